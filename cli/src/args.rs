@@ -1,0 +1,129 @@
+//! What can be typed.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// The name kubectl finds it by.
+pub(crate) const PROGRAM: &str = "kubectl-muster";
+
+/// Looks at the federation's queues and jobs.
+#[derive(Debug, Parser)]
+#[command(name = PROGRAM, bin_name = "kubectl muster", version, propagate_version = false)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which server, and as whom: the flags of kubectl.
+#[derive(Debug, Args)]
+pub(crate) struct Connection {
+    /// Path of the kubeconfig; else KUBECONFIG, else ~/.kube/config
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig
+    #[arg(long, global = true)]
+    pub(crate) context: Option<String>,
+    /// Cluster of the kubeconfig
+    #[arg(long, global = true)]
+    pub(crate) cluster: Option<String>,
+    /// User of the kubeconfig
+    #[arg(long, global = true)]
+    pub(crate) user: Option<String>,
+    /// User to impersonate
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub(crate) impersonate: Option<String>,
+    /// Namespace of the job (queues have none)
+    #[arg(long, short, global = true)]
+    pub(crate) namespace: Option<String>,
+    /// Seconds to wait for the server
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) request_timeout: u32,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show queues: what they use, of what they may use, and what their next job waits for
+    #[command(subcommand, visible_alias = "queues")]
+    Queue(QueueCommand),
+    /// Show why a job is where it is, what would help, and when it may start
+    Explain {
+        /// Name of the workload, KIND/NAME, or name of its PodGroup
+        job: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show the version of this program and of what is installed on the server
+    Version(VersionCommand),
+    /// Print a completion script: source <(kubectl-muster completion bash)
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueueCommand {
+    /// List all queues
+    List {
+        #[command(flatten)]
+        output: Output,
+        /// Only queues whose CapacityPolicy has these labels
+        #[arg(long, short = 'l', value_name = "SELECTOR")]
+        selector: Option<String>,
+        /// Print no header
+        #[arg(long)]
+        no_headers: bool,
+    },
+    /// Show one queue: by resource, cluster and pool
+    Get {
+        /// Name of the queue
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Output {
+    /// How to print it
+    #[arg(long = "output", short = 'o', value_enum, default_value_t = Format::Table, hide_default_value = true)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VersionCommand {
+    /// Only of this program; asks no server
+    #[arg(long)]
+    pub(crate) client: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// A way to print objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// For people with wide screens
+    Wide,
+    /// As the server has it
+    Json,
+    /// As the server has it
+    Yaml,
+    /// kind/name, one a line
+    Name,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+}

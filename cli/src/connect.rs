@@ -1,0 +1,52 @@
+//! From kubectl's flags to a client, and from a server's refusal to a sentence.
+
+use crate::args::Connection;
+use anyhow::{Context, Result, anyhow};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::time::Duration;
+
+/// A client of the server that the flags name.
+pub(crate) async fn connect(flags: &Connection) -> Result<Client> {
+    // Fails only where a provider is installed already, which is as good.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let config = config(flags).await.context("kubeconfig")?;
+    Client::try_from(config).context("kubeconfig")
+}
+
+async fn config(flags: &Connection) -> Result<Config> {
+    let options = KubeConfigOptions {
+        context: flags.context.clone(),
+        cluster: flags.cluster.clone(),
+        user: flags.user.clone(),
+    };
+    let mut config = match &flags.kubeconfig {
+        Some(path) => {
+            let kubeconfig = Kubeconfig::read_from(path)?;
+            Config::from_custom_kubeconfig(kubeconfig, &options).await?
+        }
+        None => Config::from_kubeconfig(&options).await?,
+    };
+    if let Some(namespace) = &flags.namespace {
+        config.default_namespace.clone_from(namespace);
+    }
+    if let Some(user) = &flags.impersonate {
+        config.auth_info.impersonate = Some(user.clone());
+    }
+    let timeout = Duration::from_secs(u64::from(flags.request_timeout));
+    config.connect_timeout = Some(timeout);
+    config.read_timeout = Some(timeout);
+    Ok(config)
+}
+
+/// What the server said, without the debug form of its answer. A LIST that is not found means
+/// that the kind is not there.
+pub(crate) fn plain(error: kube::Error, listed: &str) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => anyhow!(
+            "the server has no {listed}: Muster is not installed on it (`muster install` does that), or this is not the Karmada control plane"
+        ),
+        kube::Error::Api(status) => anyhow!("{} ({})", status.message, status.reason),
+        other => anyhow::Error::new(other),
+    }
+}

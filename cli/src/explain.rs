@@ -1,0 +1,226 @@
+//! `explain`: why a job is where it is, from the status of its PodGroup alone.
+
+use crate::args::{Format, Output};
+use crate::connect::plain;
+use crate::output;
+use anyhow::{Result, bail};
+use crds::podgroup::{FederationStatus, PodGroup};
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::ApiResource;
+use kube::{Client, ResourceExt};
+use std::fmt::Write;
+
+/// Runs the command; returns what it prints. `job` is the name of the workload, `KIND/NAME`
+/// where two kinds have one name, or the name of its PodGroup.
+pub(crate) async fn run(job: &str, output: &Output, client: &Client) -> Result<String> {
+    let namespace = client.default_namespace();
+    let kind = ApiResource::erase::<PodGroup>(&());
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
+    let listed = api.list(&ListParams::default()).await;
+    let groups = listed.map_err(|error| plain(error, "PodGroups"))?.items;
+    let named: Vec<DynamicObject> = groups
+        .into_iter()
+        .filter(|group| is_of(group, job))
+        .collect();
+    let mut group = match <[DynamicObject; 1]>::try_from(named) {
+        Ok([group]) => group,
+        Err(none) if none.is_empty() => {
+            bail!("job {job:?} not found in namespace {namespace:?}: there is no PodGroup of it")
+        }
+        Err(several) => {
+            let names: Vec<String> = several.iter().map(workload).collect();
+            bail!("{job:?} is the name of several jobs: {}", names.join(", "));
+        }
+    };
+    group.metadata.managed_fields = None;
+    match output.format {
+        Format::Name => Ok(format!(
+            "podgroup.scheduling.volcano.sh/{}\n",
+            group.name_any()
+        )),
+        Format::Json | Format::Yaml => output::machine(&group, output.format),
+        Format::Table | Format::Wide => {
+            let name = workload(&group);
+            let group: PodGroup = serde_json::from_value(serde_json::to_value(group)?)?;
+            Ok(render(&name, &group))
+        }
+    }
+}
+
+/// Whether `job` names the PodGroup, or the workload that owns it.
+fn is_of(group: &DynamicObject, job: &str) -> bool {
+    let mut owners = group.owner_references().iter();
+    group.name_any() == job
+        || owners.any(|owner| match job.split_once('/') {
+            Some((kind, name)) => owner.kind.eq_ignore_ascii_case(kind) && owner.name == name,
+            None => owner.name == job,
+        })
+}
+
+/// `Job/train`, as its owner is called.
+fn workload(group: &DynamicObject) -> String {
+    match group.owner_references().first() {
+        Some(owner) => format!("{}/{}", owner.kind, owner.name),
+        None => group.name_any(),
+    }
+}
+
+fn render(workload: &str, group: &PodGroup) -> String {
+    let status = group.status.clone().unwrap_or_default();
+    let federation = status.federation.unwrap_or_default();
+    let phase = status.phase.unwrap_or_else(|| "Unknown".to_owned());
+    let reason = federation.reason.as_ref();
+    let reason = reason.map(|word| format!(": {word}")).unwrap_or_default();
+    let mut text = format!("Job       {workload}  (queue {})\n", group.spec.queue);
+    line(&mut text, "State", &format!("{phase}{reason}"));
+    line(
+        &mut text,
+        "",
+        federation.message.as_deref().unwrap_or_default(),
+    );
+    for (index, fact) in federation.evidence.iter().enumerate() {
+        line(&mut text, if index == 0 { "Because" } else { "" }, fact);
+    }
+    for (index, help) in federation.helps.iter().enumerate() {
+        line(&mut text, if index == 0 { "Helps" } else { "" }, help);
+    }
+    outlook(&mut text, &federation);
+    history(&mut text, &federation);
+    text
+}
+
+/// What stands ahead of it, and when it may start.
+fn outlook(text: &mut String, federation: &FederationStatus) {
+    if let Some(position) = &federation.position {
+        let ahead = federation.ahead.as_ref().map(|ahead| {
+            format!(
+                "; ahead: {} jobs, {} devices, {} device-hours",
+                ahead.jobs, ahead.devices, ahead.device_hours
+            )
+        });
+        line(
+            text,
+            "Position",
+            &format!("{position}{}", ahead.unwrap_or_default()),
+        );
+    }
+    if let Some(start) = &federation.start {
+        let time = |time: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Time| time.0.to_string();
+        let latest = start.latest.as_ref().map_or("not known".to_owned(), time);
+        let earliest = start.earliest.as_ref().map_or("now".to_owned(), time);
+        line(
+            text,
+            "Start",
+            &format!("from {earliest} to {latest} ({})", start.basis),
+        );
+    }
+}
+
+/// Where it runs, and how it was taken back before.
+fn history(text: &mut String, federation: &FederationStatus) {
+    if let Some(placement) = &federation.placement_summary {
+        line(text, "Placed", placement);
+    }
+    if let Some(back) = &federation.taken_back {
+        let time = back.time.as_ref().map(|time| format!(" at {}", time.0));
+        let taker = back.for_job.as_ref().map(|job| format!(", for {job}"));
+        let (time, taker) = (time.unwrap_or_default(), taker.unwrap_or_default());
+        let how = format!("{}{time}{taker}: {}", back.reason, back.message);
+        line(text, "Before", &how);
+    }
+}
+
+fn line(text: &mut String, name: &str, value: &str) {
+    if !value.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<10}{value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn group(status: &str) -> DynamicObject {
+        let text = format!(
+            "
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata:
+  name: train-job
+  namespace: vision
+  ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: train, uid: u}}]
+spec: {{queue: vision, minMember: 8}}
+status: {status}
+"
+        );
+        serde_saphyr::from_str(&text).unwrap()
+    }
+
+    fn shown(status: &str) -> String {
+        let group = group(status);
+        let name = workload(&group);
+        let group = serde_json::from_value(serde_json::to_value(group).unwrap()).unwrap();
+        render(&name, &group)
+    }
+
+    #[test]
+    fn a_waiting_job_says_why_and_what_would_help() {
+        insta::assert_snapshot!(shown("
+  phase: Pending
+  federation:
+    position: '3'
+    reason: WaitingForQuota
+    message: 'needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8'
+    evidence: [queue research has 64 of 64 charged, the next to end is vision/resnet-job]
+    helps: [4 pods of main instead of all, queue night instead of its own]
+    ahead: {jobs: '2', devices: '~40', deviceHours: '12'}
+    start: {earliest: '2026-11-21T14:10:00Z', latest: null, basis: ends that jobs declare}
+    takenBack: {time: '2026-11-21T13:00:00Z', reason: Reclaimed, message: queue nlp deserves it, forJob: nlp/llm-job}
+"), @r"
+        Job       Job/train  (queue vision)
+        State     Pending: WaitingForQuota
+                  needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8
+        Because   queue research has 64 of 64 charged
+                  the next to end is vision/resnet-job
+        Helps     4 pods of main instead of all
+                  queue night instead of its own
+        Position  3; ahead: 2 jobs, ~40 devices, 12 device-hours
+        Start     from 2026-11-21T14:10:00Z to not known (ends that jobs declare)
+        Before    Reclaimed at 2026-11-21T13:00:00Z, for nlp/llm-job: queue nlp deserves it
+        ");
+    }
+
+    #[test]
+    fn a_running_job_says_where() {
+        insta::assert_snapshot!(
+            shown("{phase: Running, federation: {reason: Running, message: 8 pods run, placementSummary: 'gpu-a:8'}}"),
+            @r"
+        Job       Job/train  (queue vision)
+        State     Running: Running
+                  8 pods run
+        Placed    gpu-a:8
+        "
+        );
+        insta::assert_snapshot!(shown("null"), @r"
+        Job       Job/train  (queue vision)
+        State     Unknown
+        ");
+    }
+
+    #[test]
+    fn a_job_is_found_by_every_name_that_it_has() {
+        let group = group("null");
+        for (name, want) in [
+            ("train", true),
+            ("job/train", true),
+            ("Job/train", true),
+            ("train-job", true),
+            ("PyTorchJob/train", false),
+            ("trai", false),
+        ] {
+            assert_eq!(is_of(&group, name), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `kubectl muster`: queues and jobs as people look at them.
+//!
+//! It reads what Muster publishes on the Karmada control plane (Queues, CapacityPolicies,
+//! PodGroups, its Lease) with the rights of whoever calls it, and prints it: tables for people, `-o json` and
+//! `-o yaml` for programs, as the server has the objects. It decides nothing and computes no
+//! figure that the server does not show, so that it can never disagree with `kubectl get cap`.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage.
+
+mod age;
+mod args;
+mod connect;
+mod explain;
+mod output;
+mod queue;
+mod version;
+
+use anyhow::Result;
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use std::process::ExitCode;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match run(Cli::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<()> {
+    let text = match &cli.command {
+        Command::Queue(command) => {
+            queue::run(command, &connect::connect(&cli.connection).await?).await?
+        }
+        Command::Explain { job, output } => {
+            explain::run(job, output, &connect::connect(&cli.connection).await?).await?
+        }
+        Command::Version(command) => version::run(command, &cli.connection).await?,
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), args::PROGRAM, &mut script);
+            String::from_utf8(script)?
+        }
+    };
+    output::print(&text)?;
+    Ok(())
+}

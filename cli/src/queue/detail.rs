@@ -1,0 +1,182 @@
+//! `queue get`: one queue by resource, cluster and pool.
+
+use super::Shown;
+use crate::output::columns;
+use crds::capacity_policy::{CapacityPolicyStatus, PoolUse, ResourceUse};
+use crds::loose::{QuantityList, QuantityText};
+use kube::ResourceExt;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// All that its status says.
+pub(crate) fn render(queue: &Shown) -> String {
+    let status = queue.policy.status.clone().unwrap_or_default();
+    let mut text = format!("Queue   {}{}\n", queue.policy.name_any(), of_queue(queue));
+    let counts = &status.counts;
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "Jobs    {} queued, {} admitted, {} running, {} ending, {} finished",
+        counts.pending, counts.admitted, counts.running, counts.ending, counts.finished
+    );
+    if let Some(head) = &status.head {
+        let _ = writeln!(
+            text,
+            "Next    {}: {}\n        {}",
+            head.job, head.reason, head.message
+        );
+    }
+    for condition in status
+        .conditions
+        .iter()
+        .filter(|condition| condition.status != "True")
+    {
+        let _ = writeln!(
+            text,
+            "Note    {}={}: {}",
+            condition.type_, condition.status, condition.message
+        );
+    }
+    text + &resources(&status) + &pools(&status.pools)
+}
+
+fn of_queue(queue: &Shown) -> String {
+    let Some(spec) = queue.queue.as_ref().map(|queue| &queue.spec) else {
+        return String::new();
+    };
+    format!(
+        "  ({}, parent {}, weight {})",
+        queue.state(),
+        queue.parent(),
+        spec.weight.unwrap_or(1)
+    )
+}
+
+fn resources(status: &CapacityPolicyStatus) -> String {
+    if status.resources.is_empty() {
+        return String::new();
+    }
+    let rows = status.resources.iter().flat_map(|resource| {
+        let clusters = status.clusters.iter().filter_map(|cluster| {
+            let allocated = cluster.allocated.get(&resource.name)?;
+            let none = || "-".to_owned();
+            Some([
+                resource.name.clone(),
+                cluster.name.clone(),
+                none(),
+                none(),
+                allocated.0.clone(),
+                none(),
+                none(),
+            ])
+        });
+        clusters.chain([total(resource)]).collect::<Vec<_>>()
+    });
+    format!(
+        "\n{}",
+        columns(
+            Some([
+                "RESOURCE",
+                "CLUSTER",
+                "DESERVED",
+                "CAPABILITY",
+                "ALLOCATED",
+                "BORROWED",
+                "PENDING"
+            ]),
+            rows
+        )
+    )
+}
+
+fn total(resource: &ResourceUse) -> [String; 7] {
+    let text = |quantity: &Option<QuantityText>| {
+        let text = quantity.as_ref().map(|quantity| quantity.0.clone());
+        text.unwrap_or_default()
+    };
+    [
+        resource.name.clone(),
+        "TOTAL".to_owned(),
+        text(&resource.deserved),
+        text(&resource.capability),
+        resource.allocated.0.clone(),
+        text(&resource.borrowed),
+        resource.pending.0.clone(),
+    ]
+}
+
+fn pools(pools: &[PoolUse]) -> String {
+    if pools.is_empty() {
+        return String::new();
+    }
+    let rows = pools.iter().flat_map(|pool| {
+        let clusters = pool
+            .clusters
+            .as_ref()
+            .map_or_else(|| "all".to_owned(), |clusters| clusters.join(","));
+        let resources: BTreeSet<&String> =
+            pool.capability.keys().chain(pool.deserved.keys()).collect();
+        let text = |list: &QuantityList, resource: &str, none: &str| {
+            let text = list.get(resource).map(|quantity| quantity.0.clone());
+            text.unwrap_or_else(|| none.to_owned())
+        };
+        let row = move |resource: &String| {
+            [
+                pool.class.clone(),
+                clusters.clone(),
+                resource.clone(),
+                text(&pool.deserved, resource, ""),
+                text(&pool.capability, resource, ""),
+                text(&pool.allocated, resource, "0"),
+            ]
+        };
+        resources.into_iter().map(row)
+    });
+    format!(
+        "\n{}",
+        columns(
+            Some([
+                "POOL",
+                "CLUSTERS",
+                "RESOURCE",
+                "DESERVED",
+                "CAPABILITY",
+                "ALLOCATED"
+            ]),
+            rows
+        )
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{fresh, vision};
+    use super::render;
+
+    #[test]
+    fn a_queue_is_shown_by_resource_cluster_and_pool() {
+        insta::assert_snapshot!(render(&vision()), @r"
+        Queue   vision  (Open, parent research, weight 2)
+        Jobs    2 queued, 1 admitted, 2 running, 0 ending, 5 finished
+        Next    vision/resnet-job: WaitingForQuota
+                needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8
+        Note    Open=False: its state is Closing
+
+        RESOURCE         CLUSTER   DESERVED   CAPABILITY   ALLOCATED   BORROWED   PENDING
+        cpu              gpu-a     -          -            48          -          -
+        cpu              gpu-b     -          -            16          -          -
+        cpu              TOTAL     <none>     <none>       64          <none>     32
+        nvidia.com/gpu   gpu-a     -          -            16          -          -
+        nvidia.com/gpu   gpu-b     -          -            8           -          -
+        nvidia.com/gpu   TOTAL     16         32           24          8          16
+
+        POOL               CLUSTERS      RESOURCE         DESERVED   CAPABILITY   ALLOCATED
+        nvidia-h100-80gb   all           nvidia.com/gpu   8          16           16
+        nvidia-l40s        gpu-b,gpu-c   nvidia.com/gpu   <none>     8            0
+        ");
+        insta::assert_snapshot!(render(&fresh()), @r"
+        Queue   fresh
+        Jobs    0 queued, 0 admitted, 0 running, 0 ending, 0 finished
+        ");
+    }
+}

@@ -1,0 +1,190 @@
+//! `queue list` and `queue get`: CapacityPolicies, with what their Queues add.
+
+mod detail;
+mod list;
+
+use crate::args::{Format, QueueCommand};
+use crate::connect::plain;
+use crate::output;
+use anyhow::{Result, bail};
+use crds::capacity_policy::CapacityPolicy;
+use crds::queue::Queue;
+use jiff::Timestamp;
+use kube::api::{Api, DynamicObject, ListParams, ObjectList};
+use kube::core::ApiResource;
+use kube::{Client, Resource, ResourceExt};
+use std::collections::BTreeMap;
+
+/// A queue as it is shown: its policy, and its Queue where that could be read.
+pub(crate) struct Shown {
+    policy: CapacityPolicy,
+    queue: Option<Queue>,
+}
+
+/// Runs the command; returns what it prints.
+pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<String> {
+    match command {
+        QueueCommand::List {
+            output,
+            selector,
+            no_headers,
+        } => {
+            let params = ListParams {
+                label_selector: selector.clone(),
+                ..ListParams::default()
+            };
+            let policies = policies(client, &params).await?;
+            match output.format {
+                Format::Name => Ok(policies.iter().map(name_line).collect()),
+                Format::Json | Format::Yaml => output::machine(&policies, output.format),
+                Format::Table | Format::Wide => {
+                    let shown = shown(client, policies).await?;
+                    Ok(list::render(
+                        &shown,
+                        output.format == Format::Wide,
+                        !no_headers,
+                        Timestamp::now(),
+                    ))
+                }
+            }
+        }
+        QueueCommand::Get { name, output } => {
+            let params = ListParams::default().fields(&format!("metadata.name={name}"));
+            let policies = policies(client, &params).await?;
+            let Some(policy) = policies.items.first() else {
+                bail!("queue {name:?} not found: there is no CapacityPolicy of this name");
+            };
+            match output.format {
+                Format::Name => Ok(name_line(policy)),
+                Format::Json | Format::Yaml => output::machine(policy, output.format),
+                Format::Table | Format::Wide => {
+                    let shown = shown(client, policies).await?;
+                    Ok(shown.iter().map(detail::render).collect())
+                }
+            }
+        }
+    }
+}
+
+/// `capacitypolicy.muster.io/vision`, as kubectl prints names.
+fn name_line(policy: &DynamicObject) -> String {
+    let kind = CapacityPolicy::kind(&()).to_lowercase();
+    let group = CapacityPolicy::group(&());
+    format!("{kind}.{group}/{}\n", policy.name_any())
+}
+
+/// As the server has them, so that what is printed for programs has nothing left out but who
+/// manages which field, which kubectl leaves out too.
+async fn policies(client: &Client, params: &ListParams) -> Result<ObjectList<DynamicObject>> {
+    let kind = ApiResource::erase::<CapacityPolicy>(&());
+    let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
+    let listed = api.list(params).await;
+    let mut policies = listed.map_err(|error| plain(error, "CapacityPolicies"))?;
+    for policy in &mut policies {
+        policy.metadata.managed_fields = None;
+    }
+    Ok(policies)
+}
+
+/// Adds the Queues. Who may not read them sees the rest.
+async fn shown(client: &Client, policies: ObjectList<DynamicObject>) -> Result<Vec<Shown>> {
+    let queues = Api::<Queue>::all(client.clone())
+        .list(&ListParams::default())
+        .await;
+    let mut queues: BTreeMap<String, Queue> = match queues {
+        Ok(list) => list
+            .items
+            .into_iter()
+            .map(|queue| (queue.name_any(), queue))
+            .collect(),
+        Err(kube::Error::Api(status)) if status.code == 403 => BTreeMap::new(),
+        Err(error) => return Err(plain(error, "Queues")),
+    };
+    let shown = policies.items.into_iter().map(|policy| {
+        let policy: CapacityPolicy = serde_json::from_value(serde_json::to_value(policy)?)?;
+        let queue = queues.remove(&policy.name_any());
+        Ok(Shown { policy, queue })
+    });
+    shown.collect()
+}
+
+impl Shown {
+    fn parent(&self) -> String {
+        let parent = |queue: &Queue| {
+            queue
+                .parent()
+                .map_or_else(|| crds::queue::ROOT.to_owned(), |parent| parent.to_string())
+        };
+        self.queue.as_ref().map(parent).unwrap_or_default()
+    }
+
+    /// Volcano leaves it empty until its controller has seen the queue; then it is open.
+    fn state(&self) -> String {
+        let state = |queue: &Queue| {
+            queue
+                .status
+                .state
+                .clone()
+                .filter(|state| !state.is_empty())
+                .unwrap_or_else(|| "Open".to_owned())
+        };
+        self.queue.as_ref().map(state).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::Shown;
+
+    /// A queue with work in two clusters, and what its next job waits for.
+    pub(crate) fn vision() -> Shown {
+        let policy = "
+apiVersion: muster.io/v1alpha1
+kind: CapacityPolicy
+metadata: {name: vision, creationTimestamp: 2026-11-20T12:00:00Z}
+spec:
+  ordering: Backfill
+status:
+  conditions:
+  - {type: Valid, status: 'True', reason: Valid, message: '', lastTransitionTime: 2026-11-20T12:00:00Z}
+  - {type: Open, status: 'False', reason: QueueClosed, message: its state is Closing, lastTransitionTime: 2026-11-20T12:00:00Z}
+  resources:
+  - {name: cpu, allocated: '64', pending: '32'}
+  - {name: nvidia.com/gpu, allocated: '24', pending: '16', deserved: '16', capability: '32', borrowed: '8'}
+  clusters:
+  - {name: gpu-a, jobs: 2, allocated: {cpu: '48', nvidia.com/gpu: '16'}}
+  - {name: gpu-b, jobs: 1, allocated: {cpu: '16', nvidia.com/gpu: '8'}}
+  pools:
+  - {class: nvidia-h100-80gb, allocated: {nvidia.com/gpu: '16'}, deserved: {nvidia.com/gpu: '8'}, capability: {nvidia.com/gpu: '16'}}
+  - {class: nvidia-l40s, clusters: [gpu-b, gpu-c], allocated: {}, capability: {nvidia.com/gpu: '8'}}
+  counts: {pending: 2, admitted: 1, running: 2, ending: 0, finished: 5}
+  head: {job: vision/resnet-job, reason: WaitingForQuota, message: 'needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8'}
+  summary: {gpus: 24/32, pendingGpus: '16', cpu: '64', jobs: 3R/2Q}
+";
+        let queue = "
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: vision}
+spec: {weight: 2, parent: research, capability: {nvidia.com/gpu: 32}}
+";
+        Shown {
+            policy: serde_saphyr::from_str(policy).unwrap(),
+            queue: Some(serde_saphyr::from_str(queue).unwrap()),
+        }
+    }
+
+    /// A queue that nothing is known of yet, read by someone who may not read Queues.
+    pub(crate) fn fresh() -> Shown {
+        let policy = "
+apiVersion: muster.io/v1alpha1
+kind: CapacityPolicy
+metadata: {name: fresh}
+spec: {}
+";
+        Shown {
+            policy: serde_saphyr::from_str(policy).unwrap(),
+            queue: None,
+        }
+    }
+}

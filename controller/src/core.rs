@@ -1,0 +1,256 @@
+//! The controller's one owner task: it holds the engine and the mirror, and nothing else may
+//! touch them.
+//!
+//! ```text
+//! inputs ──► world ──► dirty jobs ──► reconcile ──► engine events, binding writes
+//!                                         │
+//!                     engine.decide(now) ─┴─► plans, take-backs ──► scheduler, committer
+//!                     engine.take_changed() ──► statuses (coalesced)
+//! ```
+//!
+//! No decision is taken before every watched kind has listed once. Nothing here waits on the
+//! network: what does runs in a task of its own and comes back as an input.
+
+use crate::Mode;
+use crate::input::Input;
+use crate::invariants::Timer;
+use crate::metrics::Metrics;
+use crate::notes::Notes;
+use crate::publish::Publisher;
+use crate::readiness::Readiness;
+use crate::shrink::LivePods;
+use crate::template::TemplateKind;
+use crate::template_watches::TemplateWatches;
+use crate::track::Track;
+use crate::world::World;
+use crds::karmada::ResourceBinding;
+use engine::facts::JobFact;
+use engine::{Engine, Event, JobKey, Time};
+use runtime::health::ReadyFlag;
+use scheduler::Members;
+use scheduler::commit::{Committer, Intent, Write};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+#[cfg(test)]
+mod tests;
+
+/// Inputs taken up before the engine is asked again.
+const BATCH: usize = 1024;
+
+/// The owner of engine and mirror.
+pub(crate) struct Core {
+    pub(crate) engine: Engine,
+    pub(crate) world: World,
+    pub(crate) tracks: HashMap<JobKey, Track>,
+    /// What the engine was last told of each job: telling it again is left out.
+    pub(crate) told: HashMap<JobKey, JobFact>,
+    pub(crate) dirty: BTreeSet<JobKey>,
+    /// Jobs to look at again, and when, whatever comes in.
+    pub(crate) later: BTreeSet<(Time, JobKey)>,
+    /// Bindings that are no workloads and go to every cluster: looked at when clusters change.
+    pub(crate) spread_bindings: BTreeSet<JobKey>,
+    /// Writes decided in this pass.
+    pub(crate) intents: Vec<Intent>,
+    /// Pods of jobs that members show.
+    pub(crate) pods: LivePods,
+    pub(crate) members: Members,
+    pub(crate) mode: Mode,
+    pub(crate) client: kube::Client,
+    pub(crate) committer: Committer,
+    pub(crate) inputs: mpsc::Sender<Input>,
+    /// Checks of Works that may run at a time.
+    pub(crate) checks: Arc<Semaphore>,
+    pub(crate) readiness: Readiness,
+    pub(crate) template_watches: TemplateWatches,
+    pub(crate) notes: Notes,
+    pub(crate) publisher: Publisher,
+    pub(crate) metrics: Metrics,
+    pub(crate) invariants: Timer,
+    pub(crate) ready_flag: ReadyFlag,
+    /// When the engine wants to be asked again although nothing came in.
+    pub(crate) wake_at: Option<Time>,
+}
+
+impl Core {
+    /// Runs until `cancel`: takes inputs in batches and makes one pass for each.
+    pub(crate) async fn run(
+        mut self,
+        mut inputs: mpsc::Receiver<Input>,
+        cancel: CancellationToken,
+    ) {
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let pause = self.pause(now());
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                taken = inputs.recv_many(&mut batch, BATCH) => if taken == 0 { return },
+                () = tokio::time::sleep(pause) => {}
+            }
+            let now = now();
+            for input in batch.drain(..) {
+                self.absorb(input, now);
+            }
+            self.pass(now);
+        }
+    }
+
+    /// How long nothing can happen unless an input comes.
+    fn pause(&self, now: Time) -> std::time::Duration {
+        const LONGEST_MS: u64 = 5_000;
+        let left_over = !self.dirty.is_empty() || self.publisher.is_behind();
+        if self.readiness.is_ready() && left_over {
+            return std::time::Duration::from_millis(1);
+        }
+        let later = self.later.first().map(|(at, _)| *at);
+        let until = [self.wake_at, later]
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(LONGEST_MS, |at| {
+                u64::try_from(at.millis_since(now)).unwrap_or(0)
+            });
+        std::time::Duration::from_millis(until.clamp(1, LONGEST_MS))
+    }
+
+    /// Files one input; what it may have changed becomes dirty.
+    fn absorb(&mut self, input: Input, now: Time) {
+        self.readiness.note(&input);
+        match input {
+            Input::Binding(delta) => {
+                let key = self.world.binding(delta);
+                self.dirty.extend(key);
+            }
+            Input::Work(delta) => {
+                let key = self.world.work(delta);
+                self.dirty.extend(key);
+            }
+            Input::Template(kind, delta) => self.template(&kind, delta),
+            Input::Namespace(delta) => {
+                if let Some(namespace) = self.world.namespace(delta) {
+                    self.dirty.extend(self.world.jobs_in(&namespace));
+                    self.publisher
+                        .namespace(&namespace, self.world.namespaces.get(&namespace));
+                }
+            }
+            Input::Queue(delta) => self.queue(delta),
+            Input::Policy(delta) => self.policy(delta),
+            Input::PriorityClass(delta) => self.priority_class(delta),
+            Input::PodGroup(delta) => self.podgroup(delta),
+            Input::Member(event) => self.member(event),
+            Input::Outcome(outcome) => self.outcome(outcome, now),
+            Input::Prepared {
+                key,
+                attempt,
+                result,
+            } => self.prepared(&key, attempt, *result, now),
+            Input::WorksChecked { key, uid, gone } => {
+                self.works_checked(&key, uid.as_deref(), gone, now)
+            }
+            Input::SizeChecked {
+                key,
+                attempt,
+                cluster,
+                small,
+            } => self.size_checked(&key, attempt, cluster, small, now),
+        }
+    }
+
+    /// One pass: reconcile what is dirty, decide, write, publish.
+    fn pass(&mut self, now: Time) {
+        if !self.is_ready() {
+            return;
+        }
+        self.wake(now);
+        for key in std::mem::take(&mut self.dirty) {
+            self.reconcile(&key, now);
+        }
+        self.decide(now);
+        self.flush();
+        self.publish(now);
+        self.check_invariants(now);
+    }
+
+    /// Whether every watched kind has listed; the first time, every job is looked at.
+    fn is_ready(&mut self) -> bool {
+        if self.readiness.is_ready() {
+            return true;
+        }
+        if self.readiness.begin_with_templates() {
+            for kind in self.world.template_kinds() {
+                self.watch_kind(kind);
+            }
+        }
+        if !self.readiness.became_ready() {
+            tracing::debug!(
+                missing = self.readiness.missing(),
+                "not everything has listed yet"
+            );
+            return false;
+        }
+        self.dirty.extend(self.world.bindings.keys().cloned());
+        self.ready_flag.set(true);
+        tracing::info!(
+            bindings = self.world.bindings.len(),
+            templates = self.world.templates.len(),
+            queues = self.world.queues.len(),
+            "every watched kind has listed; deciding from now on"
+        );
+        true
+    }
+
+    /// Starts the watch of a template kind unless it runs.
+    pub(crate) fn watch_kind(&mut self, kind: TemplateKind) {
+        if self.template_watches.ensure(&kind) {
+            self.readiness.expect_template(kind);
+        }
+    }
+
+    /// Tells the engine.
+    pub(crate) fn tell(&mut self, event: Event) {
+        tracing::trace!(?event, "told");
+        self.engine.apply(event);
+    }
+
+    /// Notes a write of `binding` to be made in this pass. One is open at a time.
+    pub(crate) fn write(&mut self, key: &JobKey, binding: &Arc<ResourceBinding>, write: Write) {
+        self.track(key).begin_write(binding, &write);
+        self.intents.push(Intent {
+            binding: Arc::clone(binding),
+            write,
+        });
+    }
+
+    /// The track of `key`, made where there is none.
+    pub(crate) fn track(&mut self, key: &JobKey) -> &mut Track {
+        self.tracks.entry(key.clone()).or_default()
+    }
+
+    fn flush(&mut self) {
+        if !self.intents.is_empty() {
+            self.committer.submit(std::mem::take(&mut self.intents));
+        }
+    }
+
+    /// Looks at `key` again at `at`.
+    pub(crate) fn look_again(&mut self, key: &JobKey, at: Time) {
+        self.later.insert((at, key.clone()));
+    }
+
+    /// Jobs whose time has come become dirty.
+    fn wake(&mut self, now: Time) {
+        while self.later.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, key)) = self.later.pop_first() {
+                self.dirty.insert(key);
+            }
+        }
+    }
+}
+
+/// The wall clock, which only shells read.
+fn now() -> Time {
+    Time(jiff::Timestamp::now().as_millisecond())
+}

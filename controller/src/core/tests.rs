@@ -1,0 +1,476 @@
+//! The whole owner task without a server: inputs in, writes out to a fake API server.
+//!
+//! Watches are played by hand ([`Stage::echo`]), so that what happens between a write and its
+//! echo can be looked at.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod deletion;
+mod faults;
+mod flow;
+mod restart;
+
+use super::*;
+use crate::ensure::Ensurer;
+use crate::template::Template;
+use crate::watches;
+use crds::names;
+use crds::record::{AdmissionRecord, RecordState};
+use engine::facts::{ClusterFact, NodeFact};
+use engine::{ClusterName, EngineConfig, JobState, NodeName, PoolClass, QueueName, Resources};
+use kube::api::DynamicObject;
+use runtime::health::Health;
+use runtime::metrics::Registry;
+use runtime::status_writer::StatusWriter;
+use runtime::testing::{FakeApi, Recorded};
+use runtime::watch::{Delta, ObjectKey, WatchMetrics};
+use scheduler::commit::{self, CommitOptions};
+use scheduler::members::MemberEvent;
+use scheduler::{Members, Scheduler, SchedulerOptions};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio_util::sync::DropGuard;
+
+/// Rounds after which what still moves is taken for a loop that never rests.
+const ROUNDS: usize = 200;
+
+/// A controller between a fake control plane and a member `m1` with one node of 8 CPUs.
+struct Stage {
+    api: FakeApi,
+    core: Core,
+    inputs: mpsc::Receiver<Input>,
+    /// How far the clock is ahead of the real one.
+    ahead_ms: i64,
+    _cancel: DropGuard,
+}
+
+/// With the scheduler in the process, queue `q` of 4 CPUs, and namespace `team` managed.
+async fn stage() -> Stage {
+    stage_of(true).await
+}
+
+async fn stage_of(with_scheduler: bool) -> Stage {
+    let mut stage = Stage::bare(&FakeApi::new(), with_scheduler).await;
+    stage.list_all();
+    stage.settle().await;
+    stage
+}
+
+impl Stage {
+    /// Nothing has listed yet.
+    async fn bare(api: &FakeApi, with_scheduler: bool) -> Self {
+        let (sender, inputs) = mpsc::channel(4_096);
+        let cancel = CancellationToken::new();
+        let registry = Registry::new();
+        let client = api.client();
+        let mode = match with_scheduler {
+            true => Mode::All(Self::scheduler(api, &cancel).await),
+            false => Mode::Apart,
+        };
+        let (sink, outcomes) = mpsc::channel(64);
+        watches::forward(outcomes, sender.clone(), Input::Outcome);
+        let committer = commit::spawn(
+            client.clone(),
+            CommitOptions::default(),
+            None,
+            sink,
+            &registry,
+            cancel.clone(),
+        );
+        let publisher = Publisher::new(
+            StatusWriter::spawn(client.clone(), 4, cancel.clone()),
+            Ensurer::spawn(client.clone(), cancel.clone()),
+            true,
+        );
+        let core = Core {
+            engine: Engine::new(EngineConfig::default()),
+            world: World::default(),
+            tracks: HashMap::new(),
+            told: HashMap::new(),
+            dirty: BTreeSet::new(),
+            later: BTreeSet::new(),
+            spread_bindings: BTreeSet::new(),
+            intents: Vec::new(),
+            mode,
+            members: Members::default(),
+            pods: LivePods::default(),
+            committer,
+            readiness: Readiness::new(),
+            template_watches: TemplateWatches::new(
+                client.clone(),
+                sender.clone(),
+                WatchMetrics::default(),
+                cancel.clone(),
+            ),
+            notes: Notes::spawn(client.clone(), cancel.clone()),
+            publisher,
+            metrics: Metrics::new(&registry),
+            invariants: Timer::default(),
+            ready_flag: Health::new().ready_check("controller"),
+            checks: Arc::new(Semaphore::new(2)),
+            client,
+            inputs: sender,
+            wake_at: None,
+        };
+        Self {
+            api: api.clone(),
+            core,
+            inputs,
+            ahead_ms: 0,
+            _cancel: cancel.drop_guard(),
+        }
+    }
+
+    async fn scheduler(api: &FakeApi, cancel: &CancellationToken) -> Scheduler {
+        let (facts, events) = mpsc::channel(8);
+        for fact in member_facts() {
+            facts.send(MemberEvent::Fact(fact)).await.unwrap();
+        }
+        facts.send(MemberEvent::Ready).await.unwrap();
+        let scheduler = Scheduler::spawn(
+            api.client(),
+            Members::default(),
+            events,
+            SchedulerOptions::default(),
+            cancel.clone(),
+        );
+        while !scheduler.is_ready() {
+            tokio::task::yield_now().await;
+        }
+        scheduler
+    }
+
+    /// Every kind lists, with the queue, the managed namespace and the member in it.
+    fn list_all(&mut self) {
+        self.namespace(true);
+        self.queue("4");
+        for fact in member_facts() {
+            self.take(Input::Member(MemberEvent::Fact(fact)));
+        }
+        for listed in [
+            Input::Binding(Delta::Listed),
+            Input::Work(Delta::Listed),
+            Input::Namespace(Delta::Listed),
+            Input::Queue(Delta::Listed),
+            Input::Policy(Delta::Listed),
+            Input::PriorityClass(Delta::Listed),
+            Input::PodGroup(Delta::Listed),
+            Input::Member(MemberEvent::Ready),
+        ] {
+            self.take(listed);
+        }
+    }
+
+    fn take(&mut self, input: Input) {
+        let now = self.now();
+        self.core.absorb(input, now);
+    }
+
+    fn namespace(&mut self, managed: bool) {
+        let labels = managed.then(|| json!({ names::MANAGED_LABEL: "true" }));
+        let namespace = json!({"metadata": {"name": "team", "labels": labels}});
+        self.take(Input::Namespace(Delta::Upserted(read(namespace))));
+    }
+
+    fn queue(&mut self, cpus: &str) {
+        let queue = json!({
+            "metadata": {"name": "q", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"capability": {"cpu": cpus}},
+        });
+        self.take(Input::Queue(Delta::Upserted(read(queue))));
+    }
+
+    /// The template of job `name`, with `change` merged into it.
+    fn template(&mut self, name: &str, cpus: u32, change: Value) {
+        let mut template = json!({
+            "metadata": {
+                "name": name, "namespace": "team", "uid": format!("{name}-uid"),
+                "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"muster.io/queue": "q"},
+            },
+            "spec": {
+                "parallelism": cpus, "completions": cpus,
+                "template": {"spec": {"containers": [
+                    {"name": "main", "resources": {"requests": {"cpu": "1"}}},
+                ]}},
+            },
+        });
+        merge(&mut template, change);
+        let object: DynamicObject = read(template);
+        let template = Template::read(&job_kind(), object);
+        self.take(Input::Template(job_kind(), Delta::Upserted(template)));
+    }
+
+    /// Makes the binding of job `name` as the webhook leaves it, with `change` merged into it.
+    fn binding(&mut self, name: &str, cpus: u32, change: Value) {
+        let mut binding = json!({
+            "apiVersion": "work.karmada.io/v1alpha2",
+            "kind": "ResourceBinding",
+            "metadata": {
+                "name": name, "namespace": "team",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {
+                    names::POLICY_PERMANENT_ID: "policy",
+                    names::BINDING_PERMANENT_ID: format!("{name}-id"),
+                },
+                "finalizers": [names::ACCOUNTING_FINALIZER],
+            },
+            "spec": {
+                "resource": {
+                    "apiVersion": "batch/v1", "kind": "Job", "namespace": "team",
+                    "name": name, "uid": format!("{name}-uid"),
+                },
+                "replicas": cpus,
+                "schedulerName": "muster",
+                "suspension": {"scheduling": true},
+            },
+        });
+        merge(&mut binding, change);
+        self.api.put(&path(name), binding);
+        self.echo(name);
+    }
+
+    /// A job of so many pods of one CPU each, gated.
+    fn job(&mut self, name: &str, cpus: u32) {
+        self.template(name, cpus, json!({}));
+        self.binding(name, cpus, json!({}));
+    }
+
+    /// The watch shows the binding as it is.
+    fn echo(&mut self, name: &str) {
+        let delta = match self.api.get(&path(name)) {
+            Some(binding) => Delta::Upserted(read(binding)),
+            None => Delta::Gone(object_key("team", name)),
+        };
+        self.take(Input::Binding(delta));
+    }
+
+    /// Somebody else changes the binding, and the watch shows it.
+    fn change(&mut self, name: &str, change: Value) {
+        self.api.merge(&path(name), &change);
+        self.echo(name);
+    }
+
+    /// A Work of the job is there, or gone: on the server, and in the watch.
+    fn work(&mut self, name: &str, there: bool) {
+        self.work_on_server(name, there);
+        let delta = match self.api.get(&work_path(name)) {
+            Some(work) => Delta::Upserted(read(work)),
+            None => Delta::Gone(object_key("karmada-es-m1", name)),
+        };
+        self.take(Input::Work(delta));
+    }
+
+    fn work_on_server(&self, name: &str, there: bool) {
+        let labels = json!({ names::BINDING_PERMANENT_ID: format!("{name}-id") });
+        match there {
+            true => {
+                let work = json!({"metadata": {"labels": labels}});
+                self.api.put(&work_path(name), work);
+            }
+            false => self.api.remove(&work_path(name)),
+        }
+    }
+
+    /// Lets everything come to rest, without any echo.
+    async fn settle(&mut self) {
+        for _ in 0..ROUNDS {
+            let now = self.now();
+            self.core.pass(now);
+            let wait = tokio::time::timeout(Duration::from_millis(100), self.inputs.recv());
+            let Ok(Some(input)) = wait.await else {
+                if self.core.dirty.is_empty() {
+                    return;
+                }
+                continue;
+            };
+            self.take(input);
+            while let Ok(input) = self.inputs.try_recv() {
+                self.take(input);
+            }
+        }
+        panic!("it never comes to rest: {:#?}", last(&self.api.requests()));
+    }
+
+    /// Takes what comes while not everything has listed.
+    async fn settle_unready(&mut self) {
+        loop {
+            let now = self.now();
+            self.core.pass(now);
+            let wait = tokio::time::timeout(Duration::from_millis(100), self.inputs.recv());
+            match wait.await {
+                Ok(Some(input)) => self.take(input),
+                _ => return,
+            }
+        }
+    }
+
+    /// Lets everything come to rest; the watch shows every write to `names`.
+    async fn rest(&mut self, names: &[&str]) {
+        for _ in 0..20 {
+            let before = self.versions(names);
+            for name in names {
+                self.echo(name);
+            }
+            self.settle().await;
+            if self.versions(names) == before {
+                return;
+            }
+        }
+        panic!("it never comes to rest: {:#?}", last(&self.api.requests()));
+    }
+
+    async fn rest_later(&mut self, names: &[&str], ms: i64) {
+        self.ahead_ms += ms;
+        self.rest(names).await;
+    }
+
+    fn versions(&self, names: &[&str]) -> Vec<Value> {
+        let version = |name: &&str| {
+            let binding = self.api.get(&path(name)).unwrap_or_default();
+            binding["metadata"]["resourceVersion"].clone()
+        };
+        names.iter().map(version).collect()
+    }
+
+    fn now(&self) -> Time {
+        now().after(self.ahead_ms)
+    }
+
+    fn get(&self, name: &str) -> Value {
+        self.api.get(&path(name)).expect("the binding is there")
+    }
+
+    fn record(&self, name: &str) -> Option<AdmissionRecord> {
+        let binding = self.get(name);
+        let text = binding["metadata"]["annotations"][names::ADMISSION_ANNOTATION].as_str()?;
+        Some(serde_json::from_str(text).unwrap())
+    }
+
+    /// How the binding stands: `Admitted 1 open [m1]`.
+    fn standing(&self, name: &str) -> String {
+        let binding = self.get(name);
+        let gate = match binding["spec"]["suspension"]["scheduling"] == true {
+            true => "gated",
+            false => "open",
+        };
+        let clusters = binding["spec"]["clusters"].as_array().cloned();
+        let clusters: Vec<String> = clusters
+            .unwrap_or_default()
+            .iter()
+            .map(|cluster| cluster["name"].as_str().unwrap_or_default().to_owned())
+            .collect();
+        match self.record(name) {
+            Some(record) => format!(
+                "{:?} {} {gate} {clusters:?}",
+                record.state, record.attempt.0
+            ),
+            None => format!("no record, {gate} {clusters:?}"),
+        }
+    }
+
+    /// CPUs that are charged to the queue.
+    fn charged(&self) -> String {
+        let usage = self.core.engine.queue_usage(&QueueName::new("q")).unwrap();
+        let charged = usage.allocated.to_list().remove("cpu");
+        charged.unwrap_or_else(|| "0".to_owned())
+    }
+
+    fn state(&self, name: &str) -> Option<JobState> {
+        let key = JobKey::new("team", name);
+        self.core.engine.job(&key).map(|job| job.state)
+    }
+
+    /// The patches of the binding itself, in order.
+    fn patches(&self, name: &str) -> Vec<Value> {
+        let patches = self.api.requests_of("PATCH").into_iter();
+        patches
+            .filter(|request| request.path == path(name))
+            .map(|request| request.body)
+            .collect()
+    }
+}
+
+fn last(requests: &[Recorded]) -> &[Recorded] {
+    &requests[requests.len().saturating_sub(6)..]
+}
+
+fn member_facts() -> [Event; 2] {
+    let cluster = ClusterFact {
+        name: ClusterName::new("m1"),
+        labels: Default::default(),
+        provider: String::new(),
+        region: String::new(),
+        zones: Vec::new(),
+        taints: Vec::new(),
+        price_milli: None,
+        apis: Some(["batch/v1/Job".to_owned()].into()),
+        usable: true,
+        unusable_because: String::new(),
+    };
+    let node = NodeFact {
+        cluster: ClusterName::new("m1"),
+        name: NodeName::new("n1"),
+        class: PoolClass::new("cpu"),
+        labels: Default::default(),
+        taints: Vec::new(),
+        domains: Vec::new(),
+        allocatable: Resources::parse([("cpu", "8"), ("pods", "110")]).unwrap(),
+        usable: true,
+    };
+    [Event::ClusterUpserted(cluster), Event::NodeUpserted(node)]
+}
+
+fn job_kind() -> TemplateKind {
+    TemplateKind {
+        api_version: "batch/v1".into(),
+        kind: "Job".into(),
+    }
+}
+
+fn path(name: &str) -> String {
+    format!("/apis/work.karmada.io/v1alpha2/namespaces/team/resourcebindings/{name}")
+}
+
+fn work_path(name: &str) -> String {
+    format!("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works/{name}")
+}
+
+fn object_key(namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey {
+        namespace: Some(namespace.to_owned()),
+        name: name.to_owned(),
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn merge(into: &mut Value, change: Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (name, value) in change {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, change) => *into = change,
+    }
+}
+
+/// What a member reports of a job, for `status.aggregatedStatus`.
+fn reported(status: Value) -> Value {
+    json!({"status": {"aggregatedStatus": [{"clusterName": "m1", "status": status}]}})
+}
+
+/// The annotation of a record as an earlier process left it.
+fn left(name: &str, state: RecordState, attempt: u32, cpus: u32) -> Value {
+    let record = json!({
+        "templateUID": format!("{name}-uid"), "attempt": attempt, "state": state, "queue": "q",
+        "clusters": [{
+            "name": "m1", "pods": [{"role": "main", "count": cpus}],
+            "charge": {"cpu": {"cpu": cpus.to_string(), "pods": cpus.to_string()}},
+        }],
+        "time": jiff::Timestamp::now().to_string(),
+    });
+    json!({ names::ADMISSION_ANNOTATION: record.to_string() })
+}

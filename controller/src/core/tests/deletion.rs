@@ -1,0 +1,152 @@
+//! Deletion in every state: the charge ends when nothing of the job is left, not before.
+
+use super::*;
+
+fn deleted() -> Value {
+    json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_while_it_waits_it_goes_at_once() {
+    let mut stage = stage().await;
+    stage.job("big", 5);
+    stage.rest(&["big"]).await;
+    stage.change("big", deleted());
+    stage.rest(&["big"]).await;
+    assert_eq!(stage.api.get(&path("big")), None);
+    assert_eq!(stage.state("big"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_while_it_is_prepared_it_is_never_placed() {
+    let mut stage = stage().await;
+    stage.job("a", 2);
+    let now = stage.now();
+    stage.core.pass(now);
+    assert_eq!(stage.charged(), "2");
+    let prepared = loop {
+        match stage.inputs.recv().await.unwrap() {
+            prepared @ Input::Prepared { .. } => break prepared,
+            other => stage.take(other),
+        }
+    };
+    stage.change("a", deleted());
+    stage.take(prepared);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.api.get(&path("a")), None);
+    assert_eq!(stage.charged(), "0");
+    let places = |patch: &Value| !patch["spec"]["clusters"].is_null();
+    assert!(!stage.patches("a").iter().any(places));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_while_its_placement_is_written_nothing_is_lost() {
+    let mut stage = stage().await;
+    stage.job("a", 2);
+    // The server has the deletion before the placement gets there.
+    stage.api.merge(&path("a"), &deleted());
+    stage.settle().await;
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.api.get(&path("a")), None);
+    assert_eq!(stage.charged(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_while_placed_it_is_charged_until_its_works_are_gone() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    stage.change("a", deleted());
+    stage.job("b", 3);
+    stage.rest_later(&["a", "b"], 60_000).await;
+    assert_eq!(stage.state("a"), Some(JobState::Ending));
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    stage.work("a", false);
+    stage.rest_later(&["a", "b"], 2_000).await;
+    assert_eq!(stage.api.get(&path("a")), None);
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_the_watch_does_not_show_yet_keeps_the_charge() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work_on_server("a", true);
+    stage.change("a", deleted());
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.charged(), "3");
+    stage.work_on_server("a", false);
+    stage.rest_later(&["a"], 2_000).await;
+    assert_eq!(stage.api.get(&path("a")), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_while_it_ends_it_goes_with_its_works() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    stage.template("a", 3, json!({"spec": {"suspend": true}}));
+    stage.rest(&["a"]).await;
+    stage.change("a", deleted());
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.charged(), "3");
+    stage.work("a", false);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.api.get(&path("a")), None);
+    assert_eq!(stage.charged(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_made_anew_under_the_same_name_starts_from_nothing() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.change("a", deleted());
+    stage.rest(&["a"]).await;
+    let again = json!({"metadata": {"uid": "a-uid-2"}});
+    stage.template("a", 2, again);
+    let binding = json!({
+        "metadata": {"labels": {names::BINDING_PERMANENT_ID: "a-id-2"}},
+        "spec": {"resource": {"uid": "a-uid-2"}},
+    });
+    stage.binding("a", 2, binding);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.charged(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_what_is_gone() {
+    let mut stage = stage().await;
+    for name in ["a", "b"] {
+        stage.job(name, 2);
+        stage.rest(&[name]).await;
+        stage.change(name, deleted());
+        // The watch shows the end before the answer to our last write comes in.
+        let now = stage.now();
+        stage.core.pass(now);
+        let mut answers = Vec::new();
+        while let Ok(Some(input)) =
+            tokio::time::timeout(Duration::from_millis(50), stage.inputs.recv()).await
+        {
+            match input {
+                answer @ Input::Outcome(_) => answers.push(answer),
+                other => stage.take(other),
+            }
+            let now = stage.now();
+            stage.core.pass(now);
+        }
+        stage.echo(name);
+        let now = stage.now();
+        stage.core.pass(now);
+        answers.into_iter().for_each(|answer| stage.take(answer));
+        stage.settle().await;
+    }
+    assert!(stage.core.tracks.is_empty(), "{:?}", stage.core.tracks);
+    assert!(stage.core.told.is_empty());
+    assert!(stage.core.world.bindings.is_empty());
+}

@@ -1,0 +1,116 @@
+//! Writes that do not get through, watches that are behind, plans that nobody answers.
+
+use super::*;
+use runtime::testing::Fault;
+
+fn patches_binding(request: &Recorded) -> bool {
+    request.verb == "PATCH" && request.path == path("a")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_conflicts_waits_for_the_watch() {
+    let mut stage = stage().await;
+    stage.template("a", 2, json!({}));
+    stage.binding("a", 2, json!({"spec": {"suspension": null}}));
+    // Somebody places it; the watch is behind.
+    let placed = json!({"spec": {"clusters": [{"name": "m1"}]}});
+    stage.api.merge(&path("a"), &placed);
+    for _ in 0..3 {
+        stage.settle().await;
+    }
+    assert_eq!(
+        stage.patches("a").len(),
+        1,
+        "no loop while the watch is behind"
+    );
+    for _ in 0..3 {
+        stage.rest_later(&["a"], 6_000).await;
+    }
+    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_placement_that_is_refused_is_given_back_and_tried_later() {
+    let mut stage = stage().await;
+    stage
+        .api
+        .fault(1, Fault::Status(403, "no"), patches_binding);
+    stage.job("a", 2);
+    stage.settle().await;
+    assert_eq!(stage.charged(), "0");
+    assert_eq!(stage.patches("a").len(), 1);
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1"]"#);
+    assert_eq!(stage.charged(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_placement_whose_answer_is_lost_is_not_made_twice() {
+    let mut stage = stage().await;
+    stage.api.fault(1, Fault::LoseAnswer, patches_binding);
+    stage.job("a", 2);
+    stage.settle().await;
+    for _ in 0..200 {
+        stage.settle().await;
+    }
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.charged(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_that_is_refused_keeps_the_placement_and_its_charge() {
+    let mut stage = stage().await;
+    stage.job("a", 2);
+    stage.rest(&["a"]).await;
+    stage.change("a", reported(json!({"active": 2, "ready": 2})));
+    stage.rest(&["a"]).await;
+    let before = stage.patches("a").len();
+    stage
+        .api
+        .fault(usize::MAX, Fault::Status(403, "no"), patches_binding);
+    stage.template("a", 3, json!({}));
+    stage.settle().await;
+    let tries = stage.patches("a").len() - before;
+    assert!((1..3).contains(&tries), "{tries} tries in no time");
+    assert_eq!(stage.state("a"), Some(JobState::Running));
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_no_scheduler_answers_is_taken_back() {
+    let mut stage = stage_of(false).await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), "Planned 1 gated []");
+    assert_eq!(stage.charged(), "3");
+    stage.rest_later(&["a"], 601_000).await;
+    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    stage.rest_later(&["a"], 6_000).await;
+    assert_eq!(stage.standing("a"), "Requeued 1 gated []");
+    assert_eq!(stage.charged(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_podgroup_is_not_made_again_for_a_job_that_is_going() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    stage.change(
+        "a",
+        json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}}),
+    );
+    stage.rest(&["a"]).await;
+    let applies = |stage: &Stage| stage.api.requests_of("APPLY").len();
+    let before = applies(&stage);
+    // Garbage collection takes it along with the template.
+    stage.take(Input::Template(
+        job_kind(),
+        Delta::Gone(object_key("team", "a")),
+    ));
+    stage.take(Input::PodGroup(Delta::Gone(object_key("team", "a"))));
+    stage.rest(&["a"]).await;
+    assert_eq!(applies(&stage), before);
+}

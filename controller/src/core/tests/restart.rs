@@ -1,0 +1,133 @@
+//! A new process, or a new leader: what earlier ones have left is found by looking.
+
+use super::*;
+use RecordState::{Admitted, Ending, Planned, Requeued};
+
+/// A stage that begins with job `name` and the record that was left on it.
+async fn after_restart(state: RecordState, cpus: u32, change: Value) -> Stage {
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    stage.template("a", cpus, json!({}));
+    let mut binding = json!({"metadata": {"annotations": left("a", state, 2, cpus)}});
+    if state == Admitted {
+        let spec = json!({"suspension": {"scheduling": false}, "clusters": [{"name": "m1", "replicas": cpus}]});
+        binding["spec"] = spec;
+    }
+    merge(&mut binding, change);
+    stage.binding("a", cpus, binding);
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_admitted_job_is_charged_by_its_record_before_anything_is_decided() {
+    let running = reported(json!({"active": 3, "ready": 3}));
+    let mut stage = after_restart(Admitted, 3, running).await;
+    stage.job("b", 2);
+    stage.list_all();
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.state("a"), Some(JobState::Running));
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.patches("a"), Vec::<Value>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_decided_before_everything_has_listed() {
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    stage.namespace(true);
+    stage.queue("4");
+    for fact in member_facts() {
+        stage.take(Input::Member(MemberEvent::Fact(fact)));
+    }
+    stage.job("a", 2);
+    stage.take(Input::Binding(Delta::Listed));
+    stage.settle_unready().await;
+    assert_eq!(stage.patches("a"), Vec::<Value>::new());
+    stage.list_all();
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ending_job_is_charged_until_its_works_are_gone() {
+    let mut stage = after_restart(Ending, 3, json!({})).await;
+    stage.work("a", true);
+    stage.job("b", 2);
+    stage.list_all();
+    stage.rest_later(&["a", "b"], 60_000).await;
+    assert_eq!(stage.charged(), "3");
+    stage.work("a", false);
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.standing("a"), "Requeued 2 gated []");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_attempts_outlives_the_process() {
+    let mut stage = after_restart(Requeued, 3, json!({})).await;
+    stage.list_all();
+    stage.rest(&["a"]).await;
+    // Two attempts came to nothing, so it waits a while.
+    assert_eq!(stage.standing("a"), "Requeued 2 gated []");
+    stage.rest_later(&["a"], 10_000).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_nobody_carries_out_is_decided_anew() {
+    let mut stage = after_restart(Planned, 3, json!({})).await;
+    stage.list_all();
+    stage.rest_later(&["a"], 0).await;
+    stage.rest_later(&["a"], 10_000).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+    assert_eq!(stage.charged(), "3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_suspended_meanwhile_is_taken_back_and_resumes() {
+    let suspended = reported(json!({"conditions": [{"type": "Suspended", "status": "True"}]}));
+    let mut stage = after_restart(Admitted, 3, suspended).await;
+    stage.template("a", 3, json!({"spec": {"suspend": true}}));
+    stage.list_all();
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), "Ending 2 gated []");
+    stage.rest_later(&["a"], 6_000).await;
+    assert_eq!(stage.standing("a"), "Requeued 2 gated []");
+    stage.template("a", 3, json!({}));
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_job_stays_finished_when_its_cluster_goes() {
+    let done =
+        reported(json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]}));
+    let mut stage = after_restart(Admitted, 3, done).await;
+    stage.list_all();
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+    let gone = json!({"spec": {"clusters": []}, "status": {"aggregatedStatus": []}});
+    stage.change("a", gone);
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+    assert_eq!(stage.patches("a"), Vec::<Value>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_was_wiped_keeps_the_charge_until_the_works_are_gone() {
+    let mut stage = after_restart(Admitted, 3, reported(json!({"ready": 3}))).await;
+    stage.work("a", true);
+    stage.list_all();
+    stage.rest(&["a"]).await;
+    let wiped = json!({
+        "metadata": {"annotations": {names::ADMISSION_ANNOTATION: null}},
+        "spec": {"suspension": {"scheduling": true}, "clusters": []},
+    });
+    stage.change("a", wiped);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.charged(), "3");
+    stage.work("a", false);
+    stage.rest_later(&["a"], 2_000).await;
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+    assert_eq!(stage.charged(), "3");
+}

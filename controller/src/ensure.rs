@@ -1,0 +1,217 @@
+//! Objects that the controller keeps: PodGroups, the namespaces' propagation policies, the
+//! capacity policies of queues that have none, the overrides that pin a job's growth.
+//!
+//! Each is applied server-side with the controller's own field manager, so that what others
+//! own in it stays theirs; and removed only where the controller applied it. Newest wins per
+//! object; failures are tried again with back-off, which holds up nothing else; a bounded number
+//! is under way.
+
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+#[cfg(test)]
+mod tests;
+
+/// Field manager of what is applied here.
+const MANAGER: &str = "muster-controller";
+/// Requests under way at once.
+const IN_FLIGHT: usize = 8;
+/// A request that takes longer is given up and tried again.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// First and longest pause before a failed request is tried again.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// Which object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    /// `group/kind`, to order and tell apart.
+    kind: String,
+}
+
+/// What is wanted of an object.
+#[derive(Debug, Clone)]
+enum Want {
+    Applied(Value),
+    Deleted,
+}
+
+#[derive(Debug, Clone)]
+struct Order {
+    resource: ApiResource,
+    name: Name,
+    want: Want,
+}
+
+/// The entrance; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Ensurer(mpsc::UnboundedSender<Order>);
+
+impl Ensurer {
+    /// Starts the task that applies.
+    pub(crate) fn spawn(client: kube::Client, cancel: CancellationToken) -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(serve(client, receiver, cancel));
+        Self(sender)
+    }
+
+    /// Wants `object` applied: its apiVersion, kind, metadata and the fields that are ours.
+    pub(crate) fn apply(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+        object: Value,
+    ) {
+        self.order(resource, namespace, name, Want::Applied(object));
+    }
+
+    /// Wants an object gone, if it was applied here: one that somebody else made stays.
+    pub(crate) fn delete(&self, resource: &ApiResource, namespace: Option<&str>, name: &str) {
+        self.order(resource, namespace, name, Want::Deleted);
+    }
+
+    fn order(&self, resource: &ApiResource, namespace: Option<&str>, name: &str, want: Want) {
+        let name = Name {
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+            kind: format!("{}/{}", resource.group, resource.kind),
+        };
+        // The task is gone only when the process ends.
+        let _ = self.0.send(Order {
+            resource: resource.clone(),
+            name,
+            want,
+        });
+    }
+}
+
+/// What one request came to.
+enum Done {
+    Settled(Name),
+    Failed(Order, u32),
+}
+
+async fn serve(
+    client: kube::Client,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    cancel: CancellationToken,
+) {
+    let mut waiting: BTreeMap<Name, Order> = BTreeMap::new();
+    let mut open: BTreeSet<Name> = BTreeSet::new();
+    let mut tasks: JoinSet<Done> = JoinSet::new();
+    // Failed orders that wait out their back-off, and those that have.
+    let mut resting: JoinSet<(Order, u32)> = JoinSet::new();
+    let mut rested: Vec<(Order, u32)> = Vec::new();
+    loop {
+        if tasks.len() < IN_FLIGHT {
+            if let Some((order, tries)) = rested.pop() {
+                tasks.spawn(carry_out(client.clone(), order, tries));
+                continue;
+            }
+            let startable = waiting.keys().find(|name| !open.contains(*name)).cloned();
+            if let Some(order) = startable.and_then(|name| waiting.remove(&name)) {
+                open.insert(order.name.clone());
+                tasks.spawn(carry_out(client.clone(), order, 0));
+                continue;
+            }
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            order = orders.recv() => match order {
+                Some(order) => { waiting.insert(order.name.clone(), order); }
+                None => return,
+            },
+            Some(done) = tasks.join_next() => match done {
+                Ok(Done::Settled(name)) => { open.remove(&name); }
+                Ok(Done::Failed(order, tries)) => {
+                    resting.spawn(async move {
+                        tokio::time::sleep(back_off(tries)).await;
+                        (order, tries)
+                    });
+                }
+                Err(error) => tracing::error!(%error, "a task that applies objects died"),
+            },
+            Some(Ok((order, tries))) = resting.join_next() => {
+                // What came meanwhile is newer.
+                let order = waiting.remove(&order.name).unwrap_or(order);
+                rested.push((order, tries));
+            }
+        }
+    }
+}
+
+fn back_off(tries: u32) -> Duration {
+    BACK_OFF.0.saturating_mul(1 << tries.min(6)).min(BACK_OFF.1)
+}
+
+async fn carry_out(client: kube::Client, order: Order, tries: u32) -> Done {
+    let api: Api<DynamicObject> = match &order.name.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &order.resource),
+        None => Api::all_with(client, &order.resource),
+    };
+    let request = async {
+        match &order.want {
+            Want::Applied(object) => api
+                .patch(
+                    &order.name.name,
+                    &PatchParams::apply(MANAGER).force(),
+                    &Patch::Apply(object),
+                )
+                .await
+                .map(|_| ()),
+            Want::Deleted => delete_ours(&api, &order.name.name).await,
+        }
+    };
+    let result = tokio::time::timeout(DEADLINE, request).await;
+    let error = match result {
+        Ok(Ok(())) => return Done::Settled(order.name),
+        Ok(Err(kube::Error::Api(status))) if is_final(status.code) => {
+            log_final(&order, &status.message, status.code);
+            return Done::Settled(order.name);
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer in {} s", DEADLINE.as_secs()),
+    };
+    tracing::warn!(object = ?order.name, error, tries, "an object was not applied; trying again");
+    Done::Failed(order, tries.saturating_add(1))
+}
+
+/// Deletes an object, if the controller applied it, in the version that was read.
+async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), kube::Error> {
+    let Some(object) = api.get_metadata_opt(name).await? else {
+        return Ok(());
+    };
+    let managers = object.metadata.managed_fields.iter().flatten();
+    let ours = managers.filter(|entry| entry.operation.as_deref() == Some("Apply"));
+    if !ours
+        .into_iter()
+        .any(|entry| entry.manager.as_deref() == Some(MANAGER))
+    {
+        return Ok(());
+    }
+    let params = DeleteParams::default().preconditions(Preconditions {
+        uid: object.metadata.uid,
+        resource_version: None,
+    });
+    api.delete(name, &params).await.map(|_| ())
+}
+
+/// Gone, or its namespace is going: nothing to keep. Invalid, or denied by a webhook: trying
+/// again would not help.
+fn is_final(code: u16) -> bool {
+    matches!(code, 400 | 403 | 404 | 422)
+}
+
+fn log_final(order: &Order, message: &str, code: u16) {
+    match (&order.want, code) {
+        (Want::Deleted, 404) => {}
+        _ => tracing::warn!(object = ?order.name, code, message, "an object was not applied"),
+    }
+}

@@ -1,0 +1,110 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use kube::core::GroupVersionKind;
+use runtime::testing::{FakeApi, Fault, Recorded};
+use serde_json::json;
+
+fn resource() -> ApiResource {
+    let gvk = GroupVersionKind::gvk("policy.karmada.io", "v1alpha1", "OverridePolicy");
+    ApiResource::from_gvk_with_plural(&gvk, "overridepolicies")
+}
+
+fn path(name: &str) -> String {
+    format!("/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/{name}")
+}
+
+fn object(name: &str, size: u32) -> Value {
+    json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy",
+        "metadata": {"name": name, "namespace": "team"}, "spec": {"size": size}})
+}
+
+fn managed_by(manager: &str) -> Value {
+    json!({"metadata": {"managedFields": [{"manager": manager, "operation": "Apply"}]}})
+}
+
+struct Bench {
+    api: FakeApi,
+    ensurer: Ensurer,
+    _cancel: tokio_util::sync::DropGuard,
+}
+
+fn bench() -> Bench {
+    let (api, cancel) = (FakeApi::new(), CancellationToken::new());
+    let ensurer = Ensurer::spawn(api.client(), cancel.clone());
+    Bench {
+        api,
+        ensurer,
+        _cancel: cancel.drop_guard(),
+    }
+}
+
+async fn a_while() {
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_was_applied_here_is_deleted() {
+    let bench = bench();
+    bench.api.put(&path("ours"), managed_by(MANAGER));
+    bench.api.put(&path("theirs"), managed_by("kubectl"));
+    for name in ["ours", "theirs", "nobodys"] {
+        bench.ensurer.delete(&resource(), Some("team"), name);
+    }
+    a_while().await;
+    let deleted: Vec<String> = bench
+        .api
+        .requests_of("DELETE")
+        .into_iter()
+        .map(|request| request.path)
+        .collect();
+    assert_eq!(deleted, [path("ours")]);
+    assert!(bench.api.get(&path("theirs")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_again_and_again_holds_up_nothing_else() {
+    let bench = bench();
+    let bad = |request: &Recorded| request.path.contains("/bad-");
+    bench.api.fault(usize::MAX, Fault::Status(500, "no"), bad);
+    for index in 0..IN_FLIGHT * 2 {
+        let name = format!("bad-{index}");
+        bench
+            .ensurer
+            .apply(&resource(), Some("team"), &name, object(&name, 1));
+    }
+    bench
+        .ensurer
+        .apply(&resource(), Some("team"), "good", object("good", 1));
+    a_while().await;
+    assert!(bench.api.get(&path("good")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_apply_is_tried_again_with_what_is_newest() {
+    let bench = bench();
+    bench.api.fault(1, Fault::Status(500, "no"), |_| true);
+    bench
+        .ensurer
+        .apply(&resource(), Some("team"), "a", object("a", 1));
+    a_while().await;
+    bench
+        .ensurer
+        .apply(&resource(), Some("team"), "a", object("a", 2));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bench.api.get(&path("a")).unwrap()["spec"]["size"], 2);
+    assert_eq!(bench.api.requests_of("APPLY").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_denied_is_not_tried_again() {
+    let bench = bench();
+    bench
+        .api
+        .fault(usize::MAX, Fault::Status(400, "denied"), |_| true);
+    bench
+        .ensurer
+        .apply(&resource(), Some("team"), "a", object("a", 1));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(bench.api.requests_of("APPLY").len(), 1);
+}

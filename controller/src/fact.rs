@@ -1,0 +1,257 @@
+//! From what is seen of a job to what the engine is told: size, queue, priority, placement,
+//! and whether it may be considered at all. Pure.
+
+use crate::standing::{has_our_scheduler, record_problem};
+use crate::template::Template;
+use crds::karmada::ResourceBinding;
+use crds::kubernetes::Namespace;
+use crds::names;
+use engine::facts::{ClusterPlacement, Demand, Hold, JobFact};
+use engine::{JobKey, QueueName, Reason, Time, Uid};
+use std::collections::BTreeMap;
+use workload::{Ask, AskError};
+
+#[cfg(test)]
+mod tests;
+
+/// What a namespace says of its jobs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct NamespaceFact {
+    pub(crate) managed: bool,
+    pub(crate) default_queue: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) terminating: bool,
+}
+
+impl NamespaceFact {
+    /// Reads `namespace`.
+    pub(crate) fn of(namespace: &Namespace) -> Self {
+        Self {
+            managed: namespace.is_managed(),
+            default_queue: namespace.default_queue().map(str::to_owned),
+            labels: namespace.metadata.labels.clone().unwrap_or_default(),
+            terminating: namespace.metadata.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+/// Who may submit to a queue, if that is limited.
+pub(crate) type Permission<'a> = &'a dyn Fn(&QueueName, &NamespaceFact) -> bool;
+
+/// A job as the engine is told of it, and what its PodGroup shows.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) fact: JobFact,
+    /// What it asks for; `None` where that is not known.
+    pub(crate) ask: Option<Ask>,
+}
+
+/// The job of `binding` and its `template`.
+pub(crate) fn job(
+    key: &JobKey,
+    binding: &ResourceBinding,
+    template: &Template,
+    namespace: &NamespaceFact,
+    permitted: Permission<'_>,
+    max_clusters: &dyn Fn(&QueueName) -> Option<u32>,
+) -> Job {
+    let queue = queue(template, namespace);
+    let (ask, mut hold) = match size(binding, template) {
+        Ok(ask) => (Some(ask), None),
+        Err(error) => (
+            None,
+            Some(Hold {
+                reason: reason_of(&error),
+                message: error.to_string(),
+            }),
+        ),
+    };
+    let most_clusters = max_clusters(&queue);
+    let own_hold = own_hold(binding, ask.as_ref(), &queue, namespace, permitted);
+    hold = hold.or(own_hold);
+    let fact = JobFact {
+        key: key.clone(),
+        uid: Uid::new(&binding.spec.resource.uid),
+        queue,
+        priority_class: ask.as_ref().and_then(|ask| ask.priority_class.clone()),
+        queued_at: queued_at(binding, template),
+        demand: demand(binding, template, ask.as_ref(), most_clusters),
+        hold,
+        expected_duration_ms: ask.as_ref().and_then(|ask| ask.expected_duration_ms),
+        user: template.user.clone(),
+        preemptible: ask.as_ref().is_none_or(|ask| ask.preemptible),
+        checkpointed_at: template.checkpointed_at,
+    };
+    Job { fact, ask }
+}
+
+/// A job whose template is not to be seen, which is held until it is.
+pub(crate) fn unread(
+    key: &JobKey,
+    binding: &ResourceBinding,
+    namespace: &NamespaceFact,
+) -> JobFact {
+    let resource = &binding.spec.resource;
+    let queue = namespace
+        .default_queue
+        .as_deref()
+        .unwrap_or(names::DEFAULT_QUEUE);
+    let created = binding.metadata.creation_timestamp.as_ref();
+    let message = format!(
+        "its template {} {} ({}) is not to be seen: it is gone, or Muster may not read its kind; \
+         grant get, list and watch on it by a ClusterRole labelled rbac.muster.io/aggregate-to-workloads=true",
+        resource.kind, resource.name, resource.api_version
+    );
+    let api = format!("{}/{}", resource.api_version, resource.kind);
+    JobFact {
+        key: key.clone(),
+        uid: Uid::new(&resource.uid),
+        queue: QueueName::new(queue),
+        priority_class: None,
+        queued_at: Time(created.map_or(0, |at| at.0.as_millisecond())),
+        demand: unknown_demand(workload::cluster_placement(
+            binding.spec.placement.as_ref(),
+            &api,
+        )),
+        hold: Some(Hold {
+            reason: Reason::SizeUnknown,
+            message,
+        }),
+        expected_duration_ms: None,
+        user: String::new(),
+        preemptible: true,
+        checkpointed_at: None,
+    }
+}
+
+/// A demand of nothing, for jobs whose size is not known; never released.
+fn unknown_demand(placement: ClusterPlacement) -> Demand {
+    Demand {
+        roles: Vec::new(),
+        min_available: 0,
+        natively_divisible: false,
+        replicas_held: false,
+        elastic: false,
+        split: engine::facts::Split::Never,
+        topology: None,
+        placement,
+    }
+}
+
+/// The template's own queue, else the namespace's, else `default`.
+fn queue(template: &Template, namespace: &NamespaceFact) -> QueueName {
+    let name = template
+        .queue
+        .as_deref()
+        .or(namespace.default_queue.as_deref())
+        .unwrap_or(names::DEFAULT_QUEUE);
+    QueueName::new(name)
+}
+
+/// By kind, else by what Karmada's interpreter says of it on the binding.
+fn size(binding: &ResourceBinding, template: &Template) -> Result<Ask, AskError> {
+    match &template.ask {
+        Err(AskError::SizeUnknown { .. }) => {
+            let spec = serde_json::json!({
+                "resource": binding.spec.resource,
+                "replicas": binding.spec.replicas,
+                "replicaRequirements": binding.spec.replica_requirements,
+                "components": binding.spec.components,
+            });
+            workload::ask_from_binding(&spec, None)
+        }
+        known => known.clone(),
+    }
+}
+
+fn reason_of(error: &AskError) -> Reason {
+    match error {
+        AskError::SizeUnknown { .. } => Reason::SizeUnknown,
+        AskError::Invalid { .. } => Reason::InvalidTemplate,
+    }
+}
+
+/// What keeps a job of known size from being considered.
+fn own_hold(
+    binding: &ResourceBinding,
+    ask: Option<&Ask>,
+    queue: &QueueName,
+    namespace: &NamespaceFact,
+    permitted: Permission<'_>,
+) -> Option<Hold> {
+    let held = |reason, message| Some(Hold { reason, message });
+    if !has_our_scheduler(binding) {
+        return held(Reason::WrongScheduler, wrong_scheduler(binding));
+    }
+    if ask.is_some_and(|ask| ask.suspended) {
+        return held(
+            Reason::Suspended,
+            "suspended by its owner; resume it to have it queued".into(),
+        );
+    }
+    if !permitted(queue, namespace) {
+        let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+        return held(
+            Reason::QueueNotPermitted,
+            format!(
+                "namespace {namespace} is not selected by spec.namespaceSelector of capacitypolicy {queue}; use another queue, or ask its owner"
+            ),
+        );
+    }
+    record_problem(binding).map(|message| Hold {
+        reason: Reason::InvalidTemplate,
+        message,
+    })
+}
+
+fn wrong_scheduler(binding: &ResourceBinding) -> String {
+    format!(
+        "its propagation policy names schedulerName {:?} in a namespace that Muster manages; \
+         set schedulerName: {} in a new policy (the field is immutable), or delete the policy so that policy {} takes it",
+        binding
+            .spec
+            .scheduler_name
+            .as_deref()
+            .unwrap_or("default-scheduler"),
+        names::SCHEDULER_NAME,
+        names::DEFAULT_POLICY,
+    )
+}
+
+/// When the template was created; the binding's own creation where the template has none.
+fn queued_at(binding: &ResourceBinding, template: &Template) -> Time {
+    let of_binding = || {
+        binding
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(0, |t| t.0.as_millisecond())
+    };
+    if template.created.0 > 0 {
+        template.created
+    } else {
+        Time(of_binding())
+    }
+}
+
+/// `most_clusters` is the queue's bound on clusters per job, beside the placement's own.
+fn demand(
+    binding: &ResourceBinding,
+    template: &Template,
+    ask: Option<&Ask>,
+    most_clusters: Option<u32>,
+) -> Demand {
+    let resource = &binding.spec.resource;
+    let api = format!("{}/{}", resource.api_version, resource.kind);
+    let mut placement: ClusterPlacement =
+        workload::cluster_placement(binding.spec.placement.as_ref(), &api);
+    placement.max_clusters = [placement.max_clusters, most_clusters]
+        .into_iter()
+        .flatten()
+        .min();
+    let Some(ask) = ask else {
+        return unknown_demand(placement);
+    };
+    let divisible = template.divisible_kind && workload::divided(binding.spec.placement.as_ref());
+    ask.demand(divisible, placement)
+}

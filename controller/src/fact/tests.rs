@@ -1,0 +1,177 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::template::TemplateKind;
+use serde_json::{Value, json};
+
+fn template(change: Value) -> Template {
+    let mut object = json!({
+        "metadata": {"namespace": "team", "name": "a", "uid": "u"},
+        "spec": {"parallelism": 2, "template": {"spec": {"containers": [
+            {"name": "c", "resources": {"requests": {"cpu": "1"}}},
+        ]}}},
+    });
+    merge(&mut object, change);
+    let kind = TemplateKind {
+        api_version: "batch/v1".into(),
+        kind: "Job".into(),
+    };
+    Template::read(&kind, serde_json::from_value(object).unwrap())
+}
+
+fn binding(change: Value) -> ResourceBinding {
+    let mut object = json!({
+        "metadata": {"namespace": "team", "name": "a-job", "creationTimestamp": "1970-01-01T00:00:07Z"},
+        "spec": {
+            "schedulerName": "muster",
+            "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u"},
+        },
+    });
+    merge(&mut object, change);
+    serde_json::from_value(object).unwrap()
+}
+
+fn merge(into: &mut Value, change: Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (name, value) in change {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, change) => *into = change,
+    }
+}
+
+/// The job, where everybody may use every queue but `closed`, which takes one cluster a job.
+fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<&str>) -> Job {
+    let namespace = NamespaceFact {
+        managed: true,
+        default_queue: default_queue.map(str::to_owned),
+        ..NamespaceFact::default()
+    };
+    job(
+        &JobKey::new("team", "a-job"),
+        binding,
+        template,
+        &namespace,
+        &|queue, _| queue.as_str() != "closed",
+        &|queue| (queue.as_str() == "closed").then_some(1),
+    )
+}
+
+fn hold(template: Value, binding_change: Value) -> String {
+    let job = job_of(&template_of(template), &binding(binding_change), None);
+    let hold = job.fact.hold;
+    hold.map_or("none".to_owned(), |hold| {
+        format!("{}: {}", hold.reason, hold.message)
+    })
+}
+
+fn template_of(change: Value) -> Template {
+    template(change)
+}
+
+fn in_queue(queue: &str) -> Value {
+    json!({"metadata": {"labels": {"muster.io/queue": queue}}})
+}
+
+#[test]
+fn what_keeps_a_job_from_being_considered() {
+    let none = || json!({});
+    assert_eq!(hold(none(), none()), "none");
+    insta::assert_snapshot!(
+        hold(none(), json!({"spec": {"schedulerName": "default-scheduler"}})),
+        @r#"WrongScheduler: its propagation policy names schedulerName "default-scheduler" in a namespace that Muster manages; set schedulerName: muster in a new policy (the field is immutable), or delete the policy so that policy muster takes it"#
+    );
+    insta::assert_snapshot!(
+        hold(json!({"spec": {"suspend": true}}), none()),
+        @"Suspended: suspended by its owner; resume it to have it queued"
+    );
+    insta::assert_snapshot!(
+        hold(in_queue("closed"), none()),
+        @"QueueNotPermitted: namespace team is not selected by spec.namespaceSelector of capacitypolicy closed; use another queue, or ask its owner"
+    );
+    let broken = json!({"metadata": {"annotations": {names::ADMISSION_ANNOTATION: "{"}}});
+    assert!(hold(none(), broken).starts_with("InvalidTemplate: annotation muster.io/admission"));
+    let negative = json!({"spec": {"parallelism": -1}});
+    let said = hold(negative, none());
+    assert!(
+        said.starts_with("InvalidTemplate: ") && said.contains("parallelism"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_first_reason_is_the_one_to_act_on() {
+    // Of what is wrong with the template itself nothing else helps.
+    let said = hold(
+        json!({"spec": {"parallelism": -1, "suspend": true}}),
+        json!({"spec": {"schedulerName": "default-scheduler"}}),
+    );
+    assert!(said.starts_with("InvalidTemplate"), "{said}");
+    let said = hold(
+        json!({"spec": {"suspend": true}}),
+        json!({"spec": {"schedulerName": "default-scheduler"}}),
+    );
+    assert!(said.starts_with("WrongScheduler"), "{said}");
+}
+
+#[test]
+fn its_own_queue_goes_before_the_namespaces_and_that_before_the_default() {
+    let queue = |change, default| {
+        job_of(&template(change), &binding(json!({})), default)
+            .fact
+            .queue
+            .to_string()
+    };
+    assert_eq!(queue(in_queue("own"), Some("teams")), "own");
+    assert_eq!(queue(json!({}), Some("teams")), "teams");
+    assert_eq!(queue(json!({}), None), "default");
+}
+
+#[test]
+fn a_queue_may_bound_the_clusters_of_a_job() {
+    let bound = |queue: &str, placement: Value| {
+        let binding = binding(json!({"spec": {"placement": placement}}));
+        let job = job_of(&template(in_queue(queue)), &binding, None);
+        job.fact.demand.placement.max_clusters
+    };
+    let two = || json!({"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 2, "minGroups": 1}]});
+    assert_eq!(bound("open", Value::Null), None);
+    assert_eq!(bound("closed", Value::Null), Some(1));
+    assert_eq!(bound("open", two()), Some(2));
+    assert_eq!(bound("closed", two()), Some(1));
+}
+
+#[test]
+fn age_counts_from_the_template_else_from_the_binding() {
+    let queued = |change| {
+        job_of(&template(change), &binding(json!({})), None)
+            .fact
+            .queued_at
+    };
+    let created = json!({"metadata": {"creationTimestamp": "1970-01-01T00:00:03Z"}});
+    assert_eq!(queued(created), Time(3_000));
+    assert_eq!(queued(json!({})), Time(7_000));
+}
+
+#[test]
+fn a_kind_that_is_not_known_is_sized_by_its_binding() {
+    let kind = TemplateKind {
+        api_version: "example.com/v1".into(),
+        kind: "Sim".into(),
+    };
+    let object = json!({"metadata": {"namespace": "team", "name": "a", "uid": "u"}, "spec": {}});
+    let template = Template::read(&kind, serde_json::from_value(object).unwrap());
+    let resource = json!({"apiVersion": "example.com/v1", "kind": "Sim"});
+    let sized = json!({"spec": {
+        "resource": resource, "replicas": 3,
+        "replicaRequirements": {"resourceRequest": {"cpu": "2"}},
+    }});
+    let job = job_of(&template, &binding(sized), None);
+    assert_eq!(job.fact.hold, None);
+    assert_eq!(job.fact.demand.total().unwrap().to_list()["cpu"], "6");
+    let unsized_binding = json!({"spec": {"resource": resource}});
+    let job = job_of(&template, &binding(unsized_binding), None);
+    assert_eq!(job.fact.hold.unwrap().reason, Reason::SizeUnknown);
+}

@@ -1,0 +1,173 @@
+//! Growth after release that nobody granted.
+//!
+//! Kinds whose replicas Karmada dispatches are held by it; an edit of the others goes straight
+//! to the members. The webhook refuses such edits; what slips through while it is away is
+//! charged at once by the engine, and pinned back here: an override per job that sets the
+//! replicas to what was admitted, kept until the attempt is over.
+
+use crate::core::Core;
+use crate::fact::Job;
+use crate::notes::Note;
+use crate::reconcile::Look;
+use crate::template_watches::api_resource;
+use crate::world::template_key;
+use crds::record::AdmissionRecord;
+use engine::facts::JobFact;
+use engine::{JobKey, Reason};
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// Reading a template takes no longer.
+const READ_DEADLINE: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// Pins a released job of a kind that Karmada cannot hold, if it has grown.
+    pub(crate) fn pin_growth(&mut self, look: &Look<'_>, job: &Job, record: &AdmissionRecord) {
+        if job.fact.demand.replicas_held || record.adopted {
+            return;
+        }
+        let admitted = admitted_pods(record);
+        let grown: Vec<String> = job
+            .fact
+            .demand
+            .roles
+            .iter()
+            .filter(|role| role.count > admitted.get(&role.name).copied().unwrap_or(0))
+            .map(|role| {
+                format!(
+                    "{} {} -> {}",
+                    role.name,
+                    admitted.get(&role.name).unwrap_or(&0),
+                    role.count
+                )
+            })
+            .collect();
+        if grown.is_empty() {
+            // A pin would hold up in the members what is charged no more.
+            return self.unpin(look.key);
+        }
+        if !self.track(look.key).pin(&grown) {
+            return;
+        }
+        let message = format!(
+            "its template grew after release ({}): the surplus is charged and its members keep what was admitted; \
+             to run it larger, delete it and submit it anew",
+            grown.join(", ")
+        );
+        self.note(look, Note::warning(Reason::GrowthHeld, "Pin", message));
+        let (client, ensurer) = (self.client.clone(), self.publisher.ensurer.clone());
+        let (key, binding) = (look.key.clone(), look.binding.clone());
+        tokio::spawn(async move {
+            let template = template_key(&binding);
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
+            match tokio::time::timeout(READ_DEADLINE, api.get(&template.name)).await {
+                Ok(Ok(object)) => {
+                    let value = serde_json::to_value(&object).unwrap_or_default();
+                    match workload::pinned(
+                        &template.kind.api_version,
+                        &template.kind.kind,
+                        &value,
+                        &admitted,
+                    ) {
+                        Some(overriders) => ensurer.apply(
+                            &override_policy(),
+                            Some(&key.namespace),
+                            &override_name(&key),
+                            policy(&key, &binding, &overriders),
+                        ),
+                        None => {
+                            tracing::warn!(job = %key, "its kind cannot be pinned; the surplus stays charged")
+                        }
+                    }
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(job = %key, %error, "cannot read the template to pin it")
+                }
+                Err(_) => tracing::warn!(job = %key, "cannot read the template to pin it in time"),
+            }
+        });
+    }
+
+    /// Removes the pin of an attempt that is over, also one made before a restart.
+    pub(crate) fn drop_pin(&mut self, key: &JobKey) {
+        let pinned = self.track(key).unpin();
+        let held = |fact: &JobFact| fact.demand.replicas_held;
+        if pinned || !self.told.get(key).is_some_and(held) {
+            self.delete_override(key);
+        }
+    }
+
+    fn unpin(&mut self, key: &JobKey) {
+        if self.track(key).unpin() {
+            self.delete_override(key);
+        }
+    }
+
+    fn delete_override(&self, key: &JobKey) {
+        self.publisher.ensurer.delete(
+            &override_policy(),
+            Some(&key.namespace),
+            &override_name(key),
+        );
+    }
+}
+
+/// Pods per role that were admitted, over all clusters.
+fn admitted_pods(record: &AdmissionRecord) -> BTreeMap<String, u32> {
+    let mut pods = BTreeMap::new();
+    for role in record.clusters.iter().flat_map(|share| &share.pods) {
+        *pods.entry(role.role.clone()).or_default() += role.count;
+    }
+    pods
+}
+
+fn override_name(key: &JobKey) -> String {
+    format!("muster-{}", key.name)
+}
+
+fn override_policy() -> ApiResource {
+    let gvk = GroupVersionKind::gvk("policy.karmada.io", "v1alpha1", "OverridePolicy");
+    ApiResource::from_gvk_with_plural(&gvk, "overridepolicies")
+}
+
+fn policy(
+    key: &JobKey,
+    binding: &crds::karmada::ResourceBinding,
+    overriders: &[(String, Value)],
+) -> Value {
+    let template = &binding.spec.resource;
+    let plaintext: Vec<Value> = overriders
+        .iter()
+        .map(|(path, value)| json!({ "path": path, "operator": "replace", "value": value }))
+        .collect();
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "OverridePolicy",
+        "metadata": {
+            "name": override_name(key),
+            "namespace": key.namespace,
+            "ownerReferences": [{
+                "apiVersion": "work.karmada.io/v1alpha2",
+                "kind": "ResourceBinding",
+                "name": key.name,
+                "uid": binding.metadata.uid,
+            }],
+        },
+        "spec": {
+            "resourceSelectors": [{
+                "apiVersion": template.api_version,
+                "kind": template.kind,
+                "namespace": template.namespace,
+                "name": template.name,
+            }],
+            "overrideRules": [{ "overriders": { "plaintext": plaintext } }],
+        },
+    })
+}

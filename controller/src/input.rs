@@ -1,0 +1,49 @@
+//! Everything that reaches the controller's one owner task, in one enum.
+
+use crate::template::{Template, TemplateKind};
+use crds::capacity_policy::CapacityPolicy;
+use crds::karmada::{ResourceBinding, Work};
+use crds::kubernetes::{Namespace, PriorityClass};
+use crds::podgroup::PodGroup;
+use crds::queue::Queue;
+use engine::{Attempt, ClusterName, JobKey};
+use runtime::watch::Delta;
+use scheduler::carry_out::Refusal;
+use scheduler::commit::{Outcome, Write};
+use scheduler::members::MemberEvent;
+
+/// A change that was seen, or an answer to something that was asked for.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Binding(Delta<ResourceBinding>),
+    Work(Delta<Work>),
+    Namespace(Delta<Namespace>),
+    Queue(Delta<Queue>),
+    Policy(Delta<CapacityPolicy>),
+    PriorityClass(Delta<PriorityClass>),
+    PodGroup(Delta<PodGroup>),
+    Template(TemplateKind, Delta<Template>),
+    Member(MemberEvent),
+    /// A binding write came to its end.
+    Outcome(Outcome),
+    /// The scheduler checked a plan and prepared its members.
+    Prepared {
+        key: JobKey,
+        attempt: Attempt,
+        result: Box<Result<Write, Refusal>>,
+    },
+    /// The API server was asked afresh whether Works of a job are left.
+    WorksChecked {
+        key: JobKey,
+        /// UID of the binding that it was asked for.
+        uid: Option<String>,
+        gone: Result<bool, String>,
+    },
+    /// A member was asked whether it has taken up that a job is smaller.
+    SizeChecked {
+        key: JobKey,
+        attempt: Attempt,
+        cluster: ClusterName,
+        small: Result<bool, String>,
+    },
+}

@@ -1,0 +1,143 @@
+//! What the controller counts. Names of queues are the only labels that grow with use.
+
+use engine::{QueueName, Reason};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use runtime::metrics::Registry;
+use std::time::Duration;
+
+/// Labels by reason.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ReasonLabel {
+    reason: String,
+}
+
+/// What is taken of a job for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// Pods above its minimum.
+    Surplus,
+}
+
+/// Labels of evictions.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EvictionLabel {
+    reason: String,
+    queue: String,
+    part: Part,
+}
+
+/// Labels by queue.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct QueueLabel {
+    pub(crate) queue: String,
+}
+
+/// The controller's metrics.
+#[derive(Debug, Clone)]
+pub(crate) struct Metrics {
+    pub(crate) released: Counter,
+    pub(crate) opened_by_hand: Counter,
+    pub(crate) invariant_violations: Counter,
+    pub(crate) invariant_check_seconds: Histogram,
+    pub(crate) pending_jobs: Family<QueueLabel, Gauge>,
+    pub(crate) active_jobs: Family<QueueLabel, Gauge>,
+    taken_back: Family<ReasonLabel, Counter>,
+    evictions: Family<EvictionLabel, Counter>,
+    refused: Family<ReasonLabel, Counter>,
+    decide_seconds: Histogram,
+}
+
+impl Metrics {
+    /// Registers them.
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            released: registry.register(
+                "jobs_released",
+                "Jobs that were released",
+                Counter::default(),
+            ),
+            opened_by_hand: registry.register(
+                "bindings_opened_by_hand",
+                "Bindings found open without admission and closed again",
+                Counter::default(),
+            ),
+            invariant_violations: registry.register(
+                "invariant_violations",
+                "Derived numbers of the engine that were found to differ from a recomputation",
+                Counter::default(),
+            ),
+            invariant_check_seconds: registry.register(
+                "invariant_check_seconds",
+                "Time for which a check of the engine's numbers held decisions up, in seconds",
+                Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
+            ),
+            pending_jobs: registry.register(
+                "queue_pending_jobs",
+                "Jobs that wait, by queue",
+                Family::default(),
+            ),
+            active_jobs: registry.register(
+                "queue_active_jobs",
+                "Jobs that are charged, by queue",
+                Family::default(),
+            ),
+            taken_back: registry.register(
+                "jobs_taken_back",
+                "Released jobs that were taken back",
+                Family::default(),
+            ),
+            evictions: registry.register(
+                "evictions",
+                "Jobs taken back, or shrunk, for another job, by their queue",
+                Family::default(),
+            ),
+            refused: registry.register(
+                "plans_refused",
+                "Plans that could not be carried out",
+                Family::default(),
+            ),
+            decide_seconds: registry.register(
+                "decide_seconds",
+                "Time of one round of decisions, in seconds",
+                Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
+            ),
+        }
+    }
+
+    pub(crate) fn taken_back(&self, reason: Reason) {
+        self.taken_back
+            .get_or_create(&ReasonLabel {
+                reason: reason.to_string(),
+            })
+            .inc();
+    }
+
+    pub(crate) fn evicted(&self, reason: Reason, queue: &QueueName, part: Part) {
+        let label = EvictionLabel {
+            reason: reason.to_string(),
+            queue: queue.to_string(),
+            part,
+        };
+        self.evictions.get_or_create(&label).inc();
+    }
+
+    pub(crate) fn refused(&self, reason: Reason) {
+        self.refused
+            .get_or_create(&ReasonLabel {
+                reason: reason.to_string(),
+            })
+            .inc();
+    }
+
+    pub(crate) fn decided(&self, took: Duration, decisions: usize) {
+        if decisions > 0 {
+            self.decide_seconds.observe(took.as_secs_f64());
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Answers that come back: how a write ended, and whether Works of a job are left.
+
+use crate::core::Core;
+use crate::fact::NamespaceFact;
+use crate::input::Input;
+use crate::reconcile::Look;
+use crate::standing::{NamespaceRule, Standing, standing};
+use crate::track::Track;
+use crate::world::permanent_id;
+use crds::karmada::{ResourceBinding, Work};
+use crds::names;
+use crds::record::RecordState;
+use engine::{Event, JobKey, Reason, Time};
+use kube::api::{Api, ListParams};
+use scheduler::carry_out::Refusal;
+use scheduler::commit::{Failure, Outcome, Write, WriteKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A read of the API server that takes longer is given up and tried again.
+const READ_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Milliseconds after a placement at which it is looked at for what Karmada's parts still wait
+/// to be told: the status that follows a placement may get lost.
+const ACK_LOOK_MS: i64 = 61_000;
+
+impl Core {
+    /// A write ended.
+    pub(crate) fn outcome(&mut self, outcome: Outcome, now: Time) {
+        let key = outcome.key;
+        let bound = self
+            .world
+            .bindings
+            .get(&key)
+            .and_then(|binding| binding.metadata.uid.clone());
+        let of_another = bound.is_some_and(|uid| uid != outcome.uid);
+        if of_another || !self.tracks.get(&key).is_some_and(Track::is_open) {
+            return; // it was forgotten, and perhaps made anew, meanwhile
+        }
+        self.dirty.insert(key.clone());
+        match outcome.result {
+            Ok(written) => {
+                self.track(&key).written(&written.resource_version);
+                if outcome.write == WriteKind::Place {
+                    self.look_again(&key, now.after(ACK_LOOK_MS));
+                }
+            }
+            Err(failure) => {
+                let is_plan = matches!(outcome.write, WriteKind::Place | WriteKind::Plan);
+                match (&failure, outcome.attempt) {
+                    (_, Some(attempt)) if is_plan && !self.is_placed(&key, attempt) => {
+                        self.track(&key).closed();
+                        self.refuse(&key, attempt, &refusal(&failure), now);
+                    }
+                    (Failure::Conflict | Failure::Gone, _) => {
+                        let until = self.track(&key).conflicted(now);
+                        self.look_again(&key, until);
+                    }
+                    _ => {
+                        let until = self.track(&key).failed(now);
+                        self.look_again(&key, until);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks the API server afresh whether any Work of the job is left: a watch may be behind.
+    pub(crate) fn check_works(&mut self, look: &Look<'_>) {
+        if !self.track(look.key).begin_check() {
+            return;
+        }
+        let (client, inputs) = (self.client.clone(), self.inputs.clone());
+        let (key, binding) = (look.key.clone(), look.binding.clone());
+        let checks = Arc::clone(&self.checks);
+        tokio::spawn(async move {
+            // Never closed.
+            let _slot = checks.acquire().await;
+            let gone = works_gone(client, &binding).await;
+            let uid = binding.metadata.uid.clone();
+            // The owner task is gone only when the process ends.
+            let _ = inputs.send(Input::WorksChecked { key, uid, gone }).await;
+        });
+    }
+
+    /// What a fresh look at the Works said.
+    pub(crate) fn works_checked(
+        &mut self,
+        key: &JobKey,
+        uid: Option<&str>,
+        gone: Result<bool, String>,
+        now: Time,
+    ) {
+        let binding = self.world.bindings.get(key).cloned();
+        let Some(binding) = binding.filter(|b| b.metadata.uid.as_deref() == uid) else {
+            return; // it was about another binding of this name
+        };
+        self.track(key).end_check();
+        if self.track(key).is_busy(&binding, now) {
+            self.dirty.insert(key.clone());
+            return;
+        }
+        match gone {
+            Ok(true) => {}
+            Ok(false) => return self.look_again(key, now.after(1_000)),
+            Err(error) => {
+                tracing::warn!(job = %key, error, "cannot see whether Works are left; trying again");
+                return self.look_again(key, now.after(2_000));
+            }
+        }
+        let namespace: NamespaceFact = self
+            .world
+            .namespaces
+            .get(&*key.namespace)
+            .cloned()
+            .unwrap_or_default();
+        let look = Look { key, binding, now };
+        match standing(
+            &look.binding,
+            NamespaceRule {
+                managed: namespace.managed,
+            },
+        ) {
+            Standing::Deleting(_) => self.write(key, &look.binding, Write::Finalize),
+            Standing::Ending(record) => {
+                self.works_gone(key, now);
+                let until = self.engine.job(key).and_then(|job| job.back_off_until);
+                let mut record =
+                    record.in_state(RecordState::Requeued, record.reason, &record.message);
+                record.not_before = until.map(crds::record::timestamp);
+                self.write(key, &look.binding, Write::Record { record });
+            }
+            Standing::Waiting(_)
+                if self
+                    .engine
+                    .job(key)
+                    .is_some_and(|job| job.admission.is_some()) =>
+            {
+                self.works_gone(key, now);
+                self.dirty.insert(key.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn works_gone(&mut self, key: &JobKey, now: Time) {
+        tracing::info!(job = %key, "its Works are gone; quota is back");
+        if let Some(scheduler) = self.mode.scheduler() {
+            scheduler.forget(key);
+        }
+        self.track(key).ended();
+        self.drop_pin(key);
+        self.tell(Event::JobWorksGone {
+            key: key.clone(),
+            at: now,
+        });
+    }
+}
+
+fn refusal(failure: &Failure) -> Refusal {
+    let message = match failure {
+        Failure::Conflict => {
+            "the binding changed while it was being placed; it is decided again".to_owned()
+        }
+        Failure::Gone => "the binding is gone".to_owned(),
+        Failure::NotLeading => "another replica leads now".to_owned(),
+        Failure::Refused { code, message } => {
+            format!("the API server refused the placement ({code}): {message}")
+        }
+        Failure::Unavailable { message } => {
+            format!("the API server did not take the placement: {message}")
+        }
+    };
+    Refusal {
+        reason: Reason::PlanRefused,
+        message,
+        avoid: None,
+    }
+}
+
+/// Whether no Work with the binding's permanent id is left, by a fresh read.
+async fn works_gone(client: kube::Client, binding: &ResourceBinding) -> Result<bool, String> {
+    let Some(id) = permanent_id(binding) else {
+        return Ok(true);
+    };
+    let params = ListParams::default()
+        .labels(&format!("{}={id}", names::BINDING_PERMANENT_ID))
+        .limit(1);
+    let works: Api<Work> = Api::all(client);
+    match tokio::time::timeout(READ_DEADLINE, works.list(&params)).await {
+        Ok(Ok(list)) => Ok(list.items.is_empty()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer in {} s", READ_DEADLINE.as_secs())),
+    }
+}

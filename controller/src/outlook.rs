@@ -1,0 +1,197 @@
+//! What a waiting job is told beside its reason: what that rests on, what would help, what stands
+//! ahead, when it may start. Pure.
+//!
+//! All of it moves with the queue, so it is rounded before it is shown: a status is written when
+//! its words change, not when a number behind them does.
+
+use crds::podgroup::{Ahead, Start, TakenBack, shown_count, shown_position};
+use crds::record::{self, AdmissionRecord};
+use engine::decision::{self, Help, StartRange};
+use engine::{Amount, ResourceName};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Lines of evidence or of help that are shown.
+const MOST_LINES: usize = 8;
+
+/// The first lines of `evidence`.
+pub(crate) fn evidence(evidence: &[String]) -> Vec<String> {
+    evidence.iter().take(MOST_LINES).cloned().collect()
+}
+
+/// What would help, in words.
+pub(crate) fn helps(helps: &[Help]) -> Vec<String> {
+    helps.iter().take(MOST_LINES).map(help).collect()
+}
+
+fn help(help: &Help) -> String {
+    match help {
+        Help::FewerPods { role, count } => format!("{count} pods of {role} instead of all"),
+        Help::OtherQueue(queue) => format!("queue {queue} instead of its own"),
+        Help::RaiseCapability {
+            queue,
+            class,
+            resource,
+            to,
+        } => {
+            let amount = ResourceName::new(resource).format(Amount(*to));
+            let bound = class.as_ref().map_or_else(
+                || format!("spec.capability of queue {queue}"),
+                |class| format!("the bound of capacitypolicy {queue} on pools of class {class}"),
+            );
+            format!("{bound} raised to {resource} {amount}")
+        }
+        Help::MoreNodes {
+            cluster,
+            class,
+            count,
+        } => format!("{count} more nodes of class {class} in {cluster}"),
+    }
+}
+
+/// What stands ahead, in coarse numbers.
+pub(crate) fn ahead(ahead: decision::Ahead) -> Ahead {
+    let count = |number: i64| shown_count(u64::try_from(number).unwrap_or_default());
+    Ahead {
+        jobs: match ahead.jobs {
+            0 => "0".to_owned(),
+            jobs => shown_position(u64::from(jobs)),
+        },
+        devices: count(ahead.devices),
+        device_hours: count(ahead.device_seconds / 3_600),
+    }
+}
+
+/// When it may start, as it is shown at `now`.
+pub(crate) fn start(range: &StartRange, now: Timestamp) -> Start {
+    let earliest = record::timestamp(range.earliest);
+    let latest = range.latest.map(record::timestamp);
+    Start {
+        earliest: Some(Time(rounded(earliest, now, Rounding::Down))),
+        latest: latest.map(|latest| Time(rounded(latest, now, Rounding::Up))),
+        basis: range.basis.clone(),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Rounding {
+    Down,
+    Up,
+}
+
+/// To a minute within the next hour, to ten within half a day, to an hour beyond.
+fn rounded(at: Timestamp, now: Timestamp, rounding: Rounding) -> Timestamp {
+    let grid = match at.as_second().saturating_sub(now.as_second()) {
+        ..=3_600 => 60,
+        3_601..=43_200 => 600,
+        _ => 3_600,
+    };
+    let down = at.as_second().div_euclid(grid) * grid;
+    let second = match rounding {
+        Rounding::Up if down < at.as_second() => down + grid,
+        Rounding::Up | Rounding::Down => down,
+    };
+    Timestamp::from_second(second).unwrap_or(at)
+}
+
+/// How the attempt of `record` was taken back; what was `seen` of an earlier one stays.
+pub(crate) fn taken_back(
+    record: Option<&AdmissionRecord>,
+    seen: Option<&TakenBack>,
+) -> Option<TakenBack> {
+    let of_record = record.and_then(|record| {
+        Some(TakenBack {
+            time: Some(Time(record.taken_back_at?)),
+            reason: record.reason?.to_string(),
+            message: record.message.clone(),
+            for_job: record.for_job.as_ref().map(ToString::to_string),
+        })
+    });
+    of_record.or_else(|| seen.cloned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use engine::{ClusterName, PoolClass, QueueName};
+
+    #[test]
+    fn helps_are_told_in_words() {
+        let all = [
+            Help::FewerPods {
+                role: "worker".into(),
+                count: 4,
+            },
+            Help::OtherQueue(QueueName::new("night")),
+            Help::RaiseCapability {
+                queue: QueueName::new("vision"),
+                class: None,
+                resource: "cpu".into(),
+                to: 2_500,
+            },
+            Help::RaiseCapability {
+                queue: QueueName::new("vision"),
+                class: Some(PoolClass::new("h100")),
+                resource: "nvidia.com/gpu".into(),
+                to: 16,
+            },
+            Help::MoreNodes {
+                cluster: ClusterName::new("gpu-a"),
+                class: PoolClass::new("h100"),
+                count: 2,
+            },
+        ];
+        insta::assert_snapshot!(helps(&all).join("\n"), @r"
+    4 pods of worker instead of all
+    queue night instead of its own
+    spec.capability of queue vision raised to cpu 2500m
+    the bound of capacitypolicy vision on pools of class h100 raised to nvidia.com/gpu 16
+    2 more nodes of class h100 in gpu-a
+    ");
+    }
+
+    #[test]
+    fn what_stands_ahead_is_coarse() {
+        let shown = ahead(decision::Ahead {
+            jobs: 137,
+            devices: 1_096,
+            device_seconds: 36_000,
+        });
+        assert_eq!(
+            (
+                shown.jobs.as_str(),
+                shown.devices.as_str(),
+                shown.device_hours.as_str()
+            ),
+            ("100+", "~1000", "10")
+        );
+        assert_eq!(ahead(decision::Ahead::default()).jobs, "0");
+    }
+
+    #[test]
+    fn a_start_is_rounded_by_how_far_it_is() {
+        let now: Timestamp = "2026-11-21T14:00:00Z".parse().unwrap();
+        let shown = |earliest: &str, latest: &str| {
+            let time = |text: &str| {
+                let at: Timestamp = format!("2026-11-{text}Z").parse().unwrap();
+                engine::Time(at.as_millisecond())
+            };
+            let range = StartRange {
+                earliest: time(earliest),
+                latest: Some(time(latest)),
+                basis: String::new(),
+            };
+            let start = start(&range, now);
+            format!("{} {}", start.earliest.unwrap().0, start.latest.unwrap().0)
+        };
+        assert_eq!(
+            shown("21T14:07:31", "21T16:32:01"),
+            "2026-11-21T14:07:00Z 2026-11-21T16:40:00Z"
+        );
+        assert_eq!(
+            shown("21T13:59:59", "23T08:00:00"),
+            "2026-11-21T13:59:00Z 2026-11-23T08:00:00Z"
+        );
+    }
+}

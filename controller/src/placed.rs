@@ -1,0 +1,201 @@
+//! Jobs that are placed: charged by their record, followed by what their members report, taken
+//! back where what runs is no longer what was admitted.
+
+use crate::core::Core;
+use crate::fact::{Job, NamespaceFact};
+use crate::reconcile::Look;
+use crds::karmada::ResourceBinding;
+use crds::record::AdmissionRecord;
+use engine::decision::without_slots;
+use engine::{Event, JobState, Progress, Reason};
+use scheduler::commit::Write;
+use workload::Outcome;
+
+impl Core {
+    /// Released and placed: charged by its record, followed by what members report.
+    pub(crate) fn admitted(
+        &mut self,
+        look: &Look<'_>,
+        namespace: &NamespaceFact,
+        record: AdmissionRecord,
+    ) {
+        if self.has_works(look) {
+            self.track(look.key).works_seen = true;
+        }
+        let ending = self.ending_of(look, &record);
+        let outcome = outcome(&look.binding);
+        let job = self.job_of(look.key, &look.binding, namespace);
+        // The engine has taken it back and the write did not get through, or not yet.
+        if let Some(why) = ending {
+            return self.take_back(look, &record, why.reason, &why.message);
+        }
+        let progress = self.progress_of(look, &record, job.as_ref());
+        self.tell_admission(look, &record, progress);
+        if let Some(job) = job {
+            let suspended = job.ask.as_ref().is_some_and(|ask| ask.suspended);
+            self.tell_fact(&job.fact);
+            if suspended && !outcome.is_finished() && !record.adopted {
+                let message = "suspended by its owner; its quota goes back when its pods are gone";
+                self.tell_ending(look, Reason::Suspended, message);
+                return self.take_back(look, &record, Reason::Suspended, message);
+            }
+            if self.readopted(look, &job, &record, progress) {
+                return;
+            }
+            if job.fact.demand.replicas_held && self.resized(look, &record) {
+                return;
+            }
+            self.pin_growth(look, &job, &record);
+        }
+        self.confirm_shrinks(look, &record);
+        self.acknowledge(look);
+    }
+
+    /// How far a placed job has come. Without its template nobody knows whether it keeps its
+    /// pods when it has ended: then what was known of its end stays.
+    pub(crate) fn progress_of(
+        &self,
+        look: &Look<'_>,
+        record: &AdmissionRecord,
+        job: Option<&Job>,
+    ) -> Progress {
+        let minimum = job.map_or(1, |job| job.fact.demand.min_available);
+        let keeps_pods = job.map(|job| job.ask.as_ref().is_some_and(|ask| ask.keeps_pods));
+        match progress(&outcome(&look.binding), &look.binding, minimum) {
+            // What stays until it is deleted stays charged.
+            Progress::Finished if keeps_pods == Some(true) => Progress::Running,
+            Progress::Finished if keeps_pods.is_none() && !self.is_over(look, record) => {
+                Progress::Running
+            }
+            // What ran before us is not asked to start in time, and never taken back for it.
+            Progress::Placed if record.adopted => Progress::Running,
+            progress => progress,
+        }
+    }
+
+    /// An adopted job goes on under whoever placed it: where that one has scaled or moved it, its
+    /// record follows, and with it the charge.
+    fn readopted(
+        &mut self,
+        look: &Look<'_>,
+        job: &Job,
+        record: &AdmissionRecord,
+        progress: Progress,
+    ) -> bool {
+        if !record.adopted || job.ask.is_none() || progress == Progress::Finished {
+            return false;
+        }
+        let now = crate::adopt::record(&look.binding, job, look.now);
+        if now.clusters == record.clusters {
+            return false;
+        }
+        let record = AdmissionRecord {
+            clusters: now.clusters,
+            ..record.clone()
+        };
+        self.tell(Event::JobAdmitted {
+            key: look.key.clone(),
+            admission: record.admission(),
+            progress,
+        });
+        self.write(look.key, &look.binding, Write::Adopt { record });
+        true
+    }
+
+    /// Whether the engine knows the attempt of `record` as ended.
+    pub(crate) fn is_over(&self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
+        self.engine.job(look.key).is_some_and(|job| {
+            job.state == JobState::Finished
+                && job.admission.is_some_and(|a| a.attempt == record.attempt)
+        })
+    }
+
+    /// Writes shares that the engine has changed since the record was written, if it has.
+    fn resized(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
+        let admission = self
+            .engine
+            .job(look.key)
+            .and_then(|job| job.admission.cloned());
+        let Some(admission) =
+            admission.filter(|a| without_slots(&a.shares) != record.admission().shares)
+        else {
+            return false;
+        };
+        let before = record.admission().shares;
+        self.track(look.key).shrinks.note(&before, &admission);
+        self.hand_over(look.key, &look.binding, admission, look.now);
+        true
+    }
+
+    /// Says to Karmada's parts what they expect of a scheduler after a placement.
+    fn acknowledge(&mut self, look: &Look<'_>) {
+        if self.mode.scheduler().is_none() || self.track(look.key).is_open() {
+            return;
+        }
+        if let Some(write) = scheduler::ack::ack(&look.binding, look.now) {
+            self.write(look.key, &look.binding, write);
+        }
+    }
+
+    /// Somebody took clusters away or added some: the gang is no longer what was admitted.
+    pub(crate) fn displaced(&mut self, look: &Look<'_>, record: AdmissionRecord) {
+        if self.is_over(look, &record) {
+            return; // it has ended; where it ran may go
+        }
+        let clusters: Vec<&str> = look
+            .binding
+            .spec
+            .clusters
+            .iter()
+            .map(|c| c.name.as_str())
+            .collect();
+        let message = format!(
+            "its clusters were changed to [{}] by somebody else; it is queued again",
+            clusters.join(", ")
+        );
+        self.tell_admission(look, &record, Progress::Placed);
+        self.tell_ending(look, Reason::RoomLost, &message);
+        self.take_back(look, &record, Reason::RoomLost, &message);
+    }
+}
+
+/// How a placed job fares, from what its members report.
+pub(crate) fn outcome(binding: &ResourceBinding) -> Outcome {
+    let resource = &binding.spec.resource;
+    workload::outcome(&resource.api_version, &resource.kind, &statuses(binding))
+}
+
+/// The status of each part, null where a member has not reported yet: a part that is silent
+/// is not finished.
+pub(crate) fn statuses(binding: &ResourceBinding) -> Vec<serde_json::Value> {
+    binding
+        .spec
+        .clusters
+        .iter()
+        .map(|cluster| {
+            binding
+                .status
+                .aggregated_status
+                .iter()
+                .find(|item| item.cluster_name == cluster.name)
+                .and_then(|item| item.status.clone())
+                .unwrap_or_default()
+        })
+        .collect()
+}
+
+/// How far a placed job has come: it runs once its gang's minimum does. One that holds no pods
+/// by its own means (a Volcano Job that was aborted) is charged nothing, and is charged again at
+/// once should it be resumed in its member.
+fn progress(outcome: &Outcome, binding: &ResourceBinding, minimum: u32) -> Progress {
+    if outcome.is_finished() || *outcome == Outcome::Suspended {
+        return Progress::Finished;
+    }
+    let resource = &binding.spec.resource;
+    let counts = workload::counts(&resource.api_version, &resource.kind, &statuses(binding));
+    if counts.running + counts.succeeded >= minimum.max(1) {
+        Progress::Running
+    } else {
+        Progress::Placed
+    }
+}

@@ -1,0 +1,310 @@
+//! PodGroups on the control plane: one per job, named as its binding, owned by its template.
+//!
+//! The spec says what the gang needs; the status says where it stands. Pure: the object and
+//! the status are computed here and written elsewhere.
+
+use crate::outlook;
+use crate::placed::{outcome, statuses};
+use crate::world::SeenWork;
+use crds::conditions::Statement;
+use crds::karmada::ResourceBinding;
+use crds::podgroup::{
+    FederationStatus, PlacedPart, PodGroup, PodGroupCondition, PodGroupStatus, Timeline,
+    condition_type, phase, placement_summary, set_condition, shown_position,
+};
+use crds::record::AdmissionRecord;
+use engine::facts::JobFact;
+use engine::{Explanation, JobKey, JobState, JobView, Reason};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+use workload::{Ask, Outcome, PodCounts};
+
+#[cfg(test)]
+mod tests;
+
+/// The object without its status, for a server-side apply.
+pub(crate) fn object(
+    key: &JobKey,
+    binding: &ResourceBinding,
+    fact: &JobFact,
+    ask: Option<&Ask>,
+) -> Value {
+    let template = &binding.spec.resource;
+    let mut spec = json!({ "queue": fact.queue });
+    if let Some(ask) = ask {
+        spec["minMember"] = ask.min_available.into();
+        spec["minResources"] = json!(ask.min_resources);
+        spec["minTaskMember"] = json!(ask.min_task_member);
+        if let Some(class) = &ask.priority_class {
+            spec["priorityClassName"] = class.clone().into();
+        }
+        if let Some(topology) = &ask.network_topology {
+            spec["networkTopology"] = topology.clone();
+        }
+    }
+    json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "ownerReferences": [{
+                "apiVersion": template.api_version,
+                "kind": template.kind,
+                "name": template.name,
+                "uid": template.uid,
+            }],
+        },
+        "spec": spec,
+    })
+}
+
+/// Whether a PodGroup as it stands has all that `object` would apply.
+pub(crate) fn shows(seen: &PodGroup, object: &Value) -> bool {
+    let owned = |podgroup: &PodGroup| {
+        let owners = podgroup.metadata.owner_references.iter().flatten();
+        owners.map(|owner| owner.uid.clone()).collect::<Vec<_>>()
+    };
+    serde_json::from_value::<PodGroup>(object.clone())
+        .is_ok_and(|wanted| wanted.spec == seen.spec && owned(&wanted) == owned(seen))
+}
+
+/// What a status is made from.
+pub(crate) struct Shown<'a> {
+    /// The status as it stands: times of transitions stay.
+    pub(crate) seen: Option<&'a PodGroupStatus>,
+    pub(crate) explanation: &'a Explanation,
+    pub(crate) view: &'a JobView<'a>,
+    pub(crate) fact: &'a JobFact,
+    pub(crate) binding: &'a ResourceBinding,
+    pub(crate) works: &'a [SeenWork],
+    pub(crate) now: jiff::Timestamp,
+}
+
+/// The status of a job's PodGroup.
+pub(crate) fn status(shown: &Shown<'_>) -> PodGroupStatus {
+    let counts = counts(shown.binding);
+    let refused = shown
+        .works
+        .iter()
+        .find_map(|work| Some((work, work.refused.as_ref()?)));
+    let explained = &shown.explanation.message;
+    let (reason, message) = match (shown.view.state, refused, outcome(shown.binding)) {
+        (JobState::Placed, Some((work, message)), _) => (
+            Reason::MemberRefused,
+            format!("{} refused it: {message}", work.cluster),
+        ),
+        (JobState::Finished, _, Outcome::Succeeded) => (Reason::Succeeded, explained.clone()),
+        (JobState::Finished, _, Outcome::Failed { message }) => {
+            (Reason::Failed, format!("failed: {message}; {explained}"))
+        }
+        (JobState::Finished, _, Outcome::Suspended) => (
+            Reason::Suspended,
+            "aborted in its member; it is charged again at once if it is resumed there".to_owned(),
+        ),
+        _ => (shown.explanation.reason, explained.clone()),
+    };
+    let seen = shown.seen.and_then(|seen| seen.federation.as_ref());
+    let placement = placement(shown);
+    let timeline = timeline(shown, &placement);
+    let conditions = conditions(shown, reason, &message);
+    PodGroupStatus {
+        phase: Some(phase_of(shown.view.state).to_owned()),
+        conditions,
+        running: Some(number(counts.running)),
+        succeeded: Some(number(counts.succeeded)),
+        failed: Some(number(counts.failed)),
+        federation: Some(FederationStatus {
+            position: shown
+                .explanation
+                .position
+                .map(|place| shown_position(place as u64)),
+            placement_summary: placement_summary(&placement),
+            placement,
+            reason: Some(reason.to_string()),
+            message: Some(message),
+            evidence: outlook::evidence(&shown.explanation.evidence),
+            helps: outlook::helps(&shown.explanation.helps),
+            ahead: shown.explanation.ahead.map(outlook::ahead),
+            start: shown
+                .explanation
+                .start
+                .as_ref()
+                .map(|range| outlook::start(range, shown.now)),
+            taken_back: outlook::taken_back(
+                record(shown.binding).as_ref(),
+                seen.and_then(|seen| seen.taken_back.as_ref()),
+            ),
+            attempt: Some(number(shown.view.attempts.0)),
+            priority: Some(shown.view.priority),
+            timeline,
+        }),
+    }
+}
+
+fn counts(binding: &ResourceBinding) -> PodCounts {
+    let resource = &binding.spec.resource;
+    workload::counts(&resource.api_version, &resource.kind, &statuses(binding))
+}
+
+/// The binding's admission record, if it has one that can be read.
+fn record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
+    AdmissionRecord::read(binding.metadata.annotations.as_ref())
+        .ok()
+        .flatten()
+}
+
+fn number(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Volcano's phase of a job's state.
+fn phase_of(state: JobState) -> &'static str {
+    match state {
+        JobState::Queued => phase::PENDING,
+        JobState::Assumed | JobState::Placed => phase::INQUEUE,
+        JobState::Running => phase::RUNNING,
+        JobState::Ending => phase::UNKNOWN,
+        JobState::Finished => phase::COMPLETED,
+    }
+}
+
+/// Our conditions as they hold now. One that came true keeps what was said when it did, for as
+/// long as it holds; one that does not hold says what the job waits for.
+fn conditions(shown: &Shown<'_>, reason: Reason, message: &str) -> Vec<PodGroupCondition> {
+    let mut conditions = shown
+        .seen
+        .map(|seen| seen.conditions.clone())
+        .unwrap_or_default();
+    for (type_, holds, came_true) in holding(shown.view.state) {
+        let stands = conditions
+            .iter()
+            .any(|condition| condition.type_ == type_ && condition.status == "True");
+        if holds && stands {
+            continue;
+        }
+        let reason = match (holds, type_) {
+            (true, condition_type::FINISHED) | (false, _) => reason,
+            (true, _) => came_true,
+        };
+        let statement = Statement {
+            type_,
+            holds: Some(holds),
+            reason: reason.as_str(),
+            message,
+        };
+        set_condition(&mut conditions, &statement, shown.now);
+    }
+    conditions
+}
+
+/// Our conditions, in the order in which a job meets them: the type, whether it holds, and the
+/// reason that it came true by.
+fn holding(state: JobState) -> [(&'static str, bool, Reason); 4] {
+    use JobState::{Ending, Finished, Placed, Queued, Running};
+    let placed = matches!(state, Placed | Running | Finished);
+    [
+        (
+            condition_type::ADMITTED,
+            !matches!(state, Queued | Ending),
+            Reason::Admitted,
+        ),
+        (condition_type::PLACED, placed, Reason::Placed),
+        (
+            condition_type::READY,
+            matches!(state, Running),
+            Reason::Running,
+        ),
+        (
+            condition_type::FINISHED,
+            matches!(state, Finished),
+            Reason::Succeeded,
+        ),
+    ]
+}
+
+/// Its parts by cluster, with what each member reports.
+fn placement(shown: &Shown<'_>) -> Vec<PlacedPart> {
+    let Some(admission) = shown.view.admission else {
+        return Vec::new();
+    };
+    let resource = &shown.binding.spec.resource;
+    admission
+        .shares
+        .iter()
+        .map(|share| {
+            let cluster = share.cluster.as_str();
+            let reported = shown
+                .binding
+                .status
+                .aggregated_status
+                .iter()
+                .find(|item| item.cluster_name == cluster);
+            let status = reported
+                .and_then(|item| item.status.clone())
+                .unwrap_or_default();
+            let counts = workload::counts(&resource.api_version, &resource.kind, &[status]);
+            let refused = shown
+                .works
+                .iter()
+                .find(|work| work.cluster == cluster)
+                .and_then(|work| work.refused.as_ref());
+            PlacedPart {
+                cluster: cluster.to_owned(),
+                pods: number(share.replicas()),
+                ready: number(counts.running),
+                phase: part_phase(&counts).to_owned(),
+                reason: refused
+                    .map(|_| Reason::MemberRefused.to_string())
+                    .unwrap_or_default(),
+            }
+        })
+        .collect()
+}
+
+fn part_phase(counts: &PodCounts) -> &'static str {
+    match counts {
+        PodCounts { running: 1.., .. } => phase::RUNNING,
+        PodCounts { failed: 1.., .. } => "Failed",
+        PodCounts {
+            succeeded: 1..,
+            pending: 0,
+            ..
+        } => phase::COMPLETED,
+        _ => phase::PENDING,
+    }
+}
+
+/// When the job came how far; what was noted of this attempt stays.
+fn timeline(shown: &Shown<'_>, placement: &[PlacedPart]) -> Timeline {
+    use JobState::{Finished, Placed, Running};
+    let admitted = shown
+        .view
+        .admission
+        .map(|a| Time(crds::record::timestamp(a.admitted_at)));
+    let seen = shown
+        .seen
+        .and_then(|seen| seen.federation.as_ref())
+        .filter(|federation| federation.attempt == Some(number(shown.view.attempts.0)));
+    let pods = |parts: &[PlacedPart]| parts.iter().map(|part| i64::from(part.pods)).sum::<i64>();
+    let before = seen.map_or(0, |federation| pods(&federation.placement));
+    let now = pods(placement);
+    let resized = before > 0 && now > 0 && before != now;
+    let seen = seen
+        .map(|federation| federation.timeline.clone())
+        .unwrap_or_default();
+    let state = shown.view.state;
+    let first =
+        |noted: Option<Time>, reached: bool| noted.or_else(|| reached.then_some(Time(shown.now)));
+    Timeline {
+        queued: Some(Time(crds::record::timestamp(shown.fact.queued_at))),
+        placed: first(seen.placed, matches!(state, Placed | Running | Finished)),
+        running: first(seen.running, matches!(state, Running)),
+        resized: match resized {
+            true => Some(Time(shown.now)),
+            false => seen.resized,
+        },
+        finished: first(seen.finished, matches!(state, Finished)),
+        admitted,
+    }
+}

@@ -1,0 +1,291 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use engine::facts::{Admission, ClusterPlacement, Demand, RolePods, Share};
+use engine::{Attempt, ClusterName, QueueName, Uid};
+
+/// What a job shows, from parts that a test changes.
+struct Case {
+    state: JobState,
+    attempt: u32,
+    reason: Reason,
+    position: Option<usize>,
+    reported: Value,
+    works: Vec<SeenWork>,
+    seen: Option<PodGroupStatus>,
+    now: i64,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            state: JobState::Queued,
+            attempt: 0,
+            reason: Reason::WaitingForQuota,
+            position: Some(3),
+            reported: json!([]),
+            works: Vec::new(),
+            seen: None,
+            now: 100,
+        }
+    }
+}
+
+impl Case {
+    fn status(&self) -> PodGroupStatus {
+        let binding: ResourceBinding = serde_json::from_value(json!({
+            "metadata": {},
+            "spec": {
+                "resource": {"apiVersion": "batch/v1", "kind": "Job", "uid": "u"},
+                "clusters": [{"name": "m1"}],
+            },
+            "status": {"aggregatedStatus": self.reported},
+        }))
+        .unwrap();
+        let fact = JobFact {
+            key: JobKey::new("team", "a"),
+            uid: Uid::new("u"),
+            queue: QueueName::new("q"),
+            priority_class: None,
+            queued_at: engine::Time(1_000),
+            demand: Demand {
+                roles: Vec::new(),
+                min_available: 2,
+                natively_divisible: false,
+                replicas_held: true,
+                elastic: false,
+                split: engine::facts::Split::Never,
+                topology: None,
+                placement: ClusterPlacement::default(),
+            },
+            hold: None,
+            expected_duration_ms: None,
+            user: String::new(),
+            preemptible: true,
+            checkpointed_at: None,
+        };
+        let admission = Admission {
+            uid: fact.uid.clone(),
+            attempt: Attempt(self.attempt),
+            queue: fact.queue.clone(),
+            admitted_at: engine::Time(50_000),
+            shares: vec![Share {
+                cluster: ClusterName::new("m1"),
+                pods: vec![RolePods {
+                    role: "main".into(),
+                    count: 2,
+                }],
+                charge: [].into(),
+                slots: Vec::new(),
+            }],
+        };
+        let view = JobView {
+            uid: &fact.uid,
+            state: self.state,
+            queue: &fact.queue,
+            priority: 7,
+            attempts: Attempt(self.attempt),
+            admission: (self.state != JobState::Queued).then_some(&admission),
+            queued_at: fact.queued_at,
+            back_off_until: None,
+            overgrown: false,
+        };
+        let explanation = Explanation {
+            position: self.position,
+            ..Explanation::of(self.reason, "as the engine says".into())
+        };
+        status(&Shown {
+            seen: self.seen.as_ref(),
+            explanation: &explanation,
+            view: &view,
+            fact: &fact,
+            binding: &binding,
+            works: &self.works,
+            now: jiff::Timestamp::from_second(self.now).unwrap(),
+        })
+    }
+
+    /// Phase, reason, message, position.
+    fn said(&self) -> String {
+        let status = self.status();
+        let federation = status.federation.unwrap();
+        format!(
+            "{} {} {} ({})",
+            status.phase.unwrap(),
+            federation.reason.unwrap(),
+            federation.position.unwrap_or("-".into()),
+            federation.message.unwrap(),
+        )
+    }
+}
+
+fn reported(status: Value) -> Value {
+    json!([{"clusterName": "m1", "status": status}])
+}
+
+fn released(state: JobState, reason: Reason) -> Case {
+    Case {
+        state,
+        attempt: 1,
+        reason,
+        position: None,
+        ..Case::default()
+    }
+}
+
+fn refused() -> Vec<SeenWork> {
+    vec![SeenWork {
+        cluster: "m1".into(),
+        refused: Some("quota exceeded".into()),
+    }]
+}
+
+#[test]
+fn the_reason_is_the_engines_where_nobody_knows_better() {
+    insta::assert_snapshot!(Case::default().said(), @"Pending WaitingForQuota 3 (as the engine says)");
+    let far = Case {
+        position: Some(4711),
+        ..Case::default()
+    };
+    insta::assert_snapshot!(far.said(), @"Pending WaitingForQuota 1000+ (as the engine says)");
+    let ending = released(JobState::Ending, Reason::Suspended);
+    insta::assert_snapshot!(ending.said(), @"Unknown Suspended - (as the engine says)");
+}
+
+#[test]
+fn a_member_that_refuses_a_part_is_named() {
+    let placed = Case {
+        works: refused(),
+        ..released(JobState::Placed, Reason::Placed)
+    };
+    insta::assert_snapshot!(placed.said(), @"Inqueue MemberRefused - (m1 refused it: quota exceeded)");
+    let part = &placed.status().federation.unwrap().placement[0];
+    assert_eq!((part.pods, part.reason.as_str()), (2, "MemberRefused"));
+    // A job that runs is not stopped by an update that its member refuses.
+    let runs = Case {
+        works: refused(),
+        ..released(JobState::Running, Reason::Running)
+    };
+    insta::assert_snapshot!(runs.said(), @"Running Running - (as the engine says)");
+}
+
+#[test]
+fn an_end_says_how_it_came() {
+    let ended = |status: Value| Case {
+        reported: reported(status),
+        ..released(JobState::Finished, Reason::Finished)
+    };
+    let condition =
+        |name: &str| json!({"conditions": [{"type": name, "status": "True", "message": "why"}]});
+    assert!(
+        ended(condition("Complete"))
+            .said()
+            .starts_with("Completed Succeeded")
+    );
+    let failed = ended(condition("Failed")).said();
+    assert!(
+        failed.starts_with("Completed Failed") && failed.contains("why"),
+        "{failed}"
+    );
+    assert!(
+        ended(condition("Suspended"))
+            .said()
+            .starts_with("Completed Suspended")
+    );
+}
+
+#[test]
+fn pods_are_counted_as_members_report_them() {
+    let case = Case {
+        reported: reported(json!({"active": 2, "ready": 2, "succeeded": 1, "failed": 3})),
+        ..released(JobState::Running, Reason::Running)
+    };
+    let status = case.status();
+    assert_eq!(
+        (status.running, status.succeeded, status.failed),
+        (Some(2), Some(1), Some(3))
+    );
+    let federation = status.federation.unwrap();
+    assert_eq!(federation.placement_summary.as_deref(), Some("m1:2"));
+    assert_eq!(federation.priority, Some(7));
+}
+
+#[test]
+fn the_timeline_keeps_what_was_reached_in_this_attempt() {
+    let placed = released(JobState::Placed, Reason::Placed).status();
+    let runs = Case {
+        seen: Some(placed),
+        now: 200,
+        ..released(JobState::Running, Reason::Running)
+    };
+    let runs = runs.status();
+    let at = |time: &Option<Time>| time.as_ref().map(|time| time.0.as_second());
+    let times = |status: &PodGroupStatus| {
+        let timeline = &status.federation.as_ref().unwrap().timeline;
+        [
+            &timeline.queued,
+            &timeline.admitted,
+            &timeline.placed,
+            &timeline.running,
+        ]
+        .map(at)
+    };
+    assert_eq!(times(&runs), [Some(1), Some(50), Some(100), Some(200)]);
+    let again = Case {
+        seen: Some(runs),
+        attempt: 2,
+        now: 300,
+        ..released(JobState::Placed, Reason::Placed)
+    };
+    assert_eq!(times(&again.status()), [Some(1), Some(50), Some(300), None]);
+}
+
+#[test]
+fn a_status_that_stands_is_computed_the_same_again() {
+    let first = released(JobState::Running, Reason::Running).status();
+    let second = Case {
+        seen: Some(first.clone()),
+        now: 9_000,
+        ..released(JobState::Running, Reason::Running)
+    };
+    assert_eq!(second.status(), first);
+}
+
+#[test]
+fn conditions_follow_the_state() {
+    let holds = |state| {
+        let status = released(state, Reason::Running).status();
+        let conditions = status.conditions.into_iter();
+        let held: Vec<String> = conditions
+            .filter(|condition| condition.status == "True")
+            .map(|condition| condition.type_)
+            .collect();
+        held.join(" ")
+    };
+    assert_eq!(holds(JobState::Queued), "");
+    assert_eq!(holds(JobState::Assumed), "Admitted");
+    assert_eq!(holds(JobState::Placed), "Admitted Placed");
+    assert_eq!(holds(JobState::Running), "Admitted Placed Ready");
+    assert_eq!(holds(JobState::Ending), "");
+    assert_eq!(holds(JobState::Finished), "Admitted Placed Finished");
+}
+
+#[test]
+fn what_is_there_is_not_applied_again() {
+    let object = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "a-job", "namespace": "team", "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u"},
+        ]},
+        "spec": {"queue": "q", "minMember": 2, "minTaskMember": {"main": 2}, "minResources": {"cpu": "4"}},
+    });
+    let seen: PodGroup = serde_json::from_value(object.clone()).unwrap();
+    assert!(shows(&seen, &object));
+    let mut larger = object.clone();
+    larger["spec"]["minMember"] = 3.into();
+    assert!(!shows(&seen, &larger));
+    let mut made_anew = object;
+    made_anew["metadata"]["ownerReferences"][0]["uid"] = "v".into();
+    assert!(!shows(&seen, &made_anew));
+}

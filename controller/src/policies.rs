@@ -1,0 +1,86 @@
+//! Objects that Muster keeps so that nobody has to write them: the propagation policy of a
+//! managed namespace, the capacity policy of a queue that has none.
+
+use crate::ensure::Ensurer;
+use crds::capacity_policy::CapacityPolicy;
+use crds::names;
+use crds::queue::Queue;
+use kube::api::ApiResource;
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+#[cfg(test)]
+mod tests;
+
+/// Below every policy that a user writes: a policy's priority is 0 unless it says otherwise.
+const PRIORITY: i32 = -1000;
+
+/// Keeps the propagation policy of a managed namespace: every workload of a kind that Muster
+/// knows is claimed by it, unless a policy of the user's own claims it.
+pub(crate) fn keep_propagation(ensurer: &Ensurer, namespace: &str) {
+    ensurer.apply(
+        &propagation_policy(),
+        Some(namespace),
+        names::DEFAULT_POLICY,
+        propagation(namespace),
+    );
+}
+
+/// Removes it again: the namespace is no longer managed.
+pub(crate) fn drop_propagation(ensurer: &Ensurer, namespace: &str) {
+    ensurer.delete(
+        &propagation_policy(),
+        Some(namespace),
+        names::DEFAULT_POLICY,
+    );
+}
+
+fn propagation(namespace: &str) -> Value {
+    let selectors: Vec<Value> = workload::KNOWN_KINDS
+        .iter()
+        .map(|kind| json!({ "apiVersion": kind.api_version(), "kind": kind.kind }))
+        .collect();
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {
+            "name": names::DEFAULT_POLICY,
+            "namespace": namespace,
+            "annotations": {
+                "muster.io/description":
+                    "Kept by Muster while the namespace is labelled muster.io/managed=true. Policies of your own go before it.",
+            },
+        },
+        "spec": {
+            "priority": PRIORITY,
+            "schedulerName": names::SCHEDULER_NAME,
+            "propagateDeps": true,
+            "resourceSelectors": selectors,
+            "placement": { "clusterAffinity": { "clusterNames": [] } },
+        },
+    })
+}
+
+/// Makes the capacity policy of a queue that has none. What a user writes in it stays.
+pub(crate) fn make_policy(ensurer: &Ensurer, queue: &Queue) {
+    let Some(name) = queue.metadata.name.as_deref() else {
+        return;
+    };
+    let object = json!({
+        "apiVersion": "muster.io/v1alpha1",
+        "kind": "CapacityPolicy",
+        "metadata": { "name": name },
+        "spec": {},
+    });
+    ensurer.apply(
+        &ApiResource::erase::<CapacityPolicy>(&()),
+        None,
+        name,
+        object,
+    );
+}
+
+fn propagation_policy() -> ApiResource {
+    let gvk = GroupVersionKind::gvk("policy.karmada.io", "v1alpha1", "PropagationPolicy");
+    ApiResource::from_gvk_with_plural(&gvk, "propagationpolicies")
+}

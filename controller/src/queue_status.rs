@@ -1,0 +1,230 @@
+//! Statuses of queues and capacity policies, from what the engine has charged. Pure.
+
+use crds::capacity_policy::{
+    self, CapacityPolicy, CapacityPolicyStatus, ClusterUse, Counts, Head, PoolUse, ResourceUse,
+    Summary,
+};
+use crds::conditions::{self, Statement};
+use crds::loose::{QuantityList, QuantityText};
+use crds::queue::Queue;
+use engine::decision::PoolUsage;
+use engine::{QueueUsage, ResourceName, Resources};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[cfg(test)]
+mod tests;
+
+/// The status of a queue, in Volcano's words. The state is theirs who set it and is left out:
+/// what was seen of it may be outdated by the time this is written, and would open again a queue
+/// that was closed meanwhile. A queue that nobody has given one is open, which Volcano's
+/// admission needs to be told.
+pub(crate) fn queue(queue: &Queue, usage: &QueueUsage) -> Value {
+    // A merge patch removes nothing: what is charged no longer has to be said to be zero.
+    let mut allocated = usage.allocated.to_list();
+    for name in queue.status.allocated.keys() {
+        allocated
+            .entry(name.clone())
+            .or_insert_with(|| "0".to_owned());
+    }
+    let mut status = json!({
+        "allocated": allocated,
+        "pending": usage.pending_jobs,
+        "inqueue": usage.admitted_jobs,
+        "running": usage.running_jobs,
+        "unknown": usage.ending_jobs,
+        "completed": usage.finished_jobs,
+    });
+    if queue.status.state.as_deref().is_none_or(str::is_empty) {
+        status["state"] = "Open".into();
+    }
+    status
+}
+
+/// The status of a capacity policy.
+pub(crate) fn policy(
+    policy: &CapacityPolicy,
+    queue: &Queue,
+    usage: &QueueUsage,
+    now: jiff::Timestamp,
+) -> CapacityPolicyStatus {
+    let counts = Counts {
+        pending: usage.pending_jobs.into(),
+        admitted: usage.admitted_jobs.into(),
+        running: usage.running_jobs.into(),
+        ending: usage.ending_jobs.into(),
+        finished: usage.finished_jobs.into(),
+    };
+    let resources = resources(queue, usage);
+    let mut conditions = policy
+        .status
+        .as_ref()
+        .map(|status| status.conditions.clone())
+        .unwrap_or_default();
+    for statement in &statements(policy, queue, usage) {
+        let statement = Statement {
+            type_: statement.0,
+            holds: Some(statement.1),
+            reason: &statement.2,
+            message: &statement.3,
+        };
+        conditions::set(&mut conditions, &statement, policy.metadata.generation, now);
+    }
+    CapacityPolicyStatus {
+        observed_generation: policy.metadata.generation,
+        conditions,
+        clusters: clusters(usage),
+        pools: pools(policy, usage),
+        head: usage.head.as_ref().map(|(job, explanation)| Head {
+            job: job.to_string(),
+            reason: explanation.reason.to_string(),
+            message: explanation.message.clone(),
+        }),
+        summary: Some(Summary::of(&resources, &counts)),
+        resources,
+        counts,
+    }
+}
+
+/// Every resource that is bounded, shared, used or asked for.
+fn resources(queue: &Queue, usage: &QueueUsage) -> Vec<ResourceUse> {
+    let capability = queue.to_fact().capability;
+    let names: BTreeSet<&ResourceName> = [
+        &capability,
+        &usage.deserved,
+        &usage.allocated,
+        &usage.pending,
+    ]
+    .into_iter()
+    .flat_map(|list| list.iter().map(|(name, _)| name))
+    .collect();
+    let stated = |name: &ResourceName, list: &Resources| {
+        let amount = list.get(name)?;
+        Some(QuantityText(name.format(amount)))
+    };
+    let some = |name: &ResourceName, list: &Resources| {
+        stated(name, list).filter(|_| list.amount_of(name).0 > 0)
+    };
+    names
+        .into_iter()
+        .map(|name| ResourceUse {
+            name: name.to_string(),
+            allocated: text(name, &usage.allocated),
+            pending: text(name, &usage.pending),
+            deserved: stated(name, &usage.deserved),
+            capability: stated(name, &capability),
+            real_capability: stated(name, &usage.real_capability),
+            borrowed: some(name, &usage.borrowed),
+            lent: some(name, &usage.lent),
+            decayed_use: usage
+                .decayed_usage
+                .as_ref()
+                .and_then(|used| used.get(name))
+                .map(|amount| thousandths(amount.0)),
+        })
+        .collect()
+}
+
+/// A number that is counted in thousandths, to a tenth: what decays all the time is not worth a
+/// write each time.
+fn thousandths(amount: i64) -> QuantityText {
+    let tenths = amount / 100;
+    QuantityText(match tenths % 10 {
+        0 => (tenths / 10).to_string(),
+        rest => format!("{}.{rest}", tenths / 10),
+    })
+}
+
+fn text(name: &ResourceName, list: &Resources) -> QuantityText {
+    QuantityText(name.format(list.amount_of(name)))
+}
+
+fn clusters(usage: &QueueUsage) -> Vec<ClusterUse> {
+    let mut by_cluster: BTreeMap<&str, Resources> = BTreeMap::new();
+    for placed in &usage.placed {
+        add(
+            by_cluster.entry(placed.cluster.as_str()).or_default(),
+            &placed.allocated,
+        );
+    }
+    by_cluster
+        .into_iter()
+        .map(|(name, allocated)| ClusterUse {
+            name: name.to_owned(),
+            allocated: list(&allocated),
+        })
+        .collect()
+}
+
+/// One line for each bound of the policy.
+fn pools(policy: &CapacityPolicy, usage: &QueueUsage) -> Vec<PoolUse> {
+    let bounds = policy.to_fact(None).pools.into_iter();
+    bounds
+        .map(|bound| {
+            let none = Resources::new();
+            let used = usage.pools.iter().find(|used| {
+                let clusters = bound.clusters.iter().flatten();
+                used.class == bound.class && used.clusters.iter().eq(clusters)
+            });
+            let of = |part: fn(&PoolUsage) -> &Resources| list(used.map_or(&none, part));
+            PoolUse {
+                class: bound.class.to_string(),
+                clusters: bound
+                    .clusters
+                    .as_ref()
+                    .map(|names| names.iter().map(ToString::to_string).collect()),
+                allocated: of(|used| &used.allocated),
+                deserved: of(|used| &used.deserved),
+                capability: list(&bound.capability),
+                real_capability: of(|used| &used.real_capability),
+            }
+        })
+        .collect()
+}
+
+/// What was admitted could be counted, so its sums can.
+fn add(sum: &mut Resources, part: &Resources) {
+    if let Some(total) = sum.checked_add(part) {
+        *sum = total;
+    }
+}
+
+fn list(resources: &Resources) -> QuantityList {
+    resources
+        .to_list()
+        .into_iter()
+        .map(|(name, text)| (name, QuantityText(text)))
+        .collect()
+}
+
+type Said = (&'static str, bool, String, String);
+
+fn statements(policy: &CapacityPolicy, queue: &Queue, usage: &QueueUsage) -> Vec<Said> {
+    use capacity_policy::condition_type::{OPEN, VALID};
+    let invalid = policy
+        .to_fact(None)
+        .invalid
+        .or_else(|| queue.to_fact().invalid);
+    let valid = match (&invalid, &usage.closed) {
+        (Some(problem), _) => (VALID, false, "QueueInvalid".to_owned(), problem.clone()),
+        (None, Some((reason, message))) if reason.as_str() == "QueueInvalid" => {
+            (VALID, false, reason.to_string(), message.clone())
+        }
+        _ => (
+            VALID,
+            true,
+            "Checked".to_owned(),
+            "every value can be used".to_owned(),
+        ),
+    };
+    let open = match &usage.closed {
+        Some((reason, message)) => (OPEN, false, reason.to_string(), message.clone()),
+        None => (
+            OPEN,
+            true,
+            "Open".to_owned(),
+            "the queue takes jobs".to_owned(),
+        ),
+    };
+    vec![valid, open]
+}

@@ -1,0 +1,190 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use engine::decision::{PlacedUsage, PoolUsage};
+use engine::{ClusterName, Explanation, JobKey, PoolClass, Reason};
+
+fn cpus(amount: &str) -> Resources {
+    Resources::parse([("cpu", amount)]).unwrap()
+}
+
+fn queue_of(value: Value) -> Queue {
+    serde_json::from_value(value).unwrap()
+}
+
+fn policy_of(spec: Value) -> CapacityPolicy {
+    let object = json!({"metadata": {"name": "q", "generation": 4}, "spec": spec});
+    serde_json::from_value(object).unwrap()
+}
+
+fn bounded() -> Queue {
+    queue_of(json!({"metadata": {"name": "q"}, "spec": {"capability": {"cpu": "10"}}}))
+}
+
+fn usage() -> QueueUsage {
+    let placed = |cluster: &str, class: &str, amount: &str| PlacedUsage {
+        cluster: ClusterName::new(cluster),
+        class: PoolClass::new(class),
+        allocated: cpus(amount),
+    };
+    QueueUsage {
+        allocated: cpus("6"),
+        deserved: Resources::new(),
+        real_capability: Resources::new(),
+        borrowed: Resources::new(),
+        lent: Resources::new(),
+        pools: Vec::new(),
+        decayed_usage: None,
+        pending: cpus("500m"),
+        placed: vec![
+            placed("m1", "a100", "3"),
+            placed("m1", "cpu", "1"),
+            placed("m2", "a100", "2"),
+        ],
+        pending_jobs: 1,
+        admitted_jobs: 2,
+        running_jobs: 3,
+        ending_jobs: 4,
+        finished_jobs: 5,
+        head: Some((
+            JobKey::new("team", "a"),
+            Explanation {
+                position: Some(1),
+                ..Explanation::of(Reason::WaitingForRoom, "no room".into())
+            },
+        )),
+        closed: None,
+    }
+}
+
+fn status_of(spec: Value, usage: &QueueUsage) -> CapacityPolicyStatus {
+    policy(
+        &policy_of(spec),
+        &bounded(),
+        usage,
+        jiff::Timestamp::UNIX_EPOCH,
+    )
+}
+
+fn condition(status: &CapacityPolicyStatus, type_: &str) -> String {
+    let found = status.conditions.iter().find(|c| c.type_ == type_).unwrap();
+    format!("{} {}: {}", found.status, found.reason, found.message)
+}
+
+#[test]
+fn a_queue_shows_what_is_charged_and_its_state_stays_who_sets_it() {
+    let shown = queue(&bounded(), &usage());
+    assert_eq!(shown["state"], "Open");
+    assert_eq!(shown["allocated"], json!({"cpu": "6"}));
+    assert_eq!(
+        (&shown["pending"], &shown["inqueue"]),
+        (&json!(1), &json!(2))
+    );
+    assert_eq!(
+        (&shown["running"], &shown["unknown"], &shown["completed"]),
+        (&json!(3), &json!(4), &json!(5))
+    );
+    let closing = queue_of(json!({"metadata": {}, "spec": {}, "status": {"state": "Closing"}}));
+    // A merge patch without it leaves it as it is when the patch arrives.
+    assert_eq!(queue(&closing, &usage()).get("state"), None);
+}
+
+#[test]
+fn what_is_charged_no_more_is_said_to_be_zero() {
+    let used = queue_of(json!({
+        "metadata": {}, "spec": {}, "status": {"allocated": {"cpu": "9", "nvidia.com/gpu": "4"}},
+    }));
+    assert_eq!(
+        queue(&used, &usage())["allocated"],
+        json!({"cpu": "6", "nvidia.com/gpu": "0"})
+    );
+}
+
+#[test]
+fn a_policy_shows_use_by_resource_cluster_and_bound() {
+    let pool =
+        json!({"class": "a100", "clusters": ["m1"], "resources": {"cpu": {"capability": "4"}}});
+    let usage = QueueUsage {
+        deserved: cpus("5"),
+        real_capability: cpus("8"),
+        borrowed: cpus("1"),
+        lent: cpus("0"),
+        decayed_usage: Some(cpus("12340m")),
+        pools: vec![PoolUsage {
+            class: PoolClass::new("a100"),
+            clusters: vec![ClusterName::new("m1")],
+            allocated: cpus("3"),
+            deserved: cpus("2"),
+            real_capability: cpus("4"),
+        }],
+        ..usage()
+    };
+    let status = status_of(json!({"pools": [pool]}), &usage);
+    assert_eq!(status.observed_generation, Some(4));
+    let cpu = &status.resources[0];
+    assert_eq!((cpu.name.as_str(), cpu.allocated.0.as_str()), ("cpu", "6"));
+    assert_eq!(cpu.pending.0, "500m");
+    let shown = [
+        &cpu.deserved,
+        &cpu.capability,
+        &cpu.real_capability,
+        &cpu.borrowed,
+        &cpu.lent,
+        &cpu.decayed_use,
+    ]
+    .map(|text| text.as_ref().map_or("-", |text| text.0.as_str()));
+    assert_eq!(shown, ["5", "10", "8", "1", "-", "12.3"]);
+    let clusters: Vec<String> = status
+        .clusters
+        .iter()
+        .map(|used| format!("{} {}", used.name, used.allocated["cpu"].0))
+        .collect();
+    assert_eq!(clusters, ["m1 4", "m2 2"]);
+    let bound = &status.pools[0];
+    assert_eq!(
+        [&bound.allocated, &bound.deserved, &bound.capability].map(|list| list["cpu"].0.as_str()),
+        ["3", "2", "4"]
+    );
+    assert_eq!(status.counts.ending, 4);
+    let head = status.head.unwrap();
+    assert_eq!(
+        (head.job.as_str(), head.reason.as_str()),
+        ("team/a", "WaitingForRoom")
+    );
+}
+
+#[test]
+fn conditions_say_what_is_wrong_or_closed() {
+    let fine = status_of(json!({}), &usage());
+    insta::assert_snapshot!(condition(&fine, "Valid"), @"True Checked: every value can be used");
+    insta::assert_snapshot!(condition(&fine, "Open"), @"True Open: the queue takes jobs");
+    let closed = QueueUsage {
+        closed: Some((Reason::QueueClosed, "its state is Closed".into())),
+        ..usage()
+    };
+    let closed = status_of(json!({}), &closed);
+    insta::assert_snapshot!(condition(&closed, "Open"), @"False QueueClosed: its state is Closed");
+    insta::assert_snapshot!(condition(&closed, "Valid"), @"True Checked: every value can be used");
+    let broken =
+        queue_of(json!({"metadata": {"name": "q"}, "spec": {"capability": {"cpu": "-1"}}}));
+    let broken = policy(
+        &policy_of(json!({})),
+        &broken,
+        &usage(),
+        jiff::Timestamp::UNIX_EPOCH,
+    );
+    let said = condition(&broken, "Valid");
+    assert!(
+        said.starts_with("False QueueInvalid") && said.contains("-1"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_condition_keeps_its_time_while_it_holds() {
+    let mut policy_object = policy_of(json!({}));
+    let first = status_of(json!({}), &usage());
+    policy_object.status = Some(first.clone());
+    let later = jiff::Timestamp::from_second(500).unwrap();
+    assert_eq!(policy(&policy_object, &bounded(), &usage(), later), first);
+}

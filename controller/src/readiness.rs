@@ -1,0 +1,103 @@
+//! Whether everything that a decision depends on has been listed once.
+
+use crate::input::Input;
+use crate::template::TemplateKind;
+use runtime::watch::Delta;
+use scheduler::members::MemberEvent;
+use std::collections::BTreeSet;
+
+#[cfg(test)]
+mod tests;
+
+/// What must have listed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Bindings,
+    Works,
+    Namespaces,
+    Queues,
+    Policies,
+    PriorityClasses,
+    PodGroups,
+    Members,
+    Templates(TemplateKind),
+}
+
+/// Keeps count of what has listed.
+#[derive(Debug)]
+pub(crate) struct Readiness {
+    missing: BTreeSet<Source>,
+    began_with_templates: bool,
+    ready: bool,
+}
+
+impl Readiness {
+    pub(crate) fn new() -> Self {
+        use Source::{
+            Bindings, Members, Namespaces, PodGroups, Policies, PriorityClasses, Queues, Works,
+        };
+        let missing = BTreeSet::from([
+            Bindings,
+            Works,
+            Namespaces,
+            Queues,
+            Policies,
+            PriorityClasses,
+            PodGroups,
+            Members,
+        ]);
+        Self {
+            missing,
+            began_with_templates: false,
+            ready: false,
+        }
+    }
+
+    /// A template kind that bindings name has to list before decisions begin.
+    pub(crate) fn expect_template(&mut self, kind: TemplateKind) {
+        self.missing.insert(Source::Templates(kind));
+    }
+
+    /// Notes what an input says of it.
+    pub(crate) fn note(&mut self, input: &Input) {
+        let listed = match input {
+            Input::Binding(Delta::Listed) => Source::Bindings,
+            Input::Work(Delta::Listed) => Source::Works,
+            Input::Namespace(Delta::Listed) => Source::Namespaces,
+            Input::Queue(Delta::Listed) => Source::Queues,
+            Input::Policy(Delta::Listed) => Source::Policies,
+            Input::PriorityClass(Delta::Listed) => Source::PriorityClasses,
+            Input::PodGroup(Delta::Listed) => Source::PodGroups,
+            Input::Member(MemberEvent::Ready) => Source::Members,
+            Input::Template(kind, Delta::Listed) => Source::Templates(kind.clone()),
+            _ => return,
+        };
+        self.missing.remove(&listed);
+    }
+
+    /// Whether bindings have listed, so that the kinds of their templates are known: said once.
+    pub(crate) fn begin_with_templates(&mut self) -> bool {
+        let listed = !self.missing.contains(&Source::Bindings);
+        listed && !std::mem::replace(&mut self.began_with_templates, true)
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether all has listed, noted for good.
+    pub(crate) fn became_ready(&mut self) -> bool {
+        self.ready = self.missing.is_empty();
+        self.ready
+    }
+
+    /// What has not listed yet, for `/readyz` and logs.
+    pub(crate) fn missing(&self) -> String {
+        let names: Vec<String> = self
+            .missing
+            .iter()
+            .map(|source| format!("{source:?}"))
+            .collect();
+        names.join(", ")
+    }
+}

@@ -1,0 +1,521 @@
+//! One look at one job: from its standing to what the engine is told and what is written.
+//!
+//! Level-triggered: it reads the mirror and the engine, never the event that made the job
+//! dirty. At most one write of a binding is open; a binding that the watch has not caught up
+//! with is left alone until it has.
+
+use crate::core::Core;
+use crate::fact::{self, Job, NamespaceFact};
+use crate::notes::Note;
+use crate::standing::{NamespaceRule, Standing, is_managed, standing};
+use crate::world::template_key;
+use crds::karmada::{ResourceBinding, TargetCluster};
+use crds::record::{AdmissionRecord, RecordState};
+use engine::facts::JobFact;
+use engine::{Attempt, Event, Explanation, JobKey, JobState, Progress, QueueName, Reason, Time};
+use scheduler::commit::Write;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Milliseconds in which the template of a binding should have been seen.
+const TEMPLATE_WITHIN_MS: i64 = 5_000;
+
+/// What one look is made from.
+pub(crate) struct Look<'a> {
+    pub(crate) key: &'a JobKey,
+    pub(crate) binding: Arc<ResourceBinding>,
+    pub(crate) now: Time,
+}
+
+impl Core {
+    /// Brings engine and binding of `key` in line with what is seen.
+    pub(crate) fn reconcile(&mut self, key: &JobKey, now: Time) {
+        let Some(binding) = self.world.bindings.get(key).cloned() else {
+            return self.forget(key);
+        };
+        if self.track(key).is_busy(&binding, now) {
+            return;
+        }
+        let namespace = self.namespace_of(key);
+        let look = Look { key, binding, now };
+        self.publisher.job(key);
+        let rule = NamespaceRule {
+            managed: namespace.managed,
+        };
+        if is_managed(&look.binding, rule) && self.world.template_of(&look.binding).is_none() {
+            // Perhaps the first of its kind.
+            self.watch_kind(template_key(&look.binding).kind);
+        }
+        match standing(&look.binding, rule) {
+            Standing::Foreign => self.forget(key),
+            Standing::ToSpread => self.spread(&look),
+            Standing::ToLetGo => {
+                self.forget(key);
+                self.write(key, &look.binding, Write::LetGo);
+            }
+            Standing::Deleting(record) => self.deleting(&look, record),
+            Standing::Ungated { by_hand } => self.ungated(&look, by_hand),
+            Standing::ToAdopt => self.adopt(&look),
+            Standing::OpenedByHand(record) => self.opened_by_hand(&look, record),
+            Standing::Waiting(record) => self.waiting(&look, &namespace, record),
+            Standing::Planned(record) => self.planned(&look, &namespace, record),
+            Standing::Refused(record) => self.plan_refused(&look, record),
+            Standing::Admitted(record) => self.admitted(&look, &namespace, record),
+            Standing::Displaced(record) => self.displaced(&look, record),
+            Standing::Ending(record) => self.ending(&look, &namespace, record),
+        }
+    }
+
+    /// A job that is not there, or not ours: nothing is charged for it any more.
+    fn forget(&mut self, key: &JobKey) {
+        if self.engine.job(key).is_some() {
+            self.tell(Event::JobGone(key.clone()));
+        }
+        if let Some(scheduler) = self.mode.scheduler() {
+            scheduler.forget(key);
+        }
+        self.told.remove(key);
+        self.tracks.remove(key);
+        self.spread_bindings.remove(key);
+        self.publisher.forget(key);
+    }
+
+    /// Goes to every cluster that its placement selects, and stays where it is while a cluster
+    /// cannot be reached.
+    fn spread(&mut self, look: &Look<'_>) {
+        let spec = &look.binding.spec;
+        let api = format!("{}/{}", spec.resource.api_version, spec.resource.kind);
+        let placement = workload::cluster_placement(spec.placement.as_ref(), &api);
+        let mut clusters: BTreeSet<String> = spec.clusters.iter().map(|c| c.name.clone()).collect();
+        clusters.extend(
+            self.engine
+                .eligible_clusters(&placement)
+                .iter()
+                .map(ToString::to_string),
+        );
+        self.spread_bindings.insert(look.key.clone());
+        if clusters.len() > spec.clusters.len() {
+            let clusters = clusters
+                .into_iter()
+                .map(|name| TargetCluster {
+                    name,
+                    replicas: None,
+                })
+                .collect();
+            self.write(look.key, &look.binding, Write::Spread { clusters });
+        }
+    }
+
+    fn namespace_of(&self, key: &JobKey) -> NamespaceFact {
+        self.world
+            .namespaces
+            .get(&*key.namespace)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// The job as its template and binding state it, once the template has been seen.
+    pub(crate) fn job_of(
+        &self,
+        key: &JobKey,
+        binding: &ResourceBinding,
+        namespace: &NamespaceFact,
+    ) -> Option<Job> {
+        let template = self.world.template_of(binding)?;
+        let permitted = |queue: &QueueName, namespace: &NamespaceFact| {
+            self.world
+                .policies
+                .get(queue)
+                .is_none_or(|policy| policy.admits_namespace(Some(&namespace.labels)))
+        };
+        let max_clusters = |queue: &QueueName| self.world.policies.get(queue)?.max_clusters();
+        Some(fact::job(
+            key,
+            binding,
+            template,
+            namespace,
+            &permitted,
+            &max_clusters,
+        ))
+    }
+
+    /// Tells the engine of the job, unless it knows.
+    pub(crate) fn tell_fact(&mut self, fact: &JobFact) {
+        if self.told.get(&fact.key) != Some(fact) {
+            self.told.insert(fact.key.clone(), fact.clone());
+            self.tell(Event::JobUpserted(fact.clone()));
+        }
+    }
+
+    /// Makes the engine charge what `record` says, and know how far the job has come.
+    pub(crate) fn tell_admission(
+        &mut self,
+        look: &Look<'_>,
+        record: &AdmissionRecord,
+        progress: Progress,
+    ) {
+        let known = self.engine.job(look.key).and_then(|job| {
+            job.admission
+                .map(|a| (a.uid.clone(), a.attempt, reached(job.state)))
+        });
+        match known {
+            Some((uid, attempt, at)) if uid == record.template_uid && attempt == record.attempt => {
+                if at != Some(progress) {
+                    let (key, at) = (look.key.clone(), look.now);
+                    self.tell(Event::JobProgressed {
+                        key,
+                        attempt,
+                        progress,
+                        at,
+                    });
+                }
+            }
+            _ => self.tell(Event::JobAdmitted {
+                key: look.key.clone(),
+                admission: record.admission(),
+                progress,
+            }),
+        }
+    }
+
+    /// Kept by our finalizer until nothing of it is left in any member.
+    fn deleting(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
+        if let Some(record) = record.filter(|record| record.state != RecordState::Requeued) {
+            self.tell_admission(look, &record, Progress::Ending);
+        } else if self
+            .engine
+            .job(look.key)
+            .is_some_and(|job| job.admission.is_none())
+        {
+            self.tell(Event::JobGone(look.key.clone()));
+            self.told.remove(look.key);
+        }
+        if self.has_works(look) || has_karmada_finalizer(&look.binding) {
+            return;
+        }
+        self.check_works(look);
+    }
+
+    /// The webhook was away when it was made, or somebody opened its gate.
+    fn ungated(&mut self, look: &Look<'_>, by_hand: bool) {
+        if by_hand {
+            self.note(
+                look,
+                Note::warning(
+                    Reason::OpenedByHand,
+                    "Gate",
+                    opened_message("its gate was opened"),
+                ),
+            );
+            self.metrics.opened_by_hand.inc();
+        }
+        self.write(look.key, &look.binding, Write::Hold);
+    }
+
+    /// It ran before Muster managed it: charged as it is, never gated.
+    fn adopt(&mut self, look: &Look<'_>) {
+        let namespace = self.namespace_of(look.key);
+        let Some(job) = self.job_of(look.key, &look.binding, &namespace) else {
+            return; // its template has yet to be seen
+        };
+        let record = crate::adopt::record(&look.binding, &job, look.now);
+        self.note(
+            look,
+            Note::normal(Reason::Adopted, "Adopt", crate::adopt::message(&record)),
+        );
+        // Charged before the record is written: decisions of this very pass count with it.
+        let progress = self.progress_of(look, &record, Some(&job));
+        self.tell_admission(look, &record, progress);
+        self.write(look.key, &look.binding, Write::Adopt { record });
+    }
+
+    /// Placed or opened without an admission that says so: closed again. What it was charged
+    /// stays charged until its Works are gone.
+    fn opened_by_hand(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
+        let message = opened_message("it was opened or placed without admission");
+        self.note(
+            look,
+            Note::warning(Reason::OpenedByHand, "Gate", message.clone()),
+        );
+        self.metrics.opened_by_hand.inc();
+        let charged = record.filter(|record| record.state != RecordState::Requeued);
+        let charged = charged.or_else(|| self.unadmitted(look));
+        let record =
+            charged.map(|r| r.in_state(RecordState::Ending, Some(Reason::OpenedByHand), &message));
+        if let Some(record) = &record {
+            self.tell_taken_back(look, record);
+        }
+        self.write(look.key, &look.binding, Write::Gate { record });
+    }
+
+    /// What a job that was placed without any admission is charged while it is taken back: as
+    /// if it had been adopted, as an attempt of its own.
+    fn unadmitted(&self, look: &Look<'_>) -> Option<AdmissionRecord> {
+        if look.binding.spec.clusters.is_empty() {
+            return None;
+        }
+        let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key))?;
+        let last = self.engine.job(look.key).map_or(0, |job| job.attempts.0);
+        let recorded = recorded_attempt(&look.binding);
+        Some(AdmissionRecord {
+            attempt: Attempt(last.max(recorded).saturating_add(1)),
+            adopted: false,
+            ..crate::adopt::record(&look.binding, &job, look.now)
+        })
+    }
+
+    /// Charged until its Works are gone, whatever was believed of it.
+    fn tell_taken_back(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
+        if self.is_over(look, record) {
+            let reason = record.reason.unwrap_or(Reason::Evicted);
+            return self.tell_ending(look, reason, &record.message);
+        }
+        self.tell_ended(look, record);
+    }
+
+    /// Tells of an attempt that is being taken back, with why: whether it counts as a failure of
+    /// the job, and whether it may compete again, depends on that.
+    fn tell_ended(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
+        let holds = self
+            .engine
+            .job(look.key)
+            .and_then(|job| job.admission.map(|a| a.attempt));
+        match record.reason {
+            // Only after a restart: the engine takes back no attempt that it does not know.
+            Some(reason) if holds != Some(record.attempt) => {
+                self.tell_admission(look, record, Progress::Placed);
+                self.tell_ending(look, reason, &record.message);
+            }
+            _ => self.tell_admission(look, record, Progress::Ending),
+        }
+    }
+
+    /// Tells of an attempt that was stopped because it ran longer than its queue allows: the
+    /// job does not compete again until that changes. The record knows since when the attempt
+    /// was admitted, not since when it ran, which is less.
+    fn tell_stopped(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
+        if let (Some(Reason::RuntimeLimitExceeded), Some(at)) =
+            (record.reason, record.taken_back_at)
+        {
+            let ran = at
+                .as_millisecond()
+                .saturating_sub(record.time.as_millisecond());
+            self.tell(Event::JobStopped {
+                key: look.key.clone(),
+                uid: record.template_uid.clone(),
+                ran_ms: ran,
+            });
+        }
+    }
+
+    /// Gated: queued, as far as the engine is concerned.
+    fn waiting(
+        &mut self,
+        look: &Look<'_>,
+        namespace: &NamespaceFact,
+        record: Option<AdmissionRecord>,
+    ) {
+        let view = self
+            .engine
+            .job(look.key)
+            .map(|job| (job.admission.is_some(), job.attempts));
+        match (view, &record) {
+            // The engine holds it released although no record says so: its own decision that
+            // came to nothing, or a record that was wiped. Charged until its Works are gone.
+            (Some((true, _)), _) => {
+                self.tell_ending(look, Reason::PlanRefused, "its admission record is gone");
+                return self.check_works(look);
+            }
+            // After a restart the attempts, and with them the back-off, come from the record.
+            (known, Some(record))
+                if known.is_none_or(|(_, attempts)| attempts < record.attempt) =>
+            {
+                self.tell_ended(look, record);
+                self.tell_stopped(look, record);
+                self.tell(Event::JobWorksGone {
+                    key: look.key.clone(),
+                    at: record_time(record, look.now),
+                });
+            }
+            _ => {}
+        }
+        self.track(look.key).ended();
+        match self.job_of(look.key, &look.binding, namespace) {
+            Some(job) => self.tell_fact(&job.fact),
+            None => self.unread(look, namespace),
+        }
+    }
+
+    /// Templates arrive within milliseconds of their bindings; one that does not is said to be
+    /// missing, and the job is held until it comes.
+    fn unread(&mut self, look: &Look<'_>, namespace: &NamespaceFact) {
+        let fact = fact::unread(look.key, &look.binding, namespace);
+        let overdue = fact.queued_at.after(TEMPLATE_WITHIN_MS);
+        if look.now >= overdue {
+            self.tell_fact(&fact);
+        } else {
+            self.look_again(look.key, overdue);
+        }
+    }
+
+    /// A scheduler process is to place it. With the scheduler in this process the plan is
+    /// nobody's: an earlier process left it, and it is decided anew.
+    fn planned(&mut self, look: &Look<'_>, namespace: &NamespaceFact, record: AdmissionRecord) {
+        if self.mode.scheduler().is_some() {
+            return self.plan_refused(look, record);
+        }
+        if let Some(job) = self.job_of(look.key, &look.binding, namespace) {
+            self.tell_fact(&job.fact);
+        }
+        if let Some(why) = self.ending_of(look, &record) {
+            // No scheduler process has answered in time. Should it answer now, the version that
+            // this write is guarded by decides who was first.
+            return self.take_back(look, &record, why.reason, &why.message);
+        }
+        self.tell_admission(look, &record, Progress::Assumed);
+    }
+
+    /// Why the engine is taking the attempt of `record` back, if it is.
+    pub(crate) fn ending_of(
+        &self,
+        look: &Look<'_>,
+        record: &AdmissionRecord,
+    ) -> Option<Explanation> {
+        self.engine
+            .job(look.key)
+            .filter(|job| job.state == JobState::Ending)
+            .filter(|job| job.admission.is_some_and(|a| a.attempt == record.attempt))
+            .and_then(|_| self.engine.explain(look.key))
+    }
+
+    /// Nothing of the plan was written: quota and room go back, and it is queued again.
+    fn plan_refused(&mut self, look: &Look<'_>, record: AdmissionRecord) {
+        let reason = record.reason.unwrap_or(Reason::PlanRefused);
+        let holds = self
+            .engine
+            .job(look.key)
+            .and_then(|job| job.admission.map(|a| a.attempt));
+        if holds == Some(record.attempt) {
+            self.tell(Event::JobRefused {
+                key: look.key.clone(),
+                attempt: record.attempt,
+                reason,
+                message: record.message.clone(),
+                avoid: None,
+                at: look.now,
+            });
+        }
+        let record = record.in_state(RecordState::Requeued, Some(reason), &record.message);
+        self.write(look.key, &look.binding, Write::Record { record });
+    }
+
+    /// Taken back: charged until no Work is left, then queued again.
+    fn ending(&mut self, look: &Look<'_>, namespace: &NamespaceFact, record: AdmissionRecord) {
+        if let Some(job) = self.job_of(look.key, &look.binding, namespace) {
+            self.tell_fact(&job.fact);
+        }
+        self.tell_taken_back(look, &record);
+        if self.has_works(look) {
+            self.track(look.key).works_seen = true;
+            return;
+        }
+        match self.track(look.key).has_settled(look.now) {
+            Ok(()) => self.check_works(look),
+            Err(settled) => self.look_again(look.key, settled),
+        }
+    }
+
+    /// Closes a placed binding; it stays charged.
+    pub(crate) fn take_back(
+        &mut self,
+        look: &Look<'_>,
+        record: &AdmissionRecord,
+        reason: Reason,
+        message: &str,
+    ) {
+        let record = AdmissionRecord {
+            for_job: self.track(look.key).makes_room_for(record.attempt),
+            taken_back_at: Some(crds::record::timestamp(look.now)),
+            ..record.in_state(RecordState::Ending, Some(reason), message)
+        };
+        self.note(look, Note::warning(reason, "TakeBack", message.to_owned()));
+        self.write(look.key, &look.binding, Write::TakeBack { record });
+    }
+
+    /// Taken back for a reason of our own. One that was over, or aborted in its member, is
+    /// charged again first: only what is charged can be taken back, and what is taken back may
+    /// still have pods.
+    pub(crate) fn tell_ending(&mut self, look: &Look<'_>, reason: Reason, message: &str) {
+        let over = self
+            .engine
+            .job(look.key)
+            .filter(|job| job.state == JobState::Finished)
+            .and_then(|job| job.admission.map(|a| a.attempt));
+        if let Some(attempt) = over {
+            self.tell(Event::JobProgressed {
+                key: look.key.clone(),
+                attempt,
+                progress: Progress::Placed,
+                at: look.now,
+            });
+        }
+        self.tell(Event::JobEnding {
+            key: look.key.clone(),
+            reason,
+            message: message.to_owned(),
+            avoid: None,
+            at: look.now,
+        });
+    }
+
+    pub(crate) fn has_works(&self, look: &Look<'_>) -> bool {
+        self.world.works_of(&look.binding).next().is_some()
+    }
+
+    /// Tells the job's user, on the template and in the log.
+    pub(crate) fn note(&mut self, look: &Look<'_>, note: Note) {
+        tracing::info!(job = %look.key, reason = %note.reason, action = note.action, message = %note.message, "noted");
+        self.notes.say(&look.binding.spec.resource, note);
+    }
+}
+
+/// The attempt of the record that a binding carries, of whatever state.
+fn recorded_attempt(binding: &ResourceBinding) -> u32 {
+    AdmissionRecord::read(binding.metadata.annotations.as_ref())
+        .ok()
+        .flatten()
+        .map_or(0, |record| record.attempt.0)
+}
+
+/// How far the engine believes a released job to have come.
+fn reached(state: JobState) -> Option<Progress> {
+    match state {
+        JobState::Queued => None,
+        JobState::Assumed => Some(Progress::Assumed),
+        JobState::Placed => Some(Progress::Placed),
+        JobState::Running => Some(Progress::Running),
+        JobState::Ending => Some(Progress::Ending),
+        JobState::Finished => Some(Progress::Finished),
+    }
+}
+
+fn opened_message(what: &str) -> String {
+    format!(
+        "{what}; it is closed again and waits in its queue, since only an admission may open it"
+    )
+}
+
+/// Karmada keeps a binding by a finalizer of its own until it has removed the Works.
+fn has_karmada_finalizer(binding: &ResourceBinding) -> bool {
+    let finalizers = binding.metadata.finalizers.as_deref().unwrap_or_default();
+    finalizers
+        .iter()
+        .any(|finalizer| finalizer == "karmada.io/binding-controller")
+}
+
+/// The back-off of a requeued job counts from when it was taken back.
+fn record_time(record: &AdmissionRecord, now: Time) -> Time {
+    record
+        .not_before
+        .map_or(now, |at| Time(at.as_millisecond().min(now.0)))
+}

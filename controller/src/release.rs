@@ -1,0 +1,331 @@
+//! From decisions to orders: plans to the scheduler, placements and take-backs to the
+//! committer.
+//!
+//! With the scheduler in this process a plan is checked on its live view, the members are
+//! prepared, and release and placement are one patch. Without it the plan is written as a
+//! record in state Planned, which is the hand-over.
+
+use crate::core::Core;
+use crate::input::Input;
+use crate::metrics::Part;
+use crate::notes::Note;
+use crate::reconcile::Look;
+use crate::track::Track;
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, RecordState};
+use engine::facts::Admission;
+use engine::{Attempt, Decision, Event, JobKey, QueueName, Reason, Time};
+use scheduler::carry_out::{Order, Refusal};
+use scheduler::commit::Write;
+use std::sync::Arc;
+
+impl Core {
+    /// Asks the engine, and orders what it decides.
+    pub(crate) fn decide(&mut self, now: Time) {
+        let started = std::time::Instant::now();
+        let decided = self.engine.decide(now);
+        self.metrics
+            .decided(started.elapsed(), decided.decisions.len());
+        self.wake_at = if decided.more {
+            Some(now)
+        } else {
+            decided.wake_at
+        };
+        for decision in decided.decisions {
+            self.order(decision, now);
+        }
+    }
+
+    fn order(&mut self, decision: Decision, now: Time) {
+        match decision {
+            Decision::Release {
+                key,
+                admission,
+                message,
+            } => self.release(&key, admission, &message, now),
+            Decision::Resize {
+                key,
+                admission,
+                message,
+                for_job,
+            } => {
+                if let Some(taker) = for_job {
+                    self.shrink_for(&key, &admission.queue, &taker, &message);
+                }
+                self.resize(&key, admission, &message, now);
+            }
+            Decision::TakeBack {
+                key,
+                attempt,
+                reason,
+                message,
+                for_job,
+            } => {
+                tracing::info!(job = %key, attempt = attempt.0, %reason, %message, "decision: take back");
+                self.metrics.taken_back(reason);
+                if let Some(taker) = for_job {
+                    self.make_room(&key, attempt, taker, reason, &message);
+                }
+                // The placed binding still stands as admitted: the look at it writes.
+                self.dirty.insert(key.clone());
+                self.reconcile(&key, now);
+            }
+        }
+    }
+
+    /// `key` is taken back for another job: its record and its taker's user are told so.
+    fn make_room(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        taker: JobKey,
+        reason: Reason,
+        message: &str,
+    ) {
+        if let Some(fact) = self.told.get(key) {
+            self.metrics.evicted(reason, &fact.queue, Part::Whole);
+        }
+        self.tell_taker(
+            &taker,
+            &format!("{key} is taken back to make room for it: {message}"),
+        );
+        self.track(key).make_room(attempt, taker);
+    }
+
+    /// `key`, of `queue`, gives pods above its minimum up for another job.
+    fn shrink_for(&mut self, key: &JobKey, queue: &QueueName, taker: &JobKey, message: &str) {
+        let own = self
+            .told
+            .get(taker)
+            .is_some_and(|fact| fact.queue == *queue);
+        let reason = match own {
+            true => Reason::Preempted,
+            false => Reason::Reclaimed,
+        };
+        self.metrics.evicted(reason, queue, Part::Surplus);
+        self.tell_taker(
+            taker,
+            &format!("{key} is shrunk to make room for it: {message}"),
+        );
+        if let Some(binding) = self.world.bindings.get(key) {
+            let note = Note::normal(reason, "Shrink", format!("for {taker}: {message}"));
+            self.notes.say(&binding.spec.resource, note);
+        }
+    }
+
+    fn tell_taker(&mut self, taker: &JobKey, message: &str) {
+        if let Some(binding) = self.world.bindings.get(taker) {
+            let note = Note::normal(Reason::AwaitingEviction, "Evict", message.to_owned());
+            self.notes.say(&binding.spec.resource, note);
+        }
+    }
+
+    fn release(&mut self, key: &JobKey, admission: Admission, message: &str, now: Time) {
+        tracing::info!(
+            job = %key,
+            queue = %admission.queue,
+            attempt = admission.attempt.0,
+            clusters = %clusters(&admission),
+            message,
+            "decision: release"
+        );
+        let Some(binding) = self.world.bindings.get(key).cloned() else {
+            return self.refuse(key, admission.attempt, &gone(), now);
+        };
+        if self.track(key).is_busy(&binding, now) {
+            return self.refuse(key, admission.attempt, &busy(), now);
+        }
+        self.metrics.released.inc();
+        self.notes.say(
+            &binding.spec.resource,
+            Note::normal(Reason::Admitted, "Release", message.to_owned()),
+        );
+        self.hand_over(key, &binding, admission, now);
+    }
+
+    /// A released job whose replicas Karmada holds gets more or fewer of them.
+    fn resize(&mut self, key: &JobKey, admission: Admission, message: &str, now: Time) {
+        tracing::info!(job = %key, attempt = admission.attempt.0, clusters = %clusters(&admission), message, "decision: resize");
+        let Some(binding) = self.world.bindings.get(key).cloned() else {
+            return;
+        };
+        if self.track(key).is_busy(&binding, now) {
+            // The engine's shares stand; the look at the binding writes what differs.
+            self.look_again(key, now.after(1));
+            return;
+        }
+        if let Some(before) = admitted(&binding) {
+            self.track(key).shrinks.note(&before.shares, &admission);
+        }
+        self.hand_over(key, &binding, admission, now);
+    }
+
+    /// Gives a plan to the scheduler: in this process, or by the record.
+    pub(crate) fn hand_over(
+        &mut self,
+        key: &JobKey,
+        binding: &Arc<ResourceBinding>,
+        admission: Admission,
+        now: Time,
+    ) {
+        let Some(scheduler) = self.mode.scheduler().cloned() else {
+            return self.hand_over_by_record(key, binding, &admission);
+        };
+        let Some(fact) = self.told.get(key) else {
+            return self.refuse(key, admission.attempt, &gone(), now);
+        };
+        let template = self.world.template_of(binding);
+        let ask = template.and_then(|template| template.ask.as_ref().ok());
+        let order = Order {
+            binding: Arc::clone(binding),
+            demand: fact.demand.clone(),
+            queue: admission.queue.clone(),
+            priority_classes: ask.map_or_else(
+                || fact.priority_class.iter().cloned().collect(),
+                |ask| ask.priority_classes(),
+            ),
+            admission,
+        };
+        let (key, attempt, inputs) = (key.clone(), order.admission.attempt, self.inputs.clone());
+        self.track(&key).begin_preparing(attempt);
+        tokio::spawn(async move {
+            let result = Box::new(scheduler.prepare(order).await);
+            // The owner task is gone only when the process ends.
+            let _ = inputs
+                .send(Input::Prepared {
+                    key,
+                    attempt,
+                    result,
+                })
+                .await;
+        });
+    }
+
+    /// With the scheduler apart a new plan is handed over by its record. A change of a
+    /// placement that stands needs no check of room that is not made here already.
+    fn hand_over_by_record(
+        &mut self,
+        key: &JobKey,
+        binding: &Arc<ResourceBinding>,
+        admission: &Admission,
+    ) {
+        let demand = self.told.get(key).map(|fact| &fact.demand);
+        let write = match demand.filter(|_| !binding.spec.clusters.is_empty()) {
+            Some(demand) => Write::Place {
+                record: AdmissionRecord::new(admission, RecordState::Admitted),
+                clusters: scheduler::placement::targets(binding, admission, demand),
+                affinity_name: None,
+            },
+            None => Write::Plan {
+                record: AdmissionRecord::new(admission, RecordState::Planned),
+            },
+        };
+        self.write(key, binding, write);
+    }
+
+    /// The scheduler has prepared a placement, or refused the plan.
+    pub(crate) fn prepared(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        result: Result<Write, Refusal>,
+        now: Time,
+    ) {
+        let preparing = |track: &Track| track.is_preparing(attempt);
+        if !self.tracks.get(key).is_some_and(preparing) {
+            return; // forgotten and made anew meanwhile
+        }
+        self.track(key).closed();
+        self.dirty.insert(key.clone());
+        let binding = self.world.bindings.get(key).cloned();
+        let wanted = binding
+            .as_ref()
+            .is_some_and(|b| b.metadata.deletion_timestamp.is_none())
+            && self
+                .engine
+                .job(key)
+                .is_some_and(|job| job.admission.is_some_and(|a| a.attempt == attempt));
+        match (result, binding) {
+            (Ok(write), Some(binding)) if wanted => self.write(key, &binding, write),
+            (Err(refusal), _) if self.is_placed(key, attempt) => {
+                tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "cannot be resized now");
+                self.metrics.refused(refusal.reason);
+                let until = self.track(key).failed(now);
+                self.look_again(key, until);
+            }
+            (Ok(_), _) => self.refuse(key, attempt, &gone(), now),
+            (Err(refusal), _) => self.refuse(key, attempt, &refusal, now),
+        }
+    }
+
+    /// Whether `attempt` of the job is placed already, so that a plan for it is a change of its
+    /// size. Such a plan is given up, the placement stands and stays charged.
+    pub(crate) fn is_placed(&self, key: &JobKey, attempt: Attempt) -> bool {
+        let Some(binding) = self.world.bindings.get(key) else {
+            return false;
+        };
+        AdmissionRecord::read(binding.metadata.annotations.as_ref())
+            .ok()
+            .flatten()
+            .is_some_and(|record| {
+                record.state == RecordState::Admitted && record.attempt == attempt
+            })
+    }
+
+    /// Gives back what a plan holds: nothing of it was written.
+    pub(crate) fn refuse(&mut self, key: &JobKey, attempt: Attempt, refusal: &Refusal, now: Time) {
+        tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "plan given back");
+        self.metrics.refused(refusal.reason);
+        if let Some(scheduler) = self.mode.scheduler() {
+            scheduler.forget(key);
+        }
+        self.tell(Event::JobRefused {
+            key: key.clone(),
+            attempt,
+            reason: refusal.reason,
+            message: refusal.message.clone(),
+            avoid: refusal.avoid.clone(),
+            at: now,
+        });
+        if let Some(binding) = self.world.bindings.get(key).cloned() {
+            let look = Look { key, binding, now };
+            self.note(
+                &look,
+                Note::warning(refusal.reason, "Place", refusal.message.clone()),
+            );
+        }
+        self.dirty.insert(key.clone());
+    }
+}
+
+/// What the binding's record admits.
+fn admitted(binding: &ResourceBinding) -> Option<Admission> {
+    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
+    record.ok().flatten().map(|record| record.admission())
+}
+
+/// `gpu-a:8,gpu-b:8`.
+pub(crate) fn clusters(admission: &Admission) -> String {
+    let parts: Vec<String> = admission
+        .shares
+        .iter()
+        .map(|share| format!("{}:{}", share.cluster, share.replicas()))
+        .collect();
+    parts.join(",")
+}
+
+fn gone() -> Refusal {
+    Refusal {
+        reason: Reason::PlanRefused,
+        message: "the binding is gone or is being deleted".into(),
+        avoid: None,
+    }
+}
+
+fn busy() -> Refusal {
+    Refusal {
+        reason: Reason::PlanRefused,
+        message: "the binding changed while it was decided on; it is looked at again".into(),
+        avoid: None,
+    }
+}

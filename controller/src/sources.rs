@@ -1,0 +1,222 @@
+//! Facts that are not jobs: queues, policies, priority classes, members, templates. Each goes
+//! to the mirror and, where the engine counts with it, on to the engine.
+
+use crate::core::Core;
+use crate::notes::Note;
+use crate::template::{Template, TemplateKey, TemplateKind};
+use crds::capacity_policy::CapacityPolicy;
+use crds::karmada::ObjectReference;
+use crds::kubernetes::PriorityClass;
+use crds::podgroup::PodGroup;
+use crds::queue::Queue;
+use engine::{Event, JobKey, QueueName, Reason};
+use runtime::watch::Delta;
+use scheduler::members::MemberEvent;
+use std::sync::Arc;
+
+impl Core {
+    /// A queue came, changed or went. Its policy is told again, since the queue's strategy
+    /// has a say in it.
+    pub(crate) fn queue(&mut self, delta: Delta<Queue>) {
+        match delta {
+            Delta::Upserted(queue) => {
+                let name = QueueName::new(queue.metadata.name.as_deref().unwrap_or_default());
+                self.tell(Event::QueueUpserted(queue.to_fact()));
+                self.world.queues.insert(name.clone(), queue);
+                self.tell_policy(&name);
+                self.publisher.queue(&name);
+            }
+            Delta::Gone(object) => {
+                let name = QueueName::new(&object.name);
+                self.world.queues.remove(&name);
+                self.tell(Event::QueueGone(name.clone()));
+                self.publisher.queue(&name);
+            }
+            Delta::Listed => {}
+        }
+    }
+
+    /// A capacity policy came, changed or went.
+    pub(crate) fn policy(&mut self, delta: Delta<CapacityPolicy>) {
+        let name = match delta {
+            Delta::Upserted(policy) => {
+                let name = QueueName::new(policy.metadata.name.as_deref().unwrap_or_default());
+                let seen = self.world.policies.insert(name.clone(), policy.clone());
+                if seen.is_some_and(|seen| seen.spec == policy.spec) {
+                    return; // its status, which is ours
+                }
+                name
+            }
+            Delta::Gone(object) => {
+                let name = QueueName::new(&object.name);
+                self.world.policies.remove(&name);
+                self.tell(Event::PolicyGone(name.clone()));
+                name
+            }
+            Delta::Listed => return,
+        };
+        self.tell_policy(&name);
+        self.publisher.queue(&name);
+        // Who may submit may have changed.
+        let keys: Vec<JobKey> = self
+            .told
+            .iter()
+            .filter(|(_, fact)| fact.queue == name)
+            .map(|(key, _)| key.clone())
+            .collect();
+        self.dirty.extend(keys);
+    }
+
+    fn tell_policy(&mut self, name: &QueueName) {
+        let Some(policy) = self.world.policies.get(name) else {
+            return;
+        };
+        let strategy = self
+            .world
+            .queues
+            .get(name)
+            .and_then(|queue| queue.spec.dequeue_strategy.as_deref());
+        let fact = policy.to_fact(strategy);
+        self.tell(Event::PolicyUpserted(fact));
+    }
+
+    pub(crate) fn priority_class(&mut self, delta: Delta<PriorityClass>) {
+        match delta {
+            Delta::Upserted(class) => self.tell(Event::PriorityClassUpserted(class.to_fact())),
+            Delta::Gone(object) => self.tell(Event::PriorityClassGone(object.name)),
+            Delta::Listed => {}
+        }
+    }
+
+    /// A PodGroup as it stands: what it already shows is not written again.
+    pub(crate) fn podgroup(&mut self, delta: Delta<PodGroup>) {
+        match delta {
+            Delta::Upserted(mut podgroup) => {
+                podgroup.metadata.managed_fields = None;
+                let namespace = podgroup.metadata.namespace.as_deref().unwrap_or_default();
+                let key = JobKey::new(
+                    namespace,
+                    podgroup.metadata.name.as_deref().unwrap_or_default(),
+                );
+                if self
+                    .world
+                    .podgroups
+                    .insert(key.clone(), Arc::new(podgroup))
+                    .is_none()
+                {
+                    self.podgroup_seen(&key);
+                }
+            }
+            Delta::Gone(object) => {
+                let key = JobKey::new(
+                    object.namespace.as_deref().unwrap_or_default(),
+                    &object.name,
+                );
+                self.world.podgroups.remove(&key);
+                self.publisher.podgroup_gone(key);
+            }
+            Delta::Listed => {}
+        }
+    }
+
+    pub(crate) fn member(&mut self, event: MemberEvent) {
+        match event {
+            MemberEvent::Fact(fact) => {
+                if matches!(fact, Event::ClusterUpserted(_)) {
+                    self.dirty.extend(self.spread_bindings.iter().cloned());
+                }
+                self.pods.note(&fact);
+                self.tell(fact);
+            }
+            MemberEvent::Listed { cluster } => tracing::debug!(%cluster, "member listed"),
+            MemberEvent::Ready => {}
+        }
+    }
+
+    /// A template came, changed or went.
+    pub(crate) fn template(&mut self, kind: &TemplateKind, delta: Delta<Template>) {
+        let Some(key) = self.world.template(kind, delta) else {
+            return;
+        };
+        if let Some(job) = self.world.job_of_template(&key).cloned() {
+            self.dirty.insert(job);
+        }
+        self.warn(&key);
+    }
+
+    /// Tells a template's user what Karmada or a member would refuse, and when its binding's
+    /// name is taken by another workload.
+    fn warn(&mut self, key: &TemplateKey) {
+        let Some(template) = self.world.templates.get(key) else {
+            return;
+        };
+        let managed = self
+            .world
+            .namespaces
+            .get(&key.namespace)
+            .is_some_and(|n| n.managed);
+        if !managed || template.deleting {
+            return;
+        }
+        let own = reference(template);
+        if !template.warnings.is_empty() {
+            let note = template.warnings.join("; ");
+            self.notes.say(
+                &own,
+                Note::warning(Reason::InvalidTemplate, "Validate", note),
+            );
+        }
+        self.warn_of_collision(key, &own);
+    }
+
+    fn warn_of_collision(&mut self, key: &TemplateKey, own: &ObjectReference) {
+        let name = self
+            .world
+            .templates
+            .get(key)
+            .map(Template::binding_name)
+            .unwrap_or_default();
+        let job = JobKey::new(&key.namespace, &name);
+        let Some(binding) = self.world.bindings.get(&job) else {
+            return;
+        };
+        let holder = binding.spec.resource.clone();
+        if holder.kind == own.kind
+            && holder.api_version == own.api_version
+            && holder.name == own.name
+        {
+            return;
+        }
+        let (theirs, ours) = (describe(&holder), describe(own));
+        let to_own = format!(
+            "its ResourceBinding {name} belongs to {theirs}: Karmada names bindings by name and kind without the API group. \
+             It waits until that one is deleted; give one of them another name"
+        );
+        let to_holder = format!(
+            "{ours} wants the same ResourceBinding {name} and waits; give one of them another name"
+        );
+        self.notes.say(
+            own,
+            Note::warning(Reason::BindingNameCollision, "Bind", to_own),
+        );
+        self.notes.say(
+            &holder,
+            Note::warning(Reason::BindingNameCollision, "Bind", to_holder),
+        );
+    }
+}
+
+fn reference(template: &Template) -> ObjectReference {
+    ObjectReference {
+        api_version: template.key.kind.api_version.clone(),
+        kind: template.key.kind.kind.clone(),
+        namespace: template.key.namespace.clone(),
+        name: template.key.name.clone(),
+        uid: template.uid.to_string(),
+        resource_version: template.resource_version.clone(),
+    }
+}
+
+fn describe(object: &ObjectReference) -> String {
+    format!("{} {} ({})", object.kind, object.name, object.api_version)
+}

@@ -1,0 +1,446 @@
+//! What a binding is to Muster: the one place that reads a binding's gate, placement, record
+//! and finalizer together.
+//!
+//! Every pass looks at the whole binding and forgets how it came to be so; a restart at any
+//! line sees the same standing again. Pure.
+
+use crds::karmada::ResourceBinding;
+use crds::names;
+use crds::record::{AdmissionRecord, RecordState};
+
+/// A binding's standing, from the most binding fact down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Not ours, and nothing of ours is on it.
+    Foreign,
+    /// No workload, under a policy that names Muster: nobody else would place it.
+    ToSpread,
+    /// No longer ours, but it carries our gate, record or finalizer.
+    ToLetGo,
+    /// Being deleted; kept by our finalizer until its Works are gone.
+    Deleting(Option<AdmissionRecord>),
+    /// Ours, open, nothing placed: the webhook was away, or the gate was opened by hand.
+    Ungated {
+        /// Whether it had been gated before, so that somebody opened it.
+        by_hand: bool,
+    },
+    /// Ours, placed before Muster knew it.
+    ToAdopt,
+    /// Ours, and placed or opened without an admission that says so.
+    OpenedByHand(Option<AdmissionRecord>),
+    /// Gated and waiting; the record tells of earlier attempts.
+    Waiting(Option<AdmissionRecord>),
+    /// Planned by the controller; a scheduler process has yet to answer.
+    Planned(AdmissionRecord),
+    /// The scheduler process refused the plan.
+    Refused(AdmissionRecord),
+    /// Admitted and placed as its record says.
+    Admitted(AdmissionRecord),
+    /// Admitted, but its clusters are no longer those of its record.
+    Displaced(AdmissionRecord),
+    /// Taken back; charged until its Works are gone.
+    Ending(AdmissionRecord),
+}
+
+/// What the namespace of a binding says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct NamespaceRule {
+    /// Labelled `muster.io/managed=true` and not a system namespace.
+    pub(crate) managed: bool,
+}
+
+/// Whether `binding` is a workload that Muster decides about.
+pub(crate) fn is_managed(binding: &ResourceBinding, namespace: NamespaceRule) -> bool {
+    let in_namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+    !names::is_system_namespace(in_namespace)
+        && is_claimed(binding)
+        && is_workload(binding)
+        && (has_our_scheduler(binding) || namespace.managed)
+}
+
+/// Whether it starts no pods, and is left to us by its policy.
+fn is_plain_and_ours(binding: &ResourceBinding) -> bool {
+    let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+    !names::is_system_namespace(namespace) && is_claimed(binding) && has_our_scheduler(binding)
+}
+
+/// Whether a policy has claimed it. Bindings that follow another one are claimed by none, and
+/// so are those whose policy is gone.
+fn is_claimed(binding: &ResourceBinding) -> bool {
+    binding.metadata.labels.as_ref().is_some_and(|labels| {
+        labels.contains_key(names::POLICY_PERMANENT_ID)
+            || labels.contains_key(names::CLUSTER_POLICY_PERMANENT_ID)
+    })
+}
+
+/// Whether its policy names Muster as the scheduler.
+pub(crate) fn has_our_scheduler(binding: &ResourceBinding) -> bool {
+    binding.spec.scheduler_name.as_deref() == Some(names::SCHEDULER_NAME)
+}
+
+/// Whether it starts pods, as far as its kind and Karmada's interpreter tell.
+pub(crate) fn is_workload(binding: &ResourceBinding) -> bool {
+    let resource = &binding.spec.resource;
+    let interpreted = binding.spec.replicas.unwrap_or(0) > 0
+        || binding.spec.replica_requirements.is_some()
+        || binding
+            .spec
+            .components
+            .as_ref()
+            .is_some_and(|c| !c.is_empty());
+    interpreted || workload::may_start_pods(&resource.api_version, &resource.kind)
+}
+
+/// The standing of `binding`. A record that cannot be read, or that is of another template,
+/// counts as none: what it would admit is not what is there.
+pub(crate) fn standing(binding: &ResourceBinding, namespace: NamespaceRule) -> Standing {
+    let record = own_record(binding);
+    let finalizer = has_finalizer(binding);
+    if binding.metadata.deletion_timestamp.is_some() {
+        return if finalizer {
+            Standing::Deleting(record)
+        } else {
+            Standing::Foreign
+        };
+    }
+    if !is_managed(binding, namespace) {
+        return match finalizer || has_record(binding) {
+            true => Standing::ToLetGo,
+            false if is_plain_and_ours(binding) => Standing::ToSpread,
+            false => Standing::Foreign,
+        };
+    }
+    let gated = is_gated(binding);
+    let placed = !binding.spec.clusters.is_empty();
+    match record {
+        None if placed && !gated && !finalizer => Standing::ToAdopt,
+        None if placed => Standing::OpenedByHand(None),
+        None if !gated => Standing::Ungated { by_hand: finalizer },
+        None => Standing::Waiting(None),
+        Some(record) => with_record(record, binding, gated, placed),
+    }
+}
+
+fn with_record(
+    record: AdmissionRecord,
+    binding: &ResourceBinding,
+    gated: bool,
+    placed: bool,
+) -> Standing {
+    let closed = gated && !placed;
+    match record.state {
+        RecordState::Admitted if record.adopted && placed => Standing::Admitted(record),
+        RecordState::Admitted if gated => Standing::OpenedByHand(Some(record)),
+        RecordState::Admitted if same_clusters(&record, binding) => Standing::Admitted(record),
+        RecordState::Admitted => Standing::Displaced(record),
+        RecordState::Planned if closed => Standing::Planned(record),
+        RecordState::Refused if closed => Standing::Refused(record),
+        RecordState::Ending if closed => Standing::Ending(record),
+        RecordState::Requeued if closed => Standing::Waiting(Some(record)),
+        RecordState::Requeued if !placed => Standing::Ungated { by_hand: true },
+        RecordState::Planned
+        | RecordState::Refused
+        | RecordState::Ending
+        | RecordState::Requeued => Standing::OpenedByHand(Some(record)),
+    }
+}
+
+/// The record, if it is readable and of the template that is bound now.
+fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
+    AdmissionRecord::read(binding.metadata.annotations.as_ref())
+        .ok()
+        .flatten()
+        .filter(|record| record.template_uid.as_str() == binding.spec.resource.uid)
+}
+
+/// Why the record that is there cannot be used, if so.
+pub(crate) fn record_problem(binding: &ResourceBinding) -> Option<String> {
+    match AdmissionRecord::read(binding.metadata.annotations.as_ref()) {
+        Err(error) => Some(error.to_string()),
+        Ok(Some(record)) if record.template_uid.as_str() != binding.spec.resource.uid => {
+            Some(format!(
+                "annotation {} is of template UID {}, the binding is of {}",
+                names::ADMISSION_ANNOTATION,
+                record.template_uid,
+                binding.spec.resource.uid
+            ))
+        }
+        Ok(_) => None,
+    }
+}
+
+fn has_record(binding: &ResourceBinding) -> bool {
+    binding
+        .metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|annotations| annotations.contains_key(names::ADMISSION_ANNOTATION))
+}
+
+fn has_finalizer(binding: &ResourceBinding) -> bool {
+    binding
+        .metadata
+        .finalizers
+        .as_ref()
+        .is_some_and(|finalizers| finalizers.iter().any(|f| f == names::ACCOUNTING_FINALIZER))
+}
+
+fn is_gated(binding: &ResourceBinding) -> bool {
+    binding
+        .spec
+        .suspension
+        .as_ref()
+        .and_then(|s| s.scheduling)
+        .unwrap_or(false)
+}
+
+fn same_clusters(record: &AdmissionRecord, binding: &ResourceBinding) -> bool {
+    let mut recorded: Vec<&str> = record
+        .clusters
+        .iter()
+        .map(|share| share.name.as_str())
+        .collect();
+    let mut placed: Vec<&str> = binding
+        .spec
+        .clusters
+        .iter()
+        .map(|c| c.name.as_str())
+        .collect();
+    recorded.sort_unstable();
+    placed.sort_unstable();
+    recorded == placed
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crds::karmada::{Suspension, TargetCluster};
+    use engine::{Attempt, QueueName, Uid};
+
+    const MANAGED: NamespaceRule = NamespaceRule { managed: true };
+
+    struct Case {
+        gated: bool,
+        placed: &'static [&'static str],
+        record: Option<RecordState>,
+        finalizer: bool,
+        deleting: bool,
+        claimed: bool,
+    }
+
+    const GATED: Case = Case {
+        gated: true,
+        placed: &[],
+        record: None,
+        finalizer: true,
+        deleting: false,
+        claimed: true,
+    };
+
+    fn record(state: RecordState) -> AdmissionRecord {
+        let share = serde_json::json!({"name": "m1", "pods": [], "charge": {}});
+        AdmissionRecord {
+            template_uid: Uid::new("u"),
+            attempt: Attempt(1),
+            state,
+            queue: QueueName::new("q"),
+            clusters: vec![serde_json::from_value(share).unwrap()],
+            time: jiff::Timestamp::UNIX_EPOCH,
+            reason: None,
+            message: String::new(),
+            for_job: None,
+            taken_back_at: None,
+            not_before: None,
+            adopted: false,
+        }
+    }
+
+    fn binding(case: &Case) -> ResourceBinding {
+        let mut binding = ResourceBinding::default();
+        binding.metadata.namespace = Some("team".into());
+        binding.spec.resource.api_version = "batch/v1".into();
+        binding.spec.resource.kind = "Job".into();
+        binding.spec.resource.uid = "u".into();
+        if case.claimed {
+            binding.metadata.labels =
+                Some([(names::POLICY_PERMANENT_ID.into(), "p".into())].into());
+        }
+        if case.finalizer {
+            binding.metadata.finalizers = Some(vec![names::ACCOUNTING_FINALIZER.into()]);
+        }
+        if let Some(state) = case.record {
+            let text = record(state).to_annotation().unwrap();
+            binding.metadata.annotations =
+                Some([(names::ADMISSION_ANNOTATION.into(), text)].into());
+        }
+        if case.deleting {
+            binding.metadata.deletion_timestamp = Some(
+                k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH),
+            );
+        }
+        binding.spec.suspension = Some(Suspension {
+            scheduling: Some(case.gated),
+            ..Suspension::default()
+        });
+        binding.spec.clusters = case
+            .placed
+            .iter()
+            .map(|name| TargetCluster {
+                name: (*name).into(),
+                replicas: None,
+            })
+            .collect();
+        binding
+    }
+
+    #[test]
+    fn every_combination_has_one_standing() {
+        use RecordState::{Admitted, Ending, Planned, Refused, Requeued};
+        let of = |state| Some(record(state));
+        let at = |case: Case| standing(&binding(&case), MANAGED);
+        assert_eq!(at(GATED), Standing::Waiting(None));
+        assert_eq!(
+            at(Case {
+                gated: false,
+                finalizer: false,
+                ..GATED
+            }),
+            Standing::Ungated { by_hand: false }
+        );
+        assert_eq!(
+            at(Case {
+                gated: false,
+                ..GATED
+            }),
+            Standing::Ungated { by_hand: true }
+        );
+        assert_eq!(
+            at(Case {
+                gated: false,
+                placed: &["m1"],
+                finalizer: false,
+                ..GATED
+            }),
+            Standing::ToAdopt
+        );
+        assert_eq!(
+            at(Case {
+                gated: false,
+                placed: &["m1"],
+                ..GATED
+            }),
+            Standing::OpenedByHand(None)
+        );
+        assert_eq!(
+            at(Case {
+                placed: &["m1"],
+                finalizer: false,
+                ..GATED
+            }),
+            Standing::OpenedByHand(None)
+        );
+        let open = |state| Case {
+            gated: false,
+            placed: &["m1"],
+            record: Some(state),
+            ..GATED
+        };
+        assert_eq!(at(open(Admitted)), Standing::Admitted(record(Admitted)));
+        assert_eq!(
+            at(Case {
+                placed: &["m2"],
+                ..open(Admitted)
+            }),
+            Standing::Displaced(record(Admitted))
+        );
+        assert_eq!(
+            at(Case {
+                gated: true,
+                ..open(Admitted)
+            }),
+            Standing::OpenedByHand(of(Admitted))
+        );
+        assert_eq!(at(open(Ending)), Standing::OpenedByHand(of(Ending)));
+        let closed = |state| Case {
+            record: Some(state),
+            ..GATED
+        };
+        assert_eq!(at(closed(Admitted)), Standing::OpenedByHand(of(Admitted)));
+        assert_eq!(at(closed(Planned)), Standing::Planned(record(Planned)));
+        assert_eq!(at(closed(Refused)), Standing::Refused(record(Refused)));
+        assert_eq!(at(closed(Ending)), Standing::Ending(record(Ending)));
+        assert_eq!(at(closed(Requeued)), Standing::Waiting(of(Requeued)));
+        assert_eq!(
+            at(Case {
+                deleting: true,
+                ..closed(Ending)
+            }),
+            Standing::Deleting(of(Ending))
+        );
+        assert_eq!(
+            at(Case {
+                deleting: true,
+                finalizer: false,
+                ..GATED
+            }),
+            Standing::Foreign
+        );
+    }
+
+    #[test]
+    fn what_is_not_managed_is_foreign_or_let_go() {
+        let unmanaged = NamespaceRule { managed: false };
+        assert_eq!(standing(&binding(&GATED), unmanaged), Standing::ToLetGo);
+        assert_eq!(
+            standing(
+                &binding(&Case {
+                    finalizer: false,
+                    ..GATED
+                }),
+                unmanaged
+            ),
+            Standing::Foreign
+        );
+        let mut own_policy = binding(&GATED);
+        own_policy.spec.scheduler_name = Some(names::SCHEDULER_NAME.into());
+        assert_eq!(standing(&own_policy, unmanaged), Standing::Waiting(None));
+        // Its policy is gone: nobody's claim, nobody's gate.
+        let orphan = Case {
+            claimed: false,
+            ..GATED
+        };
+        assert_eq!(standing(&binding(&orphan), MANAGED), Standing::ToLetGo);
+    }
+
+    #[test]
+    fn what_starts_no_pods_is_spread_if_nobody_else_would() {
+        let mut config = binding(&Case {
+            gated: false,
+            finalizer: false,
+            ..GATED
+        });
+        config.spec.resource.api_version = "v1".into();
+        config.spec.resource.kind = "ConfigMap".into();
+        assert_eq!(standing(&config, MANAGED), Standing::Foreign);
+        config.spec.scheduler_name = Some(names::SCHEDULER_NAME.into());
+        assert_eq!(
+            standing(&config, NamespaceRule::default()),
+            Standing::ToSpread
+        );
+        // A dependency follows its workload.
+        config.metadata.labels = None;
+        assert_eq!(standing(&config, MANAGED), Standing::Foreign);
+    }
+
+    #[test]
+    fn a_record_of_another_template_admits_nothing() {
+        let mut copied = binding(&Case {
+            record: Some(RecordState::Admitted),
+            ..GATED
+        });
+        copied.spec.resource.uid = "other".into();
+        assert_eq!(standing(&copied, MANAGED), Standing::Waiting(None));
+        assert!(record_problem(&copied).unwrap().contains("template UID u"));
+    }
+}

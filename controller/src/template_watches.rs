@@ -1,0 +1,88 @@
+//! Watches of template kinds: those that Muster knows, and any other that a binding names.
+
+use crate::input::Input;
+use crate::template::{Template, TemplateKind};
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use runtime::watch::{Delta, WatchMetrics, WatchOptions, watch_dynamic};
+use std::collections::BTreeSet;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Starts watches, one a kind.
+pub(crate) struct TemplateWatches {
+    client: kube::Client,
+    inputs: mpsc::Sender<Input>,
+    metrics: WatchMetrics,
+    cancel: CancellationToken,
+    running: BTreeSet<TemplateKind>,
+}
+
+impl TemplateWatches {
+    pub(crate) fn new(
+        client: kube::Client,
+        inputs: mpsc::Sender<Input>,
+        metrics: WatchMetrics,
+        cancel: CancellationToken,
+    ) -> Self {
+        Self {
+            client,
+            inputs,
+            metrics,
+            cancel,
+            running: BTreeSet::new(),
+        }
+    }
+
+    /// Watches `kind`, unless it is watched; whether the watch is new.
+    pub(crate) fn ensure(&mut self, kind: &TemplateKind) -> bool {
+        if !self.running.insert(kind.clone()) {
+            return false;
+        }
+        let resource = api_resource(kind);
+        let of = kind.clone();
+        let wrap = move |delta| Input::Template(of.clone(), read(&of, delta));
+        // A kind that the control plane does not serve has no templates; one that we may not
+        // read must not keep the others waiting.
+        let options = WatchOptions {
+            absent_is_empty: true,
+            denied_is_listed: true,
+            metrics: Some(self.metrics.clone()),
+            ..WatchOptions::default()
+        };
+        watch_dynamic(
+            self.client.clone(),
+            &resource,
+            None,
+            options,
+            wrap,
+            self.inputs.clone(),
+            self.cancel.clone(),
+        );
+        true
+    }
+}
+
+fn read(kind: &TemplateKind, delta: Delta<DynamicObject>) -> Delta<Template> {
+    match delta {
+        Delta::Upserted(object) => Delta::Upserted(Template::read(kind, object)),
+        Delta::Gone(key) => Delta::Gone(key),
+        Delta::Listed => Delta::Listed,
+    }
+}
+
+/// The resource of a kind: its plural where the kind is known, else Kubernetes' usual one.
+pub(crate) fn api_resource(kind: &TemplateKind) -> ApiResource {
+    let (group, version) = kind
+        .api_version
+        .split_once('/')
+        .unwrap_or(("", &kind.api_version));
+    let gvk = GroupVersionKind::gvk(group, version, &kind.kind);
+    let known = workload::KNOWN_KINDS
+        .iter()
+        .find(|known| known.group == group && known.version == version && known.kind == kind.kind);
+    match known {
+        Some(known) => ApiResource::from_gvk_with_plural(&gvk, known.plural),
+        None => ApiResource::from_gvk(&gvk),
+    }
+}

@@ -1,0 +1,112 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crds::record::{AdmissionRecord, RecordState};
+
+const NOW: Time = Time(1_000_000);
+
+fn at(version: &str) -> ResourceBinding {
+    let mut binding = ResourceBinding::default();
+    binding.metadata.resource_version = Some(version.to_owned());
+    binding
+}
+
+fn place() -> Write {
+    let record = serde_json::json!({
+        "templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "q",
+        "time": "2026-11-21T00:00:00Z",
+    });
+    let record: AdmissionRecord = serde_json::from_value(record).unwrap();
+    assert_eq!(record.state, RecordState::Admitted);
+    Write::Place {
+        record,
+        clusters: Vec::new(),
+        affinity_name: None,
+    }
+}
+
+#[test]
+fn a_write_is_waited_for_until_the_watch_shows_it() {
+    let mut track = Track::default();
+    assert!(!track.is_busy(&at("5"), NOW));
+    track.begin_write(&at("5"), &Write::Hold);
+    assert!(track.is_busy(&at("5"), NOW));
+    // The watch may be faster than the answer.
+    assert!(track.is_busy(&at("7"), NOW));
+    track.written("7");
+    assert!(track.is_busy(&at("6"), NOW));
+    assert!(!track.is_busy(&at("7"), NOW));
+    // Versions are numbers: 10 comes after 7.
+    track.written("7");
+    assert!(!track.is_busy(&at("10"), NOW));
+}
+
+#[test]
+fn after_a_failure_it_is_left_alone_for_a_while() {
+    let mut track = Track::default();
+    track.begin_write(&at("5"), &Write::Hold);
+    let until = track.failed(NOW);
+    assert_eq!(until, NOW.after(RETRY_MS));
+    assert!(track.is_busy(&at("9"), until.after(-1)));
+    assert!(!track.is_busy(&at("9"), until));
+}
+
+#[test]
+fn after_a_conflict_the_next_version_is_waited_for_and_not_for_ever() {
+    let mut track = Track::default();
+    track.begin_write(&at("5"), &Write::Hold);
+    let until = track.conflicted(NOW);
+    assert!(track.is_busy(&at("5"), NOW));
+    assert!(!track.is_busy(&at("6"), NOW));
+    track.begin_write(&at("6"), &Write::Hold);
+    assert_eq!(track.conflicted(NOW), until);
+    assert!(track.is_busy(&at("6"), until.after(-1)));
+    assert!(!track.is_busy(&at("6"), until));
+}
+
+#[test]
+fn preparing_is_of_one_attempt() {
+    let mut track = Track::default();
+    track.begin_preparing(Attempt(2));
+    assert!(track.is_open() && track.is_preparing(Attempt(2)));
+    assert!(!track.is_preparing(Attempt(1)));
+    track.closed();
+    assert!(!track.is_open());
+}
+
+#[test]
+fn works_that_were_never_seen_get_time_to_appear() {
+    let mut track = Track::default();
+    let settled = NOW.after(SETTLE_MS);
+    assert_eq!(track.has_settled(NOW), Err(settled));
+    // Counted from the first look, however often it is asked.
+    assert_eq!(track.has_settled(NOW.after(10)), Err(settled));
+    assert_eq!(track.has_settled(settled), Ok(()));
+    track.ended();
+    assert_eq!(track.has_settled(settled), Err(settled.after(SETTLE_MS)));
+    track.works_seen = true;
+    assert_eq!(track.has_settled(settled), Ok(()));
+    // What was seen of one placement says nothing of the next.
+    track.begin_write(&at("5"), &place());
+    assert!(!track.works_seen);
+}
+
+#[test]
+fn one_check_runs_at_a_time() {
+    let mut track = Track::default();
+    assert!(track.begin_check());
+    assert!(!track.begin_check());
+    track.end_check();
+    assert!(track.begin_check());
+}
+
+#[test]
+fn a_pin_is_news_once() {
+    let mut track = Track::default();
+    let (grown, more) = (["a 1 -> 2".to_owned()], ["a 1 -> 3".to_owned()]);
+    assert!(track.pin(&grown));
+    assert!(!track.pin(&grown));
+    assert!(track.pin(&more));
+    assert!(track.unpin());
+    assert!(!track.unpin());
+}

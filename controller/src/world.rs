@@ -1,0 +1,259 @@
+//! What the controller has seen of the control plane, by key: the mirror that every pass is
+//! made from.
+//!
+//! Deltas come in, keys of jobs that may look different come out. It decides nothing and
+//! writes nothing; it is rebuilt from the API server at every start.
+
+use crate::fact::NamespaceFact;
+use crate::standing::is_workload;
+use crate::template::{Template, TemplateKey, TemplateKind};
+use crds::capacity_policy::CapacityPolicy;
+use crds::karmada::{self, ResourceBinding, Work};
+use crds::kubernetes::Namespace;
+use crds::names;
+use crds::podgroup::PodGroup;
+use crds::queue::Queue;
+use engine::{JobKey, QueueName};
+use runtime::watch::{Delta, ObjectKey};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
+
+/// A Work of a job, as far as it tells whether something of the job is left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SeenWork {
+    pub(crate) cluster: String,
+    /// Why the member refused it, if it did.
+    pub(crate) refused: Option<String>,
+}
+
+/// The mirror.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    pub(crate) bindings: BTreeMap<JobKey, Arc<ResourceBinding>>,
+    pub(crate) templates: HashMap<TemplateKey, Template>,
+    pub(crate) namespaces: BTreeMap<String, NamespaceFact>,
+    pub(crate) queues: BTreeMap<QueueName, Queue>,
+    pub(crate) policies: BTreeMap<QueueName, CapacityPolicy>,
+    pub(crate) podgroups: HashMap<JobKey, Arc<PodGroup>>,
+    /// Works by the permanent id of their binding, then by namespace and name.
+    works: HashMap<String, BTreeMap<ObjectKey, SeenWork>>,
+    /// Where a Work is filed, for deltas that carry its name only.
+    work_index: HashMap<ObjectKey, String>,
+    /// The job of each permanent id.
+    by_permanent_id: HashMap<String, JobKey>,
+    /// The job of each template.
+    by_template: HashMap<TemplateKey, JobKey>,
+}
+
+impl World {
+    /// Takes in a binding's delta; returns the job that may look different.
+    pub(crate) fn binding(&mut self, delta: Delta<ResourceBinding>) -> Option<JobKey> {
+        match delta {
+            Delta::Upserted(mut binding) => {
+                binding.metadata.managed_fields = None;
+                let key = job_key(
+                    binding.metadata.namespace.as_deref(),
+                    binding.metadata.name.as_deref(),
+                );
+                if let Some(id) = permanent_id(&binding) {
+                    self.by_permanent_id.insert(id.to_owned(), key.clone());
+                }
+                self.by_template.insert(template_key(&binding), key.clone());
+                self.bindings.insert(key.clone(), Arc::new(binding));
+                Some(key)
+            }
+            Delta::Gone(object) => {
+                let key = job_key(object.namespace.as_deref(), Some(&object.name));
+                if let Some(binding) = self.bindings.remove(&key) {
+                    if let Some(id) = permanent_id(&binding) {
+                        self.by_permanent_id.remove(id);
+                    }
+                    self.by_template.remove(&template_key(&binding));
+                }
+                Some(key)
+            }
+            Delta::Listed => None,
+        }
+    }
+
+    /// Takes in a Work's delta; returns the job that it belongs to.
+    pub(crate) fn work(&mut self, delta: Delta<Work>) -> Option<JobKey> {
+        let (object, seen) = match delta {
+            Delta::Upserted(work) => (object_key(&work.metadata), seen_work(&work)),
+            Delta::Gone(object) => (object, None),
+            Delta::Listed => return None,
+        };
+        let id = match &seen {
+            Some((id, _)) => id.clone(),
+            None => self.work_index.get(&object)?.clone(),
+        };
+        if seen.is_some() {
+            self.refile(&object, &id);
+        }
+        let filed = self.works.entry(id.clone()).or_default();
+        let changed = match seen {
+            Some((_, work)) => filed.insert(object, work.clone()) != Some(work),
+            None => {
+                self.work_index.remove(&object);
+                filed.remove(&object).is_some()
+            }
+        };
+        if filed.is_empty() {
+            self.works.remove(&id);
+        }
+        changed
+            .then(|| self.by_permanent_id.get(&id).cloned())
+            .flatten()
+    }
+
+    /// Files a Work under `id`. Karmada gives one that an earlier binding of the same name has
+    /// left the id of the new one: then it is the earlier one's no more.
+    fn refile(&mut self, object: &ObjectKey, id: &str) {
+        let before = self.work_index.insert(object.clone(), id.to_owned());
+        let Some(before) = before.filter(|before| before != id) else {
+            return;
+        };
+        if let Some(filed) = self.works.get_mut(&before) {
+            filed.remove(object);
+            if filed.is_empty() {
+                self.works.remove(&before);
+            }
+        }
+    }
+
+    /// Takes in a template's delta; returns the job that is made from it, and the template's key.
+    pub(crate) fn template(
+        &mut self,
+        kind: &TemplateKind,
+        delta: Delta<Template>,
+    ) -> Option<TemplateKey> {
+        match delta {
+            Delta::Upserted(template) => {
+                let key = template.key.clone();
+                self.templates.insert(key.clone(), template);
+                Some(key)
+            }
+            Delta::Gone(object) => {
+                let namespace = object.namespace.unwrap_or_default();
+                let key = TemplateKey {
+                    kind: kind.clone(),
+                    namespace,
+                    name: object.name,
+                };
+                self.templates.remove(&key);
+                Some(key)
+            }
+            Delta::Listed => None,
+        }
+    }
+
+    /// Takes in a namespace's delta; returns the namespace where its fact changed.
+    pub(crate) fn namespace(&mut self, delta: Delta<Namespace>) -> Option<String> {
+        match delta {
+            Delta::Upserted(namespace) => {
+                let name = namespace.metadata.name.clone().unwrap_or_default();
+                let fact = NamespaceFact::of(&namespace);
+                let changed = self.namespaces.insert(name.clone(), fact.clone()) != Some(fact);
+                changed.then_some(name)
+            }
+            Delta::Gone(object) => self.namespaces.remove(&object.name).map(|_| object.name),
+            Delta::Listed => None,
+        }
+    }
+
+    /// The job made from a template, if its binding is there.
+    pub(crate) fn job_of_template(&self, template: &TemplateKey) -> Option<&JobKey> {
+        self.by_template.get(template)
+    }
+
+    /// The template of a binding, if it has been seen and is the one that is bound.
+    pub(crate) fn template_of(&self, binding: &ResourceBinding) -> Option<&Template> {
+        self.templates
+            .get(&template_key(binding))
+            .filter(|template| template.uid.as_str() == binding.spec.resource.uid)
+    }
+
+    /// The Works of a binding that the watch shows.
+    pub(crate) fn works_of<'a>(
+        &'a self,
+        binding: &ResourceBinding,
+    ) -> impl Iterator<Item = &'a SeenWork> {
+        permanent_id(binding)
+            .and_then(|id| self.works.get(id))
+            .into_iter()
+            .flat_map(BTreeMap::values)
+    }
+
+    /// The jobs of a namespace.
+    pub(crate) fn jobs_in(&self, namespace: &str) -> Vec<JobKey> {
+        let from = JobKey::new(namespace, "");
+        self.bindings
+            .range(from..)
+            .take_while(|(key, _)| &*key.namespace == namespace)
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// The kinds of all workloads that bindings name. What starts no pods is not ours to read.
+    pub(crate) fn template_kinds(&self) -> BTreeSet<TemplateKind> {
+        self.bindings
+            .values()
+            .filter(|binding| is_workload(binding))
+            .map(|binding| template_key(binding).kind)
+            .collect()
+    }
+}
+
+/// The template that a binding names.
+pub(crate) fn template_key(binding: &ResourceBinding) -> TemplateKey {
+    let resource = &binding.spec.resource;
+    TemplateKey {
+        kind: TemplateKind {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+        },
+        namespace: resource.namespace.clone(),
+        name: resource.name.clone(),
+    }
+}
+
+/// Karmada's permanent id of a binding, which its Works carry.
+pub(crate) fn permanent_id(binding: &ResourceBinding) -> Option<&str> {
+    label(&binding.metadata, names::BINDING_PERMANENT_ID)
+}
+
+fn label<'a>(metadata: &'a kube::core::ObjectMeta, name: &str) -> Option<&'a str> {
+    metadata.labels.as_ref()?.get(name).map(String::as_str)
+}
+
+fn job_key(namespace: Option<&str>, name: Option<&str>) -> JobKey {
+    JobKey::new(namespace.unwrap_or_default(), name.unwrap_or_default())
+}
+
+fn object_key(metadata: &kube::core::ObjectMeta) -> ObjectKey {
+    ObjectKey {
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone().unwrap_or_default(),
+    }
+}
+
+fn seen_work(work: &Work) -> Option<(String, SeenWork)> {
+    let id = label(&work.metadata, names::BINDING_PERMANENT_ID)?.to_owned();
+    let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
+    let cluster = namespace
+        .strip_prefix(names::EXECUTION_NAMESPACE_PREFIX)
+        .unwrap_or(namespace);
+    let refused = karmada::condition(&work.status.conditions, "Applied")
+        .filter(|condition| condition.status == "False")
+        .map(|condition| condition.message.clone());
+    Some((
+        id,
+        SeenWork {
+            cluster: cluster.to_owned(),
+            refused,
+        },
+    ))
+}

@@ -1,0 +1,166 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use serde_json::{Value, json};
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn binding(name: &str, id: &str, kind: &str) -> ResourceBinding {
+    read(json!({
+        "metadata": {"namespace": "team", "name": name, "labels": {names::BINDING_PERMANENT_ID: id}},
+        "spec": {"resource": {
+            "apiVersion": "batch/v1", "kind": kind, "namespace": "team", "name": name, "uid": "u1",
+        }},
+    }))
+}
+
+fn work(name: &str, id: Option<&str>, applied: &str) -> Delta<Work> {
+    let labels = id.map(|id| json!({ names::BINDING_PERMANENT_ID: id }));
+    Delta::Upserted(read(json!({
+        "metadata": {"namespace": "karmada-es-m1", "name": name, "labels": labels},
+        "status": {"conditions": [{"type": "Applied", "status": applied, "message": "why"}]},
+    })))
+}
+
+fn key(name: &str) -> Option<JobKey> {
+    Some(JobKey::new("team", name))
+}
+
+fn gone(namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey {
+        namespace: Some(namespace.into()),
+        name: name.into(),
+    }
+}
+
+fn works(world: &World, name: &str) -> usize {
+    let binding = &world.bindings[&JobKey::new("team", name)];
+    world.works_of(binding).count()
+}
+
+#[test]
+fn works_are_filed_by_the_permanent_id_of_their_binding() {
+    let mut world = World::default();
+    assert_eq!(
+        world.work(work("w", Some("id-a"), "True")),
+        None,
+        "no binding yet"
+    );
+    world.binding(Delta::Upserted(binding("a", "id-a", "Job")));
+    assert_eq!(works(&world, "a"), 1);
+    assert_eq!(
+        world.work(work("w", Some("id-a"), "True")),
+        None,
+        "nothing new"
+    );
+    assert_eq!(world.work(work("w", Some("id-a"), "False")), key("a"));
+    let seen = world.bindings[&key("a").unwrap()].clone();
+    let seen: Vec<&SeenWork> = world.works_of(&seen).collect();
+    assert_eq!(seen[0].cluster, "m1");
+    assert_eq!(seen[0].refused.as_deref(), Some("why"));
+    let delta = Delta::Gone(gone("karmada-es-m1", "w"));
+    assert_eq!(world.work(delta.clone()), key("a"));
+    assert_eq!(works(&world, "a"), 0);
+    assert_eq!(world.work(delta), None);
+    assert!(world.works.is_empty() && world.work_index.is_empty());
+}
+
+#[test]
+fn a_work_that_is_given_to_another_binding_is_no_longer_the_first_ones() {
+    let mut world = World::default();
+    world.binding(Delta::Upserted(binding("a", "id-a", "Job")));
+    world.binding(Delta::Upserted(binding("b", "id-b", "Job")));
+    world.work(work("w", Some("id-a"), "True"));
+    assert_eq!(world.work(work("w", Some("id-b"), "True")), key("b"));
+    assert_eq!((works(&world, "a"), works(&world, "b")), (0, 1));
+    assert_eq!(world.work(work("w", None, "True")), key("b"));
+    assert_eq!((works(&world, "a"), works(&world, "b")), (0, 0));
+    assert!(world.works.is_empty() && world.work_index.is_empty());
+}
+
+#[test]
+fn a_binding_made_anew_has_none_of_the_earlier_ones_works() {
+    let mut world = World::default();
+    world.binding(Delta::Upserted(binding("a", "id-1", "Job")));
+    world.work(work("w", Some("id-1"), "True"));
+    assert_eq!(world.binding(Delta::Gone(gone("team", "a"))), key("a"));
+    world.binding(Delta::Upserted(binding("a", "id-2", "Job")));
+    assert_eq!(works(&world, "a"), 0);
+    let late = Delta::Gone(gone("karmada-es-m1", "w"));
+    assert_eq!(world.work(late), None, "it concerns nobody");
+}
+
+#[test]
+fn a_template_is_a_bindings_only_if_it_is_the_one_that_was_bound() {
+    let mut world = World::default();
+    let bound = binding("a", "id-a", "Job");
+    world.binding(Delta::Upserted(bound.clone()));
+    let kind = template_key(&bound).kind;
+    let template = |uid: &str| {
+        let object = read(json!({"metadata": {"namespace": "team", "name": "a", "uid": uid}}));
+        Template::read(&kind, object)
+    };
+    let seen = world
+        .template(&kind, Delta::Upserted(template("u1")))
+        .unwrap();
+    assert_eq!(world.job_of_template(&seen), key("a").as_ref());
+    assert!(world.template_of(&bound).is_some());
+    world.template(&kind, Delta::Upserted(template("u2")));
+    assert!(world.template_of(&bound).is_none());
+    world.template(&kind, Delta::Gone(gone("team", "a")));
+    assert!(world.templates.is_empty());
+    world.binding(Delta::Gone(gone("team", "a")));
+    assert_eq!(world.job_of_template(&seen), None);
+}
+
+#[test]
+fn a_namespace_is_told_where_it_says_something_else() {
+    let mut world = World::default();
+    let named = |labels: Value| {
+        Delta::Upserted(read::<Namespace>(
+            json!({"metadata": {"name": "team", "labels": labels}}),
+        ))
+    };
+    let managed = || named(json!({ names::MANAGED_LABEL: "true" }));
+    assert_eq!(world.namespace(managed()).as_deref(), Some("team"));
+    assert_eq!(world.namespace(managed()), None);
+    assert_eq!(world.namespace(named(json!({}))).as_deref(), Some("team"));
+    let gone = ObjectKey {
+        namespace: None,
+        name: "team".into(),
+    };
+    assert_eq!(
+        world.namespace(Delta::Gone(gone.clone())).as_deref(),
+        Some("team")
+    );
+    assert_eq!(world.namespace(Delta::Gone(gone)), None);
+}
+
+#[test]
+fn jobs_are_found_by_namespace_and_kinds_by_what_starts_pods() {
+    let mut world = World::default();
+    for (namespace, name, kind) in [
+        ("tea", "x", "Job"),
+        ("team", "a", "Job"),
+        ("team", "b", "ConfigMap"),
+        ("team2", "y", "Job"),
+    ] {
+        let mut binding = binding(name, name, kind);
+        binding.metadata.namespace = Some(namespace.into());
+        world.binding(Delta::Upserted(binding));
+    }
+    let names: Vec<String> = world
+        .jobs_in("team")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(names, ["team/a", "team/b"]);
+    let kinds: Vec<String> = world
+        .template_kinds()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(kinds, ["batch/v1/Job"]);
+}

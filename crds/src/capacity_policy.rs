@@ -1,0 +1,327 @@
+//! `CapacityPolicy` (muster.io/v1alpha1, cluster scope): what a queue may use where, and what
+//! the federation does with it.
+//!
+//! It has the name of its Volcano `Queue`. What the schema takes is enforced; what it could not
+//! check makes the policy invalid, which its condition `Valid` says with field and value.
+
+mod fact;
+mod status;
+
+pub use fact::DEFAULT_START_DEADLINE_MS;
+pub use status::{CapacityPolicyStatus, ClusterUse, Counts, Head, PoolUse, ResourceUse, Summary};
+
+use crate::duration;
+use crate::loose::{Loose, QuantityText, lenient};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Types of conditions.
+pub mod condition_type {
+    /// Whether its values can be used.
+    pub const VALID: &str = "Valid";
+    /// Whether the queue takes jobs.
+    pub const OPEN: &str = "Open";
+}
+
+/// How a queue is run.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "muster.io",
+    version = "v1alpha1",
+    kind = "CapacityPolicy",
+    plural = "capacitypolicies",
+    status = "CapacityPolicyStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    shortname = "cap",
+    category = "muster",
+    doc = "CapacityPolicy says what the queue of its name may use where, who may pass whom in it, and shows what the federation does with it.",
+    annotation("helm.sh/resource-policy", "keep"),
+    printcolumn(
+        name = "GPUS",
+        type_ = "string",
+        json_path = ".status.summary.gpus",
+        description = "Devices allocated, of its capability"
+    ),
+    printcolumn(
+        name = "PENDING",
+        type_ = "string",
+        json_path = ".status.summary.pendingGpus",
+        description = "Devices that its queued jobs ask for"
+    ),
+    printcolumn(
+        name = "JOBS",
+        type_ = "string",
+        json_path = ".status.summary.jobs",
+        description = "Running and queued jobs"
+    ),
+    printcolumn(
+        name = "HEAD",
+        type_ = "string",
+        json_path = ".status.head.job",
+        description = "The job that is next"
+    ),
+    printcolumn(
+        name = "REASON",
+        type_ = "string",
+        json_path = ".status.head.reason",
+        description = "What it waits for"
+    ),
+    printcolumn(
+        name = "DESERVED",
+        type_ = "string",
+        json_path = ".status.summary.deservedGpus",
+        description = "Devices that it gets back when it needs them",
+        priority = 1
+    ),
+    printcolumn(
+        name = "CPU",
+        type_ = "string",
+        json_path = ".status.summary.cpu",
+        priority = 1
+    ),
+    printcolumn(
+        name = "MESSAGE",
+        type_ = "string",
+        json_path = ".status.head.message",
+        priority = 1
+    ),
+    printcolumn(
+        name = "ORDERING",
+        type_ = "string",
+        json_path = ".spec.ordering",
+        priority = 1
+    ),
+    printcolumn(
+        name = "AGE",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.backfill) || !has(self.ordering) || self.ordering in ['Backfill', 'ShortestPredicted']",
+    "message": "backfill needs the ordering Backfill or ShortestPredicted",
+    "messageExpression": "'backfill needs the ordering Backfill or ShortestPredicted, not ' + self.ordering"
+}]))]
+#[serde(rename_all = "camelCase", default)]
+pub struct CapacityPolicySpec {
+    /// Bounds per class of pools, besides the Queue's own.
+    #[schemars(length(max = 64))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<Pool>,
+    /// Who may pass whom. Unset: StrictFIFO where the Queue's dequeueStrategy is fifo, else
+    /// Backfill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordering: Option<Loose<Ordering>>,
+    /// Namespaces that may submit; unset: all.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub namespace_selector: Option<LabelSelector>,
+    /// How jobs pass those that wait for quota or room.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<Backfill>,
+    /// How its share is weighed against others'.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub fair_share: Option<FairShare>,
+    /// Who may be taken back for whom.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<Preemption>,
+    /// Bounds on numbers of jobs and on their length.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
+    /// Where its jobs go.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+}
+
+/// What a queue may use of one class of pools.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["class"]))]
+pub struct Pool {
+    /// The class: nvidia-h100-80gb-hbm3, cpu, ... as GpuPools show it.
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    #[serde(default)]
+    pub class: String,
+    /// The clusters whose pools are counted together; unset: all.
+    #[schemars(length(min = 1, max = 256), inner(length(min = 1, max = 253)))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<Vec<String>>,
+    /// Bounds, by resource: nvidia.com/gpu, cpu, ...
+    #[schemars(extend("maxProperties" = 16))]
+    #[serde(default, deserialize_with = "lenient")]
+    pub resources: BTreeMap<String, Bounds>,
+}
+
+/// Bounds on one resource: guarantee ≤ deserved ≤ capability.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.guarantee) || !has(self.deserved) || quantity(string(self.guarantee)).compareTo(quantity(string(self.deserved))) <= 0",
+        "message": "guarantee must not be more than deserved",
+        "messageExpression": "'guarantee ' + string(self.guarantee) + ' must not be more than deserved ' + string(self.deserved)"
+    },
+    {
+        "rule": "!has(self.deserved) || !has(self.capability) || quantity(string(self.deserved)).compareTo(quantity(string(self.capability))) <= 0",
+        "message": "deserved must not be more than capability",
+        "messageExpression": "'deserved ' + string(self.deserved) + ' must not be more than capability ' + string(self.capability)"
+    },
+    {
+        "rule": "!has(self.guarantee) || !has(self.capability) || quantity(string(self.guarantee)).compareTo(quantity(string(self.capability))) <= 0",
+        "message": "guarantee must not be more than capability",
+        "messageExpression": "'guarantee ' + string(self.guarantee) + ' must not be more than capability ' + string(self.capability)"
+    },
+]))]
+pub struct Bounds {
+    /// Kept for the queue even while it is idle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guarantee: Option<QuantityText>,
+    /// What it gets back when it needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deserved: Option<QuantityText>,
+    /// Never more than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capability: Option<QuantityText>,
+}
+
+/// Who may pass whom inside a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Ordering {
+    /// Nobody passes the head.
+    #[serde(rename = "StrictFIFO")]
+    StrictFifo,
+    /// Whoever fits goes.
+    BestEffort,
+    /// Others pass the head where that does not delay it.
+    Backfill,
+    /// As Backfill, in the order of when each was queued plus a multiple of how long it is
+    /// predicted to run.
+    ShortestPredicted,
+}
+
+/// How jobs pass those that wait for quota or room, where the ordering lets them pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Backfill {
+    /// Whether a job may pass only where it delays none of those ahead of it, instead of only
+    /// those that hold a reservation. Unset: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conservative: Option<bool>,
+    /// Jobs of the queue that hold a reservation at once. Unset: as the controller is set.
+    #[schemars(range(min = 1, max = 64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservations: Option<i32>,
+}
+
+/// How a queue's share is weighed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FairShare {
+    /// Relative to its siblings. Unset: the Queue's own.
+    #[schemars(range(min = 1, max = 65535))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<i32>,
+    /// After which past use counts half: 24h, ... Unset: only what is held now counts.
+    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
+        "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
+        "message": "must be more than 0"
+    }]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage_half_life: Option<String>,
+}
+
+/// Who may be taken back for whom.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Preemption {
+    /// Whether a job may take from lower priority in its own queue. Unset: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within_queue: Option<bool>,
+    /// Whether it may take back from other queues what they borrowed. Unset: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<bool>,
+    /// How long a job of this queue runs before it may be taken back. Unset: 0s.
+    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_runtime: Option<String>,
+}
+
+/// Bounds on numbers of jobs and on their length.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Limits {
+    /// Jobs of the queue, and of those below it, that may be released at once.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<i64>,
+    /// The same per user.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs_per_user: Option<i64>,
+    /// Jobs that compete, in order; those behind wait until one of them has gone.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<i64>,
+    /// How long a job may run; then it is taken back, and does not compete again.
+    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
+        "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
+        "message": "must be more than 0"
+    }]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+}
+
+/// Where a queue's jobs go.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Placement {
+    /// Clusters that one job may be spread over; unset: as its policy says.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_clusters: Option<i32>,
+    /// Taken first, in this order, where several would do.
+    #[schemars(length(max = 256), inner(length(min = 1, max = 253)))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preferred_clusters: Vec<String>,
+    /// How much each aim counts where several placements would do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Weights>,
+    /// How long a released gang may take until its minimum of pods is bound; then it is taken
+    /// back. Unset: 10m.
+    #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_deadline: Option<String>,
+}
+
+/// How much each aim counts where several placements would do, after the fewest clusters, whole
+/// topology domains and preferredClusters: relative whole numbers, 0 for not at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Weights {
+    /// To leave few devices that no usual job can use. Unset: 100.
+    #[schemars(range(min = 0, max = 1000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fragmentation: Option<i32>,
+    /// To be near the clusters that hold its data (muster.io/data-clusters). Unset: 10.
+    #[schemars(range(min = 0, max = 1000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<i32>,
+    /// To keep the clusters of one job near each other. Unset: 10.
+    #[schemars(range(min = 0, max = 1000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<i32>,
+    /// To be cheap (muster.io/price of the Cluster). Unset: 1.
+    #[schemars(range(min = 0, max = 1000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<i32>,
+    /// To use clusters evenly. Unset: 0.
+    #[schemars(range(min = 0, max = 1000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<i32>,
+}

@@ -1,0 +1,221 @@
+//! What the federation does with a queue, as its policy shows it.
+
+use crate::loose::{QuantityList, QuantityText, lenient};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the federation does with a queue. Empty fields are written as `null`, so that a merge
+/// patch clears them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(description = "What the federation does with the queue.")]
+pub struct CapacityPolicyStatus {
+    /// The generation of the spec that this is about.
+    #[serde(deserialize_with = "lenient")]
+    pub observed_generation: Option<i64>,
+    /// Valid, Open.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[serde(deserialize_with = "lenient")]
+    pub conditions: Vec<Condition>,
+    /// By resource, over the whole federation.
+    #[serde(deserialize_with = "lenient")]
+    pub resources: Vec<ResourceUse>,
+    /// By cluster.
+    #[serde(deserialize_with = "lenient")]
+    pub clusters: Vec<ClusterUse>,
+    /// By bound of the policy.
+    #[serde(deserialize_with = "lenient")]
+    pub pools: Vec<PoolUse>,
+    /// Jobs, by state.
+    #[serde(deserialize_with = "lenient")]
+    pub counts: Counts,
+    /// The queued job that is next, if any.
+    #[serde(deserialize_with = "lenient")]
+    pub head: Option<Head>,
+    /// What `kubectl get cap` shows.
+    #[serde(deserialize_with = "lenient")]
+    pub summary: Option<Summary>,
+}
+
+/// One resource.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceUse {
+    /// The resource.
+    pub name: String,
+    /// Charged to released jobs, those of the queues below included.
+    pub allocated: QuantityText,
+    /// Asked for by queued jobs.
+    pub pending: QuantityText,
+    /// What the queue gets back when it needs it, as things are: never below its guarantee, never
+    /// above what it may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deserved: Option<QuantityText>,
+    /// The bound that the Queue states, where it states one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capability: Option<QuantityText>,
+    /// What it may have at most as things are: its own and its ancestors' bounds, less what is
+    /// guaranteed to others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub real_capability: Option<QuantityText>,
+    /// Of allocated, what is above deserved: others may take it back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub borrowed: Option<QuantityText>,
+    /// Of deserved, what it leaves to others now: it may take that back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lent: Option<QuantityText>,
+    /// Past use in hours, decayed by fairShare.usageHalfLife.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decayed_use: Option<QuantityText>,
+}
+
+/// One cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterUse {
+    /// The cluster.
+    pub name: String,
+    /// Charged there, by resource.
+    pub allocated: QuantityList,
+}
+
+/// What one bound of the policy counts together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PoolUse {
+    /// The class.
+    pub class: String,
+    /// The clusters that the bound counts together; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<Vec<String>>,
+    /// Charged there, by resource.
+    pub allocated: QuantityList,
+    /// What the queue gets back there when it needs it, as things are.
+    #[serde(skip_serializing_if = "QuantityList::is_empty")]
+    pub deserved: QuantityList,
+    /// The bound that the policy states.
+    pub capability: QuantityList,
+    /// What it may have there at most as things are.
+    #[serde(skip_serializing_if = "QuantityList::is_empty")]
+    pub real_capability: QuantityList,
+}
+
+/// Jobs, by state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Counts {
+    /// Queued or held.
+    pub pending: i64,
+    /// Released, their minimum not running yet.
+    pub admitted: i64,
+    /// Running.
+    pub running: i64,
+    /// Ended or taken back, still charged until their work is gone.
+    pub ending: i64,
+    /// Ended.
+    pub finished: i64,
+}
+
+/// The queued job that is next.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Head {
+    /// `namespace/name` of its PodGroup.
+    pub job: String,
+    /// What it waits for.
+    pub reason: String,
+    /// The same in words, with numbers.
+    pub message: String,
+}
+
+/// What `kubectl get cap` shows: columns take scalars only.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Summary {
+    /// Devices, allocated of capability: `48/64`, or `48` without a bound.
+    pub gpus: String,
+    /// Devices that it deserves as things are, where it deserves some.
+    pub deserved_gpus: String,
+    /// Devices that queued jobs ask for.
+    pub pending_gpus: String,
+    /// CPU, allocated of capability.
+    pub cpu: String,
+    /// `9R/2Q`: released and queued.
+    pub jobs: String,
+}
+
+impl Summary {
+    /// The summary of `resources` and `counts`. Several kinds of device are listed side by
+    /// side: a sum over them means nothing.
+    #[must_use]
+    pub fn of(resources: &[ResourceUse], counts: &Counts) -> Self {
+        let is_device = |used: &&ResourceUse| engine::ResourceName::new(&used.name).is_device();
+        let is_cpu = |used: &&ResourceUse| used.name == engine::ResourceName::CPU;
+        let devices = || resources.iter().filter(is_device);
+        Self {
+            gpus: joined(devices().map(of_bound)),
+            deserved_gpus: joined(devices().filter_map(|used| Some(used.deserved.clone()?.0))),
+            pending_gpus: joined(devices().map(|used| used.pending.0.clone())),
+            cpu: joined(resources.iter().filter(is_cpu).map(of_bound)),
+            jobs: format!(
+                "{}R/{}Q",
+                counts.admitted + counts.running + counts.ending,
+                counts.pending
+            ),
+        }
+    }
+}
+
+/// `48/64`, or `48` without a bound.
+fn of_bound(used: &ResourceUse) -> String {
+    match &used.capability {
+        Some(bound) => format!("{}/{}", used.allocated.0, bound.0),
+        None => used.allocated.0.clone(),
+    }
+}
+
+fn joined(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_is_what_columns_show() {
+        let used = |name: &str, capability: Option<&str>| ResourceUse {
+            name: name.to_owned(),
+            allocated: "48".into(),
+            pending: "8".into(),
+            deserved: capability.map(|_| "32".into()),
+            capability: capability.map(Into::into),
+            ..ResourceUse::default()
+        };
+        let counts = Counts {
+            pending: 2,
+            admitted: 1,
+            running: 7,
+            ending: 1,
+            finished: 30,
+        };
+        let summary = Summary::of(
+            &[
+                used("cpu", None),
+                used("memory", None),
+                used("nvidia.com/gpu", Some("64")),
+            ],
+            &counts,
+        );
+        assert_eq!(
+            (summary.gpus.as_str(), summary.pending_gpus.as_str()),
+            ("48/64", "8")
+        );
+        assert_eq!(summary.deserved_gpus, "32");
+        assert_eq!(
+            (summary.cpu.as_str(), summary.jobs.as_str()),
+            ("48", "9R/2Q")
+        );
+    }
+}

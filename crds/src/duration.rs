@@ -1,0 +1,56 @@
+//! Durations as Go writes them: `90s`, `10m`, `1h30m`, `1.5h`.
+
+/// What the API server checks such a text against before it is stored.
+pub const DURATION_PATTERN: &str = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$";
+
+/// Why a text is not a duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a duration; digits with units h, m, s or ms are needed, like 90s or 1h30m")]
+pub struct DurationError(String);
+
+/// Reads a Go duration in milliseconds (what is finer is rounded up), as templates' durations
+/// are read.
+///
+/// # Errors
+/// [`DurationError`] for anything else, and for more milliseconds than can be counted.
+pub fn parse_millis(text: &str) -> Result<i64, DurationError> {
+    workload::duration_millis(text).ok_or_else(|| DurationError(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn reads_what_go_reads() {
+        for (text, want) in [
+            ("0s", 0),
+            ("250ms", 250),
+            ("90s", 90_000),
+            ("10m", 600_000),
+            ("1h30m", 5_400_000),
+            ("1.5h", 5_400_000),
+            ("0.0015s", 2),
+            ("2540400h", 9_145_440_000_000),
+        ] {
+            assert_eq!(parse_millis(text), Ok(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_the_rest() {
+        for text in [
+            "",
+            "m",
+            "1d",
+            "-1s",
+            "1 h",
+            "1..5h",
+            "99999999999999999h",
+            "1h30",
+        ] {
+            assert!(parse_millis(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `GpuPool` (muster.io/v1alpha1, cluster scope, named `<cluster>.<class>`): the nodes of one
+//! class in one member cluster, as the scheduler sees them.
+//!
+//! It is output for people. No decision is ever read from it.
+
+use crate::loose::lenient;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Values of `status.health`.
+pub mod health {
+    /// The live view is fresh.
+    pub const READY: &str = "Ready";
+    /// The numbers are older than they should be.
+    pub const STALE: &str = "Stale";
+    /// The member cannot be reached.
+    pub const UNREACHABLE: &str = "Unreachable";
+}
+
+/// Which nodes it is about.
+#[derive(
+    CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
+)]
+#[kube(
+    group = "muster.io",
+    version = "v1alpha1",
+    kind = "GpuPool",
+    plural = "gpupools",
+    status = "GpuPoolStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    shortname = "gp",
+    category = "muster",
+    doc = "GpuPool shows the nodes of one class in one member cluster. The scheduler writes it; nobody reads decisions from it.",
+    annotation("helm.sh/resource-policy", "keep"),
+    printcolumn(
+        name = "CLUSTER",
+        type_ = "string",
+        json_path = ".spec.cluster",
+        priority = 1
+    ),
+    printcolumn(
+        name = "CLASS",
+        type_ = "string",
+        json_path = ".spec.class",
+        priority = 1
+    ),
+    printcolumn(name = "NODES", type_ = "integer", json_path = ".status.nodes"),
+    printcolumn(
+        name = "TOTAL",
+        type_ = "integer",
+        json_path = ".status.total",
+        description = "Devices"
+    ),
+    printcolumn(
+        name = "FREE",
+        type_ = "integer",
+        json_path = ".status.free",
+        description = "Devices that no pod requests, on usable nodes"
+    ),
+    printcolumn(
+        name = "LARGEST",
+        type_ = "integer",
+        json_path = ".status.largestFreeNode",
+        description = "Most devices free on one node"
+    ),
+    printcolumn(
+        name = "FRAG",
+        type_ = "string",
+        json_path = ".status.fragmentation",
+        description = "Free devices on partly used nodes"
+    ),
+    printcolumn(
+        name = "USABLE",
+        type_ = "integer",
+        json_path = ".status.usableNodes",
+        priority = 1
+    ),
+    printcolumn(
+        name = "DEVICE",
+        type_ = "string",
+        json_path = ".spec.device",
+        priority = 1
+    ),
+    printcolumn(name = "STATUS", type_ = "string", json_path = ".status.health"),
+    printcolumn(
+        name = "AGE",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["cluster", "class", "device"]))]
+pub struct GpuPoolSpec {
+    /// The member cluster.
+    pub cluster: String,
+    /// The class of its nodes.
+    pub class: String,
+    /// The resource that is counted: nvidia.com/gpu, ..., or cpu where there is no device.
+    pub device: String,
+}
+
+/// What stands there, in devices (whole CPUs where there is no device).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GpuPoolStatus {
+    /// Nodes of the class.
+    pub nodes: i64,
+    /// Those that are Ready, not cordoned and not tainted.
+    pub usable_nodes: i64,
+    /// Devices on all its nodes.
+    pub total: i64,
+    /// Devices on usable nodes.
+    pub allocatable: i64,
+    /// Devices that pods request.
+    pub used: i64,
+    /// Devices on usable nodes that no pod requests.
+    pub free: i64,
+    /// Usable nodes by free devices, most free first.
+    #[serde(deserialize_with = "lenient")]
+    pub histogram: Vec<FreeNodes>,
+    /// Most devices free on one node.
+    pub largest_free_node: i64,
+    /// Share of the free devices that stand on partly used nodes: `12%`.
+    pub fragmentation: String,
+    /// When the member last answered, coarsely.
+    #[serde(deserialize_with = "lenient")]
+    pub last_seen: Option<Time>,
+    /// Ready, Stale or Unreachable.
+    pub health: String,
+    /// Details of its health.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Nodes with so many devices free.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FreeNodes {
+    /// Devices free on each.
+    pub free: i64,
+    /// How many such nodes.
+    pub nodes: i64,
+}
+
+/// The name of the GpuPool of `class` in `cluster`.
+#[must_use]
+pub fn name(cluster: &str, class: &str) -> String {
+    format!("{cluster}.{class}")
+}

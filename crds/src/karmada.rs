@@ -1,0 +1,371 @@
+//! Slim read types of Karmada's objects: what Muster looks at, and nothing else.
+//!
+//! They are never written back. Every field may be missing and every enum value may be new:
+//! one surprising object must not break a LIST.
+
+use crate::loose::nullable;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kube::core::{ClusterResourceScope, NamespaceResourceScope};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Implements [`kube::Resource`] for a slim type with a `metadata` field.
+#[macro_export]
+macro_rules! slim_resource {
+    ($type:ty, $scope:ty, $group:literal, $version:literal, $kind:literal, $plural:literal) => {
+        impl kube::Resource for $type {
+            type DynamicType = ();
+            type Scope = $scope;
+            fn kind(_: &()) -> Cow<'_, str> {
+                $kind.into()
+            }
+            fn group(_: &()) -> Cow<'_, str> {
+                $group.into()
+            }
+            fn version(_: &()) -> Cow<'_, str> {
+                $version.into()
+            }
+            fn plural(_: &()) -> Cow<'_, str> {
+                $plural.into()
+            }
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+/// `work.karmada.io/v1alpha2 ResourceBinding`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ResourceBinding {
+    /// Name, labels, annotations, finalizers, ...
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// What is bound, and where to.
+    #[serde(default)]
+    pub spec: BindingSpec,
+    /// What members report.
+    #[serde(default)]
+    pub status: BindingStatus,
+}
+slim_resource!(
+    ResourceBinding,
+    NamespaceResourceScope,
+    "work.karmada.io",
+    "v1alpha2",
+    "ResourceBinding",
+    "resourcebindings"
+);
+
+/// `spec` of a binding.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BindingSpec {
+    /// The template.
+    pub resource: ObjectReference,
+    /// Replicas, where Karmada's interpreter knows them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i64>,
+    /// What one replica requests, as it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replica_requirements: Option<Value>,
+    /// Pod templates of kinds with several, as they stand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub components: Option<Vec<Value>>,
+    /// Where it is placed.
+    #[serde(deserialize_with = "nullable")]
+    pub clusters: Vec<TargetCluster>,
+    /// The policy's placement, as it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Value>,
+    /// Who places it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
+    /// What is suspended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspension: Option<Suspension>,
+    /// Bindings that this one follows; present on dependencies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required_by: Option<Vec<Value>>,
+    /// Asked to be placed anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reschedule_triggered_at: Option<jiff::Timestamp>,
+}
+
+/// Reference to a template.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectReference {
+    /// `batch.volcano.sh/v1alpha1`.
+    pub api_version: String,
+    /// `Job`.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version that the binding was made from.
+    pub resource_version: String,
+}
+
+/// One cluster of a placement.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TargetCluster {
+    /// The cluster.
+    pub name: String,
+    /// Replicas there, for kinds that Karmada divides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+}
+
+/// `spec.suspension`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Suspension {
+    /// Whether scheduling is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<bool>,
+    /// Whether dispatching is, everywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispatching: Option<bool>,
+    /// Where dispatching is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispatching_on_clusters: Option<Value>,
+}
+
+/// `status` of a binding.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BindingStatus {
+    /// Generation that the scheduler has seen.
+    pub scheduler_observed_generation: Option<i64>,
+    /// When it was last scheduled.
+    pub last_scheduled_time: Option<jiff::Timestamp>,
+    /// `Scheduled`, `FullyApplied`, ...
+    #[serde(deserialize_with = "nullable")]
+    pub conditions: Vec<LooseCondition>,
+    /// What each member reports.
+    #[serde(deserialize_with = "nullable")]
+    pub aggregated_status: Vec<AggregatedStatusItem>,
+}
+
+/// A condition whose parts may be missing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LooseCondition {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    pub status: String,
+    /// Its reason.
+    pub reason: String,
+    /// In words.
+    pub message: String,
+    /// When its status last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<jiff::Timestamp>,
+}
+
+impl LooseCondition {
+    /// Whether its status is `True`.
+    #[must_use]
+    pub fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+}
+
+impl From<Condition> for LooseCondition {
+    fn from(condition: Condition) -> Self {
+        Self {
+            type_: condition.type_,
+            status: condition.status,
+            reason: condition.reason,
+            message: condition.message,
+            last_transition_time: Some(condition.last_transition_time.0),
+        }
+    }
+}
+
+/// What one member reports of a template.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AggregatedStatusItem {
+    /// The member.
+    pub cluster_name: String,
+    /// The template's status there, as Karmada's interpreter reflects it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Value>,
+    /// Whether it was applied there.
+    pub applied: bool,
+    /// Why not.
+    pub applied_message: String,
+    /// Healthy, Unhealthy or Unknown.
+    pub health: String,
+}
+
+/// `work.karmada.io/v1alpha1 Work`, without its manifests.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Work {
+    /// Name, labels, annotations, finalizers, ...
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// Its conditions.
+    #[serde(default)]
+    pub status: WorkStatus,
+}
+slim_resource!(
+    Work,
+    NamespaceResourceScope,
+    "work.karmada.io",
+    "v1alpha1",
+    "Work",
+    "works"
+);
+
+/// `status` of a Work.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkStatus {
+    /// `Applied`, `Dispatching`, ...
+    #[serde(deserialize_with = "nullable")]
+    pub conditions: Vec<LooseCondition>,
+}
+
+/// `cluster.karmada.io/v1alpha1 Cluster`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Name, labels, ...
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// How it is reached, and its taints.
+    #[serde(default)]
+    pub spec: ClusterSpec,
+    /// What it can do.
+    #[serde(default)]
+    pub status: ClusterStatus,
+}
+slim_resource!(
+    Cluster,
+    ClusterResourceScope,
+    "cluster.karmada.io",
+    "v1alpha1",
+    "Cluster",
+    "clusters"
+);
+
+/// `spec` of a cluster.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterSpec {
+    /// `Push` or `Pull`.
+    pub sync_mode: String,
+    /// URL of its API server.
+    pub api_endpoint: String,
+    /// The Secret with `token` and `caBundle`.
+    pub secret_ref: Option<SecretReference>,
+    /// Whether its certificate is not checked.
+    #[serde(rename = "insecureSkipTLSVerification")]
+    pub insecure_skip_tls_verification: bool,
+    /// Proxy to reach it by.
+    #[serde(rename = "proxyURL")]
+    pub proxy_url: String,
+    /// Who provides it.
+    pub provider: String,
+    /// Its region.
+    pub region: String,
+    /// Its zones.
+    #[serde(deserialize_with = "nullable")]
+    pub zones: Vec<String>,
+    /// Its taints.
+    #[serde(deserialize_with = "nullable")]
+    pub taints: Vec<LooseTaint>,
+}
+
+/// A reference to a Secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SecretReference {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A taint whose effect may be one that we do not know.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LooseTaint {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// Its effect.
+    pub effect: String,
+}
+
+impl LooseTaint {
+    /// The taint; an unknown effect keeps everything out, which is the careful reading.
+    #[must_use]
+    pub fn to_taint(&self) -> engine::matching::Taint {
+        use engine::matching::TaintEffect;
+        let effect = match self.effect.as_str() {
+            "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
+            "NoExecute" => TaintEffect::NoExecute,
+            _ => TaintEffect::NoSchedule,
+        };
+        engine::matching::Taint {
+            key: self.key.clone(),
+            value: self.value.clone(),
+            effect,
+        }
+    }
+}
+
+/// `status` of a cluster.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterStatus {
+    /// Its version.
+    pub kubernetes_version: String,
+    /// What it serves.
+    #[serde(deserialize_with = "nullable")]
+    pub api_enablements: Vec<ApiEnablement>,
+    /// `Ready`, `CompleteAPIEnablements`.
+    #[serde(deserialize_with = "nullable")]
+    pub conditions: Vec<LooseCondition>,
+}
+
+/// One API group version that a cluster serves.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApiEnablement {
+    /// `batch/v1`.
+    pub group_version: String,
+    /// Its kinds.
+    #[serde(deserialize_with = "nullable")]
+    pub resources: Vec<ApiResource>,
+}
+
+/// One kind that a cluster serves.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ApiResource {
+    /// `jobs`.
+    pub name: String,
+    /// `Job`.
+    pub kind: String,
+}
+
+/// The condition of `type_` in `conditions`.
+#[must_use]
+pub fn condition<'a>(conditions: &'a [LooseCondition], type_: &str) -> Option<&'a LooseCondition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}

@@ -1,0 +1,89 @@
+//! Every label, annotation, finalizer and well-known name that Muster reads or writes.
+
+/// The API group of Muster's own objects.
+pub const GROUP: &str = "muster.io";
+/// The scheduler name in a policy that hands its jobs to Muster.
+pub const SCHEDULER_NAME: &str = "muster";
+/// Namespace of what Muster keeps for itself.
+pub const SYSTEM_NAMESPACE: &str = "muster-system";
+/// Name of the Lease by which one replica leads, in [`SYSTEM_NAMESPACE`].
+pub const LEASE: &str = "muster";
+/// Name of the PropagationPolicy that Muster keeps in managed namespaces.
+pub const DEFAULT_POLICY: &str = "muster";
+/// Name of the queue of jobs that name none.
+pub const DEFAULT_QUEUE: &str = "default";
+
+/// Namespace label: `true` hands the namespace's workloads to Muster.
+pub const MANAGED_LABEL: &str = "muster.io/managed";
+/// Label or annotation of a job: its queue.
+pub const QUEUE_KEY: &str = "muster.io/queue";
+/// Namespace annotation or label: the queue of jobs that name none.
+pub const DEFAULT_QUEUE_KEY: &str = "muster.io/default-queue";
+/// Annotation of a binding: the admission record (JSON, [`crate::record::AdmissionRecord`]).
+pub const ADMISSION_ANNOTATION: &str = "muster.io/admission";
+/// Annotation of a template: who submitted it. Written by the webhook, and by nobody else.
+pub const USER_ANNOTATION: &str = "muster.io/user";
+/// Annotation of a template: when its job last saved its work (RFC 3339).
+pub const CHECKPOINTED_AT_ANNOTATION: &str = "muster.io/checkpointed-at";
+/// Annotation of a Cluster: the price of one device for one hour, in whatever the operator
+/// counts in (`2.50`).
+pub const PRICE_ANNOTATION: &str = "muster.io/price";
+/// Finalizer of a managed binding: keeps it, and with it the charge, until its Works are gone.
+pub const ACCOUNTING_FINALIZER: &str = "muster.io/accounting";
+
+/// Karmada's annotation on a binding: the placement its clusters were chosen by.
+pub const APPLIED_PLACEMENT: &str = "policy.karmada.io/applied-placement";
+/// Karmada's label on bindings and Works: the binding's permanent id.
+pub const BINDING_PERMANENT_ID: &str = "resourcebinding.karmada.io/permanent-id";
+/// Karmada's label on a binding claimed by a PropagationPolicy.
+pub const POLICY_PERMANENT_ID: &str = "propagationpolicy.karmada.io/permanent-id";
+/// Karmada's label on a binding claimed by a ClusterPropagationPolicy.
+pub const CLUSTER_POLICY_PERMANENT_ID: &str = "clusterpropagationpolicy.karmada.io/permanent-id";
+/// Karmada's annotations on what it applies in a member, and on Works: the binding.
+pub const BINDING_NAME_ANNOTATION: &str = "resourcebinding.karmada.io/name";
+/// See [`BINDING_NAME_ANNOTATION`].
+pub const BINDING_NAMESPACE_ANNOTATION: &str = "resourcebinding.karmada.io/namespace";
+/// Prefix of the namespaces in which Karmada keeps a member's Works.
+pub const EXECUTION_NAMESPACE_PREFIX: &str = "karmada-es-";
+/// Karmada's finalizer on Works, removed once the member has none of it left.
+pub const EXECUTION_FINALIZER: &str = "karmada.io/execution-controller";
+
+/// Node label that names the product of a node's GPUs.
+pub const GPU_PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
+
+/// Node labels that name the topology domain a node is in, outermost first; Volcano's are those
+/// that its HyperNodes are discovered by.
+pub const DOMAIN_LABELS: [&str; 5] = [
+    "topology.kubernetes.io/zone",
+    "volcano.sh/hypercluster",
+    "volcano.sh/hypernode",
+    "topology.kubernetes.io/rack",
+    "volcano.sh/tor",
+];
+
+/// Namespaces that Muster never manages.
+#[must_use]
+pub fn is_system_namespace(namespace: &str) -> bool {
+    matches!(
+        namespace,
+        "kube-system"
+            | "kube-public"
+            | "kube-node-lease"
+            | "karmada-system"
+            | "karmada-cluster"
+            | SYSTEM_NAMESPACE
+    ) || namespace.starts_with(EXECUTION_NAMESPACE_PREFIX)
+}
+
+/// The namespace of a member's Works.
+#[must_use]
+pub fn execution_namespace(cluster: &str) -> String {
+    format!("{EXECUTION_NAMESPACE_PREFIX}{cluster}")
+}
+
+/// The name Karmada gives the binding of an object (pkg/util/names, `GenerateBindingName`):
+/// the API group is not in it, so two kinds of one name collide.
+#[must_use]
+pub fn binding_name(kind: &str, name: &str) -> String {
+    format!("{name}-{kind}").to_lowercase().replace(':', ".")
+}

@@ -1,0 +1,170 @@
+//! The admission record: the annotation `muster.io/admission` on a binding.
+//!
+//! It is the one durable memory of what was admitted. Written in the same patch as what it
+//! records, read at every restart; jobs are charged from it, never from the template as it
+//! looks now. It must stay readable by later versions: unknown fields are ignored, new ones
+//! have defaults.
+
+use crate::names::ADMISSION_ANNOTATION;
+use engine::facts::{Admission, RolePods, Share};
+use engine::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Reason, Resources, Time, Uid};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How far an attempt has come, as far as writes tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RecordState {
+    /// The controller decided; the scheduler, a process of its own, has yet to place it.
+    Planned,
+    /// The scheduler cannot carry the plan out; the controller will decide again.
+    Refused,
+    /// Placed: `spec.clusters` was written with it.
+    Admitted,
+    /// Taken back; charged until its Works are gone.
+    Ending,
+    /// Nothing of the attempt is left and nothing is charged; kept for its attempt number.
+    Requeued,
+}
+
+/// What was admitted, in the words of the record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdmissionRecord {
+    /// UID of the template: a record with another's is not this job's.
+    #[serde(rename = "templateUID")]
+    pub template_uid: Uid,
+    /// Which attempt it is, from 1.
+    pub attempt: Attempt,
+    /// How far it has come.
+    pub state: RecordState,
+    /// The queue that is charged.
+    pub queue: QueueName,
+    /// What each cluster got and is charged.
+    #[serde(default)]
+    pub clusters: Vec<RecordedShare>,
+    /// When it was admitted, RFC 3339 with milliseconds.
+    pub time: jiff::Timestamp,
+    /// Why, where the state is Refused or Ending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// In words, where the state is Refused or Ending.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The job that it was taken back for, where it was for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_job: Option<JobKey>,
+    /// When it was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_back_at: Option<jiff::Timestamp>,
+    /// When a job that was taken back may be released again, if not at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<jiff::Timestamp>,
+    /// Whether the job ran before Muster managed it: charged, never gated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
+}
+
+/// One cluster's share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedShare {
+    /// The cluster.
+    pub name: ClusterName,
+    /// Pods per role, in the template's order.
+    pub pods: Vec<RolePods>,
+    /// Charged for it, by class of pool.
+    pub charge: BTreeMap<PoolClass, Resources>,
+}
+
+/// A record that is there but cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("annotation {ADMISSION_ANNOTATION} is not an admission record: {0}")]
+pub struct RecordError(#[from] serde_json::Error);
+
+impl AdmissionRecord {
+    /// The record of `admission` in `state`.
+    #[must_use]
+    pub fn new(admission: &Admission, state: RecordState) -> Self {
+        Self {
+            template_uid: admission.uid.clone(),
+            attempt: admission.attempt,
+            state,
+            queue: admission.queue.clone(),
+            clusters: admission
+                .shares
+                .iter()
+                .map(|share| RecordedShare {
+                    name: share.cluster.clone(),
+                    pods: share.pods.clone(),
+                    charge: share.charge.clone(),
+                })
+                .collect(),
+            time: timestamp(admission.admitted_at),
+            reason: None,
+            message: String::new(),
+            for_job: None,
+            taken_back_at: None,
+            not_before: None,
+            adopted: false,
+        }
+    }
+
+    /// The same record in another state, with why.
+    #[must_use]
+    pub fn in_state(&self, state: RecordState, reason: Option<Reason>, message: &str) -> Self {
+        Self {
+            state,
+            reason,
+            message: message.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// What it admits, for the engine. Slots are gone: the pods tell what room is used.
+    #[must_use]
+    pub fn admission(&self) -> Admission {
+        Admission {
+            uid: self.template_uid.clone(),
+            attempt: self.attempt,
+            queue: self.queue.clone(),
+            admitted_at: Time(self.time.as_millisecond()),
+            shares: self
+                .clusters
+                .iter()
+                .map(|share| Share {
+                    cluster: share.name.clone(),
+                    pods: share.pods.clone(),
+                    charge: share.charge.clone(),
+                    slots: Vec::new(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Reads a binding's record; `None` where it has none.
+    ///
+    /// # Errors
+    /// [`RecordError`] where the annotation is there and is not a record.
+    pub fn read(
+        annotations: Option<&BTreeMap<String, String>>,
+    ) -> Result<Option<Self>, RecordError> {
+        annotations
+            .and_then(|annotations| annotations.get(ADMISSION_ANNOTATION))
+            .map(|text| serde_json::from_str(text).map_err(RecordError::from))
+            .transpose()
+    }
+
+    /// The annotation's value.
+    ///
+    /// # Errors
+    /// Never for records built here; serialization is fallible by type only.
+    pub fn to_annotation(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+}
+
+/// `time` as a timestamp; out-of-range times, which no clock gives, become the epoch.
+#[must_use]
+pub fn timestamp(time: Time) -> jiff::Timestamp {
+    jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+}

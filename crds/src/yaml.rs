@@ -1,0 +1,95 @@
+//! The YAML of our CRDs, generated from the types and embedded for `muster install`.
+//!
+//! `UPDATE_CRDS=1 cargo test -p crds` rewrites `crds/yaml` after a type has changed.
+
+/// Name and YAML of every CRD that Muster brings.
+#[must_use]
+pub fn manifests() -> [(&'static str, &'static str); 3] {
+    [
+        (
+            "podgroups.scheduling.volcano.sh",
+            include_str!("../yaml/podgroups.scheduling.volcano.sh.yaml"),
+        ),
+        (
+            "capacitypolicies.muster.io",
+            include_str!("../yaml/capacitypolicies.muster.io.yaml"),
+        ),
+        (
+            "gpupools.muster.io",
+            include_str!("../yaml/gpupools.muster.io.yaml"),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::manifests;
+    use crate::{capacity_policy::CapacityPolicy, gpu_pool::GpuPool, podgroup::PodGroupDefinition};
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    use kube::CustomResourceExt;
+    use serde_json::Value;
+
+    /// The one default that the API server may write into objects: Volcano's CRD has it too.
+    const KEPT_DEFAULT: (&str, &str) = ("queue", "default");
+
+    /// The CRD without what the derive takes from Rust: `#[serde(default)]` is there so that
+    /// reading is lenient and must not become defaults in stored objects; and without
+    /// `nullable` the API server drops nulls, so that `has()` in rules means a value.
+    fn for_servers(crd: CustomResourceDefinition) -> Value {
+        let mut crd = serde_json::to_value(crd).unwrap();
+        strip(&mut crd);
+        if crd["metadata"]["name"] == "podgroups.scheduling.volcano.sh" {
+            // Volcano takes a PodGroup without a spec, and so does our superset.
+            let root = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            root.as_object_mut().unwrap().remove("required");
+        }
+        crd
+    }
+
+    fn strip(node: &mut Value) {
+        if let Some(Value::Object(properties)) = node.get_mut("properties") {
+            for (name, property) in properties {
+                let Some(property) = property.as_object_mut() else {
+                    continue;
+                };
+                property.remove("nullable");
+                let default = property.get("default").and_then(Value::as_str);
+                if default.map(|value| (name.as_str(), value)) != Some(KEPT_DEFAULT) {
+                    property.remove("default");
+                }
+            }
+        }
+        match node {
+            Value::Object(map) => map.values_mut().for_each(strip),
+            Value::Array(list) => list.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn committed_yaml_is_current() {
+        let generated = [
+            PodGroupDefinition::crd(),
+            CapacityPolicy::crd(),
+            GpuPool::crd(),
+        ];
+        for (crd, (name, committed)) in generated.into_iter().zip(manifests()) {
+            assert_eq!(crd.metadata.name.as_deref(), Some(name));
+            let crd = for_servers(crd);
+            let yaml = format!(
+                "# Generated from crds/src by `UPDATE_CRDS=1 cargo test -p crds`; do not edit.\n{}",
+                serde_saphyr::to_string(&crd).unwrap()
+            );
+            if std::env::var_os("UPDATE_CRDS").is_some() {
+                let path = format!("{}/yaml/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+                std::fs::write(path, &yaml).unwrap();
+            } else {
+                assert!(
+                    yaml == committed,
+                    "crds/yaml/{name}.yaml is not what the types say: run UPDATE_CRDS=1 cargo test -p crds"
+                );
+            }
+        }
+    }
+}

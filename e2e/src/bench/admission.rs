@@ -1,0 +1,165 @@
+//! (a) Admission alone: a queue that may hold nothing is opened for jobs that may then all go at once,
+//! while karmada-controller-manager is paused; between two measurements of what the API server takes.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::QUIET;
+use super::cost::{self, Cost, Memory, Moment};
+use super::load::Batch;
+use super::plane::Plane;
+use super::raw::{self, Raw};
+use super::report::{Milliseconds, middle_rate, per_job, rate, round};
+use crate::harness::muster::Part;
+use crate::testbed::KARMADA_CONTROLLER_MANAGER;
+
+/// Brackets that differ by more make the ratio worthless.
+const BRACKETS_DIFFER_AT_MOST: f64 = 0.25;
+
+/// From submission to gate.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Gated {
+    pub(super) jobs: usize,
+    /// By the API server, as templates.
+    pub(super) submitted_per_second: f64,
+    /// Bindings made by Karmada's detector and gated by Muster's webhook.
+    pub(super) gated_per_second: f64,
+    /// From the first submission until nothing changed any more: PodGroups and statuses too.
+    pub(super) at_rest_after_seconds: f64,
+    /// All writes that the API server took until then.
+    pub(super) writes_per_job: BTreeMap<String, f64>,
+    pub(super) cost: Cost,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Admission {
+    pub(super) jobs: usize,
+    pub(super) raw_before: Raw,
+    pub(super) raw_after: Raw,
+    /// Whether both are close enough for a ratio.
+    pub(super) brackets_agree: bool,
+    /// Jobs by the time from the queue's patch to the last binding that shows itself admitted.
+    pub(super) admitted_per_second: f64,
+    /// The same without the first and the last tenth.
+    pub(super) middle_per_second: f64,
+    /// Of admitted to the mean of raw.
+    pub(super) ratio: f64,
+    /// The same of rates for each CPU that other processes of the machine left: what remains of the
+    /// ratio when the machine was not as busy with other things in one part as in another.
+    pub(super) ratio_by_free_cpu: f64,
+    /// From the queue's patch to a job's admission.
+    pub(super) admitted_after: Milliseconds,
+    pub(super) first_after_ms: f64,
+    /// What Muster counted, from the queue's patch until it was at rest.
+    pub(super) muster_counted_per_job: BTreeMap<String, f64>,
+    /// What the API server took in that time, whoever sent it.
+    pub(super) writes_per_job: BTreeMap<String, f64>,
+    /// Until the last was admitted.
+    pub(super) cost: Cost,
+    /// Until Muster was at rest.
+    pub(super) cost_until_rest: Cost,
+    pub(super) muster_memory: Memory,
+}
+
+/// Submits jobs to a closed queue and waits until all are gated and Muster is at rest.
+pub(super) async fn gate(plane: &Plane, batch: &Batch, jobs: usize) -> anyhow::Result<Gated> {
+    let moment = Moment::now(&plane.testbed);
+    let before = plane.api_writes().await?;
+    let start = Instant::now();
+    let submitting = batch.submit(plane, 0..jobs).await?;
+    let gated = plane
+        .all(&batch.name, jobs, "gated", |sighting| sighting.gated)
+        .await?;
+    plane.rest(QUIET).await?;
+    let at_rest = start.elapsed().saturating_sub(QUIET);
+    Ok(Gated {
+        jobs,
+        submitted_per_second: rate(jobs, submitting),
+        gated_per_second: rate(jobs, since(start, &gated)),
+        at_rest_after_seconds: round(at_rest.as_secs_f64()),
+        writes_per_job: per_job(&plane.api_writes().await?.since(&before), jobs),
+        cost: moment.cost(&plane.testbed),
+    })
+}
+
+/// Opens the queue of gated jobs and measures. karmada-controller-manager goes on afterwards.
+pub(super) async fn measure(
+    plane: &Plane,
+    batch: &Batch,
+    jobs: usize,
+) -> anyhow::Result<Admission> {
+    plane.testbed.pause(KARMADA_CONTROLLER_MANAGER)?;
+    let measured = open(plane, batch, jobs).await;
+    plane.testbed.resume(KARMADA_CONTROLLER_MANAGER)?;
+    measured
+}
+
+async fn open(plane: &Plane, batch: &Batch, jobs: usize) -> anyhow::Result<Admission> {
+    let raw_before = raw_alone(plane, batch, "before").await?;
+    let (counted, written) = (plane.muster_counters().await?, plane.api_writes().await?);
+    let moment = Moment::now(&plane.testbed);
+    let start = Instant::now();
+    batch.capability(plane, jobs).await?;
+    let admitted = plane
+        .all(&batch.name, jobs, "admitted", |sighting| sighting.admitted)
+        .await?;
+    let cost = moment.cost(&plane.testbed);
+    plane.rest(QUIET).await?;
+    let cost_until_rest = moment.cost(&plane.testbed);
+    let muster_counted_per_job = per_job(&plane.muster_counters().await?.since(&counted), jobs);
+    let writes_per_job = per_job(&plane.api_writes().await?.since(&written), jobs);
+    let muster_memory = cost::memory(&plane.testbed, Part::All.process());
+    let raw_after = raw_alone(plane, batch, "after").await?;
+
+    let admitted_per_second = rate(jobs, since(start, &admitted));
+    let raw = f64::midpoint(raw_before.per_second, raw_after.per_second);
+    let free = |rate: f64, cost: &Cost| rate / cost.left_by_others();
+    let raw_free = f64::midpoint(
+        free(raw_before.per_second, &raw_before.cost),
+        free(raw_after.per_second, &raw_after.cost),
+    );
+    let differ = (raw_before.per_second - raw_after.per_second).abs() / raw;
+    let after: Vec<Duration> = admitted.iter().map(|at| *at - start).collect();
+    Ok(Admission {
+        jobs,
+        brackets_agree: differ <= BRACKETS_DIFFER_AT_MOST,
+        admitted_per_second,
+        middle_per_second: middle_rate(&admitted),
+        ratio: round(admitted_per_second / raw),
+        ratio_by_free_cpu: round(free(admitted_per_second, &cost) / raw_free),
+        first_after_ms: after
+            .first()
+            .map_or(0.0, |time| super::report::milliseconds(*time)),
+        admitted_after: Milliseconds::of(after),
+        muster_counted_per_job,
+        writes_per_job,
+        cost,
+        cost_until_rest,
+        muster_memory,
+        raw_before,
+        raw_after,
+    })
+}
+
+/// Raw patches with Muster paused; afterwards it is waited for until it is at rest again, also where it
+/// lost its Lease meanwhile.
+async fn raw_alone(plane: &Plane, batch: &Batch, round: &str) -> anyhow::Result<Raw> {
+    let muster = Part::All.process();
+    plane.testbed.pause(muster)?;
+    let raw = raw::patch_all(plane, &batch.name, round).await;
+    plane.testbed.resume(muster)?;
+    // Time to see that it no longer leads, before it is asked whether it is ready.
+    tokio::time::sleep(QUIET).await;
+    plane.rest(QUIET).await?;
+    raw
+}
+
+/// From the start to the last.
+fn since(start: Instant, times: &[Instant]) -> Duration {
+    times.last().map_or(Duration::ZERO, |last| *last - start)
+}

@@ -1,0 +1,152 @@
+//! What the queues held, revision by revision, from the records on bindings: whether a bound was ever
+//! passed, whatever happened in between.
+//!
+//! Bindings and Works come by two watches that are not in step with each other, but the store's
+//! revisions order them: entries are sorted by revision before they are added up.
+
+use std::collections::HashMap;
+
+use super::seen::BindingId;
+
+/// What a revision of a binding or of its Work says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// Its record charges a queue.
+    Charged {
+        queue: String,
+        gpus: u64,
+        attempt: u64,
+        /// Its status shows an end, which gives the charge back.
+        ended: bool,
+    },
+    /// Its Work shows an end.
+    Ended,
+    /// Nothing is charged any more.
+    Free,
+}
+
+/// Entries in the order in which they arrived.
+#[derive(Debug, Default)]
+pub(super) struct Ledger(Vec<(u64, BindingId, Entry)>);
+
+#[derive(Debug, Clone)]
+struct Charge {
+    queue: String,
+    gpus: u64,
+    attempt: u64,
+    ended: bool,
+}
+
+impl Ledger {
+    /// Writes down what `revision` says of a binding.
+    pub(super) fn note(&mut self, revision: u64, id: BindingId, entry: Entry) {
+        self.0.push((revision, id, entry));
+    }
+
+    /// The most GPUs that `queue` was charged at any revision.
+    pub(super) fn peak(&self, queue: &str) -> u64 {
+        let mut entries: Vec<_> = self.0.iter().collect();
+        entries.sort_by_key(|(revision, _, _)| *revision);
+        let mut charges: HashMap<&BindingId, Charge> = HashMap::new();
+        let (mut held, mut peak) = (0_u64, 0_u64);
+        for (_, id, entry) in entries {
+            let before = charges.get(id).map_or(0, |charge| charge.held(queue));
+            let after = apply(&mut charges, id, entry).held(queue);
+            held = held + after - before;
+            peak = peak.max(held);
+        }
+        peak
+    }
+}
+
+fn apply<'a>(
+    charges: &mut HashMap<&'a BindingId, Charge>,
+    id: &'a BindingId,
+    entry: &Entry,
+) -> Charge {
+    let nothing = || Charge {
+        queue: String::new(),
+        gpus: 0,
+        attempt: 0,
+        ended: false,
+    };
+    let charge = charges.entry(id).or_insert_with(nothing);
+    match entry {
+        Entry::Charged {
+            queue,
+            gpus,
+            attempt,
+            ended,
+        } => {
+            // An end stays one until a later attempt begins: statuses are emptied again.
+            let ended = *ended || (charge.ended && charge.attempt == *attempt);
+            *charge = Charge {
+                queue: queue.clone(),
+                gpus: *gpus,
+                attempt: *attempt,
+                ended,
+            };
+        }
+        Entry::Ended => charge.ended = true,
+        Entry::Free => *charge = nothing(),
+    }
+    charge.clone()
+}
+
+impl Charge {
+    fn held(&self, queue: &str) -> u64 {
+        if self.ended || self.queue != queue {
+            0
+        } else {
+            self.gpus
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> BindingId {
+        ("n".into(), name.into())
+    }
+
+    fn charged(attempt: u64, ended: bool) -> Entry {
+        Entry::Charged {
+            queue: "q".into(),
+            gpus: 1,
+            attempt,
+            ended,
+        }
+    }
+
+    #[test]
+    fn the_store_orders_what_arrives_out_of_step() {
+        let mut ledger = Ledger::default();
+        ledger.note(1, id("a"), charged(1, false));
+        // The next binding is seen before the end that made room for it.
+        ledger.note(3, id("b"), charged(1, false));
+        ledger.note(2, id("a"), Entry::Ended);
+        ledger.note(4, id("a"), charged(1, true));
+        assert_eq!(ledger.peak("q"), 1);
+    }
+
+    #[test]
+    fn too_much_for_a_moment_is_seen() {
+        let mut ledger = Ledger::default();
+        ledger.note(1, id("a"), charged(1, false));
+        ledger.note(2, id("b"), charged(1, false));
+        ledger.note(3, id("b"), Entry::Free);
+        assert_eq!((ledger.peak("q"), ledger.peak("other")), (2, 0));
+    }
+
+    #[test]
+    fn a_later_attempt_is_charged_again() {
+        let mut ledger = Ledger::default();
+        ledger.note(1, id("a"), charged(1, true));
+        ledger.note(2, id("a"), charged(1, false));
+        assert_eq!(ledger.peak("q"), 0);
+        ledger.note(3, id("a"), charged(2, false));
+        assert_eq!(ledger.peak("q"), 1);
+    }
+}

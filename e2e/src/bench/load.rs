@@ -1,0 +1,175 @@
+//! What is submitted, opened, ended and deleted.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::plane::Plane;
+use crate::harness::jobs::{self, Gang};
+use crate::harness::kinds::{BATCH_JOB, NAMESPACE, POD, PROPAGATION_POLICY, QUEUE};
+use crate::harness::wait::eventually;
+
+/// Requests under way at once; as many as Muster's.
+pub(super) const IN_FLIGHT: usize = 16;
+
+/// Jobs of one GPU each in one namespace, and its queue.
+#[derive(Debug, Clone)]
+pub(super) struct Batch {
+    /// Name of the namespace and of the queue.
+    pub(super) name: String,
+}
+
+/// A pod of a job in a member.
+#[derive(Debug, Clone)]
+pub(super) struct MemberPod {
+    pub(super) member: String,
+    pub(super) name: String,
+}
+
+impl Batch {
+    /// A managed namespace, and a queue that may hold nothing yet.
+    pub(super) async fn managed(plane: &Plane, name: &str) -> anyhow::Result<Self> {
+        plane.karmada.create(QUEUE, &jobs::queue(name, 0)).await?;
+        let labels = json!({"muster.io/managed": "true"});
+        let object = json!({"metadata": {"name": name, "labels": labels}});
+        plane.karmada.create(NAMESPACE, &object).await?;
+        eventually(
+            Duration::from_secs(60),
+            "Muster's policy in a managed namespace",
+            async || match plane
+                .karmada
+                .get(PROPAGATION_POLICY, Some(name), "muster")
+                .await
+            {
+                Ok(Some(_)) => Ok(()),
+                Ok(None) => Err("none".to_owned()),
+                Err(error) => Err(error.to_string()),
+            },
+        )
+        .await?;
+        Ok(Self {
+            name: name.to_owned(),
+        })
+    }
+
+    /// A namespace whose policy leaves placement to Karmada's own scheduler: each job to one cluster.
+    pub(super) async fn of_karmada(plane: &Plane, name: &str) -> anyhow::Result<Self> {
+        plane
+            .karmada
+            .create(NAMESPACE, &json!({"metadata": {"name": name}}))
+            .await?;
+        let policy = json!({
+            "metadata": {"name": "karmada", "namespace": name},
+            "spec": {
+                "propagateDeps": true,
+                "resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
+                "placement": {"replicaScheduling": {
+                    "replicaSchedulingType": "Divided",
+                    "replicaDivisionPreference": "Aggregated",
+                }},
+            },
+        });
+        plane.karmada.create(PROPAGATION_POLICY, &policy).await?;
+        Ok(Self {
+            name: name.to_owned(),
+        })
+    }
+
+    /// Submits the jobs with these numbers, and returns how long that took.
+    pub(super) async fn submit(
+        &self,
+        plane: &Plane,
+        numbers: Range<usize>,
+    ) -> anyhow::Result<Duration> {
+        let start = Instant::now();
+        let submissions = numbers.map(|number| async move {
+            let created = plane.karmada.create(BATCH_JOB, &self.job(number)).await;
+            created.map(drop)
+        });
+        let submitted = stream::iter(submissions)
+            .buffer_unordered(IN_FLIGHT)
+            .try_collect::<()>();
+        submitted.await.context("submit a job")?;
+        Ok(start.elapsed())
+    }
+
+    /// Says how many GPUs the queue may hold.
+    pub(super) async fn capability(&self, plane: &Plane, gpus: usize) -> anyhow::Result<()> {
+        let patch = json!({"spec": {"capability": {"nvidia.com/gpu": gpus}}});
+        plane.karmada.merge(QUEUE, None, &self.name, &patch).await?;
+        Ok(())
+    }
+
+    /// The running pods in the members, by job.
+    pub(super) async fn pods(&self, plane: &Plane) -> anyhow::Result<BTreeMap<String, MemberPod>> {
+        let mut pods = BTreeMap::new();
+        for member in plane.testbed.members() {
+            let api = Api::<DynamicObject>::namespaced_with(
+                member.client().await?,
+                &self.name,
+                &POD.resource(),
+            );
+            let listed = api
+                .list(&ListParams::default())
+                .await
+                .context("list pods of a member")?;
+            for pod in listed {
+                let job = pod
+                    .metadata
+                    .labels
+                    .as_ref()
+                    .and_then(|labels| labels.get("batch.kubernetes.io/job-name"));
+                if let (Some(job), Some(name), "Running") = (job, &pod.metadata.name, phase(&pod)) {
+                    pods.insert(
+                        job.clone(),
+                        MemberPod {
+                            member: member.name.clone(),
+                            name: name.clone(),
+                        },
+                    );
+                }
+            }
+        }
+        Ok(pods)
+    }
+
+    /// Lets a job end well, as its kubelet would say it.
+    pub(super) async fn finish(&self, plane: &Plane, pod: &MemberPod) -> anyhow::Result<()> {
+        let client = plane.testbed.cluster(&pod.member)?.client().await?;
+        let api = Api::<DynamicObject>::namespaced_with(client, &self.name, &POD.resource());
+        let patch = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+        api.patch_status(&pod.name, &PatchParams::default(), &patch)
+            .await
+            .context("end a pod")?;
+        Ok(())
+    }
+
+    fn job(&self, number: usize) -> serde_json::Value {
+        let gang = Gang {
+            namespace: self.name.clone(),
+            name: format!("j{number:05}"),
+            queue: Some(self.name.clone()),
+            pods: 1,
+            gpus: 1,
+            product: None,
+            run_for: None,
+            fail: false,
+            priority_class: None,
+        };
+        gang.batch()
+    }
+}
+
+/// The name of a job's binding.
+pub(super) fn binding_name(job: &str) -> String {
+    format!("{job}-job")
+}
+
+fn phase(pod: &DynamicObject) -> &str {
+    pod.data["status"]["phase"].as_str().unwrap_or_default()
+}

@@ -1,0 +1,185 @@
+//! The plane that is measured on: a testbed without an audit log, Muster on it, and own watches.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::cost;
+use super::counters::Counters;
+use super::report::TestbedNumbers;
+use super::seen::{Seen, Sighting};
+use super::watch;
+use crate::harness::muster::{self, Muster, Part};
+use crate::harness::objects::Objects;
+use crate::testbed::{KARMADA_SCHEDULER, KarmadaSpec, MemberSpec, NodeGroup, Spec, State, Testbed};
+use crate::tools::{self, Toolset};
+
+/// Karmada's own client limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limits {
+    /// 40 requests a second, bursts of 60.
+    Shipped,
+    /// So high that they do not matter.
+    Raised,
+}
+
+/// GPUs of a node. Few nodes with many: what nodes cost while nothing happens (their heartbeats)
+/// shall not be measured.
+const GPUS_PER_NODE: u32 = 64;
+const MEMBERS: u32 = 3;
+/// How long anything may take.
+const DEADLINE: Duration = Duration::from_secs(600);
+/// How often is looked; times are taken from events, not from looking.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// A control plane with Muster on it.
+pub(super) struct Plane {
+    pub(super) testbed: Testbed,
+    pub(super) muster: Muster,
+    pub(super) client: Client,
+    /// The control plane's objects.
+    pub(super) karmada: Objects,
+    pub(super) seen: Arc<Mutex<Seen>>,
+    _watches: JoinSet<()>,
+}
+
+impl Plane {
+    /// Starts a testbed with room for `gpus` GPUs, and Muster on it.
+    pub(super) async fn up(dir: &Path, limits: Limits, gpus: usize) -> anyhow::Result<Self> {
+        let say = |line: &str| println!("    {line}");
+        let tools = tools::ensure(&Toolset::ALL, &say)?;
+        let testbed = Testbed::up(spec(limits, gpus)?, dir, &tools, &say).await?;
+        let muster = Muster::install(&testbed, muster::program()?, &["--log-format=json"]).await?;
+        muster.start(&testbed, Part::All).await?;
+        let client = testbed.karmada().client().await?;
+        let seen = Arc::default();
+        let watches = watch::spawn(&client, &seen).await;
+        let karmada = Objects::new(client.clone());
+        Ok(Self {
+            testbed,
+            muster,
+            client,
+            karmada,
+            seen,
+            _watches: watches,
+        })
+    }
+
+    /// What the testbed alone took; Muster's own process is not part of it.
+    pub(super) fn testbed_numbers(&self) -> anyhow::Result<TestbedNumbers> {
+        let ready = State::load(self.testbed.dir())?.ready_after_ms;
+        let muster = cost::memory(&self.testbed, Part::All.process()).resident_mib;
+        Ok(TestbedNumbers {
+            ready_after_ms: ready.context("the testbed does not say how long it took")?,
+            processes: self.testbed.status().len() - 1,
+            resident_mib: cost::total_mib(&self.testbed) - muster,
+        })
+    }
+
+    /// Waits until Muster is ready and nothing has changed for `quiet`.
+    pub(super) async fn rest(&self, quiet: Duration) -> anyhow::Result<()> {
+        self.muster.wait_ready(&self.testbed, Part::All).await?;
+        let start = Instant::now();
+        while self.seen.lock().quiet_for() < quiet {
+            if start.elapsed() > DEADLINE {
+                bail!("no {quiet:?} without a change within {DEADLINE:?}");
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+        self.muster.wait_ready(&self.testbed, Part::All).await
+    }
+
+    /// Waits until `count` bindings in a namespace show something, and returns when each did, in order.
+    pub(super) async fn all(
+        &self,
+        namespace: &str,
+        count: usize,
+        what: &str,
+        when: impl Fn(&Sighting) -> Option<Instant>,
+    ) -> anyhow::Result<Vec<Instant>> {
+        let start = Instant::now();
+        loop {
+            let mut times: Vec<Instant> = self
+                .seen
+                .lock()
+                .of(namespace)
+                .filter_map(|(_, sighting)| when(sighting))
+                .collect();
+            if times.len() >= count {
+                times.sort_unstable();
+                return Ok(times);
+            }
+            if start.elapsed() > DEADLINE {
+                bail!(
+                    "{} of {count} bindings in {namespace} {what} within {DEADLINE:?}",
+                    times.len()
+                );
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// What the control plane's API server has written so far.
+    pub(super) async fn api_writes(&self) -> anyhow::Result<Counters> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let text = self
+            .client
+            .request_text(request)
+            .await
+            .context("the API server's metrics")?;
+        Ok(Counters::of_api_server(&text))
+    }
+
+    /// What Muster has counted so far.
+    pub(super) async fn muster_counters(&self) -> anyhow::Result<Counters> {
+        let text = self.muster.metrics(&self.testbed, Part::All).await?;
+        Ok(Counters::of_muster(&text))
+    }
+
+    /// Stops Karmada's scheduler, or lets it go on.
+    pub(super) fn pause_karmada_scheduler(&self, pause: bool) -> anyhow::Result<()> {
+        match pause {
+            true => self.testbed.pause(KARMADA_SCHEDULER)?,
+            false => self.testbed.resume(KARMADA_SCHEDULER)?,
+        }
+        Ok(())
+    }
+}
+
+fn spec(limits: Limits, gpus: usize) -> anyhow::Result<Spec> {
+    // With its default cluster models Karmada 1.18 finds no GPU in any cluster: without them its own
+    // scheduler can place the same jobs.
+    let mut flags = vec!["--feature-gates=CustomizedClusterResourceModeling=false".to_owned()];
+    if limits == Limits::Raised {
+        flags.extend([
+            "--kube-api-qps=5000".to_owned(),
+            "--kube-api-burst=5000".to_owned(),
+        ]);
+    }
+    let nodes = u32::try_from(gpus)?.div_ceil(GPUS_PER_NODE * MEMBERS);
+    let member = |index: u32| MemberSpec {
+        name: format!("member{index}"),
+        nodes: vec![NodeGroup {
+            count: nodes,
+            gpus: GPUS_PER_NODE,
+            pods: 2 * GPUS_PER_NODE,
+            product: Some("NVIDIA-H100-80GB".to_owned()),
+            ..NodeGroup::default()
+        }],
+        ..MemberSpec::default()
+    };
+    Ok(Spec {
+        karmada: KarmadaSpec {
+            controller_manager_flags: flags.clone(),
+            scheduler_flags: flags,
+            ..KarmadaSpec::default()
+        },
+        members: (1..=MEMBERS).map(member).collect(),
+        ..Spec::default()
+    })
+}

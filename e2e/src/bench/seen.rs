@@ -1,0 +1,310 @@
+//! What the benchmark saw with watches of its own: when each binding was gated, admitted, placed,
+//! applied and ended, and what the queues held at every revision.
+//!
+//! Times are those at which an event arrived here. Muster's record is read as any user could read it; no
+//! code of Muster's is used.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::ledger::{Entry, Ledger};
+
+/// Namespace and name of a binding.
+pub(super) type BindingId = (String, String);
+
+const GPU: &str = "nvidia.com/gpu";
+
+/// When something was first seen of a binding.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sighting {
+    pub(super) first: Instant,
+    /// Closed for schedulers.
+    pub(super) gated: Option<Instant>,
+    /// Open, with clusters and a record that says Admitted.
+    pub(super) admitted: Option<Instant>,
+    /// Has clusters.
+    pub(super) placed: Option<Instant>,
+    /// A Work of it was applied in its member.
+    pub(super) applied: Option<Instant>,
+    /// Its Work shows an end.
+    pub(super) ended_in_work: Option<Instant>,
+    /// Its status shows an end in all of its clusters.
+    pub(super) ended: Option<Instant>,
+}
+
+/// A binding as it is told by an event.
+#[derive(Debug, Clone)]
+pub(super) struct BindingNow {
+    pub(super) id: BindingId,
+    pub(super) revision: u64,
+    pub(super) suspended: bool,
+    pub(super) clusters: Vec<String>,
+    /// The annotation with Muster's record, as it stands.
+    pub(super) record: Option<String>,
+    /// Clusters in which the status shows an end.
+    pub(super) ended_in: Vec<String>,
+}
+
+/// A Work as it is told by an event.
+#[derive(Debug, Clone)]
+pub(super) struct WorkNow {
+    pub(super) binding: BindingId,
+    pub(super) revision: u64,
+    pub(super) applied: bool,
+    pub(super) ended: bool,
+}
+
+/// How many changes of each kind of object were seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Changes {
+    pub(super) bindings: u64,
+    pub(super) pod_groups: u64,
+    pub(super) works: u64,
+}
+
+/// All that was seen.
+#[derive(Debug)]
+pub(super) struct Seen {
+    bindings: HashMap<BindingId, Sighting>,
+    pub(super) ledger: Ledger,
+    changes: Changes,
+    last_change: Instant,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            bindings: HashMap::new(),
+            ledger: Ledger::default(),
+            changes: Changes::default(),
+            last_change: Instant::now(),
+        }
+    }
+}
+
+impl Seen {
+    /// A binding was created or changed.
+    pub(super) fn binding(&mut self, now: &BindingNow) {
+        let at = self.changed();
+        self.changes.bindings += 1;
+        let record = now.record.as_deref().and_then(Record::read);
+        let open = !now.suspended && !now.clusters.is_empty();
+        let ended = !now.clusters.is_empty()
+            && now
+                .clusters
+                .iter()
+                .all(|cluster| now.ended_in.contains(cluster));
+        let sighting = self
+            .bindings
+            .entry(now.id.clone())
+            .or_insert_with(|| Sighting::new(at));
+        let mark = |slot: &mut Option<Instant>, holds: bool| {
+            if holds {
+                slot.get_or_insert(at);
+            }
+        };
+        mark(&mut sighting.gated, now.suspended);
+        mark(&mut sighting.placed, !now.clusters.is_empty());
+        mark(&mut sighting.ended, ended);
+        let admitted = open
+            && record
+                .as_ref()
+                .is_some_and(|record| record.state == "Admitted");
+        mark(&mut sighting.admitted, admitted);
+        if let Some(record) = record {
+            let entry = Entry::Charged {
+                queue: record.queue,
+                gpus: record.gpus,
+                attempt: record.attempt,
+                ended,
+            };
+            let holds = record.state != "Requeued" && record.state != "Refused";
+            let entry = if holds { entry } else { Entry::Free };
+            self.ledger.note(now.revision, now.id.clone(), entry);
+        }
+    }
+
+    /// A binding is gone.
+    pub(super) fn binding_gone(&mut self, id: &BindingId, revision: u64) {
+        self.changed();
+        self.changes.bindings += 1;
+        self.bindings.remove(id);
+        self.ledger.note(revision, id.clone(), Entry::Free);
+    }
+
+    /// A Work was created or changed.
+    pub(super) fn work(&mut self, now: &WorkNow) {
+        let at = self.changed();
+        self.changes.works += 1;
+        if now.ended {
+            self.ledger
+                .note(now.revision, now.binding.clone(), Entry::Ended);
+        }
+        let Some(sighting) = self.bindings.get_mut(&now.binding) else {
+            return;
+        };
+        if now.applied {
+            sighting.applied.get_or_insert(at);
+        }
+        if now.ended {
+            sighting.ended_in_work.get_or_insert(at);
+        }
+    }
+
+    /// A PodGroup was created, changed or deleted.
+    pub(super) fn pod_group(&mut self) {
+        self.changed();
+        self.changes.pod_groups += 1;
+    }
+
+    /// How many changes there were.
+    pub(super) fn changes(&self) -> Changes {
+        self.changes
+    }
+
+    /// How long nothing has changed.
+    pub(super) fn quiet_for(&self) -> Duration {
+        self.last_change.elapsed()
+    }
+
+    /// The bindings in a namespace.
+    pub(super) fn of<'a>(
+        &'a self,
+        namespace: &str,
+    ) -> impl Iterator<Item = (&'a BindingId, &'a Sighting)> {
+        let namespace = namespace.to_owned();
+        self.bindings
+            .iter()
+            .filter(move |((in_namespace, _), _)| *in_namespace == namespace)
+    }
+
+    /// One binding.
+    pub(super) fn get(&self, id: &BindingId) -> Option<&Sighting> {
+        self.bindings.get(id)
+    }
+
+    fn changed(&mut self) -> Instant {
+        self.last_change = Instant::now();
+        self.last_change
+    }
+}
+
+impl Sighting {
+    fn new(first: Instant) -> Self {
+        Self {
+            first,
+            gated: None,
+            admitted: None,
+            placed: None,
+            applied: None,
+            ended_in_work: None,
+            ended: None,
+        }
+    }
+}
+
+/// What is read of Muster's record.
+struct Record {
+    state: String,
+    queue: String,
+    attempt: u64,
+    gpus: u64,
+}
+
+impl Record {
+    fn read(text: &str) -> Option<Self> {
+        let record: Value = serde_json::from_str(text).ok()?;
+        let clusters = record["clusters"].as_array().into_iter().flatten();
+        let classes = clusters
+            .filter_map(|cluster| cluster["charge"].as_object())
+            .flatten();
+        Some(Self {
+            state: record["state"].as_str()?.to_owned(),
+            queue: record["queue"].as_str()?.to_owned(),
+            attempt: record["attempt"].as_u64()?,
+            gpus: classes.filter_map(|(_, charge)| gpus(&charge[GPU])).sum(),
+        })
+    }
+}
+
+/// Devices are whole numbers, written as text or as a number.
+fn gpus(quantity: &Value) -> Option<u64> {
+    quantity
+        .as_u64()
+        .or_else(|| quantity.as_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(state: &str) -> String {
+        let charge = json!({"h100": {"cpu": "100m", GPU: "3"}, "a100": {GPU: 1}});
+        json!({"state": state, "queue": "q", "attempt": 1, "clusters": [{"charge": charge}]})
+            .to_string()
+    }
+
+    fn now(suspended: bool, clusters: &[&str], record: Option<String>) -> BindingNow {
+        BindingNow {
+            id: ("n".into(), "b".into()),
+            revision: 1,
+            suspended,
+            clusters: clusters.iter().map(|&name| name.to_owned()).collect(),
+            record,
+            ended_in: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn admitted_is_an_open_binding_with_clusters_and_a_record_that_says_so() {
+        let cases = [
+            ("gated", now(true, &[], None), false),
+            (
+                "gated with a record",
+                now(true, &["m"], Some(record("Admitted"))),
+                false,
+            ),
+            (
+                "open without clusters",
+                now(false, &[], Some(record("Admitted"))),
+                false,
+            ),
+            (
+                "open, taken back",
+                now(false, &["m"], Some(record("Ending"))),
+                false,
+            ),
+            (
+                "open and placed without a record",
+                now(false, &["m"], None),
+                false,
+            ),
+            (
+                "admitted",
+                now(false, &["m"], Some(record("Admitted"))),
+                true,
+            ),
+        ];
+        for (what, now, admitted) in cases {
+            let mut seen = Seen::default();
+            seen.binding(&now);
+            assert_eq!(
+                seen.get(&now.id).unwrap().admitted.is_some(),
+                admitted,
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_charges_all_its_classes() {
+        let read = Record::read(&record("Admitted")).unwrap();
+        assert_eq!((read.gpus, read.attempt), (4, 1));
+    }
+}

@@ -1,0 +1,249 @@
+//! The benchmark's own watches of the control plane: bindings, Works, and PodGroups to count.
+//!
+//! Only the fields that matter are decoded, so that looking costs little beside what is measured.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt as _};
+use kube::api::{Api, ObjectMeta};
+use kube::core::Object;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use kube::{Client, Resource};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use tokio::task::JoinSet;
+
+use super::seen::{BindingId, BindingNow, Seen, WorkNow};
+use crate::harness::kinds::{BINDING, POD_GROUP, WORK};
+
+const BINDING_NAME: &str = "resourcebinding.karmada.io/name";
+const BINDING_NAMESPACE: &str = "resourcebinding.karmada.io/namespace";
+const RECORD: &str = "muster.io/admission";
+
+type Binding = Object<BindingSpec, BindingStatus>;
+type Work = Object<IgnoredAny, WorkStatus>;
+type PodGroup = Object<IgnoredAny, IgnoredAny>;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct BindingSpec {
+    suspension: Option<Suspension>,
+    clusters: Option<Vec<Target>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Suspension {
+    scheduling: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Target {
+    name: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct BindingStatus {
+    aggregated_status: Option<Vec<Reported>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Reported {
+    cluster_name: String,
+    status: Option<JobStatus>,
+}
+
+/// Of a batch Job; the benchmark submits no others.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct JobStatus {
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WorkStatus {
+    conditions: Option<Vec<Condition>>,
+    manifest_statuses: Option<Vec<ManifestStatus>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct ManifestStatus {
+    status: Option<JobStatus>,
+}
+
+/// Watches until the set is dropped; returns when all have listed once.
+pub(super) async fn spawn(client: &Client, seen: &Arc<Mutex<Seen>>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let (listed, mut lists) = tokio::sync::mpsc::channel::<()>(3);
+    let api = Api::<Binding>::all_with(client.clone(), &BINDING.resource());
+    let shared = Arc::clone(seen);
+    tasks.spawn(follow(
+        events(api),
+        listed.clone(),
+        move |change| match change {
+            Change::Seen(binding) => shared.lock().binding(&binding_now(&binding)),
+            Change::Gone((id, revision)) => shared.lock().binding_gone(&id, revision),
+        },
+    ));
+    let api = Api::<Work>::all_with(client.clone(), &WORK.resource());
+    let shared = Arc::clone(seen);
+    tasks.spawn(follow(events(api), listed.clone(), move |change| {
+        if let Change::Seen(work) = change
+            && let Some(now) = work_now(&work)
+        {
+            shared.lock().work(&now);
+        }
+    }));
+    let api = Api::<PodGroup>::all_with(client.clone(), &POD_GROUP.resource());
+    let shared = Arc::clone(seen);
+    tasks.spawn(follow(events(api), listed, move |_| {
+        shared.lock().pod_group()
+    }));
+    for _ in 0..3 {
+        // The tasks end only with the set.
+        let _ = lists.recv().await;
+    }
+    tasks
+}
+
+/// An object, and the revision in which it was last seen.
+type Version = (BindingId, u64);
+
+enum Change<K> {
+    Seen(K),
+    Gone(Version),
+}
+
+fn events<K>(api: Api<K>) -> impl Stream<Item = watcher::Result<Event<K>>>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watcher::watcher(api, watcher::Config::default()).default_backoff()
+}
+
+/// Tells every change once: what a new list only repeats is left out, what it lacks is gone.
+async fn follow<K: Resource>(
+    events: impl Stream<Item = watcher::Result<Event<K>>>,
+    listed: tokio::sync::mpsc::Sender<()>,
+    mut tell: impl FnMut(Change<K>),
+) {
+    let mut known: HashMap<BindingId, u64> = HashMap::new();
+    let mut before: HashMap<BindingId, u64> = HashMap::new();
+    let mut events = std::pin::pin!(events);
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => before = std::mem::take(&mut known),
+            Ok(Event::InitApply(object)) => {
+                let (id, revision) = version(object.meta());
+                let old = before.remove(&id);
+                known.insert(id, revision);
+                if old != Some(revision) {
+                    tell(Change::Seen(object));
+                }
+            }
+            Ok(Event::InitDone) => {
+                before.drain().for_each(|gone| tell(Change::Gone(gone)));
+                // Full when it has told already.
+                let _ = listed.try_send(());
+            }
+            Ok(Event::Apply(object)) => {
+                let (id, revision) = version(object.meta());
+                known.insert(id, revision);
+                tell(Change::Seen(object));
+            }
+            Ok(Event::Delete(object)) => {
+                let gone = version(object.meta());
+                known.remove(&gone.0);
+                tell(Change::Gone(gone));
+            }
+            // The watcher begins again by itself.
+            Err(_) => {}
+        }
+    }
+}
+
+fn version(meta: &ObjectMeta) -> Version {
+    (id(meta), revision(meta))
+}
+
+fn id(meta: &ObjectMeta) -> BindingId {
+    (
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    )
+}
+
+fn revision(meta: &ObjectMeta) -> u64 {
+    meta.resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
+}
+
+fn annotation<'a>(meta: &'a ObjectMeta, name: &str) -> Option<&'a String> {
+    meta.annotations.as_ref()?.get(name)
+}
+
+fn binding_now(binding: &Binding) -> BindingNow {
+    let reported = binding
+        .status
+        .iter()
+        .flat_map(|status| status.aggregated_status.iter().flatten());
+    let ended = reported.filter(|item| item.status.as_ref().is_some_and(has_ended));
+    let clusters = binding.spec.clusters.iter().flatten();
+    BindingNow {
+        id: id(&binding.metadata),
+        revision: revision(&binding.metadata),
+        suspended: binding
+            .spec
+            .suspension
+            .as_ref()
+            .is_some_and(|suspension| suspension.scheduling),
+        clusters: clusters.map(|cluster| cluster.name.clone()).collect(),
+        record: annotation(&binding.metadata, RECORD).cloned(),
+        ended_in: ended.map(|item| item.cluster_name.clone()).collect(),
+    }
+}
+
+/// None for a Work that belongs to no binding.
+fn work_now(work: &Work) -> Option<WorkNow> {
+    let binding = (
+        annotation(&work.metadata, BINDING_NAMESPACE)?.clone(),
+        annotation(&work.metadata, BINDING_NAME)?.clone(),
+    );
+    let status = work.status.clone().unwrap_or_default();
+    let manifests = status.manifest_statuses.unwrap_or_default();
+    let ended = |manifest: &ManifestStatus| manifest.status.as_ref().is_some_and(has_ended);
+    Some(WorkNow {
+        binding,
+        revision: revision(&work.metadata),
+        applied: holds(&status.conditions, "Applied"),
+        ended: !manifests.is_empty() && manifests.iter().all(ended),
+    })
+}
+
+fn has_ended(status: &JobStatus) -> bool {
+    holds(&status.conditions, "Complete") || holds(&status.conditions, "Failed")
+}
+
+fn holds(conditions: &Option<Vec<Condition>>, type_: &str) -> bool {
+    let mut conditions = conditions.iter().flatten();
+    conditions.any(|condition| condition.type_ == type_ && condition.status == "True")
+}

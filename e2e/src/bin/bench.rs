@@ -1,0 +1,64 @@
+//! `make bench-e2e`: see `e2e::bench`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use e2e::bench::{self, Options};
+
+/// The numbers of Muster's whole path on a real control plane.
+#[derive(Debug, Parser)]
+struct Cli {
+    /// Folder for the testbed's state [default: ${XDG_STATE_HOME:-~/.local/state}/muster/bench]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Where the JSON goes
+    #[arg(long, value_name = "FILE", default_value = "target/bench-e2e.json")]
+    out: PathBuf,
+    /// A tenth of everything, to see that it works
+    #[arg(long)]
+    quick: bool,
+    /// Jobs of admission alone; the other measurements have half of them [default: 2000, quick: 200]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Jobs of each measurement with Karmada's client limits as shipped; 0 leaves them out
+    /// [default: 500, quick: 40]
+    #[arg(long, value_name = "N")]
+    shipped_jobs: Option<usize>,
+    /// How often a job ends to see how fast the next follows [default: 120, quick: 20]
+    #[arg(long, value_name = "N")]
+    reactions: Option<usize>,
+    /// Seconds for which rest is looked at [default: 60, quick: 10]
+    #[arg(long, value_name = "SECONDS")]
+    rest: Option<u64>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let or = |given: Option<usize>, full: usize, quick: usize| {
+        given.unwrap_or(if cli.quick { quick } else { full })
+    };
+    let options = Options {
+        jobs: or(cli.jobs, 2000, 200),
+        shipped_jobs: or(cli.shipped_jobs, 500, 40),
+        reactions: or(cli.reactions, 120, 20),
+        rest: Duration::from_secs(cli.rest.unwrap_or(if cli.quick { 10 } else { 60 })),
+        state: cli.state.unwrap_or_else(bench::default_state),
+        out: cli.out,
+    };
+    // Dropping the run ends the testbed and everything in it.
+    let outcome = tokio::select! {
+        outcome = bench::run(&options) => outcome,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

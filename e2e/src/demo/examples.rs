@@ -1,0 +1,197 @@
+//! The examples, applied with plain kubectl as a user would.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::process::Command;
+
+use super::world::{Job, World};
+use crate::harness::kinds::{BATCH_JOB, Kind, PYTORCH_JOB, VOLCANO_JOB};
+use crate::harness::wait::eventually;
+
+/// Namespace of the examples, and the queue that it names.
+pub(super) const TEAM: &str = "vision";
+/// GPUs that the example's queue may hold.
+pub(super) const CAPABILITY: u64 = 32;
+/// How many of them may be H100s.
+pub(super) const H100_CAPABILITY: u64 = 16;
+/// What the operator and the queue's admin apply before anybody submits.
+const SETTING: [&str; 3] = ["namespace.yaml", "queue.yaml", "priority-class.yaml"];
+/// How long until the last of them must run: each has to wait for others.
+const UNTIL_RUNNING: Duration = Duration::from_secs(180);
+
+/// An example that is a job.
+pub(super) struct Example {
+    file: &'static str,
+    pub(super) kind: Kind,
+    pub(super) name: &'static str,
+    pods: u32,
+    gpus: u32,
+}
+
+pub(super) const JOBS: [Example; 4] = [
+    Example {
+        file: "batch-job.yaml",
+        kind: BATCH_JOB,
+        name: "render",
+        pods: 4,
+        gpus: 4,
+    },
+    Example {
+        file: "pytorch-job.yaml",
+        kind: PYTORCH_JOB,
+        name: "finetune",
+        pods: 4,
+        gpus: 16,
+    },
+    Example {
+        file: "propagation-policy.yaml",
+        kind: BATCH_JOB,
+        name: "sweep",
+        pods: 12,
+        gpus: 12,
+    },
+    Example {
+        file: "volcano-job.yaml",
+        kind: VOLCANO_JOB,
+        name: "resnet",
+        pods: 3,
+        gpus: 16,
+    },
+];
+
+/// kubectl against the demo's control plane.
+pub(super) struct Kubectl {
+    pub(super) program: PathBuf,
+    pub(super) kubeconfig: PathBuf,
+}
+
+impl Kubectl {
+    /// Runs it and shows what it prints, as in a terminal.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub(super) async fn run(&self, args: &[&str]) -> Result<()> {
+        println!("$ kubectl {}", args.join(" "));
+        let mut command = Command::new(&self.program);
+        command
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(args)
+            .kill_on_drop(true);
+        let output = command.output().await.context("run kubectl")?;
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        if !output.status.success() {
+            bail!(
+                "kubectl {}: {}",
+                args.join(" "),
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Applies them all and waits until every job of them has run.
+///
+/// # Errors
+/// If one is refused, or does not run in time.
+pub(super) async fn play(dir: &Path, kubectl: &Kubectl, world: &Arc<Mutex<World>>) -> Result<()> {
+    for file in SETTING {
+        kubectl.run(&["apply", "-f", &path(dir, file)]).await?;
+    }
+    for example in &JOBS {
+        world
+            .lock()
+            .submit((TEAM.into(), example.name.into()), example.job());
+        kubectl
+            .run(&["apply", "-f", &path(dir, example.file)])
+            .await?;
+    }
+    println!("\nThey ask for 48 GPUs, and the queue may hold {CAPABILITY}. After a few seconds:\n");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    kubectl.run(&["get", "podgroups", "-n", TEAM]).await?;
+    kubectl.run(&["get", "capacitypolicies", TEAM]).await?;
+    eventually(UNTIL_RUNNING, "every example runs", async || {
+        let world = world.lock();
+        let waiting = world.jobs().filter(|(_, job)| job.ran.is_none());
+        let waiting: Vec<_> = waiting
+            .map(|((_, name), job)| format!("{name} is {:?}", job.stage()))
+            .collect();
+        if waiting.is_empty() {
+            Ok(())
+        } else {
+            Err(waiting.join(", "))
+        }
+    })
+    .await?;
+    println!("\nAll of them have run by now.\n");
+    kubectl.run(&["get", "podgroups", "-n", TEAM]).await
+}
+
+/// As it would be typed where the demo was started.
+fn path(dir: &Path, file: &str) -> String {
+    let path = dir.join(file);
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here)
+        .unwrap_or(&path)
+        .display()
+        .to_string()
+}
+
+impl Example {
+    fn job(&self) -> Job {
+        Job {
+            queue: TEAM.into(),
+            pods: self.pods,
+            gpus: self.gpus,
+            submitted: Timestamp::now(),
+            admitted: None,
+            ran: None,
+            ended: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::harness::audit::Footprint;
+    use serde_json::Value;
+
+    /// What is said of an example here is what stands in its file.
+    #[test]
+    fn examples_are_as_they_are_described() {
+        let dir = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples"));
+        for example in &JOBS {
+            let text = std::fs::read_to_string(dir.join(example.file)).unwrap();
+            let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+            let job = objects
+                .iter()
+                .find(|object| object["kind"] == example.kind.name)
+                .unwrap();
+            assert_eq!(job["metadata"]["name"], example.name, "{}", example.file);
+            assert_eq!(job["metadata"]["namespace"], TEAM, "{}", example.file);
+            assert_eq!(
+                Footprint::of(job).unwrap().gpus,
+                u64::from(example.gpus),
+                "{}",
+                example.file
+            );
+        }
+        let queue = std::fs::read_to_string(dir.join("queue.yaml")).unwrap();
+        let queue: Vec<Value> = serde_saphyr::from_multiple(&queue).unwrap();
+        assert_eq!(queue[1]["spec"]["capability"]["nvidia.com/gpu"], CAPABILITY);
+        let pool = &queue[0]["spec"]["pools"][0];
+        assert_eq!(pool["class"], "nvidia-h100-80gb");
+        assert_eq!(
+            pool["resources"]["nvidia.com/gpu"]["capability"],
+            H100_CAPABILITY
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! The demo's clusters: three fleets that differ as real ones do.
+
+use crate::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
+use crate::tools::{Tools, ToolsError};
+use crate::training_operator;
+
+/// The cluster that has the H100s, and no other does.
+pub(super) const H100S: &str = "gpu-a";
+
+/// What is in a cluster: name, whether Volcano runs there, nodes, GPUs of each, product.
+const MEMBERS: [(&str, bool, u32, u32, &str); 3] = [
+    (H100S, true, 4, 8, "NVIDIA-H100-80GB"),
+    ("gpu-b", true, 6, 8, "NVIDIA-A100-80GB"),
+    ("gpu-c", false, 4, 4, "NVIDIA-L40S"),
+];
+
+/// The control plane and the clusters, with an audit log of what is written to bindings.
+///
+/// # Errors
+/// If the training-operator's set is not among the tools.
+pub(super) fn spec(tools: &Tools) -> Result<Spec, ToolsError> {
+    let crd = training_operator::crd(tools)?;
+    Ok(Spec {
+        karmada: KarmadaSpec {
+            audit_log: true,
+            ..KarmadaSpec::default()
+        },
+        members: MEMBERS.map(member).into(),
+        control_plane_crds: vec![crd.clone()],
+        member_crds: vec![crd],
+    })
+}
+
+fn member((name, volcano, count, gpus, product): (&str, bool, u32, u32, &str)) -> MemberSpec {
+    let nodes = NodeGroup {
+        count,
+        gpus,
+        product: Some(product.into()),
+        ..NodeGroup::default()
+    };
+    MemberSpec {
+        name: name.into(),
+        volcano,
+        nodes: vec![nodes],
+        ..MemberSpec::default()
+    }
+}
+
+/// GPUs of all clusters.
+pub(super) fn gpus(spec: &Spec) -> u64 {
+    let groups = spec.members.iter().flat_map(|member| &member.nodes);
+    groups
+        .map(|group| u64::from(group.count) * u64::from(group.gpus))
+        .sum()
+}

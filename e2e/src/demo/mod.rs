@@ -1,0 +1,87 @@
+//! `make demo`: Muster on three clusters of different GPUs, with the examples and then a piece of a real
+//! workload trace.
+//!
+//! The trace's jobs are submitted as real objects at the recorded times, compressed; their pods are
+//! played and end after the recorded times, compressed alike and cut. All else is real: the control
+//! plane, the members' schedulers, and Muster, with the rights of its own account. What is shown
+//! comes from API objects; what is judged at the end comes from the API server's audit log and from
+//! the members' pods, by code that shares nothing with Muster.
+
+mod end;
+mod examples;
+mod fleet;
+mod plane;
+mod replay;
+mod screen;
+mod summary;
+mod tenants;
+mod trace;
+mod verdict;
+mod watch;
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::testbed::Testbed;
+use plane::Plane;
+use replay::Replay;
+
+/// What can be chosen.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Folder for the testbed's state.
+    pub state: PathBuf,
+    /// Folder of the examples, and of the trace in it.
+    pub examples: PathBuf,
+    /// How many jobs of the trace.
+    pub jobs: usize,
+    /// The time into which the recorded arrivals are compressed.
+    pub arrivals: Duration,
+    /// The longest that a job runs.
+    pub longest: Duration,
+    /// How long the replay may take.
+    pub deadline: Duration,
+    /// Whether it stays up afterwards, until Ctrl-C.
+    pub keep: bool,
+}
+
+/// Runs it; says whether everything finished and no bound was passed.
+///
+/// # Errors
+/// If something could not be started, or the API server refused a job.
+pub async fn run(options: &Options) -> Result<bool> {
+    let plane = Plane::start(&options.state).await?;
+    examples::play(&options.examples, &plane.kubectl, &plane.world).await?;
+    let replay = Replay::prepare(options, plane.gpus)?;
+    println!("\n{}", replay.announcement(plane.gpus));
+    let took = replay.run(&plane, options.deadline).await?;
+    let clean = verdict::reach(&plane, &replay, took).await?;
+    if options.keep {
+        keep(&plane.testbed).await?;
+    }
+    plane.testbed.down()?;
+    Ok(clean)
+}
+
+async fn keep(testbed: &Testbed) -> Result<()> {
+    println!(
+        "\nLeft up until Ctrl-C:\n\n  export KUBECONFIG={}",
+        testbed.karmada().kubeconfig.display()
+    );
+    tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
+}
+
+/// The default folder for the state: beside the testbed's.
+#[must_use]
+pub fn default_state() -> PathBuf {
+    crate::testbed::default_dir().with_file_name("demo")
+}
+
+/// The examples in the source tree that this was built from.
+#[must_use]
+pub fn default_examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("examples")
+}

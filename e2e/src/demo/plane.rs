@@ -1,0 +1,70 @@
+//! What the demo plays on: the clusters with their operators, and Muster installed as on any control
+//! plane.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::examples::Kubectl;
+use super::world::World;
+use super::{fleet, watch};
+use crate::harness::muster::{self, Muster, Part};
+use crate::harness::objects::Objects;
+use crate::testbed::Testbed;
+use crate::tools::{self, Tool, Toolset};
+use crate::training_operator;
+
+/// Everything that runs; it ends with this.
+pub(super) struct Plane {
+    pub(super) testbed: Testbed,
+    pub(super) kubectl: Kubectl,
+    pub(super) karmada: Objects,
+    /// What has been seen so far, by watches that go on.
+    pub(super) world: Arc<Mutex<World>>,
+    /// GPUs of all clusters.
+    pub(super) gpus: u64,
+    _watches: JoinSet<()>,
+}
+
+impl Plane {
+    /// Starts it all and says what became ready.
+    ///
+    /// # Errors
+    /// If something does not become ready.
+    pub(super) async fn start(state: &Path) -> Result<Self> {
+        let say = |line: &str| println!("  {line}");
+        println!(
+            "Three clusters, a Karmada control plane and Muster, as plain processes on this machine:\n"
+        );
+        let tools = tools::ensure(&Toolset::ALL, &say)?;
+        let spec = fleet::spec(&tools)?;
+        let gpus = fleet::gpus(&spec);
+        let testbed = Testbed::up(spec, state, &tools, &say).await?;
+        for member in testbed.members() {
+            training_operator::start(&testbed, &tools, &member.name)?;
+        }
+        let muster = Muster::install(&testbed, muster::program()?, &["--log-format=json"]).await?;
+        muster.start(&testbed, Part::All).await?;
+        let karmada = testbed.karmada();
+        say(&format!(
+            "muster ready; export KUBECONFIG={}\n",
+            karmada.kubeconfig.display()
+        ));
+
+        let world = Arc::new(Mutex::new(World::default()));
+        Ok(Self {
+            _watches: watch::spawn(&testbed, &world).await?,
+            kubectl: Kubectl {
+                program: tools.program(Tool::Kubectl)?,
+                kubeconfig: karmada.kubeconfig.clone(),
+            },
+            karmada: Objects::new(karmada.client().await?),
+            testbed,
+            world,
+            gpus,
+        })
+    }
+}

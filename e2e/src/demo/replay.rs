@@ -1,0 +1,159 @@
+//! The replay: recorded jobs submitted when they are due, and shown until all have ended.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use super::Options;
+use super::plane::Plane;
+use super::screen::{Published, Screen};
+use super::tenants::{self, Submission, Tenant};
+use super::trace::{self, Pace, Recorded};
+use super::world::{Job, Stage, World};
+use crate::harness::kinds::{CAPACITY_POLICY, GPU_POOL, Kind, NAMESPACE, QUEUE};
+use crate::harness::objects::Objects;
+
+/// How often the picture is renewed.
+const FRAME: Duration = Duration::from_millis(500);
+/// How many jobs may be on their way to the API server at once.
+const SUBMITTED_AT_ONCE: usize = 8;
+
+/// A piece of the trace, ready to be played.
+pub(super) struct Replay {
+    jobs: Vec<Recorded>,
+    pub(super) pace: Pace,
+    pub(super) tenants: Vec<Tenant>,
+}
+
+impl Replay {
+    /// Reads the trace and shares the fleet out to its tenants.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn prepare(options: &Options, fleet: u64) -> Result<Self> {
+        let jobs = trace::read(
+            &options.examples.join("traces/philly-150.csv"),
+            options.jobs,
+        )?;
+        let pace = Pace::new(&jobs, options.arrivals, options.longest);
+        let tenants = tenants::tenants(&jobs, pace, fleet);
+        Ok(Self {
+            jobs,
+            pace,
+            tenants,
+        })
+    }
+
+    /// What is about to be seen.
+    pub(super) fn announcement(&self, fleet: u64) -> String {
+        let gangs = self.jobs.iter().filter(|job| job.gpus > 8).count();
+        format!(
+            "Now {} consecutive jobs of Microsoft's Philly trace ({gangs} of them on several nodes), {:.0} recorded \
+             seconds a second,\nno job longer than {} s. Its {} virtual clusters are queues that may hold {} GPUs \
+             together; the fleet has {fleet}.",
+            self.jobs.len(),
+            self.pace.factor,
+            self.pace.longest.as_secs(),
+            self.tenants.len(),
+            self.tenants
+                .iter()
+                .map(|tenant| tenant.capability)
+                .sum::<u32>(),
+        )
+    }
+
+    /// Plays it until all jobs have ended or the deadline passed; returns how long that took.
+    ///
+    /// # Errors
+    /// If the API server refuses something.
+    pub(super) async fn run(&self, plane: &Plane, deadline: Duration) -> Result<Duration> {
+        for tenant in &self.tenants {
+            plane
+                .karmada
+                .create(QUEUE, &tenant.queue())
+                .await
+                .context("create a queue")?;
+            plane
+                .karmada
+                .create(NAMESPACE, &tenant.namespace())
+                .await
+                .context("create a namespace")?;
+        }
+        let started = Instant::now();
+        let total = plane.world.lock().jobs().count() + self.jobs.len();
+        let shown = async {
+            show(plane, total, deadline).await;
+            Ok(())
+        };
+        futures::try_join!(self.submit_all(plane), shown)?;
+        Ok(started.elapsed())
+    }
+
+    async fn submit_all(&self, plane: &Plane) -> Result<()> {
+        let start = tokio::time::Instant::now();
+        let submissions = self.jobs.iter().enumerate().map(|(index, job)| {
+            let submission = tenants::submission(index, job, self.pace);
+            async move {
+                tokio::time::sleep_until(start + self.pace.submit_after(job)).await;
+                submit(&plane.karmada, submission, &plane.world).await
+            }
+        });
+        futures::stream::iter(submissions)
+            .buffered(SUBMITTED_AT_ONCE)
+            .try_collect()
+            .await
+    }
+}
+
+async fn submit(
+    karmada: &Objects,
+    submission: Submission,
+    world: &Arc<Mutex<World>>,
+) -> Result<()> {
+    let job = Job {
+        queue: submission.tenant.clone(),
+        pods: submission.pods,
+        gpus: submission.gpus,
+        submitted: Timestamp::now(),
+        admitted: None,
+        ran: None,
+        ended: None,
+    };
+    world
+        .lock()
+        .submit((submission.tenant.clone(), submission.name.clone()), job);
+    let created = karmada.create(submission.kind, &submission.object).await;
+    created.with_context(|| format!("submit {}/{}", submission.tenant, submission.name))?;
+    Ok(())
+}
+
+/// Shows how things are, until all jobs have ended or the deadline passed.
+async fn show(plane: &Plane, total: usize, deadline: Duration) {
+    let mut screen = Screen::new();
+    let end = Instant::now() + deadline;
+    loop {
+        // A moment in which the API server does not answer is a frame that shows less.
+        let list = async |kind: Kind| plane.karmada.list(kind, None).await.unwrap_or_default();
+        let published = Published {
+            policies: list(CAPACITY_POLICY).await,
+            pools: list(GPU_POOL).await,
+        };
+        {
+            let world = plane.world.lock();
+            screen.show(&world, &published, total);
+            let ended = world
+                .jobs()
+                .filter(|(_, job)| job.stage() >= Stage::Succeeded)
+                .count();
+            if ended == total || Instant::now() > end {
+                break;
+            }
+        }
+        tokio::time::sleep(FRAME).await;
+    }
+    screen.end();
+}

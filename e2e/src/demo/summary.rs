@@ -1,0 +1,210 @@
+//! What the demo ends with: jobs, waits, and whether every queue stayed within its bound.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::screen::plain;
+use super::trace::Pace;
+use super::world::{Job, JobId, Stage, World};
+use crate::harness::audit::Report;
+
+/// What a queue may hold, in one cluster or in all together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub(super) queue: String,
+    pub(super) cluster: Option<&'static str>,
+    pub(super) gpus: u64,
+}
+
+/// The findings of a run.
+pub(super) struct Summary<'a> {
+    pub(super) world: &'a World,
+    pub(super) report: &'a Report,
+    pub(super) bounds: &'a [Bound],
+    pub(super) pace: Pace,
+    /// How long the replay took.
+    pub(super) took: Duration,
+}
+
+impl Summary<'_> {
+    /// Everything that did not go as it should, in words; nothing means a clean run.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let unfinished = self
+            .world
+            .jobs()
+            .filter(|(_, job)| job.stage() != Stage::Succeeded);
+        let unfinished = unfinished.map(|((namespace, name), job)| {
+            format!(
+                "{namespace}/{name} ({} pods, {} GPUs) ended as {:?}",
+                job.pods,
+                job.gpus,
+                job.stage()
+            )
+        });
+        let passed = self.bounds.iter().filter_map(|bound| {
+            let peak = self.world.peak(&bound.queue, bound.cluster);
+            (peak > bound.gpus)
+                .then(|| format!("the pods of {bound} held {peak} of {} GPUs", bound.gpus))
+        });
+        let (placed, done) = (self.report.placements.len(), self.done());
+        let unseen = (placed < done).then(|| {
+            format!("the audit log shows placements of {placed} jobs, and {done} are done")
+        });
+        unfinished
+            .chain(passed)
+            .chain(unseen)
+            .chain(self.report.violations.iter().cloned())
+            .collect()
+    }
+
+    fn done(&self) -> usize {
+        let done = |(_, job): &(&JobId, &Job)| job.stage() == Stage::Succeeded;
+        self.world.jobs().filter(done).count()
+    }
+
+    /// The whole of it.
+    pub(super) fn render(&self) -> String {
+        let jobs: Vec<&Job> = self.world.jobs().map(|(_, job)| job).collect();
+        let done = self.done();
+        let recorded = self.pace.recorded(self.took).as_secs_f64() / 3600.0;
+        let mut text = format!(
+            "{done} of {} jobs done in {:.0} s; at {:.0} recorded seconds a second that is {recorded:.1} h of the trace\n\n",
+            jobs.len(),
+            self.took.as_secs_f64(),
+            self.pace.factor,
+        );
+        let mut waits = plain(&["WAIT", "P50", "P99", "P50 IN THE TRACE'S TIME", "P99"]);
+        for (what, waited) in [
+            ("until admitted", until_admitted as fn(&Job) -> _),
+            ("until all pods run", until_running),
+        ] {
+            let mut times: Vec<Duration> = jobs.iter().copied().filter_map(waited).collect();
+            let [p50, p99] = [50, 99].map(|percent| percentile(&mut times, percent));
+            waits.add_row([
+                what.to_owned(),
+                seconds(p50),
+                seconds(p99),
+                minutes(self.pace.recorded(p50)),
+                minutes(self.pace.recorded(p99)),
+            ]);
+        }
+        text += &format!("{waits}\n\n{}\n", self.queues());
+        text
+    }
+
+    /// Peaks by two witnesses: the audit log of bindings, and the pods in the members.
+    fn queues(&self) -> String {
+        let mut table = plain(&[
+            "QUEUE",
+            "MAY HOLD",
+            "PEAK BY AUDIT LOG",
+            "PEAK BY PODS",
+            "JOBS",
+            "WAIT P50",
+            "P99",
+        ]);
+        for bound in self.bounds {
+            let inside = |job: &&Job| job.queue == bound.queue && bound.cluster.is_none();
+            let jobs: Vec<&Job> = self
+                .world
+                .jobs()
+                .map(|(_, job)| job)
+                .filter(inside)
+                .collect();
+            let mut waits: Vec<Duration> =
+                jobs.iter().copied().filter_map(until_admitted).collect();
+            let whole = |value: String| {
+                if bound.cluster.is_none() {
+                    value
+                } else {
+                    String::new()
+                }
+            };
+            let audited = self.report.peaks.get(&bound.queue).copied().unwrap_or(0);
+            table.add_row([
+                bound.to_string(),
+                bound.gpus.to_string(),
+                whole(audited.to_string()),
+                self.world.peak(&bound.queue, bound.cluster).to_string(),
+                whole(jobs.len().to_string()),
+                whole(seconds(percentile(&mut waits, 50))),
+                whole(seconds(percentile(&mut waits, 99))),
+            ]);
+        }
+        table.to_string()
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cluster {
+            None => f.write_str(&self.queue),
+            Some(cluster) => write!(f, "{} in {cluster}", self.queue),
+        }
+    }
+}
+
+fn until_admitted(job: &Job) -> Option<Duration> {
+    Duration::try_from(job.admitted?.duration_since(job.submitted)).ok()
+}
+
+fn until_running(job: &Job) -> Option<Duration> {
+    Duration::try_from(job.ran?.duration_since(job.submitted)).ok()
+}
+
+/// By nearest rank; zero of nothing.
+fn percentile(times: &mut [Duration], percent: usize) -> Duration {
+    times.sort_unstable();
+    let rank = (times.len() * percent).div_ceil(100).saturating_sub(1);
+    times.get(rank).copied().unwrap_or_default()
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
+}
+
+fn minutes(time: Duration) -> String {
+    format!("{:.1} min", time.as_secs_f64() / 60.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::world::tests::job;
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        let mut times: Vec<Duration> = (1..=150).map(Duration::from_secs).collect();
+        assert_eq!(percentile(&mut times, 50), Duration::from_secs(75));
+        assert_eq!(percentile(&mut times, 99), Duration::from_secs(149));
+        assert_eq!(percentile(&mut [], 99), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_did_not_finish_or_passed_a_bound_is_a_fault() {
+        let mut world = World::default();
+        world.submit(("vc-a".into(), "x".into()), job("vc-a", 1, 8));
+        let report = Report {
+            violations: vec!["too much".into()],
+            ..Report::default()
+        };
+        let summary = Summary {
+            world: &world,
+            report: &report,
+            bounds: &[Bound {
+                queue: "vc-a".into(),
+                cluster: None,
+                gpus: 8,
+            }],
+            pace: Pace {
+                factor: 2.0,
+                longest: Duration::ZERO,
+            },
+            took: Duration::from_secs(1),
+        };
+        assert_eq!(
+            summary.faults(),
+            ["vc-a/x (1 pods, 8 GPUs) ended as Queued", "too much"]
+        );
+    }
+}

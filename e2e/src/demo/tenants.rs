@@ -1,0 +1,156 @@
+//! From recorded jobs to what is applied: a namespace and a queue for each virtual cluster, and for
+//! each job a real one of a kind that people use.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::trace::{Pace, Recorded};
+use crate::harness::jobs::{Gang, queue};
+use crate::harness::kinds::{BATCH_JOB, Kind, VOLCANO_JOB};
+
+/// A virtual cluster of the trace: its namespace, and the queue of the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tenant {
+    /// `vc-<hash>`.
+    pub(super) name: String,
+    /// GPUs that it may hold at once, in all clusters together.
+    pub(super) capability: u32,
+}
+
+/// The tenants of the jobs. Each may hold its share of the fleet by the GPU time that it asks for, and
+/// a quarter more: so queues fill up, and the fleet does too. None is so small that its largest job
+/// could never run.
+pub(super) fn tenants(jobs: &[Recorded], pace: Pace, fleet: u64) -> Vec<Tenant> {
+    let mut asked: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
+    for job in jobs {
+        let (work, largest) = asked.entry(&job.tenant).or_default();
+        *work += pace.run(job).as_secs_f64() * f64::from(job.gpus);
+        *largest = job.gpus.max(*largest);
+    }
+    let all: f64 = asked.values().map(|(work, _)| work).sum();
+    let tenant = |(name, (work, largest)): (&str, (f64, u32))| {
+        // At most the fleet, which is far below what would not fit.
+        let share = (fleet as f64 * 1.25 * work / all).ceil() as u32;
+        Tenant {
+            name: name_of(name),
+            capability: share.max(largest),
+        }
+    };
+    asked.into_iter().map(tenant).collect()
+}
+
+fn name_of(tenant: &str) -> String {
+    format!("vc-{tenant}")
+}
+
+impl Tenant {
+    /// Its namespace, managed by Muster.
+    pub(super) fn namespace(&self) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": self.name, "labels": {"muster.io/managed": "true"}},
+        })
+    }
+
+    /// Its queue.
+    pub(super) fn queue(&self) -> Value {
+        queue(&self.name, self.capability)
+    }
+}
+
+/// The kinds that jobs are submitted as.
+pub(super) const KINDS: [Kind; 2] = [VOLCANO_JOB, BATCH_JOB];
+
+/// A job to submit.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Submission {
+    /// Its kind.
+    pub(super) kind: Kind,
+    /// The object.
+    pub(super) object: Value,
+    /// `t001`, …
+    pub(super) name: String,
+    /// Namespace and queue.
+    pub(super) tenant: String,
+    /// Pods and GPUs in all.
+    pub(super) pods: u32,
+    /// See `pods`.
+    pub(super) gpus: u32,
+}
+
+/// The `index`th recorded job as a Volcano Job or, every second one, as a batch Job: pods of up to
+/// eight GPUs, all of them or none.
+pub(super) fn submission(index: usize, job: &Recorded, pace: Pace) -> Submission {
+    let per_pod = job.gpus.clamp(1, 8);
+    let pods = job.gpus.div_ceil(per_pod).max(1);
+    let name = format!("t{:03}", index + 1);
+    let gang = Gang {
+        namespace: name_of(&job.tenant),
+        name: name.clone(),
+        queue: Some(name_of(&job.tenant)),
+        pods,
+        gpus: per_pod,
+        product: None,
+        run_for: Some(format!("{}ms", pace.run(job).as_millis())),
+        fail: false,
+        priority_class: None,
+    };
+    let (kind, object) = match index % 2 {
+        0 => (VOLCANO_JOB, gang.volcano()),
+        _ => (BATCH_JOB, gang.batch()),
+    };
+    Submission {
+        kind,
+        object,
+        name,
+        tenant: gang.namespace,
+        pods,
+        gpus: pods * per_pod,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn job(tenant: &str, gpus: u32, seconds: u64) -> Recorded {
+        Recorded {
+            submitted_after: Duration::ZERO,
+            ran: Duration::from_secs(seconds),
+            gpus,
+            tenant: tenant.into(),
+        }
+    }
+
+    const PACE: Pace = Pace {
+        factor: 1.0,
+        longest: Duration::from_secs(30),
+    };
+
+    #[test]
+    fn tenants_share_the_fleet_by_what_they_ask_for() {
+        let jobs = [job("a", 8, 30), job("a", 1, 0), job("b", 24, 2)];
+        let tenants = tenants(&jobs, PACE, 80);
+        let shown: Vec<_> = tenants
+            .iter()
+            .map(|tenant| (tenant.name.as_str(), tenant.capability))
+            .collect();
+        assert_eq!(shown, [("vc-a", 84), ("vc-b", 24)]);
+    }
+
+    #[test]
+    fn a_job_is_cut_into_pods_of_at_most_eight_gpus() {
+        let large = submission(0, &job("a", 24, 5), PACE);
+        assert_eq!((large.kind, large.pods, large.gpus), (VOLCANO_JOB, 3, 24));
+        assert_eq!(large.object["spec"]["minAvailable"], 3);
+        let small = submission(1, &job("a", 2, 5), PACE);
+        assert_eq!((small.kind, small.pods, small.gpus), (BATCH_JOB, 1, 2));
+        assert_eq!(
+            small.object["spec"]["template"]["metadata"]["annotations"]["muster.io/run-for"],
+            "5000ms"
+        );
+    }
+}

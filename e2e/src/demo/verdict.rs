@@ -1,0 +1,96 @@
+//! Whether it went as it should, from the audit log and from what was seen of pods.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::plane::Plane;
+use super::replay::Replay;
+use super::summary::{Bound, Summary};
+use super::tenants::{self, Tenant};
+use super::world::JobId;
+use super::{examples, fleet};
+use crate::harness::audit::Subject;
+
+/// Prints the summary and says whether every job finished and no bound was passed.
+///
+/// # Errors
+/// If the audit log or a job cannot be read.
+pub(super) async fn reach(plane: &Plane, replay: &Replay, took: Duration) -> Result<bool> {
+    let bounds = bounds(&replay.tenants);
+    let log = plane
+        .testbed
+        .audit_log()
+        .context("the testbed keeps no audit log")?;
+    let report = subject(plane, &bounds).await?.audit(&log)?;
+    let world = plane.world.lock();
+    Ok(judge(&Summary {
+        world: &world,
+        report: &report,
+        bounds: &bounds,
+        pace: replay.pace,
+        took,
+    }))
+}
+
+/// What is judged: every queue's capability, and the example's bound on one class of GPUs, which are in
+/// one cluster here.
+fn bounds(tenants: &[Tenant]) -> Vec<Bound> {
+    let bound = |queue: &str, cluster, gpus| Bound {
+        queue: queue.to_owned(),
+        cluster,
+        gpus,
+    };
+    let tenants = tenants
+        .iter()
+        .map(|tenant| bound(&tenant.name, None, tenant.capability.into()));
+    let team = [
+        bound(examples::TEAM, None, examples::CAPABILITY),
+        bound(
+            examples::TEAM,
+            Some(fleet::H100S),
+            examples::H100_CAPABILITY,
+        ),
+    ];
+    tenants.chain(team).collect()
+}
+
+/// What the audit is about: every job as the API server has it, under the queue that its namespace or it
+/// itself names.
+async fn subject(plane: &Plane, bounds: &[Bound]) -> Result<Subject> {
+    let jobs: Vec<(JobId, String)> = plane
+        .world
+        .lock()
+        .jobs()
+        .map(|(id, job)| (id.clone(), job.queue.clone()))
+        .collect();
+    let mut subject = Subject::default();
+    for ((namespace, name), queue) in jobs {
+        let example = examples::JOBS
+            .iter()
+            .find(|example| namespace == examples::TEAM && example.name == name);
+        let kinds = example.map_or(&tenants::KINDS[..], |example| {
+            std::slice::from_ref(&example.kind)
+        });
+        for &kind in kinds {
+            if let Some(mut template) = plane.karmada.get(kind, Some(&namespace), &name).await? {
+                template["metadata"]["labels"]["muster.io/queue"] = queue.clone().into();
+                subject.job(&template);
+            }
+        }
+    }
+    for bound in bounds.iter().filter(|bound| bound.cluster.is_none()) {
+        subject.capability(&bound.queue, bound.gpus);
+    }
+    Ok(subject)
+}
+
+fn judge(summary: &Summary<'_>) -> bool {
+    println!("\n{}", summary.render());
+    let faults = summary.faults();
+    match faults.as_slice() {
+        [] => println!("Every job finished, and no queue ever held more than it may."),
+        faults => println!("Not as it should be:\n  {}", faults.join("\n  ")),
+    }
+    faults.is_empty()
+}

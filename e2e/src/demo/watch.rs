@@ -1,0 +1,76 @@
+//! Watches that feed the world: bindings of the control plane, pods of the members.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::world::World;
+use crate::harness::kinds::{BINDING, Kind, POD};
+use crate::testbed::Testbed;
+
+/// Watches until the set is dropped.
+///
+/// # Errors
+/// If a cluster's kubeconfig cannot be used.
+pub(super) async fn spawn(
+    testbed: &Testbed,
+    world: &Arc<Mutex<World>>,
+) -> anyhow::Result<JoinSet<()>> {
+    let mut tasks = JoinSet::new();
+    let shared = world.clone();
+    let client = testbed.karmada().client().await?;
+    tasks.spawn(follow(client, BINDING, move |change| {
+        if let Change::Seen(binding) = change {
+            shared.lock().binding(&binding, Timestamp::now());
+        }
+    }));
+    for member in testbed.members() {
+        let shared = world.clone();
+        let client = member.client().await?;
+        tasks.spawn(follow(client, POD, move |change| {
+            let mut world = shared.lock();
+            match change {
+                Change::Anew => world.forget_pods(&member.name),
+                Change::Seen(pod) => world.pod(&member.name, &pod, Timestamp::now()),
+                Change::Gone(pod) => world.pod_gone(&member.name, &pod),
+            }
+        }));
+    }
+    Ok(tasks)
+}
+
+enum Change {
+    /// Everything will be told again.
+    Anew,
+    Seen(Value),
+    Gone(Value),
+}
+
+/// A watch that breaks is begun again, for ever.
+async fn follow(client: Client, kind: Kind, mut tell: impl FnMut(Change)) {
+    let api = Api::<DynamicObject>::all_with(client, &kind.resource());
+    let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+    let mut events = std::pin::pin!(events);
+    while let Some(event) = events.next().await {
+        let change = match event {
+            Ok(Event::Init) => Change::Anew,
+            Ok(Event::Apply(object) | Event::InitApply(object)) => Change::Seen(json(&object)),
+            Ok(Event::Delete(object)) => Change::Gone(json(&object)),
+            Ok(Event::InitDone) | Err(_) => continue,
+        };
+        tell(change);
+    }
+}
+
+fn json(object: &DynamicObject) -> Value {
+    // Made from JSON a moment ago: only an object with non-text keys could fail.
+    serde_json::to_value(object).unwrap_or_default()
+}

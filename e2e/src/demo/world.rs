@@ -1,0 +1,311 @@
+//! What has been seen so far: of jobs, by their bindings and by the pods in the members; of queues, by
+//! what their pods hold. Changed by events, read by screen and summary.
+//!
+//! It knows only what an API server shows. Muster's admission record is read for one thing, the time at
+//! which a job was let go; whether pods run, what they hold and how jobs end is the members' word.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::end::{self, End};
+
+const GPU: &str = "nvidia.com/gpu";
+const RECORD: &str = "muster.io/admission";
+
+/// Namespace and name. Names have no dash, so that a pod's name tells its job.
+pub(super) type JobId = (String, String);
+
+/// A job that is followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Job {
+    /// The queue that it names, or its namespace's.
+    pub(super) queue: String,
+    pub(super) pods: u32,
+    pub(super) gpus: u32,
+    pub(super) submitted: Timestamp,
+    /// When it was let go, by its record; the last time, if it was taken back in between.
+    pub(super) admitted: Option<Timestamp>,
+    /// When all its pods had been seen running.
+    pub(super) ran: Option<Timestamp>,
+    pub(super) ended: Option<(Timestamp, End)>,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    Queued,
+    Admitted,
+    Running,
+    Succeeded,
+    Failed,
+}
+
+/// All that was seen.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    jobs: BTreeMap<JobId, Job>,
+    /// By cluster, then by `namespace/name`.
+    pods: BTreeMap<String, BTreeMap<String, Pod>>,
+    /// The most GPUs that bound pods held at once: of a queue, and of a queue in one cluster.
+    peaks: BTreeMap<(String, Option<String>), u64>,
+}
+
+#[derive(Debug, Clone)]
+struct Pod {
+    job: JobId,
+    gpus: u64,
+    /// On a node and not ended.
+    holds: bool,
+    /// Runs, or ran.
+    started: bool,
+}
+
+impl World {
+    /// Follows a job from now on.
+    pub(super) fn submit(&mut self, id: JobId, job: Job) {
+        self.jobs.insert(id, job);
+    }
+
+    pub(super) fn jobs(&self) -> impl Iterator<Item = (&JobId, &Job)> {
+        self.jobs.iter()
+    }
+
+    /// GPUs that bound pods hold now, by what `group` says of the cluster and the queue.
+    pub(super) fn held<K: Ord>(&self, group: impl Fn(&str, &str) -> K) -> BTreeMap<K, u64> {
+        let mut held = BTreeMap::new();
+        for (cluster, pods) in &self.pods {
+            for pod in pods.values().filter(|pod| pod.holds) {
+                if let Some(job) = self.jobs.get(&pod.job) {
+                    *held.entry(group(cluster, &job.queue)).or_default() += pod.gpus;
+                }
+            }
+        }
+        held
+    }
+
+    /// The most GPUs that a queue's bound pods ever held at once, in one cluster or in all.
+    pub(super) fn peak(&self, queue: &str, cluster: Option<&str>) -> u64 {
+        let of = (queue.to_owned(), cluster.map(str::to_owned));
+        self.peaks.get(&of).copied().unwrap_or(0)
+    }
+
+    /// A binding as it is now.
+    pub(super) fn binding(&mut self, binding: &Value, now: Timestamp) {
+        let resource = &binding["spec"]["resource"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let id = (text(&resource["namespace"]), text(&resource["name"]));
+        let Some(job) = self.jobs.get_mut(&id).filter(|_| is_job(resource)) else {
+            return;
+        };
+        if job.ran.is_none() {
+            job.admitted = admitted(binding);
+        }
+        if job.ended.is_none() {
+            job.ended = end::of(binding).map(|end| (now, end));
+        }
+    }
+
+    /// A pod of a member as it is now.
+    pub(super) fn pod(&mut self, cluster: &str, pod: &Value, now: Timestamp) {
+        let Some((key, seen)) = Pod::read(pod).filter(|(_, pod)| self.jobs.contains_key(&pod.job))
+        else {
+            return;
+        };
+        let id = seen.job.clone();
+        self.pods
+            .entry(cluster.to_owned())
+            .or_default()
+            .insert(key, seen);
+        self.note_running(&id, now);
+        let of_queues = self.held(|_, queue| (queue.to_owned(), None));
+        let in_clusters = self.held(|cluster, queue| (queue.to_owned(), Some(cluster.to_owned())));
+        for (of, gpus) in of_queues.into_iter().chain(in_clusters) {
+            let peak = self.peaks.entry(of).or_default();
+            *peak = gpus.max(*peak);
+        }
+    }
+
+    /// A pod that is no more.
+    pub(super) fn pod_gone(&mut self, cluster: &str, pod: &Value) {
+        if let (Some(pods), Some((key, _))) = (self.pods.get_mut(cluster), Pod::read(pod)) {
+            pods.remove(&key);
+        }
+    }
+
+    /// All pods of a member are about to be told anew.
+    pub(super) fn forget_pods(&mut self, cluster: &str) {
+        self.pods.remove(cluster);
+    }
+
+    fn note_running(&mut self, id: &JobId, now: Timestamp) {
+        let pods = self.pods.values().flat_map(BTreeMap::values);
+        let started = pods.filter(|pod| pod.started && pod.job == *id).count();
+        if let Some(job) = self
+            .jobs
+            .get_mut(id)
+            .filter(|job| job.ran.is_none() && started >= job.pods as usize)
+        {
+            job.ran = Some(now);
+        }
+    }
+}
+
+impl Job {
+    pub(super) fn stage(&self) -> Stage {
+        match (self.ended, self.ran, self.admitted) {
+            (Some((_, End::Failed)), ..) => Stage::Failed,
+            (Some((_, End::Succeeded)), ..) => Stage::Succeeded,
+            (None, Some(_), _) => Stage::Running,
+            (None, None, Some(_)) => Stage::Admitted,
+            (None, None, None) => Stage::Queued,
+        }
+    }
+}
+
+/// Bindings of ConfigMaps and the like bear the names of what they follow.
+fn is_job(resource: &Value) -> bool {
+    resource["kind"]
+        .as_str()
+        .is_some_and(|kind| kind.ends_with("Job"))
+}
+
+/// When the attempt that is under way was let go.
+fn admitted(binding: &Value) -> Option<Timestamp> {
+    let record = binding["metadata"]["annotations"][RECORD].as_str()?;
+    let record: Value = serde_json::from_str(record).ok()?;
+    let under_way = matches!(record["state"].as_str(), Some("Planned" | "Admitted"));
+    record["time"].as_str()?.parse().ok().filter(|_| under_way)
+}
+
+impl Pod {
+    fn read(pod: &Value) -> Option<(String, Self)> {
+        let namespace = pod["metadata"]["namespace"].as_str()?;
+        let name = pod["metadata"]["name"].as_str()?;
+        let (job, _) = name.split_once('-')?;
+        let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+        let ended = matches!(phase, "Succeeded" | "Failed");
+        let pod = Self {
+            job: (namespace.to_owned(), job.to_owned()),
+            gpus: pod["spec"]["containers"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(gpus)
+                .sum(),
+            holds: pod["spec"]["nodeName"].is_string() && !ended,
+            started: ended || phase == "Running",
+        };
+        Some((format!("{namespace}/{name}"), pod))
+    }
+}
+
+/// Devices are whole, and a container's request is its limit.
+fn gpus(container: &Value) -> u64 {
+    let limit = &container["resources"]["limits"][GPU];
+    limit
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .or(limit.as_u64())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn id(name: &str) -> JobId {
+        ("vc-a".into(), name.into())
+    }
+
+    pub(in super::super) fn job(queue: &str, pods: u32, gpus: u32) -> Job {
+        Job {
+            queue: queue.into(),
+            pods,
+            gpus,
+            submitted: at(0),
+            admitted: None,
+            ran: None,
+            ended: None,
+        }
+    }
+
+    fn pod(name: &str, node: Option<&str>, phase: &str) -> Value {
+        json!({
+            "metadata": {"namespace": "vc-a", "name": name},
+            "spec": {"nodeName": node, "containers": [{"resources": {"limits": {GPU: "8"}}}]},
+            "status": {"phase": phase},
+        })
+    }
+
+    fn binding(state: &str) -> Value {
+        let record = json!({"state": state, "time": "1970-01-01T00:00:05Z"});
+        json!({
+            "metadata": {"annotations": {RECORD: record.to_string()}},
+            "spec": {"resource": {"kind": "Job", "namespace": "vc-a", "name": "x"}, "clusters": [{"name": "a"}]},
+        })
+    }
+
+    fn stage(world: &World) -> Stage {
+        world.jobs[&id("x")].stage()
+    }
+
+    #[test]
+    fn a_job_goes_from_queue_to_end() {
+        let mut world = World::default();
+        world.submit(id("x"), job("q", 2, 16));
+        assert_eq!(stage(&world), Stage::Queued);
+        world.binding(&binding("Admitted"), at(6));
+        assert_eq!(
+            (stage(&world), world.jobs[&id("x")].admitted),
+            (Stage::Admitted, Some(at(5)))
+        );
+        // Taken back.
+        world.binding(&binding("Ending"), at(7));
+        assert_eq!(stage(&world), Stage::Queued);
+        world.binding(&binding("Admitted"), at(8));
+
+        world.pod("a", &pod("x-0", Some("n1"), "Running"), at(9));
+        assert_eq!(stage(&world), Stage::Admitted, "one of two pods runs");
+        world.pod("b", &pod("x-1", Some("n1"), "Running"), at(10));
+        assert_eq!(
+            (stage(&world), world.jobs[&id("x")].ran),
+            (Stage::Running, Some(at(10)))
+        );
+
+        let mut ended = binding("Admitted");
+        ended["status"] = json!({"aggregatedStatus": [{"clusterName": "a", "status": {"state": {"phase": "Completed"}}}]});
+        world.binding(&ended, at(20));
+        assert_eq!(stage(&world), Stage::Succeeded);
+    }
+
+    #[test]
+    fn what_pods_hold_is_added_up_while_they_are_bound() {
+        let mut world = World::default();
+        world.submit(id("x"), job("q", 2, 16));
+        world.submit(id("y"), job("r", 1, 8));
+        world.pod("a", &pod("x-0", None, "Pending"), at(1));
+        assert_eq!(world.peak("q", None), 0);
+        world.pod("a", &pod("x-0", Some("n"), "Pending"), at(1));
+        world.pod("b", &pod("x-1", Some("n"), "Running"), at(2));
+        world.pod("b", &pod("y-0", Some("n"), "Running"), at(2));
+        world.pod("b", &pod("other-0", Some("n"), "Running"), at(2));
+        let by_cluster = world.held(|cluster, _| cluster.to_owned());
+        assert_eq!(
+            by_cluster,
+            BTreeMap::from([("a".into(), 8), ("b".into(), 16)])
+        );
+        world.pod("b", &pod("x-1", Some("n"), "Succeeded"), at(3));
+        world.pod_gone("a", &pod("x-0", Some("n"), "Running"));
+        let by_queue = world.held(|_, queue| queue.to_owned());
+        assert_eq!(by_queue, BTreeMap::from([("r".into(), 8)]));
+        assert_eq!((world.peak("q", None), world.peak("q", Some("b"))), (16, 8));
+    }
+}

@@ -1,0 +1,170 @@
+//! Jobs to submit, as JSON: pods of one shape in the kinds that people train with.
+//!
+//! The testbed's pods are played: each ends after its annotation `muster.io/run-for`, with failure if
+//! `muster.io/fail` says so, and runs for ever without.
+
+use serde_json::{Value, json};
+
+use super::kinds::{BATCH_JOB, DEPLOYMENT, Kind, POD, PYTORCH_JOB, VOLCANO_JOB};
+
+/// A job of `pods` pods with `gpus` GPUs each.
+#[derive(Debug, Clone)]
+pub struct Gang {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The queue that it names; none: the namespace's default.
+    pub queue: Option<String>,
+    /// How many pods.
+    pub pods: u32,
+    /// GPUs of each pod.
+    pub gpus: u32,
+    /// The GPU product that its pods select.
+    pub product: Option<String>,
+    /// How long each pod runs, e.g. `5s`; for ever if unset.
+    pub run_for: Option<String>,
+    /// Whether its pods fail when they end.
+    pub fail: bool,
+    /// Its PriorityClass.
+    pub priority_class: Option<String>,
+}
+
+impl Gang {
+    /// A Volcano Job with one task; all its pods are its minimum.
+    pub fn volcano(&self) -> Value {
+        let mut spec = json!({
+            "schedulerName": "volcano",
+            "minAvailable": self.pods,
+            "tasks": [{"name": "worker", "replicas": self.pods, "template": self.template("Never")}],
+        });
+        if let Some(queue) = &self.queue {
+            spec["queue"] = json!(queue);
+        }
+        if let Some(class) = &self.priority_class {
+            spec["priorityClassName"] = json!(class);
+        }
+        self.object(VOLCANO_JOB, spec, false)
+    }
+
+    /// A batch Job whose pods all run at once.
+    pub fn batch(&self) -> Value {
+        let spec = json!({
+            "completions": self.pods,
+            "parallelism": self.pods,
+            "backoffLimit": 0,
+            "template": self.template("Never"),
+        });
+        self.object(BATCH_JOB, spec, true)
+    }
+
+    /// A PyTorchJob: a master and the rest workers.
+    pub fn pytorch(&self) -> Value {
+        let role = |replicas: u32| {
+            json!({
+                "replicas": replicas,
+                "restartPolicy": "Never",
+                "template": self.template("Never"),
+            })
+        };
+        let spec = json!({
+            "runPolicy": {"cleanPodPolicy": "None"},
+            "pytorchReplicaSpecs": {
+                "Master": role(1),
+                "Worker": role(self.pods.saturating_sub(1)),
+            },
+        });
+        self.object(PYTORCH_JOB, spec, true)
+    }
+
+    /// A Deployment, which never ends.
+    pub fn deployment(&self) -> Value {
+        let mut template = self.template("Always");
+        template["metadata"]["labels"] = json!({"app": self.name});
+        let spec = json!({
+            "replicas": self.pods,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": {"app": self.name}},
+            "template": template,
+        });
+        self.object(DEPLOYMENT, spec, true)
+    }
+
+    /// A bare Pod.
+    pub fn pod(&self) -> Value {
+        let mut template = self.template("Never");
+        let mut object = self.object(POD, template["spec"].take(), true);
+        object["metadata"]["annotations"] = template["metadata"]["annotations"].take();
+        object
+    }
+
+    fn object(&self, kind: Kind, spec: Value, label_queue: bool) -> Value {
+        let mut metadata = json!({"name": self.name, "namespace": self.namespace});
+        if let Some(queue) = self.queue.as_ref().filter(|_| label_queue) {
+            metadata["labels"] = json!({"muster.io/queue": queue});
+        }
+        json!({
+            "apiVersion": kind.api_version(),
+            "kind": kind.name,
+            "metadata": metadata,
+            "spec": spec,
+        })
+    }
+
+    /// The pod template, with the annotations by which the testbed plays it.
+    fn template(&self, restart_policy: &str) -> Value {
+        let mut annotations = json!({});
+        if let Some(time) = &self.run_for {
+            annotations["muster.io/run-for"] = json!(time);
+        }
+        if self.fail {
+            annotations["muster.io/fail"] = json!("true");
+        }
+        let mut spec = json!({
+            "restartPolicy": restart_policy,
+            "containers": [{
+                "name": "pytorch",
+                "image": "busybox",
+                "resources": {
+                    "requests": {"cpu": "100m", "memory": "64Mi"},
+                    "limits": {"nvidia.com/gpu": self.gpus.to_string()},
+                },
+            }],
+        });
+        if let Some(product) = &self.product {
+            spec["nodeSelector"] = json!({"nvidia.com/gpu.product": product});
+        }
+        if let Some(class) = &self.priority_class {
+            spec["priorityClassName"] = json!(class);
+        }
+        json!({"metadata": {"annotations": annotations}, "spec": spec})
+    }
+}
+
+/// Queue of `scheduling.volcano.sh` that may hold `gpus` GPUs in the whole federation.
+pub fn queue(name: &str, gpus: u32) -> Value {
+    json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": 1, "capability": {"nvidia.com/gpu": gpus}},
+    })
+}
+
+/// The same job with one more annotation.
+#[must_use]
+pub fn annotated(mut template: Value, key: &str, value: &str) -> Value {
+    template["metadata"]["annotations"][key] = json!(value);
+    template
+}
+
+/// A PriorityClass that preempts nobody.
+pub fn priority_class(name: &str, value: i32) -> Value {
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "preemptionPolicy": "Never",
+    })
+}

@@ -1,0 +1,133 @@
+//! The kinds of objects that are read and written, as discovery would name them.
+
+use kube::discovery::ApiResource;
+
+/// A kind with all that a request for it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// The API group; empty for the core.
+    pub group: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// CamelCase name.
+    pub name: &'static str,
+    /// Name in URLs.
+    pub plural: &'static str,
+}
+
+const fn kind(
+    group: &'static str,
+    version: &'static str,
+    name: &'static str,
+    plural: &'static str,
+) -> Kind {
+    Kind {
+        group,
+        version,
+        name,
+        plural,
+    }
+}
+
+/// Kubernetes' own.
+pub const CONFIG_MAP: Kind = kind("", "v1", "ConfigMap", "configmaps");
+/// Kubernetes' own.
+pub const EVENT: Kind = kind("", "v1", "Event", "events");
+/// Kubernetes' own.
+pub const NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces");
+/// Kubernetes' own.
+pub const NODE: Kind = kind("", "v1", "Node", "nodes");
+/// Kubernetes' own.
+pub const POD: Kind = kind("", "v1", "Pod", "pods");
+/// Kubernetes' own.
+pub const PVC: Kind = kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+/// Kubernetes' own.
+pub const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
+/// Kubernetes' own.
+pub const BATCH_JOB: Kind = kind("batch", "v1", "Job", "jobs");
+/// Kubernetes' own.
+pub const PRIORITY_CLASS: Kind = kind(
+    "scheduling.k8s.io",
+    "v1",
+    "PriorityClass",
+    "priorityclasses",
+);
+/// Volcano's job.
+pub const VOLCANO_JOB: Kind = kind("batch.volcano.sh", "v1alpha1", "Job", "jobs");
+/// Volcano's queue.
+pub const QUEUE: Kind = kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues");
+/// One per job on the control plane, Muster's; in members Volcano's.
+pub const POD_GROUP: Kind = kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
+/// Kubeflow's job for PyTorch.
+pub const PYTORCH_JOB: Kind = kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
+/// What a queue may use where.
+pub const CAPACITY_POLICY: Kind = kind(
+    "muster.io",
+    "v1alpha1",
+    "CapacityPolicy",
+    "capacitypolicies",
+);
+/// Nodes of one GPU class in a member.
+pub const GPU_POOL: Kind = kind("muster.io", "v1alpha1", "GpuPool", "gpupools");
+/// Karmada's member cluster.
+pub const CLUSTER: Kind = kind("cluster.karmada.io", "v1alpha1", "Cluster", "clusters");
+/// Karmada's policy.
+pub const PROPAGATION_POLICY: Kind = kind(
+    "policy.karmada.io",
+    "v1alpha1",
+    "PropagationPolicy",
+    "propagationpolicies",
+);
+/// Karmada's binding.
+pub const BINDING: Kind = kind(
+    "work.karmada.io",
+    "v1alpha2",
+    "ResourceBinding",
+    "resourcebindings",
+);
+/// Karmada's work.
+pub const WORK: Kind = kind("work.karmada.io", "v1alpha1", "Work", "works");
+/// Kubernetes' registration of webhooks that change.
+pub const MUTATING_WEBHOOKS: Kind = kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+);
+/// Kubernetes' registration of webhooks that validate.
+pub const VALIDATING_WEBHOOKS: Kind = kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+);
+
+/// Kinds of templates that can be found again from an object's apiVersion and kind.
+const TEMPLATES: [Kind; 5] = [BATCH_JOB, VOLCANO_JOB, PYTORCH_JOB, DEPLOYMENT, POD];
+
+impl Kind {
+    /// `group/version`, or the version alone in the core.
+    pub fn api_version(self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// The kind of a template, by its apiVersion and kind.
+    pub fn of_template(api_version: &str, kind: &str) -> Option<Self> {
+        TEMPLATES
+            .into_iter()
+            .find(|template| template.api_version() == api_version && template.name == kind)
+    }
+
+    pub(crate) fn resource(self) -> ApiResource {
+        ApiResource {
+            group: self.group.to_owned(),
+            version: self.version.to_owned(),
+            api_version: self.api_version(),
+            kind: self.name.to_owned(),
+            plural: self.plural.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Muster's server processes in a testbed: installed and run as on a real control plane, each with the
+//! rights of its own service account and no more.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use super::kinds::{Kind, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
+use super::objects::Objects;
+use super::wait::eventually;
+use crate::testbed::Testbed;
+
+/// How long a process may take until it is ready: a Lease that a killed one held has to pass first.
+const READY: Duration = Duration::from_secs(60);
+/// How long a process may drain.
+const DRAIN: Duration = Duration::from_secs(20);
+const SYSTEM_NAMESPACE: &str = "muster-system";
+
+/// What runs in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Everything, the webhook registered.
+    All,
+    /// Everything, but the API server is told of no webhook.
+    AllUnregistered,
+    /// The webhook alone, registered.
+    Webhook,
+    /// The controller alone.
+    Controller,
+    /// The scheduler alone.
+    Scheduler,
+}
+
+impl Part {
+    /// The process's name in the testbed.
+    pub fn process(self) -> &'static str {
+        match self {
+            Self::All => "muster",
+            Self::AllUnregistered => "muster-unregistered",
+            Self::Webhook => "muster-webhook",
+            Self::Controller => "muster-controller",
+            Self::Scheduler => "muster-scheduler",
+        }
+    }
+
+    fn account(self) -> &'static str {
+        match self {
+            Self::AllUnregistered => Self::All.process(),
+            other => other.process(),
+        }
+    }
+
+    fn args(self) -> (&'static str, bool) {
+        match self {
+            Self::All => ("all", true),
+            Self::AllUnregistered => ("all", false),
+            Self::Webhook => ("webhook", true),
+            Self::Controller => ("controller", false),
+            Self::Scheduler => ("scheduler", false),
+        }
+    }
+}
+
+/// Muster, installed on a testbed's control plane.
+#[derive(Debug)]
+pub struct Muster {
+    program: PathBuf,
+    /// Further flags of every process.
+    flags: Vec<String>,
+}
+
+/// The binary that belongs to the running program: `MUSTER_BIN`, else the one cargo built beside it.
+///
+/// # Errors
+/// If there is none.
+pub fn program() -> anyhow::Result<PathBuf> {
+    if let Some(path) = std::env::var_os("MUSTER_BIN") {
+        return Ok(path.into());
+    }
+    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    // target/debug/deps/e2e-… or target/debug/demo.
+    let candidates = own.ancestors().skip(1).take(2);
+    let mut found = candidates
+        .map(|dir| dir.join("muster"))
+        .filter(|path| path.is_file());
+    found.next().with_context(|| {
+        format!(
+            "no binary `muster` beside {}: run `cargo build -p muster` first, or set MUSTER_BIN",
+            own.display()
+        )
+    })
+}
+
+impl Muster {
+    /// Runs `muster install` against the testbed's control plane.
+    ///
+    /// # Errors
+    /// If it fails; with what it printed.
+    pub async fn install(
+        testbed: &Testbed,
+        program: PathBuf,
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
+        let mut command = Command::new(&program);
+        command
+            .arg("--kubeconfig")
+            .arg(&testbed.karmada().kubeconfig)
+            .arg("install")
+            .kill_on_drop(true);
+        let output = command.output().await.context("run muster install")?;
+        if !output.status.success() {
+            bail!(
+                "muster install failed ({}):\n{}{}",
+                output.status,
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        Ok(Self { program, flags })
+    }
+
+    /// Starts a process, or starts it again, and waits until it says that it is ready.
+    ///
+    /// # Errors
+    /// If it does not become ready; its log is `log/<process>.log` in the testbed's folder.
+    pub async fn start(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+        self.launch(testbed, part).await?;
+        self.wait_ready(testbed, part).await
+    }
+
+    /// Starts a process, or starts it again, without waiting until it is ready.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn launch(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+        let name = part.process();
+        if testbed.status().iter().any(|process| process.name == name) {
+            return Ok(testbed.restart(name).await?);
+        }
+        let kubeconfig = account_kubeconfig(testbed, part.account()).await?;
+        let (command, register) = part.args();
+        testbed.start_process(name, &self.program, 2, |ports| {
+            let mut args = vec![
+                format!("--kubeconfig={}", kubeconfig.display()),
+                command.to_owned(),
+                format!("--metrics-bind=127.0.0.1:{}", ports[0]),
+                format!("--webhook-bind=127.0.0.1:{}", ports[1]),
+            ];
+            if register {
+                args.push("--register".to_owned());
+                args.push(format!("--webhook-url=https://127.0.0.1:{}", ports[1]));
+            }
+            args.extend(self.flags.iter().cloned());
+            args
+        })?;
+        Ok(())
+    }
+
+    /// Waits until `/readyz` says yes.
+    ///
+    /// # Errors
+    /// If it does not in time, or the process ended.
+    pub async fn wait_ready(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+        let port = metrics_port(testbed, part)?;
+        let what = format!("{} ready", part.process());
+        eventually(READY, &what, async || {
+            let answer = http_get(port, "/readyz").await?;
+            match answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200") {
+                true => Ok(()),
+                false => Err(answer),
+            }
+        })
+        .await
+    }
+
+    /// The process's metrics, as Prometheus would read them.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn metrics(&self, testbed: &Testbed, part: Part) -> anyhow::Result<String> {
+        let port = metrics_port(testbed, part)?;
+        http_get(port, "/metrics").await.map_err(anyhow::Error::msg)
+    }
+
+    /// Asks a process to end, as Kubernetes would, and waits until it is gone.
+    ///
+    /// # Errors
+    /// If it does not drain in time.
+    pub async fn stop(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+        let name = part.process();
+        let status = testbed.status();
+        let Some(process) = status.iter().find(|process| process.name == name) else {
+            return Ok(());
+        };
+        process.id.signal(Signal::SIGTERM);
+        let what = format!("{name} gone after SIGTERM");
+        eventually(DRAIN, &what, async || {
+            let status = testbed.status();
+            let left = status.iter().find(|process| process.name == name);
+            match left.is_some_and(|process| process.id.is_alive()) {
+                true => Err("still there".to_owned()),
+                false => Ok(()),
+            }
+        })
+        .await?;
+        // Reaps it, and marks it as one that nothing brings back.
+        Ok(testbed.kill(name)?)
+    }
+
+    /// Takes Muster's webhooks out of the API server.
+    ///
+    /// # Errors
+    /// If the API server refuses.
+    pub async fn unregister(&self, karmada: &Objects) -> anyhow::Result<()> {
+        for kind in [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS] {
+            for name in registrations(karmada, kind).await? {
+                karmada.delete(kind, None, &name).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names of Muster's webhook registrations of a kind.
+///
+/// # Errors
+/// If the API server does not answer.
+pub async fn registrations(karmada: &Objects, kind: Kind) -> anyhow::Result<Vec<String>> {
+    let all = karmada.list(kind, None).await?;
+    let names = all
+        .iter()
+        .filter_map(|object| object["metadata"]["name"].as_str());
+    Ok(names
+        .filter(|name| name.starts_with("muster"))
+        .map(str::to_owned)
+        .collect())
+}
+
+fn metrics_port(testbed: &Testbed, part: Part) -> anyhow::Result<u16> {
+    let status = testbed.status();
+    let process = status.iter().find(|process| process.name == part.process());
+    process
+        .and_then(|process| process.port)
+        .with_context(|| format!("{} was never started", part.process()))
+}
+
+/// A kubeconfig of the control plane with a token of one of Muster's service accounts.
+async fn account_kubeconfig(testbed: &Testbed, account: &str) -> anyhow::Result<PathBuf> {
+    let karmada = testbed.karmada();
+    let client = karmada.client().await?;
+    let uri = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts/{account}/token");
+    let body = json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 24 * 3600},
+    });
+    let request = http::Request::post(uri)
+        .header("content-type", "application/json")
+        .body(body.to_string().into_bytes())?;
+    let answer: Value = client
+        .request(request)
+        .await
+        .with_context(|| format!("no token for service account {account}"))?;
+    let token = answer["status"]["token"]
+        .as_str()
+        .context("the answer to a TokenRequest has no token")?;
+
+    let text = std::fs::read_to_string(&karmada.kubeconfig)?;
+    let mut config: Value = serde_json::from_str(&text).context("the testbed's kubeconfig")?;
+    config["users"] = json!([{"name": "admin", "user": {"token": token}}]);
+    let path = karmada
+        .kubeconfig
+        .with_file_name(format!("{account}.kubeconfig"));
+    write_private(&path, &config.to_string())?;
+    Ok(path)
+}
+
+fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    Ok(file.write_all(text.as_bytes())?)
+}
+
+/// A plain GET on loopback; the whole answer, headers included.
+async fn http_get(port: u16, path: &str) -> Result<String, String> {
+    let exchange = async {
+        let mut stream =
+            tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).await?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    match tokio::time::timeout(Duration::from_secs(5), exchange).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer to GET {path} within 5 s")),
+    }
+}

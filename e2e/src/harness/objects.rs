@@ -1,0 +1,146 @@
+//! Objects of one API server as plain JSON: what a test says of an object is what stands in its YAML.
+
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::Value;
+
+use super::kinds::Kind;
+
+/// What happened instead of a request's success.
+pub type Result<T, E = kube::Error> = std::result::Result<T, E>;
+
+/// An API server's objects.
+#[derive(Clone)]
+pub struct Objects {
+    client: Client,
+}
+
+impl std::fmt::Debug for Objects {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Objects").finish_non_exhaustive()
+    }
+}
+
+impl Objects {
+    /// The objects that `client` reaches.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Creates an object of a namespaced kind in the namespace that it names, of others as it is.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub async fn create(&self, kind: Kind, object: &Value) -> Result<Value> {
+        let namespace = object["metadata"]["namespace"].as_str();
+        let object = serde_json::from_value(of_kind(kind, object.clone()));
+        let object = object.map_err(kube::Error::SerdeError)?;
+        let api = self.api(kind, namespace);
+        let created = api.create(&PostParams::default(), &object).await;
+        Ok(json(kind, created?))
+    }
+
+    /// The object, or none if there is none of that name.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn get(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>> {
+        let found = self.api(kind, namespace).get_opt(name).await?;
+        Ok(found.map(|object| json(kind, object)))
+    }
+
+    /// All objects of a kind, in one namespace or in all.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn list(&self, kind: Kind, namespace: Option<&str>) -> Result<Vec<Value>> {
+        self.select(kind, namespace, "").await
+    }
+
+    /// The objects of a kind with these labels.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn select(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        labels: &str,
+    ) -> Result<Vec<Value>> {
+        let params = ListParams::default().labels(labels);
+        let listed = self.api(kind, namespace).list(&params).await?;
+        let items = listed.items.into_iter();
+        Ok(items.map(|object| json(kind, object)).collect())
+    }
+
+    /// Merges `patch` into an object.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub async fn merge(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Value> {
+        let api = self.api(kind, namespace);
+        let params = PatchParams::default();
+        let patched = api.patch(name, &params, &Patch::Merge(patch)).await;
+        Ok(json(kind, patched?))
+    }
+
+    /// Merges `patch` into the status of an object, as its controller would.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub async fn merge_status(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Value> {
+        let api = self.api(kind, namespace);
+        let params = PatchParams::default();
+        let patched = api.patch_status(name, &params, &Patch::Merge(patch)).await;
+        Ok(json(kind, patched?))
+    }
+
+    /// Deletes an object, as kubectl does: in the background. Gone already is fine.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub async fn delete(&self, kind: Kind, namespace: Option<&str>, name: &str) -> Result<()> {
+        let params = DeleteParams::background();
+        match self.api(kind, namespace).delete(name, &params).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    fn api(&self, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
+        let resource = kind.resource();
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+}
+
+fn json(kind: Kind, object: DynamicObject) -> Value {
+    // Made from JSON by the client a moment ago: only an object with non-text keys could fail.
+    of_kind(kind, serde_json::to_value(object).unwrap_or_default())
+}
+
+/// The object with its kind, which servers leave out in lists, and callers may.
+fn of_kind(kind: Kind, mut object: Value) -> Value {
+    object["apiVersion"] = kind.api_version().into();
+    object["kind"] = kind.name.into();
+    object
+}

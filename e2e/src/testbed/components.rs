@@ -1,0 +1,460 @@
+//! The command line of every component.
+//!
+//! All of it listens on loopback, on ports of its own; every default port would clash, as all members
+//! share one host. Nobody else can want to lead, so leader election is off. Profiling and metrics are
+//! off where they can be, to leave the machine to the work.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::cluster::{Cluster, KARMADA};
+use super::error::{Error, Result};
+use super::pki::{FRONT_PROXY_NAME, Pki};
+use super::process::{Launch, Supervisor};
+use super::spec::{KarmadaSpec, MemberSpec};
+use crate::tools::{Tool, Tools, Toolset};
+
+/// Name of etcd among the processes.
+pub const ETCD: &str = "etcd";
+/// Name of Karmada's API server among the processes.
+pub const KARMADA_APISERVER: &str = "karmada-apiserver";
+/// Name of the control plane's kube-controller-manager among the processes.
+pub const KARMADA_KUBE_CONTROLLER_MANAGER: &str = "karmada-kube-controller-manager";
+/// Name of karmada-aggregated-apiserver among the processes.
+pub const KARMADA_AGGREGATED_APISERVER: &str = "karmada-aggregated-apiserver";
+/// Name of karmada-webhook among the processes.
+pub const KARMADA_WEBHOOK: &str = "karmada-webhook";
+/// Name of karmada-controller-manager among the processes.
+pub const KARMADA_CONTROLLER_MANAGER: &str = "karmada-controller-manager";
+/// Name of karmada-scheduler among the processes.
+pub const KARMADA_SCHEDULER: &str = "karmada-scheduler";
+
+/// What works on Karmada's API server besides Kubernetes' own controllers.
+pub(super) const KARMADA_PROCESSES: [&str; 4] = [
+    KARMADA_AGGREGATED_APISERVER,
+    KARMADA_WEBHOOK,
+    KARMADA_CONTROLLER_MANAGER,
+    KARMADA_SCHEDULER,
+];
+
+/// A process that every member has, or every one with Volcano; its name is `<member>-<suffix>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "names of components")]
+pub enum MemberProcess {
+    Apiserver,
+    KubeControllerManager,
+    KubeScheduler,
+    Kwok,
+    VolcanoScheduler,
+    VolcanoControllers,
+    VolcanoWebhook,
+}
+
+impl MemberProcess {
+    /// All of them, in the order in which they start.
+    pub const ALL: [Self; 7] = [
+        Self::Apiserver,
+        Self::KubeControllerManager,
+        Self::KubeScheduler,
+        Self::Kwok,
+        Self::VolcanoWebhook,
+        Self::VolcanoControllers,
+        Self::VolcanoScheduler,
+    ];
+
+    /// The name of this process of `member`.
+    pub fn of(self, member: &str) -> String {
+        let suffix = match self {
+            Self::Apiserver => "apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kwok => "kwok",
+            Self::VolcanoScheduler => "volcano-scheduler",
+            Self::VolcanoControllers => "volcano-controllers",
+            Self::VolcanoWebhook => "volcano-webhook",
+        };
+        format!("{member}-{suffix}")
+    }
+}
+
+/// Client limits of the members' own controllers: a large cluster's, so that they are no bottleneck.
+const MEMBER_QPS: u32 = 500;
+const MEMBER_BURST: u32 = 1000;
+
+/// What the control plane needs of Kubernetes' controllers. Never those of workloads: a template on
+/// the control plane must not start pods there.
+const CONTROL_PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,\
+    serviceaccount-token-controller,ttl-after-finished-controller,clusterrole-aggregation-controller";
+
+/// What a member needs; without the node lifecycle its nodes keep the taint `not-ready`.
+const MEMBER_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,job-controller,\
+    deployment-controller,replicaset-controller,statefulset-controller,endpointslice-controller,\
+    node-lifecycle-controller,pod-garbage-collector-controller,ttl-after-finished-controller";
+
+/// KWOK's stages in its module: nodes become and stay ready, pods run at once and go when deleted,
+/// claims are bound to volumes made for them.
+const KWOK_STAGES: [&str; 8] = [
+    "node/fast/node-initialize.yaml",
+    "node/heartbeat/node-heartbeat.yaml",
+    "pod/fast/pod-ready.yaml",
+    "pod/fast/pod-delete.yaml",
+    "volume/fast/pv-bind.yaml",
+    "volume/fast/pv-delete.yaml",
+    "volume/fast/pvc-provision.yaml",
+    "volume/fast/pvc-delete.yaml",
+];
+
+/// Our own stages: pods end after the time in an annotation.
+const OWN_STAGES: [&str; 2] = [
+    include_str!("../../stages/pod-run-for.yaml"),
+    include_str!("../../stages/pod-fail.yaml"),
+];
+
+/// Volcano's default policy for members: gangs, priorities, weighted queues, dense packing.
+const VOLCANO_POLICY: &str = r#"actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}, {name: binpack}]
+"#;
+
+/// Everything that command lines are made from.
+#[derive(Debug)]
+pub(super) struct Components<'a> {
+    pub(super) tools: &'a Tools,
+    pub(super) pki: &'a Pki,
+    pub(super) supervisor: &'a Supervisor,
+    /// Where generated configuration files go.
+    pub(super) conf_dir: PathBuf,
+    pub(super) etcd_port: u16,
+}
+
+impl Components<'_> {
+    pub(super) fn etcd(&self, data_dir: &Path) -> Result<Launch> {
+        let peer_port = self.port()?;
+        let client_url = format!("http://127.0.0.1:{}", self.etcd_port);
+        let peer_url = format!("http://127.0.0.1:{peer_port}");
+        let mut launch = self.launch(Tool::Etcd, ETCD, &[self.etcd_port, peer_port])?;
+        launch.args = vec![
+            format!("--data-dir={}", data_dir.display()),
+            // The data need not survive the machine.
+            "--unsafe-no-fsync".into(),
+            format!("--listen-client-urls={client_url}"),
+            format!("--advertise-client-urls={client_url}"),
+            format!("--listen-peer-urls={peer_url}"),
+            format!("--initial-advertise-peer-urls={peer_url}"),
+            format!("--initial-cluster=default={peer_url}"),
+            "--quota-backend-bytes=8589934592".into(),
+            "--log-level=warn".into(),
+        ];
+        Ok(launch)
+    }
+
+    /// An API server with its `own` flags besides those that all have.
+    pub(super) fn apiserver(
+        &self,
+        cluster: &str,
+        port: u16,
+        own: impl IntoIterator<Item = String>,
+    ) -> Result<Launch> {
+        let pki = self.pki;
+        let name = format!("{cluster}-apiserver");
+        let mut launch = self.launch(Tool::KubeApiserver, &name, &[port])?;
+        launch.args = vec![
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
+            format!("--etcd-prefix=/{cluster}"),
+            format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1".into(),
+            "--advertise-address=127.0.0.1".into(),
+            "--endpoint-reconciler-type=none".into(),
+            "--allow-privileged=true".into(),
+            "--authorization-mode=RBAC".into(),
+            "--service-account-issuer=https://kubernetes.default.svc".into(),
+            flag("service-account-key-file", &pki.service_account_public),
+            flag("service-account-signing-key-file", &pki.service_account_key),
+            "--service-cluster-ip-range=10.96.0.0/16".into(),
+            flag("client-ca-file", &pki.ca),
+            flag("tls-cert-file", &pki.server.cert),
+            flag("tls-private-key-file", &pki.server.key),
+            flag("proxy-client-cert-file", &pki.front_proxy.cert),
+            flag("proxy-client-key-file", &pki.front_proxy.key),
+            flag("requestheader-client-ca-file", &pki.ca),
+            format!("--requestheader-allowed-names={FRONT_PROXY_NAME}"),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".into(),
+            "--requestheader-group-headers=X-Remote-Group".into(),
+            "--requestheader-username-headers=X-Remote-User".into(),
+            // Pods without a service account controller, claims without a protection controller.
+            "--disable-admission-plugins=StorageObjectInUseProtection,ServiceAccount".into(),
+            "--profiling=false".into(),
+        ];
+        launch.args.extend(own);
+        Ok(launch)
+    }
+
+    /// Flags for an audit log of what is written to bindings and works.
+    pub(super) fn audit_flags(&self, log: &Path) -> Result<Vec<String>> {
+        let resources = [
+            "resourcebindings",
+            "resourcebindings/status",
+            "works",
+            "works/status",
+        ];
+        let policy = json!({
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived", "ResponseStarted"],
+            "omitManagedFields": true,
+            "rules": [
+                {
+                    "level": "RequestResponse",
+                    "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+                    "resources": [{"group": "work.karmada.io", "resources": resources}],
+                },
+                {"level": "None"},
+            ],
+        });
+        let path = self.write_conf("audit-policy.json", &policy.to_string())?;
+        Ok(vec![
+            flag("audit-policy-file", &path),
+            flag("audit-log-path", log),
+            // One file, however long.
+            "--audit-log-maxsize=100000".into(),
+        ])
+    }
+
+    pub(super) fn kube_controller_manager(&self, cluster: &Cluster) -> Result<Launch> {
+        let port = self.port()?;
+        let name = MemberProcess::KubeControllerManager.of(&cluster.name);
+        let controllers = match cluster.name.as_str() {
+            KARMADA => CONTROL_PLANE_CONTROLLERS,
+            _ => MEMBER_CONTROLLERS,
+        };
+        let mut launch = self.launch(Tool::KubeControllerManager, &name, &[port])?;
+        launch.args = vec![
+            flag("kubeconfig", &cluster.kubeconfig),
+            format!("--controllers={controllers}"),
+            "--leader-elect=false".into(),
+            flag(
+                "service-account-private-key-file",
+                &self.pki.service_account_key,
+            ),
+            flag("root-ca-file", &self.pki.ca),
+            "--bind-address=127.0.0.1".into(),
+            format!("--secure-port={port}"),
+            "--profiling=false".into(),
+            format!("--kube-api-qps={MEMBER_QPS}"),
+            format!("--kube-api-burst={MEMBER_BURST}"),
+        ];
+        Ok(launch)
+    }
+
+    pub(super) fn kube_scheduler(&self, cluster: &Cluster) -> Result<Launch> {
+        let port = self.port()?;
+        let name = MemberProcess::KubeScheduler.of(&cluster.name);
+        let config = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {
+                "kubeconfig": cluster.kubeconfig,
+                "qps": MEMBER_QPS,
+                "burst": MEMBER_BURST,
+            },
+            "leaderElection": {"leaderElect": false},
+            "enableProfiling": false,
+            "enableContentionProfiling": false,
+        });
+        let path = self.write_conf(&format!("{name}.json"), &config.to_string())?;
+        let mut launch = self.launch(Tool::KubeScheduler, &name, &[port])?;
+        launch.args = vec![
+            flag("config", &path),
+            "--bind-address=127.0.0.1".into(),
+            format!("--secure-port={port}"),
+        ];
+        Ok(launch)
+    }
+
+    pub(super) fn kwok(&self, cluster: &Cluster) -> Result<Launch> {
+        let port = self.port()?;
+        let name = MemberProcess::Kwok.of(&cluster.name);
+        let stage_dir = self
+            .tools
+            .module_dir(Toolset::Kwok)?
+            .join("kustomize/stage");
+        let mut stages = String::new();
+        for file in KWOK_STAGES {
+            let path = stage_dir.join(file);
+            stages.push_str(&fs::read_to_string(&path).map_err(Error::io("read", &path))?);
+            stages.push_str("\n---\n");
+        }
+        stages.push_str(&OWN_STAGES.join("\n---\n"));
+        let path = self.write_conf(&format!("{name}-stages.yaml"), &stages)?;
+        let mut launch = self.launch(Tool::Kwok, &name, &[port])?;
+        launch.args = vec![
+            flag("kubeconfig", &cluster.kubeconfig),
+            flag("config", &path),
+            "--manage-all-nodes=true".into(),
+            format!("--server-address=127.0.0.1:{port}"),
+            "--v=WARN".into(),
+        ];
+        Ok(launch)
+    }
+
+    pub(super) fn volcano_scheduler(&self, cluster: &Cluster) -> Result<Launch> {
+        let (health, metrics) = (self.port()?, self.port()?);
+        let name = MemberProcess::VolcanoScheduler.of(&cluster.name);
+        // Its own file per member, because it is read again whenever it changes.
+        let policy = self.write_conf(&format!("{name}.yaml"), VOLCANO_POLICY)?;
+        let mut launch = self.launch(Tool::VolcanoScheduler, &name, &[health, metrics])?;
+        launch.args = vec![
+            flag("kubeconfig", &cluster.kubeconfig),
+            flag("scheduler-conf", &policy),
+            "--cache-dumper=false".into(),
+        ];
+        launch.args.extend(volcano_flags(health, metrics));
+        Ok(launch)
+    }
+
+    pub(super) fn volcano_controllers(&self, cluster: &Cluster) -> Result<Launch> {
+        let (health, metrics) = (self.port()?, self.port()?);
+        let name = MemberProcess::VolcanoControllers.of(&cluster.name);
+        let tool = Tool::VolcanoControllerManager;
+        let mut launch = self.launch(tool, &name, &[health, metrics])?;
+        launch.args = vec![
+            flag("kubeconfig", &cluster.kubeconfig),
+            format!("--kube-api-qps={MEMBER_QPS}"),
+            format!("--kube-api-burst={MEMBER_BURST}"),
+        ];
+        launch.args.extend(volcano_flags(health, metrics));
+        Ok(launch)
+    }
+
+    /// `admissions` are the paths that are registered; it would wait for minutes for any other.
+    pub(super) fn volcano_webhook(&self, cluster: &Cluster, admissions: &[&str]) -> Result<Launch> {
+        let port = self.port()?;
+        let name = MemberProcess::VolcanoWebhook.of(&cluster.name);
+        let mut launch = self.launch(Tool::VolcanoWebhookManager, &name, &[port])?;
+        launch.args = vec![
+            flag("kubeconfig", &cluster.kubeconfig),
+            flag("ca-cert-file", &self.pki.ca),
+            flag("tls-cert-file", &self.pki.server.cert),
+            flag("tls-private-key-file", &self.pki.server.key),
+            "--listen-address=127.0.0.1".into(),
+            format!("--port={port}"),
+            format!("--webhook-url=https://127.0.0.1:{port}"),
+            format!("--enabled-admission={}", admissions.join(",")),
+        ];
+        Ok(launch)
+    }
+
+    pub(super) fn karmada_aggregated_apiserver(&self, karmada: &Cluster) -> Result<Launch> {
+        let port = self.port()?;
+        let tool = Tool::KarmadaAggregatedApiserver;
+        let mut launch = self.launch(tool, KARMADA_AGGREGATED_APISERVER, &[port])?;
+        launch.args = vec![
+            flag("kubeconfig", &karmada.kubeconfig),
+            flag("authentication-kubeconfig", &karmada.kubeconfig),
+            flag("authorization-kubeconfig", &karmada.kubeconfig),
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
+            "--etcd-prefix=/karmada-aggregated".into(),
+            flag("tls-cert-file", &self.pki.server.cert),
+            flag("tls-private-key-file", &self.pki.server.key),
+            "--bind-address=127.0.0.1".into(),
+            format!("--secure-port={port}"),
+        ];
+        Ok(launch)
+    }
+
+    pub(super) fn karmada_webhook(&self, karmada: &Cluster) -> Result<Launch> {
+        let (port, health) = (self.port()?, self.port()?);
+        let mut launch = self.launch(Tool::KarmadaWebhook, KARMADA_WEBHOOK, &[port, health])?;
+        launch.args = vec![
+            flag("kubeconfig", &karmada.kubeconfig),
+            "--bind-address=127.0.0.1".into(),
+            format!("--secure-port={port}"),
+            flag("cert-dir", &self.pki.webhook_dir),
+            "--metrics-bind-address=0".into(),
+            format!("--health-probe-bind-address=127.0.0.1:{health}"),
+        ];
+        Ok(launch)
+    }
+
+    pub(super) fn karmada_controller_manager(
+        &self,
+        karmada: &Cluster,
+        spec: &KarmadaSpec,
+    ) -> Result<Launch> {
+        let health = self.port()?;
+        let tool = Tool::KarmadaControllerManager;
+        let mut launch = self.launch(tool, KARMADA_CONTROLLER_MANAGER, &[health])?;
+        launch.args = vec![
+            flag("kubeconfig", &karmada.kubeconfig),
+            "--leader-elect=false".into(),
+            "--metrics-bind-address=0".into(),
+            format!("--health-probe-bind-address=127.0.0.1:{health}"),
+            "--cluster-status-update-frequency=5s".into(),
+        ];
+        launch
+            .args
+            .extend(spec.controller_manager_flags.iter().cloned());
+        Ok(launch)
+    }
+
+    pub(super) fn karmada_scheduler(
+        &self,
+        karmada: &Cluster,
+        spec: &KarmadaSpec,
+    ) -> Result<Launch> {
+        let health = self.port()?;
+        let mut launch = self.launch(Tool::KarmadaScheduler, KARMADA_SCHEDULER, &[health])?;
+        launch.args = vec![
+            flag("kubeconfig", &karmada.kubeconfig),
+            "--leader-elect=false".into(),
+            "--metrics-bind-address=0".into(),
+            format!("--health-probe-bind-address=127.0.0.1:{health}"),
+        ];
+        launch.args.extend(spec.scheduler_flags.iter().cloned());
+        Ok(launch)
+    }
+
+    /// A file of tokens for a member's API server: Karmada reaches members by bearer token only.
+    pub(super) fn token_file(&self, member: &MemberSpec, token: &str) -> Result<PathBuf> {
+        let line = format!("{token},karmada,karmada,system:masters\n");
+        self.write_conf(&format!("{}.tokens", member.name), &line)
+    }
+
+    fn port(&self) -> Result<u16> {
+        self.supervisor.reserve_port()
+    }
+
+    fn launch(&self, tool: Tool, name: &str, ports: &[u16]) -> Result<Launch> {
+        Ok(Launch {
+            name: name.to_owned(),
+            program: self.tools.program(tool)?,
+            args: Vec::new(),
+            ports: ports.to_vec(),
+        })
+    }
+
+    fn write_conf(&self, name: &str, content: &str) -> Result<PathBuf> {
+        let path = self.conf_dir.join(name);
+        super::pki::write_private(&path, content)?;
+        Ok(path)
+    }
+}
+
+fn flag(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
+}
+
+/// Flags that Volcano's two programs share. The health port tells when they serve; without it there
+/// would be nothing to wait for.
+fn volcano_flags(health: u16, metrics: u16) -> [String; 5] {
+    [
+        "--leader-elect=false".into(),
+        "--enable-healthz=true".into(),
+        format!("--healthz-address=127.0.0.1:{health}"),
+        "--enable-metrics=false".into(),
+        format!("--listen-address=127.0.0.1:{metrics}"),
+    ]
+}

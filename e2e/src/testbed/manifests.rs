@@ -1,0 +1,279 @@
+//! Manifests: read from files, folders and module sources, and applied to an API server.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use futures::StreamExt as _;
+use futures::stream;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{GroupVersionKind, TypeMeta};
+use kube::discovery::{self, ApiResource, Scope};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::error::{Error, Result, describe};
+
+const FIELD_MANAGER: &str = "testbed";
+
+/// How many requests are in flight at once.
+const CONCURRENCY: usize = 4;
+
+/// Objects of one manifest file, or of several.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Manifests(Vec<DynamicObject>);
+
+impl Manifests {
+    /// Reads files, and folders' `*.yaml` and `*.yml` files with those of their subfolders.
+    pub(super) fn read(paths: &[PathBuf]) -> Result<Self> {
+        let mut files = Vec::new();
+        for path in paths {
+            collect_files(path, &mut files)?;
+        }
+        let mut all = Self::default();
+        for file in files {
+            let text = std::fs::read_to_string(&file).map_err(Error::io("read", &file))?;
+            all.0.extend(Self::parse(&file, &text)?.0);
+        }
+        Ok(all)
+    }
+
+    /// Parses the documents of one file; `path` is for messages.
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self> {
+        let wrong = |reason: String| Error::Manifest {
+            path: path.to_owned(),
+            reason,
+        };
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(text).map_err(|error| wrong(error.to_string()))?;
+        Self::from_values(path, documents)
+    }
+
+    fn from_values(path: &Path, values: Vec<Value>) -> Result<Self> {
+        let wrong = |reason: String| Error::Manifest {
+            path: path.to_owned(),
+            reason,
+        };
+        let objects = values.into_iter().filter(|value| !value.is_null());
+        let typed = objects.map(|value| {
+            let object: DynamicObject =
+                serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+            if object.types.is_none() || object.metadata.name.is_none() {
+                return Err(wrong(
+                    "an object without apiVersion, kind or metadata.name".into(),
+                ));
+            }
+            Ok(object)
+        });
+        Ok(Self(typed.collect::<Result<_>>()?))
+    }
+
+    /// Objects written in code; `what` is for messages.
+    pub(super) fn literal(what: &str, objects: Vec<Value>) -> Result<Self> {
+        Self::from_values(Path::new(what), objects)
+    }
+
+    /// Without the objects of these names.
+    pub(super) fn without(mut self, names: &[&str]) -> Self {
+        self.0
+            .retain(|object| !names.contains(&object.name_any().as_str()));
+        self
+    }
+
+    /// Webhook registrations that name a URL on this host in place of a Service.
+    pub(super) fn with_webhooks_at(mut self, url: &str, ca_bundle: &str) -> Self {
+        let webhooks = self
+            .0
+            .iter_mut()
+            .filter_map(|object| object.data["webhooks"].as_array_mut());
+        for webhook in webhooks.flatten() {
+            let path = webhook["clientConfig"]["service"]["path"]
+                .as_str()
+                .unwrap_or_default();
+            let url = format!("{url}{path}");
+            webhook["clientConfig"] = json!({"url": url, "caBundle": ca_bundle});
+        }
+        self
+    }
+
+    /// These and those.
+    pub(super) fn and(mut self, others: &Self) -> Self {
+        self.0.extend(others.0.iter().cloned());
+        self
+    }
+
+    /// Names of the CustomResourceDefinitions among them.
+    pub(super) fn crd_names(&self) -> Vec<String> {
+        let crds = self.0.iter().filter(|object| is_crd(object));
+        crds.map(|object| object.name_any()).collect()
+    }
+
+    /// Creates what is not there and server-side applies the rest, several at a time.
+    pub(super) async fn apply(&self, client: &Client, cluster: &str) -> Result<()> {
+        let kinds = self.resolve_kinds(client, cluster).await?;
+        let writes = stream::iter(&self.0).map(|object| write(client, cluster, &kinds, object));
+        let mut writes = writes.buffer_unordered(CONCURRENCY);
+        while let Some(written) = writes.next().await {
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Asks the server once per kind how it is served.
+    async fn resolve_kinds(&self, client: &Client, cluster: &str) -> Result<Kinds> {
+        let mut kinds = Kinds::new();
+        for object in &self.0 {
+            let Some(types) = object.types.clone() else {
+                continue;
+            };
+            if kinds.contains_key(&types) {
+                continue;
+            }
+            let what = format!(
+                "find kind {} {} in {cluster}",
+                types.api_version, types.kind
+            );
+            let gvk = GroupVersionKind::try_from(&types).map_err(|error| Error::Manifest {
+                path: PathBuf::from(object.name_any()),
+                reason: error.to_string(),
+            })?;
+            let (resource, capabilities) = discovery::pinned_kind(client, &gvk)
+                .await
+                .map_err(Error::kube(what))?;
+            kinds.insert(types, (resource, capabilities.scope));
+        }
+        Ok(kinds)
+    }
+}
+
+type Kinds = HashMap<TypeMeta, (ApiResource, Scope)>;
+
+/// Creating is cheaper for the server than applying, and nearly always right on a fresh one.
+async fn write(
+    client: &Client,
+    cluster: &str,
+    kinds: &Kinds,
+    object: &DynamicObject,
+) -> Result<()> {
+    let name = object.name_any();
+    let Some((resource, scope)) = object.types.as_ref().and_then(|types| kinds.get(types)) else {
+        return Ok(());
+    };
+    let api: Api<DynamicObject> = match scope {
+        Scope::Cluster => Api::all_with(client.clone(), resource),
+        Scope::Namespaced => {
+            let namespace = object.namespace().unwrap_or_else(|| "default".into());
+            Api::namespaced_with(client.clone(), &namespace, resource)
+        }
+    };
+    match api.create(&PostParams::default(), object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let params = PatchParams::apply(FIELD_MANAGER).force();
+            api.patch(&name, &params, &Patch::Apply(object)).await
+        }
+        other => other,
+    }
+    .map(drop)
+    .map_err(Error::kube(format!(
+        "apply {} {name} to {cluster}",
+        resource.kind
+    )))
+}
+
+/// Which of these CRDs the server does not serve yet.
+pub(super) async fn unestablished(
+    client: &Client,
+    names: &[String],
+) -> Result<Vec<String>, String> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let listed = api
+        .list(&ListParams::default())
+        .await
+        .map_err(|error| describe(&error))?;
+    let established: Vec<String> = listed
+        .iter()
+        .filter(|crd| serves(crd))
+        .map(|crd| crd.name_any())
+        .collect();
+    Ok(names
+        .iter()
+        .filter(|name| !established.contains(name))
+        .cloned()
+        .collect())
+}
+
+fn serves(crd: &CustomResourceDefinition) -> bool {
+    let conditions = crd
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|conditions| {
+        conditions
+            .iter()
+            .any(|condition| condition.type_ == "Established" && condition.status == "True")
+    })
+}
+
+fn is_crd(object: &DynamicObject) -> bool {
+    object
+        .types
+        .as_ref()
+        .is_some_and(|types| types.kind == "CustomResourceDefinition")
+}
+
+fn collect_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let entries = std::fs::read_dir(path).map_err(Error::io("list", path))?;
+    let entries: Result<Vec<PathBuf>, _> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut entries = entries.map_err(Error::io("list", path))?;
+    entries.sort();
+    for entry in entries {
+        let yaml = entry
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml");
+        if entry.is_dir() || yaml {
+            collect_files(&entry, files)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn folders_are_read_whole_and_mistakes_name_their_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let nested = dir.path().join("b/nested.yml");
+        std::fs::create_dir(dir.path().join("b")).unwrap();
+        std::fs::write(dir.path().join("a.yaml"), "# empty\n---\n").unwrap();
+        std::fs::write(dir.path().join("notes.txt"), "{").unwrap();
+        let two = "apiVersion: v1\nkind: Namespace\nmetadata: {name: first}\n---\n\
+                   apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: second}\n";
+        std::fs::write(&nested, two).unwrap();
+        let read = || Manifests::read(&[dir.path().to_owned()]);
+        assert_eq!(read().unwrap().crd_names(), ["second"]);
+        assert_eq!(read().unwrap().without(&["second"]).0.len(), 1);
+
+        std::fs::write(&nested, "apiVersion: v1\nkind: Namespace\nmetadata: {}\n").unwrap();
+        let message = read().unwrap_err().to_string();
+        assert!(
+            message.contains("nested.yml") && message.contains("metadata.name"),
+            "{message}"
+        );
+    }
+
+    /// KWOK refuses to start on a stage it cannot read; this finds our own mistakes before that.
+    #[test]
+    fn our_stages_are_manifests() {
+        let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("stages");
+        let stages = Manifests::read(&[dir]).unwrap();
+        let names: Vec<_> = stages.0.iter().map(|stage| stage.name_any()).collect();
+        assert_eq!(names, ["pod-fail", "pod-run-for"]);
+    }
+}

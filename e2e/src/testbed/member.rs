@@ -1,0 +1,274 @@
+//! Starts a member cluster and joins it to Karmada.
+//!
+//! Joining needs no karmadactl: a Secret with a bearer token and the CA, and a Cluster object.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::cluster::Cluster;
+use super::components::{KARMADA_CONTROLLER_MANAGER, MemberProcess};
+use super::control_plane::{namespace, volcano_crds};
+use super::error::{Error, Result, describe};
+use super::manifests::Manifests;
+use super::spec::MemberSpec;
+use super::{Testbed, nodes, wait};
+use crate::tools::Toolset;
+
+/// The queue of jobs that name none; Volcano's scheduler makes it when it starts.
+const DEFAULT_QUEUE: &str = "default";
+
+impl Testbed {
+    /// Starts the API server process of a member with a token for Karmada, which is returned.
+    pub(super) fn spawn_member_apiserver(&self, member: &MemberSpec, port: u16) -> Result<String> {
+        let components = self.components();
+        let token = random_token()?;
+        let tokens = components.token_file(member, &token)?;
+        let own = [format!("--token-auth-file={}", tokens.display())];
+        self.spawn(components.apiserver(&member.name, port, own)?)?;
+        Ok(token)
+    }
+
+    /// From a started API server process to a member that is Ready in Karmada with all its nodes.
+    /// It is joined once `karmada_ready` says so; everything before runs beside Karmada's own start.
+    pub(super) async fn start_member(
+        &self,
+        member: &MemberSpec,
+        token: &str,
+        mut karmada_ready: watch::Receiver<bool>,
+    ) -> Result<()> {
+        let cluster = self.cluster(&member.name)?;
+        let client = cluster.client().await?;
+        let apiserver = MemberProcess::Apiserver.of(&member.name);
+        wait::api_ready(&self.supervisor, &apiserver, &client).await?;
+        self.spawn_member_controllers(&cluster)?;
+        self.install_member_crds(&apiserver, &client, &cluster, member)
+            .await?;
+        if member.volcano_webhook {
+            self.start_volcano_webhook(&client, &cluster).await?;
+        }
+        if member.volcano {
+            self.spawn_volcano(&cluster)?;
+        }
+        let mut node_names = Vec::new();
+        for group in &member.nodes {
+            node_names.extend(nodes::create(&client, &member.name, group).await?);
+        }
+        // Nobody ever drops the sender before it said so, except when the whole start is given up.
+        let _ = karmada_ready.wait_for(|ready| *ready).await;
+        let karmada = self.karmada().client().await?;
+        self.join(&karmada, &cluster, member, token).await?;
+        self.wait_nodes_ready(&client, &member.name, &node_names)
+            .await?;
+        if member.volcano {
+            self.wait_volcano(&client, &member.name).await?;
+        }
+        self.wait_joined(&karmada, member).await
+    }
+
+    /// Waits until KWOK and the member's controllers have made the nodes usable.
+    pub(super) async fn wait_nodes_ready(
+        &self,
+        client: &Client,
+        member: &str,
+        names: &[String],
+    ) -> Result<()> {
+        let what = format!("nodes of {member} ready");
+        wait::until(
+            &self.supervisor,
+            &MemberProcess::Kwok.of(member),
+            &what,
+            || async {
+                match nodes::unready(client, names).await?.as_slice() {
+                    [] => Ok(()),
+                    missing => Err(format!("not ready: {}", missing.join(", "))),
+                }
+            },
+        )
+        .await
+    }
+
+    fn spawn_member_controllers(&self, cluster: &Cluster) -> Result<()> {
+        let components = self.components();
+        self.spawn(components.kube_controller_manager(cluster)?)?;
+        self.spawn(components.kube_scheduler(cluster)?)?;
+        self.spawn(components.kwok(cluster)?)
+    }
+
+    /// Volcano's CRDs go where it runs and nowhere else: elsewhere its jobs would be accepted, and
+    /// never be run.
+    async fn install_member_crds(
+        &self,
+        apiserver: &str,
+        client: &Client,
+        cluster: &Cluster,
+        member: &MemberSpec,
+    ) -> Result<()> {
+        let stages = self
+            .tools
+            .module_dir(Toolset::Kwok)?
+            .join("kustomize/stage");
+        let storage_class = stages.join("volume/fast/storage-class.yaml");
+        let essentials = Manifests::literal("namespaces", vec![namespace("volcano-system")])?;
+        let volcano = match member.volcano {
+            true => volcano_crds(&self.tools)?,
+            false => Manifests::default(),
+        };
+        let manifests = volcano
+            .and(&essentials)
+            .and(&Manifests::read(&[storage_class])?)
+            .and(&Manifests::read(&self.spec.member_crds)?);
+        self.install_crds(apiserver, client, &cluster.name, &manifests)
+            .await
+    }
+
+    /// Before the rest of Volcano, whose own first writes it admits.
+    async fn start_volcano_webhook(&self, client: &Client, cluster: &Cluster) -> Result<()> {
+        let module = self.tools.module_dir(Toolset::Volcano)?;
+        let path = module.join("installer/volcano-development.yaml");
+        let text = std::fs::read_to_string(&path).map_err(Error::io("read", &path))?;
+        // Of everything that a cluster would need; the rest are its Deployments and their accounts.
+        let documents = text
+            .split("\n---\n")
+            .filter(|text| text.contains("WebhookConfiguration\n"));
+        let registrations = documents.collect::<Vec<_>>().join("\n---\n");
+        let paths = registrations
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("path: "));
+        let paths: Vec<&str> = paths.collect();
+
+        let launch = self.components().volcano_webhook(cluster, &paths)?;
+        let url = format!("https://127.0.0.1:{}", launch.ports[0]);
+        let registrations = Manifests::parse(&path, &registrations)?;
+        let local = registrations.with_webhooks_at(&url, &self.ca_bundle());
+        local.apply(client, &cluster.name).await?;
+        self.spawn(launch)?;
+        wait::serving(
+            &self.supervisor,
+            &MemberProcess::VolcanoWebhook.of(&cluster.name),
+        )
+        .await
+    }
+
+    fn spawn_volcano(&self, cluster: &Cluster) -> Result<()> {
+        let components = self.components();
+        self.spawn(components.volcano_controllers(cluster)?)?;
+        self.spawn(components.volcano_scheduler(cluster)?)
+    }
+
+    async fn wait_volcano(&self, client: &Client, member: &str) -> Result<()> {
+        wait::serving(
+            &self.supervisor,
+            &MemberProcess::VolcanoControllers.of(member),
+        )
+        .await?;
+        let scheduler = MemberProcess::VolcanoScheduler.of(member);
+        let queues = api(client, "scheduling.volcano.sh", "v1beta1", "Queue");
+        let what = format!("queue {DEFAULT_QUEUE} in {member}");
+        wait::until(&self.supervisor, &scheduler, &what, || async {
+            queues
+                .get(DEFAULT_QUEUE)
+                .await
+                .map(drop)
+                .map_err(|error| describe(&error))
+        })
+        .await
+    }
+
+    async fn join(
+        &self,
+        karmada: &Client,
+        cluster: &Cluster,
+        member: &MemberSpec,
+        token: &str,
+    ) -> Result<()> {
+        let name = &member.name;
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": "karmada-cluster"},
+            "data": {"token": BASE64_STANDARD.encode(token), "caBundle": self.ca_bundle()},
+        });
+        let reference = json!({"namespace": "karmada-cluster", "name": name});
+        let object = json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1",
+            "kind": "Cluster",
+            "metadata": {"name": name, "labels": member.labels},
+            "spec": {
+                "syncMode": "Push",
+                "apiEndpoint": cluster.server,
+                "secretRef": reference,
+                "impersonatorSecretRef": reference,
+            },
+        });
+        for object in [secret, object] {
+            Manifests::literal(name, vec![object])?
+                .apply(karmada, "karmada")
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until Karmada calls the member Ready and has seen what it serves: Volcano's jobs where
+    /// Volcano runs.
+    async fn wait_joined(&self, karmada: &Client, member: &MemberSpec) -> Result<()> {
+        let clusters = api(karmada, "cluster.karmada.io", "v1alpha1", "Cluster");
+        let what = format!("cluster {} ready in Karmada", member.name);
+        wait::until(
+            &self.supervisor,
+            KARMADA_CONTROLLER_MANAGER,
+            &what,
+            || async {
+                let cluster = clusters
+                    .get(&member.name)
+                    .await
+                    .map_err(|error| describe(&error))?;
+                joined(&cluster.data["status"], member.volcano)
+            },
+        )
+        .await
+    }
+}
+
+fn joined(status: &Value, volcano: bool) -> Result<(), String> {
+    let list = |name: &str| status[name].as_array().cloned().unwrap_or_default();
+    let ready = list("conditions")
+        .into_iter()
+        .find(|condition| condition["type"] == "Ready");
+    let Some(ready) = ready else {
+        return Err("no condition Ready yet".into());
+    };
+    if ready["status"] != "True" {
+        return Err(format!("condition Ready is {ready}"));
+    }
+    let expected = match volcano {
+        true => "batch.volcano.sh/v1alpha1",
+        false => "batch/v1",
+    };
+    let expected_is = |enablement: &Value| enablement["groupVersion"] == expected;
+    match list("apiEnablements").iter().any(expected_is) {
+        true => Ok(()),
+        false => Err(format!("its API enablements do not show {expected} yet")),
+    }
+}
+
+fn api(client: &Client, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Api::all_with(client.clone(), &resource)
+}
+
+/// 128 random bits in hex.
+fn random_token() -> Result<String> {
+    use std::io::Read as _;
+    let source = "/dev/urandom";
+    let mut bytes = [0u8; 16];
+    let mut file = std::fs::File::open(source).map_err(Error::io("open", source))?;
+    file.read_exact(&mut bytes)
+        .map_err(Error::io("read", source))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,489 @@
+//! A Karmada control plane with member clusters: real components, plain processes, on loopback.
+//!
+//! [`Testbed::up`] starts what a [`Spec`] describes and returns once every member is Ready in
+//! Karmada; the process that called it owns all the others, and they end with it, however it ends.
+//! Tests then kill, pause and restart components by name, and change nodes. Another process finds a
+//! running testbed by its state folder ([`State::load`]).
+//!
+//! API servers keep their data in one etcd, each under a prefix of its own. Kubelets and containers
+//! are played by KWOK: pods run at once, and end after the duration in their annotation
+//! `muster.io/run-for`, with failure if `muster.io/fail` is `true`; without either they run for ever.
+
+mod cluster;
+mod components;
+mod control_plane;
+mod error;
+mod manifests;
+mod member;
+pub mod nodes;
+mod pki;
+mod ports;
+mod proc;
+mod process;
+mod spec;
+mod state;
+mod wait;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use futures::future::{try_join, try_join_all};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+pub use cluster::{Cluster, KARMADA};
+pub use components::{
+    ETCD, KARMADA_AGGREGATED_APISERVER, KARMADA_APISERVER, KARMADA_CONTROLLER_MANAGER,
+    KARMADA_KUBE_CONTROLLER_MANAGER, KARMADA_SCHEDULER, KARMADA_WEBHOOK, MemberProcess,
+};
+pub use error::{Error, Result};
+pub use proc::{ProcessId, RunState};
+pub use process::ProcessStatus;
+pub use spec::{
+    DEFAULT_PRODUCTS, KarmadaSpec, MemberSpec, NodeGroup, NodeTaint, Spec, TaintEffect,
+};
+pub use state::{Phase, ProcessRecord, State, default_dir};
+
+use components::{Components, KARMADA_PROCESSES};
+use pki::Pki;
+use ports::Ports;
+use process::{Launch, Supervisor};
+
+use crate::tools::{Tools, Toolset};
+
+/// What a testbed keeps in its state folder, and clears there before it starts.
+const OWN_FOLDERS: [&str; 5] = ["conf", "etcd", "kubeconfig", "log", "pki"];
+const AUDIT_LOG: &str = "karmada-audit.log";
+
+/// A running control plane, owned by this process.
+#[derive(Debug)]
+pub struct Testbed {
+    dir: PathBuf,
+    spec: Spec,
+    tools: Tools,
+    pki: Pki,
+    etcd_port: u16,
+    supervisor: Supervisor,
+    state: Mutex<State>,
+}
+
+impl Testbed {
+    /// What must be built before one can be started.
+    pub const TOOLSETS: [Toolset; 5] = [
+        Toolset::Etcd,
+        Toolset::Kwok,
+        Toolset::Kubernetes,
+        Toolset::Karmada,
+        Toolset::Volcano,
+    ];
+
+    /// Starts a testbed with its state in `dir`, and waits until it is ready: half a minute on two
+    /// idle cores. `progress` gets a line for each thing that became ready.
+    ///
+    /// # Errors
+    /// If a testbed is up in `dir` already, the spec is wrong, or a component does not become
+    /// ready; then nothing is left running, and the logs are in `dir/log`.
+    pub async fn up(
+        spec: Spec,
+        dir: &Path,
+        tools: &Tools,
+        progress: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Self> {
+        let start = Instant::now();
+        spec.validate()?;
+        let testbed = Self::prepare(spec, dir, tools)?;
+        match testbed.bring_up(start, progress).await {
+            Ok(()) => testbed.record(|state| {
+                state.phase = Phase::Ready;
+                state.ready_after_ms = u64::try_from(start.elapsed().as_millis()).ok();
+            })?,
+            Err(error) => {
+                testbed.supervisor.shutdown();
+                let message = error.to_string();
+                testbed.record(|state| state.phase = Phase::Failed { error: message })?;
+                return Err(error);
+            }
+        }
+        Ok(testbed)
+    }
+
+    /// Ends all processes and removes etcd's data; the logs stay. Dropping a testbed does the same.
+    ///
+    /// # Errors
+    /// If the record of it cannot be written.
+    pub fn down(self) -> Result<()> {
+        self.shut_down()
+    }
+
+    /// The control plane's API.
+    pub fn karmada(&self) -> Cluster {
+        // The first cluster is Karmada's from the beginning.
+        self.state.lock().clusters[0].clone()
+    }
+
+    /// The members' APIs, in the spec's order.
+    pub fn members(&self) -> Vec<Cluster> {
+        self.state.lock().clusters[1..].to_vec()
+    }
+
+    /// `karmada` or a member by its name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCluster`] if there is none of that name.
+    pub fn cluster(&self, name: &str) -> Result<Cluster> {
+        self.state.lock().cluster(name).cloned()
+    }
+
+    /// What it was started from.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Its state folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The control plane's audit log, if the spec asked for one: a JSON event per line.
+    pub fn audit_log(&self) -> Option<PathBuf> {
+        self.state.lock().audit_log.clone()
+    }
+
+    /// Every process as it is now, by name.
+    pub fn status(&self) -> Vec<ProcessStatus> {
+        self.supervisor.status()
+    }
+
+    /// Ends a component at once, as `kill -9` does. It stays away until [`Testbed::restart`].
+    ///
+    /// # Errors
+    /// [`Error::UnknownProcess`] if there is none of that name.
+    pub fn kill(&self, process: &str) -> Result<()> {
+        self.supervisor.kill(process)
+    }
+
+    /// Stops a component where it stands, until [`Testbed::resume`].
+    ///
+    /// # Errors
+    /// [`Error::UnknownProcess`] if there is none of that name.
+    pub fn pause(&self, process: &str) -> Result<()> {
+        self.supervisor.pause(process)
+    }
+
+    /// Lets a paused component go on.
+    ///
+    /// # Errors
+    /// [`Error::UnknownProcess`] if there is none of that name.
+    pub fn resume(&self, process: &str) -> Result<()> {
+        self.supervisor.resume(process)
+    }
+
+    /// Starts a component again as it was, ending it first if it runs, and waits until it serves.
+    /// An API server is waited for until it is ready; then those components of its cluster are started
+    /// again that gave up without it (a kubelet would have done that), but not those killed by name.
+    ///
+    /// # Errors
+    /// If there is none of that name, or it does not come up.
+    pub async fn restart(&self, process: &str) -> Result<()> {
+        self.supervisor.restart(process)?;
+        self.record(|_| ())?;
+        let clusters = self.state.lock().clusters.clone();
+        let serves = |cluster: &&Cluster| MemberProcess::Apiserver.of(&cluster.name) == process;
+        let Some(cluster) = clusters.iter().find(serves) else {
+            return wait::serving(&self.supervisor, process).await;
+        };
+        let client = cluster.client().await?;
+        wait::api_ready(&self.supervisor, process, &client).await?;
+        self.supervisor.revive(&processes_of(&cluster.name))?;
+        self.record(|_| ())
+    }
+
+    /// Starts those components again that ended by themselves, as a kubelet would; those killed by
+    /// name and programs of the caller's stay away. Some give up long after what they lived on was
+    /// back, so that whoever disturbs a testbed calls this now and then.
+    ///
+    /// # Errors
+    /// If one cannot be started.
+    pub fn revive(&self) -> Result<()> {
+        let clusters = self.state.lock().clusters.clone();
+        let names = clusters.iter().map(|cluster| processes_of(&cluster.name));
+        let names: Vec<String> = names.flatten().collect();
+        match self.supervisor.revive(&names)? {
+            true => self.record(|_| ()),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes a member's API server away, as a lost cluster looks from Karmada. Karmada notices after
+    /// about 33 s.
+    ///
+    /// # Errors
+    /// [`Error::UnknownProcess`] if there is no such member.
+    pub fn stop_member_apiserver(&self, member: &str) -> Result<()> {
+        self.kill(&MemberProcess::Apiserver.of(member))
+    }
+
+    /// Brings a member's API server back and waits until it is ready.
+    ///
+    /// # Errors
+    /// If there is no such member, or it does not come up.
+    pub async fn start_member_apiserver(&self, member: &str) -> Result<()> {
+        self.restart(&MemberProcess::Apiserver.of(member)).await
+    }
+
+    /// Adds nodes to a member, waits until they are Ready, and returns their names.
+    ///
+    /// # Errors
+    /// If there is no such member, or nodes of these names exist already.
+    pub async fn add_nodes(&self, member: &str, group: &NodeGroup) -> Result<Vec<String>> {
+        let client = self.cluster(member)?.client().await?;
+        let names = nodes::create(&client, member, group).await?;
+        self.wait_nodes_ready(&client, member, &names).await?;
+        Ok(names)
+    }
+
+    /// Deletes nodes of a member; gone already is fine.
+    ///
+    /// # Errors
+    /// If there is no such member, or its API server refuses.
+    pub async fn delete_nodes(&self, member: &str, names: &[String]) -> Result<()> {
+        let client = self.cluster(member)?.client().await?;
+        nodes::delete(&client, member, names).await
+    }
+
+    /// Makes a node of a member unschedulable, or schedulable again.
+    ///
+    /// # Errors
+    /// If there is no such node, or the API server refuses.
+    pub async fn cordon(&self, member: &str, node: &str, unschedulable: bool) -> Result<()> {
+        let client = self.cluster(member)?.client().await?;
+        nodes::cordon(&client, member, node, unschedulable).await
+    }
+
+    /// Starts a program of the caller's as one of the testbed's processes: it is killed, paused
+    /// and restarted by `name` and ends with the testbed. `args` gets `ports` free ports, which are
+    /// returned; nothing waits for it to serve on them.
+    ///
+    /// # Errors
+    /// If there is no free port, or the program cannot be started.
+    pub fn start_process(
+        &self,
+        name: &str,
+        program: &Path,
+        ports: usize,
+        args: impl FnOnce(&[u16]) -> Vec<String>,
+    ) -> Result<Vec<u16>> {
+        let ports = (0..ports).map(|_| self.supervisor.reserve_port());
+        let ports = ports.collect::<Result<Vec<u16>>>()?;
+        self.spawn(Launch {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            args: args(&ports),
+            ports: ports.clone(),
+        })?;
+        Ok(ports)
+    }
+
+    /// Starts a further member and joins it; returns once it is Ready in Karmada.
+    ///
+    /// # Errors
+    /// If its name is taken, or a component does not become ready.
+    pub async fn add_member(&self, member: &MemberSpec) -> Result<Cluster> {
+        let mut spec = self.spec.clone();
+        spec.members = vec![member.clone()];
+        spec.validate()?;
+        if self.cluster(&member.name).is_ok() {
+            return Err(Error::Spec(format!(
+                "a cluster {:?} is there already",
+                member.name
+            )));
+        }
+        let port = self.supervisor.reserve_port()?;
+        let cluster = Cluster::create(&member.name, port, &self.pki, &self.dir.join("kubeconfig"))?;
+        self.record(|state| state.clusters.push(cluster.clone()))?;
+        let token = self.spawn_member_apiserver(member, port)?;
+        let (_karmada, ready) = watch::channel(true);
+        self.start_member(member, &token, ready).await?;
+        Ok(cluster)
+    }
+
+    fn prepare(spec: Spec, dir: &Path, tools: &Tools) -> Result<Self> {
+        std::fs::create_dir_all(dir).map_err(Error::io("create", dir))?;
+        let dir = dir.canonicalize().map_err(Error::io("resolve", dir))?;
+        clear(&dir)?;
+        for folder in OWN_FOLDERS {
+            let path = dir.join(folder);
+            std::fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
+        }
+        let mut ports = Ports::new();
+        let etcd_port = ports.reserve()?;
+        let pki = Pki::create(&dir.join("pki"))?;
+        let mut clusters = Vec::new();
+        let names = spec.members.iter().map(|member| member.name.as_str());
+        for name in std::iter::once(KARMADA).chain(names) {
+            let port = ports.reserve()?;
+            clusters.push(Cluster::create(name, port, &pki, &dir.join("kubeconfig"))?);
+        }
+        let supervisor = Supervisor::new(dir.join("log"), ports)?;
+        let audit_log = spec.karmada.audit_log.then(|| dir.join(AUDIT_LOG));
+        let state = State {
+            phase: Phase::Starting,
+            owner: ProcessId::own(),
+            group: supervisor.group(),
+            started_at: Timestamp::now(),
+            ready_after_ms: None,
+            clusters,
+            processes: Vec::new(),
+            audit_log,
+        };
+        let testbed = Self {
+            dir,
+            spec,
+            tools: tools.clone(),
+            pki,
+            etcd_port,
+            supervisor,
+            state: Mutex::new(state),
+        };
+        testbed.record(|_| ())?;
+        Ok(testbed)
+    }
+
+    async fn bring_up(
+        &self,
+        start: Instant,
+        progress: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<()> {
+        let say = |what: &str| {
+            progress(&format!(
+                "{what} after {:.1} s",
+                start.elapsed().as_secs_f64()
+            ))
+        };
+        self.spawn(self.components().etcd(&self.dir.join("etcd"))?)?;
+        wait::serving(&self.supervisor, ETCD).await?;
+        let audit = match self.audit_log() {
+            Some(log) => self.components().audit_flags(&log)?,
+            None => Vec::new(),
+        };
+        self.spawn(
+            self.components()
+                .apiserver(KARMADA, self.karmada().port, audit)?,
+        )?;
+
+        let (announce, karmada_ready) = watch::channel(false);
+        let control_plane = async {
+            self.start_control_plane().await?;
+            say("karmada ready");
+            announce.send_replace(true);
+            Ok(())
+        };
+        let members = self.spec.members.iter().map(|member| {
+            let karmada_ready = karmada_ready.clone();
+            let say = &say;
+            async move {
+                let token =
+                    self.spawn_member_apiserver(member, self.cluster(&member.name)?.port)?;
+                self.start_member(member, &token, karmada_ready).await?;
+                say(&format!("{} ready", member.name));
+                Ok(())
+            }
+        });
+        try_join(control_plane, try_join_all(members))
+            .await
+            .map(drop)
+    }
+
+    fn components(&self) -> Components<'_> {
+        Components {
+            tools: &self.tools,
+            pki: &self.pki,
+            supervisor: &self.supervisor,
+            conf_dir: self.dir.join("conf"),
+            etcd_port: self.etcd_port,
+        }
+    }
+
+    /// Starts a process and writes it down.
+    fn spawn(&self, launch: Launch) -> Result<()> {
+        self.supervisor.spawn(launch)?;
+        self.record(|_| ())
+    }
+
+    /// Changes the record and writes it, with the processes as they are.
+    fn record(&self, change: impl FnOnce(&mut State)) -> Result<()> {
+        let mut state = self.state.lock();
+        change(&mut state);
+        let processes = self
+            .supervisor
+            .status()
+            .into_iter()
+            .map(|process| ProcessRecord {
+                name: process.name,
+                id: process.id,
+                port: process.port,
+                log: process.log,
+            });
+        state.processes = processes.collect();
+        state.save(&self.dir)
+    }
+
+    fn shut_down(&self) -> Result<()> {
+        self.supervisor.shutdown();
+        let data = self.dir.join("etcd");
+        let removed = std::fs::remove_dir_all(&data);
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("remove", &data)(error));
+            }
+            _ => {}
+        }
+        self.record(|state| {
+            if !matches!(state.phase, Phase::Failed { .. }) {
+                state.phase = Phase::Down;
+            }
+        })
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a record that could not be written; the processes are gone.
+        let _ = self.shut_down();
+    }
+}
+
+/// The components that work on a cluster's API server.
+fn processes_of(cluster: &str) -> Vec<String> {
+    let member = MemberProcess::ALL.iter().map(|process| process.of(cluster));
+    match cluster {
+        KARMADA => member.chain(KARMADA_PROCESSES.map(str::to_owned)).collect(),
+        _ => member.collect(),
+    }
+}
+
+/// Refuses a folder in use, ends what a killed owner may have left, and removes old state.
+fn clear(dir: &Path) -> Result<()> {
+    if let Ok(state) = State::load(dir) {
+        let up = matches!(state.phase, Phase::Starting | Phase::Ready);
+        if let Some(owner) = state.owner.filter(|owner| up && owner.is_alive()) {
+            return Err(Error::AlreadyUp {
+                dir: dir.to_owned(),
+                pid: owner.pid,
+            });
+        }
+        state.sweep();
+    }
+    let paths = OWN_FOLDERS.iter().map(|folder| dir.join(folder));
+    for path in paths.filter(|path| path.exists()) {
+        std::fs::remove_dir_all(&path).map_err(Error::io("remove", &path))?;
+    }
+    let audit_log = dir.join(AUDIT_LOG);
+    match std::fs::remove_file(&audit_log) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", &audit_log)(error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,90 @@
+//! Free ports on loopback.
+//!
+//! They are taken from below the kernel's range for outgoing connections, so that no client's
+//! connection can take the port of a server that is stopped for a while; and each is held open until
+//! just before the server that it is for starts, so that two testbeds do not choose the same one.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+
+use super::error::{Error, Result};
+
+const LOWEST: u16 = 15_000;
+
+/// The ports of one testbed.
+#[derive(Debug)]
+pub(super) struct Ports {
+    next: u16,
+    end: u16,
+    held: HashMap<u16, TcpListener>,
+}
+
+impl Ports {
+    /// Starts looking at a place that depends on the process, so that testbeds rarely meet.
+    pub(super) fn new() -> Self {
+        let end = first_ephemeral_port().max(LOWEST + 1000);
+        let span = u32::from(end - LOWEST);
+        let offset = std::process::id().wrapping_mul(97) % span;
+        Self {
+            next: LOWEST + u16::try_from(offset).unwrap_or(0),
+            end,
+            held: HashMap::new(),
+        }
+    }
+
+    /// Reserves a port until [`Ports::release`].
+    pub(super) fn reserve(&mut self) -> Result<u16> {
+        for _ in LOWEST..self.end {
+            let port = self.next;
+            self.next = if port + 1 < self.end {
+                port + 1
+            } else {
+                LOWEST
+            };
+            if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+                self.held.insert(port, listener);
+                return Ok(port);
+            }
+        }
+        Err(Error::Io {
+            action: "find a free port on",
+            path: "127.0.0.1".into(),
+            cause: io::Error::from(io::ErrorKind::AddrInUse),
+        })
+    }
+
+    /// Closes a reserved port for the server that is about to listen there.
+    pub(super) fn release(&mut self, port: u16) {
+        self.held.remove(&port);
+    }
+}
+
+fn first_ephemeral_port() -> u16 {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let first = range
+        .ok()
+        .and_then(|range| range.split_whitespace().next()?.parse().ok());
+    first.unwrap_or(32_768)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_reserved_port_is_free_only_after_its_release() {
+        let (mut ours, mut theirs) = (Ports::new(), Ports::new());
+        let port = ours.reserve().unwrap();
+        assert_ne!(
+            theirs.reserve().unwrap(),
+            port,
+            "started at the same place, yet not the same"
+        );
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err());
+        assert!(port < first_ephemeral_port());
+        ours.release(port);
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
+}

@@ -1,0 +1,478 @@
+//! The processes of a testbed, owned by the process that started it and never outliving it.
+//!
+//! All of them are in one process group, whose leader is a watchdog: a shell that waits for the end
+//! of a pipe whose other end only the owner holds. However the owner ends (return, panic, Ctrl-C,
+//! SIGKILL), the kernel closes the pipe, and the watchdog kills the whole group, itself included.
+//! A process that is being started at that very moment cannot join the dead group, and fails.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use parking_lot::Mutex;
+
+use super::error::{Error, Result};
+use super::ports::Ports;
+use super::proc::{ProcessId, RunState, nix_pid};
+
+/// How many lines of a log an error shows.
+const TAIL_LINES: usize = 20;
+
+/// How a component is started.
+#[derive(Debug, Clone)]
+pub(super) struct Launch {
+    pub(super) name: String,
+    pub(super) program: PathBuf,
+    pub(super) args: Vec<String>,
+    /// Where it listens; the first one tells whether it serves.
+    pub(super) ports: Vec<u16>,
+}
+
+/// A process of the testbed as it is now.
+#[derive(Debug, Clone)]
+pub struct ProcessStatus {
+    /// Its name, e.g. `member1-apiserver`.
+    pub name: String,
+    /// Its pid and start time; those of the last run when it is gone.
+    pub id: ProcessId,
+    /// How it is.
+    pub state: RunState,
+    /// The port it serves on, if any.
+    pub port: Option<u16>,
+    /// Where its output goes.
+    pub log: PathBuf,
+}
+
+/// Starts, signals and ends the processes.
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    log_dir: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    watchdog: Child,
+    ports: Ports,
+    processes: BTreeMap<String, Managed>,
+}
+
+#[derive(Debug)]
+struct Managed {
+    launch: Launch,
+    child: Child,
+    id: ProcessId,
+    /// Ended on purpose, so that nothing brings it back but a restart by name.
+    killed: bool,
+}
+
+impl Supervisor {
+    /// Starts the watchdog, so that a group exists; `ports` are what the processes may be given.
+    pub(super) fn new(log_dir: PathBuf, ports: Ports) -> Result<Self> {
+        fs::create_dir_all(&log_dir).map_err(Error::io("create", &log_dir))?;
+        let watchdog = std::process::Command::new("/bin/sh")
+            .args(["-c", "read -r _; kill -KILL 0"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(spawn_error("watchdog", Path::new("/bin/sh")))?;
+        let inner = Inner {
+            watchdog,
+            ports,
+            processes: BTreeMap::new(),
+        };
+        Ok(Self {
+            log_dir,
+            inner: Mutex::new(inner),
+        })
+    }
+
+    /// The watchdog, whose pid is the group's id.
+    pub(super) fn group(&self) -> Option<ProcessId> {
+        ProcessId::of(self.inner.lock().watchdog.id())
+    }
+
+    pub(super) fn reserve_port(&self) -> Result<u16> {
+        self.inner.lock().ports.reserve()
+    }
+
+    /// Starts a component; its output is appended to `<name>.log`.
+    pub(super) fn spawn(&self, launch: Launch) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let managed = self.start(&mut inner, launch)?;
+        inner.processes.insert(managed.launch.name.clone(), managed);
+        Ok(())
+    }
+
+    /// Ends a process at once (SIGKILL) and waits until it is gone. Gone already is fine.
+    pub(super) fn kill(&self, name: &str) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let managed = inner.find(name)?;
+        end(&mut managed.child);
+        managed.killed = true;
+        Ok(())
+    }
+
+    /// Stops a process where it stands (SIGSTOP).
+    pub(super) fn pause(&self, name: &str) -> Result<()> {
+        self.signal(name, Signal::SIGSTOP)
+    }
+
+    /// Lets a stopped process go on (SIGCONT).
+    pub(super) fn resume(&self, name: &str) -> Result<()> {
+        self.signal(name, Signal::SIGCONT)
+    }
+
+    /// Starts a process again exactly as before, after ending it if it still runs.
+    pub(super) fn restart(&self, name: &str) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let managed = inner.find(name)?;
+        end(&mut managed.child);
+        let launch = managed.launch.clone();
+        let managed = self.start(&mut inner, launch)?;
+        inner.processes.insert(name.to_owned(), managed);
+        Ok(())
+    }
+
+    /// Starts those of the named processes again that ended by themselves, as a kubelet would; whether
+    /// there were any.
+    pub(super) fn revive(&self, names: &[String]) -> Result<bool> {
+        let mut any = false;
+        for name in names {
+            let ended = match self.inner.lock().processes.get_mut(name) {
+                Some(managed) => !managed.killed && matches!(managed.child.try_wait(), Ok(Some(_))),
+                None => false,
+            };
+            if ended {
+                self.restart(name)?;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// An error with the end of its log if the process has ended.
+    pub(super) fn ensure_running(&self, name: &str) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let managed = inner.find(name)?;
+        let Ok(Some(status)) = managed.child.try_wait() else {
+            return Ok(());
+        };
+        let log = self.log_path(name);
+        Err(Error::Exited {
+            name: name.to_owned(),
+            status: status.to_string(),
+            tail: tail(&log, TAIL_LINES),
+            log,
+        })
+    }
+
+    /// The end of a process's log, introduced by its name.
+    pub(super) fn log_tail(&self, name: &str) -> String {
+        let log = self.log_path(name);
+        format!(
+            "\nthe end of {} ({name}):\n{}",
+            log.display(),
+            tail(&log, TAIL_LINES)
+        )
+    }
+
+    /// The first port of a process.
+    pub(super) fn port(&self, name: &str) -> Result<Option<u16>> {
+        Ok(self.inner.lock().find(name)?.launch.ports.first().copied())
+    }
+
+    /// Every process that was ever started, by name.
+    pub(super) fn status(&self) -> Vec<ProcessStatus> {
+        let mut inner = self.inner.lock();
+        let processes = inner.processes.values_mut().map(|managed| {
+            // Reaps it if it ended, so that it does not show as a zombie.
+            let ended = matches!(managed.child.try_wait(), Ok(Some(_)));
+            ProcessStatus {
+                name: managed.launch.name.clone(),
+                id: managed.id,
+                state: if ended {
+                    RunState::Gone
+                } else {
+                    managed.id.run_state()
+                },
+                port: managed.launch.ports.first().copied(),
+                log: self.log_path(&managed.launch.name),
+            }
+        });
+        processes.collect()
+    }
+
+    /// Ends all processes and waits until they are gone. Idempotent.
+    pub(super) fn shutdown(&self) {
+        let mut inner = self.inner.lock();
+        if let Ok(None) = inner.watchdog.try_wait() {
+            // The watchdog is not reaped yet, so the group's id cannot be anybody else's.
+            let _ = killpg(nix_pid(inner.watchdog.id()), Signal::SIGKILL);
+            let _ = inner.watchdog.wait();
+        }
+        for managed in inner.processes.values_mut() {
+            end(&mut managed.child);
+        }
+    }
+
+    fn signal(&self, name: &str, signal: Signal) -> Result<()> {
+        self.inner.lock().find(name)?.id.signal(signal);
+        Ok(())
+    }
+
+    fn start(&self, inner: &mut Inner, launch: Launch) -> Result<Managed> {
+        for &port in &launch.ports {
+            inner.ports.release(port);
+        }
+        let path = self.log_path(&launch.name);
+        let log = File::options().create(true).append(true).open(&path);
+        let log = log.map_err(Error::io("open", &path))?;
+        let errors = log.try_clone().map_err(Error::io("open", &path))?;
+        let child = std::process::Command::new(&launch.program)
+            .args(&launch.args)
+            .env("GOMAXPROCS", "2")
+            // Some components look for a home or a cluster that they would run in.
+            .env_remove("KUBECONFIG")
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .process_group(nix_pid(inner.watchdog.id()).as_raw())
+            .spawn()
+            .map_err(spawn_error(&launch.name, &launch.program))?;
+        // Without a start time it died at once; then nothing must ever be signalled by this id.
+        let id = ProcessId::of(child.id()).unwrap_or(ProcessId {
+            pid: child.id(),
+            start_time: 0,
+        });
+        Ok(Managed {
+            launch,
+            child,
+            id,
+            killed: false,
+        })
+    }
+
+    fn log_path(&self, name: &str) -> PathBuf {
+        self.log_dir.join(format!("{name}.log"))
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl Inner {
+    fn find(&mut self, name: &str) -> Result<&mut Managed> {
+        let known: Vec<_> = self.processes.keys().cloned().collect();
+        self.processes
+            .get_mut(name)
+            .ok_or_else(|| Error::UnknownProcess {
+                name: name.to_owned(),
+                known: known.join(", "),
+            })
+    }
+}
+
+/// Kills and reaps.
+fn end(child: &mut Child) {
+    // Both fail only when it is gone and reaped already.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn spawn_error(name: &str, program: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let (name, program) = (name.to_owned(), program.to_owned());
+    move |cause| Error::Spawn {
+        name,
+        program,
+        cause,
+    }
+}
+
+/// The last `lines` lines of a file, reading only its end.
+fn tail(path: &Path, lines: usize) -> String {
+    const WINDOW: u64 = 16 * 1024;
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(WINDOW)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let text = match read() {
+        Ok(text) => text,
+        Err(error) => format!("(no log: {error})"),
+    };
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+/// How long anything of a testbed may take to be gone after SIGKILL.
+pub(super) const GONE_DEADLINE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn supervisor() -> (tempfile::TempDir, Supervisor) {
+        let dir = tempfile::tempdir().unwrap();
+        let supervisor = Supervisor::new(dir.path().to_owned(), Ports::new()).unwrap();
+        (dir, supervisor)
+    }
+
+    fn shell(name: &str, script: &str) -> Launch {
+        Launch {
+            name: name.into(),
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), script.into()],
+            ports: vec![],
+        }
+    }
+
+    fn state(supervisor: &Supervisor, name: &str) -> RunState {
+        let all = supervisor.status();
+        all.iter()
+            .find(|process| process.name == name)
+            .unwrap()
+            .state
+    }
+
+    fn eventually(what: &str, probe: impl Fn() -> bool) {
+        for _ in 0..500 {
+            if probe() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        unreachable!("{what} did not happen within 5 s");
+    }
+
+    #[test]
+    fn processes_are_paused_resumed_killed_and_restarted() {
+        let (_dir, supervisor) = supervisor();
+        supervisor
+            .spawn(shell("sleeper", "echo up; exec sleep 1000"))
+            .unwrap();
+        eventually("first run", || {
+            supervisor.log_tail("sleeper").ends_with("up")
+        });
+        supervisor.pause("sleeper").unwrap();
+        eventually("pause", || {
+            state(&supervisor, "sleeper") == RunState::Paused
+        });
+        supervisor.resume("sleeper").unwrap();
+        eventually("resume", || {
+            state(&supervisor, "sleeper") == RunState::Running
+        });
+        supervisor.kill("sleeper").unwrap();
+        supervisor.revive(&["sleeper".to_owned()]).unwrap();
+        assert_eq!(state(&supervisor, "sleeper"), RunState::Gone);
+        supervisor.restart("sleeper").unwrap();
+        assert_eq!(state(&supervisor, "sleeper"), RunState::Running);
+        eventually("second run", || {
+            supervisor.log_tail("sleeper").ends_with("up\nup")
+        });
+        let error = supervisor.kill("slepper").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no process \"slepper\" in the testbed; there are: sleeper"
+        );
+    }
+
+    #[test]
+    fn a_process_that_ends_is_reported_with_the_end_of_its_log() {
+        let (_dir, supervisor) = supervisor();
+        supervisor
+            .spawn(shell("broken", "seq 1 100; exit 3"))
+            .unwrap();
+        eventually("exit", || supervisor.ensure_running("broken").is_err());
+        let error = supervisor.ensure_running("broken").unwrap_err().to_string();
+        assert!(
+            error.starts_with("broken ended (exit status: 3)"),
+            "{error}"
+        );
+        assert!(
+            error.contains("\n81\n82\n") && error.ends_with("100"),
+            "{error}"
+        );
+        assert!(!error.contains("\n80\n"), "{error}");
+        let first_run = supervisor.status()[0].id;
+        supervisor.revive(&["broken".to_owned()]).unwrap();
+        assert_ne!(supervisor.status()[0].id, first_run);
+    }
+
+    #[test]
+    fn dropping_the_supervisor_ends_even_what_its_processes_started() {
+        let (dir, supervisor) = supervisor();
+        let pid_file = dir.path().join("grandchild");
+        let script = format!("sleep 1000 & echo $! > {}; wait", pid_file.display());
+        supervisor.spawn(shell("parent", &script)).unwrap();
+        let grandchild = || -> Option<ProcessId> {
+            ProcessId::of(fs::read_to_string(&pid_file).ok()?.trim().parse().ok()?)
+        };
+        eventually("grandchild", || grandchild().is_some());
+        let id = grandchild().unwrap();
+        drop(supervisor);
+        assert!(id.wait_gone(GONE_DEADLINE));
+    }
+
+    /// Not a test of its own: the owner that the next test kills, run as a second test process.
+    #[test]
+    #[ignore = "run by kill_9_of_the_owner_leaves_nothing"]
+    fn owner_that_waits_to_be_killed() {
+        let Some(dir) = std::env::var_os("TESTBED_OWNER_DIR") else {
+            return;
+        };
+        let supervisor = Supervisor::new(dir.clone().into(), Ports::new()).unwrap();
+        for name in ["one", "two", "paused"] {
+            supervisor.spawn(shell(name, "exec sleep 1000")).unwrap();
+        }
+        supervisor.pause("paused").unwrap();
+        let mut ids: Vec<ProcessId> = supervisor.status().iter().map(|p| p.id).collect();
+        ids.extend(supervisor.group());
+        let file = Path::new(&dir).join("ids");
+        fs::write(
+            file.with_extension("tmp"),
+            serde_json::to_string(&ids).unwrap(),
+        )
+        .unwrap();
+        fs::rename(file.with_extension("tmp"), file).unwrap();
+        std::thread::sleep(Duration::from_secs(60));
+    }
+
+    #[test]
+    fn kill_9_of_the_owner_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut owner = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact"])
+            .arg("testbed::process::tests::owner_that_waits_to_be_killed")
+            .env("TESTBED_OWNER_DIR", dir.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let file = dir.path().join("ids");
+        eventually("start of the owner", || file.exists());
+        let ids: Vec<ProcessId> = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        assert_eq!(ids.len(), 4);
+        assert!(ids.iter().all(|id| id.is_alive()));
+
+        owner.kill().unwrap();
+        owner.wait().unwrap();
+        for id in ids {
+            assert!(id.wait_gone(GONE_DEADLINE), "{id:?} outlived its owner");
+        }
+    }
+}

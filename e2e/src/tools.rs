@@ -1,0 +1,496 @@
+//! The real components, built from their Go modules into a per-user cache.
+//!
+//! Each set of components has a Go module of its own in `e2e/tools/<set>` (they pin different
+//! Kubernetes libraries) with `tool` lines; [`ensure`] builds what the cache lacks, one set after
+//! another, and finds the folders of the modules whose manifests are needed. The cache's key is a
+//! hash of what determines the binaries, so a second checkout builds nothing, and a set is moved
+//! into its place only when it is whole. A warm start runs no `go` at all.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Where the tool modules are in the source tree.
+const MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools");
+
+/// File in a built set that says where its modules are.
+const MODULE_DIRS: &str = "modules.json";
+
+/// Components that are built together from one Go module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "names of projects")]
+pub enum Toolset {
+    Etcd,
+    Kwok,
+    Kubernetes,
+    Karmada,
+    Volcano,
+    TrainingOperator,
+}
+
+/// A built component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "names of programs")]
+pub enum Tool {
+    Etcd,
+    Kwok,
+    KubeApiserver,
+    KubeControllerManager,
+    KubeScheduler,
+    Kubectl,
+    KarmadaAggregatedApiserver,
+    KarmadaControllerManager,
+    KarmadaScheduler,
+    KarmadaWebhook,
+    VolcanoScheduler,
+    VolcanoControllerManager,
+    VolcanoWebhookManager,
+    TrainingOperator,
+}
+
+/// Built sets: where their binaries and the folders of their modules are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tools {
+    sets: BTreeMap<Toolset, BuiltSet>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct BuiltSet {
+    bin: PathBuf,
+    module: PathBuf,
+}
+
+/// Why tools could not be had. Each message is whole, with its cause.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolsError {
+    /// `go` cannot be run.
+    #[error("the components are built with Go {wanted} or newer, but `go` cannot be run: {cause}")]
+    NoGo {
+        /// The version that the module asks for.
+        wanted: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// `go` is too old, and may not fetch a newer toolchain.
+    #[error(
+        "{set} needs Go {wanted} or newer, this is {found} with GOTOOLCHAIN=local; \
+         install a newer Go or set GOTOOLCHAIN=auto"
+    )]
+    OldGo {
+        /// The set that needs it.
+        set: &'static str,
+        /// The version that its module asks for.
+        wanted: String,
+        /// The version found.
+        found: String,
+    },
+    /// A `go` command failed.
+    #[error("`{command}` in {} failed:\n{output}", dir.display())]
+    Go {
+        /// The command line.
+        command: String,
+        /// Where it ran.
+        dir: PathBuf,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// A file or folder could not be read or written.
+    #[error("{action} {}: {cause}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// Neither `XDG_CACHE_HOME` nor `HOME` is set.
+    #[error("no folder for built tools: set XDG_CACHE_HOME or HOME")]
+    NoCacheDir,
+    /// A program of a set that was not asked for.
+    #[error("{0:?} is not among the tools that were built; ensure its set first")]
+    NotBuilt(Toolset),
+}
+
+type Result<T, E = ToolsError> = std::result::Result<T, E>;
+
+impl Toolset {
+    /// All sets, quickest build first.
+    pub const ALL: [Self; 6] = [
+        Self::Etcd,
+        Self::Kwok,
+        Self::Kubernetes,
+        Self::Karmada,
+        Self::Volcano,
+        Self::TrainingOperator,
+    ];
+
+    /// The name of its folder.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::Kwok => "kwok",
+            Self::Kubernetes => "kubernetes",
+            Self::Karmada => "karmada",
+            Self::Volcano => "volcano",
+            Self::TrainingOperator => "training-operator",
+        }
+    }
+
+    /// The module whose sources hold the set's manifests.
+    fn module(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::Kwok => "sigs.k8s.io/kwok",
+            Self::Kubernetes => "k8s.io/kubernetes",
+            Self::Karmada => "github.com/karmada-io/karmada",
+            Self::Volcano => "volcano.sh/volcano",
+            Self::TrainingOperator => "github.com/kubeflow/training-operator",
+        }
+    }
+
+    fn source_dir(self) -> PathBuf {
+        Path::new(MODULES).join(self.name())
+    }
+
+    /// Kubernetes' own build sets its version by flags; without them other programs cannot parse it.
+    fn ldflags(self, go_mod: &str) -> String {
+        let strip = "-s -w";
+        if self != Self::Kubernetes {
+            return strip.to_owned();
+        }
+        let version = module_version(go_mod, self.module()).unwrap_or("v0.0.0");
+        let mut numbers = version.trim_start_matches('v').split('.');
+        let (major, minor) = (numbers.next().unwrap_or("0"), numbers.next().unwrap_or("0"));
+        let package = "k8s.io/component-base/version";
+        format!(
+            "{strip} -X {package}.gitVersion={version} -X {package}.gitMajor={major} \
+             -X {package}.gitMinor={minor}"
+        )
+    }
+}
+
+impl Tool {
+    /// The set it belongs to, and its name there.
+    fn place(self) -> (Toolset, &'static str) {
+        match self {
+            Self::Etcd => (Toolset::Etcd, "server"),
+            Self::Kwok => (Toolset::Kwok, "kwok"),
+            Self::KubeApiserver => (Toolset::Kubernetes, "kube-apiserver"),
+            Self::KubeControllerManager => (Toolset::Kubernetes, "kube-controller-manager"),
+            Self::KubeScheduler => (Toolset::Kubernetes, "kube-scheduler"),
+            Self::Kubectl => (Toolset::Kubernetes, "kubectl"),
+            Self::KarmadaAggregatedApiserver => (Toolset::Karmada, "aggregated-apiserver"),
+            Self::KarmadaControllerManager => (Toolset::Karmada, "controller-manager"),
+            Self::KarmadaScheduler => (Toolset::Karmada, "scheduler"),
+            Self::KarmadaWebhook => (Toolset::Karmada, "webhook"),
+            Self::VolcanoScheduler => (Toolset::Volcano, "scheduler"),
+            Self::VolcanoControllerManager => (Toolset::Volcano, "controller-manager"),
+            Self::VolcanoWebhookManager => (Toolset::Volcano, "webhook-manager"),
+            Self::TrainingOperator => (Toolset::TrainingOperator, "training-operator"),
+        }
+    }
+}
+
+impl Tools {
+    /// The program's path.
+    ///
+    /// # Errors
+    /// [`ToolsError::NotBuilt`] if its set was not asked for.
+    pub fn program(&self, tool: Tool) -> Result<PathBuf> {
+        let (set, name) = tool.place();
+        Ok(self.set(set)?.bin.join(name))
+    }
+
+    /// The folder with the sources of the set's main module, for its manifests.
+    ///
+    /// # Errors
+    /// [`ToolsError::NotBuilt`] if the set was not asked for.
+    pub fn module_dir(&self, set: Toolset) -> Result<&Path> {
+        Ok(&self.set(set)?.module)
+    }
+
+    fn set(&self, set: Toolset) -> Result<&BuiltSet> {
+        self.sets.get(&set).ok_or(ToolsError::NotBuilt(set))
+    }
+}
+
+/// Makes sure that the sets are built and returns where they are; `progress` gets a line per set
+/// that has to be built. Minutes per set when cold, milliseconds when warm. Processes that want the
+/// same cache at the same time wait for each other.
+///
+/// # Errors
+/// If Go is missing or too old, a build fails, or the cache cannot be written.
+pub fn ensure(sets: &[Toolset], progress: &dyn Fn(&str)) -> Result<Tools> {
+    let cache = cache_dir()?;
+    fs::create_dir_all(&cache).map_err(io("create", &cache))?;
+    let mut tools = Tools::default();
+    for &set in sets {
+        let built = match warm(set, &cache)? {
+            Some(built) => built,
+            None => build(set, &cache, progress)?,
+        };
+        tools.sets.insert(set, built);
+    }
+    Ok(tools)
+}
+
+fn cache_dir() -> Result<PathBuf> {
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    Ok(base.ok_or(ToolsError::NoCacheDir)?.join("muster/tools"))
+}
+
+/// The set if it is built and its module's sources are still there.
+fn warm(set: Toolset, cache: &Path) -> Result<Option<BuiltSet>> {
+    let bin = cache.join(key(set)?);
+    let Ok(text) = fs::read(bin.join(MODULE_DIRS)) else {
+        return Ok(None);
+    };
+    let module = serde_json::from_slice::<PathBuf>(&text)
+        .ok()
+        .filter(|module| module.is_dir());
+    Ok(module.map(|module| BuiltSet { bin, module }))
+}
+
+fn build(set: Toolset, cache: &Path, progress: &dyn Fn(&str)) -> Result<BuiltSet> {
+    let lock_path = cache.join("lock");
+    let lock = File::create(&lock_path).map_err(io("create", &lock_path))?;
+    lock.lock().map_err(io("lock", &lock_path))?;
+    // Another process may have built it while this one waited.
+    if let Some(built) = warm(set, cache)? {
+        return Ok(built);
+    }
+    let started = Instant::now();
+    require_go(set)?;
+    let bin = cache.join(key(set)?);
+    if !bin.is_dir() {
+        progress(&format!(
+            "building {} from its Go module (minutes when cold) …",
+            set.name()
+        ));
+        install(set, cache, &bin)?;
+    }
+    let module = locate_module(set)?;
+    let record = bin.join(MODULE_DIRS);
+    let text = serde_json::json!(module).to_string();
+    fs::write(&record, text).map_err(io("write", &record))?;
+    progress(&format!(
+        "{} ready after {:.0} s",
+        set.name(),
+        started.elapsed().as_secs_f64()
+    ));
+    Ok(BuiltSet { bin, module })
+}
+
+/// Builds into a folder beside the final one, which then appears whole or not at all.
+fn install(set: Toolset, cache: &Path, bin: &Path) -> Result<()> {
+    let temporary = tempfile::Builder::new()
+        .prefix(&format!(".{}-", set.name()))
+        .tempdir_in(cache)
+        .map_err(io("create a folder in", cache))?;
+    let ldflags = format!("-ldflags={}", set.ldflags(&go_mod(set)?));
+    let mut command = go(set, &["install", &ldflags, "tool"]);
+    command
+        .env("GOBIN", temporary.path())
+        .env("CGO_ENABLED", "0");
+    run(command)?;
+    let temporary = temporary.keep();
+    fs::rename(&temporary, bin).map_err(io("rename", &temporary))
+}
+
+/// Asks Go for the module's folder, fetching its sources again if they were cleaned away.
+fn locate_module(set: Toolset) -> Result<PathBuf> {
+    let list = || -> Result<PathBuf> {
+        let output = run(go(set, &["list", "-m", "-f", "{{.Dir}}", set.module()]))?;
+        Ok(PathBuf::from(
+            String::from_utf8_lossy(&output.stdout).trim(),
+        ))
+    };
+    let dir = list()?;
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    run(go(set, &["mod", "download", set.module()]))?;
+    list()
+}
+
+fn require_go(set: Toolset) -> Result<()> {
+    let text = go_mod(set)?;
+    let wanted = text
+        .lines()
+        .find_map(|line| line.strip_prefix("go "))
+        .unwrap_or("1.25")
+        .trim();
+    // Outside of the module, where a newer toolchain would be fetched before anything is printed.
+    let output = Command::new("go")
+        .args(["env", "GOVERSION", "GOTOOLCHAIN"])
+        .current_dir("/")
+        .output()
+        .map_err(|cause| ToolsError::NoGo {
+            wanted: wanted.to_owned(),
+            cause,
+        })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines();
+    let found = lines.next().unwrap_or_default().trim_start_matches("go");
+    let local = lines.next() == Some("local");
+    if local && version(found) < version(wanted) {
+        return Err(ToolsError::OldGo {
+            set: set.name(),
+            wanted: wanted.to_owned(),
+            found: found.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Numbers of a version, for comparison: `1.26.8` is [1, 26, 8], `1.27rc1` is [1, 27].
+fn version(text: &str) -> Vec<u32> {
+    let digits = |part: &str| -> String { part.chars().take_while(char::is_ascii_digit).collect() };
+    text.split('.')
+        .map_while(|part| digits(part).parse().ok())
+        .collect()
+}
+
+/// The version in the `require` line of a module.
+fn module_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
+    go_mod.lines().find_map(|line| {
+        let line = line.trim().trim_start_matches("require ");
+        let rest = line.strip_prefix(module)?.strip_prefix(' ')?;
+        rest.split_whitespace()
+            .next()
+            .filter(|version| version.starts_with('v'))
+    })
+}
+
+/// `<set>-<hash>` over everything that determines the binaries but Go itself.
+fn key(set: Toolset) -> Result<String> {
+    let go_mod = go_mod(set)?;
+    let sum_path = set.source_dir().join("go.sum");
+    let go_sum = fs::read_to_string(&sum_path).map_err(io("read", &sum_path))?;
+    Ok(hashed_name(set, &go_mod, &go_sum, &own_source(set)?))
+}
+
+/// The program of a set that has one of its own, in place of its project's command.
+fn own_source(set: Toolset) -> Result<String> {
+    let path = set.source_dir().join("main.go");
+    match fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        text => text.map_err(io("read", &path)),
+    }
+}
+
+fn hashed_name(set: Toolset, go_mod: &str, go_sum: &str, own_source: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [go_mod, go_sum, &set.ldflags(go_mod), own_source] {
+        hash.update(part);
+    }
+    let hex: String = hash
+        .finalize()
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{}-{hex}", set.name())
+}
+
+fn go_mod(set: Toolset) -> Result<String> {
+    let path = set.source_dir().join("go.mod");
+    fs::read_to_string(&path).map_err(io("read", &path))
+}
+
+fn go(set: Toolset, args: &[&str]) -> Command {
+    let mut command = Command::new("go");
+    command.args(args).current_dir(set.source_dir());
+    command
+}
+
+fn run(mut command: Command) -> Result<Output> {
+    let describe = |command: &Command| {
+        let args = command
+            .get_args()
+            .map(|arg| arg.to_string_lossy().into_owned());
+        format!("go {}", args.collect::<Vec<_>>().join(" "))
+    };
+    let dir = command
+        .get_current_dir()
+        .unwrap_or(Path::new("/"))
+        .to_owned();
+    let output = command.output().map_err(io("run go in", &dir))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    Err(ToolsError::Go {
+        command: describe(&command),
+        dir,
+        output: lines[lines.len().saturating_sub(20)..].join("\n"),
+    })
+}
+
+fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ToolsError {
+    let path = path.to_owned();
+    move |cause| ToolsError::Io {
+        action,
+        path,
+        cause,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_key_changes_with_all_that_determines_the_binaries() {
+        let key = hashed_name;
+        let base = key(Toolset::Karmada, "a", "b", "c");
+        assert_eq!(base, key(Toolset::Karmada, "a", "b", "c"));
+        assert_ne!(base, key(Toolset::Karmada, "a2", "b", "c"));
+        assert_ne!(base, key(Toolset::Karmada, "a", "b2", "c"));
+        assert_ne!(base, key(Toolset::Karmada, "a", "b", "c2"));
+        let hash = |name: String| name.rsplit_once('-').unwrap().1.to_owned();
+        // Only the ldflags differ.
+        assert_ne!(
+            hash(base.clone()),
+            hash(key(Toolset::Kubernetes, "a", "b", "c"))
+        );
+        assert_eq!(hash(base).len(), 16);
+    }
+
+    #[test]
+    fn kubernetes_is_told_the_version_that_its_module_requires() {
+        let flags = Toolset::Kubernetes.ldflags(&go_mod(Toolset::Kubernetes).unwrap());
+        insta::assert_snapshot!(flags, @"-s -w -X k8s.io/component-base/version.gitVersion=v1.35.4 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=35");
+    }
+
+    #[test]
+    fn every_set_names_its_programs_and_requires_its_module() {
+        for set in Toolset::ALL {
+            let text = go_mod(set).unwrap();
+            assert!(module_version(&text, set.module()).is_some(), "{set:?}");
+            key(set).unwrap();
+        }
+    }
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert!(version("1.9.3") < version("1.26.0"));
+        assert!(version("1.26.8") > version("1.26.0"));
+        assert!(version("1.25") < version("1.25.10"));
+        assert_eq!(version("1.27rc1"), [1, 27]);
+    }
+}

@@ -1,0 +1,37 @@
+//! Kubeflow's training-operator in members, so that PyTorchJobs run.
+//!
+//! It is the real controllers in a program without their webhook (`e2e/tools/training-operator`).
+//! The control plane needs only the kind, before karmada-controller-manager starts; a member needs
+//! the kind before it is joined, and the operator.
+
+use std::path::PathBuf;
+
+use crate::testbed::Testbed;
+use crate::tools::{Tool, Tools, ToolsError, Toolset};
+
+/// The CRD of PyTorchJobs, for [`crate::testbed::Spec`]'s lists of CRDs.
+///
+/// # Errors
+/// [`ToolsError::NotBuilt`] if the operator's set was not asked for.
+pub fn crd(tools: &Tools) -> Result<PathBuf, ToolsError> {
+    let module = tools.module_dir(Toolset::TrainingOperator)?;
+    Ok(module.join("manifests/base/crds/kubeflow.org_pytorchjobs.yaml"))
+}
+
+/// Starts it in a member. Its pods go to the member's kube-scheduler one by one: that they all fit
+/// was seen to before the job came.
+///
+/// # Errors
+/// If there is no such member, its set was not asked for, or it cannot be started.
+pub fn start(testbed: &Testbed, tools: &Tools, member: &str) -> anyhow::Result<()> {
+    let program = tools.program(Tool::TrainingOperator)?;
+    let kubeconfig = testbed.cluster(member)?.kubeconfig;
+    testbed.start_process(&format!("{member}-training-operator"), &program, 0, |_| {
+        vec![
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--enable-scheme=pytorchjob".into(),
+            "--health-probe-bind-address=0".into(),
+        ]
+    })?;
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! Who waits for room gets it: what frees is kept for it, and used meanwhile only by what is gone
+//! in time.
+
+use e2e::harness::jobs::{self, Gang};
+
+use crate::case::{A_WHILE, Case, managed};
+use crate::contest::SHORT;
+use crate::job::Job;
+
+const EXPECTED: &str = "muster.io/expected-duration";
+
+/// Room frees in pieces for a gang of high priority while small jobs keep coming.
+pub(crate) async fn delayed_scheduling(case: &Case) -> anyhow::Result<()> {
+    case.queue(64).await?;
+    case.nodes("member1", 2).await?;
+    let mut running = Vec::new();
+    for index in 0..4 {
+        let job = submit(case, case.gang(&format!("old-{index}"), 1, 4), "1h").await?;
+        case.running(&job).await?;
+        running.push(job);
+    }
+    let gang = Gang {
+        priority_class: Some(case.priority_class("high", 100).await?),
+        ..case.gang("gang", 2, 8)
+    };
+    let gang = submit(case, gang, "1h").await?;
+    case.waits(&gang, &["Reserved", "WaitingForRoom"]).await?;
+    let mut small = Vec::new();
+    for (index, job) in running.iter().enumerate() {
+        let name = format!("new-{index}");
+        small.push(submit(case, case.gang(&name, 1, 4), "2h").await?);
+        case.waits(&small[index], &SHORT).await?;
+        if index == 1 {
+            case.midway().await?;
+        }
+        case.end(job).await?;
+        case.finished(job, "Succeeded").await?;
+        if index + 1 < running.len() {
+            case.stays_unplaced(&small[index], A_WHILE).await?;
+        }
+    }
+    case.running(&gang).await?;
+    for job in &small {
+        assert_eq!(case.placements(job)?, 0, "{} went first", job.name);
+    }
+    case.end(&gang).await?;
+    case.settles(&small, 4, A_WHILE).await
+}
+
+/// A gang waits for a node that is busy for two more minutes; the other node serves who is gone
+/// by then, and nobody else.
+pub(crate) async fn short_job_passes(case: &Case) -> anyhow::Result<()> {
+    case.queue(64).await?;
+    case.nodes("member1", 2).await?;
+    let holder = submit(case, case.gang("holder", 1, 8), "5m").await?;
+    case.running(&holder).await?;
+    let gang = submit(case, case.gang("gang", 2, 8), "1h").await?;
+    case.waits(&gang, &["Reserved", "WaitingForRoom"]).await?;
+    let long = submit(case, case.gang("long", 1, 8), "1h").await?;
+    case.waits(&long, &SHORT).await?;
+    case.stays_unplaced(&long, A_WHILE).await?;
+    case.midway().await?;
+    let short = submit(case, case.gang("short", 1, 8), "1m").await?;
+    case.running(&short).await?;
+    case.waits(&gang, &["Reserved", "WaitingForRoom"]).await?;
+    case.end(&short).await?;
+    case.end(&holder).await?;
+    case.running(&gang).await?;
+    assert_eq!(case.placements(&long)?, 0, "the long one went first");
+    Ok(())
+}
+
+/// Submits a job that says how long it runs: what did not say would be judged by what others took.
+async fn submit(case: &Case, gang: Gang, lasts: &str) -> anyhow::Result<Job> {
+    case.submit(&jobs::annotated(gang.volcano(), EXPECTED, lasts))
+        .await
+}
+
+#[test]
+fn room_that_frees_in_pieces_is_kept_for_who_waits_for_all_of_it() {
+    managed("delayed", delayed_scheduling);
+}
+
+#[test]
+fn a_short_job_passes_where_it_ends_in_time() {
+    managed("backfill", short_job_passes);
+}

@@ -1,0 +1,477 @@
+//! What one test works with: a namespace, a queue and a GPU class of its own on the shared plane.
+
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use e2e::harness::audit::{Report, Subject};
+use e2e::harness::jobs::{self, Gang};
+use e2e::harness::kinds::{
+    BINDING, CAPACITY_POLICY, Kind, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE,
+};
+use e2e::harness::muster::Part;
+use e2e::harness::objects::Objects;
+use e2e::harness::wait::{eventually, never_within};
+use e2e::testbed::NodeGroup;
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+
+use crate::diagnosis;
+use crate::job::{Job, clusters, condition, is_gated, is_placed};
+use crate::plane::{self, Plane};
+
+/// How long anything may take that happens within seconds on an idle machine.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// For how long is watched that something does not happen.
+pub(crate) const A_WHILE: Duration = Duration::from_secs(4);
+
+/// Runs a test in a managed namespace, beside others.
+pub(crate) fn managed(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
+    plane::beside_others(async |plane| Case::run(plane, name, MANAGED, test).await);
+}
+
+/// Runs a test in a namespace that Muster does not manage, beside others.
+pub(crate) fn unmanaged(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
+    let unmanaged = Way {
+        managed: false,
+        ..MANAGED
+    };
+    plane::beside_others(async |plane| Case::run(plane, name, unmanaged, test).await);
+}
+
+/// Runs a test in a managed namespace while no other test runs.
+pub(crate) fn managed_alone(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
+    plane::alone(async |plane| Case::run(plane, name, MANAGED, test).await);
+}
+
+/// Runs a test in a managed namespace while no other test runs; Muster is killed in its middle.
+pub(crate) fn managed_and_killed(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
+    let killed = Way {
+        killed: true,
+        ..MANAGED
+    };
+    plane::alone(async |plane| Case::run(plane, name, killed, test).await);
+}
+
+/// How a test is run.
+#[derive(Clone, Copy)]
+struct Way {
+    /// Its namespace is Muster's.
+    managed: bool,
+    /// Muster is killed wherever the test says [`Case::midway`].
+    killed: bool,
+}
+
+const MANAGED: Way = Way {
+    managed: true,
+    killed: false,
+};
+
+/// One test's part of the plane.
+pub(crate) struct Case {
+    pub(crate) plane: &'static Plane,
+    /// Name of its namespace and its queue.
+    pub(crate) name: String,
+    /// The GPU product of its nodes.
+    pub(crate) product: String,
+    way: Way,
+    made: Mutex<Made>,
+}
+
+/// What has to be cleaned up besides the namespace.
+#[derive(Default)]
+struct Made {
+    nodes: Vec<(String, Vec<String>)>,
+    cluster_objects: Vec<(Kind, String)>,
+}
+
+impl Case {
+    async fn run(
+        plane: &'static Plane,
+        name: &str,
+        way: Way,
+        test: impl AsyncFnOnce(&Self) -> anyhow::Result<()>,
+    ) {
+        let case = Self {
+            plane,
+            name: name.to_owned(),
+            product: format!("E2E-{}", name.to_uppercase()),
+            way,
+            made: Mutex::default(),
+        };
+        let whole = async {
+            case.make_namespace().await?;
+            test(&case).await
+        };
+        match AssertUnwindSafe(whole).catch_unwind().await {
+            Ok(Ok(())) => case.clean_up().await,
+            Ok(Err(error)) => {
+                diagnosis::print(&case, &format!("{error:#}")).await;
+                panic!("{error:#}");
+            }
+            Err(panic) => {
+                diagnosis::print(&case, &words(panic.as_ref())).await;
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+
+    pub(crate) fn karmada(&self) -> &Objects {
+        &self.plane.karmada
+    }
+
+    /// The middle of a test: there Muster is killed if this run is to show that it makes no
+    /// difference.
+    pub(crate) async fn midway(&self) -> anyhow::Result<()> {
+        if self.way.killed {
+            self.plane.testbed.kill(Part::All.process())?;
+            self.plane
+                .muster
+                .start(&self.plane.testbed, Part::All)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn make_namespace(&self) -> anyhow::Result<()> {
+        let mut object = json!({"metadata": {"name": self.name}});
+        if self.way.managed {
+            object["metadata"]["labels"] = json!({"muster.io/managed": "true"});
+        }
+        self.karmada().create(NAMESPACE, &object).await?;
+        Ok(())
+    }
+
+    /// Makes the queue of this test, which may hold `gpus` GPUs.
+    pub(crate) async fn queue(&self, gpus: u32) -> anyhow::Result<()> {
+        self.cluster_object(QUEUE, &jobs::queue(&self.name, gpus))
+            .await
+    }
+
+    /// Makes an object without a namespace, which goes when the test ends.
+    pub(crate) async fn cluster_object(&self, kind: Kind, object: &Value) -> anyhow::Result<()> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let made = (kind, name.to_owned());
+        self.made.lock().unwrap().cluster_objects.push(made);
+        self.karmada()
+            .create(kind, object)
+            .await
+            .with_context(|| format!("create {} {name}", kind.name))?;
+        Ok(())
+    }
+
+    /// Makes a PriorityClass named `<test>-<word>`, and returns its name.
+    pub(crate) async fn priority_class(&self, word: &str, value: i32) -> anyhow::Result<String> {
+        let name = format!("{}-{word}", self.name);
+        self.cluster_object(PRIORITY_CLASS, &jobs::priority_class(&name, value))
+            .await?;
+        Ok(name)
+    }
+
+    /// Adds `count` nodes with eight GPUs of this test's class to a member.
+    pub(crate) async fn nodes(&self, member: &str, count: u32) -> anyhow::Result<Vec<String>> {
+        self.node_group(member, "n", count).await
+    }
+
+    /// The same, with a word in the names that tells them from others of this test.
+    pub(crate) async fn node_group(
+        &self,
+        member: &str,
+        word: &str,
+        count: u32,
+    ) -> anyhow::Result<Vec<String>> {
+        let group = NodeGroup {
+            count,
+            prefix: Some(format!("{}-{word}", self.name)),
+            product: Some(self.product.clone()),
+            ..NodeGroup::default()
+        };
+        let names = self.plane.testbed.add_nodes(member, &group).await?;
+        let made = (member.to_owned(), names.clone());
+        self.made.lock().unwrap().nodes.push(made);
+        Ok(names)
+    }
+
+    /// A job of this test: `pods` pods with `gpus` GPUs each that run for ever.
+    pub(crate) fn gang(&self, name: &str, pods: u32, gpus: u32) -> Gang {
+        Gang {
+            namespace: self.name.clone(),
+            name: name.to_owned(),
+            queue: Some(self.name.clone()),
+            pods,
+            gpus,
+            product: Some(self.product.clone()),
+            run_for: None,
+            fail: false,
+            priority_class: None,
+        }
+    }
+
+    /// The same, whose pods end well after some seconds.
+    pub(crate) fn short_gang(&self, name: &str, pods: u32, gpus: u32, seconds: u32) -> Gang {
+        Gang {
+            run_for: Some(format!("{seconds}s")),
+            ..self.gang(name, pods, gpus)
+        }
+    }
+
+    /// Submits a template.
+    pub(crate) async fn submit(&self, template: &Value) -> anyhow::Result<Job> {
+        let api_version = template["apiVersion"].as_str().unwrap_or_default();
+        let name = template["kind"].as_str().unwrap_or_default();
+        let kind = Kind::of_template(api_version, name)
+            .with_context(|| format!("{api_version} {name} is no kind of the tests"))?;
+        let created = self.karmada().create(kind, template).await?;
+        Ok(Job::of(kind, created))
+    }
+
+    /// A PropagationPolicy of the user's own for all objects of a kind.
+    pub(crate) async fn policy(
+        &self,
+        name: &str,
+        kind: Kind,
+        scheduler: &str,
+        spec: Value,
+    ) -> anyhow::Result<()> {
+        let mut object = json!({
+            "apiVersion": "policy.karmada.io/v1alpha1",
+            "kind": "PropagationPolicy",
+            "metadata": {"name": name, "namespace": self.name},
+            "spec": spec,
+        });
+        object["spec"]["schedulerName"] = json!(scheduler);
+        object["spec"]["resourceSelectors"] =
+            json!([{"apiVersion": kind.api_version(), "kind": kind.name}]);
+        let policies = e2e::harness::kinds::PROPAGATION_POLICY;
+        self.karmada().create(policies, &object).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn delete(&self, job: &Job) -> anyhow::Result<()> {
+        let namespace = Some(job.namespace.as_str());
+        self.karmada()
+            .delete(job.kind, namespace, &job.name)
+            .await?;
+        Ok(())
+    }
+
+    /// The job's binding as it is now.
+    pub(crate) async fn binding(&self, job: &Job) -> Result<Option<Value>, String> {
+        self.get(BINDING, job, &job.binding()).await
+    }
+
+    /// The job's PodGroup on the control plane as it is now.
+    pub(crate) async fn pod_group(&self, job: &Job) -> Result<Option<Value>, String> {
+        self.get(POD_GROUP, job, &job.binding()).await
+    }
+
+    /// The job's template as it is now.
+    pub(crate) async fn template(&self, job: &Job) -> Result<Option<Value>, String> {
+        self.get(job.kind, job, &job.name).await
+    }
+
+    async fn get(&self, kind: Kind, job: &Job, name: &str) -> Result<Option<Value>, String> {
+        let found = self.karmada().get(kind, Some(&job.namespace), name).await;
+        found.map_err(|error| error.to_string())
+    }
+
+    /// Waits until the job's binding is there and passes `check`.
+    pub(crate) async fn binding_when(
+        &self,
+        job: &Job,
+        what: &str,
+        check: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        eventually(SOON, &format!("{} {what}", job.name), async || {
+            match self.binding(job).await? {
+                Some(binding) if check(&binding) => Ok(binding),
+                Some(binding) => Err(format!(
+                    "spec {} record {}",
+                    brief(&binding["spec"]),
+                    crate::job::record(&binding)
+                )),
+                None => Err("no binding".to_owned()),
+            }
+        })
+        .await
+    }
+
+    pub(crate) async fn gated(&self, job: &Job) -> anyhow::Result<Value> {
+        self.binding_when(job, "gated", is_gated).await
+    }
+
+    /// Waits until the job is placed, and returns its clusters.
+    pub(crate) async fn placed(&self, job: &Job) -> anyhow::Result<Vec<String>> {
+        let binding = self.binding_when(job, "placed", is_placed).await?;
+        Ok(clusters(&binding))
+    }
+
+    /// Waits until the job's PodGroup is there and passes `check`.
+    pub(crate) async fn pod_group_when(
+        &self,
+        job: &Job,
+        what: &str,
+        check: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        eventually(SOON, &format!("{} {what}", job.name), async || {
+            match self.pod_group(job).await? {
+                Some(group) if check(&group) => Ok(group),
+                Some(group) => Err(brief(&group["status"])),
+                None => Err("no PodGroup".to_owned()),
+            }
+        })
+        .await
+    }
+
+    /// Waits until the job says that it waits for one of these reasons, and returns its message.
+    pub(crate) async fn waits(&self, job: &Job, reasons: &[&str]) -> anyhow::Result<String> {
+        let says = |group: &Value| {
+            let reason = group["status"]["federation"]["reason"].as_str();
+            let not_admitted = condition(group, "Admitted")["status"] == "False";
+            not_admitted && reason.is_some_and(|reason| reasons.contains(&reason))
+        };
+        let what = format!("waits with {}", reasons.join(" or "));
+        let group = self.pod_group_when(job, &what, says).await?;
+        let message = group["status"]["federation"]["message"].as_str();
+        Ok(message.unwrap_or_default().to_owned())
+    }
+
+    /// Waits until the job says that its minimum runs.
+    pub(crate) async fn running(&self, job: &Job) -> anyhow::Result<Value> {
+        let ready = |group: &Value| condition(group, "Ready")["status"] == "True";
+        self.pod_group_when(job, "running", ready).await
+    }
+
+    /// Waits until the job says that it ended, with this reason.
+    pub(crate) async fn finished(&self, job: &Job, reason: &str) -> anyhow::Result<()> {
+        let ended = |group: &Value| {
+            let finished = condition(group, "Finished");
+            finished["status"] == "True" && finished["reason"] == reason
+        };
+        self.pod_group_when(job, &format!("finished as {reason}"), ended)
+            .await
+            .map(drop)
+    }
+
+    /// Waits until nothing of the job is left on the control plane.
+    pub(crate) async fn gone(&self, job: &Job) -> anyhow::Result<()> {
+        eventually(
+            SOON,
+            &format!("binding of {} gone", job.name),
+            async || match self.binding(job).await? {
+                None => Ok(()),
+                Some(binding) if binding["spec"]["resource"]["uid"] != job.uid() => Ok(()),
+                Some(binding) => Err(brief(&binding["metadata"])),
+            },
+        )
+        .await
+    }
+
+    /// Watches for a while that the job is not placed.
+    pub(crate) async fn stays_unplaced(&self, job: &Job, time: Duration) -> anyhow::Result<()> {
+        never_within(
+            time,
+            &format!("placement of {}", job.name),
+            async || match self.binding(job).await? {
+                Some(binding) if !clusters(&binding).is_empty() => Err(brief(&binding["spec"])),
+                _ => Ok(()),
+            },
+        )
+        .await
+    }
+
+    /// This test's pods in a member.
+    pub(crate) async fn pods(&self, member: &str) -> anyhow::Result<Vec<Value>> {
+        let member = self.plane.member(member).await?;
+        Ok(member.list(POD, Some(&self.name)).await?)
+    }
+
+    /// Makes the running pods of a job end well now, as if their work were done.
+    pub(crate) async fn end(&self, job: &Job) -> anyhow::Result<()> {
+        self.play(job, &json!({"muster.io/run-for": "1ms"})).await
+    }
+
+    /// Makes the running pods of a job fail now.
+    pub(crate) async fn fail(&self, job: &Job) -> anyhow::Result<()> {
+        self.play(job, &json!({"muster.io/fail": "true"})).await
+    }
+
+    /// Tells the members' pods of a job how they go on: what plays them reads their annotations.
+    async fn play(&self, job: &Job, annotations: &Value) -> anyhow::Result<()> {
+        let binding = self.binding(job).await.map_err(anyhow::Error::msg)?;
+        let patch = json!({"metadata": {"annotations": annotations}});
+        let namespace = Some(self.name.as_str());
+        let mut played = 0;
+        for cluster in clusters(&binding.unwrap_or_default()) {
+            let member = self.plane.member(&cluster).await?;
+            for pod in member.list(POD, namespace).await? {
+                if job.owns(&pod) {
+                    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+                    member.merge(POD, namespace, name, &patch).await?;
+                    played += 1;
+                }
+            }
+        }
+        anyhow::ensure!(played > 0, "{} has no pods to play", job.name);
+        Ok(())
+    }
+
+    /// Changes this test's CapacityPolicy, which Muster makes for the queue.
+    pub(crate) async fn capacity_policy(&self, patch: Value) -> anyhow::Result<()> {
+        let what = format!("CapacityPolicy {}", self.name);
+        eventually(SOON, &what, async || {
+            let patched = self
+                .karmada()
+                .merge(CAPACITY_POLICY, None, &self.name, &patch);
+            patched.await.map(drop).map_err(|error| error.to_string())
+        })
+        .await
+    }
+
+    /// Audits jobs against the capability of this test's queue.
+    pub(crate) fn audit<'a>(
+        &self,
+        capability: u64,
+        jobs: impl IntoIterator<Item = &'a Job>,
+    ) -> anyhow::Result<Report> {
+        let mut subject = Subject::default();
+        subject.capability(&self.name, capability);
+        for job in jobs {
+            subject.job(&job.template);
+        }
+        subject.audit(Path::new(&self.plane.audit_log()?))
+    }
+
+    /// Takes away what would burden the tests that follow; nothing waits for it.
+    async fn clean_up(&self) {
+        let made = std::mem::take(&mut *self.made.lock().unwrap());
+        let mut failures = Vec::new();
+        let namespace = self.karmada().delete(NAMESPACE, None, &self.name).await;
+        failures.extend(namespace.err().map(|error| error.to_string()));
+        for (kind, name) in made.cluster_objects {
+            let deleted = self.karmada().delete(kind, None, &name).await;
+            failures.extend(deleted.err().map(|error| error.to_string()));
+        }
+        for (member, names) in made.nodes {
+            let deleted = self.plane.testbed.delete_nodes(&member, &names).await;
+            failures.extend(deleted.err().map(|error| error.to_string()));
+        }
+        if !failures.is_empty() {
+            println!("{}: not all was cleaned up: {failures:?}", self.name);
+        }
+    }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without words").to_owned()
+}
+
+/// The beginning of an object as JSON.
+pub(crate) fn brief(value: &Value) -> String {
+    value.to_string().chars().take(700).collect()
+}

@@ -1,0 +1,96 @@
+//! Elastic jobs: more pods while there is room, fewer when another deserves it, never gone for it.
+
+use e2e::harness::jobs;
+use e2e::harness::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::case::{Case, SOON, managed, managed_and_killed};
+use crate::job::{Job, clusters};
+
+/// A Deployment of one to four pods fills two nodes of a cluster; a queue that deserves half of them
+/// gets it, and gives it back. Which pods leave is the member's choice: the taker fits either way.
+pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
+    let deserving = case
+        .queue_of("deserving", json!({"deserved": {"nvidia.com/gpu": 8}}))
+        .await?;
+    let borrower = case
+        .queue_of("borrower", json!({"deserved": {"nvidia.com/gpu": 8}}))
+        .await?;
+    case.nodes("member1", 2).await?;
+    let template = case.gang_in(&borrower, "serve", 4, 4).deployment();
+    let template = jobs::annotated(template, "muster.io/elastic", "true");
+    let template = jobs::annotated(template, "muster.io/min-replicas", "1");
+    let elastic = case.submit(&template).await?;
+    runs_with(case, &elastic, 4).await?;
+
+    let taker = case
+        .submit(&case.gang_in(&deserving, "taker", 2, 4).volcano())
+        .await?;
+    case.midway().await?;
+    case.running(&taker).await?;
+    runs_with(case, &elastic, 2).await?;
+    case.shows_gpus(&borrower, "allocated", 8).await?;
+
+    case.end(&taker).await?;
+    runs_with(case, &elastic, 4).await?;
+    case.shows_gpus(&borrower, "allocated", 16).await?;
+    assert_eq!(case.placements(&elastic)?, 1, "it was taken back");
+    Ok(())
+}
+
+/// Waits until the job has this many pods in its binding and running in the member, and no more.
+async fn runs_with(case: &Case, job: &Job, pods: usize) -> anyhow::Result<()> {
+    let what = format!("{} runs with {pods} pods", job.name);
+    eventually(SOON, &what, async || {
+        let binding = case.binding(job).await?.unwrap_or_default();
+        let placed = &binding["spec"]["clusters"][0]["replicas"];
+        let in_member = case.pods("member1").await;
+        let in_member = in_member.map_err(|error| error.to_string())?;
+        let prefix = format!("{}-", job.name);
+        let own = in_member.iter().filter(|pod| {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            name.starts_with(&prefix)
+        });
+        let phases: Vec<&Value> = own.map(|pod| &pod["status"]["phase"]).collect();
+        let all_run = phases.iter().all(|phase| **phase == "Running");
+        match *placed == json!(pods) && phases.len() == pods && all_run {
+            true => Ok(()),
+            false => Err(format!(
+                "clusters {:?} replicas {placed} pods {phases:?}",
+                clusters(&binding)
+            )),
+        }
+    })
+    .await
+}
+
+/// One that starts while there is room for part of it starts with that part.
+pub(crate) async fn starts_small(case: &Case) -> anyhow::Result<()> {
+    case.queue(64).await?;
+    case.nodes("member1", 2).await?;
+    let holder = case.submit(&case.gang("holder", 1, 8).volcano()).await?;
+    case.running(&holder).await?;
+    let template = case.gang("train", 4, 4).deployment();
+    let template = jobs::annotated(template, "muster.io/elastic", "true");
+    let template = jobs::annotated(template, "muster.io/min-replicas", "2");
+    let elastic = case.submit(&template).await?;
+    runs_with(case, &elastic, 2).await?;
+    case.midway().await?;
+    case.end(&holder).await?;
+    runs_with(case, &elastic, 4).await
+}
+
+#[test]
+fn an_elastic_job_shrinks_for_who_deserves_it_and_grows_again() {
+    managed("elastic", shrinks_and_grows);
+}
+
+#[test]
+fn an_elastic_job_shrinks_and_grows_though_muster_is_killed_meanwhile() {
+    managed_and_killed("elastickill", shrinks_and_grows);
+}
+
+#[test]
+fn an_elastic_job_starts_with_what_fits_and_grows_when_room_frees() {
+    managed("partly", starts_small);
+}

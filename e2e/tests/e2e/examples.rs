@@ -1,0 +1,143 @@
+//! Every example, applied with kubectl as its reader would.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use e2e::harness::kinds::{BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, Kind, PYTORCH_JOB, VOLCANO_JOB};
+use e2e::testbed::{NodeGroup, Testbed};
+use e2e::tools::Tool;
+use tokio::process::Command;
+
+use crate::case::{Case, SOON, managed_alone};
+use crate::job::{Job, condition};
+use e2e::harness::wait::eventually;
+
+/// In the order in which examples/README.md names them.
+const FILES: [&str; 7] = [
+    "namespace.yaml",
+    "queue.yaml",
+    "priority-class.yaml",
+    "volcano-job.yaml",
+    "batch-job.yaml",
+    "pytorch-job.yaml",
+    "propagation-policy.yaml",
+];
+
+/// What goes on for ever, or is for more teams: applied last, and taken away again.
+const LASTING: [&str; 2] = ["sharing.yaml", "elastic-deployment.yaml"];
+
+/// Its queues, and its job.
+const SHARING: [&str; 3] = ["lab", "speech", "robotics"];
+const SERVICE: &str = "serve";
+
+/// The jobs in them, all in the namespace `vision`.
+const JOBS: [(Kind, &str); 4] = [
+    (VOLCANO_JOB, "resnet"),
+    (BATCH_JOB, "render"),
+    (PYTORCH_JOB, "finetune"),
+    (BATCH_JOB, "sweep"),
+];
+
+/// They run up to half a minute each, and not all at once.
+const DONE: Duration = Duration::from_secs(200);
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
+}
+
+#[test]
+fn every_example_is_applied_here() {
+    let entries = std::fs::read_dir(folder()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".yaml")).collect();
+    names.sort();
+    let files = FILES.into_iter().chain(LASTING);
+    let mut files: Vec<String> = files.map(str::to_owned).collect();
+    files.sort();
+    assert_eq!(names, files);
+}
+
+#[test]
+fn every_example_runs_as_it_is() {
+    managed_alone("examples", async |case| {
+        for (member, product) in [
+            ("member1", "NVIDIA-H100-80GB"),
+            ("member2", "NVIDIA-A100-80GB"),
+        ] {
+            add_nodes(&case.plane.testbed, member, product).await?;
+        }
+        for file in FILES {
+            kubectl(case, "apply", file).await?;
+        }
+        for (kind, name) in JOBS {
+            let template = case.karmada().get(kind, Some("vision"), name).await?;
+            let job = Job::of(kind, template.with_context(|| format!("no {name}"))?);
+            let what = format!("{name} finished");
+            eventually(DONE, &what, async || {
+                let group = case.pod_group(&job).await?.unwrap_or_default();
+                let finished = condition(&group, "Finished");
+                match finished["status"] == "True" && finished["reason"] == "Succeeded" {
+                    true => Ok(()),
+                    false => Err(group["status"].to_string()),
+                }
+            })
+            .await?;
+        }
+        lasting(case).await
+    });
+}
+
+/// Every queue of theirs is fine, and the service runs.
+async fn lasting(case: &Case) -> anyhow::Result<()> {
+    for file in LASTING {
+        kubectl(case, "apply", file).await?;
+    }
+    for queue in SHARING {
+        eventually(SOON, &format!("queue {queue} is valid"), async || {
+            let policy = case.karmada().get(CAPACITY_POLICY, None, queue).await;
+            let policy = policy.map_err(|error| error.to_string())?;
+            let policy = policy.unwrap_or_default();
+            match condition(&policy, "Valid")["status"] == "True" {
+                true => Ok(()),
+                false => Err(policy["status"].to_string()),
+            }
+        })
+        .await?;
+    }
+    let service = case.karmada().get(DEPLOYMENT, Some("vision"), SERVICE);
+    let service = Job::of(DEPLOYMENT, service.await?.context("no service")?);
+    case.running(&service).await?;
+    for file in LASTING {
+        kubectl(case, "delete", file).await?;
+    }
+    case.gone(&service).await
+}
+
+async fn add_nodes(testbed: &Testbed, member: &str, product: &str) -> anyhow::Result<()> {
+    let group = NodeGroup {
+        count: 3,
+        prefix: Some("examples".into()),
+        product: Some(product.into()),
+        ..NodeGroup::default()
+    };
+    testbed.add_nodes(member, &group).await?;
+    Ok(())
+}
+
+async fn kubectl(case: &Case, verb: &str, file: &str) -> anyhow::Result<()> {
+    let mut command = Command::new(case.plane.tools.program(Tool::Kubectl)?);
+    command
+        .arg("--kubeconfig")
+        .arg(case.plane.testbed.karmada().kubeconfig)
+        .args([verb, "-f"])
+        .arg(folder().join(file))
+        .kill_on_drop(true);
+    let output = command.output().await.context("run kubectl")?;
+    ensure!(
+        output.status.success(),
+        "kubectl {verb} -f {file}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}

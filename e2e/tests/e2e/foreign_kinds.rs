@@ -1,0 +1,111 @@
+//! Kinds that nobody knows by name: queued by what Karmada's interpreter says of them, once Muster may
+//! read them; and nobody else is held up while it may not.
+
+use e2e::harness::kinds::Kind;
+use e2e::harness::muster::Part;
+use serde_json::json;
+
+use crate::case::{Case, managed_alone};
+use crate::job::Job;
+
+const THING: Kind = Kind {
+    group: "example.com",
+    version: "v1",
+    name: "Thing",
+    plural: "things",
+};
+const CUSTOMIZATION: Kind = Kind {
+    group: "config.karmada.io",
+    version: "v1alpha1",
+    name: "ResourceInterpreterCustomization",
+    plural: "resourceinterpretercustomizations",
+};
+const CLUSTER_ROLE: Kind = Kind {
+    group: "rbac.authorization.k8s.io",
+    version: "v1",
+    name: "ClusterRole",
+    plural: "clusterroles",
+};
+/// The label by which a ClusterRole adds to what Muster may read.
+const AGGREGATE: &str = "rbac.muster.io/aggregate-to-workloads";
+
+const SCRIPT: &str = r#"
+local kube = require("kube")
+function GetReplicas(obj)
+  return obj.spec.replicas, kube.accuratePodRequirements(obj.spec.template)
+end
+"#;
+
+#[test]
+fn a_kind_that_may_not_be_read_says_so_holds_nobody_up_and_is_queued_once_it_may() {
+    managed_alone("foreign", async |case| {
+        case.queue(8).await?;
+        case.nodes("member1", 2).await?;
+        let thing = submit_thing(case).await?;
+        let message = case.waits(&thing, &["SizeUnknown"]).await?;
+        for word in ["Thing", AGGREGATE] {
+            assert!(
+                message.contains(word),
+                "does not say what to grant: {message}"
+            );
+        }
+
+        let plane = case.plane;
+        plane.testbed.kill(Part::All.process())?;
+        plane.muster.start(&plane.testbed, Part::All).await?;
+        let job = case
+            .submit(&case.short_gang("ordinary", 1, 8, 1).volcano())
+            .await?;
+        case.finished(&job, "Succeeded").await?;
+        case.waits(&thing, &["SizeUnknown"]).await?;
+
+        grant(case).await?;
+        assert_eq!(case.placed(&thing).await?, ["member1"]);
+        let waiter = case.submit(&case.gang("waiter", 1, 8).volcano()).await?;
+        case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+            .await?;
+        Ok(())
+    });
+}
+
+/// Two pods of two GPUs, as Karmada is told.
+async fn submit_thing(case: &Case) -> anyhow::Result<Job> {
+    let customization = json!({
+        "metadata": {"name": case.name},
+        "spec": {
+            "target": {"apiVersion": THING.api_version(), "kind": THING.name},
+            "customizations": {"replicaResource": {"luaScript": SCRIPT}},
+        },
+    });
+    case.cluster_object(CUSTOMIZATION, &customization).await?;
+    case.policy("own", THING, "muster", json!({})).await?;
+    let batch = case.gang("thing", 2, 2).batch();
+    let template = json!({
+        "metadata": {
+            "name": "thing",
+            "namespace": case.name,
+            "labels": {"muster.io/queue": case.name},
+        },
+        "spec": {"replicas": 2, "template": batch["spec"]["template"]},
+    });
+    Ok(Job::of(
+        THING,
+        case.karmada().create(THING, &template).await?,
+    ))
+}
+
+/// Lets Muster read the kind, as the message says.
+async fn grant(case: &Case) -> anyhow::Result<()> {
+    let role = json!({
+        "metadata": {
+            "name": format!("muster-{}", case.name),
+            "labels": {(AGGREGATE): "true"},
+        },
+        "rules": [{
+            "apiGroups": [THING.group],
+            "resources": [THING.plural],
+            "verbs": ["get", "list", "watch"],
+        }],
+    });
+    case.cluster_object(CLUSTER_ROLE, &role).await
+}

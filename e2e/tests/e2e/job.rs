@@ -1,0 +1,81 @@
+//! A submitted job: its template, and what others make of it.
+
+use e2e::harness::kinds::Kind;
+use serde_json::Value;
+
+/// A job as it was submitted.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) kind: Kind,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// The template as the API server answered.
+    pub(crate) template: Value,
+}
+
+impl Job {
+    pub(crate) fn of(kind: Kind, template: Value) -> Self {
+        let text = |field: &str| {
+            let value = template["metadata"][field].as_str();
+            value.unwrap_or_default().to_owned()
+        };
+        Self {
+            kind,
+            namespace: text("namespace"),
+            name: text("name"),
+            template,
+        }
+    }
+
+    /// The name that Karmada gives its binding; its PodGroup has the same.
+    pub(crate) fn binding(&self) -> String {
+        format!("{}-{}", self.name, self.kind.name).to_lowercase()
+    }
+
+    /// Whether a pod in a member is one of this job's, made by the job itself.
+    pub(crate) fn owns(&self, pod: &Value) -> bool {
+        let owners = pod["metadata"]["ownerReferences"].as_array();
+        let mut owners = owners.into_iter().flatten();
+        owners.any(|owner| owner["kind"] == self.kind.name && owner["name"] == self.name.as_str())
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        self.template["metadata"]["uid"]
+            .as_str()
+            .unwrap_or_default()
+    }
+}
+
+/// Names of the clusters that a binding was given.
+pub(crate) fn clusters(binding: &Value) -> Vec<String> {
+    let clusters = binding["spec"]["clusters"].as_array().into_iter().flatten();
+    clusters
+        .filter_map(|cluster| cluster["name"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// Whether a binding is closed for schedulers.
+pub(crate) fn is_gated(binding: &Value) -> bool {
+    binding["spec"]["suspension"]["scheduling"] == true
+}
+
+/// Whether a binding is open and has clusters.
+pub(crate) fn is_placed(binding: &Value) -> bool {
+    !is_gated(binding) && !clusters(binding).is_empty()
+}
+
+/// The admission record on a binding; null without.
+pub(crate) fn record(binding: &Value) -> Value {
+    let text = binding["metadata"]["annotations"]["muster.io/admission"].as_str();
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
+}
+
+/// A condition of a PodGroup by its type; null without.
+pub(crate) fn condition<'a>(pod_group: &'a Value, type_: &str) -> &'a Value {
+    let conditions = pod_group["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions
+        .find(|condition| condition["type"] == type_)
+        .unwrap_or(&Value::Null)
+}

@@ -1,0 +1,37 @@
+//! The whole way on the real thing: Muster's binary on a real Karmada control plane with real members.
+//!
+//! One plane is started for all tests of a run. Each test has a namespace, queues and a GPU class of its
+//! own, so that tests run side by side; those that kill, pause or restart what all share run alone.
+//! Soak tests are `#[ignore]`d and run by `make soak`.
+//!
+//! `MUSTER_BIN` names another binary than the one cargo built; `E2E_DIR` another state folder than
+//! `target/tmp/e2e`, where the logs stay after a run.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod backfill;
+mod bad_input;
+mod bounds;
+mod case;
+mod contest;
+mod crash;
+mod dependencies;
+mod diagnosis;
+mod elastic;
+mod examples;
+mod foreign_kinds;
+mod gate;
+mod hierarchy;
+mod job;
+mod lifecycle;
+mod namespaces;
+mod order;
+mod plane;
+mod preemption;
+mod queues_live;
+mod quota;
+mod race;
+mod reclaim;
+mod separate;
+mod soak;
+mod volcano_podgroups;

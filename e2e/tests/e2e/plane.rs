@@ -1,0 +1,174 @@
+//! The plane that all tests of a run share, and who may use it when.
+//!
+//! It is started by the first test that needs it and ends with the process, whatever ends that: the
+//! testbed's watchdog sees to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use e2e::harness::muster::{self, Muster, Part};
+use e2e::harness::objects::Objects;
+use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed};
+use e2e::tools::{self, Toolset};
+use e2e::training_operator;
+use tokio::runtime::Runtime;
+use tokio::sync::{OnceCell, RwLock};
+
+/// The members of the plane: two with Volcano, one without.
+pub(crate) const MEMBERS: [&str; 3] = ["member1", "member2", "member3"];
+
+/// A taken-back job may soon be tried again, and Lease and view are as in production.
+pub(crate) const FLAGS: [&str; 1] = ["--backoff-seconds=1"];
+
+/// A control plane with Muster on it.
+pub(crate) struct Plane {
+    pub(crate) testbed: Testbed,
+    pub(crate) muster: Muster,
+    pub(crate) tools: tools::Tools,
+    /// The control plane's objects.
+    pub(crate) karmada: Objects,
+}
+
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Runtime::new().expect("no threads for the tests' runtime"));
+static PLANE: OnceCell<Result<Plane, String>> = OnceCell::const_new();
+static KUBELET: OnceLock<()> = OnceLock::new();
+/// Shared by tests that live side by side, held alone by those that disturb.
+static USE: RwLock<()> = RwLock::const_new(());
+
+/// Runs a test beside others.
+pub(crate) fn beside_others(test: impl AsyncFnOnce(&'static Plane)) {
+    RUNTIME.block_on(async {
+        let _shared = USE.read().await;
+        test(plane().await).await;
+    });
+}
+
+/// Runs a test while no other runs.
+pub(crate) fn alone(test: impl AsyncFnOnce(&'static Plane)) {
+    RUNTIME.block_on(async {
+        let _alone = USE.write().await;
+        test(plane().await).await;
+    });
+}
+
+/// Runs a test that brings its own plane, while no other runs.
+pub(crate) fn without_plane(test: impl AsyncFnOnce() -> anyhow::Result<()>) {
+    RUNTIME.block_on(async {
+        let _alone = USE.write().await;
+        if let Err(error) = test().await {
+            panic!("{error:#}");
+        }
+    });
+}
+
+async fn plane() -> &'static Plane {
+    let started = PLANE.get_or_init(async || {
+        let spec = spec().map_err(|error| format!("{error:#}"))?;
+        let plane = Plane::up(spec, &state_dir("e2e")).await;
+        let plane = plane.map_err(|error| format!("{error:#}"))?;
+        let start = plane.muster.start(&plane.testbed, Part::All).await;
+        start.map_err(|error| format!("{error:#}\n{}", plane.log_end(Part::All, 40)))?;
+        Ok(plane)
+    });
+    match started.await {
+        Ok(plane) => {
+            KUBELET.get_or_init(|| drop(tokio::spawn(revive_for_ever(plane))));
+            plane
+        }
+        Err(error) => panic!("the plane did not start: {error}"),
+    }
+}
+
+/// What a kubelet does for a real control plane: components that gave up are started again.
+async fn revive_for_ever(plane: &'static Plane) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if let Err(error) = plane.testbed.revive() {
+            eprintln!("a component is not started again: {error}");
+        }
+    }
+}
+
+impl Plane {
+    /// Starts a testbed and installs Muster on it; no process of Muster's is started.
+    pub(crate) async fn up(spec: Spec, dir: &Path) -> anyhow::Result<Self> {
+        let program = muster::program()?;
+        let tools = tools::ensure(&Toolset::ALL, &|line| eprintln!("{line}"))?;
+        let testbed = Testbed::up(spec, dir, &tools, &|line| eprintln!("{line}")).await?;
+        let muster = Muster::install(&testbed, program, &FLAGS).await?;
+        let karmada = Objects::new(testbed.karmada().client().await?);
+        if !testbed.spec().member_crds.is_empty() {
+            for member in testbed.members() {
+                training_operator::start(&testbed, &tools, &member.name)?;
+            }
+        }
+        Ok(Self {
+            testbed,
+            muster,
+            tools,
+            karmada,
+        })
+    }
+
+    /// A member's objects.
+    pub(crate) async fn member(&self, name: &str) -> anyhow::Result<Objects> {
+        Ok(Objects::new(self.testbed.cluster(name)?.client().await?))
+    }
+
+    /// The audit log of the control plane's API server.
+    pub(crate) fn audit_log(&self) -> anyhow::Result<PathBuf> {
+        self.testbed
+            .audit_log()
+            .context("the plane has no audit log")
+    }
+
+    /// The last lines of a process's log.
+    pub(crate) fn log_end(&self, part: Part, lines: usize) -> String {
+        let log = format!("log/{}.log", part.process());
+        let path = self.testbed.dir().join(log);
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let all: Vec<&str> = text.lines().collect();
+        all[all.len().saturating_sub(lines)..].join("\n")
+    }
+}
+
+/// Where a plane keeps its state and logs.
+pub(crate) fn state_dir(name: &str) -> PathBuf {
+    match std::env::var_os("E2E_DIR") {
+        Some(dir) => PathBuf::from(dir).join(name),
+        None => Path::new(env!("CARGO_TARGET_TMPDIR")).join(name),
+    }
+}
+
+/// Members without GPUs: each test adds nodes of a class of its own.
+fn spec() -> anyhow::Result<Spec> {
+    let tools = tools::ensure(&[Toolset::TrainingOperator], &|line| eprintln!("{line}"))?;
+    let pytorch_jobs = training_operator::crd(&tools)?;
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/fixtures");
+    Ok(Spec {
+        karmada: KarmadaSpec {
+            audit_log: true,
+            ..KarmadaSpec::default()
+        },
+        members: MEMBERS.map(member).into(),
+        control_plane_crds: vec![pytorch_jobs.clone(), fixtures.clone()],
+        member_crds: vec![pytorch_jobs, fixtures],
+    })
+}
+
+fn member(name: &str) -> MemberSpec {
+    MemberSpec {
+        name: name.into(),
+        volcano: name != MEMBERS[2],
+        nodes: vec![NodeGroup {
+            prefix: Some("cpu".into()),
+            gpus: 0,
+            ..NodeGroup::default()
+        }],
+        ..MemberSpec::default()
+    }
+}

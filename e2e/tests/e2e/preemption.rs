@@ -1,0 +1,85 @@
+//! Inside a queue the higher priority takes the place of the lower, where queue and class say so.
+
+use e2e::harness::jobs::{self, Gang};
+use serde_json::json;
+
+use crate::case::{A_WHILE, Case, managed, managed_and_killed};
+use crate::contest::SHORT;
+
+/// Two low jobs hold a queue of two nodes.
+pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
+    case.queue(16).await?;
+    case.capacity_policy(json!({"spec": {"preemption": {"withinQueue": true}}}))
+        .await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 1).await?;
+    let low = case.priority_class("low", 1).await?;
+    let patient = case.priority_class("patient", 100).await?;
+    let urgent = case.preempting_class("urgent", 100).await?;
+    let of = |class: &str, name: &str| Gang {
+        priority_class: Some(class.to_owned()),
+        ..case.gang(name, 1, 8)
+    };
+    // Only one of the two may be taken back.
+    let firm = jobs::annotated(
+        of(&low, "firm").volcano(),
+        "volcano.sh/preemptable",
+        "false",
+    );
+    let firm = case.submit(&firm).await?;
+    case.running(&firm).await?;
+    let soft = case.submit(&of(&low, "soft").volcano()).await?;
+    case.running(&soft).await?;
+    let waits = case.submit(&of(&patient, "patient").volcano()).await?;
+    case.waits(&waits, &SHORT).await?;
+    case.stays_unplaced(&waits, A_WHILE).await?;
+    case.delete(&waits).await?;
+
+    let taker = case.submit(&of(&urgent, "taker").volcano()).await?;
+    case.midway().await?;
+    case.running(&taker).await?;
+    case.requeued(&soft, "Preempted").await?;
+    case.running(&firm).await?;
+    // Equals take nothing from each other.
+    let equal = case.submit(&of(&urgent, "equal").volcano()).await?;
+    case.waits(&equal, &SHORT).await?;
+    case.stays_unplaced(&equal, A_WHILE).await?;
+    case.delete(&equal).await?;
+
+    case.end(&taker).await?;
+    case.running(&soft).await?;
+    assert_eq!(case.placements(&soft)?, 2);
+    assert_eq!(case.placements(&firm)?, 1);
+    assert_eq!(case.placements(&taker)?, 1);
+    let report = case.audit(16, [&firm, &soft, &taker])?;
+    assert_eq!(report.violations, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn a_higher_priority_takes_the_place_of_the_lower_that_may_be_taken_back() {
+    managed("preempt", by_priority);
+}
+
+#[test]
+fn a_higher_priority_takes_its_place_though_muster_is_killed_meanwhile() {
+    managed_and_killed("preemptkill", by_priority);
+}
+
+#[test]
+fn without_leave_of_the_queue_nobody_is_preempted() {
+    managed("nopreempt", async |case| {
+        case.queue(8).await?;
+        case.nodes("member1", 1).await?;
+        let runs = case.submit(&case.gang("runs", 1, 8).volcano()).await?;
+        case.running(&runs).await?;
+        let urgent = Gang {
+            priority_class: Some(case.preempting_class("urgent", 100).await?),
+            ..case.gang("urgent", 1, 8)
+        };
+        let urgent = case.submit(&urgent.volcano()).await?;
+        case.waits(&urgent, &SHORT).await?;
+        case.stays_unplaced(&urgent, A_WHILE).await?;
+        case.running(&runs).await.map(drop)
+    });
+}

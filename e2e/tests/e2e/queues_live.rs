@@ -1,0 +1,217 @@
+//! Queues that change while jobs run and wait in them, and a queue with many that wait.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use e2e::harness::jobs;
+use e2e::harness::kinds::{BINDING, CAPACITY_POLICY, NAMESPACE, POD_GROUP, QUEUE};
+use e2e::harness::wait::eventually;
+use e2e::tools::Tool;
+use futures::StreamExt as _;
+use serde_json::json;
+use tokio::process::Command;
+
+use crate::case::{A_WHILE, Case, managed, managed_alone};
+use crate::job::Job;
+
+/// Quota is lowered below what is used, and raised again.
+pub(crate) async fn lowered_and_raised(case: &Case) -> anyhow::Result<()> {
+    case.queue(16).await?;
+    case.nodes("member1", 3).await?;
+    let mut running = Vec::new();
+    for index in 0..2 {
+        let job = case
+            .submit(&case.gang(&format!("runs-{index}"), 1, 8).volcano())
+            .await?;
+        case.running(&job).await?;
+        running.push(job);
+    }
+    let gpus = |gpus: u32| json!({"capability": {"nvidia.com/gpu": gpus}});
+    case.change_queue(&case.name, gpus(8)).await?;
+    case.shows_gpus(&case.name, "capability", 8).await?;
+    let waiter = case.submit(&case.gang("waiter", 1, 8).volcano()).await?;
+    case.waits(&waiter, &["WaitingForQuota", "Reserved"])
+        .await?;
+    case.midway().await?;
+    // Nothing is taken back for it, and what ends leaves the queue no more than full.
+    case.settles(&running, 2, A_WHILE).await?;
+    case.end(&running[0]).await?;
+    case.finished(&running[0], "Succeeded").await?;
+    case.shows_gpus(&case.name, "allocated", 8).await?;
+    case.stays_unplaced(&waiter, A_WHILE).await?;
+    case.change_queue(&case.name, gpus(16)).await?;
+    case.running(&waiter).await?;
+    let report = case.audit(16, running.iter().chain([&waiter]))?;
+    assert_eq!(report.violations, Vec::<String>::new());
+    Ok(())
+}
+
+/// A queue is closed and opened, deleted and made again.
+pub(crate) async fn closed_deleted_recreated(case: &Case) -> anyhow::Result<()> {
+    case.queue(16).await?;
+    case.nodes("member1", 2).await?;
+    let runs = case.submit(&case.gang("runs", 1, 8).volcano()).await?;
+    case.running(&runs).await?;
+    state(case, "Closed").await?;
+    let waiter = case.submit(&case.gang("waiter", 1, 8).volcano()).await?;
+    case.waits(&waiter, &["QueueClosed"]).await?;
+    case.stays_unplaced(&waiter, A_WHILE).await?;
+    state(case, "Open").await?;
+    case.running(&waiter).await?;
+
+    case.karmada().delete(QUEUE, None, &case.name).await?;
+    let orphan = case.submit(&case.gang("orphan", 1, 8).volcano()).await?;
+    case.waits(&orphan, &["QueueNotFound"]).await?;
+    case.midway().await?;
+    case.running(&runs).await?;
+    case.end(&runs).await?;
+    case.finished(&runs, "Succeeded").await?;
+    case.stays_unplaced(&orphan, A_WHILE).await?;
+
+    // What ran on under the old one is charged to the new one of its name.
+    case.karmada()
+        .create(QUEUE, &jobs::queue(&case.name, 8))
+        .await?;
+    case.shows_gpus(&case.name, "allocated", 8).await?;
+    case.waits(&orphan, &["WaitingForQuota", "Reserved"])
+        .await?;
+    case.end(&waiter).await?;
+    case.running(&orphan).await?;
+    assert_eq!(case.placements(&waiter)?, 1);
+    Ok(())
+}
+
+async fn state(case: &Case, state: &str) -> anyhow::Result<()> {
+    let patch = json!({"status": {"state": state}});
+    let queues = case.karmada();
+    queues.merge_status(QUEUE, None, &case.name, &patch).await?;
+    Ok(())
+}
+
+/// How many wait.
+const CROWD: usize = 1_000;
+/// Submitted at a time.
+const AT_A_TIME: usize = 8;
+/// Until the last of them says what it waits for, and until the last of them is gone.
+const ALL_SAID: Duration = Duration::from_secs(240);
+/// The longest that `kubectl get` of all of them may take, on a machine that does other things too.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// A thousand jobs wait, each says so, and whoever asks is answered at once.
+pub(crate) async fn crowd_waits(case: &Case) -> anyhow::Result<()> {
+    case.queue(0).await?;
+    let start = Instant::now();
+    let submitted = (0..CROWD).map(async |index| {
+        let gang = case.gang(&format!("job-{index:04}"), 1, 1);
+        case.submit(&gang.batch()).await
+    });
+    let submitted: Vec<_> = futures::stream::iter(submitted)
+        .buffer_unordered(AT_A_TIME)
+        .collect()
+        .await;
+    let jobs = submitted
+        .into_iter()
+        .collect::<anyhow::Result<Vec<Job>>>()?;
+    println!(
+        "MEASURED submit_of_{CROWD} {} ms",
+        start.elapsed().as_millis()
+    );
+    eventually(ALL_SAID, "all say what they wait for", async || {
+        let groups = case.karmada().list(POD_GROUP, Some(&case.name)).await;
+        let groups = groups.map_err(|error| error.to_string())?;
+        let said = groups.iter().filter(|group| {
+            let federation = &group["status"]["federation"];
+            federation["reason"].is_string() && federation["message"].is_string()
+        });
+        match said.count() {
+            CROWD => Ok(()),
+            count => Err(format!("{count} of {CROWD}")),
+        }
+    })
+    .await?;
+    println!(
+        "MEASURED all_of_{CROWD}_said {} ms",
+        start.elapsed().as_millis()
+    );
+    case.midway().await?;
+    pending(case, jobs.len()).await?;
+    let pod_groups = kubectl(case, &["get", "podgroups", "-n", &case.name]).await?;
+    assert_eq!(
+        pod_groups.lines().count(),
+        CROWD + 1,
+        "a line each and the head"
+    );
+    kubectl(case, &["get", "capacitypolicy", &case.name]).await?;
+    let first = [&*jobs[0].binding(), "-n", &case.name];
+    kubectl(case, &[&["get", "podgroup"][..], &first].concat()).await?;
+    clear(case).await
+}
+
+/// Karmada works on one binding after the other: what others submit waits until it is through with
+/// the crowd, and again until the crowd is gone.
+async fn clear(case: &Case) -> anyhow::Result<()> {
+    case.karmada().delete(NAMESPACE, None, &case.name).await?;
+    eventually(ALL_SAID, "the crowd is gone", async || {
+        let bindings = case.karmada().list(BINDING, Some(&case.name)).await;
+        match bindings.map_err(|error| error.to_string())?.len() {
+            0 => Ok(()),
+            count => Err(format!("{count} bindings")),
+        }
+    })
+    .await
+}
+
+async fn pending(case: &Case, jobs: usize) -> anyhow::Result<()> {
+    eventually(crate::case::SOON, "all are counted", async || {
+        let policy = case.karmada().get(CAPACITY_POLICY, None, &case.name).await;
+        let policy = policy
+            .map_err(|error| error.to_string())?
+            .unwrap_or_default();
+        match policy["status"]["counts"]["pending"] == json!(jobs) {
+            true => Ok(()),
+            false => Err(policy["status"]["counts"].to_string()),
+        }
+    })
+    .await
+}
+
+/// What kubectl prints, measured.
+async fn kubectl(case: &Case, args: &[&str]) -> anyhow::Result<String> {
+    let start = Instant::now();
+    let mut command = Command::new(case.plane.tools.program(Tool::Kubectl)?);
+    let command = command
+        .arg("--kubeconfig")
+        .arg(case.plane.testbed.karmada().kubeconfig)
+        .args(args)
+        .kill_on_drop(true);
+    let output = command.output().await.context("run kubectl")?;
+    let took = start.elapsed();
+    println!(
+        "MEASURED kubectl {}: {} ms",
+        args.join(" "),
+        took.as_millis()
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "kubectl {}: {said}",
+        args.join(" ")
+    );
+    ensure!(took < AT_ONCE, "kubectl {} took {took:?}", args.join(" "));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn quota_lowered_below_use_takes_nothing_back_and_admits_again_when_raised() {
+    managed("lowered", lowered_and_raised);
+}
+
+#[test]
+fn a_queue_may_be_closed_deleted_and_made_again() {
+    managed("closed", closed_deleted_recreated);
+}
+
+#[test]
+fn a_thousand_queued_jobs_are_told_why_and_asking_is_answered_at_once() {
+    managed_alone("crowd", crowd_waits);
+}

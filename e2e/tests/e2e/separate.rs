@@ -1,0 +1,43 @@
+//! Webhook, controller and scheduler as processes of their own: the same promises.
+
+use e2e::harness::muster::Part;
+
+use crate::case::{Case, managed_alone};
+use crate::race::{CAPABILITY, all_done, check, crowd_nodes, member_of_crowd};
+
+const PARTS: [Part; 3] = [Part::Webhook, Part::Controller, Part::Scheduler];
+
+#[test]
+fn separate_processes_keep_the_same_bounds_and_finish_all_jobs() {
+    managed_alone("separate", async |case| {
+        let (muster, testbed) = (&case.plane.muster, &case.plane.testbed);
+        muster.stop(testbed, Part::All).await?;
+        for part in PARTS {
+            muster.launch(testbed, part).await?;
+        }
+        let outcome = crowd(case).await;
+        for part in PARTS {
+            muster.stop(testbed, part).await?;
+        }
+        muster.start(testbed, Part::All).await?;
+        outcome
+    });
+}
+
+async fn crowd(case: &Case) -> anyhow::Result<()> {
+    for part in PARTS {
+        case.plane
+            .muster
+            .wait_ready(&case.plane.testbed, part)
+            .await?;
+    }
+    crowd_nodes(case).await?;
+    let mut jobs = Vec::new();
+    for index in 0..30 {
+        jobs.push(case.submit(&member_of_crowd(case, index)).await?);
+    }
+    all_done(case, &jobs).await?;
+    let report = case.audit(CAPABILITY.into(), &jobs)?;
+    check(case, &jobs, &report);
+    Ok(())
+}

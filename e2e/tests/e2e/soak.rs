@@ -1,0 +1,56 @@
+//! The long variants, run by `make soak`: kills at changing moments, every story of the engine with
+//! Muster killed in its middle, and two queues that pull at each other for ten minutes.
+
+use std::time::Duration;
+
+use crate::case::{managed, managed_alone, managed_and_killed};
+use crate::crash::crowd_with_kills;
+use crate::{backfill, bounds, elastic, hierarchy, queues_live, reclaim};
+
+#[test]
+#[ignore = "soak"]
+fn soak_of_kills_at_changing_moments() {
+    for round in 0..20_u64 {
+        managed_alone(&format!("soakkill{round}"), async |case| {
+            // Moments that differ from round to round, over all that happens to a crowd.
+            let pauses = [300 + 370 * round, 200 + 530 * (round % 7), 4_000];
+            crowd_with_kills(case, 60, &pauses.map(Duration::from_millis)).await
+        });
+    }
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_of_two_queues_pulling_at_each_other() {
+    let ten_minutes = Duration::from_secs(600);
+    managed("soakpull", async |case| {
+        reclaim::pulling_for(case, ten_minutes).await
+    });
+    managed_and_killed("soakpullkill", async |case| {
+        reclaim::pulling_for(case, ten_minutes / 5).await
+    });
+}
+
+/// Stories whose variant with a kill in the middle is not part of every run.
+macro_rules! with_a_kill_in_the_middle {
+    ($($name:ident: $namespace:literal, $story:path;)+) => {$(
+        #[test]
+        #[ignore = "soak"]
+        fn $name() {
+            managed_and_killed($namespace, $story);
+        }
+    )+};
+}
+
+with_a_kill_in_the_middle! {
+    soak_of_sharing: "soakshare", hierarchy::sharing_by_what_is_deserved;
+    soak_of_settling: "soaksettle", reclaim::two_queues_pulling;
+    soak_of_a_guarantee: "soaksure", reclaim::guarantee;
+    soak_of_delayed_scheduling: "soakdelayed", backfill::delayed_scheduling;
+    soak_of_backfill: "soakpass", backfill::short_job_passes;
+    soak_of_an_elastic_start: "soakpartly", elastic::starts_small;
+    soak_of_bounds: "soakbounds", bounds::of_class_and_cluster;
+    soak_of_lowered_quota: "soaklowered", queues_live::lowered_and_raised;
+    soak_of_a_queue_made_again: "soakclosed", queues_live::closed_deleted_recreated;
+    soak_of_a_crowd_that_waits: "soakcrowd", queues_live::crowd_waits;
+}

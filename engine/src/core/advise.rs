@@ -1,0 +1,200 @@
+//! What would help a job that waits: the smallest changes with which it would start now.
+//!
+//! Each change is tried by the functions that decide, on a want or a view with the change
+//! made; nothing is estimated that can be judged. It costs some tens of verdicts a job, so it
+//! is asked for where a person looks, never for every job that waits.
+
+use super::Engine;
+use super::judge::Asker;
+use super::plan::{ClusterLack, NoPlan, View};
+use super::queues::Pools;
+use super::quota::{Kept, Short};
+use super::wants::Want;
+use crate::decision::Help;
+use crate::facts::{Demand, Role};
+use crate::ids::{ClusterName, JobKey, PoolClass, QueueName};
+use crate::tally::{Tally, clamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most other queues that are named, and that are tried.
+const OTHER_QUEUES: (usize, usize) = (3, 64);
+
+/// What stops a job, with the numbers.
+enum Lack {
+    /// A bound; with the pools it would use, where the bound is on a class of those.
+    Quota(Box<Short>, Option<Pools>),
+    /// Room.
+    Room(Vec<ClusterLack>),
+}
+
+impl Engine {
+    /// The smallest changes with which a waiting job would start now; none where it may go, or
+    /// where what stops it is neither quota nor room.
+    #[must_use]
+    pub fn advise(&self, key: &JobKey) -> Vec<Help> {
+        let line = self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
+        let Some((line, want)) =
+            line.and_then(|line| Some((line, Arc::clone(self.wants.get(line.want)?))))
+        else {
+            return Vec::new();
+        };
+        let asker = Asker {
+            queue: &line.queue,
+            rank: &line.rank,
+            want: &want,
+        };
+        if self.queues.problem(asker.queue).is_some() || self.passes(asker, &Kept::default()) {
+            return Vec::new();
+        }
+        let lack = self.lack(asker);
+        let mut helps: Vec<Help> = self.fewer_pods(asker).into_iter().collect();
+        if let Some(Lack::Quota(short, pools)) = &lack {
+            helps.extend(self.higher_bound(asker, short, pools.as_ref()));
+        }
+        helps.extend(self.other_queues(asker));
+        if let Some(Lack::Room(lacks)) = &lack {
+            helps.extend(self.more_nodes(&want, lacks));
+        }
+        helps
+    }
+
+    fn lack(&self, asker: Asker<'_>) -> Option<Lack> {
+        let now = View::now();
+        let total = self
+            .queues
+            .check_total(asker.queue, &asker.want.total, &now.kept);
+        if let Err(short) = total {
+            return Some(Lack::Quota(Box::new(short), None));
+        }
+        match self.plan(asker.queue, asker.want, &now) {
+            Err(NoPlan::Bound(short, pools)) => Some(Lack::Quota(short, Some(pools))),
+            Err(NoPlan::NoRoom(lacks)) => Some(Lack::Room(lacks)),
+            Err(NoPlan::NoCluster(_)) | Ok(_) => None,
+        }
+    }
+
+    /// The most pods of its largest role with which it would start.
+    fn fewer_pods(&self, asker: Asker<'_>) -> Option<Help> {
+        let roles = asker.want.demand.roles.iter().enumerate();
+        let (index, role) = roles.max_by_key(|(index, role)| (role.count, usize::MAX - index))?;
+        let goes = |count| {
+            smaller(asker.want, index, count).is_some_and(|want| {
+                let asker = Asker {
+                    want: &want,
+                    ..asker
+                };
+                self.passes(asker, &Kept::default())
+            })
+        };
+        // What fits stays fitting when it gets smaller: the most is found by halving.
+        let (mut fits, mut too_many) = (0, role.count);
+        while too_many - fits > 1 {
+            let middle = fits + (too_many - fits) / 2;
+            if goes(middle) {
+                fits = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        (fits > 0).then(|| Help::FewerPods {
+            role: role.name.clone(),
+            count: fits,
+        })
+    }
+
+    /// The bound that stops it, raised by what is short, where nothing else stops it then.
+    fn higher_bound(&self, asker: Asker<'_>, short: &Short, pools: Option<&Pools>) -> Option<Help> {
+        let to = short.needs + short.charged + short.detail.kept;
+        let given = given_back(short, pools, to - short.capability);
+        self.passes(asker, &given).then(|| Help::RaiseCapability {
+            queue: short.queue.clone(),
+            class: short.class.clone(),
+            resource: short.resource.to_string(),
+            to: clamp(to).0,
+        })
+    }
+
+    /// Other queues in which it would start, in order of name.
+    fn other_queues(&self, asker: Asker<'_>) -> Vec<Help> {
+        let (named, tried) = OTHER_QUEUES;
+        let leaves = self
+            .queues
+            .listed()
+            .filter(|queue| *queue != asker.queue && self.queues.problem(queue).is_none());
+        let goes = |queue: &&QueueName| self.passes(Asker { queue, ..asker }, &Kept::default());
+        leaves
+            .take(tried)
+            .filter(goes)
+            .take(named)
+            .map(|queue| Help::OtherQueue(queue.clone()))
+            .collect()
+    }
+
+    /// How many empty nodes like those there would take the rest, where the fewest are enough.
+    /// For gangs of one role: what several would leave of each other is not counted.
+    fn more_nodes(&self, want: &Want, lacks: &[ClusterLack]) -> Option<Help> {
+        let [role] = want.demand.roles.as_slice() else {
+            return None;
+        };
+        let fewest = lacks
+            .iter()
+            .filter_map(|lack| {
+                let missing = lack.wanted.saturating_sub(lack.placed);
+                let (class, each) = self.roomiest(&lack.cluster, role, lack.wanted)?;
+                Some((missing.div_ceil(each), &lack.cluster, class))
+            })
+            .min()?;
+        Some(Help::MoreNodes {
+            count: fewest.0,
+            cluster: fewest.1.clone(),
+            class: fewest.2,
+        })
+    }
+
+    /// The class whose empty nodes take the most pods of a role, and how many one takes.
+    fn roomiest(&self, cluster: &ClusterName, role: &Role, most: u32) -> Option<(PoolClass, u32)> {
+        let nodes = self.room.cluster(cluster)?.nodes().values();
+        let takes = nodes
+            .filter(|node| crate::room::can_run_on(role, node))
+            .map(|node| {
+                let empty = Tally::from(&node.fact.allocatable);
+                (empty.fits(&role.request, most), &node.fact.class)
+            });
+        let (each, class) = takes.max_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.cmp(a.1)))?;
+        (each > 0).then(|| (class.clone(), each))
+    }
+}
+
+/// The want with another count of pods in one role, its minimums no larger than what is left.
+fn smaller(want: &Want, index: usize, count: u32) -> Option<Want> {
+    let mut demand = Demand::clone(&want.demand);
+    let role = demand.roles.get_mut(index)?;
+    role.count = count;
+    role.min = role.min.min(count);
+    let pods = u32::try_from(demand.pods()).unwrap_or(u32::MAX);
+    demand.min_available = demand.min_available.min(pods);
+    want.resized(demand)
+}
+
+/// Headroom kept less than none: as if the bound that is short were higher by `amount`.
+fn given_back(short: &Short, pools: Option<&Pools>, amount: i128) -> Kept {
+    let mut given = Kept::default();
+    let less = Tally::of(&short.resource, -amount);
+    match (&short.class, pools) {
+        (Some(class), Some(pools)) => {
+            // Any pool that the bound counts stands for all of it.
+            let mut counted = pools
+                .iter()
+                .filter(|((_, of), charge)| of == class && charge.amount_of(&short.resource).0 > 0);
+            if let Some((pool, _)) = counted.next_back() {
+                let pools = BTreeMap::from([(pool.clone(), less)]);
+                given.pools.insert(short.queue.clone(), pools);
+            }
+        }
+        _ => {
+            given.headroom.insert(short.queue.clone(), less);
+        }
+    }
+    given
+}

@@ -1,0 +1,325 @@
+//! The cheapest things to take back with which a job really starts.
+//!
+//! The placement with everything chosen gone is asked of the same functions that place jobs,
+//! so nothing is taken that does not help. For all that is offered, and for each of the
+//! clusters where it looks cheapest, items are taken in order until the job fits, then given
+//! back in reverse as far as it still does, then changed one for one for cheaper ones; a few
+//! items are searched exactly. What is between queues has to be lawful (`exchange.rs`) item by
+//! item and as a whole. Nothing here changes anything.
+
+use super::Engine;
+use super::exchange::Shift;
+use super::judge::Asker;
+use super::plan::View;
+use super::queues::{Pools, pools_of};
+use super::victims::Item;
+use crate::facts::Share;
+use crate::ids::ClusterName;
+use crate::reason::Reason;
+use crate::room::leading;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Clusters that are looked at one by one.
+const CLUSTERS: usize = 8;
+/// Most items that are searched exactly.
+const EXACT: usize = 14;
+/// Placements that may be tried to make a choice better.
+const TRIES: u32 = 400;
+
+/// A set of items, by their places.
+pub(crate) type Chosen = BTreeSet<usize>;
+
+/// A search for what to take.
+pub(crate) struct Search<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) asker: Asker<'a>,
+    /// What is offered, in order.
+    pub(crate) items: &'a [Item],
+    /// The fleet and the quota as they will be without anything taken.
+    pub(crate) view: &'a View,
+    /// The same between queues.
+    pub(crate) shift: &'a Shift<'a>,
+    /// Whether the job has to be entitled to take from other queues.
+    pub(crate) reclaims: bool,
+    pub(crate) tries: Cell<u32>,
+}
+
+/// What a choice costs: what is lost, whole jobs, items.
+type Price = (i128, usize, usize);
+
+impl Search<'_> {
+    /// The cheapest choice that was found, with where the job goes then.
+    pub(crate) fn cheapest(&self) -> Option<(Chosen, Vec<Share>)> {
+        let all: Vec<usize> = (0..self.items.len()).collect();
+        let everything = self.fits(&all.iter().copied().collect())?;
+        let pools = pools_of(&everything);
+        let mut best: Option<(Price, Chosen, Vec<Share>)> = None;
+        for group in self.groups(all) {
+            let mut by_size = group.clone();
+            by_size.sort_by_key(|index| (self.size(*index), *index));
+            by_size.reverse();
+            for order in [group, by_size] {
+                let chain = self.chain(&order, &pools);
+                let Some(found) = self.shortest(&chain) else {
+                    continue;
+                };
+                let found = self.trimmed(found, &chain);
+                let found = self.swapped(found);
+                let shares = self.fits(&found);
+                let shares = shares.filter(|shares| self.lawful(&found, shares));
+                let price = self.price(&found);
+                let better = best.as_ref().is_none_or(|best| price < best.0);
+                if let Some(shares) = shares.filter(|_| better) {
+                    best = Some((price, found, shares));
+                }
+            }
+        }
+        if self.items.len() <= EXACT {
+            self.exact(0, &Chosen::new(), &mut best);
+        }
+        best.map(|(_, chosen, shares)| (chosen, shares))
+    }
+
+    /// Where the job goes with `chosen` gone, if anywhere.
+    pub(crate) fn fits(&self, chosen: &Chosen) -> Option<Vec<Share>> {
+        self.tries.set(self.tries.get().saturating_add(1));
+        let mut view = self.view.clone();
+        for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
+            self.engine.without(&mut view, &item.queue, &item.charge);
+            for ((cluster, node), held) in &item.nodes {
+                let cluster = view.nodes.entry(cluster.clone()).or_default();
+                cluster.entry(node.clone()).or_default().add_tally(held, -1);
+            }
+        }
+        let (engine, asker) = (self.engine, self.asker);
+        let total = &asker.want.total;
+        engine
+            .queues
+            .check_total(asker.queue, total, &view.kept)
+            .ok()?;
+        engine.plan(asker.queue, asker.want, &view).ok()
+    }
+
+    /// Whether a choice may be made, the job going where `shares` say: each thing that comes
+    /// from another queue is owed, smallest first, and none could be taken back in turn.
+    pub(crate) fn lawful(&self, chosen: &Chosen, shares: &[Share]) -> bool {
+        let pools = pools_of(shares);
+        let job = (&self.asker.want.total, Some(&pools));
+        let mut order: Vec<usize> = chosen.iter().copied().collect();
+        order.sort_by_key(|index| (self.is_reclaimed(*index), self.size(*index), *index));
+        let mut shift = self.shift.clone();
+        for index in &order {
+            let item = &self.items[*index];
+            if self.is_reclaimed(*index) {
+                let may = shift.may_take(self.asker.queue, job, &item.queue, &item.charge);
+                if may.is_err() {
+                    return false;
+                }
+            }
+            shift.take(&item.queue, &item.charge);
+        }
+        let entitled = || {
+            let entitled = shift.entitled(self.asker.queue, job.0, job.1);
+            entitled.is_some()
+        };
+        if self.reclaims && !entitled() {
+            return false;
+        }
+        let returns = |index: &usize| {
+            let item = &self.items[*index];
+            self.is_reclaimed(*index)
+                && shift.returns(self.asker.queue, job, &item.queue, &item.again)
+        };
+        !order.iter().any(returns)
+    }
+
+    fn is_reclaimed(&self, index: usize) -> bool {
+        self.items[index].reason == Reason::Reclaimed
+    }
+
+    fn size(&self, index: usize) -> i64 {
+        let Some(name) = leading(&self.asker.want.total) else {
+            return 0;
+        };
+        let parts = self.items[index].charge.values();
+        parts.map(|part| part.amount_of(name).0).sum()
+    }
+
+    fn price(&self, chosen: &Chosen) -> Price {
+        let items = || chosen.iter().map(|index| &self.items[*index]);
+        let whole = items().filter(|item| item.cut.is_none()).count();
+        (items().map(|item| item.cost).sum(), whole, chosen.len())
+    }
+
+    /// What is offered together: all, and what is in each of the clusters where enough of it
+    /// looks cheapest.
+    fn groups(&self, all: Vec<usize>) -> Vec<Vec<usize>> {
+        let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
+        for index in &all {
+            let clusters: BTreeSet<&ClusterName> = self.items[*index]
+                .charge
+                .keys()
+                .map(|(cluster, _)| cluster)
+                .collect();
+            for cluster in clusters {
+                by_cluster.entry(cluster).or_default().push(*index);
+            }
+        }
+        let needs = leading(&self.asker.want.total)
+            .map_or(0, |name| self.asker.want.total.amount_of(name).0);
+        let looks = |group: &[usize]| {
+            let (mut cost, mut freed) = (0_i128, 0_i64);
+            for index in group {
+                if freed >= needs {
+                    break;
+                }
+                cost += self.items[*index].cost;
+                freed = freed.saturating_add(self.size(*index));
+            }
+            cost
+        };
+        let mut groups: Vec<(i128, &ClusterName, Vec<usize>)> = by_cluster
+            .into_iter()
+            .map(|(cluster, group)| (looks(&group), cluster, group))
+            .collect();
+        groups.sort();
+        groups.truncate(CLUSTERS);
+        let single = groups.len() < 2;
+        let groups = groups.into_iter().map(|(.., group)| group);
+        let groups = groups.filter(|_| !single);
+        std::iter::once(all).chain(groups).collect()
+    }
+
+    /// What of `order` may be taken, each after those before it.
+    fn chain(&self, order: &[usize], pools: &Pools) -> Vec<usize> {
+        let job = (&self.asker.want.total, Some(pools));
+        let mut shift = self.shift.clone();
+        let mut chain = Vec::new();
+        let mut waiting: Vec<usize> = order.to_vec();
+        // An order by size may name a gang before its surplus: it is looked at once more.
+        for _ in 0..2 {
+            let mut known: Chosen = chain.iter().copied().collect();
+            for index in std::mem::take(&mut waiting) {
+                let item = &self.items[index];
+                if item.after.is_some_and(|before| !known.contains(&before)) {
+                    waiting.push(index);
+                    continue;
+                }
+                let may = !self.is_reclaimed(index)
+                    || shift
+                        .may_take(self.asker.queue, job, &item.queue, &item.charge)
+                        .is_ok();
+                if may {
+                    shift.take(&item.queue, &item.charge);
+                    known.insert(index);
+                    chain.push(index);
+                }
+            }
+        }
+        chain
+    }
+
+    /// The least first items of a chain with which the job fits.
+    fn shortest(&self, chain: &[usize]) -> Option<Chosen> {
+        let first = |count: usize| chain[..count].iter().copied().collect::<Chosen>();
+        self.fits(&first(chain.len()))?;
+        let (mut fails, mut fits) = (0, chain.len());
+        while fits - fails > 1 {
+            let middle = fails + (fits - fails) / 2;
+            if self.fits(&first(middle)).is_some() {
+                fits = middle;
+            } else {
+                fails = middle;
+            }
+        }
+        // That nothing at all would do is asked before.
+        Some(first(fits))
+    }
+
+    /// Gives back in reverse what turned out needless, in blocks as long as that goes.
+    fn trimmed(&self, mut chosen: Chosen, chain: &[usize]) -> Chosen {
+        let order: Vec<usize> = chain.iter().rev().copied().collect();
+        let order: Vec<usize> = order.into_iter().filter(|i| chosen.contains(i)).collect();
+        self.give_back(&order, &mut chosen);
+        chosen
+    }
+
+    fn give_back(&self, block: &[usize], chosen: &mut Chosen) {
+        let rest: Chosen = chosen
+            .iter()
+            .copied()
+            .filter(|i| !block.contains(i))
+            .collect();
+        if block.is_empty() {
+            return;
+        }
+        if self.closed(&rest) && self.fits(&rest).is_some() {
+            *chosen = rest;
+        } else if block.len() > 1 {
+            let (first, second) = block.split_at(block.len() / 2);
+            self.give_back(first, chosen);
+            self.give_back(second, chosen);
+        }
+    }
+
+    /// Whether nothing is chosen without what has to be taken before it.
+    fn closed(&self, chosen: &Chosen) -> bool {
+        let before = chosen.iter().filter_map(|index| self.items[*index].after);
+        before.into_iter().all(|before| chosen.contains(&before))
+    }
+
+    /// Changes single items for cheaper ones as long as that goes.
+    fn swapped(&self, mut chosen: Chosen) -> Chosen {
+        let mut dear: Vec<usize> = chosen.iter().copied().collect();
+        dear.sort_by_key(|index| std::cmp::Reverse(self.items[*index].cost));
+        for index in dear {
+            let cheaper = (0..self.items.len()).filter(|other| {
+                !chosen.contains(other) && self.items[*other].cost < self.items[index].cost
+            });
+            let cheaper: Vec<usize> = cheaper.collect();
+            for other in cheaper {
+                if self.tries.get() > TRIES {
+                    return chosen;
+                }
+                let mut tried = chosen.clone();
+                tried.remove(&index);
+                tried.insert(other);
+                let lawful = |shares: Vec<Share>| self.lawful(&tried, &shares);
+                if self.closed(&tried) && self.fits(&tried).is_some_and(lawful) {
+                    chosen = tried;
+                    break;
+                }
+            }
+        }
+        chosen
+    }
+
+    /// Tries all choices from `next` on that could still be cheaper than the best one.
+    fn exact(&self, next: usize, chosen: &Chosen, best: &mut Option<(Price, Chosen, Vec<Share>)>) {
+        let price = self.price(chosen);
+        let dearer = best.as_ref().is_some_and(|best| price >= best.0);
+        if dearer || self.tries.get() > TRIES {
+            return;
+        }
+        if let Some(shares) = self.fits(chosen) {
+            if self.lawful(chosen, &shares) {
+                *best = Some((price, chosen.clone(), shares));
+                return;
+            }
+        } else {
+            let rest = next..self.items.len();
+            let all: Chosen = chosen.iter().copied().chain(rest).collect();
+            if self.fits(&all).is_none() {
+                return;
+            }
+        }
+        for index in next..self.items.len() {
+            let mut more = chosen.clone();
+            more.insert(index);
+            if self.closed(&more) {
+                self.exact(index + 1, &more, best);
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What a queue held in the past, where its policy counts that (`fairShare.usageHalfLife`).
+//!
+//! The average of what it held over everything, each moment counting half as much as one a
+//! half-life later: `average += (held − average) × (1 − 2^(−t/half))` over a time `t` in which
+//! it held `held`. Kept in 1/65,536 of a base unit and moved on whenever a charge changes; while
+//! the average is above what is held its place in the order is looked at again every 64th of
+//! the half-life, at least a second apart.
+
+use super::measure::Sums;
+use super::queues::{QueueId, QueueNode, Queues};
+use crate::ids::{QueueName, Time};
+use crate::resources::{ResourceName, Resources};
+use crate::tally::clamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+const FRACTION_BITS: u32 = 16;
+const STEPS: i64 = 64;
+const LEAST_STEP_MS: i64 = 1_000;
+
+/// `2^(−n/16)` in 1/2^32.
+const POWERS: [i128; 17] = [
+    4_294_967_296,
+    4_112_874_773,
+    3_938_502_376,
+    3_771_522_796,
+    3_611_622_603,
+    3_458_501_653,
+    3_311_872_529,
+    3_171_459_999,
+    3_037_000_500,
+    2_908_241_642,
+    2_784_941_738,
+    2_666_869_345,
+    2_553_802_834,
+    2_445_529_972,
+    2_341_847_524,
+    2_242_560_872,
+    2_147_483_648,
+];
+
+/// What a queue held on average, the nearer past counting more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Past {
+    /// In 1/65,536 of a base unit.
+    average: Sums,
+    /// Up to when.
+    at: Time,
+    /// When the place of its queue is to be looked at again.
+    due: Option<Time>,
+}
+
+/// [`Past`] for a snapshot: amounts as text, since they need more than 64 bits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PastSnapshot {
+    queue: QueueName,
+    average: BTreeMap<ResourceName, String>,
+    at: Time,
+}
+
+impl Past {
+    fn advance(&mut self, now: Time, half_life: i64, held: &Sums) {
+        let elapsed = now.millis_since(self.at);
+        if elapsed == 0 {
+            return;
+        }
+        let keep = halved(elapsed, half_life);
+        let mut next = Sums::default();
+        next.add_all(held, 1 << FRACTION_BITS);
+        let mut apart = self.average.clone();
+        apart.add_all(&next, -1);
+        for (id, apart) in apart.iter() {
+            next.add(id, (apart * keep) >> 32);
+        }
+        self.average = next;
+        self.at = now;
+    }
+
+    /// Whether it counts for more than what is held.
+    fn fades(&self, held: &Sums) -> bool {
+        let mut average = self.average.iter();
+        average.any(|(id, average)| whole(average) > held.get(id))
+    }
+
+    /// What counts as held: now, or on average if that was more.
+    pub(super) fn counted(&self, held: &Sums) -> Sums {
+        let mut counted = held.clone();
+        for (id, average) in self.average.iter() {
+            counted.set(id, held.get(id).max(whole(average)));
+        }
+        counted
+    }
+}
+
+/// An average in base units, to the nearest.
+fn whole(average: i128) -> i128 {
+    (average + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS
+}
+
+/// `2^(−elapsed/half_life)` in 1/2^32, between sixteenths in a straight line.
+fn halved(elapsed: i64, half_life: i64) -> i128 {
+    let half_life = half_life.max(1);
+    let whole = elapsed / half_life;
+    if whole >= 32 {
+        return 0;
+    }
+    let rest = i128::from(elapsed % half_life) * 16;
+    let half_life = i128::from(half_life);
+    let sixteenth = usize::try_from(rest / half_life).unwrap_or(0).min(15);
+    let (from, to) = (POWERS[sixteenth], POWERS[sixteenth + 1]);
+    (from - (from - to) * (rest % half_life) / half_life) >> whole
+}
+
+impl QueueNode {
+    fn half_life(&self) -> Option<i64> {
+        let fair_share = self.policy.as_ref()?.fair_share;
+        fair_share
+            .usage_half_life_ms
+            .map(|half_life| half_life.max(1))
+    }
+
+    /// What it holds over everything, or held on average if that was more.
+    pub(super) fn counted(&self) -> std::borrow::Cow<'_, Sums> {
+        let held = &self.overall().charged;
+        match &self.past {
+            Some(past) => std::borrow::Cow::Owned(past.counted(held)),
+            None => std::borrow::Cow::Borrowed(held),
+        }
+    }
+}
+
+impl Queues {
+    /// Time went on. Those whose past has faded are ranked anew.
+    pub(crate) fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        while let Some((at, id)) = self.fading.first().copied()
+            && at <= self.now
+        {
+            self.fading.remove(&(at, id));
+            self.keep_past_of(id);
+            self.unranked.insert(id);
+        }
+    }
+
+    /// What a queue and those above it hold is about to change.
+    pub(super) fn keep_past(&mut self, id: QueueId) {
+        let mut at = Some(id);
+        while let Some(id) = at {
+            self.keep_past_of(id);
+            at = self.node(id).parent;
+        }
+    }
+
+    /// Counts what the queue held up to now.
+    pub(super) fn keep_past_of(&mut self, id: QueueId) {
+        let now = self.now;
+        let node = self.node_mut(id);
+        let Some(half_life) = node.half_life() else {
+            return;
+        };
+        let Some(mut past) = node.past.take() else {
+            return;
+        };
+        past.advance(now, half_life, &node.overall().charged);
+        node.past = Some(past);
+        self.schedule(id, half_life);
+    }
+
+    /// The policy may ask for the past now, or no longer.
+    pub(super) fn refresh_past(&mut self, id: QueueId) {
+        let now = self.now;
+        let node = self.node_mut(id);
+        let Some(half_life) = node.half_life() else {
+            let due = node.past.take().and_then(|past| past.due);
+            if let Some(due) = due {
+                self.fading.remove(&(due, id));
+            }
+            return;
+        };
+        node.past.get_or_insert_with(|| Past {
+            average: Sums::default(),
+            at: now,
+            due: None,
+        });
+        self.schedule(id, half_life);
+    }
+
+    /// When the place of a queue in the order is to be looked at again, by its state alone.
+    fn schedule(&mut self, id: QueueId, half_life: i64) {
+        let Some(node) = self.slots[id.index()].as_mut() else {
+            return;
+        };
+        let held = &node.overall().charged;
+        let fades = node.past.as_ref().is_some_and(|past| past.fades(held));
+        let Some(past) = &mut node.past else {
+            return;
+        };
+        if let Some(due) = past.due.take() {
+            self.fading.remove(&(due, id));
+        }
+        if fades {
+            let due = past.at.after((half_life / STEPS).max(LEAST_STEP_MS));
+            past.due = Some(due);
+            self.fading.insert((due, id));
+        }
+    }
+
+    /// Device-hours in thousandths, decayed: the integral of what it held, each moment
+    /// weighed as in the average, which is the average times `half-life / ln 2`.
+    pub(crate) fn decayed_usage(&self, node: &QueueNode) -> Option<Resources> {
+        let half_life = i128::from(node.half_life()?);
+        let mut past = node.past.clone()?;
+        past.advance(self.now, node.half_life()?, &node.overall().charged);
+        let devices = past
+            .average
+            .iter()
+            .map(|(id, average)| (self.units.name(id), average))
+            .filter(|(name, average)| name.is_device() && *average > 0);
+        let hours = |average: i128| {
+            // 1 / ln 2, in millionths.
+            let millis = (average * half_life / 1_000_000) * 1_442_695;
+            (millis * 1_000 / 3_600_000) >> FRACTION_BITS
+        };
+        Some(
+            devices
+                .map(|(name, average)| (name.clone(), clamp(hours(average))))
+                .collect(),
+        )
+    }
+
+    pub(crate) fn pasts(&self) -> Vec<PastSnapshot> {
+        let kept = self.iter().filter_map(|(name, node)| {
+            let past = node.past.as_ref()?;
+            let average = past.average.iter();
+            Some(PastSnapshot {
+                queue: name.clone(),
+                average: average
+                    .map(|(id, amount)| (self.units.name(id).clone(), amount.to_string()))
+                    .collect(),
+                at: past.at,
+            })
+        });
+        kept.collect()
+    }
+
+    pub(crate) fn restore_past(&mut self, snapshot: PastSnapshot) {
+        let Some(id) = self.id(&snapshot.queue) else {
+            return;
+        };
+        let mut average = Sums::default();
+        for (name, amount) in &snapshot.average {
+            let resource = self.units.intern(name);
+            average.set(resource, amount.parse().unwrap_or_default());
+        }
+        let half_life = self.node(id).half_life();
+        let before = self.node(id).past.as_ref().and_then(|past| past.due);
+        if let Some(due) = before {
+            self.fading.remove(&(due, id));
+        }
+        self.node_mut(id).past = half_life.map(|_| Past {
+            average,
+            at: snapshot.at,
+            due: None,
+        });
+        if let Some(half_life) = half_life {
+            self.schedule(id, half_life);
+        }
+        self.unranked.insert(id);
+    }
+}

@@ -1,0 +1,375 @@
+//! The loop that moves what can move.
+//!
+//! First what time and room have done to released jobs, then growth, then waiting jobs: the
+//! first of the queue that goes first is judged; it is released, or its group sleeps. Each
+//! turn does one or the other, so the loop ends; nothing that sleeps is looked at.
+
+use super::Engine;
+use super::job::Rank;
+use super::judge::{Asker, Block, Gate, Verdict};
+use super::ladder::{Asked, Front};
+use super::queues::QueueId;
+use super::reservations::{KeptNode, Scope};
+use super::shut::{Doors, Shut};
+use super::waiting::{Sleep, Wake};
+use super::wants::WantId;
+use crate::decision::{Decision, Decisions};
+use crate::ids::{ClusterName, JobKey, PoolClass, QueueName, Time};
+use crate::reason::Reason;
+use crate::tally::Tally;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Judgements in a row that let nobody go, after which a call of `decide` ends all the same: a
+/// circle of reservations that wake each other must never hold up everything else.
+const MOST_IN_VAIN: usize = 20_000;
+/// After which pause it then goes on.
+const CUT_PAUSE_MS: i64 = 1_000;
+
+/// How many of the jobs that are blocked alike are named as changed.
+const NAMED: usize = 10;
+
+impl Engine {
+    /// Decides all that can be decided at `now`, up to the budget. A time before one that was
+    /// told already counts as that one.
+    pub fn decide(&mut self, now: Time) -> Decisions {
+        self.advance(now);
+        let mut decisions = Vec::new();
+        self.note_touched();
+        self.settle_room();
+        self.run_timers(&mut decisions);
+        self.renew_ends();
+        self.note_touched();
+        self.rouse_takers();
+        self.grow(&mut decisions);
+        let cut = self.release_waiting(&mut decisions);
+        self.stretch(&mut decisions);
+        let again = cut.then(|| self.now.after(CUT_PAUSE_MS));
+        let more = decisions.len() >= self.config.decision_budget;
+        Decisions {
+            decisions,
+            more,
+            wake_at: self.wake_at().into_iter().chain(again).min(),
+        }
+    }
+
+    /// When something may have to be decided although no event came.
+    fn wake_at(&self) -> Option<Time> {
+        let timer = self.timers.first().map(|(at, _)| *at);
+        // An end that does not come moves the reservations that count on it.
+        let end = self.ends.first().filter(|_| !self.reservations.is_empty());
+        let end = end.map(|(at, _)| *at);
+        let times = timer.into_iter().chain(end);
+        times.chain(self.takers.next()).min()
+    }
+
+    pub(crate) fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        self.queues.advance(self.now);
+    }
+
+    /// Wakes those who wait for what changed in the clusters.
+    pub(crate) fn note_touched(&mut self) {
+        let touched = self.room.take_touched();
+        let another = touched.iter().filter(|(_, touch)| touch.fleet);
+        let another: Vec<&ClusterName> = another.map(|(cluster, _)| cluster).collect();
+        if !another.is_empty() {
+            self.refleet(another.into_iter());
+        }
+        let grown = self.room.take_grown();
+        if !grown.is_empty() {
+            self.stretch_due = true;
+            self.note_grown(grown);
+        }
+    }
+
+    /// Some clusters are others: the fleet's totals change, and what could never fit is judged
+    /// anew.
+    pub(crate) fn refleet<'a>(&mut self, clusters: impl Iterator<Item = &'a ClusterName>) {
+        for cluster in clusters {
+            let total = self.cluster_total(cluster);
+            self.queues.set_fleet(cluster, &total);
+        }
+        self.eligibility.renew(&self.clusters, &self.room);
+        self.bounds_moved();
+        self.wants.forget_fits();
+        self.waiting.wake(&Wake::Fleet);
+    }
+
+    /// What the usable nodes of a cluster have together, by class; nothing where the cluster
+    /// is not usable.
+    pub(crate) fn cluster_total(&self, cluster: &ClusterName) -> BTreeMap<PoolClass, Tally> {
+        let mut total: BTreeMap<PoolClass, Tally> = BTreeMap::new();
+        let usable = self.clusters.get(cluster).is_some_and(|fact| fact.usable);
+        let room = self.room.cluster(cluster).filter(|_| usable);
+        let nodes = room.into_iter().flat_map(|room| room.nodes().values());
+        for node in nodes.filter(|node| node.fact.usable) {
+            let class = total.entry(node.fact.class.clone()).or_default();
+            class.add(&node.fact.allocatable, 1);
+        }
+        total
+    }
+
+    /// Wakes those who wait for bounds that are others now.
+    pub(crate) fn bounds_moved(&mut self) {
+        for queue in self.queues.take_moved() {
+            self.wake_for_quota(&queue);
+            self.changed.queues.insert(queue);
+        }
+    }
+
+    /// Judges what is awake, first in order first, as far as the budget goes. Whether it stopped
+    /// for having judged too many in vain: those who are left stay awake.
+    fn release_waiting(&mut self, decisions: &mut Vec<Decision>) -> bool {
+        let mut in_vain = 0;
+        while decisions.len() < self.config.decision_budget {
+            let Some((queue, want, rank)) = self.next_candidate() else {
+                self.settle_grown();
+                self.name_woken();
+                return false;
+            };
+            in_vain += 1;
+            if in_vain > MOST_IN_VAIN {
+                return true;
+            }
+            let Some(wanted) = self.wants.get(want).map(Arc::clone) else {
+                continue;
+            };
+            let asker = Asker {
+                queue: &queue,
+                rank: &rank,
+                want: &wanted,
+            };
+            // An elastic gang is stopped by what stops its smallest size, and keeps that much.
+            let least = super::elastic::smallest(&wanted);
+            let least = Asker {
+                want: least.as_ref().unwrap_or(&wanted),
+                ..asker
+            };
+            match self.judge_knowing(asker, want) {
+                Verdict::Go(shares) => {
+                    in_vain = 0;
+                    decisions.extend(self.release(&rank.key, shares));
+                    self.note_touched();
+                    self.unsettle_holders(&rank.key);
+                    self.rouse_front(&queue);
+                }
+                Verdict::Blocked(block) => {
+                    match block.gate {
+                        Gate::Room => self.wants.note_could_fit(want, true),
+                        Gate::Never if block.reason == Reason::ExceedsFleet => {
+                            self.wants.note_could_fit(want, false);
+                        }
+                        Gate::Never | Gate::Limit | Gate::Quota(..) | Gate::Reserved => {}
+                    }
+                    decisions.extend(self.take_for_group(least, want, &block));
+                    self.reserve_for(least, &block);
+                    match block.shut {
+                        Some(why) => self.shut(&queue, want, block.reason, why),
+                        None => self.put_to_sleep(&queue, want, *block),
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// The verdict on a job that knows whether the empty fleet, and the bounds of its queue on
+    /// pools, could ever let it go: what could never start stops nobody, whatever it lacks first.
+    fn judge_knowing(&mut self, asker: Asker<'_>, id: WantId) -> Verdict {
+        let verdict = self.judge(asker);
+        let gate = match &verdict {
+            Verdict::Blocked(block) if !asker.want.demand.elastic => &block.gate,
+            _ => return verdict,
+        };
+        if matches!(gate, Gate::Never | Gate::Limit) {
+            return verdict;
+        }
+        let mut could = true;
+        if matches!(gate, Gate::Quota(..)) && self.wants.could_fit(asker.want).is_none() {
+            could = self.could_fit(asker.want, &BTreeSet::new());
+            self.wants.note_could_fit(id, could);
+        }
+        let bounded = self.queues.bounds_pools(asker.queue);
+        if could && bounded && self.wants.let_by(asker.want, asker.queue).is_none() {
+            could = self.could_be_let(asker.queue, asker.want);
+            self.wants.note_let_by(id, asker.queue, could);
+        }
+        if could { verdict } else { self.judge(asker) }
+    }
+
+    /// The first of the queue that goes first.
+    fn next_candidate(&mut self) -> Option<(QueueName, WantId, Rank)> {
+        self.rank_queues();
+        let doors = self.doors();
+        let only_ahead = !self.some_take && self.settled_behind(&doors);
+        let candidate = |queue: &QueueName| {
+            if only_ahead && self.is_behind_all(&doors, queue) {
+                return Asked::Enough;
+            }
+            match self.candidate_of(queue, &doors) {
+                Some((rank, _)) => Asked::Candidate(rank.clone()),
+                None => Asked::Nobody,
+            }
+        };
+        let queue = self.queues.next(&candidate)?;
+        let (rank, want) = self.candidate_of(queue, &doors)?;
+        Some((queue.clone(), want, rank.clone()))
+    }
+
+    /// Whether all jobs of a queue stand behind all that keep nodes.
+    fn is_behind_all(&self, doors: &Doors<'_>, queue: &QueueName) -> bool {
+        let leaf = self.waiting.leaf(queue);
+        let first = leaf.and_then(|leaf| leaf.first_that_may_go());
+        match (doors.last, first) {
+            (Some(last), Some(first)) => self.stands_before(last, queue, first),
+            _ => true,
+        }
+    }
+
+    /// Puts those queues in their places about which something changed.
+    pub(crate) fn rank_queues(&mut self) {
+        for queue in self.waiting.take_stirred() {
+            let jobs = self.front(&queue).jobs;
+            let lines = jobs.iter().filter_map(|rank| self.jobs.get(&rank.key));
+            let wants = lines.filter_map(|job| Some(job.derived.line.as_ref()?.want));
+            let wants = wants.collect();
+            self.waiting.note_fronts(&queue, wants);
+            self.queues.unrank(&queue);
+        }
+        for id in self.queues.take_unranked() {
+            let front = self.front_of(id);
+            self.queues.rank(id, &front);
+        }
+    }
+
+    /// The first jobs of a queue; none where it takes no jobs.
+    pub(crate) fn front_of(&self, id: QueueId) -> Front {
+        if !self.queues.takes_jobs(id) {
+            return Front::default();
+        }
+        let name = &self.queues.node(id).name;
+        let head = self.head_of(name);
+        let leaf = self.waiting.leaf(name);
+        let line = leaf.and_then(|leaf| leaf.ranks().first());
+        Front {
+            head: head.cloned(),
+            line: line.cloned(),
+        }
+    }
+
+    /// The job of a queue to be judged next, if any may be: those beyond the limit of who may
+    /// compete may not, and wait for places in line, not for a wake.
+    fn candidate_of(&self, queue: &QueueName, doors: &Doors<'_>) -> Option<(&Rank, WantId)> {
+        let leaf = self.waiting.leaf(queue)?;
+        let front = self.front(queue);
+        let candidate = leaf.candidate(self.queues.ordering(queue), |rank, want| {
+            self.may_find_room(doors, queue, rank, want)
+                || self.may_reserve(&front, rank, want)
+                || self.may_take(queue, want)
+        })?;
+        let competes = self.place_beyond(queue, candidate.0).is_none();
+        competes.then_some(candidate)
+    }
+
+    /// The first job of a queue that is awake, if it may compete: its queue is asked for who is
+    /// to be judged.
+    pub(crate) fn head_of(&self, queue: &QueueName) -> Option<&Rank> {
+        let leaf = self.waiting.leaf(queue)?;
+        let (head, _) = leaf.candidate(self.queues.ordering(queue), |_, _| true)?;
+        self.place_beyond(queue, head).is_none().then_some(head)
+    }
+
+    /// The place of a waiting job that is not among the first who may compete in its queue, with
+    /// how many may.
+    pub(crate) fn place_beyond(&self, queue: &QueueName, rank: &Rank) -> Option<(usize, u32)> {
+        let limit = self.queues.pending_limit(queue)?;
+        let place = self.waiting.leaf(queue)?.ranks().position(rank)?;
+        (place > limit as usize).then_some((place, limit))
+    }
+
+    /// No room is found for what a group wants: for nobody else who wants the same either.
+    fn shut(&mut self, queue: &QueueName, want: WantId, reason: Reason, why: Shut) {
+        self.wants.note_shut(want, why, self.grown.count());
+        self.guess_scopes(want);
+        if self.waiting.note_reason(queue, want, reason) {
+            self.name_group(queue, want);
+        }
+    }
+
+    /// Groups that were woken for something else and find no room are stopped by that now.
+    fn name_woken(&mut self) {
+        for (queue, want) in self.waiting.take_woken() {
+            let reason = match self.wants.shut(want) {
+                Some(Shut::NoRoom) => Reason::WaitingForRoom,
+                Some(Shut::Kept) => Reason::ReservedForAnother,
+                None => continue,
+            };
+            if self.waiting.note_reason(&queue, want, reason) {
+                self.name_group(&queue, want);
+            }
+        }
+    }
+
+    fn put_to_sleep(&mut self, queue: &QueueName, want: WantId, block: Block) {
+        let sleep = Sleep {
+            reason: block.reason,
+            hopeful: !matches!(block.gate, Gate::Never | Gate::Limit),
+            wakes: block.wakes,
+        };
+        if self.waiting.sleep(queue, want, sleep) {
+            self.name_group(queue, want);
+        }
+    }
+
+    /// Names the first jobs of a group as changed.
+    fn name_group(&mut self, queue: &QueueName, want: WantId) {
+        let leaf = self.waiting.leaf(queue);
+        let named = leaf
+            .into_iter()
+            .flat_map(|leaf| leaf.group(want))
+            .take(NAMED);
+        self.changed.jobs.extend(named.map(|rank| rank.key.clone()));
+        self.changed.queues.insert(queue.clone());
+    }
+
+    /// What was released may have taken what was kept: those holders choose anew. And it has
+    /// moved its queue back in the order: those who were stopped by a holder there may not be
+    /// any more.
+    fn unsettle_holders(&mut self, released: &JobKey) {
+        let Some(job) = self
+            .jobs
+            .get(released)
+            .and_then(|job| job.released.as_ref())
+        else {
+            return;
+        };
+        let admission = &job.admission;
+        let path = self.queues.path(&admission.queue);
+        let on_its_nodes = |node: &KeptNode| {
+            admission.shares.iter().any(|share| {
+                share.cluster == node.cluster && share.slots.iter().any(|s| s.node == node.node)
+            })
+        };
+        let short_of = |scope: &Scope| matches!(scope, Scope::Headroom(q) if path.contains(q));
+        let mut met = Vec::new();
+        let mut order_moved = false;
+        for kept in self.reservations.iter() {
+            let its_path = self.queues.path(&kept.queue);
+            order_moved |= its_path.iter().skip(1).any(|queue| path.contains(queue));
+            if kept.nodes.iter().any(on_its_nodes)
+                || kept.scopes.iter().any(short_of)
+                || path.contains(&kept.queue)
+            {
+                met.push(kept.rank.key.clone());
+            }
+        }
+        let queue = admission.queue.clone();
+        for holder in met {
+            self.rouse_job(&holder);
+        }
+        if order_moved {
+            self.waiting.wake_others(&Wake::Reservation, &queue);
+        }
+    }
+}

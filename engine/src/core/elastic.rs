@@ -1,0 +1,189 @@
+//! Elastic gangs: released as large as goes, grown when nobody else has a claim.
+//!
+//! A gang that may be smaller has sizes, from its minimum to its full counts; pods beyond the
+//! minimums go to its roles in the template's order. It is judged at full size first, then at
+//! the largest that may go; what stops it is what stops its smallest. Growth comes after all
+//! that waits had its turn, and never touches what is kept for anybody. It is tried again only
+//! after something came free. Shrinking is in [`super::leaving`].
+
+use super::Engine;
+use super::judge::{Asker, Verdict};
+use super::wants::Want;
+use crate::decision::Decision;
+use crate::facts::{Demand, Share};
+use crate::ids::{ClusterName, JobKey, QueueName};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The sizes that an elastic demand may have, by pods beyond its least.
+struct Sizes<'a> {
+    demand: &'a Demand,
+    /// Pods beyond the roles' minimums that the gang's minimum calls for.
+    least: u32,
+    /// All pods beyond the roles' minimums.
+    most: u32,
+}
+
+impl<'a> Sizes<'a> {
+    /// `None` for a demand that has one size only.
+    fn of(demand: &'a Demand) -> Option<Self> {
+        let roles = || demand.roles.iter();
+        let sum = |pods: u64| u32::try_from(pods).unwrap_or(u32::MAX);
+        let minimums = sum(roles()
+            .map(|role| u64::from(role.min.min(role.count)))
+            .sum());
+        let most = sum(demand.pods()).saturating_sub(minimums);
+        let least = demand.min_available.saturating_sub(minimums).min(most);
+        // What nothing holds at a size has the size of its template.
+        let held = demand.replicas_held || demand.natively_divisible;
+        (demand.elastic && held && least < most).then_some(Self {
+            demand,
+            least,
+            most,
+        })
+    }
+
+    /// The demand with so many pods beyond the roles' minimums.
+    fn at(&self, beyond: u32) -> Demand {
+        let mut demand = self.demand.clone();
+        let mut left = beyond;
+        for role in &mut demand.roles {
+            let least = role.min.min(role.count);
+            let more = (role.count - least).min(left);
+            left -= more;
+            role.count = least + more;
+        }
+        demand
+    }
+}
+
+/// What a want is at its smallest; `None` where it has one size only.
+pub(crate) fn smallest(want: &Want) -> Option<Want> {
+    let sizes = Sizes::of(&want.demand)?;
+    want.resized(sizes.at(sizes.least))
+}
+
+/// The least counts of an elastic demand, by role in its order.
+pub(crate) fn least_counts(demand: &Demand) -> Option<Vec<u32>> {
+    let sizes = Sizes::of(demand)?;
+    let least = sizes.at(sizes.least);
+    Some(least.roles.iter().map(|role| role.count).collect())
+}
+
+impl Engine {
+    /// Judges a job that waits in line: at full size, else at the largest that may go.
+    pub(crate) fn judge(&self, asker: Asker<'_>) -> Verdict {
+        let full = self.judge_as_is(asker);
+        let Some(sizes) = Sizes::of(&asker.want.demand) else {
+            return full;
+        };
+        if matches!(full, Verdict::Go(_)) {
+            return full;
+        }
+        let judged = |beyond: u32| {
+            let want = asker.want.resized(sizes.at(beyond))?;
+            let want = &want;
+            Some(self.judge_as_is(Asker { want, ..asker }))
+        };
+        let mut best = match judged(sizes.least) {
+            Some(Verdict::Go(shares)) => shares,
+            Some(blocked) => return blocked,
+            None => return full,
+        };
+        // What fits at one size is taken to fit at every smaller one.
+        let (mut fits, mut fails) = (sizes.least, sizes.most);
+        while fails - fits > 1 {
+            let middle = fits + (fails - fits) / 2;
+            match judged(middle) {
+                Some(Verdict::Go(shares)) => (fits, best) = (middle, shares),
+                _ => fails = middle,
+            }
+        }
+        Verdict::Go(best)
+    }
+
+    /// Grows elastic jobs into what came free, those first in order first.
+    pub(crate) fn stretch(&mut self, decisions: &mut Vec<Decision>) {
+        if !std::mem::take(&mut self.stretch_due) || self.growing.is_empty() {
+            return;
+        }
+        // What does not fit for one job does not fit for its like in the same places.
+        let mut fails: BTreeSet<(QueueName, usize, Vec<ClusterName>)> = BTreeSet::new();
+        for key in self.stretching() {
+            if decisions.len() >= self.config.decision_budget {
+                self.stretch_due = true;
+                return;
+            }
+            let Some(alike) = self.grows_like(&key).filter(|alike| !fails.contains(alike)) else {
+                continue;
+            };
+            match self.largest_growth(&key) {
+                Some(more) => decisions.extend(self.enlarge(&key, &more)),
+                None => {
+                    fails.insert(alike);
+                }
+            }
+        }
+    }
+
+    /// Elastic jobs below their full size, in order. Not those that are still shrinking: which of
+    /// their pods leave is the member's choice, so what comes free first may be on other nodes
+    /// than was planned, and would be taken at once by who gave it up.
+    fn stretching(&self) -> Vec<JobKey> {
+        let elastic = |key: &&JobKey| {
+            let job = self.jobs.get(*key);
+            job.is_some_and(|job| {
+                let demand = job.demand.as_ref();
+                let released = job.released.as_ref();
+                demand.is_some_and(|demand| demand.elastic)
+                    && released.is_some_and(|released| released.leaving.is_empty())
+            })
+        };
+        let mut ranked: Vec<_> = self
+            .growing
+            .iter()
+            .filter(elastic)
+            .filter_map(|key| {
+                let job = self.jobs.get(key)?;
+                Some((job.queue_now(), self.rank_of(key, job)))
+            })
+            .collect();
+        ranked.sort_by(|a, b| self.compare((a.0, &a.1), (b.0, &b.1)));
+        ranked.into_iter().map(|(_, rank)| rank.key).collect()
+    }
+
+    fn grows_like(&self, key: &JobKey) -> Option<(QueueName, usize, Vec<ClusterName>)> {
+        let job = self.jobs.get(key)?;
+        let demand = Arc::as_ptr(job.demand.as_ref()?).addr();
+        let shares = &job.released.as_ref()?.admission.shares;
+        let clusters = shares.iter().map(|share| share.cluster.clone()).collect();
+        Some((job.queue_now().clone(), demand, clusters))
+    }
+
+    /// The share of the most pods by which an elastic job may grow now.
+    fn largest_growth(&self, key: &JobKey) -> Option<Share> {
+        let grown = |pods: u32| self.judge_growth_by(key, pods).ok().flatten();
+        let mut fails = self.pods_missing(key).saturating_add(1);
+        let mut best = grown(1)?;
+        let mut fits = 1;
+        while fails - fits > 1 {
+            // All first: that is what is granted most often.
+            let tried = if fits == 1 && fails == self.pods_missing(key) + 1 {
+                fails - 1
+            } else {
+                fits + (fails - fits) / 2
+            };
+            match grown(tried) {
+                Some(more) => (fits, best) = (tried, more),
+                None => fails = tried,
+            }
+        }
+        Some(best)
+    }
+
+    /// What other jobs keep, whoever stands where: growth waits behind them all.
+    pub(crate) fn kept_by_others(&self, key: &JobKey) -> Vec<&JobKey> {
+        let holders = self.reservations.iter().map(|kept| &kept.rank.key);
+        holders.filter(|holder| *holder != key).collect()
+    }
+}

@@ -1,0 +1,517 @@
+//! What each event changes.
+//!
+//! Events are levels, not edges: the same one twice changes nothing, and one about an older
+//! attempt than the last is ignored.
+
+use super::Engine;
+use super::job::{Cause, Derived, Job, Released};
+use super::waiting::Wake;
+use crate::event::{Event, Progress};
+use crate::facts::{Admission, JobFact, PriorityClassFact};
+use crate::ids::{Attempt, ClusterName, JobKey, QueueName, Time};
+use crate::reason::Reason;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Engine {
+    /// Takes in what became known. Costs what the touched object costs, whatever is queued.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::QueueUpserted(fact) => {
+                let name = fact.name.clone();
+                let changed = self.queues.set_fact(&name, Some(fact));
+                self.queue_changed(&name, changed);
+            }
+            Event::QueueGone(name) => {
+                let changed = self.queues.set_fact(&name, None);
+                self.queue_changed(&name, changed);
+            }
+            Event::PolicyUpserted(fact) => {
+                let name = fact.queue.clone();
+                let changed = self.queues.set_policy(&name, Some(fact));
+                self.policy_changed(&name, changed);
+            }
+            Event::PolicyGone(name) => {
+                let changed = self.queues.set_policy(&name, None);
+                self.policy_changed(&name, changed);
+            }
+            Event::PriorityClassUpserted(fact) => self.class_told(&fact.name.clone(), Some(fact)),
+            Event::PriorityClassGone(name) => self.class_told(&name, None),
+            Event::ClusterUpserted(fact) => {
+                if self.clusters.get(&fact.name) != Some(&fact) {
+                    let name = fact.name.clone();
+                    self.clusters.insert(name.clone(), fact);
+                    self.refleet(std::iter::once(&name));
+                }
+            }
+            Event::ClusterGone(name) => {
+                self.clusters.remove(&name);
+                self.room.remove_cluster(&name);
+                self.refleet(std::iter::once(&name));
+            }
+            Event::NodeUpserted(fact) => self.room.upsert_node(fact),
+            Event::NodeGone(cluster, node) => self.room.remove_node(&cluster, &node),
+            Event::PodUpserted(fact) => self.room.upsert_pod(fact),
+            Event::PodGone(cluster, uid) => self.room.remove_pod(&cluster, &uid),
+            Event::JobUpserted(fact) => self.job_told(fact),
+            Event::JobAdmitted {
+                key,
+                admission,
+                progress,
+            } => self.job_admitted(&key, admission, progress),
+            Event::JobProgressed {
+                key,
+                attempt,
+                progress,
+                at,
+            } => self.job_progressed(&key, attempt, progress, at),
+            Event::JobRefused {
+                key,
+                attempt,
+                reason,
+                message,
+                avoid,
+                at,
+            } => self.job_refused(&key, attempt, Cause { reason, message }, avoid, at),
+            Event::JobEnding {
+                key,
+                reason,
+                message,
+                avoid,
+                at,
+            } => {
+                self.advance(at);
+                self.begin_ending(&key, reason, &message, avoid);
+            }
+            Event::JobResized {
+                key,
+                attempt,
+                cluster,
+                pods,
+                at,
+            } => self.job_resized(&key, attempt, &cluster, pods, at),
+            Event::JobStopped { key, uid, ran_ms } => self.job_stopped(&key, &uid, ran_ms),
+            Event::JobWorksGone { key, at } => self.works_gone(&key, at),
+            Event::JobGone(key) => self.unregister(&key),
+        }
+    }
+
+    fn queue_changed(&mut self, name: &QueueName, changed: bool) {
+        if !changed {
+            return;
+        }
+        self.changed.queues.insert(name.clone());
+        self.stretch_due = true;
+        self.takers.hurry();
+        self.wants.open_all();
+        self.note_takers();
+        self.waiting.wake(&Wake::Quota(name.clone()));
+        self.bounds_moved();
+        // Its jobs, and those of every queue below it, are judged by other bounds now.
+        let below: Vec<QueueName> = self
+            .waiting
+            .leaves()
+            .map(|(leaf, _)| leaf.clone())
+            .filter(|leaf| self.queues.is_within(leaf, name))
+            .collect();
+        for leaf in below {
+            self.waiting.wake_queue(&leaf);
+            self.name_first(&leaf);
+        }
+        let stopped: Vec<JobKey> = self
+            .reservations
+            .iter()
+            .filter(|kept| self.queues.problem(&kept.queue).is_some())
+            .map(|kept| kept.rank.key.clone())
+            .collect();
+        for key in stopped {
+            self.drop_reservation_of(&key);
+        }
+    }
+
+    /// Whether any queue lets its jobs have others taken back.
+    pub(crate) fn note_takers(&mut self) {
+        self.some_take = self.queues.iter().any(|(name, node)| {
+            let preempts = node
+                .policy
+                .as_ref()
+                .is_some_and(|p| p.preemption.within_queue);
+            preempts || self.queues.deserves(name)
+        });
+    }
+
+    fn policy_changed(&mut self, name: &QueueName, changed: bool) {
+        self.queue_changed(name, changed);
+        if changed {
+            self.reline_below(name);
+            // The deadlines of what is released may be others, and who is stopped may not be.
+            let held = self
+                .held
+                .below(|queue| self.queues.path(queue).contains(name));
+            for key in held.into_iter().chain(self.stopped.clone()) {
+                self.register(&key);
+            }
+            self.reorder(name);
+        }
+    }
+
+    /// Puts the waiting jobs of a queue in the order that its policy asks for.
+    fn reorder(&mut self, name: &QueueName) {
+        let leaf = self.waiting.leaf(name);
+        let ranks = leaf.into_iter().flat_map(|leaf| leaf.ranks().iter());
+        let most = self.max_clusters(name);
+        let moved = ranks.filter(|rank| {
+            let job = self.jobs.get(&rank.key);
+            let line = job.and_then(|job| job.derived.line.as_ref());
+            let want = line.and_then(|line| self.wants.get(line.want));
+            want.is_some_and(|want| want.max_clusters != most)
+                || job.is_some_and(|job| self.rank_of(&rank.key, job) != **rank)
+        });
+        let moved: Vec<JobKey> = moved.map(|rank| rank.key.clone()).collect();
+        for key in moved {
+            self.register(&key);
+        }
+    }
+
+    /// Whether users are told apart in line may be another now.
+    fn reline_below(&mut self, name: &QueueName) {
+        let differs = |(queue, leaf): &(&QueueName, &super::waiting::Leaf)| {
+            let apart = self.queues.counts_users(queue);
+            let first = leaf
+                .ranks()
+                .first()
+                .and_then(|rank| self.jobs.get(&rank.key));
+            let line = first.and_then(|job| job.derived.line.as_ref());
+            let want = line.and_then(|line| self.wants.get(line.want));
+            let was_apart = want.is_some_and(|want| want.user.is_some());
+            self.queues.is_within(queue, name) && apart != was_apart
+        };
+        let leaves = self.waiting.leaves().filter(differs);
+        let keys: Vec<JobKey> = leaves
+            .flat_map(|(_, leaf)| leaf.ranks().iter().map(|rank| rank.key.clone()))
+            .collect();
+        for key in keys {
+            self.register(&key);
+        }
+    }
+
+    /// Names the first jobs of a queue as changed.
+    fn name_first(&mut self, queue: &QueueName) {
+        let leaf = self.waiting.leaf(queue);
+        let first = leaf
+            .into_iter()
+            .flat_map(|leaf| leaf.ranks().iter())
+            .take(10);
+        self.changed.jobs.extend(first.map(|rank| rank.key.clone()));
+        self.changed.queues.insert(queue.clone());
+    }
+
+    /// Queued jobs of the class move in their lines; released ones keep what they have, and
+    /// are taken back by their new priority.
+    fn class_told(&mut self, name: &str, fact: Option<PriorityClassFact>) {
+        let before = self.classes.get(name).cloned();
+        if before == fact {
+            return;
+        }
+        self.takers.hurry();
+        let default = |fact: &Option<PriorityClassFact>| {
+            fact.as_ref().is_some_and(|fact| fact.global_default)
+        };
+        let concerns_unnamed = default(&before) || default(&fact);
+        match fact {
+            Some(fact) => self.classes.insert(name.to_owned(), fact),
+            None => self.classes.remove(name),
+        };
+        let concerned: Vec<JobKey> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| match &job.priority_class {
+                Some(class) => class.as_ref() == name,
+                None => concerns_unnamed,
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in concerned {
+            self.register(&key);
+            // It may take from others now, or may not any more.
+            self.rouse_job(&key);
+        }
+    }
+
+    fn job_told(&mut self, fact: JobFact) {
+        let key = fact.key.clone();
+        if fact.hold.is_none() {
+            self.note_submitted(&key, &fact.demand);
+        }
+        let was = self.jobs.get(&key);
+        let was = was.map(|job| (job.demand.clone(), job.queue.clone(), job.duration));
+        let demand = match &fact.hold {
+            // The demand of a job that is held may be anything: what was known stays.
+            Some(_) => self.jobs.get(&key).and_then(|job| job.demand.clone()),
+            None => Some(self.wants.intern_demand(&fact.demand)),
+        };
+        let job = self
+            .jobs
+            .entry(key.clone())
+            .or_insert_with(|| Job::new(&fact));
+        let another = job.uid != fact.uid;
+        job.uid = fact.uid;
+        job.queue = fact.queue;
+        job.priority_class = fact.priority_class.map(Arc::from);
+        job.user = user_of(&fact.key, &fact.user);
+        job.queued_at = fact.queued_at;
+        job.hold = fact.hold;
+        job.demand = demand;
+        job.duration = fact.expected_duration_ms.filter(|duration| *duration > 0);
+        let is = (job.demand.clone(), job.queue.clone(), job.duration);
+        if another || was.is_some_and(|was| was != is) {
+            // It is another job, as far as its run time goes.
+            job.forecast = None;
+        }
+        if job.preemptible != fact.preemptible {
+            self.takers.moved();
+        }
+        job.preemptible = fact.preemptible;
+        job.checkpointed_at = fact.checkpointed_at;
+        if another {
+            self.another_object(&key);
+        }
+        self.take_demand(&key);
+        self.seat_record(&key);
+        self.settle_released(&key);
+    }
+
+    /// The job's name belongs to another object now. What the first one holds stays charged
+    /// until it is gone; the second starts from nothing.
+    fn another_object(&mut self, key: &JobKey) {
+        let Some(job) = self.jobs.get_mut(key) else {
+            return;
+        };
+        job.failures = 0;
+        job.back_off_until = None;
+        job.avoid.clear();
+        job.last = None;
+        job.stopped_after = None;
+        match job.released.as_ref().map(|released| released.progress) {
+            Some(Progress::Finished) | None => {
+                job.released = None;
+                job.attempt = Attempt::default();
+            }
+            Some(_) => {
+                let message = "another object of this name took its place";
+                self.begin_ending(key, Reason::Deleting, message, None);
+            }
+        }
+    }
+
+    fn job_admitted(&mut self, key: &JobKey, admission: Admission, progress: Progress) {
+        let job = self
+            .jobs
+            .entry(key.clone())
+            .or_insert_with(|| Job::known_by(key, &admission));
+        let same_object = job.uid == admission.uid;
+        if same_object && admission.attempt < job.attempt {
+            return;
+        }
+        let known = job.released.as_ref();
+        let same = known.is_some_and(|released| released.admission.attempt == admission.attempt);
+        if same_object && same {
+            // The record of what the engine knows already: only what it says more counts.
+            let told = known.is_some_and(|released| {
+                let slots_aside = crate::decision::without_slots(&released.admission.shares);
+                slots_aside == crate::decision::without_slots(&admission.shares)
+            });
+            if told {
+                let attempt = admission.attempt;
+                return self.job_progressed(key, attempt, progress, self.now);
+            }
+        }
+        job.attempt = admission.attempt;
+        job.failures = job.failures.max(admission.attempt.0.saturating_sub(1));
+        job.back_off_until = None;
+        // When it began to run the record does not say: not before it was admitted.
+        let started_at = (progress == Progress::Running).then_some(admission.admitted_at);
+        let basis = job
+            .demand
+            .clone()
+            .filter(|_| same_object && job.hold.is_none());
+        job.released = Some(Box::new(Released {
+            admission,
+            progress,
+            over: progress == Progress::Finished,
+            basis,
+            granted: None,
+            overgrown: false,
+            seated: false,
+            started_at,
+            expected_ms: None,
+            leaving: Vec::new(),
+            room_lost: None,
+            ending: None,
+        }));
+        self.room.forget(key);
+        if !same_object {
+            let message = "another object of this name took its place";
+            self.begin_ending(key, Reason::Deleting, message, None);
+        }
+        self.seat_record(key);
+        self.settle_released(key);
+    }
+
+    /// Holds room for the pods of an admission read back that are not bound yet.
+    fn seat_record(&mut self, key: &JobKey) {
+        let Some(job) = self.jobs.get_mut(key) else {
+            return;
+        };
+        let (Some(demand), Some(released)) = (job.demand.clone(), job.released.as_mut()) else {
+            return;
+        };
+        let alive = !matches!(released.progress, Progress::Ending | Progress::Finished);
+        if released.seated || !alive || released.admission.uid != job.uid {
+            return;
+        }
+        if released.basis.is_none() {
+            released.basis = Some(Arc::clone(&demand));
+        }
+        // Of a gang that runs, nobody knows whether the rest will still come.
+        if released.progress != Progress::Running {
+            released.seated = true;
+            let shares = released.admission.shares.clone();
+            self.room.assume_seats(key, demand, &shares);
+        }
+    }
+
+    fn job_progressed(&mut self, key: &JobKey, attempt: Attempt, progress: Progress, at: Time) {
+        self.advance(at);
+        let Some(job) = self.jobs.get_mut(key) else {
+            return;
+        };
+        let Some(released) = job.released.as_mut() else {
+            return;
+        };
+        if released.admission.attempt != attempt {
+            return;
+        }
+        let next = match (released.progress, progress) {
+            // What is being taken back ends by its Works being gone, by nothing else.
+            (Progress::Ending, _) => return,
+            (_, Progress::Ending) => {
+                let message = "it is being taken back";
+                return self.begin_ending(key, Reason::Evicted, message, None);
+            }
+            (Progress::Finished, Progress::Placed | Progress::Running) => progress,
+            (_, Progress::Finished) => progress,
+            (Progress::Assumed, Progress::Placed | Progress::Running)
+            | (Progress::Placed, Progress::Running) => progress,
+            // Later news than this is known already.
+            (Progress::Placed | Progress::Running | Progress::Finished, _)
+            | (Progress::Assumed, Progress::Assumed) => return,
+        };
+        let ended = next == Progress::Finished && released.progress != next;
+        released.progress = next;
+        released.over = next == Progress::Finished;
+        if next == Progress::Running {
+            released.started_at.get_or_insert(at);
+            self.takers.moved();
+            job.failures = 0;
+            job.last = None;
+        }
+        if ended {
+            self.note_run(key, at);
+        }
+        self.settle_released(key);
+    }
+
+    fn job_refused(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        cause: Cause,
+        avoid: Option<ClusterName>,
+        at: Time,
+    ) {
+        self.advance(at);
+        let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
+        // Of a job that was seen placed something was written: what is refused is a resize,
+        // and the charge stays.
+        let open = released.is_some_and(|released| {
+            released.admission.attempt == attempt && released.progress == Progress::Assumed
+        });
+        if open {
+            self.requeue(key, Some(cause), avoid, at);
+        }
+    }
+
+    fn works_gone(&mut self, key: &JobKey, at: Time) {
+        self.advance(at);
+        let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
+        let Some(released) = released.filter(|r| r.progress == Progress::Ending) else {
+            return;
+        };
+        let (cause, avoid) = match released.ending.clone() {
+            Some((cause, avoid)) => (Some(cause), avoid),
+            None => (None, None),
+        };
+        self.requeue(key, cause, avoid, at);
+    }
+}
+
+impl Job {
+    fn new(fact: &JobFact) -> Self {
+        Self {
+            uid: fact.uid.clone(),
+            queue: fact.queue.clone(),
+            priority_class: None,
+            user: user_of(&fact.key, &fact.user),
+            queued_at: fact.queued_at,
+            hold: None,
+            demand: None,
+            duration: None,
+            forecast: None,
+            preemptible: true,
+            checkpointed_at: None,
+            stopped_after: None,
+            attempt: Attempt::default(),
+            failures: 0,
+            back_off_until: None,
+            avoid: BTreeMap::new(),
+            last: None,
+            released: None,
+            derived: Derived::default(),
+        }
+    }
+
+    /// A job of which only the admission record is known.
+    fn known_by(key: &JobKey, admission: &Admission) -> Self {
+        Self {
+            uid: admission.uid.clone(),
+            queue: admission.queue.clone(),
+            priority_class: None,
+            user: user_of(key, ""),
+            queued_at: admission.admitted_at,
+            hold: None,
+            demand: None,
+            duration: None,
+            forecast: None,
+            preemptible: true,
+            checkpointed_at: None,
+            stopped_after: None,
+            attempt: Attempt::default(),
+            failures: 0,
+            back_off_until: None,
+            avoid: BTreeMap::new(),
+            last: None,
+            released: None,
+            derived: Derived::default(),
+        }
+    }
+}
+
+/// Who submitted a job; its namespace stands for one that is not told.
+fn user_of(key: &JobKey, user: &str) -> Arc<str> {
+    if user.is_empty() {
+        Arc::clone(&key.namespace)
+    } else {
+        Arc::from(user)
+    }
+}

@@ -1,0 +1,72 @@
+//! What a verdict on a waiting job rests on, fact by fact, for people.
+//!
+//! Each line is one fact that the deciding functions have read: what each queue above the job
+//! holds of what it may have, what is kept for the job, how long it is expected to run. It
+//! judges nothing itself.
+
+use super::Engine;
+use super::predict::{Basis, Prediction};
+use super::wants::Want;
+use crate::ids::{JobKey, QueueName};
+use crate::resources::Resources;
+use std::collections::BTreeMap;
+
+impl Engine {
+    /// The facts behind the verdict on a waiting job, those of its queues first.
+    pub(crate) fn evidence(&self, key: &JobKey, queue: &QueueName, want: &Want) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .queues
+            .path(queue)
+            .iter()
+            .rev()
+            .filter_map(|name| self.holds(name, &want.total))
+            .collect();
+        lines.extend(self.kept_for(key));
+        let job = self.jobs.get(key);
+        lines.extend(job.and_then(|job| Some(expected(self.predict(job)?))));
+        lines
+    }
+
+    /// What a queue holds of what it may have, of the resources that are asked for.
+    fn holds(&self, queue: &QueueName, asked: &Resources) -> Option<String> {
+        let account = self.queues.get(queue)?.overall();
+        let real = self.queues.units.named(&account.bounds.real);
+        let charged = self.queues.units.resources(&account.charged);
+        let parts: Vec<String> = real
+            .iter()
+            .filter(|(name, _)| asked.amount_of(name).0 > 0)
+            .map(|(name, may)| {
+                let held = charged.amount_of(name);
+                format!("{name} {} of {}", name.format(held), name.format(may))
+            })
+            .collect();
+        (!parts.is_empty()).then(|| format!("queue {queue} holds {}", parts.join(", ")))
+    }
+
+    /// The nodes kept for a job, by cluster.
+    fn kept_for(&self, key: &JobKey) -> Option<String> {
+        let kept = self.reservations.of(key)?;
+        let mut nodes: BTreeMap<_, usize> = BTreeMap::new();
+        for node in &kept.nodes {
+            *nodes.entry((&node.cluster, &node.class)).or_default() += 1;
+        }
+        let nodes: Vec<String> = nodes
+            .iter()
+            .map(|((cluster, class), count)| format!("{count} of class {class} in {cluster}"))
+            .collect();
+        (!nodes.is_empty()).then(|| format!("nodes kept for it: {}", nodes.join(", ")))
+    }
+}
+
+fn expected(prediction: Prediction) -> String {
+    let runs = |count: usize, whose: &str| format!("the mean of {count} runs {whose}");
+    let basis = match prediction.basis {
+        Basis::Declared => "as declared".to_owned(),
+        Basis::OfUser(count) => runs(count, "of its user of this size"),
+        Basis::OfQueue(count) => runs(count, "in its queue of this size"),
+        Basis::OfShape(count) => runs(count, "of this size"),
+        Basis::OfAll(count) => runs(count, "of any size"),
+    };
+    let seconds = prediction.millis / 1_000;
+    format!("expected to run {seconds} s: {basis}")
+}

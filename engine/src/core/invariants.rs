@@ -1,0 +1,211 @@
+//! Recomputes every derived number from the facts and the states of jobs, and names what
+//! differs. Meant for tests, simulation and a timer in production: it scans everything.
+
+use super::Engine;
+use super::deadline::next_look;
+use crate::ids::{ClusterName, JobKey, NodeName};
+use crate::tally::Tally;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Engine {
+    /// What is not as it should be, in words; nothing when all is right.
+    #[must_use]
+    pub fn check_invariants(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        self.check_jobs(&mut wrong);
+        self.check_held(&mut wrong);
+        self.check_queues(&mut wrong);
+        self.check_nodes(&mut wrong);
+        self.check_line(&mut wrong);
+        self.check_reservations(&mut wrong);
+        wrong
+    }
+
+    /// What is derived of each job follows from the job.
+    fn check_jobs(&self, wrong: &mut Vec<String>) {
+        for (key, job) in &self.jobs {
+            let place = self.place_of(key, job);
+            let stands = job.derived.line.as_ref().and_then(|line| {
+                let want = self.wants.get(line.want)?;
+                Some((&line.queue, &line.rank, want.as_ref()))
+            });
+            if stands
+                != place
+                    .as_ref()
+                    .map(|(queue, rank, want)| (queue, rank, want))
+            {
+                wrong.push(format!(
+                    "job {key}: stands at {stands:?}, should at {place:?}"
+                ));
+            }
+            let charge = self.charge_of(job);
+            if job.derived.charge != charge {
+                let kept = &job.derived.charge;
+                wrong.push(format!("job {key}: charged {kept:?}, should be {charge:?}"));
+            }
+            let holder = self.holder_of(job);
+            if job.derived.holder != holder {
+                let kept = &job.derived.holder;
+                wrong.push(format!(
+                    "job {key}: held for {kept:?}, should be {holder:?}"
+                ));
+            }
+            let counted = Some(self.count_of(job));
+            if job.derived.counted != counted {
+                let kept = &job.derived.counted;
+                wrong.push(format!(
+                    "job {key}: counted as {kept:?}, should be {counted:?}"
+                ));
+            }
+            let until = job.derived.outlook.map(|outlook| outlook.until);
+            if until.is_some_and(|until| !self.ends.contains(&(until, key.clone()))) {
+                wrong.push(format!("job {key}: its end {until:?} is not listed"));
+            }
+            let held = self.held_of(job);
+            let listed = held
+                .as_ref()
+                .is_none_or(|(queue, priority)| self.held.has(queue, *priority, key));
+            if job.derived.held != held || !listed {
+                let kept = &job.derived.held;
+                wrong.push(format!("job {key}: held as {kept:?}, should be {held:?}"));
+            }
+            if self.held.is_listed_going(key) != Self::is_going(job) {
+                wrong.push(format!(
+                    "job {key}: listed as going, or not, and is the other"
+                ));
+            }
+            if self.stopped.contains(key) != job.stopped_after.is_some() {
+                wrong.push(format!(
+                    "job {key}: listed as stopped, or not, and is the other"
+                ));
+            }
+            let timer = next_look(&self.config, &self.queues, job);
+            let set = timer.is_none_or(|at| self.timers.contains(&(at, key.clone())));
+            if job.derived.timer != timer || !set {
+                let kept = job.derived.timer;
+                wrong.push(format!("job {key}: timer {kept:?}, should be {timer:?}"));
+            }
+        }
+    }
+
+    /// Nobody is listed for being taken back who is not.
+    fn check_held(&self, wrong: &mut Vec<String>) {
+        let held = self.jobs.values().filter(|job| job.derived.held.is_some());
+        let (listed, held) = (self.held.len(), held.count());
+        if listed != held {
+            wrong.push(format!("held: {listed} listed, should be {held}"));
+        }
+    }
+
+    /// What queues hold, may have and count is what their objects, their jobs and the fleet
+    /// make it; and each stands in its place among its siblings.
+    fn check_queues(&self, wrong: &mut Vec<String>) {
+        let mut fresh = self.queues.anew();
+        for cluster in self.clusters.keys() {
+            fresh.set_fleet(cluster, &self.cluster_total(cluster));
+        }
+        for job in self.jobs.values() {
+            if let Some((queue, pools)) = &job.derived.charge {
+                fresh.charge(queue, pools, 1);
+            }
+            if let Some((queue, user)) = &job.derived.holder {
+                fresh.hold(queue, user, 1);
+            }
+            if let Some((queue, state, pending)) = &job.derived.counted {
+                fresh.count(queue, *state, pending.as_ref(), 1);
+            }
+        }
+        if self.room.nothing_touched() {
+            wrong.extend(self.queues.differences(&fresh));
+        }
+        wrong.extend(self.misplaced_queues());
+    }
+
+    /// What nodes have free equals what they have less pods and seats; seats belong to jobs
+    /// that are charged.
+    fn check_nodes(&self, wrong: &mut Vec<String>) {
+        let mut taken: BTreeMap<(&ClusterName, &NodeName), Tally> = BTreeMap::new();
+        for (cluster, room) in self.room.clusters() {
+            for pod in room.pods().values().filter(|pod| !pod.ended) {
+                if let Some(node) = &pod.node {
+                    taken
+                        .entry((cluster, node))
+                        .or_default()
+                        .add(&pod.request, 1);
+                }
+            }
+        }
+        for (key, held) in self.room.assumed() {
+            for seat in &held.seats {
+                if let Some(node) = &seat.node {
+                    let request = &held.demand.roles[seat.role].request;
+                    let sum = taken.entry((&seat.cluster, node)).or_default();
+                    sum.add(request, i64::from(seat.count));
+                }
+            }
+            let job = self.jobs.get(key);
+            if job.is_none_or(|job| job.derived.charge.is_none()) {
+                wrong.push(format!("job {key}: holds seats and is not charged"));
+            }
+        }
+        for (cluster, room) in self.room.clusters() {
+            for (name, node) in room.nodes() {
+                let mut free = Tally::from(&node.fact.allocatable);
+                if let Some(taken) = taken.get(&(cluster, name)) {
+                    free.add_tally(taken, -1);
+                }
+                if free != node.free() {
+                    wrong.push(format!(
+                        "node {cluster}/{name}: kept free {:?}, from facts {free:?}",
+                        node.free()
+                    ));
+                }
+            }
+        }
+        wrong.extend(self.room.stale());
+        if !self.eligibility.is_sound(&self.clusters, &self.room) {
+            wrong.push("eligibility: it is not that of the clusters".to_owned());
+        }
+    }
+
+    /// Exactly the jobs with a place stand in line there.
+    fn check_line(&self, wrong: &mut Vec<String>) {
+        let should: BTreeSet<(&crate::QueueName, &JobKey)> = self
+            .jobs
+            .iter()
+            .filter_map(|(key, job)| Some((&job.derived.line.as_ref()?.queue, key)))
+            .collect();
+        let mut stand = BTreeSet::new();
+        for (queue, leaf) in self.waiting.leaves() {
+            stand.extend(leaf.ranks().iter().map(|rank| (queue, &rank.key)));
+            let grouped: BTreeSet<&JobKey> = leaf.grouped().map(|rank| &rank.key).collect();
+            let ranked: BTreeSet<&JobKey> = leaf.ranks().iter().map(|rank| &rank.key).collect();
+            if grouped != ranked {
+                wrong.push(format!(
+                    "queue {queue}: groups and line hold different jobs"
+                ));
+            }
+        }
+        if should != stand {
+            wrong.push(format!("line: holds {stand:?}, should hold {should:?}"));
+        }
+    }
+
+    /// Holders wait, in queues that take jobs.
+    fn check_reservations(&self, wrong: &mut Vec<String>) {
+        wrong.extend(self.reservations.stale());
+        wrong.extend(self.history.stale());
+        for kept in self.reservations.iter() {
+            let line = self
+                .jobs
+                .get(&kept.rank.key)
+                .and_then(|job| job.derived.line.as_ref());
+            if line.is_none_or(|line| line.queue != kept.queue || line.rank != kept.rank) {
+                wrong.push(format!(
+                    "reservation of {}: it does not wait there",
+                    kept.rank.key
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The verdict on a waiting job: it may go, with this plan, or this is what stops it.
+//!
+//! Deciding, explaining and reserving all ask here, so that what is said is what is done.
+//! A verdict changes nothing.
+
+use super::Engine;
+use super::job::Rank;
+use super::limits::LimitReached;
+use super::plan::{ClusterLack, NoPlan, View};
+use super::queues::Pools;
+use super::quota::{Kept, Short};
+use super::shut::Shut;
+use super::waiting::Wake;
+use super::wants::Want;
+use crate::decision::Blocker;
+use crate::facts::{Demand, Role, Share};
+use crate::ids::{JobKey, QueueName};
+use crate::reason::Reason;
+use std::collections::BTreeSet;
+
+/// What stands for and against releasing a job now.
+#[derive(Debug, Clone)]
+pub(crate) enum Verdict {
+    /// It may go there.
+    Go(Vec<Share>),
+    /// It may not.
+    Blocked(Box<Block>),
+}
+
+/// What stops a job.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
+    pub(crate) blocker: Option<Blocker>,
+    pub(crate) gate: Gate,
+    /// Set where it stops everybody who wants the same, not only this queue.
+    pub(crate) shut: Option<Shut>,
+    /// What may change that.
+    pub(crate) wakes: Vec<Wake>,
+}
+
+/// Where it is stopped.
+#[derive(Debug, Clone)]
+pub(crate) enum Gate {
+    /// It could not go even if nothing else were there.
+    Never,
+    /// A number of jobs is reached.
+    Limit,
+    /// Headroom is short; with the pools it would use, where a bound on those is.
+    Quota(Box<Short>, Option<Pools>),
+    /// Room is short.
+    Room,
+    /// What it needs is there, but kept for a job further ahead.
+    Reserved,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub(crate) queue: &'a QueueName,
+    pub(crate) rank: &'a Rank,
+    pub(crate) want: &'a Want,
+}
+
+impl Asker<'_> {
+    /// Who asks, for limits by user.
+    fn user(&self) -> &str {
+        match &self.want.user {
+            Some(user) => user,
+            None => &self.rank.key.namespace,
+        }
+    }
+}
+
+impl Engine {
+    /// Judges a job that waits in line, at the size that it wants.
+    pub(crate) fn judge_as_is(&self, asker: Asker<'_>) -> Verdict {
+        if let Err(reached) = self.check_competes(asker) {
+            return blocked(block_by_limit(reached));
+        }
+        if let Err(reached) = self.queues.check_limits(asker.queue, asker.user()) {
+            return blocked(block_by_limit(reached));
+        }
+        if self.wants.let_by(asker.want, asker.queue) == Some(false) {
+            return blocked(self.block_by_bounds(asker));
+        }
+        let now = View::now();
+        if let Err(short) = self
+            .queues
+            .check_total(asker.queue, &asker.want.total, &now.kept)
+        {
+            // What could never start waits for no headroom: its plan says why.
+            let never = self.wants.could_fit(asker.want) == Some(false);
+            if short.never() || asker.want.demand.elastic || !never {
+                return blocked(block_by_quota(Box::new(short), None, Vec::new()));
+            }
+        }
+        let shares = match self.plan(asker.queue, asker.want, &now) {
+            Ok(shares) => shares,
+            Err(no_plan) => return blocked(self.block_by_plan(asker, no_plan)),
+        };
+        let ahead = self.reservations_ahead(asker);
+        if ahead.is_empty() {
+            return Verdict::Go(shares);
+        }
+        let view = self.beside(asker, &ahead);
+        let total = self
+            .queues
+            .check_total(asker.queue, &asker.want.total, &view.kept);
+        if let Err(short) = total {
+            let why = short.message();
+            return blocked(self.block_by_reservation(asker, &ahead, &why, None));
+        }
+        match self.plan(asker.queue, asker.want, &view) {
+            Ok(shares) => Verdict::Go(shares),
+            Err(no_plan) => {
+                let why = words(&asker.want.demand, &no_plan);
+                let room = matches!(no_plan, NoPlan::NoRoom(_));
+                let shut = (room && self.stops_all(asker.want, &ahead)).then_some(Shut::Kept);
+                blocked(self.block_by_reservation(asker, &ahead, &why, shut))
+            }
+        }
+    }
+
+    /// Whether a job would be let go if so much less (below zero: more) headroom were kept, all
+    /// reservations ahead of it heeded.
+    pub(crate) fn passes(&self, asker: Asker<'_>, given: &Kept) -> bool {
+        let ahead = self.reservations_ahead(asker);
+        let mut view = View {
+            nodes: self.nodes_kept(&ahead),
+            kept: self.headroom_kept(&ahead),
+            ..View::now()
+        };
+        view.kept.add(given);
+        let total = self
+            .queues
+            .check_total(asker.queue, &asker.want.total, &view.kept);
+        total.is_ok() && self.plan(asker.queue, asker.want, &view).is_ok()
+    }
+
+    /// Bounds on pools that no plan could keep, whatever is charged.
+    fn block_by_bounds(&self, asker: Asker<'_>) -> Block {
+        let path = self.queues.path(asker.queue);
+        Block {
+            reason: Reason::ExceedsCapability,
+            message: format!(
+                "needs {}; no nodes of the fleet would take it within what queue {} and those \
+                 above it may use of each class of pools",
+                asker.want.total, asker.queue
+            ),
+            blocker: None,
+            gate: Gate::Never,
+            shut: None,
+            wakes: path
+                .into_iter()
+                .map(Wake::Quota)
+                .chain([Wake::Fleet])
+                .collect(),
+        }
+    }
+
+    /// What stops a job where it is not bounded for ever: a bound on some clusters that it can
+    /// never keep says nothing of the others.
+    fn past_bounds(&self, asker: Asker<'_>, no_plan: NoPlan) -> NoPlan {
+        let mut without = BTreeSet::new();
+        let mut stops = no_plan;
+        while let NoPlan::Bound(short, pools) = &stops
+            && short.never()
+        {
+            let left_out = without.len();
+            without.extend(pools.keys().map(|(cluster, _)| cluster.clone()));
+            let elsewhere = self.plan_without(asker.queue, asker.want, &View::now(), &without);
+            match elsewhere {
+                Err(next) if without.len() > left_out && !matches!(next, NoPlan::NoCluster(_)) => {
+                    stops = next;
+                }
+                _ => break,
+            }
+        }
+        stops
+    }
+
+    fn block_by_plan(&self, asker: Asker<'_>, no_plan: NoPlan) -> Block {
+        let no_plan = self.past_bounds(asker, no_plan);
+        let mut message = words(&asker.want.demand, &no_plan);
+        let never = |reason, message| Block {
+            reason,
+            message,
+            blocker: None,
+            gate: Gate::Never,
+            shut: None,
+            wakes: vec![Wake::Fleet],
+        };
+        match no_plan {
+            NoPlan::NoCluster(_) => never(Reason::NoEligibleCluster, message),
+            NoPlan::Bound(short, pools) => {
+                // Another of its choices may be bounded by another queue of its path.
+                let mut wakes = vec![Wake::Room, Wake::Fleet];
+                wakes.extend(self.queues.path(asker.queue).into_iter().map(Wake::Quota));
+                block_by_quota(short, Some(pools), wakes)
+            }
+            NoPlan::NoRoom(lacks) => {
+                let known = self.wants.could_fit(asker.want);
+                if !known.unwrap_or_else(|| self.could_fit(asker.want, &BTreeSet::new())) {
+                    message.push_str("; it would not fit even if they were empty");
+                    return never(Reason::ExceedsFleet, message);
+                }
+                Block {
+                    reason: Reason::WaitingForRoom,
+                    blocker: lacks
+                        .iter()
+                        .max_by_key(|lack| lack.placed)
+                        .map(|lack| room_blocker(lack, &asker.want.demand.roles[lack.role])),
+                    message,
+                    gate: Gate::Room,
+                    // Where pools are bounded another queue may find room in others.
+                    shut: (!self.queues.bounds_pools(asker.queue)).then_some(Shut::NoRoom),
+                    wakes: vec![Wake::Room, Wake::Fleet],
+                }
+            }
+        }
+    }
+
+    /// Whether what is kept stops everybody who wants the same and stands behind all who keep
+    /// nodes: the asker does, and none of them starts so late that it could be gone before.
+    fn stops_all(&self, want: &Want, ahead: &[&JobKey]) -> bool {
+        let mut holders = self.reservations.with_nodes();
+        holders.all(|kept| {
+            let timed = want.duration.is_some() && kept.start.is_some();
+            !timed && ahead.contains(&&kept.rank.key)
+        })
+    }
+
+    fn block_by_reservation(
+        &self,
+        asker: Asker<'_>,
+        ahead: &[&JobKey],
+        why: &str,
+        shut: Option<Shut>,
+    ) -> Block {
+        let holders: Vec<String> = ahead.iter().map(ToString::to_string).collect();
+        let mut wakes = vec![Wake::Room, Wake::Fleet, Wake::Reservation];
+        wakes.extend(self.queues.path(asker.queue).into_iter().map(Wake::Quota));
+        Block {
+            reason: Reason::ReservedForAnother,
+            message: format!(
+                "what is free is kept for {}, further ahead; beside that it {why}",
+                holders.join(" and ")
+            ),
+            blocker: ahead.first().map(|holder| Blocker {
+                scope: format!("reservation/{holder}"),
+                resource: None,
+                needs: None,
+                free: None,
+            }),
+            gate: Gate::Reserved,
+            shut,
+            wakes,
+        }
+    }
+}
+
+fn blocked(block: Block) -> Verdict {
+    Verdict::Blocked(Box::new(block))
+}
+
+fn block_by_quota(short: Box<Short>, pools: Option<Pools>, mut wakes: Vec<Wake>) -> Block {
+    wakes.push(Wake::Headroom {
+        queue: short.queue.clone(),
+        class: short.class.clone(),
+        resource: short.resource.clone(),
+        needs: short.needs,
+    });
+    let never = short.never();
+    Block {
+        reason: if never {
+            Reason::ExceedsCapability
+        } else {
+            Reason::WaitingForQuota
+        },
+        message: short.message(),
+        blocker: Some(Blocker {
+            scope: format!("queue/{}", short.queue),
+            resource: Some(short.resource.to_string()),
+            needs: Some(crate::tally::clamp(short.needs).0),
+            free: Some(short.free().0),
+        }),
+        gate: if never {
+            Gate::Never
+        } else {
+            Gate::Quota(short, pools)
+        },
+        shut: None,
+        wakes,
+    }
+}
+
+fn block_by_limit(reached: LimitReached) -> Block {
+    Block {
+        reason: reached.reason,
+        message: reached.message,
+        blocker: Some(Blocker {
+            scope: format!("queue/{}", reached.queue),
+            resource: None,
+            needs: Some(1),
+            free: Some(0),
+        }),
+        gate: Gate::Limit,
+        shut: None,
+        wakes: vec![Wake::Quota(reached.queue)],
+    }
+}
+
+fn room_blocker(lack: &ClusterLack, role: &Role) -> Blocker {
+    let name = crate::room::leading(&role.request);
+    let each = name.map_or(0, |name| role.request.amount_of(name).0);
+    Blocker {
+        scope: format!("cluster/{}", lack.cluster),
+        resource: name.map(ToString::to_string),
+        needs: Some(each.saturating_mul(i64::from(lack.wanted))),
+        free: Some(each.saturating_mul(i64::from(lack.placed))),
+    }
+}
+
+/// Why there is no plan, in words that follow "it".
+fn words(demand: &Demand, no_plan: &NoPlan) -> String {
+    match no_plan {
+        NoPlan::Bound(short, _) => short.message(),
+        NoPlan::NoCluster(why) if why.is_empty() => {
+            "has no cluster to go to: no member cluster is known".to_owned()
+        }
+        NoPlan::NoCluster(why) => {
+            let why = why
+                .iter()
+                .map(|entry| format!("{}: {}", entry.cluster, entry.why));
+            format!("has no cluster to go to: {}", some(why.collect()))
+        }
+        NoPlan::NoRoom(lacks) => {
+            let asks: Vec<String> = demand
+                .roles
+                .iter()
+                .filter(|role| role.count > 0)
+                .map(|role| asks(role, demand.roles.len() > 1))
+                .collect();
+            let mut lacks = lacks.clone();
+            lacks.sort_by_key(|lack| (std::cmp::Reverse(lack.placed), lack.cluster.clone()));
+            let rooms = lacks.iter().map(|lack| has(lack, demand)).collect();
+            format!("needs {}; {}", asks.join(" and "), some(rooms))
+        }
+    }
+}
+
+/// `8 pods × nvidia.com/gpu 8`, or with the role's name where there are several.
+fn asks(role: &Role, named: bool) -> String {
+    let each = crate::room::leading(&role.request).map_or_else(String::new, |name| {
+        let amount = name.format(role.request.amount_of(name));
+        format!(" × {name} {amount}")
+    });
+    let pods = if role.count == 1 { "pod" } else { "pods" };
+    let name = if named {
+        format!("{} ", role.name)
+    } else {
+        String::new()
+    };
+    format!("{} {name}{pods}{each}", role.count)
+}
+
+fn has(lack: &ClusterLack, demand: &Demand) -> String {
+    let role = if demand.roles.len() > 1 {
+        format!(" {}", demand.roles[lack.role].name)
+    } else {
+        String::new()
+    };
+    if lack.nodes == 0 {
+        return format!(
+            "{} has no usable node that its{role} pods may run on",
+            lack.cluster
+        );
+    }
+    let domain = lack.domain.as_ref();
+    let domain = domain.map_or_else(String::new, |domain| format!(" in {domain}"));
+    format!(
+        "{}{domain} has room for {}{role} of {}",
+        lack.cluster, lack.placed, lack.wanted
+    )
+}
+
+/// The first few of many.
+fn some(mut all: Vec<String>) -> String {
+    const SHOWN: usize = 4;
+    let more = all.len().saturating_sub(SHOWN);
+    all.truncate(SHOWN);
+    let list = all.join(", ");
+    if more == 0 {
+        list
+    } else {
+        format!("{list}, and {more} more")
+    }
+}

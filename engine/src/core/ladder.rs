@@ -1,0 +1,383 @@
+//! Which queue goes next, without looking at all of them.
+//!
+//! Every queue keeps those directly below it that have a job to be judged in an ordered set:
+//! by [`Standing`], then by who stands first of all in each, then by
+//! name. The
+//! next job is found by going down the firsts. What a charge, a sleeper or a waker changes is
+//! one queue's place on each level of its path; those are put right just before the next
+//! question, once for all that happened to a queue since. A queue in which nobody is awake is
+//! on no ladder, nor is one that has none below it that is.
+
+use super::job::Rank;
+use super::order::Standing;
+use super::queues::{QueueId, QueueNode, Queues};
+use crate::ids::QueueName;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The place of a queue among its siblings: the policy is the order of the fields.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rung {
+    standing: Standing,
+    /// Who stands first in it, of those that are to be judged.
+    head: Rank,
+    name: QueueName,
+    id: QueueId,
+}
+
+/// The ladder of those directly below a queue, and its own place on that of its parent.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rungs {
+    below: BTreeSet<Arc<Rung>>,
+    own: Option<Arc<Rung>>,
+    /// The first job to be judged of each queue directly below.
+    heads: Firsts,
+    /// The first job in line of each queue directly below, asleep or awake.
+    lines: Firsts,
+    /// Who stands first in line in it and below it.
+    line: Option<Rank>,
+}
+
+/// The first of each of several queues, the first of all first.
+#[derive(Debug, Clone, Default)]
+struct Firsts(BTreeSet<(Rank, QueueId)>);
+
+impl Firsts {
+    fn replace(&mut self, id: QueueId, before: Option<&Rank>, now: Option<&Rank>) {
+        if let Some(before) = before {
+            self.0.remove(&(before.clone(), id));
+        }
+        if let Some(now) = now {
+            self.0.insert((now.clone(), id));
+        }
+    }
+
+    fn first(&self) -> Option<&Rank> {
+        self.0.first().map(|(rank, _)| rank)
+    }
+}
+
+/// The first jobs of a queue.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Front {
+    /// The first that is to be judged.
+    pub(crate) head: Option<Rank>,
+    /// The first in line, asleep or awake.
+    pub(crate) line: Option<Rank>,
+}
+
+/// What a queue answers when it is asked for a job to be judged.
+pub(crate) enum Asked {
+    Candidate(Rank),
+    Nobody,
+    /// Nobody in it, nor in any queue after it.
+    Enough,
+}
+
+enum Found<'a> {
+    First(&'a QueueName),
+    Nobody,
+    Enough,
+}
+
+impl Queues {
+    /// The queue whose job is judged next: `ask` tells the job of a queue that may be. Queues
+    /// without one are passed over where they stand: what stops them may be gone the next
+    /// moment.
+    pub(crate) fn next(&self, ask: &impl Fn(&QueueName) -> Asked) -> Option<&QueueName> {
+        if self.node(QueueId::ROOT).rungs.below.is_empty() {
+            return None;
+        }
+        match self.first_of(QueueId::ROOT, ask) {
+            Found::First(queue) => Some(queue),
+            Found::Nobody | Found::Enough => None,
+        }
+    }
+
+    fn first_of(&self, at: QueueId, ask: &impl Fn(&QueueName) -> Asked) -> Found<'_> {
+        let node = self.node(at);
+        if node.rungs.below.is_empty() {
+            return match ask(&node.name) {
+                Asked::Candidate(_) => Found::First(&node.name),
+                Asked::Nobody => Found::Nobody,
+                Asked::Enough => Found::Enough,
+            };
+        }
+        let mut best: Option<(&Rung, Rank, &QueueName)> = None;
+        let mut rungs = node.rungs.below.iter().peekable();
+        while let Some(rung) = rungs.next() {
+            // Those who stand alike are told apart by who goes first in each. A head may be of
+            // one who may not go: then its queue goes later than its rung says, never earlier.
+            let decided = best.as_ref().is_some_and(|(known, rank, _)| {
+                rung.standing != known.standing || rung.head >= *rank
+            });
+            if decided {
+                break;
+            }
+            let found = match self.first_of(rung.id, ask) {
+                Found::First(queue) => queue,
+                Found::Nobody => continue,
+                Found::Enough if best.is_none() => return Found::Enough,
+                Found::Enough => break,
+            };
+            let next = rungs.peek();
+            let alone = next.is_none_or(|next| next.standing != rung.standing);
+            if best.is_none() && alone {
+                return Found::First(found);
+            }
+            let rank = self
+                .first_to_go(rung.id, ask)
+                .unwrap_or_else(|| rung.head.clone());
+            if best.as_ref().is_none_or(|(_, known, _)| rank < *known) {
+                best = Some((rung, rank, found));
+            }
+        }
+        best.map_or(Found::Nobody, |(_, _, queue)| Found::First(queue))
+    }
+
+    /// Who goes first of all that may go in a queue and below it.
+    fn first_to_go(&self, at: QueueId, ask: &impl Fn(&QueueName) -> Asked) -> Option<Rank> {
+        let rungs = &self.node(at).rungs;
+        if rungs.below.is_empty() {
+            return match ask(&self.node(at).name) {
+                Asked::Candidate(rank) => Some(rank),
+                Asked::Nobody | Asked::Enough => None,
+            };
+        }
+        let mut first: Option<Rank> = None;
+        for (head, below) in &rungs.heads.0 {
+            if first.as_ref().is_some_and(|first| first <= head) {
+                break;
+            }
+            let rank = self.first_to_go(*below, ask);
+            first = first.into_iter().chain(rank).min();
+        }
+        first
+    }
+
+    /// Who stands first in line in a queue or below it, as of when it was last ranked.
+    pub(super) fn first_in_line(&self, id: QueueId) -> Option<&Rank> {
+        self.node(id).rungs.line.as_ref()
+    }
+
+    /// Queues whose place has to be put right.
+    pub(crate) fn take_unranked(&mut self) -> Vec<QueueId> {
+        std::mem::take(&mut self.unranked).into_iter().collect()
+    }
+
+    /// Something about the waiting jobs of a queue changed.
+    pub(crate) fn unrank(&mut self, name: &QueueName) {
+        if let Some(id) = self.id(name) {
+            self.unranked.insert(id);
+        }
+    }
+
+    /// Puts a queue in its place, and all above it.
+    pub(crate) fn rank(&mut self, id: QueueId, own: &Front) {
+        let mut at = id;
+        let mut own = Some(own);
+        while let Some(parent) = self.node(at).parent {
+            let rungs = &self.node(at).rungs;
+            let own = own.take();
+            let first = |below: &Firsts, own: Option<&Rank>| {
+                below.first().into_iter().chain(own).min().cloned()
+            };
+            let head = first(&rungs.heads, own.and_then(|own| own.head.as_ref()));
+            let line = first(&rungs.lines, own.and_then(|own| own.line.as_ref()));
+            if rungs.line != line {
+                let before = std::mem::replace(&mut self.node_mut(at).rungs.line, line.clone());
+                let lines = &mut self.node_mut(parent).rungs.lines;
+                lines.replace(at, before.as_ref(), line.as_ref());
+            }
+            self.step_onto(at, parent, head);
+            at = parent;
+        }
+    }
+
+    fn step_onto(&mut self, id: QueueId, parent: QueueId, head: Option<Rank>) {
+        let node = self.node(id);
+        let rung = head.map(|head| Rung {
+            standing: self.standing(id),
+            head,
+            name: node.name.clone(),
+            id,
+        });
+        let own = node.rungs.own.clone();
+        if own.as_deref() == rung.as_ref() {
+            return;
+        }
+        let rung = rung.map(Arc::new);
+        let above = &mut self.node_mut(parent).rungs;
+        let [before, now] = [&own, &rung].map(|rung| rung.as_deref().map(|rung| &rung.head));
+        if before != now {
+            above.heads.replace(id, before, now);
+        }
+        if let Some(own) = &own {
+            above.below.remove(own);
+        }
+        above.below.extend(rung.clone());
+        self.node_mut(id).rungs.own = rung;
+    }
+
+    /// Takes a queue off the ladder of its parent.
+    pub(super) fn step_off(&mut self, id: QueueId) {
+        let Some(parent) = self.node(id).parent else {
+            return;
+        };
+        self.step_onto(id, parent, None);
+        let line = self.node_mut(id).rungs.line.take();
+        let lines = &mut self.node_mut(parent).rungs.lines;
+        lines.replace(id, line.as_ref(), None);
+    }
+
+    /// Whether a queue stands elsewhere than its own first jobs, those below it and its standing
+    /// put it: in words.
+    pub(super) fn misplaced(&self, id: QueueId, node: &QueueNode, own: &Front) -> Option<String> {
+        let parent = node.parent?;
+        let above = &self.node(parent).rungs;
+        let below = node.children.iter().map(|child| &self.node(*child).rungs);
+        let heads = below
+            .clone()
+            .filter_map(|rungs| Some(&rungs.own.as_ref()?.head));
+        let head = heads.chain(&own.head).min();
+        let lines = below.filter_map(|rungs| rungs.line.as_ref());
+        let line = lines.chain(&own.line).min();
+        let should = head.map(|head| Rung {
+            standing: self.standing(id),
+            head: head.clone(),
+            name: node.name.clone(),
+            id,
+        });
+        let stands = node.rungs.own.as_deref();
+        let entry = |rank: &Rank| (rank.clone(), id);
+        let listed = node
+            .rungs
+            .own
+            .iter()
+            .all(|own| above.below.contains(own) && above.heads.0.contains(&entry(&own.head)));
+        let in_line = node.rungs.line.as_ref() == line;
+        let listed = listed && line.is_none_or(|line| above.lines.0.contains(&entry(line)));
+        (stands != should.as_ref() || !listed || !in_line).then(|| {
+            format!(
+                "queue {}: stands at {stands:?}, should at {should:?}; first in line {:?}, \
+                 should be {line:?}",
+                node.name, node.rungs.line
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{QueueFact, QueueState};
+    use crate::ids::{ClusterName, JobKey, PoolClass, Time};
+    use crate::resources::Resources;
+    use crate::tally::Tally;
+    use std::cmp::Reverse;
+    use std::collections::BTreeMap;
+    use std::time::Instant;
+
+    fn fact(name: &QueueName, parent: Option<&QueueName>) -> QueueFact {
+        let gpus = |amount| [(crate::ResourceName::new("nvidia.com/gpu"), amount)];
+        let all = |amount| {
+            gpus(crate::Amount(amount))
+                .into_iter()
+                .collect::<Resources>()
+        };
+        QueueFact {
+            name: name.clone(),
+            parent: parent.cloned(),
+            priority: 0,
+            weight: 1,
+            guarantee: Resources::new(),
+            deserved: parent.map_or_else(Resources::new, |_| all(50)),
+            capability: all(1_000_000),
+            reclaimable: true,
+            state: QueueState::Open,
+            invalid: None,
+        }
+    }
+
+    /// By hand: `cargo test --release -p engine --lib admissions_a_second -- --ignored
+    /// --nocapture`. A thousand leaves below a hundred queues below ten: each admission asks who
+    /// is next, checks and charges it, ends an earlier one, and ranks both queues anew.
+    #[test]
+    #[ignore = "a measurement"]
+    fn admissions_a_second() {
+        let begin = Instant::now();
+        let mut queues = Queues::default();
+        let mut leaves = Vec::new();
+        for top in 0..10 {
+            let top = QueueName::from(format!("q{top}").as_str());
+            queues.set_fact(&top, Some(fact(&top, None)));
+            for mid in 0..10 {
+                let mid = QueueName::from(format!("{top}-{mid}").as_str());
+                queues.set_fact(&mid, Some(fact(&mid, Some(&top))));
+                for leaf in 0..10 {
+                    let leaf = QueueName::from(format!("{mid}-{leaf}").as_str());
+                    queues.set_fact(&leaf, Some(fact(&leaf, Some(&mid))));
+                    leaves.push(leaf);
+                }
+            }
+        }
+        println!(
+            "made {} queues in {:?}",
+            leaves.len() + 110,
+            begin.elapsed()
+        );
+        let pool = (ClusterName::from("a"), PoolClass::from("gpu"));
+        let list = [
+            ("cpu", "8"),
+            ("memory", "64Gi"),
+            ("nvidia.com/gpu", "1"),
+            ("pods", "1"),
+        ];
+        let request = Resources::parse(list).unwrap_or_default();
+        let total = BTreeMap::from([(pool.1.clone(), Tally::from(&request))]);
+        queues.set_fleet(&pool.0, &total);
+        let charge = super::super::queues::Pools::from([(pool, request.clone())]);
+        let rank = |number: usize| Rank {
+            priority: Reverse(0),
+            at: Time(i64::try_from(number).unwrap_or(0)),
+            key: JobKey::new("ns", "job"),
+        };
+        let rank_again = |queues: &mut Queues, number| {
+            for id in queues.take_unranked() {
+                let head = queues.takes_jobs(id).then(|| rank(number));
+                let line = head.clone();
+                queues.rank(id, &Front { head, line });
+            }
+        };
+        for (number, leaf) in leaves.iter().enumerate() {
+            queues.unrank(leaf);
+            rank_again(&mut queues, number);
+        }
+        const ADMISSIONS: usize = 200_000;
+        let begin = Instant::now();
+        let mut running = std::collections::VecDeque::new();
+        for number in 0..ADMISSIONS {
+            let Some(queue) = queues.next(&|_| Asked::Candidate(rank(0))).cloned() else {
+                break;
+            };
+            let fits = queues.check_total(&queue, &request, &Default::default());
+            assert!(
+                fits.is_ok()
+                    && queues
+                        .check_pools(&queue, &charge, &Default::default())
+                        .is_ok()
+            );
+            queues.charge(&queue, &charge, 1);
+            running.push_back(queue);
+            if running.len() > 5_000
+                && let Some(ended) = running.pop_front()
+            {
+                queues.charge(&ended, &charge, -1);
+            }
+            rank_again(&mut queues, 1_000 + number);
+        }
+        let took = begin.elapsed();
+        let each = took / u32::try_from(ADMISSIONS).unwrap_or(1);
+        println!("{ADMISSIONS} admissions, and as many ends, in {took:?}: {each:?} each");
+    }
+}

@@ -1,0 +1,101 @@
+//! Bounds on numbers of jobs: of a queue with all below it, of one user in it, and of those
+//! that compete in a queue.
+//!
+//! A job that is stopped by its user's limit or by one on the number of jobs does not count as
+//! standing ahead of others: nothing is reserved for it, and nobody waits behind it.
+
+use super::Engine;
+use super::judge::Asker;
+use super::queues::{QueueNode, Queues};
+use crate::facts::Limits;
+use crate::ids::QueueName;
+use crate::reason::Reason;
+
+/// A limit that one job more would pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LimitReached {
+    pub(crate) reason: Reason,
+    /// Whose limit.
+    pub(crate) queue: QueueName,
+    pub(crate) limit: u32,
+    pub(crate) message: String,
+}
+
+impl QueueNode {
+    pub(super) fn limits(&self) -> Limits {
+        self.policy
+            .as_ref()
+            .map_or_else(Limits::default, |policy| policy.limits)
+    }
+}
+
+impl Queues {
+    /// Whether one job more of `user` may be released in the queue; nearest to it first.
+    ///
+    /// # Errors
+    /// The limit that would be passed.
+    pub(crate) fn check_limits(&self, queue: &QueueName, user: &str) -> Result<(), LimitReached> {
+        let Some(id) = self.id(queue) else {
+            return Ok(());
+        };
+        for (_, node) in self.upwards(id) {
+            let (limits, name) = (node.limits(), &node.name);
+            if let Some(limit) = limits.jobs.filter(|limit| node.census.held >= *limit) {
+                let held = node.census.held;
+                return Err(LimitReached {
+                    reason: Reason::JobLimitReached,
+                    queue: name.clone(),
+                    limit,
+                    message: format!("queue {name} may have {limit} jobs released and has {held}"),
+                });
+            }
+            let held = node.users.get(user).copied().unwrap_or_default();
+            if let Some(limit) = limits.jobs_per_user.filter(|limit| held >= *limit) {
+                return Err(LimitReached {
+                    reason: Reason::UserJobLimitReached,
+                    queue: name.clone(),
+                    limit,
+                    message: format!(
+                        "user {user} may have {limit} jobs released in queue {name} and has {held}"
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the jobs of a queue are limited by user, there or above.
+    pub(crate) fn counts_users(&self, queue: &QueueName) -> bool {
+        let Some(id) = self.id(queue) else {
+            return false;
+        };
+        let mut up = self.upwards(id);
+        up.any(|(_, node)| node.limits().jobs_per_user.is_some())
+    }
+
+    /// How many of those who wait in a queue may compete.
+    pub(crate) fn pending_limit(&self, queue: &QueueName) -> Option<u32> {
+        self.policy(queue)?.limits.pending
+    }
+}
+
+impl Engine {
+    /// Whether a waiting job is among the first of its queue, who may compete.
+    ///
+    /// # Errors
+    /// The limit beyond which it waits.
+    pub(crate) fn check_competes(&self, asker: Asker<'_>) -> Result<(), LimitReached> {
+        let Some((place, limit)) = self.place_beyond(asker.queue, asker.rank) else {
+            return Ok(());
+        };
+        let queue = asker.queue.clone();
+        Err(LimitReached {
+            reason: Reason::PendingLimitReached,
+            limit,
+            message: format!(
+                "queue {queue} lets the first {limit} that wait compete; this one is number {place}"
+            ),
+            queue,
+        })
+    }
+}

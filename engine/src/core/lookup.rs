@@ -1,0 +1,150 @@
+//! Which clusters are worth looking at node by node, and which first.
+//!
+//! A cluster with fewer seats than pods cannot hold a gang (see `room`'s index). Those that
+//! might are ordered by a guess of their score: as if their tightest node were taken. While at
+//! most [`EXACT`] might hold it all are weighed, and the best is found; of more, the best of the
+//! [`LIKELIEST`] that hold it is taken, whose score may be behind that of the best by what the
+//! guess is wrong. No cluster that holds it is ever left out while none was found.
+
+use super::Engine;
+use super::eligible::price_of;
+use super::plan::{View, largest_role};
+use super::score::Aims;
+use super::wants::Want;
+use crate::room::{Basis, Place, Seats};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// So many clusters are all weighed.
+pub(crate) const EXACT: usize = 8;
+/// Of more than that, so many are weighed at first.
+const LIKELIEST: usize = 3;
+
+/// How likely a cluster is the best: the order of the fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Likely {
+    preference: u64,
+    weighted: i64,
+    /// Large rooms are left to large gangs.
+    seats: u64,
+    pub(crate) place: Place,
+}
+
+/// What is known of clusters without looking at their nodes.
+pub(crate) struct LookUp<'a> {
+    engine: &'a Engine,
+    aims: &'a Aims<'a>,
+    /// Whether all is seen as empty.
+    empty: bool,
+    /// Pods and seats by place, for each role.
+    seats: Vec<(u64, Cow<'a, [Seats]>)>,
+    /// Seats for the largest role, and what each of its pods asks for.
+    main: Option<Cow<'a, [Seats]>>,
+    each: i64,
+    /// Clusters that do not look as they are kept: nothing is known of those.
+    changed: BTreeSet<Place>,
+    prices: Option<&'a [i64]>,
+}
+
+impl LookUp<'_> {
+    pub(crate) fn seats_at(&self, place: Place) -> Seats {
+        self.main
+            .as_ref()
+            .map_or_else(Seats::default, |all| all[place])
+    }
+
+    /// Whether a cluster might hold all pods.
+    fn might(&self, place: Place) -> bool {
+        let enough = |(count, seats): &(u64, Cow<'_, [Seats]>)| {
+            let seats = seats[place];
+            *count <= if self.empty { seats.empty } else { seats.now }
+        };
+        self.seats.iter().all(enough) || (!self.changed.is_empty() && self.changed.contains(&place))
+    }
+
+    fn likely(&self, place: Place) -> Likely {
+        let seats = self.seats_at(place);
+        let known = self.prices.filter(|_| !self.aims.looks_at_facts());
+        let (preference, price, data) = match known {
+            Some(prices) => (0, prices[place], 0),
+            None => {
+                let name = &self.engine.room.places()[place];
+                let fact = self.engine.clusters.get(name);
+                let dearest = self.engine.eligibility.dearest();
+                (
+                    self.aims.preference(name),
+                    fact.map_or(0, |fact| price_of(fact, dearest)),
+                    fact.map_or(0, |fact| self.aims.guess_of_data(fact)),
+                )
+            }
+        };
+        Likely {
+            preference,
+            weighted: self
+                .aims
+                .guess(seats, self.each, price)
+                .saturating_add(data),
+            seats: seats.now,
+            place,
+        }
+    }
+
+    /// The clusters to be weighed first, in order: all that might hold all pods while they are
+    /// at most [`EXACT`], else the [`LIKELIEST`] of them.
+    pub(crate) fn likeliest(&self, places: &[Place]) -> Vec<Likely> {
+        let mut best: Vec<Likely> = Vec::with_capacity(EXACT + 1);
+        let mut many = false;
+        for place in places.iter().copied().filter(|place| self.might(*place)) {
+            let likely = self.likely(place);
+            let most = if many { LIKELIEST } else { EXACT };
+            if many && best.last().is_some_and(|last| *last < likely) {
+                continue;
+            }
+            let at = best.partition_point(|known| *known < likely);
+            best.insert(at, likely);
+            if best.len() > most {
+                many = true;
+                best.truncate(LIKELIEST);
+            }
+        }
+        best
+    }
+
+    /// The others that might.
+    pub(crate) fn others(&self, places: &[Place], looked_at: &BTreeSet<Place>) -> Vec<Likely> {
+        let others = places.iter().copied();
+        others
+            .filter(|place| !looked_at.contains(place) && self.might(*place))
+            .map(|place| self.likely(place))
+            .collect()
+    }
+}
+
+impl Engine {
+    /// What is known of clusters for a job before any is looked at.
+    pub(crate) fn look_up<'a>(
+        &'a self,
+        want: &'a Want,
+        view: &'a View,
+        aims: &'a Aims<'a>,
+    ) -> LookUp<'a> {
+        let roles = want.demand.roles.iter().filter(|role| role.count > 0);
+        let main = largest_role(&want.demand);
+        let place = |name| self.room.places().binary_search(name).ok();
+        LookUp {
+            engine: self,
+            aims,
+            empty: view.basis == Basis::Empty,
+            seats: roles
+                .map(|role| (u64::from(role.count), self.room.seats_for_role(role)))
+                .collect(),
+            main: main.map(|role| self.room.seats_for_role(role)),
+            each: main.map_or(0, |role| {
+                let name = crate::room::leading(&role.request);
+                name.map_or(0, |name| role.request.amount_of(name).0)
+            }),
+            changed: view.nodes.keys().filter_map(place).collect(),
+            prices: self.eligibility.prices(&self.room),
+        }
+    }
+}

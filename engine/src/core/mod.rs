@@ -1,0 +1,200 @@
+//! The engine: jobs, queues and room together, changed by events, asked for decisions.
+//!
+//! `apply` records a fact and brings what is derived of the touched job, queue or node up to
+//! date; `decide` moves what can move. A job is charged from the moment its release is decided
+//! until its end is confirmed, so that stale facts make the engine careful, never generous.
+//! Waiting jobs of equal demand stand in line as one group, which sleeps until something it
+//! waits for changes: deciding must never scan all that is queued.
+
+mod accounts;
+mod advise;
+mod ahead;
+mod choose;
+mod config;
+mod deadline;
+mod decay;
+mod decide;
+mod elastic;
+mod eligible;
+mod events;
+mod evidence;
+mod exchange;
+mod explain;
+mod growth;
+mod held;
+mod invariants;
+mod job;
+mod judge;
+mod ladder;
+mod leaving;
+mod limits;
+mod lookup;
+mod measure;
+mod noplan;
+mod order;
+mod picture;
+mod plan;
+mod predict;
+mod queues;
+mod quota;
+mod ranks;
+mod register;
+mod release;
+mod reservations;
+mod reserve;
+mod runtime;
+mod scopes;
+mod score;
+mod shut;
+mod snapshot;
+mod split;
+mod take_back;
+mod takers;
+mod target;
+mod tree;
+mod usage;
+mod validity;
+mod victims;
+mod waiting;
+mod wants;
+
+pub use config::EngineConfig;
+pub use job::{JobState, JobView};
+pub use snapshot::Snapshot;
+
+use crate::facts::{ClusterFact, PriorityClassFact};
+use crate::ids::{ClusterName, JobKey, QueueName, Time};
+use crate::room::{PoolSummary, Room};
+use eligible::Eligibility;
+use held::Held;
+use job::Job;
+use predict::History;
+use queues::Queues;
+use reservations::Reservations;
+use shut::Grown;
+use std::collections::{BTreeMap, BTreeSet};
+use takers::Takers;
+use waiting::Waiting;
+use wants::Wants;
+
+/// What may look different than before, for whoever writes status.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changed {
+    /// Jobs whose state or reason may have changed. Of many jobs that are blocked alike, those
+    /// that stand first; the others are not named each time something moves.
+    pub jobs: BTreeSet<JobKey>,
+    /// Queues whose usage, counts or head may have changed.
+    pub queues: BTreeSet<QueueName>,
+}
+
+/// The decision core. Same events, same decisions, byte for byte.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    config: EngineConfig,
+    /// The latest time that was told.
+    now: Time,
+    room: Room,
+    clusters: BTreeMap<ClusterName, ClusterFact>,
+    eligibility: Eligibility,
+    classes: BTreeMap<String, PriorityClassFact>,
+    queues: Queues,
+    jobs: BTreeMap<JobKey, Job>,
+    wants: Wants,
+    waiting: Waiting,
+    reservations: Reservations,
+    /// Nodes of which more became free since all that is open was judged.
+    grown: Grown,
+    /// Whether any queue lets its jobs have others taken back.
+    some_take: bool,
+    /// When to look at a job again although no event came.
+    timers: BTreeSet<(Time, JobKey)>,
+    /// Until when what is expected of the end of each charged job holds.
+    ends: BTreeSet<(Time, JobKey)>,
+    /// How long jobs ran.
+    history: History,
+    /// Released jobs that ask for another size than they have.
+    growing: BTreeSet<JobKey>,
+    /// Jobs that hold something and may still be taken back, by queue and priority.
+    held: Held,
+    /// Jobs that found nothing to take back, and when they look again.
+    takers: Takers,
+    /// Jobs that were stopped for a limit of run time.
+    stopped: BTreeSet<JobKey>,
+    /// Whether something came free since elastic jobs last tried to grow.
+    stretch_due: bool,
+    /// Jobs with pods that have lost their room, looked at while it lasts.
+    roomless: BTreeSet<JobKey>,
+    changed: Changed,
+}
+
+impl Engine {
+    /// An engine that knows nothing yet.
+    #[must_use]
+    pub fn new(config: EngineConfig) -> Self {
+        Self {
+            config,
+            now: Time::default(),
+            room: Room::new(),
+            clusters: BTreeMap::new(),
+            eligibility: Eligibility::default(),
+            classes: BTreeMap::new(),
+            queues: Queues::default(),
+            jobs: BTreeMap::new(),
+            wants: Wants::default(),
+            waiting: Waiting::default(),
+            reservations: Reservations::default(),
+            grown: Grown::default(),
+            some_take: false,
+            timers: BTreeSet::new(),
+            ends: BTreeSet::new(),
+            history: History::default(),
+            growing: BTreeSet::new(),
+            held: Held::default(),
+            takers: Takers::default(),
+            stopped: BTreeSet::new(),
+            stretch_due: true,
+            roomless: BTreeSet::new(),
+            changed: Changed::default(),
+        }
+    }
+
+    /// Every queue that exists or has jobs, in order of name.
+    pub fn queues(&self) -> impl Iterator<Item = &QueueName> {
+        self.queues.listed()
+    }
+
+    /// A job as the engine sees it.
+    #[must_use]
+    pub fn job(&self, key: &JobKey) -> Option<JobView<'_>> {
+        let job = self.jobs.get(key)?;
+        Some(job.view(self.priority_of(job).unwrap_or_default()))
+    }
+
+    /// What may look different since the last call.
+    pub fn take_changed(&mut self) -> Changed {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Every pool of every member, in order of cluster and class.
+    #[must_use]
+    pub fn pools(&self) -> Vec<PoolSummary> {
+        self.room.pools()
+    }
+
+    /// The value of the class that a job names, or of the global default; `None` where it
+    /// names one that does not exist.
+    fn priority_of(&self, job: &Job) -> Option<i32> {
+        match &job.priority_class {
+            Some(name) => self.classes.get(name.as_ref()).map(|class| class.value),
+            // Kubernetes takes the smallest where several claim to be the default.
+            None => Some(
+                self.classes
+                    .values()
+                    .filter(|class| class.global_default)
+                    .map(|class| class.value)
+                    .min()
+                    .unwrap_or_default(),
+            ),
+        }
+    }
+}

@@ -1,0 +1,515 @@
+//! The room gate: where would this gang go, whole, and what would be charged for it?
+//!
+//! One cluster that takes the whole gang on its nodes, in one topology domain where that is
+//! possible; else, where it may be split, the fewest clusters that take it together. Among those
+//! that would do: see [`Score`]. Clusters that cannot hold it are left out by look-up, the
+//! likeliest of the others are weighed node by node, and only if none of them takes it those
+//! after them (see [`super::lookup`]): a placement in one cluster is found whenever there is
+//! one. Nothing here changes anything.
+
+use super::Engine;
+use super::eligible::{Eligible, Ineligible, groups_of};
+use super::lookup::{EXACT, Likely};
+pub(crate) use super::noplan::{ClusterLack, NoPlan};
+use super::queues::pools_of;
+use super::quota::Kept;
+use super::score::{Aims, Score};
+use super::wants::Want;
+use crate::facts::{Demand, RolePods, Share, Slot, Split};
+use crate::ids::{ClusterName, NodeName, PoolClass, QueueName};
+use crate::room::{Basis, ClusterRoom, Lens, Need, Packing, Place, Seats, device};
+use crate::tally::Tally;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Taken off what is free, by cluster and node.
+pub(crate) type KeptNodes = BTreeMap<ClusterName, BTreeMap<NodeName, Tally>>;
+
+/// How the fleet and the quota are looked at.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    pub(crate) basis: Basis,
+    /// Nodes kept for jobs further ahead.
+    pub(crate) nodes: KeptNodes,
+    /// Headroom kept for jobs further ahead.
+    pub(crate) kept: Kept,
+}
+
+impl View {
+    /// Everything that is free now.
+    pub(crate) fn now() -> Self {
+        Self {
+            basis: Basis::Now,
+            nodes: KeptNodes::new(),
+            kept: Kept::default(),
+        }
+    }
+}
+
+/// One way to place the whole job.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) score: Score,
+    pub(crate) parts: Vec<(Place, Packing)>,
+}
+
+impl Engine {
+    /// Where the job would go. `Want::avoid` is heeded while another cluster could ever take it.
+    pub(crate) fn plan(
+        &self,
+        queue: &QueueName,
+        want: &Want,
+        view: &View,
+    ) -> Result<Vec<Share>, NoPlan> {
+        let heeds = !want.avoid.is_empty() && self.could_fit(want, &want.avoid);
+        let none = BTreeSet::new();
+        self.plan_without(queue, want, view, if heeds { &want.avoid } else { &none })
+    }
+
+    /// Whether the empty fleet could take the job, some clusters left out.
+    pub(crate) fn could_fit(&self, want: &Want, without: &BTreeSet<ClusterName>) -> bool {
+        self.when_empty(want, without).is_some()
+    }
+
+    /// Whether the bounds of its queue would let the job go, were the fleet empty and nothing
+    /// charged.
+    pub(crate) fn could_be_let(&self, queue: &QueueName, want: &Want) -> bool {
+        let mut view = View {
+            basis: Basis::Empty,
+            ..View::now()
+        };
+        view.kept.idle = true;
+        self.plan_without(queue, want, &view, &BTreeSet::new())
+            .is_ok()
+    }
+
+    /// Where the job would go, were the fleet empty, some clusters left out.
+    pub(crate) fn when_empty(
+        &self,
+        want: &Want,
+        without: &BTreeSet<ClusterName>,
+    ) -> Option<Vec<Share>> {
+        let view = View {
+            basis: Basis::Empty,
+            ..View::now()
+        };
+        // Bounds of the queue do not matter here: of a queue that nobody knows there are none.
+        let unbounded = QueueName::from("");
+        self.plan_without(&unbounded, want, &view, without).ok()
+    }
+
+    /// Where the job would go, some clusters left out.
+    pub(crate) fn plan_without(
+        &self,
+        queue: &QueueName,
+        want: &Want,
+        view: &View,
+        without: &BTreeSet<ClusterName>,
+    ) -> Result<Vec<Share>, NoPlan> {
+        let mut why = NoPlan::NoCluster(Vec::new());
+        let placement = &want.demand.placement;
+        let groups = self.eligible_by_group(placement, without);
+        for (index, eligible) in groups.iter().enumerate() {
+            let result = if eligible.clusters.is_empty() {
+                let rule = &groups_of(placement)[index];
+                let (_, ineligible) = self.eligible(placement, rule, without);
+                Err(NoPlan::NoCluster(ineligible))
+            } else {
+                self.plan_in(queue, want, view, eligible)
+            };
+            match result {
+                Ok(shares) => return Ok(shares),
+                Err(next) => why = why.or(next),
+            }
+        }
+        Err(why)
+    }
+
+    fn plan_in(
+        &self,
+        queue: &QueueName,
+        want: &Want,
+        view: &View,
+        eligible: &Eligible,
+    ) -> Result<Vec<Share>, NoPlan> {
+        let demand = &want.demand;
+        let least = demand.placement.min_clusters.unwrap_or(1).max(1);
+        let aims = self.aims(queue, want);
+        let whole = (least == 1).then(|| self.plan_whole(queue, want, view, eligible, &aims));
+        let splits = demand.natively_divisible || demand.split != Split::Never;
+        let divided = || self.split(queue, want, view, eligible, &aims);
+        match whole {
+            Some(Ok((share, weighted))) => {
+                if demand.split == Split::Preferred
+                    && let Ok((shares, split)) = divided()
+                    && split < weighted
+                {
+                    return Ok(shares);
+                }
+                Ok(vec![share])
+            }
+            Some(Err(why)) if splits => divided()
+                .map(|(shares, _)| shares)
+                .map_err(|next| why.or(next)),
+            Some(Err(why)) => Err(why),
+            None if splits => divided().map(|(shares, _)| shares),
+            None => {
+                let needs =
+                    format!("it must go to at least {least} clusters, and cannot be divided");
+                let all = eligible.clusters.iter().map(|cluster| Ineligible {
+                    not_selected: false,
+                    cluster: cluster.clone(),
+                    why: needs.clone(),
+                });
+                Err(NoPlan::NoCluster(all.collect()))
+            }
+        }
+    }
+
+    /// The whole gang on one cluster, with what the weighing came to.
+    fn plan_whole(
+        &self,
+        queue: &QueueName,
+        want: &Want,
+        view: &View,
+        eligible: &Eligible,
+        aims: &Aims<'_>,
+    ) -> Result<(Share, i128), NoPlan> {
+        let mut why = None;
+        let question = self.look_up(want, view, aims);
+        let mut looked_at: BTreeSet<Place> = BTreeSet::new();
+        // The likeliest come first; the others only where none of those takes it.
+        let mut next = question.likeliest(&eligible.places);
+        let mut others: Option<std::vec::IntoIter<Likely>> = None;
+        while !next.is_empty() {
+            let mut options = Vec::new();
+            for likely in &next {
+                looked_at.insert(likely.place);
+                let seats = question.seats_at(likely.place);
+                match self.options_on(want, view, likely.place, seats, aims) {
+                    Ok(found) => options.extend(found),
+                    Err(lack) => {
+                        why = Some(NoPlan::worse(why, NoPlan::NoRoom(vec![lack])));
+                    }
+                }
+            }
+            match self.first_within_bounds(queue, want, view, options) {
+                Ok((mut shares, weighted)) => {
+                    if let Some(share) = shares.pop() {
+                        return Ok((share, weighted));
+                    }
+                }
+                Err(Some(short)) => why = Some(NoPlan::worse(why, short)),
+                Err(None) => {}
+            }
+            let others = others.get_or_insert_with(|| {
+                let mut others = question.others(&eligible.places, &looked_at);
+                others.sort_unstable();
+                others.into_iter()
+            });
+            next = others.take(EXACT).collect();
+        }
+        let lacks = self.lacks(want, view, eligible, &looked_at);
+        Err(NoPlan::worse(why, NoPlan::NoRoom(lacks)))
+    }
+
+    /// The ways to place all on one cluster: on nodes of one class, each that has a device the
+    /// job asks for, and where none is enough on all together.
+    fn options_on(
+        &self,
+        want: &Want,
+        view: &View,
+        place: Place,
+        seats: Seats,
+        aims: &Aims<'_>,
+    ) -> Result<Vec<Candidate>, ClusterLack> {
+        let cluster = &self.room.places()[place];
+        let needs = all_needs(&want.demand);
+        let mut options = Vec::new();
+        let mut lack = None;
+        for class in self.class_choices(&want.demand, cluster) {
+            if class.is_none() && !options.is_empty() {
+                break;
+            }
+            let lens = lens(view, cluster, class.as_ref());
+            let topology = want.demand.topology.as_ref();
+            let packing = self.room.place(cluster, &needs, &lens, topology);
+            match self.lack_of(cluster, &want.demand, &packing) {
+                Some(found) => lack = Some(found),
+                None => {
+                    let parts = vec![(place, packing)];
+                    let option = self.scored(want, view, parts, &[seats], 0, aims);
+                    options.push(option);
+                }
+            }
+        }
+        match lack {
+            Some(lack) if options.is_empty() => Err(lack),
+            _ => Ok(options),
+        }
+    }
+
+    /// A way to place all, with its score.
+    pub(crate) fn scored(
+        &self,
+        want: &Want,
+        view: &View,
+        parts: Vec<(Place, Packing)>,
+        seats: &[Seats],
+        spare: u64,
+        aims: &Aims<'_>,
+    ) -> Candidate {
+        let needs = all_needs(&want.demand);
+        let mut score = Score {
+            tier: 0,
+            preference: 0,
+            weighted: 0,
+            spare,
+            units_left: 0,
+            cpu_left: 0,
+            places: parts.iter().map(|(place, _)| *place).collect(),
+        };
+        let mut facts = Vec::new();
+        let pods: u32 = parts.iter().map(|(_, packing)| packing.pods()).sum();
+        for ((place, packing), seats) in parts.iter().zip(seats) {
+            let cluster = &self.room.places()[*place];
+            let lens = lens(view, cluster, None);
+            let effect = self.room.effect(cluster, &needs, packing, &lens);
+            let fact = self.clusters.get(cluster);
+            let of_cluster = fact.map_or(0, |fact| aims.of_cluster(fact, *seats));
+            let part = i128::from(packing.pods());
+            let weighted = of_cluster + aims.of_effect(&effect);
+            score.weighted += weighted * part / i128::from(pods.max(1));
+            score.tier = score.tier.max(effect.tier);
+            score.preference += aims.preference(cluster) * u64::from(packing.pods());
+            score.units_left += effect.units_left;
+            score.cpu_left += effect.cpu_left;
+            facts.extend(fact);
+        }
+        score.weighted += aims.of_network(&facts);
+        Candidate { score, parts }
+    }
+
+    /// The best of the options that passes no bound on a class of pools; else the bound that
+    /// the closest of them passes, if there are any.
+    pub(crate) fn first_within_bounds(
+        &self,
+        queue: &QueueName,
+        want: &Want,
+        view: &View,
+        mut options: Vec<Candidate>,
+    ) -> Result<(Vec<Share>, i128), Option<NoPlan>> {
+        options.sort_by(|a, b| a.score.cmp(&b.score));
+        let mut why = None;
+        for option in options {
+            let mut shares: Vec<Share> = option
+                .parts
+                .iter()
+                .map(|(place, packing)| {
+                    self.share_of(&self.room.places()[*place], &want.demand, packing)
+                })
+                .collect();
+            shares.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+            let pools = pools_of(&shares);
+            match self.queues.check_pools(queue, &pools, &view.kept) {
+                Ok(()) => return Ok((shares, option.score.weighted)),
+                Err(short) => {
+                    why = Some(NoPlan::worse(why, NoPlan::Bound(Box::new(short), pools)));
+                }
+            }
+        }
+        Err(why)
+    }
+
+    /// What clusters lack that were not looked at: of the likeliest exactly, of the others only
+    /// that it is not enough.
+    fn lacks(
+        &self,
+        want: &Want,
+        view: &View,
+        eligible: &Eligible,
+        looked_at: &BTreeSet<Place>,
+    ) -> Vec<ClusterLack> {
+        let Some(role) = largest_role(&want.demand) else {
+            return Vec::new();
+        };
+        let seats = self.room.seats_for_role(role);
+        let places = self.room.places();
+        let mut others: Vec<(u64, &ClusterName)> = eligible
+            .clusters
+            .iter()
+            .filter_map(|cluster| match places.binary_search(cluster) {
+                Ok(place) if looked_at.contains(&place) => None,
+                Ok(place) => Some((seats[place].now, cluster)),
+                Err(_) => Some((0, cluster)),
+            })
+            .collect();
+        others.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
+        let needs = all_needs(&want.demand);
+        let lacks = others
+            .iter()
+            .enumerate()
+            .filter_map(|(index, (_, cluster))| {
+                if index >= EXACT {
+                    return Some(ClusterLack {
+                        cluster: (*cluster).clone(),
+                        role: 0,
+                        wanted: want.demand.roles.first().map_or(0, |role| role.count),
+                        placed: 0,
+                        nodes: 1,
+                        domain: None,
+                    });
+                }
+                let lens = lens(view, cluster, None);
+                let topology = want.demand.topology.as_ref();
+                let packing = self.room.place(cluster, &needs, &lens, topology);
+                self.lack_of(cluster, &want.demand, &packing)
+            });
+        lacks.collect()
+    }
+
+    /// Classes to try: each that has a device the job asks for, then all together.
+    fn class_choices(&self, demand: &Demand, cluster: &ClusterName) -> Vec<Option<PoolClass>> {
+        let room = self.room.cluster(cluster);
+        let Some(room) = room.filter(|room| !ClusterRoom::is_uniform(room)) else {
+            return vec![None];
+        };
+        let asks = |name: &crate::ResourceName| {
+            let roles = demand.roles.iter();
+            roles
+                .filter(|role| role.count > 0)
+                .any(|role| role.request.amount_of(name).0 > 0)
+        };
+        let pools = room.pools().keys();
+        let classes: BTreeSet<&PoolClass> = pools
+            .filter(|key| key.device.as_ref().is_some_and(asks))
+            .map(|key| &key.class)
+            .collect();
+        if classes.len() < 2 {
+            return vec![None];
+        }
+        let each = classes.into_iter().cloned().map(Some);
+        each.chain([None]).collect()
+    }
+
+    /// Place of a cluster among the queue's preferred ones, the others last.
+    pub(crate) fn preference(&self, queue: &QueueName, cluster: &ClusterName) -> usize {
+        self.queues
+            .policy(queue)
+            .and_then(|policy| {
+                policy
+                    .preferred_clusters
+                    .iter()
+                    .position(|name| name == cluster)
+            })
+            .unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn lack_of(
+        &self,
+        cluster: &ClusterName,
+        demand: &Demand,
+        packing: &Packing,
+    ) -> Option<ClusterLack> {
+        let lack = packing.lack.as_ref()?;
+        let role = &demand.roles[lack.role];
+        let nodes = self
+            .room
+            .cluster(cluster)
+            .into_iter()
+            .flat_map(|room| room.nodes().values());
+        let nodes = nodes
+            .filter(|node| crate::room::can_run_on(role, node))
+            .count();
+        Some(ClusterLack {
+            cluster: cluster.clone(),
+            role: lack.role,
+            wanted: lack.wanted,
+            placed: lack.placed,
+            nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
+            domain: lack.domain.clone(),
+        })
+    }
+
+    /// A packing as a share, charged by the class of the nodes it uses.
+    pub(crate) fn share_of(
+        &self,
+        cluster: &ClusterName,
+        demand: &Demand,
+        packing: &Packing,
+    ) -> Share {
+        let mut charge: BTreeMap<PoolClass, Tally> = BTreeMap::new();
+        let mut pods = vec![0_u32; demand.roles.len()];
+        let mut slots = Vec::new();
+        let room = self.room.cluster(cluster);
+        for seat in &packing.seats {
+            let role = &demand.roles[seat.role];
+            pods[seat.role] += seat.count;
+            if let Some(node) = room.and_then(|room| room.nodes().get(&seat.node)) {
+                let class = charge.entry(node.fact.class.clone()).or_default();
+                class.add(&role.request, i64::from(seat.count));
+            }
+            slots.push(Slot {
+                node: seat.node.clone(),
+                role: role.name.clone(),
+                count: seat.count,
+            });
+        }
+        let pods = demand
+            .roles
+            .iter()
+            .zip(pods)
+            .filter(|(_, count)| *count > 0);
+        Share {
+            cluster: cluster.clone(),
+            pods: pods
+                .map(|(role, count)| RolePods {
+                    role: role.name.clone(),
+                    count,
+                })
+                .collect(),
+            charge: charge
+                .into_iter()
+                .map(|(class, tally)| (class, tally.to_resources()))
+                .collect(),
+            slots,
+        }
+    }
+}
+
+/// The role that asks for most: devices before CPU.
+pub(crate) fn largest_role(demand: &Demand) -> Option<&crate::facts::Role> {
+    let roles = demand.roles.iter().filter(|role| role.count > 0);
+    roles.rev().max_by_key(|role| {
+        let leading = crate::room::leading(&role.request);
+        let each = leading.map_or(0, |name| role.request.amount_of(name).0);
+        let total = i128::from(each) * i128::from(role.count);
+        (device(&role.request).is_some(), total)
+    })
+}
+
+/// Every role with all its pods.
+pub(crate) fn all_needs(demand: &Demand) -> Vec<Need<'_>> {
+    let roles = demand.roles.iter().enumerate();
+    roles
+        .map(|(index, role)| Need {
+            index,
+            role,
+            count: role.count,
+        })
+        .collect()
+}
+
+/// The cluster as the view shows it.
+pub(crate) fn lens<'a>(
+    view: &'a View,
+    cluster: &ClusterName,
+    class: Option<&'a PoolClass>,
+) -> Lens<'a> {
+    let none = || Cow::Owned(BTreeMap::new());
+    Lens {
+        basis: view.basis,
+        class,
+        overlay: view.nodes.get(cluster).map_or_else(none, Cow::Borrowed),
+    }
+}

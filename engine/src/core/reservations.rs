@@ -1,0 +1,271 @@
+//! The reservations that stand: what is kept for whom, found by holder, by queue, and by the
+//! jobs that are being taken back for one.
+//!
+//! Only a store: who gets a reservation and whom it binds is decided in `reserve`. What is
+//! indexed here must always follow from the reservations themselves.
+
+use super::job::Rank;
+use crate::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName, Time};
+use crate::resources::Resources;
+use crate::tally::Tally;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What there may be only so many reservations of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Scope {
+    /// Nodes of a class.
+    Class(PoolClass),
+    /// Headroom of a queue.
+    Headroom(QueueName),
+}
+
+/// What is kept on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptNode {
+    pub(crate) cluster: ClusterName,
+    pub(crate) node: NodeName,
+    pub(crate) class: PoolClass,
+    pub(crate) resources: Resources,
+}
+
+/// What of its charge a holder will get back from those who are on its nodes, at one queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Relief {
+    /// Whose end gives it back, where one is counted on: once that has ended, nothing more
+    /// comes from it.
+    pub(crate) from: Option<JobKey>,
+    pub(crate) queue: QueueName,
+    pub(crate) cluster: ClusterName,
+    pub(crate) class: PoolClass,
+    pub(crate) resources: Resources,
+}
+
+/// What is kept for one job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reservation {
+    pub(crate) queue: QueueName,
+    pub(crate) rank: Rank,
+    pub(crate) scopes: BTreeSet<Scope>,
+    /// What it will be charged.
+    pub(crate) charge: Resources,
+    /// The pools that it will be charged in, where they are known.
+    pub(crate) pools: Vec<(ClusterName, PoolClass, Resources)>,
+    /// Nodes kept, none where only headroom was short.
+    pub(crate) nodes: Vec<KeptNode>,
+    /// What of the charge need not be kept, for it becomes free with those nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) relief: Vec<Relief>,
+    /// When it can start by the ends that are declared or predicted; `None` where they do not
+    /// do.
+    pub(crate) start: Option<Time>,
+    /// Whether jobs are, or were, taken back for it, and it was not judged since they are gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) taker: bool,
+    /// Those jobs that are not gone yet. While there are any, it stays exactly as it is.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) awaits: BTreeSet<JobKey>,
+}
+
+impl Reservation {
+    /// Whether jobs are, or were just, taken back for it: then it binds everybody.
+    pub(crate) fn taking(&self) -> bool {
+        self.taker
+    }
+}
+
+/// All reservations, one a job.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reservations {
+    by_job: BTreeMap<JobKey, Reservation>,
+    /// The holders of each queue, in their order.
+    by_queue: BTreeMap<QueueName, BTreeSet<Rank>>,
+    /// The holders of each kind.
+    by_scope: BTreeMap<Scope, BTreeSet<JobKey>>,
+    /// For whom nothing can be kept, after how many growths of nodes that was found.
+    hopeless: BTreeMap<JobKey, u64>,
+    /// The holders that keep nodes.
+    with_nodes: BTreeSet<JobKey>,
+    /// What is kept of each node.
+    kept: BTreeMap<(ClusterName, NodeName), Tally>,
+    /// Who was refused headroom because as many as may hold it already.
+    refused: BTreeMap<Scope, BTreeSet<JobKey>>,
+    /// For whom a job is being taken back.
+    awaited: BTreeMap<JobKey, BTreeSet<JobKey>>,
+}
+
+impl Reservations {
+    pub(crate) fn of(&self, key: &JobKey) -> Option<&Reservation> {
+        self.by_job.get(key)
+    }
+
+    /// All, in order of their holders' names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Reservation> {
+        self.by_job.values()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_job.is_empty()
+    }
+
+    /// How many there are of a kind.
+    pub(crate) fn count(&self, scope: &Scope) -> usize {
+        self.by_scope.get(scope).map_or(0, BTreeSet::len)
+    }
+
+    /// Who waits for headroom of a queue.
+    pub(crate) fn short_of(&self, queue: &QueueName) -> Vec<JobKey> {
+        if self.by_scope.is_empty() {
+            return Vec::new();
+        }
+        let holders = self.by_scope.get(&Scope::Headroom(queue.clone()));
+        holders.into_iter().flatten().cloned().collect()
+    }
+
+    /// Nothing can be kept for a job as things are.
+    pub(crate) fn note_hopeless(&mut self, key: &JobKey, growths: u64) {
+        self.hopeless.insert(key.clone(), growths);
+    }
+
+    /// Whether nothing can be kept for a job, as far as was found since nodes last grew.
+    pub(crate) fn is_hopeless(&self, key: &JobKey, growths: u64) -> bool {
+        self.hopeless.get(key) == Some(&growths)
+    }
+
+    /// Somebody keeps less: there is hope for all.
+    pub(crate) fn hope(&mut self) {
+        self.hopeless.clear();
+    }
+
+    /// The holders of a queue, in their order.
+    pub(crate) fn holders_in(&self, queue: &QueueName) -> impl Iterator<Item = &Rank> {
+        self.by_queue.get(queue).into_iter().flatten()
+    }
+
+    /// Those that keep nodes, in order of their holders' names.
+    pub(crate) fn with_nodes(&self) -> impl Iterator<Item = &Reservation> {
+        self.with_nodes.iter().filter_map(|key| self.of(key))
+    }
+
+    /// What is kept of a node for all holders together.
+    pub(crate) fn kept_on(&self, cluster: &ClusterName, node: &NodeName) -> Option<&Tally> {
+        if self.kept.is_empty() {
+            return None;
+        }
+        self.kept.get(&(cluster.clone(), node.clone()))
+    }
+
+    fn keep(&mut self, nodes: &[KeptNode], times: i64) {
+        for node in nodes {
+            let at = (node.cluster.clone(), node.node.clone());
+            let kept = self.kept.entry(at.clone()).or_default();
+            kept.add(&node.resources, times);
+            if kept.is_empty() {
+                self.kept.remove(&at);
+            }
+        }
+    }
+
+    /// Adds a reservation, instead of the one that the job has.
+    pub(crate) fn set(&mut self, reservation: Reservation) {
+        self.remove(&reservation.rank.key);
+        let holders = self.by_queue.entry(reservation.queue.clone()).or_default();
+        holders.insert(reservation.rank.clone());
+        for victim in &reservation.awaits {
+            let holders = self.awaited.entry(victim.clone()).or_default();
+            holders.insert(reservation.rank.key.clone());
+        }
+        for scope in &reservation.scopes {
+            let holders = self.by_scope.entry(scope.clone()).or_default();
+            holders.insert(reservation.rank.key.clone());
+        }
+        if !reservation.nodes.is_empty() {
+            self.with_nodes.insert(reservation.rank.key.clone());
+            self.keep(&reservation.nodes, 1);
+        }
+        self.by_job
+            .insert(reservation.rank.key.clone(), reservation);
+    }
+
+    pub(crate) fn remove(&mut self, key: &JobKey) -> Option<Reservation> {
+        let removed = self.by_job.remove(key)?;
+        if let Some(holders) = self.by_queue.get_mut(&removed.queue) {
+            holders.remove(&removed.rank);
+            if holders.is_empty() {
+                self.by_queue.remove(&removed.queue);
+            }
+        }
+        for victim in &removed.awaits {
+            self.unlist(victim, key);
+        }
+        for scope in &removed.scopes {
+            if let Some(holders) = self.by_scope.get_mut(scope) {
+                holders.remove(key);
+                if holders.is_empty() {
+                    self.by_scope.remove(scope);
+                }
+            }
+        }
+        self.with_nodes.remove(key);
+        self.keep(&removed.nodes, -1);
+        Some(removed)
+    }
+
+    /// As many as may hold this already: the job is told when one less does.
+    pub(crate) fn refuse(&mut self, key: &JobKey, scope: &Scope) {
+        if matches!(scope, Scope::Headroom(_)) {
+            let refused = self.refused.entry(scope.clone()).or_default();
+            refused.insert(key.clone());
+        }
+    }
+
+    /// Who was refused what `scopes` count.
+    pub(crate) fn take_refused(&mut self, scopes: &BTreeSet<Scope>) -> BTreeSet<JobKey> {
+        let refused = scopes.iter().filter_map(|scope| self.refused.remove(scope));
+        refused.flatten().collect()
+    }
+
+    /// What was to be freed by `victim` is free. The holders that wait for nobody any more.
+    pub(crate) fn settle(&mut self, victim: &JobKey) -> Vec<JobKey> {
+        let holders = self.awaited.remove(victim).unwrap_or_default();
+        let mut ready = Vec::new();
+        for holder in holders {
+            if let Some(kept) = self.by_job.get_mut(&holder) {
+                kept.awaits.remove(victim);
+                if kept.awaits.is_empty() {
+                    ready.push(holder);
+                }
+            }
+        }
+        ready
+    }
+
+    fn unlist(&mut self, victim: &JobKey, holder: &JobKey) {
+        if let Some(holders) = self.awaited.get_mut(victim) {
+            holders.remove(holder);
+            if holders.is_empty() {
+                self.awaited.remove(victim);
+            }
+        }
+    }
+
+    /// What is indexed otherwise than the reservations say.
+    pub(crate) fn stale(&self) -> Vec<String> {
+        let mut fresh = Self::default();
+        self.by_job
+            .values()
+            .cloned()
+            .for_each(|kept| fresh.set(kept));
+        let mut wrong = Vec::new();
+        if fresh.by_queue != self.by_queue || fresh.by_scope != self.by_scope {
+            wrong.push(format!("reservations by queue: {:?}", self.by_queue));
+        }
+        if fresh.with_nodes != self.with_nodes || fresh.kept != self.kept {
+            wrong.push(format!("reservations by node: {:?}", self.kept));
+        }
+        if fresh.awaited != self.awaited {
+            wrong.push(format!("reservations by victim: {:?}", self.awaited));
+        }
+        wrong
+    }
+}

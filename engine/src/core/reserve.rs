@@ -1,0 +1,664 @@
+//! Reservations: what frees is kept for the first jobs that lack it.
+//!
+//! A job that lacks headroom keeps its charge free on every queue of its path; one that has
+//! headroom but lacks room keeps that headroom and the nodes where the least has to become
+//! free. One gang's worth each. In each queue the first job that is blocked (EASY), or as many
+//! as its policy asks for, or every one up to a bound (conservative backfill); of each class of
+//! pools and each short queue at most K, those first in order. Never for what the empty fleet
+//! or a capability could not give.
+//!
+//! A job ahead of the holder is never stopped by it; one behind may use what is kept only if
+//! it will surely have ended before the holder's start, or if enough is left besides. Where
+//! the start is not known, nobody may. Starts come from declared or predicted ends, which err:
+//! then the start moves, and nobody is stopped for it.
+//!
+//! A taker's reservation ([`Engine::reserve_for_taker`]) is of another kind: jobs are being
+//! taken back for it, so it stays as it is and binds everybody (but those ahead in its own queue
+//! where that is strict)
+//! until they are gone and its holder was judged once more, by which it is released, or goes on
+//! like any other. Were it any weaker, a victim that stands first again when it is gone would
+//! take its room back, and be taken back again.
+
+use super::Engine;
+use super::job::Rank;
+use super::judge::{Asker, Block, Gate};
+use super::plan::KeptNodes;
+use super::queues::{Pools, pools_of};
+use super::quota::Kept;
+use super::reservations::{KeptNode, Relief, Reservation, Scope};
+use super::waiting::Wake;
+use super::wants::WantId;
+use crate::facts::{Demand, QueueOrdering, Share};
+use crate::ids::{JobKey, PoolClass, QueueName, Time};
+use crate::resources::{ResourceName, Resources};
+use crate::tally::Tally;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Ends that are looked at at most for one start: beyond those it counts as not known.
+const ENDS: usize = 1024;
+
+/// The jobs of a queue for whom something may be kept.
+pub(crate) struct Front {
+    pub(crate) queue: QueueName,
+    pub(crate) jobs: BTreeSet<Rank>,
+}
+
+impl Engine {
+    /// Holders ahead of the asker whose reservations it has to leave alone, in order.
+    pub(crate) fn reservations_ahead(&self, asker: Asker<'_>) -> Vec<&JobKey> {
+        let mut ahead: Vec<&Reservation> = self
+            .reservations
+            .iter()
+            .filter(|kept| self.binds(kept, asker))
+            .collect();
+        ahead.sort_by(|a, b| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)));
+        ahead.into_iter().map(|kept| &kept.rank.key).collect()
+    }
+
+    fn binds(&self, kept: &Reservation, asker: Asker<'_>) -> bool {
+        if kept.taking() {
+            // Also those who would come first as things are: what is freed for it is for it.
+            // In a strict queue the holder could not go before those ahead of it, so they may.
+            let strict = self.queues.ordering(asker.queue) == QueueOrdering::StrictFifo;
+            let ahead = kept.queue == *asker.queue && *asker.rank < kept.rank;
+            return kept.rank.key != asker.rank.key && !(strict && ahead);
+        }
+        let own = self.reservations.of(&asker.rank.key);
+        if own.is_some_and(|own| own.taking() && own.awaits.is_empty()) {
+            // What was freed for it is not kept for anybody who lacked something later. Until
+            // then it goes nowhere else either: what others keep is theirs.
+            return false;
+        }
+        let holder = (&kept.queue, &kept.rank);
+        let behind = self.compare(holder, (asker.queue, asker.rank)) == Ordering::Less;
+        let gone_before = match (kept.start, asker.want.duration) {
+            (Some(start), Some(duration)) => self.now.after(duration) <= start,
+            _ => false,
+        };
+        behind && !gone_before
+    }
+
+    /// What the reservations of `holders` keep of the nodes.
+    pub(crate) fn nodes_kept(&self, holders: &[&JobKey]) -> KeptNodes {
+        let mut nodes = KeptNodes::new();
+        for kept in holders.iter().filter_map(|key| self.reservations.of(key)) {
+            for node in &kept.nodes {
+                let cluster = nodes.entry(node.cluster.clone()).or_default();
+                let tally = cluster.entry(node.node.clone()).or_default();
+                tally.add(&node.resources, 1);
+            }
+        }
+        nodes
+    }
+
+    /// What the reservations of `holders` keep of the headroom.
+    pub(crate) fn headroom_kept(&self, holders: &[&JobKey]) -> Kept {
+        let mut all = Kept::default();
+        for kept in holders.iter().filter_map(|key| self.reservations.of(key)) {
+            for queue in self.queues.path(&kept.queue) {
+                let relief = kept.relief.iter().filter(|relief| relief.queue == queue);
+                let relief = relief.filter(|relief| self.is_to_come(relief));
+                let mut given = Tally::default();
+                relief.clone().for_each(|r| given.add(&r.resources, 1));
+                let headroom = all.headroom.entry(queue.clone()).or_default();
+                headroom.add_tally(&beyond(&kept.charge, &given), 1);
+                let pools = all.pools.entry(queue.clone()).or_default();
+                for (cluster, class, resources) in &kept.pools {
+                    let mut given = Tally::default();
+                    let here = relief.clone();
+                    here.filter(|r| r.cluster == *cluster && r.class == *class)
+                        .for_each(|r| given.add(&r.resources, 1));
+                    let pool = (cluster.clone(), class.clone());
+                    let kept = pools.entry(pool).or_default();
+                    kept.add_tally(&beyond(resources, &given), 1);
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether what a relief counts on is still charged.
+    fn is_to_come(&self, relief: &Relief) -> bool {
+        relief.from.as_ref().is_none_or(|key| {
+            let job = self.jobs.get(key);
+            job.is_some_and(|job| job.derived.charge.is_some())
+        })
+    }
+
+    /// Keeps for a blocked job what it lacks, if it is one to be kept for.
+    pub(crate) fn reserve_for(&mut self, asker: Asker<'_>, block: &Block) {
+        let holds = self.reservations.of(&asker.rank.key);
+        if holds.is_some_and(|kept| !kept.awaits.is_empty()) {
+            return;
+        }
+        if holds.is_some_and(Reservation::taking) {
+            // All are gone, and still it cannot go: it is a job like any other again.
+            self.drop_reservation_of(&asker.rank.key);
+        }
+        let front = self.front(asker.queue).jobs;
+        self.drop_behind(asker.queue, &front);
+        // What stops the first of a group stops the others: they are kept for by its verdict.
+        let alike = self.alike(asker, &front);
+        for rank in &alike {
+            let planned = self.reservation(Asker { rank, ..asker }, block);
+            match planned {
+                Some(planned) => {
+                    self.note_scopes(rank, &planned);
+                    if self.make_way(&planned) {
+                        self.set_reservation(planned);
+                    } else {
+                        self.drop_reservation_of(&rank.key);
+                    }
+                }
+                None => {
+                    self.drop_reservation_of(&rank.key);
+                    self.note_hopeless(asker.queue, rank);
+                }
+            }
+        }
+    }
+
+    /// Nothing can be kept for a job: nor for any that wants the same, if it stands behind all
+    /// who keep nodes.
+    fn note_hopeless(&mut self, queue: &QueueName, rank: &Rank) {
+        let growths = self.grown.count();
+        self.reservations.note_hopeless(&rank.key, growths);
+        let job = self.jobs.get(&rank.key);
+        let want = job.and_then(|job| Some(job.derived.line.as_ref()?.want));
+        if let Some(want) = want.filter(|_| self.is_behind(queue, rank)) {
+            self.wants.note_hopeless(want, growths);
+        }
+    }
+
+    /// Whether a job stands behind all who keep nodes.
+    fn is_behind(&self, queue: &QueueName, rank: &Rank) -> bool {
+        let last = self.last_holder();
+        last.is_none_or(|last| self.stands_before(last, queue, rank))
+    }
+
+    /// What a reservation for this want would count as, as far as nothing is known of one: the
+    /// classes that it would use of the empty fleet.
+    pub(crate) fn guess_scopes(&mut self, id: WantId) {
+        let Some(want) = self
+            .wants
+            .get(id)
+            .filter(|_| self.wants.scopes(id).is_none())
+        else {
+            return;
+        };
+        let shares = self.when_empty(want, &BTreeSet::new()).unwrap_or_default();
+        let charges = shares.iter().flat_map(|share| &share.charge);
+        let with_devices = |charge: &Resources| {
+            let mut resources = charge.iter();
+            resources.any(|(name, amount)| name.is_device() && amount.0 > 0)
+        };
+        let all: Vec<(&PoolClass, bool)> = charges
+            .map(|(class, charge)| (class, with_devices(charge)))
+            .collect();
+        let any = all.iter().any(|(_, devices)| *devices);
+        let counted = all.into_iter().filter(|(_, devices)| *devices == any);
+        let scopes = counted.map(|(class, _)| Scope::Class(class.clone()));
+        let scopes: BTreeSet<Scope> = scopes.collect();
+        self.wants.note_scopes(id, &scopes);
+    }
+
+    fn note_scopes(&mut self, rank: &Rank, planned: &Reservation) {
+        let job = self.jobs.get(&rank.key);
+        let want = job.and_then(|job| Some(job.derived.line.as_ref()?.want));
+        if let Some(want) = want.filter(|_| !planned.nodes.is_empty()) {
+            self.wants.note_scopes(want, &planned.scopes);
+        }
+    }
+
+    /// Those of the front who want the same as the asker and are not waited for already.
+    fn alike(&self, asker: Asker<'_>, front: &BTreeSet<Rank>) -> Vec<Rank> {
+        let wants_the_same = |rank: &&Rank| {
+            let line = |key| self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
+            match (line(&rank.key), line(&asker.rank.key)) {
+                (Some(one), Some(other)) => one.want == other.want,
+                _ => false,
+            }
+        };
+        let alike = front.iter().filter(wants_the_same);
+        alike
+            .filter(|rank| !self.awaits_eviction(&rank.key))
+            .cloned()
+            .collect()
+    }
+
+    /// Keeps for a job exactly what `shares` would take, while `victims` are taken back or
+    /// shrunk for it, and until it was judged once after that. Who is gone already is left out.
+    pub(crate) fn reserve_for_taker(
+        &mut self,
+        key: &JobKey,
+        shares: &[Share],
+        victims: BTreeSet<JobKey>,
+    ) {
+        let Some(job) = self.jobs.get(key) else {
+            return;
+        };
+        let (Some(line), Some(demand)) = (&job.derived.line, &job.demand) else {
+            return;
+        };
+        let mut victims = victims;
+        victims.retain(|victim| {
+            let job = self.jobs.get(victim);
+            job.is_some_and(|job| job.derived.charge.is_some())
+        });
+        let pools = pools_of(shares);
+        let mut charge = Tally::default();
+        pools.values().for_each(|part| charge.add(part, 1));
+        let planned = Reservation {
+            queue: line.queue.clone(),
+            rank: line.rank.clone(),
+            // Its number is bounded by what there is to take, not by K.
+            scopes: BTreeSet::new(),
+            charge: charge.to_resources(),
+            nodes: self.nodes_of(demand, shares),
+            pools: listed(pools),
+            start: None,
+            taker: true,
+            relief: Vec::new(),
+            awaits: victims,
+        };
+        self.set_reservation(planned);
+    }
+
+    /// What was taken back of a job, or shrunk, is gone: those who waited for nobody else are
+    /// judged again.
+    pub(crate) fn victim_gone(&mut self, victim: &JobKey) {
+        let ready = self.reservations.settle(victim);
+        for holder in &ready {
+            self.rouse_job(holder);
+            self.changed.jobs.insert(holder.clone());
+        }
+    }
+
+    /// Whether jobs are being taken back for this one.
+    pub(crate) fn awaits_eviction(&self, key: &JobKey) -> bool {
+        self.reservations.of(key).is_some_and(Reservation::taking)
+    }
+
+    /// Wakes the group of a waiting job.
+    pub(crate) fn rouse_job(&mut self, key: &JobKey) {
+        let line = self.jobs.get(key).and_then(|job| job.derived.line.clone());
+        if let Some(line) = line {
+            self.wants.open(line.want);
+            self.waiting.rouse(&line.queue, line.want);
+        }
+    }
+
+    /// Who has come to stand at the front of a queue and keeps nothing yet is judged, though
+    /// nothing that it waits for has changed: from now on something may be kept for it.
+    pub(crate) fn rouse_front(&mut self, queue: &QueueName) {
+        for rank in self.front(queue).jobs {
+            if self.reservations.of(&rank.key).is_none() {
+                self.rouse_job(&rank.key);
+            }
+        }
+    }
+
+    /// The jobs of a queue for whom something may be kept: the first of those that could go
+    /// some day, as many as its policy has it.
+    pub(crate) fn front(&self, queue: &QueueName) -> Front {
+        let most = self.holders_allowed(queue);
+        let leaf = self.waiting.leaf(queue);
+        Front {
+            queue: queue.clone(),
+            jobs: leaf.map(|leaf| leaf.front(most)).unwrap_or_default(),
+        }
+    }
+
+    /// How many may hold what one class, or the headroom of one queue, has, where a job of
+    /// `queue` asks.
+    fn most_of_scope(&self, queue: &QueueName) -> usize {
+        let of_class = self.config.reservations_per_class.max(1);
+        of_class.max(self.holders_allowed(queue))
+    }
+
+    fn holders_allowed(&self, queue: &QueueName) -> usize {
+        if self.queues.ordering(queue) == QueueOrdering::BestEffort {
+            return 0;
+        }
+        let backfill = self.queues.policy(queue).map(|policy| policy.backfill);
+        let backfill = backfill.unwrap_or_default();
+        match backfill.reservations {
+            Some(most) => usize::try_from(most).unwrap_or(usize::MAX),
+            None if backfill.conservative => self.config.conservative_depth,
+            None => 1,
+        }
+    }
+
+    /// Whoever stood at the front before and does not any more keeps nothing.
+    fn drop_behind(&mut self, queue: &QueueName, front: &BTreeSet<Rank>) {
+        let behind: Vec<JobKey> = self
+            .reservations
+            .holders_in(queue)
+            .filter(|rank| !front.contains(rank))
+            .map(|rank| rank.key.clone())
+            .filter(|key| !self.awaits_eviction(key))
+            .collect();
+        for key in behind {
+            self.drop_reservation_of(&key);
+        }
+    }
+
+    /// Gives up what is kept for a job.
+    pub(crate) fn drop_reservation_of(&mut self, key: &JobKey) {
+        if let Some(kept) = self.reservations.remove(key) {
+            self.stretch_due = true;
+            self.reservations.hope();
+            self.note_unkept(&kept);
+            for refused in self.reservations.take_refused(&kept.scopes) {
+                self.rouse_job(&refused);
+            }
+            self.changed.jobs.insert(kept.rank.key);
+            self.waiting.wake(&Wake::Reservation);
+        }
+    }
+
+    /// Whether a job that finds no room is judged all the same, for something may be kept for
+    /// it: it stands at the front of its queue, it was not found yet that nothing can be, and
+    /// not as many hold what it needs already who stand ahead of it.
+    pub(crate) fn may_reserve(&self, front: &Front, rank: &Rank, want: WantId) -> bool {
+        if !front.jobs.contains(rank) || self.reservations.of(&rank.key).is_some() {
+            return false;
+        }
+        let growths = self.grown.count();
+        if self.reservations.is_hopeless(&rank.key, growths)
+            || (self.wants.is_hopeless(want, growths) && self.is_behind(&front.queue, rank))
+        {
+            return false;
+        }
+        let Some(scopes) = self.wants.scopes(want) else {
+            return true;
+        };
+        let queue = &front.queue;
+        let most = self.most_of_scope(queue);
+        let full = |scope: &Scope| {
+            let holders = self.reservations.with_nodes();
+            let ahead = holders.filter(|kept| {
+                kept.scopes.contains(scope)
+                    && self.compare((&kept.queue, &kept.rank), (queue, rank)) == Ordering::Less
+            });
+            ahead.take(most).count() >= most
+        };
+        !scopes.iter().any(full)
+    }
+
+    fn nodes_of(&self, demand: &Demand, shares: &[Share]) -> Vec<KeptNode> {
+        let mut nodes = Vec::new();
+        for share in shares {
+            let mut taken: BTreeMap<_, Tally> = BTreeMap::new();
+            for slot in &share.slots {
+                let role = demand.roles.iter().find(|role| role.name == slot.role);
+                let sum = taken.entry(slot.node.clone()).or_default();
+                if let Some(role) = role {
+                    sum.add(&role.request, i64::from(slot.count));
+                }
+            }
+            let room = self.room.cluster(&share.cluster);
+            nodes.extend(taken.into_iter().filter_map(|(name, sum)| {
+                let node = room?.nodes().get(&name)?;
+                Some(KeptNode {
+                    cluster: share.cluster.clone(),
+                    node: name,
+                    class: node.fact.class.clone(),
+                    resources: sum.to_resources(),
+                })
+            }));
+        }
+        nodes
+    }
+
+    fn reservation(&self, asker: Asker<'_>, block: &Block) -> Option<Reservation> {
+        let (scopes, pools, nodes, (start, relief)) = match &block.gate {
+            Gate::Never | Gate::Limit => return None,
+            // What it could use stays kept while it is stopped by those ahead of it.
+            Gate::Reserved => return self.reservations.of(&asker.rank.key).cloned(),
+            Gate::Quota(short, pools) => {
+                let mut scopes = BTreeSet::from([Scope::Headroom(short.queue.clone())]);
+                // So do the nodes that were kept before it came to lack headroom.
+                let nodes = self.nodes_of_holder(asker);
+                scopes.extend(classes_counted(&nodes).into_iter().map(Scope::Class));
+                let pools = match pools {
+                    Some(pools) => pools.clone(),
+                    None => pools_on(&nodes),
+                };
+                (scopes, pools, nodes, self.headroom_from(asker.queue, short))
+            }
+            Gate::Room => {
+                let target = self.target(asker)?;
+                let classes = classes_counted(&target.nodes);
+                let scopes = classes.into_iter().map(Scope::Class).collect();
+                let relief = self.relief(asker.queue, &target.nodes);
+                (
+                    scopes,
+                    pools_on(&target.nodes),
+                    target.nodes,
+                    (target.start, relief),
+                )
+            }
+        };
+        Some(Reservation {
+            queue: asker.queue.clone(),
+            rank: asker.rank.clone(),
+            relief,
+            scopes,
+            charge: asker.want.total.clone(),
+            pools: listed(pools),
+            nodes,
+            start,
+            taker: false,
+            awaits: BTreeSet::new(),
+        })
+    }
+
+    /// The nodes kept for a job, as far as they are there.
+    fn nodes_of_holder(&self, asker: Asker<'_>) -> Vec<KeptNode> {
+        let kept = self.reservations.of(&asker.rank.key);
+        let nodes = kept.into_iter().flat_map(|kept| &kept.nodes);
+        let there = |kept: &&KeptNode| {
+            let room = self.room.cluster(&kept.cluster);
+            let node = room.and_then(|room| room.nodes().get(&kept.node));
+            node.is_some_and(|node| node.fact.usable)
+        };
+        nodes.filter(there).cloned().collect()
+    }
+
+    /// What of its charge the ends of those who are on its nodes give back to each queue of a
+    /// holder's path: so much need not be kept there besides, or one that waits for room would
+    /// idle what others could use elsewhere.
+    fn relief(&self, queue: &QueueName, nodes: &[KeptNode]) -> Vec<Relief> {
+        let path = self.queues.path(queue);
+        let mut relief = Vec::new();
+        for kept in nodes {
+            let room = self.room.cluster(&kept.cluster);
+            let Some(node) = room.and_then(|room| room.nodes().get(&kept.node)) else {
+                continue;
+            };
+            let free = node.free();
+            let mut lacking = Tally::default();
+            for (name, amount) in kept.resources.iter() {
+                let lacks = i128::from(amount.0) - free.get(name).max(0);
+                lacking.add_amount(name, lacks.max(0));
+            }
+            if lacking.is_empty() {
+                continue;
+            }
+            let on_it = self.holders_of(&kept.cluster, &kept.node);
+            for above in &path {
+                let mut inside = Tally::default();
+                let mut outside = Tally::default();
+                for (key, amount) in &on_it {
+                    let charge = self.jobs.get(key).and_then(|j| j.derived.charge.as_ref());
+                    let within = charge.is_some_and(|(of, _)| self.queues.is_within(of, above));
+                    let sum = if within { &mut inside } else { &mut outside };
+                    sum.add_tally(amount, 1);
+                }
+                let mut sure = Tally::default();
+                for (name, lacks) in lacking.iter() {
+                    let least = (lacks - outside.get(name).max(0)).min(inside.get(name));
+                    sure.add_amount(name, least.max(0));
+                }
+                if !sure.is_empty() {
+                    relief.push(Relief {
+                        from: None,
+                        queue: above.clone(),
+                        cluster: kept.cluster.clone(),
+                        class: kept.class.clone(),
+                        resources: sure.to_resources(),
+                    });
+                }
+            }
+        }
+        relief
+    }
+
+    /// Whether there may be one more of its kind. Gives up those behind it for that.
+    fn make_way(&mut self, planned: &Reservation) -> bool {
+        let most = self.most_of_scope(&planned.queue);
+        let mine = (&planned.queue, &planned.rank);
+        let mut giving_way = BTreeSet::new();
+        for scope in &planned.scopes {
+            let mut same: Vec<&Reservation> = self
+                .reservations
+                .iter()
+                .filter(|kept| kept.rank != planned.rank && kept.scopes.contains(scope))
+                .filter(|kept| !giving_way.contains(&kept.rank.key))
+                .collect();
+            same.sort_by(|a, b| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)));
+            while same.len() >= most {
+                let Some(last) = same.pop() else { break };
+                if self.compare(mine, (&last.queue, &last.rank)) != Ordering::Less {
+                    self.reservations.refuse(&planned.rank.key, scope);
+                    return false;
+                }
+                giving_way.insert(last.rank.key.clone());
+            }
+        }
+        for key in giving_way {
+            self.drop_reservation_of(&key);
+        }
+        true
+    }
+
+    fn set_reservation(&mut self, mut planned: Reservation) {
+        let known = self.reservations.of(&planned.rank.key);
+        let past = |start: &Time| *start <= self.now;
+        let due = planned.start.as_ref().is_some_and(past);
+        if let Some(start) = known.and_then(|kept| kept.start).filter(past)
+            && due
+        {
+            // Both mean that its ends are due: nothing has changed.
+            planned.start = Some(start);
+        }
+        if known == Some(&planned) {
+            return;
+        }
+        self.changed.jobs.insert(planned.rank.key.clone());
+        if let Some(known) = known.cloned() {
+            // What it kept before it keeps no more, and it may start later.
+            self.reservations.hope();
+            self.note_unkept(&known);
+            self.wants.open_timed();
+            self.waiting.wake(&Wake::Reservation);
+        }
+        self.reservations.set(planned);
+    }
+
+    /// When enough of a short bound will be free, by the ends that are expected, and what those
+    /// ends give back to each queue of the holder's path: so much need not be kept there until
+    /// then, for whoever leaves the rest does not delay it.
+    fn headroom_from(
+        &self,
+        queue: &QueueName,
+        short: &super::quota::Short,
+    ) -> (Option<Time>, Vec<Relief>) {
+        let from = (self.now.after(1), JobKey::new("", ""));
+        let path = self.queues.path(queue);
+        let mut lacking = short.needs + short.charged - short.capability;
+        let mut relief = Vec::new();
+        for (end, key) in self.ends.range(from..).take(ENDS) {
+            let job = self.jobs.get(key);
+            let ends = job.filter(|job| job.derived.outlook.is_some_and(|o| o.known));
+            let charge = ends.and_then(|job| job.derived.charge.as_ref());
+            let Some((of, pools)) = charge else {
+                continue;
+            };
+            for above in path.iter().filter(|above| self.queues.is_within(of, above)) {
+                for ((cluster, class), resources) in pools {
+                    relief.push(Relief {
+                        from: Some(key.clone()),
+                        queue: above.clone(),
+                        cluster: cluster.clone(),
+                        class: class.clone(),
+                        resources: resources.clone(),
+                    });
+                }
+            }
+            if self.queues.is_within(of, &short.queue) {
+                lacking -= charged_in(pools, short.class.as_ref(), &short.resource);
+            }
+            if lacking <= 0 {
+                return (Some(*end), relief);
+            }
+        }
+        (None, Vec::new())
+    }
+}
+
+/// What of `charge` is beyond what is given back, nothing below zero.
+fn beyond(charge: &Resources, given: &Tally) -> Tally {
+    let mut rest = Tally::default();
+    for (name, amount) in charge.iter() {
+        rest.add_amount(name, (i128::from(amount.0) - given.get(name)).max(0));
+    }
+    rest
+}
+
+fn charged_in(pools: &Pools, class: Option<&PoolClass>, resource: &ResourceName) -> i128 {
+    pools
+        .iter()
+        .filter(|((_, of), _)| class.is_none_or(|class| of == class))
+        .map(|(_, charge)| i128::from(charge.amount_of(resource).0))
+        .sum()
+}
+
+fn listed(pools: Pools) -> Vec<(crate::ClusterName, PoolClass, Resources)> {
+    let pools = pools.into_iter();
+    pools
+        .map(|((cluster, class), resources)| (cluster, class, resources))
+        .collect()
+}
+
+/// What is kept on nodes, by pool.
+fn pools_on(nodes: &[KeptNode]) -> Pools {
+    let mut pools: BTreeMap<_, Tally> = BTreeMap::new();
+    for kept in nodes {
+        let pool = (kept.cluster.clone(), kept.class.clone());
+        pools.entry(pool).or_default().add(&kept.resources, 1);
+    }
+    let pools = pools.into_iter();
+    pools
+        .map(|(pool, tally)| (pool, tally.to_resources()))
+        .collect()
+}
+
+/// The classes whose reservations it counts as: those it uses devices of, else all.
+fn classes_counted(nodes: &[KeptNode]) -> BTreeSet<PoolClass> {
+    let has_devices = |kept: &&KeptNode| {
+        let mut resources = kept.resources.iter();
+        resources.any(|(name, amount)| name.is_device() && amount.0 > 0)
+    };
+    let with_devices: BTreeSet<PoolClass> = nodes
+        .iter()
+        .filter(has_devices)
+        .map(|kept| kept.class.clone())
+        .collect();
+    if with_devices.is_empty() {
+        return nodes.iter().map(|kept| kept.class.clone()).collect();
+    }
+    with_devices
+}

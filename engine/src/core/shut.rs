@@ -1,0 +1,261 @@
+//! What no room can be found for is judged once, whoever asks for it.
+//!
+//! Room does not know queues: a want that finds none for one queue finds none for any, until
+//! somewhere more of it becomes free. So the want is shut, all groups of it at once, and stays
+//! so until a node on which more has become free could take at least one of its pods. The same
+//! holds for what is only kept for others: then those are stopped who stand behind all that
+//! keep nodes. A completion costs what it may have opened, not what waits.
+//!
+//! A want that is shut must find no plan: whatever else might open it (another fleet, another
+//! queue policy) opens it by name.
+
+use super::Engine;
+use super::job::Rank;
+use super::reservations::Reservation;
+use super::wants::{Want, WantId};
+use crate::ids::{ClusterName, JobKey, NodeName, QueueName};
+use crate::room::{NodeRoom, can_run_on};
+use crate::tally::Tally;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why a want is shut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shut {
+    /// It fits nowhere.
+    NoRoom,
+    /// It fits only where nodes are kept for others.
+    Kept,
+}
+
+/// Nodes of which more has become free, by cluster.
+pub(crate) type Nodes = BTreeMap<ClusterName, BTreeSet<NodeName>>;
+
+/// Nodes of which more has become free since all that is open was judged, and when each last
+/// grew, counted in growths: a want that was shut later was judged with it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Grown {
+    nodes: BTreeMap<ClusterName, BTreeMap<NodeName, At>>,
+    count: u64,
+}
+
+/// When a node grew last.
+#[derive(Debug, Clone, Copy, Default)]
+struct At {
+    /// More of it became free.
+    free: u64,
+    /// That, or less of it is kept.
+    open: u64,
+}
+
+impl Grown {
+    /// Growths so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn add(&mut self, cluster: &ClusterName, node: &NodeName, free: bool) {
+        let nodes = self.nodes.entry(cluster.clone()).or_default();
+        let at = nodes.entry(node.clone()).or_default();
+        at.open = self.count;
+        if free {
+            at.free = self.count;
+        }
+    }
+
+    /// Those that grew after so many growths, as far as it matters to what is shut so.
+    fn since(&self, count: u64, why: Shut) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
+        let nodes = self.nodes.iter();
+        let nodes = nodes.flat_map(|(cluster, nodes)| nodes.iter().map(move |n| (cluster, n)));
+        let grew = move |at: &At| match why {
+            Shut::NoRoom => at.free > count,
+            Shut::Kept => at.open > count,
+        };
+        nodes
+            .filter(move |(_, (_, at))| grew(at))
+            .map(|(cluster, (node, _))| (cluster, node))
+    }
+}
+
+/// Which wants find no room as things are.
+pub(crate) struct Doors<'a> {
+    shut: BTreeMap<WantId, Shut>,
+    any_open: bool,
+    /// The last in order of those who keep nodes.
+    pub(crate) last: Option<&'a Reservation>,
+}
+
+impl Engine {
+    /// Notes nodes of which more has become free, and wakes those who sleep for want of that.
+    pub(crate) fn note_grown(&mut self, grown: Nodes) {
+        let mut known: BTreeMap<WantId, bool> = BTreeMap::new();
+        for (_, want) in self.waiting.sleepers_for_room() {
+            if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(want) {
+                let may = self.wants.get(want).is_some_and(|want| {
+                    let mut nodes = listed(&grown);
+                    nodes.any(|(cluster, node)| self.takes_one(want, cluster, node, Shut::NoRoom))
+                });
+                entry.insert(may);
+            }
+        }
+        self.grown.count += 1;
+        for (cluster, node) in listed(&grown) {
+            self.grown.add(cluster, node, true);
+        }
+        // What frees on its nodes changes what a holder has to keep besides.
+        let on_them = |kept: &&Reservation| {
+            let mut nodes = kept.nodes.iter();
+            nodes.any(|node| {
+                let nodes = grown.get(&node.cluster);
+                nodes.is_some_and(|nodes| nodes.contains(&node.node))
+            })
+        };
+        let holders = self.reservations.with_nodes().filter(on_them);
+        let holders: Vec<JobKey> = holders.map(|kept| kept.rank.key.clone()).collect();
+        for holder in holders {
+            self.rouse_job(&holder);
+        }
+        self.waiting
+            .wake_for_room(|want| known.get(&want).copied().unwrap_or(true));
+    }
+
+    /// What was kept on nodes is kept no more: that is as good as free.
+    pub(crate) fn note_unkept(&mut self, kept: &Reservation) {
+        self.grown.count += 1;
+        for node in &kept.nodes {
+            self.grown.add(&node.cluster, &node.node, false);
+        }
+    }
+
+    /// Wants that could be opened by what has become free, and were not judged since, are
+    /// open from now on. To be called when all that is open was judged.
+    pub(crate) fn settle_grown(&mut self) {
+        if self.grown.nodes.is_empty() {
+            return;
+        }
+        let open: Vec<WantId> = self
+            .wants
+            .all_shut()
+            .filter(|(id, why)| self.grew_for(*id, *why))
+            .map(|(id, _)| id)
+            .collect();
+        for id in open {
+            self.wants.open(id);
+        }
+        self.grown.nodes.clear();
+    }
+
+    /// Which wants might find room now, of those that anybody awake has.
+    pub(crate) fn doors(&self) -> Doors<'_> {
+        let mut shut = BTreeMap::new();
+        let mut any_open = false;
+        for want in self.waiting.ready() {
+            match self.wants.shut(want) {
+                Some(why) if !self.grew_for(want, why) => {
+                    shut.insert(want, why);
+                }
+                _ => any_open = true,
+            }
+        }
+        Doors {
+            shut,
+            any_open,
+            last: self.last_holder(),
+        }
+    }
+
+    /// Whether nobody who stands behind all that keep nodes has to be asked: no want is open,
+    /// and of what each would keep as much is kept already as may be, or nothing can be.
+    pub(crate) fn settled_behind(&self, doors: &Doors<'_>) -> bool {
+        let most = self.config.reservations_per_class.max(1);
+        let growths = self.grown.count();
+        let full = |want: &WantId| {
+            if !self.waiting.is_fronted(*want) || self.wants.is_hopeless(*want, growths) {
+                return true;
+            }
+            let scopes = self.wants.scopes(*want).into_iter().flatten();
+            let mut scopes = scopes.peekable();
+            scopes.peek().is_some() && scopes.any(|scope| self.reservations.count(scope) >= most)
+        };
+        !doors.any_open && doors.shut.keys().all(full)
+    }
+
+    /// Whether a waiting job might find room.
+    pub(crate) fn may_find_room(
+        &self,
+        doors: &Doors<'_>,
+        queue: &QueueName,
+        rank: &Rank,
+        want: WantId,
+    ) -> bool {
+        match doors.shut.get(&want) {
+            None => true,
+            Some(Shut::NoRoom) => false,
+            // Who keeps nodes itself is never stopped by all that do.
+            Some(Shut::Kept) if self.reservations.of(&rank.key).is_some() => true,
+            Some(Shut::Kept) => !doors
+                .last
+                .is_some_and(|last| last.taking() || self.stands_before(last, queue, rank)),
+        }
+    }
+
+    /// Whether a holder stands ahead of a waiting job.
+    pub(crate) fn stands_before(
+        &self,
+        holder: &Reservation,
+        queue: &QueueName,
+        rank: &Rank,
+    ) -> bool {
+        self.compare((&holder.queue, &holder.rank), (queue, rank)) == Ordering::Less
+    }
+
+    /// The last in order of those who keep nodes.
+    pub(crate) fn last_holder(&self) -> Option<&Reservation> {
+        self.reservations.with_nodes().max_by(|a, b| {
+            let takers = a.taking().cmp(&b.taking());
+            takers.then_with(|| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)))
+        })
+    }
+
+    fn grew_for(&self, id: WantId, why: Shut) -> bool {
+        let Some(want) = self.wants.get(id) else {
+            return true;
+        };
+        let mut grown = self.grown.since(self.wants.shut_at(id), why);
+        grown.any(|(cluster, node)| self.takes_one(want, cluster, node, why))
+    }
+
+    /// Whether a node could take one pod of the want now.
+    fn takes_one(&self, want: &Want, cluster: &ClusterName, name: &NodeName, why: Shut) -> bool {
+        let room = self.room.cluster(cluster);
+        let Some(node) = room.and_then(|room| room.nodes().get(name)) else {
+            return false;
+        };
+        let kept = match why {
+            Shut::NoRoom => None,
+            Shut::Kept => self.reservations.kept_on(cluster, name),
+        };
+        match kept {
+            None => takes_pod(want, node, &node.free()),
+            Some(kept) => {
+                let mut free = node.free();
+                free.add_tally(kept, -1);
+                takes_pod(want, node, &free)
+            }
+        }
+    }
+}
+
+fn listed(grown: &Nodes) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
+    grown
+        .iter()
+        .flat_map(|(cluster, nodes)| nodes.iter().map(move |node| (cluster, node)))
+}
+
+fn takes_pod(want: &Want, node: &NodeRoom, free: &Tally) -> bool {
+    let roles = want.demand.roles.iter().filter(|role| role.count > 0);
+    let mut roles = roles.peekable();
+    // What asks for nothing is never stopped by room.
+    roles.peek().is_none()
+        || roles.any(|role| free.fits(&role.request, 1) == 1 && can_run_on(role, node))
+}

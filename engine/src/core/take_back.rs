@@ -1,0 +1,401 @@
+//! Taking back for a job that waits: reclaim between queues, preemption inside one.
+//!
+//! Asked where a job is blocked by quota or room and nothing idle would do. It may take from
+//! other queues what they borrowed, while its queue is entitled to it (`exchange.rs`); and from
+//! jobs of strictly lower priority in its own queue, where the queue allows that. Other queues
+//! are asked first, then its own, then both. What is chosen is the cheapest with which the job
+//! really fits (`choose.rs`); where nothing does, nothing is taken.
+//!
+//! What is decided is decided once: victims are ending, or their surplus leaving, and count as
+//! gone for everybody; the taker holds a reservation on exactly what it will use
+//! ([`Engine::reserve_for_taker`]), which counts as charged for everybody, and takes nothing
+//! more while it waits. If the taker goes away, what was decided stands.
+//!
+//! An attempt that found nothing is made again when something has changed since, at most once
+//! in [`super::EngineConfig::take_retry_ms`]; so a storm of blocked jobs stays cheap.
+
+use super::Engine;
+use super::choose::{Chosen, Search};
+use super::exchange::Shift;
+use super::judge::{Asker, Block, Gate, Verdict};
+use super::plan::View;
+use super::queues::Pools;
+use super::reservations::Reservation;
+use super::victims::{Item, Offers};
+use super::wants::WantId;
+use crate::decision::Decision;
+use crate::event::Progress;
+use crate::facts::Share;
+use crate::ids::{JobKey, QueueName};
+use crate::reason::Reason;
+use crate::room::{Basis, Holdings};
+use crate::tally::Tally;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// From whom a job may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rights {
+    /// From other queues.
+    reclaim: bool,
+    /// From those of lower priority in its own.
+    preempt: bool,
+}
+
+/// What is taken for a job, and where it goes then.
+#[derive(Debug, Clone)]
+struct Taking {
+    items: Vec<Item>,
+    shares: Vec<Share>,
+}
+
+impl Engine {
+    /// Takes back for the first of a group that is blocked, and for those after it who want the
+    /// same: what stops one stops them all, but what is taken for one does not do for two.
+    pub(crate) fn take_for_group(
+        &mut self,
+        asker: Asker<'_>,
+        want: WantId,
+        block: &Block,
+    ) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        let mut next = Some(asker.rank.clone());
+        while let Some(rank) = next.filter(|_| decisions.len() < self.config.decision_budget) {
+            let leaf = self.waiting.leaf(asker.queue);
+            next = leaf.and_then(|leaf| leaf.after(want, &rank)).cloned();
+            let asker_here = Asker {
+                rank: &rank,
+                ..asker
+            };
+            let kept = self.reservations.of(&rank.key);
+            if kept.is_some_and(|kept| !kept.awaits.is_empty()) {
+                continue;
+            }
+            if kept.is_some_and(Reservation::taking) {
+                // All are gone that were taken for it. The first was judged already.
+                if rank != *asker.rank
+                    && let Verdict::Go(shares) = self.judge(asker_here)
+                {
+                    decisions.extend(self.release(&rank.key, shares));
+                    self.note_touched();
+                    continue;
+                }
+                self.drop_reservation_of(&rank.key);
+            }
+            let taken = self.take_for(asker_here, block);
+            if taken.is_empty() && !self.awaits_eviction(&rank.key) {
+                break;
+            }
+            decisions.extend(taken);
+        }
+        decisions
+    }
+
+    /// Takes back what lets a blocked job start, if it may and if anything does.
+    fn take_for(&mut self, asker: Asker<'_>, block: &Block) -> Vec<Decision> {
+        if matches!(block.gate, Gate::Never | Gate::Limit) {
+            return Vec::new();
+        }
+        let key = &asker.rank.key;
+        let rights = self.rights(asker.queue, key);
+        if self.takers.rests(key) || !(rights.reclaim || rights.preempt) {
+            return Vec::new();
+        }
+        let mut more_at = None;
+        let found = self.find(asker, rights, &mut more_at);
+        match found {
+            Some(taking) => self.carry_out(asker, taking),
+            None => {
+                let until = self.now.after(self.config.take_retry_ms);
+                self.takers.failed(key, until, more_at);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Whether a group that finds no room should be asked all the same, since one of it may take
+    /// some back: the first for whom nobody is being taken back yet has the right to, and has
+    /// not looked in vain.
+    pub(crate) fn may_take(&self, queue: &QueueName, want: WantId) -> bool {
+        let leaf = self.waiting.leaf(queue);
+        let mut group = leaf.into_iter().flat_map(|leaf| leaf.group(want));
+        let next = group.find(|rank| !self.awaits_eviction(&rank.key));
+        next.is_some_and(|rank| {
+            let rights = self.rights(queue, &rank.key);
+            (rights.reclaim || rights.preempt) && !self.takers.rests(&rank.key)
+        })
+    }
+
+    fn rights(&self, queue: &QueueName, key: &JobKey) -> Rights {
+        let policy = self.queues.policy(queue);
+        let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
+        let job = self.jobs.get(key);
+        let preempts = job.is_some_and(|job| self.preempts(job));
+        Rights {
+            reclaim: preempts && preemption.reclaim && self.queues.deserves(queue),
+            preempt: preempts && preemption.within_queue,
+        }
+    }
+
+    /// Whether a job's class lets it have others taken back.
+    fn preempts(&self, job: &super::job::Job) -> bool {
+        match &job.priority_class {
+            Some(name) => {
+                let class = self.classes.get(name.as_ref());
+                class.is_none_or(|class| class.preempts)
+            }
+            None => {
+                let defaults = self.classes.values().filter(|class| class.global_default);
+                let default = defaults.min_by_key(|class| class.value);
+                default.is_none_or(|class| class.preempts)
+            }
+        }
+    }
+
+    fn find(
+        &self,
+        asker: Asker<'_>,
+        rights: Rights,
+        more_at: &mut Option<crate::Time>,
+    ) -> Option<Taking> {
+        let (view, shift) = self.as_it_will_be(asker);
+        let search = |items: &[Item], reclaims: bool| {
+            let search = Search {
+                engine: self,
+                asker,
+                items,
+                view: &view,
+                shift: &shift,
+                reclaims,
+                tries: Cell::new(0),
+            };
+            if let Some(shares) = search.fits(&Chosen::new()) {
+                // What is ending already is enough: it is kept for those who are owed it.
+                let owed = reclaims && search.lawful(&Chosen::new(), &shares);
+                return Some(owed.then_some((Chosen::new(), shares)));
+            }
+            search.cheapest().map(Some)
+        };
+        let reclaims = rights.reclaim && shift.could_be_entitled(asker.queue, &asker.want.total);
+        let others = reclaims.then(|| self.offers(asker, &shift, true, false));
+        let own = rights
+            .preempt
+            .then(|| self.offers(asker, &shift, false, true));
+        let both = (reclaims && rights.preempt).then(|| self.offers(asker, &shift, true, true));
+        for (offers, reclaims) in [(others, true), (own, false), (both, true)] {
+            let Some(offers) = offers else { continue };
+            *more_at = more_at.iter().copied().chain(offers.more_at).min();
+            if let Some(found) = search(&offers.items, reclaims) {
+                let (chosen, shares) = found?;
+                let items = chosen.iter().map(|index| offers.items[*index].clone());
+                return Some(Taking {
+                    items: items.collect(),
+                    shares,
+                });
+            }
+        }
+        None
+    }
+
+    fn offers(&self, asker: Asker<'_>, shift: &Shift<'_>, others: bool, own: bool) -> Offers {
+        let mut offers = Offers::default();
+        let wanted = &asker.want.total;
+        for queue in self.held.queues().filter(|_| others) {
+            if queue != asker.queue && shift.could_owe(asker.queue, wanted, queue) {
+                self.offer(&mut offers, queue, Reason::Reclaimed, wanted, None);
+            }
+        }
+        if own {
+            let priority = asker.rank.priority.0;
+            let below = Some(priority);
+            self.offer(&mut offers, asker.queue, Reason::Preempted, wanted, below);
+        }
+        offers.sort();
+        offers
+    }
+
+    /// The fleet and the quota once all that was decided is done: what is ending or leaving is
+    /// gone, those it was taken for are there, and what is kept for those ahead is kept.
+    fn as_it_will_be(&self, asker: Asker<'_>) -> (View, Shift<'_>) {
+        let mut holders: BTreeSet<&JobKey> = self.reservations_ahead(asker).into_iter().collect();
+        let takers = self.reservations.iter().filter(|kept| kept.taking());
+        let takers = takers.filter(|kept| kept.rank.key != asker.rank.key);
+        let mut shift = self.queues.shift();
+        for kept in takers {
+            holders.insert(&kept.rank.key);
+            let pools = kept.pools.iter().cloned();
+            let pools: Pools = pools
+                .map(|(cluster, class, r)| ((cluster, class), r))
+                .collect();
+            shift.give(&kept.queue, &pools);
+        }
+        let holders: Vec<&JobKey> = holders.into_iter().collect();
+        let mut view = View {
+            basis: Basis::Now,
+            nodes: self.nodes_kept(&holders),
+            kept: self.headroom_kept(&holders),
+        };
+        for key in self.held.going() {
+            let Some((queue, charge, nodes)) = self.going(key) else {
+                continue;
+            };
+            shift.take(&queue, &charge);
+            self.without(&mut view, &queue, &charge);
+            off_nodes(&mut view, nodes);
+        }
+        (view, shift)
+    }
+
+    /// What there is for a job beside what the reservations of `ahead` keep.
+    ///
+    /// Promises to takers were made as if all that is leaving had left. One whose own victims
+    /// are gone has to find the same, or those of a later taker would stop it, charged and
+    /// about to be free for what is kept at once; but it may use only what is free already.
+    pub(crate) fn beside(&self, asker: Asker<'_>, ahead: &[&JobKey]) -> View {
+        let mut view = View {
+            basis: Basis::Now,
+            nodes: self.nodes_kept(ahead),
+            kept: self.headroom_kept(ahead),
+        };
+        let own = self.reservations.of(&asker.rank.key);
+        if !own.is_some_and(|own| own.taking() && own.awaits.is_empty()) {
+            return view;
+        }
+        for key in self.held.going() {
+            if let Some((queue, charge, nodes)) = self.going(key) {
+                self.without(&mut view, &queue, &charge);
+                off_nodes(&mut view, nodes);
+            }
+        }
+        view.kept.floored = true;
+        let kept = view.nodes.values_mut().flat_map(BTreeMap::values_mut);
+        kept.for_each(Tally::drop_negative);
+        view
+    }
+
+    /// What comes free once a job that is ending is gone, or what leaves it is.
+    pub(crate) fn going(&self, key: &JobKey) -> Option<(QueueName, Pools, Holdings)> {
+        let released = self.jobs.get(key)?.released.as_deref()?;
+        let queue = released.admission.queue.clone();
+        let mut nodes = self.room.holdings(key);
+        if released.progress == Progress::Ending {
+            return Some((queue, released.pools(), nodes));
+        }
+        // Of a gang that shrinks, its plan says where it stays.
+        let basis = released.basis.as_deref()?;
+        for share in &released.admission.shares {
+            for slot in &share.slots {
+                let role = basis.roles.iter().find(|role| role.name == slot.role)?;
+                let held = nodes.get_mut(&(share.cluster.clone(), slot.node.clone()));
+                if let Some(held) = held {
+                    let count = held.fits(&role.request, slot.count);
+                    held.add(&role.request, -i64::from(count));
+                }
+            }
+            if share.slots.is_empty() {
+                nodes.retain(|(cluster, _), _| *cluster != share.cluster);
+            }
+        }
+        let mut charge = Pools::new();
+        for leaving in &released.leaving {
+            for (class, part) in &leaving.charge {
+                let pool = (leaving.cluster.clone(), class.clone());
+                let sum = charge.entry(pool).or_default();
+                *sum = sum.checked_add(part).unwrap_or_else(|| part.clone());
+            }
+        }
+        Some((queue, charge, nodes))
+    }
+
+    /// Takes a charge off what a view shows as charged.
+    pub(crate) fn without(&self, view: &mut View, queue: &QueueName, charge: &Pools) {
+        for queue in self.queues.path(queue) {
+            let headroom = view.kept.headroom.entry(queue.clone()).or_default();
+            let pools = view.kept.pools.entry(queue).or_default();
+            for (pool, part) in charge {
+                headroom.add(part, -1);
+                pools.entry(pool.clone()).or_default().add(part, -1);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, asker: Asker<'_>, taking: Taking) -> Vec<Decision> {
+        let taker = &asker.rank.key;
+        let mut by_job: BTreeMap<JobKey, Vec<Item>> = BTreeMap::new();
+        for item in taking.items {
+            by_job.entry(item.key.clone()).or_default().push(item);
+        }
+        let mut awaited = self.awaited_for(&taking.shares);
+        let mut decisions = Vec::new();
+        for (key, items) in by_job {
+            let Some(first) = items.first() else { continue };
+            let why = self.taking_words(asker, first);
+            if let Some(whole) = items.iter().find(|item| item.cut.is_none()) {
+                let attempt = self.jobs.get(&key).map(|job| job.attempt);
+                self.begin_ending(&key, whole.reason, &why, None);
+                decisions.extend(attempt.map(|attempt| Decision::TakeBack {
+                    key: key.clone(),
+                    attempt,
+                    reason: whole.reason,
+                    for_job: Some(taker.clone()),
+                    message: why,
+                }));
+            } else {
+                let cuts: Vec<_> = items.iter().filter_map(|item| item.cut.clone()).collect();
+                decisions.extend(self.let_go(&key, &cuts, Some(taker), &format!(", {why}")));
+            }
+            awaited.insert(key);
+        }
+        self.reserve_for_taker(taker, &taking.shares, awaited);
+        decisions
+    }
+
+    /// Jobs that are ending or shrinking on nodes that `shares` use.
+    fn awaited_for(&self, shares: &[Share]) -> BTreeSet<JobKey> {
+        let used: BTreeSet<_> = shares
+            .iter()
+            .flat_map(|share| {
+                let slots = share.slots.iter();
+                slots.map(|slot| (share.cluster.clone(), slot.node.clone()))
+            })
+            .collect();
+        let going = self.held.going().filter(|key| {
+            let nodes = self.going(key).map(|(.., nodes)| nodes);
+            nodes.is_some_and(|nodes| nodes.keys().any(|node| used.contains(node)))
+        });
+        going.cloned().collect()
+    }
+
+    fn taking_words(&self, asker: Asker<'_>, item: &Item) -> String {
+        let taker = &asker.rank.key;
+        if item.reason == Reason::Reclaimed {
+            return format!(
+                "reclaimed for {taker} of queue {}, which has less than it deserves",
+                asker.queue
+            );
+        }
+        let job = self.jobs.get(&item.key);
+        let priority = job
+            .and_then(|job| self.priority_of(job))
+            .unwrap_or_default();
+        format!(
+            "preempted for {taker}, which has priority {} in its queue; it has {priority}",
+            asker.rank.priority.0
+        )
+    }
+
+    /// Wakes jobs that found nothing to take and might now.
+    pub(crate) fn rouse_takers(&mut self) {
+        for key in self.takers.due(self.now) {
+            self.rouse_job(&key);
+        }
+    }
+}
+
+/// Takes what is leaving off what a view shows as used.
+fn off_nodes(view: &mut View, nodes: Holdings) {
+    for ((cluster, node), held) in nodes {
+        let cluster = view.nodes.entry(cluster).or_default();
+        cluster.entry(node).or_default().add_tally(&held, -1);
+    }
+}

@@ -1,0 +1,366 @@
+//! Where a job that lacks room will start soonest: the nodes that are kept for it.
+//!
+//! In each cluster that may take it, its pods go first where they fit now, then where the
+//! least has to become free; the cluster with the least to free is the target, and the one
+//! chosen before stays it until another needs strictly less. A job that may be divided keeps
+//! nodes of the fewest clusters that take it together, where that needs less to be freed or no
+//! one cluster could ever take it. Pods that belong to no job are taken to stay.
+
+use super::Engine;
+use super::judge::Asker;
+use super::plan::{KeptNodes, all_needs};
+use super::reservations::KeptNode;
+use super::wants::Want;
+use crate::facts::{Demand, Role, Split};
+use crate::ids::{ClusterName, JobKey, NodeName, Time};
+use crate::matching::ClusterRule;
+use crate::resources::Resources;
+use crate::room::{ClusterRoom, Need, NodeRoom, can_run_on, leading};
+use crate::tally::Tally;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The nodes kept, and from when on they surely do.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) nodes: Vec<KeptNode>,
+    pub(crate) start: Option<Time>,
+}
+
+/// A node while pods are put on it one by one.
+struct Site<'a> {
+    node: &'a NodeRoom,
+    /// Free now, less what others ahead keep and what was put on it; may go below zero.
+    now: Tally,
+    /// The same with all pods of jobs gone; never goes below zero.
+    cleared: Tally,
+    taken: Tally,
+}
+
+impl Engine {
+    /// The nodes to keep for a job, if there are such: of one cluster, or of the fewest that
+    /// take it together where it may be divided and that needs less to be freed.
+    pub(crate) fn target(&self, asker: Asker<'_>) -> Option<Target> {
+        let ahead = self.reservations_ahead(asker);
+        let kept = self.nodes_kept(&ahead);
+        let current: BTreeSet<&ClusterName> = self
+            .reservations
+            .of(&asker.rank.key)
+            .into_iter()
+            .flat_map(|kept| kept.nodes.iter().map(|node| &node.cluster))
+            .collect();
+        let demand = &asker.want.demand;
+        let clusters = self.clusters_for(demand);
+        let mut best: Option<Choice<'_>> = None;
+        let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
+        for cluster in clusters.iter().filter(|_| alone) {
+            let mut sites = self.sites(cluster, &kept);
+            let Some(cost) = put_all(demand, &mut sites) else {
+                continue;
+            };
+            let found = Choice {
+                cost,
+                divided: false,
+                moved: !(current.len() == 1 && current.contains(cluster)),
+                preference: self.preference(asker.queue, cluster),
+                cluster: Some(cluster),
+                nodes: kept_on(&sites),
+            };
+            if best.as_ref().is_none_or(|best| found.key() < best.key()) {
+                best = Some(found);
+            }
+        }
+        if best.as_ref().is_none_or(|best| best.cost > 0)
+            && let Some(found) = self.target_across(asker.want, &clusters, &kept)
+            && best.as_ref().is_none_or(|best| found.key() < best.key())
+        {
+            best = Some(found);
+        }
+        let nodes = best?.nodes;
+        let start = self.start_on(&nodes);
+        Some(Target { nodes, start })
+    }
+
+    /// Over several clusters: as few as take it, those with the most of it first.
+    fn target_across<'a>(
+        &'a self,
+        want: &Want,
+        clusters: &BTreeSet<&'a ClusterName>,
+        kept: &KeptNodes,
+    ) -> Option<Choice<'a>> {
+        let demand = &*want.demand;
+        let divisible = demand.natively_divisible || demand.split != Split::Never;
+        let number = |count: Option<u32>, none| usize::try_from(count.unwrap_or(none));
+        let least = number(demand.placement.min_clusters, 1).unwrap_or(usize::MAX);
+        let most = [demand.placement.max_clusters, want.max_clusters];
+        let most = number(most.into_iter().flatten().min(), u32::MAX).unwrap_or(usize::MAX);
+        if !divisible || most < 2 {
+            return None;
+        }
+        let all = |cluster: &ClusterName| {
+            let mut sites = self.sites(cluster, kept);
+            put_some(demand, &mut sites)
+        };
+        let mut rooms: Vec<(Reverse<u64>, &ClusterName)> = clusters
+            .iter()
+            .map(|cluster| (Reverse(all(cluster)), *cluster))
+            .filter(|(pods, _)| pods.0 > 0)
+            .collect();
+        rooms.sort();
+        for few in least.max(2)..=most.min(rooms.len()) {
+            let chosen = rooms.iter().take(few).map(|(_, cluster)| *cluster);
+            let mut sites: Sites<'_> = chosen.flat_map(|c| self.sites(c, kept)).collect();
+            if let Some(cost) = put_all(demand, &mut sites) {
+                let nodes = kept_on(&sites);
+                return Some(Choice {
+                    cost,
+                    divided: true,
+                    moved: true,
+                    preference: usize::MAX,
+                    cluster: None,
+                    nodes,
+                });
+            }
+        }
+        None
+    }
+
+    fn sites(&self, cluster: &ClusterName, kept: &KeptNodes) -> Sites<'_> {
+        let Some((cluster, room)) = self.room.clusters().get_key_value(cluster) else {
+            return Sites::new();
+        };
+        let kept = kept.get(cluster);
+        let usable = room.nodes().iter().filter(|(_, node)| node.fact.usable);
+        usable
+            .map(|(name, node)| {
+                let kept = kept.and_then(|kept| kept.get(name));
+                ((cluster, name), Site::new(room, node, kept))
+            })
+            .collect()
+    }
+
+    fn clusters_for(&self, demand: &Demand) -> BTreeSet<&ClusterName> {
+        let any = [ClusterRule::default()];
+        let groups = &demand.placement.groups;
+        let groups = if groups.is_empty() {
+            &any[..]
+        } else {
+            &groups[..]
+        };
+        let none = BTreeSet::new();
+        groups
+            .iter()
+            .flat_map(|group| self.eligible(&demand.placement, group, &none).0)
+            .map(|cluster| &cluster.name)
+            .collect()
+    }
+
+    /// When all of `nodes` will have free what is kept on them, by the ends that are expected.
+    fn start_on(&self, nodes: &[KeptNode]) -> Option<Time> {
+        let mut start = self.now;
+        for kept in nodes {
+            start = start.max(self.start_on_node(kept)?);
+        }
+        Some(start)
+    }
+
+    fn start_on_node(&self, kept: &KeptNode) -> Option<Time> {
+        let node = self.room.cluster(&kept.cluster)?.nodes().get(&kept.node)?;
+        let mut free = node.free();
+        if free.fits(&kept.resources, 1) == 1 {
+            return Some(self.now);
+        }
+        let mut ends: Vec<(Time, JobKey, Tally)> = self
+            .holders_of(&kept.cluster, &kept.node)
+            .into_iter()
+            .filter_map(|(key, amount)| {
+                let outlook = self.jobs.get(&key)?.derived.outlook?;
+                let end = outlook.end().filter(|end| *end > self.now)?;
+                Some((end, key, amount))
+            })
+            .collect();
+        ends.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        ends.into_iter().find_map(|(end, _, amount)| {
+            free.add_tally(&amount, 1);
+            (free.fits(&kept.resources, 1) == 1).then_some(end)
+        })
+    }
+
+    /// What each job has of a node, bound or assumed.
+    pub(crate) fn holders_of(
+        &self,
+        cluster: &ClusterName,
+        node: &NodeName,
+    ) -> BTreeMap<JobKey, Tally> {
+        let mut holders: BTreeMap<JobKey, Tally> = BTreeMap::new();
+        let room = self.room.cluster(cluster);
+        for pod in room.into_iter().flat_map(|room| room.pods_on(node)) {
+            if let Some(key) = &pod.job {
+                holders.entry(key.clone()).or_default().add(&pod.request, 1);
+            }
+        }
+        for (key, assumption) in self.room.assumed() {
+            for seat in &assumption.seats {
+                if seat.cluster == *cluster && seat.node.as_ref() == Some(node) {
+                    let request = &assumption.demand.roles[seat.role].request;
+                    let holder = holders.entry(key.clone()).or_default();
+                    holder.add(request, i64::from(seat.count));
+                }
+            }
+        }
+        holders
+    }
+}
+
+/// The nodes that are looked at, by cluster and name.
+type Sites<'a> = BTreeMap<(&'a ClusterName, &'a NodeName), Site<'a>>;
+
+/// One choice of nodes.
+struct Choice<'a> {
+    /// What has to become free.
+    cost: i128,
+    divided: bool,
+    /// Whether it is elsewhere than what was chosen before.
+    moved: bool,
+    preference: usize,
+    cluster: Option<&'a ClusterName>,
+    nodes: Vec<KeptNode>,
+}
+
+impl<'a> Choice<'a> {
+    /// The order is the policy: what is freed soonest, then whole rather than divided, then
+    /// what was chosen before, then as the queue prefers.
+    fn key(&self) -> (i128, bool, bool, usize, Option<&'a ClusterName>) {
+        (
+            self.cost,
+            self.divided,
+            self.moved,
+            self.preference,
+            self.cluster,
+        )
+    }
+}
+
+/// What is taken of the sites.
+fn kept_on(sites: &Sites<'_>) -> Vec<KeptNode> {
+    let taken = sites.iter().filter(|(_, site)| !site.taken.is_empty());
+    let nodes = taken.map(|((cluster, name), site)| KeptNode {
+        cluster: (*cluster).clone(),
+        node: (*name).clone(),
+        class: site.node.fact.class.clone(),
+        resources: site.taken.to_resources(),
+    });
+    nodes.collect()
+}
+
+/// All roles, those with the most devices first.
+fn ordered(demand: &Demand) -> Vec<Need<'_>> {
+    let mut needs = all_needs(demand);
+    needs.sort_by_key(|need| {
+        let request = need.role.request.iter();
+        let devices = request.filter(|(name, _)| name.is_device());
+        Reverse(devices.map(|(_, amount)| amount).max())
+    });
+    needs
+}
+
+/// Puts all pods. What has to become free, or `None` where they do not all fit.
+fn put_all(demand: &Demand, sites: &mut Sites<'_>) -> Option<i128> {
+    let mut cost = 0;
+    for need in ordered(demand) {
+        let (freed, left) = put(need.role, need.count, sites);
+        if left > 0 {
+            return None;
+        }
+        cost += freed;
+    }
+    Some(cost)
+}
+
+/// Puts as many pods as fit; how many.
+fn put_some(demand: &Demand, sites: &mut Sites<'_>) -> u64 {
+    let needs = ordered(demand).into_iter();
+    let placed = needs.map(|need| need.count - put(need.role, need.count, sites).1);
+    placed.map(u64::from).sum()
+}
+
+impl<'a> Site<'a> {
+    fn new(room: &ClusterRoom, node: &'a NodeRoom, kept: Option<&Tally>) -> Self {
+        let mut cleared = Tally::from(&node.fact.allocatable);
+        for pod in room
+            .pods_on(&node.fact.name)
+            .filter(|pod| pod.job.is_none())
+        {
+            cleared.add(&pod.request, -1);
+        }
+        let mut now = node.free();
+        if let Some(kept) = kept {
+            cleared.add_tally(kept, -1);
+            now.add_tally(kept, -1);
+        }
+        Self {
+            node,
+            now,
+            cleared,
+            taken: Tally::default(),
+        }
+    }
+
+    /// How much has to become free for one pod more; `None` where none can ever fit.
+    fn cost(&self, request: &Resources) -> Option<i128> {
+        if self.cleared.fits(request, 1) == 0 {
+            return None;
+        }
+        if self.now.fits(request, 1) == 1 {
+            return Some(0);
+        }
+        let lacking = leading(request).map_or(0, |name| {
+            let asked = i128::from(request.amount_of(name).0);
+            asked - self.now.get(name).clamp(0, asked)
+        });
+        Some(lacking.max(1))
+    }
+
+    fn take(&mut self, request: &Resources) {
+        self.now.add(request, -1);
+        self.cleared.add(request, -1);
+        self.taken.add(request, 1);
+    }
+}
+
+/// Puts the pods of a role one by one where the least has to become free. What has to, and
+/// how many pods do not fit.
+fn put<'a>(role: &Role, count: u32, sites: &mut Sites<'a>) -> (i128, u32) {
+    let mut queue: BTreeSet<Entry<'a>> = sites
+        .iter()
+        .filter(|(_, site)| can_run_on(role, site.node))
+        .filter_map(|(at, site)| entry(site, *at, &role.request))
+        .collect();
+    let mut cost = 0;
+    for placed in 0..count {
+        let Some((lacking, _, name, cluster)) = queue.pop_first() else {
+            return (cost, count - placed);
+        };
+        let Some(site) = sites.get_mut(&(cluster, name)) else {
+            continue;
+        };
+        site.take(&role.request);
+        cost += lacking;
+        queue.extend(entry(site, (cluster, name), &role.request));
+    }
+    (cost, 0)
+}
+
+/// A node in the order in which pods are put: where the least has to become free, then the
+/// fewest free devices, then the name.
+type Entry<'a> = (i128, i128, &'a NodeName, &'a ClusterName);
+
+fn entry<'a>(
+    site: &Site<'_>,
+    (cluster, name): (&'a ClusterName, &'a NodeName),
+    request: &Resources,
+) -> Option<Entry<'a>> {
+    let device = site.node.device.as_ref();
+    let devices = device.map_or(0, |device| site.now.get(device));
+    Some((site.cost(request)?, devices, name, cluster))
+}

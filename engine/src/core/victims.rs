@@ -1,0 +1,263 @@
+//! What could be taken back for a job: whole jobs, and single pods of elastic ones.
+//!
+//! Each thing that could be taken is an item, with what comes free by it and what is lost by
+//! it. Pods that an elastic gang has beyond its least come before any whole job; then what
+//! loses the least: devices × milliseconds since the job last saved its work (a job without
+//! devices counts its CPUs, eight as a device), times one more than the place of its priority
+//! among those in use. Nobody is listed who may not be taken whatever for: not preemptible,
+//! ending, within its queue's minimum run time.
+
+use super::Engine;
+use super::elastic::least_counts;
+use super::job::{Job, Released};
+use super::leaving::Cut;
+use super::queues::{Pools, pools_of};
+use crate::ids::{ClusterName, JobKey, NodeName, QueueName, Time};
+use crate::reason::Reason;
+use crate::resources::{ResourceName, Resources};
+use crate::room::Holdings;
+use std::cmp::Reverse;
+
+/// Most steps in which the surplus of one gang is offered.
+const STEPS: u32 = 64;
+
+/// One thing that could be taken back.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) key: JobKey,
+    /// The queue that is charged for it.
+    pub(crate) queue: QueueName,
+    /// Reclaimed from another queue, or preempted in the taker's own.
+    pub(crate) reason: Reason,
+    /// Some pods of an elastic gang; `None`: the whole job, or all that is left of it.
+    pub(crate) cut: Option<Cut>,
+    /// The item of the same job that has to be taken before.
+    pub(crate) after: Option<usize>,
+    /// What is no longer charged without it.
+    pub(crate) charge: Pools,
+    /// What it would be charged when it comes back.
+    pub(crate) again: Pools,
+    /// What is free on nodes without it.
+    pub(crate) nodes: Holdings,
+    /// What is lost by it.
+    pub(crate) cost: i128,
+    order: Order,
+}
+
+/// The order in which items are taken; the order of the fields is the policy.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Order {
+    /// Surplus of elastic gangs first.
+    whole: bool,
+    /// Then what loses the least.
+    cost: i128,
+    /// Then the lowest priority.
+    priority: i32,
+    /// Then who was admitted last.
+    younger: Reverse<Time>,
+    key: JobKey,
+    step: usize,
+}
+
+/// What could be taken, in order; and when there may be more.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Offers {
+    pub(crate) items: Vec<Item>,
+    /// When the next job has run as long as its queue protects it.
+    pub(crate) more_at: Option<Time>,
+}
+
+impl Offers {
+    /// Puts everything in order. To be called once all is there.
+    pub(crate) fn sort(&mut self) {
+        self.items.sort_by(|a, b| a.order.cmp(&b.order));
+        let mut last: std::collections::BTreeMap<JobKey, usize> = std::collections::BTreeMap::new();
+        for (index, item) in self.items.iter_mut().enumerate() {
+            item.after = last.insert(item.key.clone(), index);
+        }
+    }
+}
+
+impl Engine {
+    /// Adds what could be taken of the jobs of a queue that hold anything of `wanted`, of
+    /// those with a priority below `below`.
+    pub(crate) fn offer(
+        &self,
+        offers: &mut Offers,
+        queue: &QueueName,
+        reason: Reason,
+        wanted: &Resources,
+        below: Option<i32>,
+    ) {
+        let protected = self.queues.policy(queue).map(|policy| policy.preemption);
+        let protected = protected.map_or(0, |preemption| preemption.min_runtime_ms);
+        for (priority, key) in self.held.of(queue) {
+            if below.is_some_and(|below| *priority >= below) {
+                break;
+            }
+            let Some(job) = self.jobs.get(key).filter(|job| job.preemptible) else {
+                continue;
+            };
+            let Some(released) = job.released.as_deref() else {
+                continue;
+            };
+            let charge = released.pools();
+            if !charge.values().any(|part| shares_something(part, wanted)) {
+                continue;
+            }
+            if protected > 0 {
+                let until = released.started_at.map(|at| at.after(protected));
+                if until.is_none_or(|until| until > self.now) {
+                    offers.more_at = offers.more_at.into_iter().chain(until).min();
+                    continue;
+                }
+            }
+            self.offer_job(offers, (key, job, released), reason, *priority);
+        }
+    }
+
+    fn offer_job(
+        &self,
+        offers: &mut Offers,
+        (key, job, released): (&JobKey, &Job, &Released),
+        reason: Reason,
+        priority: i32,
+    ) {
+        let cost = self.cost_of(job, released, priority);
+        let item = |step, cut: Option<Cut>, charge, again, nodes, cost| Item {
+            key: key.clone(),
+            queue: released.admission.queue.clone(),
+            reason,
+            order: Order {
+                whole: cut.is_none(),
+                cost,
+                priority,
+                younger: Reverse(released.admission.admitted_at),
+                key: key.clone(),
+                step,
+            },
+            cut,
+            after: None,
+            charge,
+            again,
+            nodes,
+            cost,
+        };
+        let mut rest = released.clone();
+        let mut nodes = self.room.holdings(key);
+        if !released.leaving.is_empty() {
+            // What leaves already is counted as gone.
+            let leaving = self.going(key).map(|(.., leaving)| leaving);
+            for (node, held) in leaving.into_iter().flatten() {
+                nodes.entry(node).or_default().add_tally(&held, -1);
+            }
+        }
+        let on: Vec<(ClusterName, NodeName)> = nodes.keys().cloned().collect();
+        let steps = surplus(job, released);
+        for (step, cut) in steps.into_iter().enumerate() {
+            let basis = rest.basis.clone().or_else(|| job.demand.clone());
+            let Some((leaving, from)) = basis.and_then(|basis| rest.cut(&basis, &cut)) else {
+                break;
+            };
+            let mut freed = Holdings::new();
+            let mut left = leaving.count;
+            let mut free = |at: &(ClusterName, NodeName), count: u32| {
+                let held = nodes.entry(at.clone()).or_default();
+                let count = held.fits(&leaving.request, count);
+                held.add(&leaving.request, -i64::from(count));
+                let freed = freed.entry(at.clone()).or_default();
+                freed.add(&leaving.request, i64::from(count));
+                count
+            };
+            for (node, count) in from {
+                left -= free(&(cut.cluster.clone(), node), count.min(left));
+            }
+            // A plan that was read back names no nodes: they leave where its pods are seen.
+            for at in on.iter().rev().filter(|at| at.0 == cut.cluster) {
+                left -= free(at, left);
+            }
+            let charge: Pools = leaving
+                .charge
+                .into_iter()
+                .map(|(class, part)| ((cut.cluster.clone(), class), part))
+                .collect();
+            let again = charge.clone();
+            offers
+                .items
+                .push(item(step, Some(cut), charge, again, freed, 0));
+        }
+        let charge = pools_of(&rest.admission.shares);
+        let again = pools_of(&released.admission.shares);
+        offers
+            .items
+            .push(item(usize::MAX, None, charge, again, nodes, cost));
+    }
+
+    /// What is lost if a job is taken back.
+    fn cost_of(&self, job: &Job, released: &Released, priority: i32) -> i128 {
+        let saved = released.started_at.max(job.checkpointed_at);
+        let since = released.started_at.and(saved);
+        let lost = since.map_or(0, |since| self.now.millis_since(since).max(0));
+        let total = released.admission.charge().unwrap_or_default();
+        let rank = i128::try_from(self.held.rank(priority)).unwrap_or(i128::MAX);
+        weight(&total) * i128::from(lost) * (1 + rank)
+    }
+}
+
+/// Devices in thousandths; CPUs where there are none, eight as a device.
+fn weight(total: &Resources) -> i128 {
+    let devices = total.iter().filter(|(name, _)| name.is_device());
+    let devices: i128 = devices.map(|(_, amount)| i128::from(amount.0)).sum();
+    if devices > 0 {
+        return devices * 1000;
+    }
+    let cpus = total.amount_of(&ResourceName::new(ResourceName::CPU));
+    (i128::from(cpus.0) / 8).max(1)
+}
+
+/// Whether anything of `wanted` but pod slots is in `part`.
+fn shares_something(part: &Resources, wanted: &Resources) -> bool {
+    let competes = |name: &ResourceName| name.as_str() != ResourceName::PODS;
+    wanted
+        .iter()
+        .any(|(name, amount)| amount.0 > 0 && competes(name) && part.amount_of(name).0 > 0)
+}
+
+/// The steps by which an elastic gang comes down to its least: the last role first, and of it
+/// the last part.
+fn surplus(job: &Job, released: &Released) -> Vec<Cut> {
+    let Some(demand) = job.demand.as_ref() else {
+        return Vec::new();
+    };
+    let Some(least) = least_counts(demand) else {
+        return Vec::new();
+    };
+    let shares = &released.admission.shares;
+    let mut cuts = Vec::new();
+    for (role, least) in demand.roles.iter().zip(least).rev() {
+        let has = |share: &crate::facts::Share| {
+            let pods = share.pods.iter().filter(|pods| pods.role == role.name);
+            pods.map(|pods| pods.count).sum::<u32>()
+        };
+        let mut left = shares.iter().map(has).sum::<u32>().saturating_sub(least);
+        let each = left.div_ceil(STEPS).max(1);
+        for share in shares.iter().rev() {
+            let mut here = has(share).min(left);
+            left -= here;
+            while here > 0 {
+                let count = each.min(here);
+                here -= count;
+                cuts.push(cut(&share.cluster, &role.name, count));
+            }
+        }
+    }
+    cuts
+}
+
+fn cut(cluster: &ClusterName, role: &str, count: u32) -> Cut {
+    Cut {
+        cluster: cluster.clone(),
+        role: role.to_owned(),
+        count,
+    }
+}

@@ -1,0 +1,447 @@
+//! Waiting jobs in line: by queue, grouped by what they want, asleep until that may be had.
+//!
+//! What holds for the first job of a group holds for those behind it, so a group is judged by
+//! its first, sleeps as one and wakes as one. A sleeping group is named in the list of each
+//! thing it waits for.
+
+use super::job::Rank;
+use super::ranks::Ranks;
+use super::wants::WantId;
+use crate::facts::QueueOrdering;
+use crate::ids::{PoolClass, QueueName};
+use crate::reason::Reason;
+use crate::resources::ResourceName;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Something that a sleeping group waits for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wake {
+    /// Any headroom of a queue, or another limit of it.
+    Quota(QueueName),
+    /// So much headroom of one bound. The needs come last, so that those who wait for the
+    /// least of a bound stand first.
+    Headroom {
+        queue: QueueName,
+        /// The class that is bounded; `None`: the queue as a whole.
+        class: Option<PoolClass>,
+        resource: ResourceName,
+        needs: i128,
+    },
+    /// More room on a node that could take one of its pods.
+    Room,
+    /// Another fleet: a node or cluster that came or changed.
+    Fleet,
+    /// Another set of reservations.
+    Reservation,
+}
+
+/// Why a group sleeps.
+#[derive(Debug, Clone)]
+pub(crate) struct Sleep {
+    /// In one word.
+    pub(crate) reason: Reason,
+    /// Whether it could go some day as things are: then it counts as standing ahead.
+    pub(crate) hopeful: bool,
+    /// What it waits for.
+    pub(crate) wakes: Vec<Wake>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Group {
+    jobs: BTreeSet<Rank>,
+    asleep: Option<Sleep>,
+    /// Why it slept last.
+    last: Option<Reason>,
+}
+
+/// The waiting jobs of one queue.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Leaf {
+    ranks: Ranks,
+    groups: BTreeMap<WantId, Group>,
+    /// First of each group that is awake.
+    awake: BTreeSet<(Rank, WantId)>,
+    /// First of each group that sleeps and could go some day.
+    hopeful: BTreeSet<(Rank, WantId)>,
+}
+
+/// All waiting jobs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waiting {
+    leaves: BTreeMap<QueueName, Leaf>,
+    sleepers: BTreeMap<Wake, BTreeSet<(QueueName, WantId)>>,
+    /// Groups that were woken since this was last taken.
+    woken: BTreeSet<(QueueName, WantId)>,
+    /// Queues whose first job to be judged may be another than when this was last taken.
+    stirred: BTreeSet<QueueName>,
+    /// What groups that are awake want, and how many want it.
+    ready: BTreeMap<WantId, usize>,
+    /// What those want in each queue for whom something may be kept.
+    fronts: BTreeMap<QueueName, BTreeSet<WantId>>,
+    /// In how many queues each of that is wanted so.
+    fronted: BTreeMap<WantId, usize>,
+}
+
+impl Waiting {
+    pub(crate) fn leaf(&self, queue: &QueueName) -> Option<&Leaf> {
+        self.leaves.get(queue)
+    }
+
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = (&QueueName, &Leaf)> {
+        self.leaves.iter()
+    }
+
+    /// Queues whose first job to be judged may be another than when this was last asked.
+    pub(crate) fn take_stirred(&mut self) -> BTreeSet<QueueName> {
+        std::mem::take(&mut self.stirred)
+    }
+
+    /// Whether [`Self::take_stirred`] would name any.
+    pub(crate) fn is_stirred(&self) -> bool {
+        !self.stirred.is_empty()
+    }
+
+    /// A job joins the line. Its group wakes if it now stands first in it.
+    pub(crate) fn insert(&mut self, queue: &QueueName, want: WantId, rank: &Rank) {
+        self.stir(queue);
+        let leaf = self.leaves.entry(queue.clone()).or_default();
+        leaf.ranks.insert(rank.clone());
+        let group = leaf.groups.entry(want).or_default();
+        let before = group.jobs.first().cloned();
+        group.jobs.insert(rank.clone());
+        if before.as_ref().is_none_or(|first| rank < first) {
+            let was_awake = leaf.unlist(want, before);
+            self.count_ready(want, was_awake, false);
+            self.rouse(queue, want);
+        }
+    }
+
+    /// Notes what those want in a queue for whom something may be kept.
+    pub(crate) fn note_fronts(&mut self, queue: &QueueName, wants: BTreeSet<WantId>) {
+        if self.fronts.get(queue).unwrap_or(&BTreeSet::new()) == &wants {
+            return;
+        }
+        for want in self.fronts.remove(queue).into_iter().flatten() {
+            if let Some(count) = self.fronted.get_mut(&want) {
+                *count -= 1;
+                if *count == 0 {
+                    self.fronted.remove(&want);
+                }
+            }
+        }
+        for want in &wants {
+            *self.fronted.entry(*want).or_default() += 1;
+        }
+        if !wants.is_empty() {
+            self.fronts.insert(queue.clone(), wants);
+        }
+    }
+
+    /// Whether anybody wants this for whom something may be kept.
+    pub(crate) fn is_fronted(&self, want: WantId) -> bool {
+        self.fronted.contains_key(&want)
+    }
+
+    /// What groups that are awake want.
+    pub(crate) fn ready(&self) -> impl Iterator<Item = WantId> {
+        self.ready.keys().copied()
+    }
+
+    fn count_ready(&mut self, want: WantId, was: bool, is: bool) {
+        if is && !was {
+            *self.ready.entry(want).or_default() += 1;
+        }
+        if was
+            && !is
+            && let Some(count) = self.ready.get_mut(&want)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.ready.remove(&want);
+            }
+        }
+    }
+
+    /// A job leaves the line. Those who stand first then are judged anew.
+    pub(crate) fn remove(&mut self, queue: &QueueName, want: WantId, rank: &Rank) {
+        self.stir(queue);
+        let Some(leaf) = self.leaves.get_mut(queue) else {
+            return;
+        };
+        let head_of_sleepers = leaf.hopeful.first().is_some_and(|(first, _)| first == rank);
+        leaf.ranks.remove(rank);
+        let Some(group) = leaf.groups.get_mut(&want) else {
+            return;
+        };
+        let before = group.jobs.first().cloned();
+        group.jobs.remove(rank);
+        if before.as_ref() == Some(rank) {
+            let was_awake = leaf.unlist(want, before);
+            self.count_ready(want, was_awake, false);
+            self.rouse(queue, want);
+        }
+        if head_of_sleepers {
+            self.rouse_head(queue);
+        }
+        let leaf_is_empty = self
+            .leaves
+            .get(queue)
+            .is_some_and(|leaf| leaf.ranks.is_empty());
+        if leaf_is_empty {
+            self.leaves.remove(queue);
+        }
+    }
+
+    /// Puts a group to sleep. Whether its reason is another than when it slept last.
+    pub(crate) fn sleep(&mut self, queue: &QueueName, want: WantId, sleep: Sleep) -> bool {
+        let Some(leaf) = self.leaves.get_mut(queue) else {
+            return false;
+        };
+        let Some(group) = leaf.groups.get_mut(&want) else {
+            return false;
+        };
+        let changed = group.last.replace(sleep.reason) != Some(sleep.reason);
+        let first = group.jobs.first().cloned();
+        for wake in &sleep.wakes {
+            let sleepers = self.sleepers.entry(wake.clone()).or_default();
+            sleepers.insert((queue.clone(), want));
+        }
+        let hopeful = sleep.hopeful;
+        group.asleep = Some(sleep);
+        let was_awake = leaf.unlist(want, first.clone());
+        if let Some(first) = first.filter(|_| hopeful) {
+            leaf.hopeful.insert((first, want));
+        }
+        self.count_ready(want, was_awake, false);
+        self.stir(queue);
+        changed
+    }
+
+    /// Wakes all that wait for `wake`.
+    pub(crate) fn wake(&mut self, wake: &Wake) {
+        for (queue, want) in self.sleepers.remove(wake).unwrap_or_default() {
+            self.rouse(&queue, want);
+        }
+    }
+
+    /// Wakes those who wait for no more headroom of a queue's bounds than there is.
+    pub(crate) fn wake_for_headroom(
+        &mut self,
+        queue: &QueueName,
+        headroom: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
+    ) {
+        let first = Wake::Headroom {
+            queue: queue.clone(),
+            class: None,
+            resource: ResourceName::new(""),
+            needs: i128::MIN,
+        };
+        let of_queue = self.sleepers.range(first..).map(|(wake, _)| wake);
+        let may = of_queue
+            .map_while(|wake| match wake {
+                Wake::Headroom {
+                    queue: of,
+                    class,
+                    resource,
+                    needs,
+                } if of == queue => Some((wake, class, resource, needs)),
+                _ => None,
+            })
+            .filter(|(_, class, resource, needs)| headroom(class.as_ref(), resource) >= **needs)
+            .map(|(wake, ..)| wake.clone());
+        for wake in may.collect::<Vec<_>>() {
+            self.wake(&wake);
+        }
+    }
+
+    /// The groups that wait for room on a node, by what they want.
+    pub(crate) fn sleepers_for_room(&self) -> impl Iterator<Item = (&QueueName, WantId)> {
+        let sleepers = self.sleepers.get(&Wake::Room).into_iter().flatten();
+        sleepers.map(|(queue, want)| (queue, *want))
+    }
+
+    /// Wakes those of them for whom there may be some.
+    pub(crate) fn wake_for_room(&mut self, may: impl Fn(WantId) -> bool) {
+        let woken: Vec<(QueueName, WantId)> = self
+            .sleepers_for_room()
+            .filter(|(_, want)| may(*want))
+            .map(|(queue, want)| (queue.clone(), want))
+            .collect();
+        for (queue, want) in woken {
+            self.rouse(&queue, want);
+        }
+    }
+
+    /// Notes what stops a group that stays awake. Whether that is another reason than before.
+    pub(crate) fn note_reason(&mut self, queue: &QueueName, want: WantId, reason: Reason) -> bool {
+        let leaf = self.leaves.get_mut(queue);
+        let group = leaf.and_then(|leaf| leaf.groups.get_mut(&want));
+        group.is_some_and(|group| group.last.replace(reason) != Some(reason))
+    }
+
+    /// Wakes all that wait for `wake` in other queues than one.
+    pub(crate) fn wake_others(&mut self, wake: &Wake, queue: &QueueName) {
+        let sleepers: Vec<(QueueName, WantId)> = self
+            .sleepers
+            .get(wake)
+            .into_iter()
+            .flatten()
+            .filter(|(sleeper, _)| sleeper != queue)
+            .cloned()
+            .collect();
+        for (sleeper, want) in sleepers {
+            self.rouse(&sleeper, want);
+        }
+    }
+
+    /// Wakes every group of a queue, and of none other.
+    pub(crate) fn wake_queue(&mut self, queue: &QueueName) {
+        let leaf = self.leaves.get(queue);
+        let wants: Vec<WantId> = leaf
+            .into_iter()
+            .flat_map(|leaf| leaf.groups.keys())
+            .copied()
+            .collect();
+        for want in wants {
+            self.rouse(queue, want);
+        }
+    }
+
+    /// Wakes the group whose first stands first among the sleepers of a queue.
+    pub(crate) fn rouse_head(&mut self, queue: &QueueName) {
+        let head = self.leaves.get(queue).and_then(|leaf| leaf.hopeful.first());
+        if let Some((_, want)) = head.cloned() {
+            self.rouse(queue, want);
+        }
+    }
+
+    /// Wakes one group, whether it sleeps or not.
+    pub(crate) fn rouse(&mut self, queue: &QueueName, want: WantId) {
+        let Some(leaf) = self.leaves.get_mut(queue) else {
+            return;
+        };
+        let Some(group) = leaf.groups.get_mut(&want) else {
+            return;
+        };
+        if let Some(sleep) = group.asleep.take() {
+            self.woken.insert((queue.clone(), want));
+            for wake in sleep.wakes {
+                if let Some(sleepers) = self.sleepers.get_mut(&wake) {
+                    sleepers.remove(&(queue.clone(), want));
+                    if sleepers.is_empty() {
+                        self.sleepers.remove(&wake);
+                    }
+                }
+            }
+        }
+        let first = group.jobs.first().cloned();
+        let was_awake = leaf.unlist(want, first.clone());
+        let is_awake = first.is_some();
+        match first {
+            Some(first) => {
+                leaf.awake.insert((first, want));
+            }
+            None => {
+                leaf.groups.remove(&want);
+            }
+        }
+        self.count_ready(want, was_awake, is_awake);
+        self.stir(queue);
+    }
+
+    /// Groups that were woken since the last call.
+    pub(crate) fn take_woken(&mut self) -> BTreeSet<(QueueName, WantId)> {
+        std::mem::take(&mut self.woken)
+    }
+
+    fn stir(&mut self, queue: &QueueName) {
+        if !self.stirred.contains(queue) {
+            self.stirred.insert(queue.clone());
+        }
+    }
+}
+
+impl Leaf {
+    /// The job to be judged next, if any may be: the first that is awake and `open`. Where
+    /// nobody may pass the head, only that.
+    pub(crate) fn candidate(
+        &self,
+        ordering: QueueOrdering,
+        open: impl Fn(&Rank, WantId) -> bool,
+    ) -> Option<(&Rank, WantId)> {
+        let strict = ordering == QueueOrdering::StrictFifo;
+        let (rank, want) = if strict {
+            self.awake.first().filter(|(rank, want)| open(rank, *want))
+        } else {
+            self.awake.iter().find(|(rank, want)| open(rank, *want))
+        }?;
+        let behind = self.hopeful.first().is_some_and(|(ahead, _)| ahead < rank);
+        (!strict || !behind).then_some((rank, *want))
+    }
+
+    /// The first `most` jobs of those who could go some day, asleep or awake.
+    pub(crate) fn front(&self, most: usize) -> BTreeSet<Rank> {
+        let mut asleep = self.hopeful.iter().peekable();
+        let mut awake = self.awake.iter().peekable();
+        let mut front = BTreeSet::new();
+        // Of the groups whose first are first, the first jobs of each.
+        for _ in 0..most {
+            let from_asleep = match (asleep.peek(), awake.peek()) {
+                (Some(a), Some(b)) => a < b,
+                (a, _) => a.is_some(),
+            };
+            let next = if from_asleep {
+                asleep.next()
+            } else {
+                awake.next()
+            };
+            let Some((_, want)) = next else { break };
+            front.extend(self.group(*want).take(most).cloned());
+        }
+        while front.len() > most {
+            front.pop_last();
+        }
+        front
+    }
+
+    /// The first of those who could go some day, asleep or awake.
+    pub(crate) fn first_that_may_go(&self) -> Option<&Rank> {
+        let asleep = self.hopeful.first().map(|(rank, _)| rank);
+        let awake = self.awake.first().map(|(rank, _)| rank);
+        asleep.into_iter().chain(awake).min()
+    }
+
+    /// All in order.
+    pub(crate) fn ranks(&self) -> &Ranks {
+        &self.ranks
+    }
+
+    /// The first jobs of a group.
+    pub(crate) fn group(&self, want: WantId) -> impl Iterator<Item = &Rank> {
+        self.groups
+            .get(&want)
+            .into_iter()
+            .flat_map(|group| &group.jobs)
+    }
+
+    /// Who comes after `rank` in a group.
+    pub(crate) fn after(&self, want: WantId, rank: &Rank) -> Option<&Rank> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let group = self.groups.get(&want)?;
+        group.jobs.range((Excluded(rank), Unbounded)).next()
+    }
+
+    /// All, by group.
+    pub(crate) fn grouped(&self) -> impl Iterator<Item = &Rank> {
+        self.groups.values().flat_map(|group| &group.jobs)
+    }
+
+    /// Takes the first of a group off the lists; whether it was awake.
+    fn unlist(&mut self, want: WantId, first: Option<Rank>) -> bool {
+        first.is_some_and(|first| {
+            let entry = (first, want);
+            self.hopeful.remove(&entry);
+            self.awake.remove(&entry)
+        })
+    }
+}

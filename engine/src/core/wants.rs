@@ -1,0 +1,246 @@
+//! What waiting jobs want, each kept once: a million jobs want a few hundred things.
+
+use super::reservations::Scope;
+use super::shut::Shut;
+use crate::facts::Demand;
+use crate::ids::{ClusterName, QueueName};
+use crate::resources::Resources;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// All that a verdict on a waiting job depends on, beside its queue and place in line.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Want {
+    /// What it is made of.
+    pub(crate) demand: Arc<Demand>,
+    /// What all its pods request.
+    pub(crate) total: Resources,
+    /// Declared run time in milliseconds.
+    pub(crate) duration: Option<i64>,
+    /// Who submitted it, where its queue limits the jobs of one user: those of another are
+    /// judged apart.
+    pub(crate) user: Option<Arc<str>>,
+    /// Over how many clusters its queue lets it be spread.
+    pub(crate) max_clusters: Option<u32>,
+    /// Clusters left out while others could take it.
+    pub(crate) avoid: BTreeSet<ClusterName>,
+}
+
+impl Want {
+    /// The same for another demand; `None` where that cannot be counted.
+    pub(crate) fn resized(&self, demand: Demand) -> Option<Self> {
+        Some(Self {
+            total: demand.total()?,
+            demand: Arc::new(demand),
+            duration: self.duration,
+            avoid: self.avoid.clone(),
+            max_clusters: self.max_clusters,
+            user: self.user.clone(),
+        })
+    }
+}
+
+/// Names a want while jobs stand in line for it. Its order means nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WantId(usize);
+
+#[derive(Debug, Clone)]
+struct Slot {
+    want: Arc<Want>,
+    /// Jobs that want it.
+    users: usize,
+    /// Whether the empty fleet could take it, once that was asked.
+    could_fit: Option<bool>,
+    /// Why no room can be found for it, if that was found.
+    shut: Option<Shut>,
+    /// After how many growths of nodes that was found.
+    shut_at: u64,
+    /// The classes of pools whose reservations it would count as, once that was found out.
+    scopes: Option<BTreeSet<Scope>>,
+    /// That nothing can be kept for it behind all who keep nodes, and after how many growths
+    /// of nodes that was found.
+    hopeless: Option<u64>,
+    /// Whether the bounds of a queue would ever let it go, where that was asked.
+    let_by: BTreeMap<QueueName, bool>,
+}
+
+/// The wants in use, with how many jobs want each.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wants {
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    ids: BTreeMap<Arc<Want>, WantId>,
+    demands: BTreeSet<Arc<Demand>>,
+}
+
+impl Wants {
+    /// The one copy of `demand`. Copies that nobody uses are dropped now and then.
+    pub(crate) fn intern_demand(&mut self, demand: &Demand) -> Arc<Demand> {
+        if let Some(known) = self.demands.get(demand) {
+            return Arc::clone(known);
+        }
+        if self.demands.len() >= 1024 && self.demands.len().is_power_of_two() {
+            self.demands.retain(|demand| Arc::strong_count(demand) > 1);
+        }
+        let demand = Arc::new(demand.clone());
+        self.demands.insert(Arc::clone(&demand));
+        demand
+    }
+
+    /// The id of `want`, which one job more wants.
+    pub(crate) fn acquire(&mut self, want: Want) -> WantId {
+        if let Some(id) = self.ids.get(&want) {
+            if let Some(slot) = &mut self.slots[id.0] {
+                slot.users += 1;
+            }
+            return *id;
+        }
+        let want = Arc::new(want);
+        let entry = Some(Slot {
+            want: Arc::clone(&want),
+            users: 1,
+            could_fit: None,
+            shut: None,
+            shut_at: 0,
+            scopes: None,
+            hopeless: None,
+            let_by: BTreeMap::new(),
+        });
+        let id = if let Some(slot) = self.free.pop() {
+            self.slots[slot] = entry;
+            WantId(slot)
+        } else {
+            self.slots.push(entry);
+            WantId(self.slots.len() - 1)
+        };
+        self.ids.insert(want, id);
+        id
+    }
+
+    /// One job less wants it.
+    pub(crate) fn release(&mut self, id: WantId) {
+        let Some(slot) = &mut self.slots[id.0] else {
+            return;
+        };
+        slot.users -= 1;
+        if slot.users == 0 {
+            self.ids.remove(&slot.want);
+            self.slots[id.0] = None;
+            self.free.push(id.0);
+        }
+    }
+
+    /// The want, while any job wants it.
+    pub(crate) fn get(&self, id: WantId) -> Option<&Arc<Want>> {
+        Some(&self.slots.get(id.0)?.as_ref()?.want)
+    }
+
+    /// What was noted of whether the empty fleet could take it.
+    pub(crate) fn could_fit(&self, want: &Want) -> Option<bool> {
+        let id = self.ids.get(want)?;
+        self.slots.get(id.0)?.as_ref()?.could_fit
+    }
+
+    /// Notes whether the empty fleet could take it.
+    pub(crate) fn note_could_fit(&mut self, id: WantId, could: bool) {
+        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
+            slot.could_fit = Some(could);
+        }
+    }
+
+    /// The fleet is another: nothing is known of what it could take.
+    pub(crate) fn forget_fits(&mut self) {
+        for slot in self.slots.iter_mut().flatten() {
+            slot.could_fit = None;
+            slot.let_by.clear();
+            slot.shut = None;
+            slot.scopes = None;
+        }
+    }
+
+    /// Why no room can be found for it, if so.
+    pub(crate) fn shut(&self, id: WantId) -> Option<Shut> {
+        self.slots.get(id.0)?.as_ref()?.shut
+    }
+
+    /// No room was found for it.
+    pub(crate) fn note_shut(&mut self, id: WantId, why: Shut, growths: u64) {
+        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
+            slot.shut = Some(why);
+            slot.shut_at = growths;
+        }
+    }
+
+    /// After how many growths of nodes it was shut.
+    pub(crate) fn shut_at(&self, id: WantId) -> u64 {
+        let slot = self.slots.get(id.0).and_then(Option::as_ref);
+        slot.map_or(0, |slot| slot.shut_at)
+    }
+
+    /// Nothing can be kept for it behind all who keep nodes.
+    pub(crate) fn note_hopeless(&mut self, id: WantId, growths: u64) {
+        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
+            slot.hopeless = Some(growths);
+        }
+    }
+
+    /// Whether that was found since nodes last grew.
+    pub(crate) fn is_hopeless(&self, id: WantId, growths: u64) -> bool {
+        let slot = self.slots.get(id.0).and_then(Option::as_ref);
+        slot.is_some_and(|slot| slot.hopeless == Some(growths))
+    }
+
+    /// Whether the bounds of `queue` would ever let it go, where that is known.
+    pub(crate) fn let_by(&self, want: &Want, queue: &QueueName) -> Option<bool> {
+        let id = self.ids.get(want)?;
+        let slot = self.slots.get(id.0)?.as_ref()?;
+        slot.let_by.get(queue).copied()
+    }
+
+    pub(crate) fn note_let_by(&mut self, id: WantId, queue: &QueueName, could: bool) {
+        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
+            slot.let_by.insert(queue.clone(), could);
+        }
+    }
+
+    /// What its reservations count as, where that is known.
+    pub(crate) fn scopes(&self, id: WantId) -> Option<&BTreeSet<Scope>> {
+        self.slots.get(id.0)?.as_ref()?.scopes.as_ref()
+    }
+
+    pub(crate) fn note_scopes(&mut self, id: WantId, scopes: &BTreeSet<Scope>) {
+        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
+            slot.scopes = Some(scopes.clone());
+        }
+    }
+
+    /// Room may be found for it again.
+    pub(crate) fn open(&mut self, id: WantId) {
+        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
+            slot.shut = None;
+        }
+    }
+
+    /// How plans are made is another: room may be found for any.
+    pub(crate) fn open_all(&mut self) {
+        for slot in self.slots.iter_mut().flatten() {
+            slot.shut = None;
+            slot.let_by.clear();
+        }
+    }
+
+    /// Holders start at other times: whoever ends before may pass.
+    pub(crate) fn open_timed(&mut self) {
+        for slot in self.slots.iter_mut().flatten() {
+            if slot.shut == Some(Shut::Kept) && slot.want.duration.is_some() {
+                slot.shut = None;
+            }
+        }
+    }
+
+    /// All that are shut, and why.
+    pub(crate) fn all_shut(&self) -> impl Iterator<Item = (WantId, Shut)> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(id, slot)| Some((WantId(id), slot.as_ref()?.shut?)))
+    }
+}

@@ -1,0 +1,188 @@
+//! Label requirements, taints and tolerations, with the meaning Kubernetes and Karmada give
+//! them. One implementation for nodes and clusters.
+
+use crate::ids::ClusterName;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The operator of a requirement (`NodeSelectorOperator`, `LabelSelectorOperator`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Operator {
+    /// The value is one of those named.
+    In,
+    /// The value is none of those named, or the key is absent.
+    NotIn,
+    /// The key is there.
+    Exists,
+    /// The key is absent.
+    DoesNotExist,
+    /// The value is an integer greater than the one named.
+    Gt,
+    /// The value is an integer less than the one named.
+    Lt,
+}
+
+/// One requirement on a label or field.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Requirement {
+    /// The label or field.
+    pub key: String,
+    /// How its value is compared.
+    pub operator: Operator,
+    /// What it is compared with.
+    pub values: Vec<String>,
+}
+
+impl Requirement {
+    /// Whether `value` (absent: `None`) meets the requirement.
+    #[must_use]
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        let named = |value: &str| self.values.iter().any(|v| v == value);
+        match self.operator {
+            Operator::In => value.is_some_and(named),
+            Operator::NotIn => !value.is_some_and(named),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Gt => self.compares(value, |have, bound| have > bound),
+            Operator::Lt => self.compares(value, |have, bound| have < bound),
+        }
+    }
+
+    fn compares(&self, value: Option<&str>, holds: impl Fn(i64, i64) -> bool) -> bool {
+        let bound = self.values.first().and_then(|v| v.parse().ok());
+        let have = value.and_then(|v| v.parse().ok());
+        matches!((have, bound), (Some(have), Some(bound)) if holds(have, bound))
+    }
+}
+
+/// Requirements that must all hold; a pod may run where any of its terms holds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct NodeTerm {
+    /// On labels (`matchExpressions`, `nodeSelector`).
+    pub labels: Vec<Requirement>,
+    /// On fields (`matchFields`): only `metadata.name`.
+    pub fields: Vec<Requirement>,
+}
+
+impl NodeTerm {
+    /// Whether the node `name` with `labels` meets every requirement.
+    #[must_use]
+    pub fn matches(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        self.labels
+            .iter()
+            .all(|r| r.matches(labels.get(&r.key).map(String::as_str)))
+            && self
+                .fields
+                .iter()
+                .all(|r| r.matches((r.key == "metadata.name").then_some(name)))
+    }
+}
+
+/// What a taint does to what does not tolerate it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum TaintEffect {
+    /// Nothing new may come.
+    NoSchedule,
+    /// Nothing new should come; never binding.
+    PreferNoSchedule,
+    /// Nothing new may come, and what is there goes.
+    NoExecute,
+}
+
+/// A taint of a node or cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value, empty where there is none.
+    pub value: String,
+    /// What it does.
+    pub effect: TaintEffect,
+}
+
+/// A toleration of a pod or a placement.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Toleration {
+    /// The key it is for; empty means every key.
+    pub key: String,
+    /// `None` tolerates every value (operator Exists).
+    pub value: Option<String>,
+    /// The effect it is for; `None` means every effect.
+    pub effect: Option<TaintEffect>,
+}
+
+impl Toleration {
+    fn tolerates(&self, taint: &Taint) -> bool {
+        (self.key.is_empty() || self.key == taint.key)
+            && self.effect.is_none_or(|effect| effect == taint.effect)
+            && self
+                .value
+                .as_ref()
+                .is_none_or(|value| *value == taint.value)
+    }
+}
+
+/// The first taint that keeps out what has `tolerations`, if any does.
+#[must_use]
+pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
+    taints
+        .iter()
+        .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
+        .find(|taint| {
+            !tolerations
+                .iter()
+                .any(|toleration| toleration.tolerates(taint))
+        })
+}
+
+/// Which clusters a Karmada `ClusterAffinity` selects.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct ClusterRule {
+    /// `affinityName` where the placement has several groups; else empty.
+    pub name: String,
+    /// `clusterNames`; `None` means any.
+    pub names: Option<BTreeSet<ClusterName>>,
+    /// `exclude`.
+    pub exclude: BTreeSet<ClusterName>,
+    /// `labelSelector`, `matchLabels` merged in.
+    pub labels: Vec<Requirement>,
+    /// `fieldSelector` on `provider`, `region` and `zone`.
+    pub fields: Vec<Requirement>,
+}
+
+impl ClusterRule {
+    /// Whether it selects `cluster`.
+    #[must_use]
+    pub fn selects(&self, cluster: &crate::facts::ClusterFact) -> bool {
+        self.names
+            .as_ref()
+            .is_none_or(|names| names.contains(&cluster.name))
+            && !self.exclude.contains(&cluster.name)
+            && self
+                .labels
+                .iter()
+                .all(|r| r.matches(cluster.labels.get(&r.key).map(String::as_str)))
+            && self.fields.iter().all(|r| matches_field(r, cluster))
+    }
+}
+
+/// Karmada's rule for cluster fields (pkg/util/selector.go): an absent provider or region is
+/// absent; zones must all be named for In, and none of them for NotIn.
+fn matches_field(requirement: &Requirement, cluster: &crate::facts::ClusterFact) -> bool {
+    let present = |field: &'static str, value: &str| {
+        (requirement.key == field).then(|| (!value.is_empty()).then(|| value.to_owned()))
+    };
+    if requirement.key == "zone" {
+        let named = |zone: &String| requirement.values.contains(zone);
+        return match requirement.operator {
+            Operator::In => !cluster.zones.is_empty() && cluster.zones.iter().all(named),
+            Operator::NotIn => !cluster.zones.iter().any(named),
+            Operator::Exists => !cluster.zones.is_empty(),
+            Operator::DoesNotExist => cluster.zones.is_empty(),
+            Operator::Gt | Operator::Lt => false,
+        };
+    }
+    present("provider", &cluster.provider)
+        .or_else(|| present("region", &cluster.region))
+        .is_some_and(|value| requirement.matches(value.as_deref()))
+}

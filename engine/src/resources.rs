@@ -1,0 +1,301 @@
+//! Named amounts: what a pod requests, a node has, a queue may use.
+//!
+//! A [`Resources`] is a small ordered map. It never guesses: an absent resource is absent,
+//! an explicit zero stays a zero (Volcano: `cpu: 0` in a capability means none, not all).
+
+use crate::quantity::{Amount, Quantity, QuantityError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The name of a resource, as in a Kubernetes resource list: `cpu`, `memory`,
+/// `nvidia.com/gpu`, ...
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ResourceName(Arc<str>);
+
+/// The unit in which a resource is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Milli-cores: `cpu`.
+    Milli,
+    /// Bytes: `memory`, storage, huge pages.
+    Bytes,
+    /// Whole devices, pods, and everything else.
+    Count,
+}
+
+impl ResourceName {
+    /// `cpu`.
+    pub const CPU: &'static str = "cpu";
+    /// `memory`.
+    pub const MEMORY: &'static str = "memory";
+    /// `pods`: the slots of a node.
+    pub const PODS: &'static str = "pods";
+
+    /// A name from its text.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(Arc::from(name))
+    }
+
+    /// The name's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The unit that an [`Amount`] of this resource is counted in.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        match self.as_str() {
+            Self::CPU => Unit::Milli,
+            Self::MEMORY | "ephemeral-storage" | "storage" => Unit::Bytes,
+            name if name.starts_with("hugepages-") => Unit::Bytes,
+            _ => Unit::Count,
+        }
+    }
+
+    /// Whether it is a device (an extended resource such as `nvidia.com/gpu`), which nodes are
+    /// classed by.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        self.0.contains('/') && !self.0.starts_with("kubernetes.io/")
+    }
+
+    /// Reads `text` as an amount of this resource that is asked for or offered.
+    ///
+    /// # Errors
+    /// Where the text is not a legal Kubernetes quantity, is negative, or too large to count.
+    pub fn amount(&self, text: &str) -> Result<Amount, QuantityError> {
+        let quantity: Quantity = text.parse()?;
+        if quantity.is_negative() {
+            return Err(QuantityError::Negative(text.to_owned()));
+        }
+        match self.unit() {
+            Unit::Milli => quantity.milli(),
+            Unit::Bytes | Unit::Count => quantity.units(),
+        }
+        .map_err(|_| QuantityError::TooLarge(text.to_owned()))
+    }
+
+    /// `amount` of this resource as Kubernetes writes it (`1500m`, `16Gi`, `8`), exactly.
+    #[must_use]
+    pub fn format(&self, amount: Amount) -> String {
+        match self.unit() {
+            Unit::Milli if amount.0 % 1000 == 0 => (amount.0 / 1000).to_string(),
+            Unit::Milli => format!("{}m", amount.0),
+            Unit::Bytes => format_bytes(amount.0),
+            Unit::Count => amount.0.to_string(),
+        }
+    }
+}
+
+/// Bytes in the largest binary unit that is exact.
+fn format_bytes(bytes: i64) -> String {
+    const UNITS: [(&str, u32); 6] = [
+        ("Ei", 60),
+        ("Pi", 50),
+        ("Ti", 40),
+        ("Gi", 30),
+        ("Mi", 20),
+        ("Ki", 10),
+    ];
+    UNITS
+        .iter()
+        .find(|(_, power)| bytes != 0 && bytes % (1_i64 << power) == 0)
+        .map_or_else(
+            || bytes.to_string(),
+            |(unit, power)| format!("{}{unit}", bytes >> power),
+        )
+}
+
+impl fmt::Display for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A resource whose quantity in a list cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{resource}: {error}")]
+pub struct ResourceError {
+    /// The resource named in the list.
+    pub resource: String,
+    /// What is wrong with its quantity.
+    pub error: QuantityError,
+}
+
+/// Amounts by resource. Serialized as a Kubernetes resource list, quantities as text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Resources(BTreeMap<ResourceName, Amount>);
+
+impl Resources {
+    /// No resources.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a Kubernetes resource list.
+    ///
+    /// # Errors
+    /// The first entry whose quantity is malformed, negative or too large.
+    pub fn parse<'a>(
+        list: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ResourceError> {
+        list.into_iter()
+            .map(|(name, text)| {
+                let resource = ResourceName::new(name);
+                let amount = resource.amount(text).map_err(|error| ResourceError {
+                    resource: name.to_owned(),
+                    error,
+                })?;
+                Ok((resource, amount))
+            })
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// The amount of `name`, if it is named at all.
+    #[must_use]
+    pub fn get(&self, name: &ResourceName) -> Option<Amount> {
+        self.0.get(name).copied()
+    }
+
+    /// The amount of `name`, zero where it is absent: for what is used or requested.
+    #[must_use]
+    pub fn amount_of(&self, name: &ResourceName) -> Amount {
+        self.get(name).unwrap_or_default()
+    }
+
+    /// Sets the amount of `name`.
+    pub fn set(&mut self, name: ResourceName, amount: Amount) {
+        self.0.insert(name, amount);
+    }
+
+    /// Resource by resource, in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, Amount)> {
+        self.0.iter().map(|(name, amount)| (name, *amount))
+    }
+
+    /// Whether no resource is named.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// `self + other`, or `None` where a sum cannot be counted.
+    #[must_use]
+    pub fn checked_add(&self, other: &Self) -> Option<Self> {
+        let mut sum = self.clone();
+        for (name, amount) in other.iter() {
+            let entry = sum.0.entry(name.clone()).or_default();
+            *entry = entry.checked_add(amount)?;
+        }
+        Some(sum)
+    }
+
+    /// `self × times`, or `None` where a product cannot be counted.
+    #[must_use]
+    pub fn checked_mul(&self, times: u32) -> Option<Self> {
+        self.iter()
+            .map(|(name, amount)| Some((name.clone(), amount.checked_mul(times)?)))
+            .collect::<Option<_>>()
+            .map(Self)
+    }
+
+    /// The larger of both, resource by resource (a pod's init containers run one by one).
+    #[must_use]
+    pub fn max(&self, other: &Self) -> Self {
+        let mut largest = self.clone();
+        for (name, amount) in other.iter() {
+            let entry = largest.0.entry(name.clone()).or_insert(amount);
+            *entry = (*entry).max(amount);
+        }
+        largest
+    }
+
+    /// As a Kubernetes resource list, quantities as text.
+    #[must_use]
+    pub fn to_list(&self) -> BTreeMap<String, String> {
+        self.iter()
+            .map(|(name, amount)| (name.to_string(), name.format(amount)))
+            .collect()
+    }
+}
+
+impl FromIterator<(ResourceName, Amount)> for Resources {
+    fn from_iter<I: IntoIterator<Item = (ResourceName, Amount)>>(iter: I) -> Self {
+        Self(iter.into_iter().collect())
+    }
+}
+
+impl fmt::Display for Resources {
+    /// `cpu 4, memory 16Gi, nvidia.com/gpu 8`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (name, amount)) in self.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{name} {}", name.format(amount))?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Resources {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_list().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Resources {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let list = BTreeMap::<String, String>::deserialize(deserializer)?;
+        Self::parse(list.iter().map(|(k, v)| (k.as_str(), v.as_str())))
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn reads_and_writes_kubernetes_lists() {
+        let list = [
+            ("cpu", "1500m"),
+            ("memory", "1.5Gi"),
+            ("nvidia.com/gpu", "8"),
+            ("hugepages-2Mi", "0"),
+        ];
+        let resources = Resources::parse(list).unwrap();
+        assert_eq!(
+            resources.to_string(),
+            "cpu 1500m, hugepages-2Mi 0, memory 1536Mi, nvidia.com/gpu 8"
+        );
+        let json = serde_json::to_string(&resources).unwrap();
+        assert_eq!(serde_json::from_str::<Resources>(&json).unwrap(), resources);
+    }
+
+    #[test]
+    fn names_the_resource_that_is_wrong() {
+        let error = |list| Resources::parse(list).unwrap_err().to_string();
+        assert_eq!(
+            error([("nvidia.com/gpu", "-1")]),
+            "nvidia.com/gpu: quantity \"-1\" is negative; 0 or more is needed"
+        );
+        assert_eq!(
+            error([("cpu", "9223372036854775807")]),
+            "cpu: quantity \"9223372036854775807\" is too large to be counted; at most 2^63-1 base units are"
+        );
+    }
+
+    #[test]
+    fn an_explicit_zero_is_not_absence() {
+        let none = Resources::parse([("cpu", "0")]).unwrap();
+        assert_eq!(none.get(&ResourceName::new("cpu")), Some(Amount::ZERO));
+        assert_eq!(none.get(&ResourceName::new("memory")), None);
+    }
+}

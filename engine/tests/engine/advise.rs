@@ -1,0 +1,110 @@
+//! What would help a job that waits; each answer is tried out.
+
+use crate::world::{World, below, bound, capped, key, pods, policy, queue};
+use engine::decision::Help;
+
+fn helps(world: &World, job: &str) -> Vec<String> {
+    let helps = world.engine.advise(&key(job));
+    helps.iter().map(ToString::to_string).collect()
+}
+
+/// Two clusters of four and two nodes with 8 GPUs, all but one node of each taken.
+fn busy() -> World {
+    let mut world = World::new();
+    world
+        .cluster("a", 4, "cpu 64, gpu 8")
+        .cluster("b", 2, "cpu 64, gpu 8")
+        .queue(queue("q"))
+        .queue(queue("other"));
+    world.add("first", "q", 3, "gpu 8");
+    world.add("second", "q", 1, "gpu 8");
+    world.decide();
+    world
+}
+
+#[test]
+fn room_may_be_had_by_fewer_pods_or_more_nodes() {
+    let mut world = busy();
+    world.add("waits", "q", 4, "gpu 8");
+    world.decide();
+    insta::assert_snapshot!(helps(&world, "waits").join("\n"), @r"
+    ask for 2 worker pods
+    add 2 nodes of class gpu to cluster b
+    ");
+}
+
+#[test]
+fn a_higher_bound_helps_where_it_is_what_stops() {
+    let mut world = World::new();
+    world
+        .cluster("a", 4, "cpu 64, gpu 8")
+        .queue(capped("team", "gpu 20"))
+        .queue(below("team", capped("q", "gpu 16")))
+        .queue(queue("open"));
+    world.add("first", "q", 2, "gpu 8");
+    world.add("waits", "q", 1, "gpu 4");
+    world.add("more", "q", 1, "gpu 8");
+    world.decide();
+    insta::assert_snapshot!(helps(&world, "waits").join("\n"), @r"
+    raise the capability of queue q to nvidia.com/gpu 20
+    submit it to queue open
+    ");
+    // Two bounds stop it: raising one of them would not help.
+    insta::assert_snapshot!(helps(&world, "more").join("\n"), @"submit it to queue open");
+}
+
+#[test]
+fn a_bound_on_a_class_is_named_with_its_class() {
+    let mut world = World::new();
+    world.cluster("a", 4, "cpu 64, gpu 8").queue(queue("q"));
+    let mut bounded = policy("q");
+    bounded.pools = vec![bound("gpu", Some(&["a"]), "gpu 8")];
+    world.policy(bounded);
+    world.add("first", "q", 1, "gpu 8");
+    world.add("waits", "q", 1, "gpu 2");
+    world.decide();
+    insta::assert_snapshot!(helps(&world, "waits").join("\n"), @"raise the capability of queue q to nvidia.com/gpu 10 of class gpu");
+}
+
+#[test]
+fn each_help_lets_the_job_start() {
+    let mut world = busy();
+    world.add("waits", "q", 4, "gpu 8");
+    world.decide();
+    for help in world.engine.advise(&key("waits")) {
+        let mut world = busy();
+        match &help {
+            Help::FewerPods { count, .. } => world.add("waits", "q", *count, "gpu 8"),
+            Help::OtherQueue(other) => world.add("waits", other.as_str(), 4, "gpu 8"),
+            Help::RaiseCapability { .. } => panic!("no bound stops it"),
+            Help::MoreNodes { cluster, count, .. } => {
+                for index in 0..*count {
+                    let mut node = crate::world::node(
+                        cluster.as_str(),
+                        &format!("new{index}"),
+                        "cpu 64, gpu 8",
+                    );
+                    node.class = engine::PoolClass::from("gpu");
+                    world.apply(engine::Event::NodeUpserted(node));
+                }
+                world.add("waits", "q", 4, "gpu 8")
+            }
+        };
+        assert!(world.decide().contains("release waits"), "{help:?}");
+    }
+}
+
+#[test]
+fn who_may_go_or_is_held_by_its_template_gets_no_advice() {
+    let mut world = busy();
+    world.add("goes", "q", 1, "gpu 8");
+    assert!(helps(&world, "goes").is_empty());
+    let mut held = world.job("held", "q", pods(1, "gpu 8"));
+    held.0.hold = Some(engine::facts::Hold {
+        reason: engine::Reason::Suspended,
+        message: "by its owner".to_owned(),
+    });
+    world.submit(held);
+    assert!(helps(&world, "held").is_empty());
+    assert!(helps(&world, "unknown").is_empty());
+}

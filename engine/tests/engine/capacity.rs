@@ -1,0 +1,223 @@
+//! What queues may have.
+
+use crate::world::{World, below, bound, capped, key, pods, policy, queue};
+use engine::facts::{QueueFact, QueueState};
+use engine::{Event, QueueName};
+use insta::assert_snapshot;
+
+fn fleet() -> World {
+    let mut world = World::new();
+    world.cluster("a", 8, "cpu 64, memory 512Gi, gpu 8");
+    world
+}
+
+#[test]
+fn a_capability_bounds_what_it_names_and_nothing_else() {
+    let mut world = fleet();
+    world.queue(capped("q", "gpu 16"));
+    world.add("one", "q", 1, "gpu 8, cpu 32");
+    world.add("two", "q", 1, "gpu 8, cpu 32");
+    world.add("three", "q", 1, "gpu 1");
+    world.add("cpu", "q", 10, "cpu 8");
+    world.decide();
+    assert_snapshot!(world.charged(&["one", "two", "three", "cpu"]).join(" "), @"one two cpu");
+    assert_snapshot!(world.why("three"), @"#1 Reserved: needs nvidia.com/gpu 1; queue q may use 16 and has 16 charged: short by 1; it is next: what frees is kept for it");
+}
+
+#[test]
+fn every_queue_of_the_path_has_to_agree() {
+    let mut world = fleet();
+    world
+        .queue(capped("dept", "gpu 16"))
+        .queue(below("dept", capped("team", "gpu 16")));
+    world.add("fits", "team", 2, "gpu 8");
+    world.add("waits", "team", 1, "gpu 8");
+    world.add("never", "team", 3, "gpu 8");
+    world.decide();
+    assert_snapshot!(world.why("waits"), @"#1 Reserved: needs nvidia.com/gpu 8; queue dept may use 16 and has 16 charged: short by 8; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("never"), @"#2 ExceedsCapability: needs nvidia.com/gpu 24; queue dept may use 16: 8 more than it may ever have");
+    assert_snapshot!(world.allocated("dept"), @"nvidia.com/gpu 16, pods 2");
+}
+
+#[test]
+fn the_root_may_be_bounded_too() {
+    let mut world = fleet();
+    world.queue(capped("root", "gpu 8")).queue(queue("q"));
+    world.add("one", "q", 1, "gpu 8");
+    world.add("two", "q", 1, "gpu 8");
+    world.decide();
+    assert_snapshot!(world.why("two"), @"#1 Reserved: needs nvidia.com/gpu 8; queue root may use 8 and has 8 charged: short by 8; it is next: what frees is kept for it");
+}
+
+#[test]
+fn a_capability_below_use_stops_what_is_new_and_kills_nothing() {
+    let mut world = fleet();
+    world.queue(capped("q", "gpu 32"));
+    world.add("one", "q", 4, "gpu 8");
+    world.decide();
+    world.queue(capped("q", "gpu 8"));
+    world.add("small", "q", 1, "gpu 1");
+    world.add("cpu", "q", 1, "cpu 1");
+    assert_snapshot!(world.decide(), @"release cpu #1 a(n0)");
+    assert_snapshot!(world.why("small"), @"#1 Reserved: needs nvidia.com/gpu 1; queue q may use 8 and has 32 charged: short by 25; it is next: what frees is kept for it");
+    world.queue(capped("q", "gpu 33"));
+    assert_snapshot!(world.decide(), @"release small #1 a(n4)");
+}
+
+#[test]
+fn classes_of_pools_are_bounded_together_and_by_cluster() {
+    let mut world = fleet();
+    world.cluster("b", 8, "cpu 64, gpu 8").queue(queue("q"));
+    let mut bounded = policy("q");
+    bounded.pools = vec![
+        bound("gpu", None, "gpu 24"),
+        bound("gpu", Some(&["a"]), "gpu 8"),
+    ];
+    world.policy(bounded);
+    for name in ["one", "two", "three", "four"] {
+        world.add(name, "q", 1, "gpu 8");
+    }
+    assert_snapshot!(world.decide(), @r"
+    release one #1 a(n0)
+    release two #1 b(n0)
+    release three #1 b(n1)
+    ");
+    assert_snapshot!(world.why("four"), @"#1 Reserved: needs nvidia.com/gpu 8; queue q may use 24 of class gpu and has 24 charged: short by 8; it is next: what frees is kept for it");
+}
+
+#[test]
+fn a_bad_queue_stops_only_itself() {
+    let mut world = fleet();
+    world
+        .queue(below("loop-b", queue("loop-a")))
+        .queue(below("loop-a", queue("loop-b")));
+    world.queue(below("nowhere", queue("orphan")));
+    world
+        .queue(queue("parent"))
+        .queue(below("parent", queue("child")));
+    world.queue(QueueFact {
+        invalid: Some("capability.cpu: \"-1\" is negative".to_owned()),
+        ..queue("bad")
+    });
+    world.queue(QueueFact {
+        state: QueueState::Closing,
+        ..queue("closing")
+    });
+    world.queue(queue("good"));
+    let queues = [
+        "loop-a", "orphan", "parent", "bad", "closing", "missing", "child", "good",
+    ];
+    for name in queues {
+        world.add(&format!("in-{name}"), name, 1, "gpu 8");
+    }
+    world.decide();
+    let why: Vec<String> = queues
+        .iter()
+        .map(|name| world.why(&format!("in-{name}")))
+        .collect();
+    assert_snapshot!(why.join("\n"), @r#"
+    #1 QueueInvalid: queue loop-a is below itself: the parent of loop-b is loop-a
+    #1 QueueInvalid: queue orphan names the parent nowhere, which does not exist
+    #1 QueueNotLeaf: queue parent has children (child); only a queue without children takes jobs
+    #1 QueueInvalid: queue bad: capability.cpu: "-1" is negative
+    #1 QueueClosed: queue closing is closing and takes no jobs; open it to let them in
+    #1 QueueNotFound: queue missing does not exist; create it or name another
+    Admitted: released; its placement is being written; attempt 1 on a, charged nvidia.com/gpu 8, pods 1 to queue child
+    Admitted: released; its placement is being written; attempt 1 on a, charged nvidia.com/gpu 8, pods 1 to queue good
+    "#);
+}
+
+#[test]
+fn a_queue_that_appears_or_opens_lets_its_jobs_go() {
+    let mut world = fleet();
+    world.add("early", "later", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.queue(QueueFact {
+        state: QueueState::Closed,
+        ..queue("later")
+    });
+    assert_snapshot!(world.decide(), @"");
+    world.queue(queue("later"));
+    assert_snapshot!(world.decide(), @"release early #1 a(n0)");
+}
+
+#[test]
+fn a_queue_that_goes_keeps_what_it_is_charged() {
+    let mut world = fleet();
+    world
+        .queue(capped("dept", "gpu 8"))
+        .queue(below("dept", queue("team")));
+    world.add("one", "team", 1, "gpu 8");
+    world.decide();
+    world.apply(Event::QueueGone(QueueName::from("team")));
+    world.decide();
+    assert_snapshot!(world.allocated("team"), @"nvidia.com/gpu 8, pods 1");
+    world.queue(below("dept", queue("team")));
+    world.add("two", "team", 1, "gpu 1");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.allocated("dept"), @"nvidia.com/gpu 8, pods 1");
+}
+
+#[test]
+fn usage_is_told_with_the_children_and_the_head() {
+    let mut world = fleet();
+    world
+        .queue(queue("dept"))
+        .queue(below("dept", capped("team", "gpu 16")));
+    for name in ["one", "two", "three"] {
+        world.add(name, "team", 1, "gpu 8");
+    }
+    world.decide();
+    world.run("one");
+    let team = world.engine.queue_usage(&QueueName::from("team")).unwrap();
+    let dept = world.engine.queue_usage(&QueueName::from("dept")).unwrap();
+    assert_eq!(
+        (team.pending_jobs, team.admitted_jobs, team.running_jobs),
+        (1, 1, 1)
+    );
+    assert_eq!(dept.allocated, team.allocated);
+    assert_eq!(team.head.unwrap().0, key("three"));
+    assert_snapshot!(format!("{} | {} | {}", dept.allocated, dept.pending, team.placed[0].class), @"nvidia.com/gpu 16, pods 2 | nvidia.com/gpu 8, pods 1 | gpu");
+}
+
+#[test]
+fn charges_that_cannot_be_counted_are_refused() {
+    let mut world = fleet();
+    world.queue(queue("q"));
+    let job = world.job("huge", "q", pods(3, "memory 8Ei"));
+    world.submit(job);
+    world.decide();
+    assert_snapshot!(world.why("huge"), @"InvalidTemplate: what its pods request together is too large to be counted");
+}
+
+#[test]
+fn what_a_bound_on_one_cluster_can_never_hold_waits_for_another() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .cluster("b", 1, "cpu 64, gpu 8");
+    world.queue(queue("q"));
+    let mut some = policy("q");
+    some.pools = vec![bound("gpu", Some(&["a"]), "gpu 4")];
+    world.policy(some);
+    world.add("old", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"release old #1 b(n0)");
+    world.run("old");
+    world.add("next", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("next"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 8; b has room for 0 of 1; it is next: what frees is kept for it");
+    world.finish("old");
+    assert_snapshot!(world.decide(), @"release next #1 b(n0)");
+    world.run("next");
+    world.finish("next");
+    // Where there is no other, it never can.
+    let mut both = policy("q");
+    both.pools = vec![
+        bound("gpu", Some(&["a"]), "gpu 4"),
+        bound("gpu", Some(&["b"]), "gpu 4"),
+    ];
+    world.policy(both);
+    world.add("never", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("never"), @"#1 ExceedsCapability: needs nvidia.com/gpu 8; queue q may use 4 of class gpu in a: 4 more than it may ever have");
+}

@@ -1,0 +1,215 @@
+//! Jobs that do not start: deadlines, lost room, back-off, clusters left out.
+
+use crate::world::{World, gang, key, node, pods, policy, queue, role};
+use engine::facts::{ClusterFact, NodeFact, Role};
+use engine::{Attempt, ClusterName, Event, JobState, Progress, Reason, Time};
+use insta::assert_snapshot;
+
+fn two_clusters() -> World {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .cluster("b", 1, "cpu 64, gpu 8")
+        .queue(queue("q"));
+    world
+}
+
+fn refuse(world: &mut World, name: &str, avoid: Option<&str>) {
+    let attempt = world.engine.job(&key(name)).unwrap().attempts;
+    world.apply(Event::JobRefused {
+        key: key(name),
+        attempt,
+        reason: Reason::PlanRefused,
+        message: "the node is full".to_owned(),
+        avoid: avoid.map(ClusterName::from),
+        at: world.now,
+    });
+}
+
+#[test]
+fn a_gang_that_does_not_start_in_time_goes_elsewhere() {
+    let mut world = two_clusters();
+    let mut quick = policy("q");
+    quick.start_deadline_ms = 60_000;
+    world.policy(quick);
+    world.add("job", "q", 2, "gpu 4");
+    world.decide();
+    let first = world.planned_pods(&key("job"))[0].clone();
+    world.apply(Event::PodUpserted(first.clone()));
+    world.progress("job", Progress::Placed);
+    let wake = world.decided().wake_at;
+    assert_eq!(wake, Some(world.now.after(60_000)));
+    world.wait(59);
+    assert_snapshot!(world.decide(), @"");
+    world.wait(1);
+    assert_snapshot!(world.decide(), @"take back job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release");
+    assert_snapshot!(world.why("job"), @"StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release; charged until its Works are gone");
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 8, pods 2");
+    world.apply(Event::PodGone(first.cluster, first.uid));
+    world.works_gone("job");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("job"), @"BackingOff: attempt 1 was taken back (StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release); it competes again in 1 s");
+    world.wait(2);
+    assert_snapshot!(world.decide(), @"release job #2 b(n0×2)");
+}
+
+#[test]
+fn enough_bound_pods_are_in_time() {
+    let mut world = two_clusters();
+    let worker = Role {
+        min: 1,
+        ..role("worker", 2, "gpu 4")
+    };
+    let job = world.job("job", "q", gang(vec![worker]));
+    world.submit(job);
+    world.decide();
+    let first = world.planned_pods(&key("job"))[0].clone();
+    world.apply(Event::PodUpserted(first));
+    world.progress("job", Progress::Placed);
+    world.wait(601);
+    assert_snapshot!(world.decide(), @"");
+    // What has not come by then is not held any longer.
+    world.add("next", "q", 1, "gpu 4");
+    let job = world.job("big", "q", pods(1, "gpu 8"));
+    world.submit(job);
+    assert_snapshot!(world.decide(), @r"
+    release next #1 a(n0)
+    release big #1 b(n0)
+    ");
+}
+
+#[test]
+fn lost_room_is_noticed_sooner() {
+    let mut world = two_clusters();
+    world.add("job", "q", 1, "gpu 8");
+    world.decide();
+    world.apply(Event::NodeUpserted(NodeFact {
+        usable: false,
+        ..node("a", "n0", "cpu 64, gpu 8")
+    }));
+    assert_snapshot!(world.decide(), @"");
+    world.wait(10);
+    assert_snapshot!(world.decide(), @"take back job #1: RoomLost: for 10 s its pods that are not bound yet have fitted on no nodes of a");
+}
+
+#[test]
+fn room_that_comes_back_or_is_found_nearby_is_not_lost() {
+    let mut world = two_clusters();
+    world.add("job", "q", 1, "gpu 8");
+    world.decide();
+    let broken = NodeFact {
+        usable: false,
+        ..node("a", "n0", "cpu 64, gpu 8")
+    };
+    world.apply(Event::NodeUpserted(broken));
+    world.decide();
+    world.wait(5);
+    world.apply(Event::NodeUpserted(node("a", "n1", "cpu 64, gpu 8")));
+    world.decide();
+    world.wait(60);
+    assert_snapshot!(world.decide(), @"");
+    assert_eq!(world.state("job"), JobState::Assumed);
+}
+
+#[test]
+fn a_cluster_that_cannot_be_seen_has_lost_nothing() {
+    let mut world = two_clusters();
+    world.add("job", "q", 1, "gpu 8");
+    world.decide();
+    world.apply(Event::ClusterUpserted(ClusterFact {
+        usable: false,
+        ..crate::world::cluster("a")
+    }));
+    world.apply(Event::NodeUpserted(NodeFact {
+        usable: false,
+        ..node("a", "n0", "cpu 64, gpu 8")
+    }));
+    world.decide();
+    world.wait(60);
+    assert_snapshot!(world.decide(), @"");
+}
+
+#[test]
+fn refusals_give_back_at_once_and_back_off_longer_each_time() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+    world.add("job", "q", 1, "gpu 8");
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        world.decide();
+        assert_eq!(world.state("job"), JobState::Assumed);
+        refuse(&mut world, "job", Some("a"));
+        assert_eq!(world.allocated("q"), "");
+        let Time(until) = world
+            .engine
+            .job(&key("job"))
+            .unwrap()
+            .back_off_until
+            .unwrap();
+        waits.push(((until - world.now.0) / 1000).to_string());
+        world.now = Time(until);
+    }
+    assert_snapshot!(waits.join(" "), @"1 2 4 8 16");
+    assert_eq!(world.engine.job(&key("job")).unwrap().attempts, Attempt(5));
+}
+
+#[test]
+fn a_refused_cluster_is_left_out_while_another_could_take_the_job() {
+    let mut world = two_clusters();
+    world.add("job", "q", 1, "gpu 8");
+    world.add("blocker", "q", 1, "gpu 8");
+    world.decide();
+    refuse(&mut world, "job", Some("a"));
+    world.wait(2);
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("job"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 8; b has room for 0 of 1; it is next: what frees is kept for it");
+    world.wait(70);
+    assert_snapshot!(world.decide(), @"release job #2 a(n0)");
+}
+
+#[test]
+fn a_job_that_backs_off_neither_competes_nor_holds() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+    world.add("job", "q", 1, "gpu 8");
+    world.decide();
+    refuse(&mut world, "job", None);
+    world.add("next", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"release next #1 a(n0)");
+}
+
+#[test]
+fn a_job_that_ran_starts_its_back_off_anew() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+    world.add("job", "q", 1, "gpu 8");
+    for _ in 0..4 {
+        world.decide();
+        refuse(&mut world, "job", None);
+        world.wait(10);
+    }
+    world.decide();
+    world.run("job");
+    world.ending("job", Reason::MemberRefused);
+    world.works_gone("job");
+    let until = world.engine.job(&key("job")).unwrap().back_off_until;
+    assert_eq!(until, Some(world.now.after(1000)));
+}
+
+#[test]
+fn a_job_that_runs_cannot_lose_its_room() {
+    let mut world = two_clusters();
+    world.add("job", "q", 2, "gpu 4");
+    world.decide();
+    let first = world.planned_pods(&key("job"))[0].clone();
+    world.apply(Event::PodUpserted(first));
+    world.apply(Event::NodeUpserted(NodeFact {
+        usable: false,
+        ..node("a", "n0", "cpu 64, gpu 8")
+    }));
+    world.decide();
+    world.progress("job", Progress::Running);
+    world.wait(60);
+    assert_eq!(world.decide(), "");
+    assert_eq!(world.state("job"), JobState::Running);
+}

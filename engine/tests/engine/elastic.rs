@@ -1,0 +1,187 @@
+//! Gangs that may be smaller than their full size.
+
+use crate::world::{World, capped, key, pods, queue};
+use engine::facts::Demand;
+use engine::{Engine, EngineConfig, Progress};
+use insta::assert_snapshot;
+
+/// A gang of `least` to `count` pods.
+pub fn elastic(least: u32, count: u32, request: &str) -> Demand {
+    let mut demand = Demand {
+        replicas_held: true,
+        elastic: true,
+        min_available: least,
+        ..pods(count, request)
+    };
+    demand.roles[0].min = least;
+    demand
+}
+
+fn world(nodes: u32) -> World {
+    let mut world = World::new();
+    world
+        .cluster("a", nodes, "cpu 64, gpu 4")
+        .queue(queue("q"))
+        .queue(queue("other"));
+    world
+}
+
+fn add(world: &mut World, name: &str, demand: Demand) {
+    let job = world.job(name, "q", demand);
+    world.submit(job);
+}
+
+fn size(world: &World, name: &str) -> u32 {
+    let view = world.engine.job(&key(name)).unwrap();
+    view.admission
+        .unwrap()
+        .shares
+        .iter()
+        .map(engine::facts::Share::replicas)
+        .sum()
+}
+
+#[test]
+fn at_full_size_if_possible() {
+    let mut world = world(2);
+    add(&mut world, "job", elastic(2, 8, "gpu 1"));
+    assert_snapshot!(world.decide(), @"release job #1 a(n0×4 n1×4)");
+}
+
+#[test]
+fn else_as_large_as_there_is_room() {
+    let mut world = world(2);
+    world.add("there", "other", 1, "gpu 3");
+    world.decide();
+    add(&mut world, "job", elastic(2, 8, "gpu 1"));
+    assert_snapshot!(world.decide(), @"release job #1 a(n0 n1×4)");
+    assert_eq!(size(&world, "job"), 5);
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 5, pods 5");
+}
+
+#[test]
+fn else_as_large_as_there_is_quota() {
+    let mut world = world(2);
+    world.queue(capped("q", "gpu 3"));
+    add(&mut world, "job", elastic(2, 8, "gpu 1"));
+    assert_snapshot!(world.decide(), @"release job #1 a(n0×3)");
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 3, pods 3");
+}
+
+#[test]
+fn never_below_its_minimum() {
+    let mut world = world(2);
+    world.queue(capped("q", "gpu 3"));
+    add(&mut world, "job", elastic(4, 8, "gpu 1"));
+    assert_snapshot!(world.decide(), @"");
+    // What is said is about the smallest size: that is what it waits for.
+    assert_snapshot!(world.why("job"), @"#1 ExceedsCapability: needs nvidia.com/gpu 4; queue q may use 3: 1 more than it may ever have");
+}
+
+#[test]
+fn grows_when_something_comes_free() {
+    let mut world = world(2);
+    world.add("there", "other", 1, "gpu 3");
+    world.decide();
+    world.run("there");
+    add(&mut world, "job", elastic(2, 8, "gpu 1"));
+    world.decide();
+    world.run("job");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("job"), @"Running: has 5 of 8 pods; to grow it a has room for 0 of 3 more pods");
+    world.finish("there");
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0 n1×4 n0×3)");
+    assert_snapshot!(world.why("job"), @"Running: runs; attempt 1 on a, charged nvidia.com/gpu 8, pods 8 to queue q");
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 8, pods 8");
+}
+
+#[test]
+fn growth_waits_behind_whoever_waits() {
+    let mut world = world(1);
+    world.add("there", "other", 1, "gpu 2");
+    world.decide();
+    world.run("there");
+    add(&mut world, "job", elastic(2, 4, "gpu 1"));
+    world.decide();
+    world.run("job");
+    // It came later and asks for what the gang could grow into.
+    world.add("late", "other", 1, "gpu 2");
+    world.finish("there");
+    assert_snapshot!(world.decide(), @"release late #1 a(n0)");
+    assert_eq!(size(&world, "job"), 2);
+}
+
+#[test]
+fn growth_leaves_what_is_kept_for_a_job_that_waits() {
+    let mut world = world(1);
+    for name in ["t1", "t2"] {
+        world.add(name, "other", 1, "gpu 1");
+    }
+    world.decide();
+    world.run("t1");
+    world.run("t2");
+    add(&mut world, "job", elastic(1, 4, "gpu 1"));
+    world.decide();
+    world.run("job");
+    assert_eq!(size(&world, "job"), 2);
+    world.add("late", "other", 1, "gpu 2");
+    assert_snapshot!(world.decide(), @"");
+    world.finish("t1");
+    // One is free and kept for the late one, which needs two.
+    assert_snapshot!(world.decide(), @"");
+    assert_eq!(size(&world, "job"), 2);
+    world.finish("t2");
+    assert_snapshot!(world.decide(), @"release late #1 a(n0)");
+}
+
+#[test]
+fn several_grow_in_order_as_far_as_it_goes() {
+    let mut world = world(2);
+    world.add("there", "other", 2, "gpu 2");
+    world.decide();
+    world.run("there");
+    for name in ["one", "two"] {
+        add(&mut world, name, elastic(1, 3, "gpu 1"));
+    }
+    world.decide();
+    world.run("one");
+    world.run("two");
+    assert_eq!((size(&world, "one"), size(&world, "two")), (3, 1));
+    world.finish("there");
+    assert_snapshot!(world.decide(), @"resize two #1 a(n1 n0×2)");
+    assert_eq!((size(&world, "one"), size(&world, "two")), (3, 3));
+}
+
+#[test]
+fn what_was_decided_survives_a_restart() {
+    let mut world = world(2);
+    world.queue(capped("q", "gpu 3"));
+    add(&mut world, "job", elastic(2, 8, "gpu 1"));
+    world.decide();
+    world.run("job");
+    let mut fact = world.job("job", "q", elastic(2, 2, "gpu 1"));
+    fact.0.queued_at = engine::Time(1000);
+    world.submit(fact);
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0×2)");
+    let snapshot = serde_json::to_string(&world.engine.snapshot()).unwrap();
+    let snapshot = serde_json::from_str(&snapshot).unwrap();
+    world.engine = Engine::restore(snapshot, EngineConfig::default());
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 3, pods 3");
+    world.resized("job");
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 2, pods 2");
+    assert_snapshot!(world.decide(), @"");
+}
+
+#[test]
+fn a_gang_that_ends_while_it_shrinks_is_charged_nothing() {
+    let mut world = world(2);
+    add(&mut world, "job", elastic(2, 8, "gpu 1"));
+    world.decide();
+    world.run("job");
+    let mut fact = world.job("job", "q", elastic(2, 4, "gpu 1"));
+    fact.0.queued_at = engine::Time(1000);
+    world.submit(fact);
+    world.decide();
+    world.progress("job", Progress::Finished);
+    assert_snapshot!(world.allocated("q"), @"");
+}

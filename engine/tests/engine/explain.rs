@@ -1,0 +1,132 @@
+//! What is said of jobs.
+
+use crate::world::{World, capped, key, pods, policy, queue};
+use engine::facts::Hold;
+use engine::{Event, Progress, Reason};
+use insta::assert_snapshot;
+
+#[test]
+fn each_state_of_a_job_is_explained() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
+    world.add("job", "q", 2, "gpu 8");
+    let mut said = vec![world.why("job")];
+    world.decide();
+    said.push(world.why("job"));
+    world.progress("job", Progress::Placed);
+    said.push(world.why("job"));
+    world.run("job");
+    said.push(world.why("job"));
+    world.ending("job", Reason::MemberRefused);
+    said.push(world.why("job"));
+    world.works_gone("job");
+    said.push(world.why("job"));
+    world.wait(1);
+    world.decide();
+    world.run("job");
+    world.finish("job");
+    said.push(world.why("job"));
+    assert_snapshot!(said.join("\n"), @r"
+    #1 NotEvaluated: it may go, and is decided on next
+    Admitted: released; its placement is being written; attempt 1 on a, charged nvidia.com/gpu 16, pods 2 to queue q
+    Placed: placed; waits for its pods to run; attempt 1 on a, charged nvidia.com/gpu 16, pods 2 to queue q
+    Running: runs; attempt 1 on a, charged nvidia.com/gpu 16, pods 2 to queue q
+    MemberRefused: because; charged until its Works are gone
+    BackingOff: attempt 1 was taken back (MemberRefused: because); it competes again in 1 s
+    Finished: ended; attempt 2 on a, charged nothing
+    ");
+}
+
+#[test]
+fn room_is_told_by_cluster_the_best_first() {
+    let mut world = World::new();
+    world
+        .cluster("gpu-a", 8, "cpu 64, gpu 8")
+        .cluster("gpu-b", 4, "cpu 64, gpu 8")
+        .queue(queue("q"));
+    world.add("old-a", "q", 3, "gpu 8");
+    world.add("waits", "q", 8, "gpu 8");
+    world.add("never", "q", 9, "gpu 8");
+    world.decide();
+    assert_snapshot!(world.why("waits"), @"#1 Reserved: needs 8 pods × nvidia.com/gpu 8; gpu-a has room for 5 of 8, gpu-b has room for 4 of 8; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("never"), @"#2 ExceedsFleet: needs 9 pods × nvidia.com/gpu 8; gpu-a has room for 5 of 9, gpu-b has room for 4 of 9; it would not fit even if they were empty");
+    let blocker = world
+        .engine
+        .explain(&key("waits"))
+        .unwrap()
+        .blocker
+        .unwrap();
+    assert_eq!(
+        (blocker.scope.as_str(), blocker.needs),
+        ("cluster/gpu-a", Some(64))
+    );
+}
+
+#[test]
+fn without_clusters_nothing_is_eligible() {
+    let mut world = World::new();
+    world.queue(queue("q"));
+    world.add("job", "q", 1, "gpu 8");
+    world.decide();
+    assert_snapshot!(world.why("job"), @"#1 NoEligibleCluster: has no cluster to go to: no member cluster is known");
+}
+
+#[test]
+fn what_is_held_says_why() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
+    let mut job = world.job("held", "q", pods(1, "gpu 8"));
+    job.0.hold = Some(Hold {
+        reason: Reason::SizeUnknown,
+        message: "its kind cannot be sized".to_owned(),
+    });
+    world.submit(job);
+    let job = world
+        .job("unknown-class", "q", pods(1, "gpu 8"))
+        .priority("gone");
+    world.submit(job);
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("held"), @"SizeUnknown: its kind cannot be sized");
+    assert_snapshot!(world.why("unknown-class"), @"PriorityClassNotFound: priority class gone does not exist; create it or name another");
+    assert!(world.engine.explain(&key("nobody")).is_none());
+}
+
+#[test]
+fn positions_count_those_who_wait_in_the_queue() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 8"))
+        .policy(policy("q"));
+    for name in ["one", "two", "three"] {
+        world.add(name, "q", 1, "gpu 8");
+    }
+    let urgent = world.job("urgent", "q", pods(1, "gpu 8")).priority("high");
+    world.submit(urgent);
+    world.decide();
+    let places = ["urgent", "one", "two", "three"]
+        .map(|name| world.engine.explain(&key(name)).unwrap().position);
+    assert_eq!(places, [None, Some(1), Some(2), Some(3)]);
+}
+
+#[test]
+fn changes_name_what_moved_and_not_every_waiting_job() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+    world.add("runs", "q", 1, "gpu 8");
+    for index in 0..200 {
+        world.add(&format!("waits-{index:03}"), "q", 1, "gpu 8");
+    }
+    world.decide();
+    assert_eq!(world.engine.take_changed().jobs.len(), 201);
+    world.run("runs");
+    world.finish("runs");
+    world.decide();
+    let changed = world.engine.take_changed();
+    assert!(changed.jobs.contains(&key("runs")) && changed.jobs.contains(&key("waits-000")));
+    assert!(changed.jobs.len() <= 12, "{}", changed.jobs.len());
+    assert!(changed.queues.contains(&engine::QueueName::from("q")));
+    world.apply(Event::JobGone(key("waits-100")));
+    world.decide();
+    assert_eq!(world.engine.take_changed().jobs.len(), 1);
+}

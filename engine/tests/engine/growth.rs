@@ -1,0 +1,130 @@
+//! Jobs that change their size after release.
+
+use crate::world::{World, capped, key, pods, queue};
+use engine::facts::{Demand, JobFact};
+use engine::{Event, Progress};
+use insta::assert_snapshot;
+
+fn held(count: u32, request: &str) -> Demand {
+    Demand {
+        replicas_held: true,
+        ..pods(count, request)
+    }
+}
+
+/// A released job of two pods in a queue that may have four GPUs, and its fact.
+fn released(demand: Demand) -> (World, JobFact) {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 4")
+        .queue(capped("q", "gpu 4"));
+    let job = world.job("job", "q", demand);
+    let fact = world.submit(job);
+    world.decide();
+    world.run("job");
+    (world, fact)
+}
+
+fn resized(world: &mut World, fact: &JobFact, demand: Demand) {
+    world.apply(Event::JobUpserted(JobFact {
+        demand,
+        ..fact.clone()
+    }));
+}
+
+fn charged(world: &World) -> String {
+    let job = world.engine.job(&key("job")).unwrap();
+    let pods: Vec<String> = job.admission.unwrap().shares[0]
+        .pods
+        .iter()
+        .map(|pods| format!("{}={}", pods.role, pods.count))
+        .collect();
+    let overgrown = if job.overgrown { " overgrown" } else { "" };
+    format!("{} {}{overgrown}", pods.join(" "), world.allocated("q"))
+}
+
+#[test]
+fn held_growth_is_granted_where_quota_and_room_are_there() {
+    let (mut world, fact) = released(held(2, "gpu 1"));
+    resized(&mut world, &fact, held(3, "gpu 1"));
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0)");
+    assert_snapshot!(charged(&world), @"worker=3 nvidia.com/gpu 3, pods 3");
+}
+
+#[test]
+fn held_growth_waits_for_what_is_not_there() {
+    let (mut world, fact) = released(held(2, "gpu 1"));
+    resized(&mut world, &fact, held(5, "gpu 1"));
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("job"), @"GrowthHeld: it runs as admitted; to grow it needs nvidia.com/gpu 3; queue q may use 4 and has 2 charged: short by 1");
+    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 2, pods 2");
+    world.queue(capped("q", "gpu 5"));
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0×2 n1)");
+}
+
+#[test]
+fn a_shrink_gives_back_what_is_confirmed_gone() {
+    let (mut world, fact) = released(held(4, "gpu 1"));
+    resized(&mut world, &fact, held(1, "gpu 1"));
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0)");
+    assert_snapshot!(charged(&world), @"worker=1 nvidia.com/gpu 4, pods 4");
+    world.confirm("job", "a", 3);
+    assert_snapshot!(charged(&world), @"worker=1 nvidia.com/gpu 3, pods 3");
+    world.confirm("job", "a", 4);
+    assert_snapshot!(charged(&world), @"worker=1 nvidia.com/gpu 3, pods 3");
+    world.confirm("job", "a", 0);
+    assert_snapshot!(charged(&world), @"worker=1 nvidia.com/gpu 1, pods 1");
+}
+
+#[test]
+fn a_shrink_before_binding_gives_back_its_room() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
+    let job = world.job("job", "q", held(8, "gpu 1"));
+    let fact = world.submit(job);
+    world.decide();
+    resized(&mut world, &fact, held(2, "gpu 1"));
+    world.add("next", "q", 1, "gpu 4");
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0×2)");
+    // The member may still start what it was told first.
+    assert_snapshot!(world.why("next"), @"#1 Reserved: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: what frees is kept for it");
+    world.confirm("job", "a", 2);
+    assert_snapshot!(world.decide(), @"release next #1 a(n1)");
+}
+
+#[test]
+fn growth_that_nothing_holds_is_charged_at_once_even_beyond() {
+    let (mut world, fact) = released(pods(2, "gpu 1"));
+    resized(&mut world, &fact, pods(6, "gpu 1"));
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(charged(&world), @"worker=6 nvidia.com/gpu 6, pods 6 overgrown");
+    assert!(world.engine.take_changed().jobs.contains(&key("job")));
+    resized(&mut world, &fact, pods(2, "gpu 1"));
+    world.decide();
+    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 2, pods 2");
+}
+
+#[test]
+fn of_two_requests_the_larger_is_charged() {
+    let (mut world, fact) = released(held(2, "gpu 1"));
+    resized(&mut world, &fact, held(2, "gpu 2"));
+    world.decide();
+    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 4, pods 2 overgrown");
+    resized(&mut world, &fact, held(2, "gpu 1"));
+    world.decide();
+    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 4, pods 2 overgrown");
+    let (mut world, fact) = released(pods(2, "gpu 1"));
+    resized(&mut world, &fact, pods(2, "gpu 2"));
+    world.decide();
+    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 4, pods 2 overgrown");
+}
+
+#[test]
+fn a_finished_job_does_not_grow() {
+    let (mut world, fact) = released(held(2, "gpu 1"));
+    world.finish("job");
+    resized(&mut world, &fact, held(4, "gpu 1"));
+    assert_snapshot!(world.decide(), @"");
+    world.progress("job", Progress::Running);
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0×2)");
+}

@@ -1,0 +1,91 @@
+//! Bounds on numbers of jobs: of a queue, of a user, of those that compete.
+
+use crate::sharing::{fill, fleet, order};
+use crate::world::{below, key, policy, queue};
+use engine::Event;
+use engine::facts::{Limits, PolicyFact};
+use insta::assert_snapshot;
+
+fn limited(name: &str, limits: Limits) -> PolicyFact {
+    PolicyFact {
+        limits,
+        ..policy(name)
+    }
+}
+
+#[test]
+fn a_limit_on_jobs_counts_all_below() {
+    let mut world = fleet(8);
+    world
+        .queue(queue("dept"))
+        .queue(below("dept", queue("x")))
+        .queue(below("dept", queue("y")))
+        .queue(queue("lone"));
+    world.policy(limited(
+        "dept",
+        Limits {
+            jobs: Some(3),
+            ..Limits::default()
+        },
+    ));
+    for name in ["x", "y", "lone"] {
+        fill(&mut world, name, 2);
+    }
+    assert_snapshot!(order(&mut world), @"x lone y lone x");
+    assert_snapshot!(world.why("y-1"), @"#1 JobLimitReached: queue dept may have 3 jobs released and has 3");
+    world.run("x-0");
+    world.finish("x-0");
+    assert_snapshot!(order(&mut world), @"y");
+    world.add("x-9", "x", 1, "gpu 1");
+    assert_snapshot!(order(&mut world), @"");
+    world.policy(policy("dept"));
+    assert_snapshot!(order(&mut world), @"x");
+}
+
+#[test]
+fn one_user_does_not_take_all_places_and_stops_nobody_else() {
+    let mut world = fleet(8);
+    world.queue(queue("q"));
+    world.policy(limited(
+        "q",
+        Limits {
+            jobs_per_user: Some(1),
+            ..Limits::default()
+        },
+    ));
+    for (name, user) in [("ann-0", "ann"), ("ann-1", "ann"), ("bob-0", "bob")] {
+        let mut job = world.job(name, "q", crate::world::pods(1, "gpu 1"));
+        job.0.user = user.to_owned();
+        world.submit(job);
+    }
+    assert_snapshot!(order(&mut world), @"ann bob");
+    assert_snapshot!(world.why("ann-1"), @"#1 UserJobLimitReached: user ann may have 1 jobs released in queue q and has 1");
+    world.run("ann-0");
+    world.finish("ann-0");
+    assert_snapshot!(order(&mut world), @"ann");
+}
+
+#[test]
+fn only_the_first_compete_where_pending_is_limited() {
+    let mut world = fleet(8);
+    world.queue(queue("q"));
+    world.policy(limited(
+        "q",
+        Limits {
+            pending: Some(2),
+            ..Limits::default()
+        },
+    ));
+    world.add("never-0", "q", 99, "gpu 1");
+    world.add("large-0", "q", 8, "cpu 60, gpu 1");
+    world.add("small-0", "q", 1, "gpu 1");
+    assert_snapshot!(order(&mut world), @"large");
+    assert_snapshot!(world.why("small-0"), @"#2 Reserved: needs 1 pod × nvidia.com/gpu 1; a has room for 0 of 1; it is next: what frees is kept for it");
+    world.add("third-0", "q", 1, "gpu 1");
+    world.decide();
+    assert_snapshot!(world.why("third-0"), @"#3 PendingLimitReached: queue q lets the first 2 that wait compete; this one is number 3");
+    world.apply(Event::JobGone(key("never-0")));
+    world.run("large-0");
+    world.finish("large-0");
+    assert_snapshot!(order(&mut world), @"small third");
+}

@@ -1,0 +1,49 @@
+//! Random fleets, queues and events; what must hold after every step.
+//!
+//! Checked from outside, by code that shares nothing with the engine but its types: admissions
+//! never pass a capability (S1), plans never pass a node (S2), gangs are whole (S3), one attempt
+//! at most is live (S4), attempts are counted (S5), nobody is passed by his like (S6), what a
+//! queue is charged is what its jobs hold (S10), who is taken back may be taken back, a restored
+//! engine goes on alike, the same events give the same decisions, jobs that pull at each other
+//! come to rest, and what fits alone is released in the end.
+
+use proptest::prelude::*;
+
+mod checks;
+mod fleet;
+mod jobs;
+mod model;
+mod queues;
+mod settle;
+mod step;
+mod taking;
+
+use model::Model;
+use step::step;
+
+/// Leaf queues; `a` and `b` are below `dept`.
+const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
+const CLUSTERS: [&str; 3] = ["x", "y", "z"];
+const JOBS: usize = 12;
+
+/// Few by default, for each is long; `PROPTEST_CASES` asks for more.
+fn cases() -> u32 {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    asked.and_then(|cases| cases.parse().ok()).unwrap_or(32)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 4000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_must_hold_holds(steps in proptest::collection::vec(step(), 1..80)) {
+        let mut model = Model::new();
+        for step in steps {
+            model.take(step);
+        }
+        model.decide();
+        model.come_to_rest();
+        model.settle();
+        model.replay();
+    }
+}

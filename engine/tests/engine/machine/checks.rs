@@ -1,0 +1,321 @@
+//! What must hold after every step: bounds, nodes, whole gangs, order, accounts.
+
+use super::model::{Model, config};
+use engine::facts::{Admission, Demand, JobFact, PodFact, QueueOrdering, QueueState, Split};
+use engine::{
+    ClusterName, Decision, Engine, JobKey, JobState, NodeName, QueueName, Reason, ResourceName,
+    Resources,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+fn gpu() -> ResourceName {
+    ResourceName::new("nvidia.com/gpu")
+}
+
+impl Model {
+    /// Asks until nothing moves, and makes sure that nothing that sleeps could go: a restored
+    /// engine, in which all is awake, sees no more than this one.
+    pub fn decide(&mut self) {
+        self.decide_once();
+        let text = serde_json::to_string(&self.engine.snapshot()).unwrap();
+        let mut restored = Engine::restore(serde_json::from_str(&text).unwrap(), config());
+        assert_eq!(restored.check_invariants(), Vec::<String>::new());
+        assert_eq!(restored.decide(self.now).decisions, []);
+    }
+
+    /// Asks until nothing moves.
+    pub fn decide_once(&mut self) {
+        self.round += 1;
+        loop {
+            let decided = self.engine.decide(self.now);
+            let wrong = self.engine.check_invariants();
+            assert!(wrong.is_empty(), "{wrong:#?}");
+            for decision in &decided.decisions {
+                self.check(decision);
+            }
+            self.check_accounts();
+            self.decided
+                .push((self.log.len(), self.now, format!("{decided:?}")));
+            if !decided.more {
+                return;
+            }
+        }
+    }
+
+    fn check(&mut self, decision: &Decision) {
+        match decision {
+            Decision::Release { key, admission, .. } => {
+                assert!(
+                    self.live.insert(key.clone()),
+                    "{key} released while an attempt is live"
+                );
+                self.promised.remove(key);
+                self.granted.remove(key);
+                self.note_grant(key, admission);
+                self.check_attempt(key, admission);
+                self.check_release(&self.jobs[key], admission);
+                self.check_order(&self.jobs[key]);
+                self.check_nodes();
+            }
+            Decision::Resize {
+                key,
+                admission,
+                for_job,
+                ..
+            } => {
+                assert!(self.live.contains(key));
+                self.note_grant(key, admission);
+                self.check_resize(key, admission, for_job.as_ref());
+            }
+            Decision::TakeBack {
+                key,
+                reason,
+                for_job,
+                ..
+            } => {
+                assert!(self.live.contains(key));
+                assert_eq!(self.state(key), Some(JobState::Ending));
+                self.check_take_back(key, *reason, for_job.as_ref());
+            }
+        }
+    }
+
+    /// S5: attempts are counted one by one.
+    fn check_attempt(&mut self, key: &JobKey, admission: &Admission) {
+        let last = self
+            .attempts
+            .insert(admission.uid.clone(), admission.attempt.0);
+        assert!(
+            last.is_none_or(|last| admission.attempt.0 == last + 1),
+            "{key}"
+        );
+        assert_eq!(self.engine.job(key).unwrap().attempts, admission.attempt);
+    }
+
+    /// S1 and S3: the gang is whole, where it may be, and within every bound.
+    fn check_release(&self, fact: &JobFact, admission: &Admission) {
+        assert_eq!(fact.uid, admission.uid);
+        assert_eq!(fact.queue, admission.queue);
+        assert!(fact.hold.is_none(), "{} is held", fact.key);
+        check_whole(fact, admission);
+        let placed = u32::try_from(admission.shares.len()).unwrap();
+        let may_split = fact.demand.natively_divisible || fact.demand.split != Split::Never;
+        assert!(placed == 1 || may_split, "{} is split", fact.key);
+        let most = self
+            .policies
+            .get(&fact.queue)
+            .and_then(|policy| policy.max_clusters);
+        assert!(
+            most.is_none_or(|most| placed <= most),
+            "{} is in {placed}",
+            fact.key
+        );
+        for share in &admission.shares {
+            assert!(self.clusters[&share.cluster].usable);
+            let slots: u32 = share.slots.iter().map(|slot| slot.count).sum();
+            assert_eq!(slots, share.replicas());
+        }
+        self.check_topology(fact, admission);
+        self.check_bounds(&fact.queue, &admission.charge().unwrap());
+    }
+
+    /// A hard topology of tier 1 keeps the gang in one rack of a cluster.
+    fn check_topology(&self, fact: &JobFact, admission: &Admission) {
+        if fact.demand.topology.is_none_or(|topology| !topology.hard) {
+            return;
+        }
+        for share in &admission.shares {
+            let racks: BTreeSet<_> = share
+                .slots
+                .iter()
+                .map(|slot| &self.nodes[&(share.cluster.clone(), slot.node.clone())].domains)
+                .collect();
+            assert_eq!(racks.len(), 1, "{} is in {racks:?}", fact.key);
+        }
+    }
+
+    /// S1: what was asked for is within every bound of the path, and the path takes jobs.
+    fn check_bounds(&self, queue: &QueueName, asked: &Resources) {
+        for name in self.path(queue) {
+            let fact = &self.queues[&name];
+            assert_eq!(fact.state, QueueState::Open);
+            let usage = self.engine.queue_usage(&name).unwrap();
+            for bounds in [&fact.capability, &usage.real_capability] {
+                for (resource, most) in bounds.iter() {
+                    let asks = asked.amount_of(resource).0 > 0;
+                    let within = usage.allocated.amount_of(resource) <= most;
+                    assert!(!asks || within, "{name} is over in {resource}");
+                }
+            }
+            let ordered = [&fact.guarantee, &fact.deserved, &fact.capability];
+            let named = ordered.into_iter().filter_map(|bounds| bounds.get(&gpu()));
+            assert!(
+                named.is_sorted(),
+                "{name} is wrong and takes jobs: {fact:?}"
+            );
+        }
+        self.check_pool_bound(queue, asked);
+    }
+
+    fn check_pool_bound(&self, queue: &QueueName, asked: &Resources) {
+        let usage = self.engine.queue_usage(queue).unwrap();
+        let Some(policy) = self.policies.get(queue) else {
+            return;
+        };
+        for bound in &policy.pools {
+            let of_class = usage
+                .placed
+                .iter()
+                .filter(|placed| placed.class == bound.class);
+            let used: i64 = of_class
+                .map(|placed| placed.allocated.amount_of(&gpu()).0)
+                .sum();
+            // What was over before may be over still: then nothing more of the class was added.
+            if used > bound.capability.amount_of(&gpu()).0 && asked.amount_of(&gpu()).0 > 0 {
+                assert!(usage.allocated.amount_of(&gpu()).0 >= used);
+            }
+        }
+    }
+
+    pub fn path(&self, queue: &QueueName) -> Vec<QueueName> {
+        let parent = |name: &QueueName| self.queues[name].parent.clone();
+        std::iter::successors(Some(queue.clone()), parent).collect()
+    }
+
+    /// S6: of two that are alike in all that matters, the one that stands first goes first.
+    fn check_order(&self, released: &JobFact) {
+        let worth = |fact: &JobFact| self.engine.job(&fact.key).unwrap().priority;
+        let last = (std::cmp::Reverse(worth(released)), released.queued_at);
+        for other in self.jobs.values() {
+            let alike = other.queue == released.queue
+                && other.demand == released.demand
+                && other.user == released.user
+                && other.expected_duration_ms == released.expected_duration_ms;
+            if alike && self.competes(other) && !self.failed.contains(&released.key) {
+                let first = (std::cmp::Reverse(worth(other)), other.queued_at);
+                assert!(first >= last, "{} passed {}", released.key, other.key);
+            }
+        }
+    }
+
+    /// Whether a job waits, and nothing of its own keeps it from going.
+    fn competes(&self, fact: &JobFact) -> bool {
+        let class = fact.priority_class.as_ref();
+        let known = class.is_none_or(|class| self.classes.contains_key(class));
+        let policy = self.policies.get(&fact.queue);
+        // A key that is fixed when a job joins the line outlives a change of its class.
+        let shortest = |policy: &engine::facts::PolicyFact| {
+            policy.ordering == QueueOrdering::ShortestPredicted
+        };
+        self.state(&fact.key) == Some(JobState::Queued)
+            && fact.hold.is_none()
+            && known
+            && !self.failed.contains(&fact.key)
+            && !policy.is_some_and(shortest)
+            && !matches!(
+                self.engine.explain(&fact.key).unwrap().reason,
+                Reason::BackingOff | Reason::RuntimeLimitExceeded
+            )
+    }
+
+    /// S2: bound pods and held seats fit the nodes that hold seats.
+    fn check_nodes(&self) {
+        for (at, seats) in self.seated().into_iter().filter(|(_, seats)| *seats > 0) {
+            let fact = &self.nodes[&at];
+            assert!(fact.usable);
+            let on = |pod: &&PodFact| {
+                (pod.cluster.clone(), pod.node.clone()) == (at.0.clone(), Some(at.1.clone()))
+            };
+            let bound = self.pods.values().filter(on);
+            let used: i64 = bound.map(|pod| pod.request.amount_of(&gpu()).0).sum();
+            let has = fact.allocatable.amount_of(&gpu()).0;
+            assert!(used + seats <= has, "{at:?} is over");
+        }
+    }
+
+    /// GPUs that the engine holds for pods that are not bound, by node, read from its snapshot.
+    fn seated(&self) -> BTreeMap<(ClusterName, NodeName), i64> {
+        let snapshot = serde_json::to_value(self.engine.snapshot()).unwrap();
+        let mut seated = BTreeMap::new();
+        let jobs = snapshot["jobs"].as_array().unwrap().iter();
+        for job in jobs.filter(|job| !job["seats"].is_null()) {
+            let demand: Demand = serde_json::from_value(job["seats"][0].clone()).unwrap();
+            let seats = job["seats"][1].as_array().unwrap().iter();
+            for seat in seats.filter(|seat| !seat["node"].is_null()) {
+                let at = (
+                    ClusterName::from(seat["cluster"].as_str().unwrap()),
+                    NodeName::from(seat["node"].as_str().unwrap()),
+                );
+                let role = usize::try_from(seat["role"].as_u64().unwrap()).unwrap();
+                let each = demand.roles[role].request.amount_of(&gpu()).0;
+                *seated.entry(at).or_default() += each * seat["count"].as_i64().unwrap();
+            }
+        }
+        seated
+    }
+
+    /// S10: what a queue is charged is what its jobs, and those below it, hold.
+    fn check_accounts(&self) {
+        let mut held: BTreeMap<QueueName, i64> = BTreeMap::new();
+        for key in self.jobs.keys() {
+            let view = self.engine.job(key).unwrap();
+            let Some(admission) = view.admission.filter(|_| charged(view.state)) else {
+                continue;
+            };
+            // One that had ended by itself holds nothing while it is removed.
+            let said = self.engine.explain(key).unwrap().message;
+            if said.ends_with("it had ended and is charged nothing") {
+                continue;
+            }
+            let gpus = admission.charge().unwrap().amount_of(&gpu()).0;
+            for queue in self.path(&admission.queue) {
+                *held.entry(queue).or_default() += gpus;
+            }
+        }
+        for queue in self.queues.keys() {
+            let usage = self.engine.queue_usage(queue).unwrap();
+            let told = usage.allocated.amount_of(&gpu()).0;
+            let found = held.get(queue).copied().unwrap_or(0);
+            let shrinking: i64 = self.shrinking_in(queue);
+            let edited = self.edited.iter().any(|key| {
+                let job = self.engine.job(key);
+                job.is_some_and(|job| self.path(job.queue).contains(queue))
+            });
+            assert!(
+                found <= told && (edited || told <= found + shrinking),
+                "{queue} is charged {told}, its jobs hold {found} and give back {shrinking}"
+            );
+        }
+    }
+}
+
+pub fn charged(state: JobState) -> bool {
+    !matches!(state, JobState::Queued | JobState::Finished)
+}
+
+/// All pods, or of an elastic gang at least its minimum; charged for what is placed.
+pub fn check_whole(fact: &JobFact, admission: &Admission) {
+    let demand = &fact.demand;
+    let mut asked = Resources::new();
+    for role in &demand.roles {
+        let shares = admission.shares.iter().flat_map(|share| &share.pods);
+        let of_role = shares.filter(|pods| pods.role == role.name);
+        let count: u32 = of_role.map(|pods| pods.count).sum();
+        let least = if demand.elastic { role.min } else { role.count };
+        assert!(
+            least <= count && count <= role.count,
+            "{}: {count} pods of {}",
+            fact.key,
+            role.name
+        );
+        let request = role.request.checked_mul(count).unwrap();
+        asked = asked.checked_add(&request).unwrap();
+    }
+    let pods: u32 = admission
+        .shares
+        .iter()
+        .map(engine::facts::Share::replicas)
+        .sum();
+    assert!(pods >= demand.min_available, "{} is not whole", fact.key);
+    assert_eq!(admission.charge(), Some(asked));
+}

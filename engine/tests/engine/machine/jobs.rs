@@ -1,0 +1,278 @@
+//! What users, the controller and members do to jobs.
+
+use super::QUEUES;
+use super::model::Model;
+use super::step::{Kind, Submitted};
+use crate::world::{gang, pods, role};
+use engine::facts::{Demand, Hold, JobFact, PodFact, Split, Topology};
+use engine::{ClusterName, Event, JobKey, JobState, NodeName, Progress, QueueName, Reason, Uid};
+
+pub fn demand(count: u32, gpus: u32, kind: Kind) -> Demand {
+    let request = if kind == Kind::WithoutDevices || gpus == 0 {
+        "cpu 2".to_owned()
+    } else {
+        format!("cpu 1, gpu {gpus}")
+    };
+    let mut demand = pods(count, &request);
+    match kind {
+        Kind::Plain | Kind::WithoutDevices => {}
+        Kind::Held => demand.replicas_held = true,
+        Kind::Divisible => {
+            demand.natively_divisible = true;
+            demand.replicas_held = true;
+        }
+        Kind::Elastic => {
+            demand.replicas_held = true;
+            demand.elastic = true;
+            demand.min_available = 1;
+            demand.roles[0].min = 1;
+        }
+        Kind::Split => {
+            let worker = role("worker", count, &request);
+            demand = gang(vec![worker, role("master", 1, "cpu 1")]);
+            demand.split = Split::Allowed;
+        }
+        Kind::Close => {
+            demand.topology = Some(Topology {
+                hard: true,
+                highest_tier: 1,
+            });
+        }
+    }
+    demand
+}
+
+/// Which of the kinds a demand is of.
+fn kind(demand: &Demand) -> Kind {
+    match demand {
+        Demand { elastic: true, .. } => Kind::Elastic,
+        Demand {
+            natively_divisible: true,
+            ..
+        } => Kind::Divisible,
+        Demand {
+            replicas_held: true,
+            ..
+        } => Kind::Held,
+        Demand {
+            split: Split::Allowed,
+            ..
+        } => Kind::Split,
+        Demand {
+            topology: Some(_), ..
+        } => Kind::Close,
+        _ => Kind::Plain,
+    }
+}
+
+impl Model {
+    pub fn submit(&mut self, told: Submitted) {
+        let key = Self::name(told.job);
+        if self.jobs.contains_key(&key) {
+            return;
+        }
+        self.serial += 1;
+        let classes = [None, Some("p0"), Some("p1"), Some("p2")];
+        self.tell(JobFact {
+            uid: Uid::from(format!("u{}", self.serial).as_str()),
+            key,
+            queue: QueueName::from(QUEUES[told.queue]),
+            priority_class: classes[usize::from(told.class)].map(str::to_owned),
+            queued_at: self.now,
+            demand: demand(told.count, told.gpus, told.kind),
+            hold: None,
+            expected_duration_ms: told.lasts.map(|seconds| i64::from(seconds) * 1000),
+            user: format!("user{}", told.user),
+            preemptible: told.preemptible,
+            checkpointed_at: None,
+        });
+    }
+
+    pub fn recreate(&mut self, key: &JobKey) {
+        let Some(mut fact) = self.jobs.get(key).cloned() else {
+            return;
+        };
+        self.serial += 1;
+        fact.uid = Uid::from(format!("u{}", self.serial).as_str());
+        fact.queued_at = self.now;
+        if self.state(key) == Some(JobState::Finished) {
+            self.live.remove(key);
+        }
+        self.tell(fact);
+    }
+
+    pub fn grow(&mut self, key: &JobKey, count: u32, gpus: u32) {
+        if let Some(mut fact) = self.jobs.get(key).cloned() {
+            fact.demand = demand(count, gpus, kind(&fact.demand));
+            self.edited.insert(key.clone());
+            self.tell(fact);
+        }
+    }
+
+    pub fn hold(&mut self, key: &JobKey, held: bool) {
+        if let Some(mut fact) = self.jobs.get(key).cloned() {
+            fact.hold = held.then(|| Hold {
+                reason: Reason::Suspended,
+                message: "by its owner".to_owned(),
+            });
+            self.tell(fact);
+        }
+    }
+
+    pub fn checkpoint(&mut self, key: &JobKey) {
+        if let Some(mut fact) = self.jobs.get(key).cloned() {
+            fact.checkpointed_at = Some(self.now);
+            self.tell(fact);
+        }
+    }
+
+    pub fn gone(&mut self, key: &JobKey) {
+        self.over(key);
+        self.jobs.remove(key);
+        self.promised.remove(key);
+        self.failed.remove(key);
+        self.apply(Event::JobGone(key.clone()));
+    }
+
+    pub fn finish(&mut self, key: &JobKey) {
+        self.progress(key, Progress::Finished);
+        if self.state(key) == Some(JobState::Finished) {
+            self.drop_pods(key);
+            self.runs_since.remove(key);
+        }
+    }
+
+    pub fn revive(&mut self, key: &JobKey) {
+        if self.state(key) == Some(JobState::Finished) {
+            self.progress(key, Progress::Running);
+        }
+    }
+
+    pub fn refuse(&mut self, key: &JobKey, avoid: &str) {
+        let Some(attempt) = self.engine.job(key).map(|job| job.attempts) else {
+            return;
+        };
+        if !matches!(self.state(key), Some(JobState::Assumed | JobState::Placed)) {
+            return;
+        }
+        self.over(key);
+        self.failed.insert(key.clone());
+        self.apply(Event::JobRefused {
+            key: key.clone(),
+            attempt,
+            reason: Reason::PlanRefused,
+            message: "no".to_owned(),
+            avoid: Some(ClusterName::from(avoid)),
+            at: self.now,
+        });
+    }
+
+    pub fn end(&mut self, key: &JobKey, avoid: &str) {
+        self.failed.insert(key.clone());
+        self.apply(Event::JobEnding {
+            key: key.clone(),
+            reason: Reason::MemberRefused,
+            message: "no".to_owned(),
+            avoid: Some(ClusterName::from(avoid)),
+            at: self.now,
+        });
+    }
+
+    pub fn works_gone(&mut self, key: &JobKey) {
+        if self.state(key) == Some(JobState::Ending) {
+            self.over(key);
+        }
+        self.apply(Event::JobWorksGone {
+            key: key.clone(),
+            at: self.now,
+        });
+    }
+
+    pub fn all_gone(&mut self) {
+        let ending = |key: &JobKey| self.state(key) == Some(JobState::Ending);
+        let ending: Vec<JobKey> = self
+            .live
+            .iter()
+            .filter(|key| ending(key))
+            .cloned()
+            .collect();
+        ending.iter().for_each(|key| self.works_gone(key));
+    }
+
+    /// The members stop the pods that a released job has beyond what is admitted of it, and the
+    /// engine is told that this has arrived.
+    pub fn shed(&mut self, key: &JobKey) {
+        let Some(admission) = self.engine.job(key).and_then(|job| job.admission.cloned()) else {
+            return;
+        };
+        if matches!(self.state(key), Some(JobState::Finished | JobState::Ending)) {
+            return;
+        }
+        for cluster in super::CLUSTERS.map(ClusterName::from) {
+            let share = admission
+                .shares
+                .iter()
+                .find(|share| share.cluster == cluster);
+            let admitted = share.map_or(0, engine::facts::Share::replicas);
+            let there = self
+                .pods
+                .values()
+                .filter(|pod| pod.job.as_ref() == Some(key) && pod.cluster == cluster);
+            let beyond: Vec<Uid> = there
+                .skip(admitted as usize)
+                .map(|pod| pod.uid.clone())
+                .collect();
+            for uid in beyond {
+                self.pods.remove(&(cluster.clone(), uid.clone()));
+                self.apply(Event::PodGone(cluster.clone(), uid));
+            }
+            self.apply(Event::JobResized {
+                key: key.clone(),
+                attempt: admission.attempt,
+                cluster,
+                pods: admitted,
+                at: self.now,
+            });
+        }
+        self.shrinking.remove(key);
+    }
+
+    /// Binds some pods of a released job, where planned or on the first node of the cluster.
+    pub fn bind(&mut self, key: &JobKey, most: usize, elsewhere: bool) {
+        let Some(admission) = self.engine.job(key).and_then(|job| job.admission.cloned()) else {
+            return;
+        };
+        if matches!(self.state(key), Some(JobState::Finished | JobState::Ending)) {
+            return;
+        }
+        let Some(demand) = self.jobs.get(key).map(|fact| fact.demand.clone()) else {
+            return;
+        };
+        for share in &admission.shares {
+            let of_job =
+                |pod: &&PodFact| pod.job.as_ref() == Some(key) && pod.cluster == share.cluster;
+            let bound = self.pods.values().filter(of_job).count();
+            let planned = share.slots.iter().flat_map(|slot| {
+                (0..slot.count).map(move |_| (slot.node.clone(), slot.role.clone()))
+            });
+            for (node, role) in planned.skip(bound).take(most) {
+                let Some(role) = demand.roles.iter().find(|known| known.name == role) else {
+                    continue;
+                };
+                self.serial += 1;
+                self.pod(PodFact {
+                    cluster: share.cluster.clone(),
+                    uid: Uid::from(format!("pod-{}", self.serial).as_str()),
+                    node: Some(if elsewhere {
+                        NodeName::from("n0")
+                    } else {
+                        node
+                    }),
+                    request: role.request.clone(),
+                    job: Some(key.clone()),
+                    ended: false,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The world outside the engine, as the test keeps it.
+
+use super::CLUSTERS;
+use super::step::Step;
+use crate::world::{below, cluster, key, node, policy, queue};
+use engine::facts::{ClusterFact, JobFact, NodeFact, PodFact, PolicyFact, QueueFact};
+use engine::{
+    ClusterName, Engine, EngineConfig, Event, JobKey, JobState, NodeName, PoolClass, Progress,
+    QueueName, Time, Uid,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub struct Model {
+    pub engine: Engine,
+    pub now: Time,
+    /// All that the engine was told.
+    pub log: Vec<Event>,
+    /// What it decided: after how many events, when, and what.
+    pub decided: Vec<(usize, Time, String)>,
+    pub queues: BTreeMap<QueueName, QueueFact>,
+    pub policies: BTreeMap<QueueName, PolicyFact>,
+    pub clusters: BTreeMap<ClusterName, ClusterFact>,
+    pub nodes: BTreeMap<(ClusterName, NodeName), NodeFact>,
+    pub pods: BTreeMap<(ClusterName, Uid), PodFact>,
+    pub jobs: BTreeMap<JobKey, JobFact>,
+    /// Whether the classes may take, and what each is worth.
+    pub classes: BTreeMap<String, (i32, bool)>,
+    /// Attempts that were released and of which nothing said that they are over.
+    pub live: BTreeSet<JobKey>,
+    /// Since when jobs run that do.
+    pub runs_since: BTreeMap<JobKey, Time>,
+    /// Victims that are not gone, by the job that they were taken back for.
+    pub promised: BTreeMap<JobKey, BTreeSet<JobKey>>,
+    /// GPUs of released jobs at their last decision, and what they are to give back since.
+    pub granted: BTreeMap<JobKey, i64>,
+    pub shrinking: BTreeMap<JobKey, i64>,
+    /// Jobs whose template was edited since nothing of them was left: what leaves of them may be
+    /// charged as the larger of what it was and what the template says now.
+    pub edited: BTreeSet<JobKey>,
+    /// In which round of decisions they were promised.
+    pub promised_in: BTreeMap<JobKey, u64>,
+    /// Rounds of decisions so far.
+    pub round: u64,
+    /// The last attempt of each job.
+    pub attempts: BTreeMap<Uid, u32>,
+    /// Jobs that failed somewhere and may avoid a cluster for it.
+    pub failed: BTreeSet<JobKey>,
+    pub serial: u64,
+}
+
+pub fn config() -> EngineConfig {
+    EngineConfig {
+        decision_budget: 3,
+        ..EngineConfig::default()
+    }
+}
+
+impl Model {
+    pub fn new() -> Self {
+        let mut model = Self {
+            engine: Engine::new(config()),
+            now: Time(1_000_000),
+            log: Vec::new(),
+            decided: Vec::new(),
+            queues: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            clusters: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            live: BTreeSet::new(),
+            runs_since: BTreeMap::new(),
+            promised: BTreeMap::new(),
+            granted: BTreeMap::new(),
+            shrinking: BTreeMap::new(),
+            edited: BTreeSet::new(),
+            promised_in: BTreeMap::new(),
+            round: 0,
+            attempts: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            serial: 0,
+        };
+        for fact in [
+            queue("dept"),
+            below("dept", queue("a")),
+            below("dept", queue("b")),
+            queue("c"),
+            queue("d"),
+        ] {
+            model.queue(fact);
+        }
+        for name in CLUSTERS {
+            model.cluster(cluster(name));
+        }
+        for (index, gpus) in [8, 8, 4].into_iter().enumerate() {
+            model.node("x", index, gpus, true);
+            model.node("y", index, 8 - gpus, true);
+        }
+        model
+    }
+
+    pub fn apply(&mut self, event: Event) {
+        self.log.push(event.clone());
+        self.engine.apply(event.clone());
+        // Everything is a level: once more must change nothing.
+        self.engine.apply(event);
+    }
+
+    pub fn queue(&mut self, fact: QueueFact) {
+        self.queues.insert(fact.name.clone(), fact.clone());
+        self.apply(Event::QueueUpserted(fact));
+    }
+
+    pub fn policy(&mut self, fact: PolicyFact) {
+        self.policies.insert(fact.queue.clone(), fact.clone());
+        self.apply(Event::PolicyUpserted(fact));
+    }
+
+    pub fn policy_of(&self, queue: &QueueName) -> PolicyFact {
+        let known = self.policies.get(queue);
+        known.cloned().unwrap_or_else(|| policy(queue.as_str()))
+    }
+
+    pub fn cluster(&mut self, fact: ClusterFact) {
+        self.clusters.insert(fact.name.clone(), fact.clone());
+        self.apply(Event::ClusterUpserted(fact));
+    }
+
+    /// The first two nodes of a cluster share a rack and a class.
+    pub fn node(&mut self, cluster: &str, index: usize, gpus: u32, usable: bool) {
+        let fact = NodeFact {
+            class: PoolClass::from(["gpu", "gpu", "big"][index]),
+            domains: vec![["rack0", "rack0", "rack1"][index].to_owned()],
+            usable,
+            ..node(
+                cluster,
+                &format!("n{index}"),
+                &format!("cpu 16, gpu {gpus}"),
+            )
+        };
+        self.nodes
+            .insert((fact.cluster.clone(), fact.name.clone()), fact.clone());
+        self.apply(Event::NodeUpserted(fact));
+    }
+
+    pub fn pod(&mut self, fact: PodFact) {
+        self.pods
+            .insert((fact.cluster.clone(), fact.uid.clone()), fact.clone());
+        self.apply(Event::PodUpserted(fact));
+    }
+
+    pub fn name(index: usize) -> JobKey {
+        key(&format!("j{index:02}"))
+    }
+
+    pub fn tell(&mut self, fact: JobFact) {
+        self.jobs.insert(fact.key.clone(), fact.clone());
+        self.apply(Event::JobUpserted(fact));
+    }
+
+    pub fn state(&self, key: &JobKey) -> Option<JobState> {
+        self.engine.job(key).map(|job| job.state)
+    }
+
+    pub fn progress(&mut self, key: &JobKey, progress: Progress) {
+        if let Some(attempt) = self.engine.job(key).map(|job| job.attempts) {
+            self.apply(Event::JobProgressed {
+                key: key.clone(),
+                attempt,
+                progress,
+                at: self.now,
+            });
+        }
+        if self.state(key) == Some(JobState::Running) {
+            self.runs_since.entry(key.clone()).or_insert(self.now);
+        }
+    }
+
+    /// Nothing of a job's attempt is left.
+    pub fn over(&mut self, key: &JobKey) {
+        self.drop_pods(key);
+        self.live.remove(key);
+        self.runs_since.remove(key);
+        self.shrinking.remove(key);
+        self.edited.remove(key);
+        for victims in self.promised.values_mut() {
+            victims.remove(key);
+        }
+        self.promised.retain(|_, victims| !victims.is_empty());
+    }
+
+    pub fn drop_pods(&mut self, key: &JobKey) {
+        let gone: Vec<_> = self
+            .pods
+            .iter()
+            .filter(|(_, pod)| pod.job.as_ref() == Some(key))
+            .map(|(at, _)| at.clone())
+            .collect();
+        for (cluster, uid) in gone {
+            self.pods.remove(&(cluster.clone(), uid.clone()));
+            self.apply(Event::PodGone(cluster, uid));
+        }
+    }
+
+    pub fn take(&mut self, step: Step) {
+        match step {
+            Step::Submit(job) => self.submit(job),
+            Step::Recreate(job) => self.recreate(&Self::name(job)),
+            Step::Grow { job, count, gpus } => self.grow(&Self::name(job), count, gpus),
+            Step::Hold(job, held) => self.hold(&Self::name(job), held),
+            Step::Checkpoint(job) => self.checkpoint(&Self::name(job)),
+            Step::Gone(job) => self.gone(&Self::name(job)),
+            Step::Bind {
+                job,
+                most,
+                elsewhere,
+            } => self.bind(&Self::name(job), most, elsewhere),
+            Step::Run(job) => self.progress(&Self::name(job), Progress::Running),
+            Step::Finish(job) => self.finish(&Self::name(job)),
+            Step::Revive(job) => self.revive(&Self::name(job)),
+            Step::Refuse(job) => self.refuse(&Self::name(job), CLUSTERS[job % 3]),
+            Step::End(job) => self.end(&Self::name(job), CLUSTERS[job % 3]),
+            Step::Shed(job) => self.shed(&Self::name(job)),
+            Step::WorksGone(job) => self.works_gone(&Self::name(job)),
+            Step::AllGone => self.all_gone(),
+            Step::Capability { queue, gpus } => self.capability(queue, gpus),
+            Step::Shares {
+                queue,
+                guarantee,
+                deserved,
+            } => self.shares(queue, guarantee, deserved),
+            Step::Reclaimable(queue, yes) => self.reclaimable(queue, yes),
+            Step::State(queue, open) => self.open(queue, open),
+            Step::Policy(queue, change) => self.change_policy(queue, change),
+            Step::Node {
+                cluster,
+                node,
+                gpus,
+                usable,
+            } => self.node(CLUSTERS[cluster], node, gpus, usable),
+            Step::NodeGone(cluster, node) => self.node_gone(cluster, node),
+            Step::Usable(cluster, usable) => self.usable(cluster, usable),
+            Step::Foreign {
+                cluster,
+                node,
+                gpus,
+            } => self.foreign(cluster, node, gpus),
+            Step::ForeignGone(cluster, node) => self.foreign_gone(cluster, node),
+            Step::Class(class, value, preempts) => self.class(class, value, preempts),
+            Step::Wait(seconds) => self.now = self.now.after(i64::from(seconds) * 1000),
+            Step::Decide => self.decide(),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What must hold in the end: jobs that may take from each other come to rest, every job that
+//! fits alone gets its turn, and the same events give the same decisions.
+
+use super::JOBS;
+use super::model::{Model, config};
+use engine::{Engine, Event, JobKey, JobState, Progress, Reason};
+use std::collections::BTreeSet;
+
+impl Model {
+    /// While nobody outside changes anything and members do as they are told, there is an end
+    /// to taking back, releasing, growing and shrinking; where no limit of run time makes jobs
+    /// come and go.
+    pub fn come_to_rest(&mut self) {
+        let limited: Vec<_> = self.policies.values().cloned().collect();
+        for mut fact in limited {
+            fact.limits.runtime_ms = None;
+            self.policy(fact);
+        }
+        let mut last = Vec::new();
+        for round in 0..32 {
+            self.now = self.now.after(if round < 10 { 1000 } else { 40_000 });
+            let before = self.decided.len();
+            self.decide_once();
+            let decided = self.decided[before..].iter();
+            let moved = decided.filter(|(_, _, text)| !text.contains("decisions: []"));
+            let moved: Vec<String> = moved.map(|(_, _, text)| text.clone()).collect();
+            if round >= 26 {
+                last.extend(moved);
+            }
+            self.members_obey();
+        }
+        assert_eq!(last, Vec::<String>::new(), "no rest");
+    }
+
+    /// What was released runs, what was shrunk loses pods, what was taken back is gone.
+    fn members_obey(&mut self) {
+        self.all_gone();
+        for index in 0..JOBS {
+            let key = Self::name(index);
+            self.shed(&key);
+            self.bind(&key, usize::MAX, false);
+            if matches!(self.state(&key), Some(JobState::Assumed | JobState::Placed)) {
+                self.progress(&key, Progress::Running);
+            }
+        }
+    }
+
+    /// After all trouble is over, every job that fits alone gets its turn.
+    pub fn settle(&mut self) {
+        for index in 0..super::QUEUES.len() {
+            self.open(index, true);
+        }
+        self.all_foreign_gone();
+        let alone: Vec<JobKey> = self
+            .jobs
+            .keys()
+            .filter(|key| self.fits_alone(key))
+            .cloned()
+            .collect();
+        let mut done = BTreeSet::new();
+        for _ in 0..4 * JOBS {
+            self.now = self.now.after(3_600_000);
+            self.decide_once();
+            for index in 0..JOBS {
+                self.advance(&Self::name(index), &mut done);
+            }
+        }
+        for key in alone {
+            let explanation = self.engine.explain(&key).unwrap();
+            let stopped = explanation.reason == Reason::RuntimeLimitExceeded;
+            assert!(
+                done.contains(&key) || stopped,
+                "{key} never ran: {explanation:?}"
+            );
+        }
+    }
+
+    /// What was released ends; what was taken back is gone.
+    fn advance(&mut self, key: &JobKey, done: &mut BTreeSet<JobKey>) {
+        match self.state(key) {
+            Some(JobState::Ending) => self.works_gone(key),
+            Some(JobState::Queued | JobState::Finished) | None => {}
+            Some(_) => self.finish(key),
+        }
+        if self.state(key) == Some(JobState::Finished) {
+            done.insert(key.clone());
+        }
+    }
+
+    /// Whether a new engine with the same fleet and queues, and no other job, releases it.
+    fn fits_alone(&self, key: &JobKey) -> bool {
+        let mut fresh = Engine::new(config());
+        for event in &self.log {
+            if let Event::PriorityClassUpserted(_) = event {
+                fresh.apply(event.clone());
+            }
+        }
+        let queues = self.queues.values().cloned().map(Event::QueueUpserted);
+        let policies = self.policies.values().cloned().map(Event::PolicyUpserted);
+        let clusters = self.clusters.values().cloned().map(Event::ClusterUpserted);
+        let nodes = self.nodes.values().cloned().map(Event::NodeUpserted);
+        let facts = queues.chain(policies).chain(clusters).chain(nodes);
+        facts.for_each(|event| fresh.apply(event));
+        fresh.apply(Event::JobUpserted(self.jobs[key].clone()));
+        !fresh.decide(self.now).decisions.is_empty()
+    }
+
+    /// The same events once more: the same decisions.
+    pub fn replay(&self) {
+        let mut engine = Engine::new(config());
+        let mut told = 0;
+        for (until, now, decided) in &self.decided {
+            for event in &self.log[told..*until] {
+                engine.apply(event.clone());
+            }
+            told = *until;
+            assert_eq!(format!("{:?}", engine.decide(*now)), *decided);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What may happen, and how often.
+
+use super::{CLUSTERS, JOBS, QUEUES};
+use proptest::option::of;
+use proptest::prelude::*;
+
+/// One thing that happens outside the engine, or a call of `decide`. Numbers are indices into
+/// the lists of queues, clusters, jobs and classes; amounts are GPUs, times seconds.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Submit(Submitted),
+    Recreate(usize),
+    Grow {
+        job: usize,
+        count: u32,
+        gpus: u32,
+    },
+    Hold(usize, bool),
+    Checkpoint(usize),
+    Gone(usize),
+    Bind {
+        job: usize,
+        most: usize,
+        elsewhere: bool,
+    },
+    Run(usize),
+    Finish(usize),
+    Revive(usize),
+    Refuse(usize),
+    End(usize),
+    /// What is more than admitted of a job is gone.
+    Shed(usize),
+    WorksGone(usize),
+    /// All that is being taken back is gone.
+    AllGone,
+    Capability {
+        queue: usize,
+        gpus: Option<u32>,
+    },
+    Shares {
+        queue: usize,
+        guarantee: Option<u32>,
+        deserved: Option<u32>,
+    },
+    Reclaimable(usize, bool),
+    State(usize, bool),
+    Policy(usize, PolicyStep),
+    Node {
+        cluster: usize,
+        node: usize,
+        gpus: u32,
+        usable: bool,
+    },
+    NodeGone(usize, usize),
+    Usable(usize, bool),
+    Foreign {
+        cluster: usize,
+        node: usize,
+        gpus: u32,
+    },
+    ForeignGone(usize, usize),
+    Class(u8, i32, bool),
+    Wait(u16),
+    Decide,
+}
+
+/// A job as it is submitted.
+#[derive(Debug, Clone, Copy)]
+pub struct Submitted {
+    pub job: usize,
+    pub queue: usize,
+    pub count: u32,
+    pub gpus: u32,
+    pub kind: Kind,
+    pub class: u8,
+    pub user: u8,
+    pub lasts: Option<u16>,
+    pub preemptible: bool,
+}
+
+/// What a job is made of, besides its number of pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Of a kind whose replicas nothing holds.
+    Plain,
+    Held,
+    /// Divided over clusters by Karmada itself.
+    Divisible,
+    WithoutDevices,
+    /// Between one pod and its full size.
+    Elastic,
+    /// Two roles, over several clusters where no one has room.
+    Split,
+    /// Within one rack of a cluster.
+    Close,
+}
+
+/// A change of a queue's policy.
+#[derive(Debug, Clone, Copy)]
+pub enum PolicyStep {
+    Ordering(u8),
+    PoolBound(Option<u32>),
+    Preemption {
+        within: bool,
+        reclaim: bool,
+        min_runtime: u16,
+    },
+    Jobs(Option<u32>),
+    JobsPerUser(Option<u32>),
+    Pending(Option<u32>),
+    Runtime(Option<u16>),
+    FairShare {
+        weight: Option<u32>,
+        half_life: Option<u16>,
+    },
+    Backfill {
+        conservative: bool,
+        reservations: Option<u32>,
+    },
+    MaxClusters(Option<u32>),
+}
+
+pub fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => submitted().prop_map(Step::Submit),
+        6 => of_jobs(),
+        6 => of_members(),
+        6 => of_queues(),
+        5 => of_fleet(),
+        2 => (1..400_u16).prop_map(Step::Wait),
+        8 => Just(Step::Decide),
+    ]
+}
+
+fn job() -> std::ops::Range<usize> {
+    0..JOBS
+}
+
+fn queue() -> std::ops::Range<usize> {
+    0..QUEUES.len()
+}
+
+fn submitted() -> impl Strategy<Value = Submitted> {
+    let kind = prop_oneof![
+        Just(Kind::Plain),
+        Just(Kind::Held),
+        Just(Kind::Divisible),
+        Just(Kind::WithoutDevices),
+        Just(Kind::Elastic),
+        Just(Kind::Split),
+        Just(Kind::Close),
+    ];
+    let who = (0..4_u8, 0..2_u8, proptest::bool::weighted(0.8));
+    (
+        job(),
+        queue(),
+        1..4_u32,
+        0..9_u32,
+        kind,
+        who,
+        of(1..200_u16),
+    )
+        .prop_map(
+            |(job, queue, count, gpus, kind, (class, user, preemptible), lasts)| Submitted {
+                job,
+                queue,
+                count,
+                gpus,
+                kind,
+                class,
+                user,
+                lasts,
+                preemptible,
+            },
+        )
+}
+
+/// What users and the controller do to jobs.
+fn of_jobs() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        job().prop_map(Step::Recreate),
+        (job(), 1..6_u32, 0..9_u32).prop_map(|(job, count, gpus)| Step::Grow { job, count, gpus }),
+        (job(), any::<bool>()).prop_map(|(job, held)| Step::Hold(job, held)),
+        job().prop_map(Step::Checkpoint),
+        job().prop_map(Step::Gone),
+        job().prop_map(Step::Refuse),
+        job().prop_map(Step::End),
+    ]
+}
+
+/// What members report of released jobs.
+fn of_members() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (job(), 1..4_usize, any::<bool>())
+            .prop_map(|(job, most, elsewhere)| Step::Bind { job, most, elsewhere }),
+        3 => job().prop_map(Step::Run),
+        3 => job().prop_map(Step::Finish),
+        1 => job().prop_map(Step::Revive),
+        2 => job().prop_map(Step::Shed),
+        2 => job().prop_map(Step::WorksGone),
+        2 => Just(Step::AllGone),
+    ]
+}
+
+fn of_queues() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (queue(), of(0..24_u32)).prop_map(|(queue, gpus)| Step::Capability { queue, gpus }),
+        3 => (queue(), of(0..9_u32), of(0..17_u32))
+            .prop_map(|(queue, guarantee, deserved)| Step::Shares { queue, guarantee, deserved }),
+        1 => (queue(), any::<bool>()).prop_map(|(queue, yes)| Step::Reclaimable(queue, yes)),
+        1 => (queue(), any::<bool>()).prop_map(|(queue, open)| Step::State(queue, open)),
+        5 => (queue(), policy_step()).prop_map(|(queue, change)| Step::Policy(queue, change)),
+    ]
+}
+
+fn policy_step() -> impl Strategy<Value = PolicyStep> {
+    prop_oneof![
+        3 => (0..4_u8).prop_map(PolicyStep::Ordering),
+        1 => of(0..24_u32).prop_map(PolicyStep::PoolBound),
+        3 => (any::<bool>(), any::<bool>(), 0..100_u16).prop_map(|(within, reclaim, min_runtime)| {
+            PolicyStep::Preemption { within, reclaim, min_runtime }
+        }),
+        1 => of(0..4_u32).prop_map(PolicyStep::Jobs),
+        1 => of(0..4_u32).prop_map(PolicyStep::JobsPerUser),
+        1 => of(0..4_u32).prop_map(PolicyStep::Pending),
+        1 => of(1..400_u16).prop_map(PolicyStep::Runtime),
+        1 => (of(1..5_u32), of(1..400_u16))
+            .prop_map(|(weight, half_life)| PolicyStep::FairShare { weight, half_life }),
+        1 => (any::<bool>(), of(0..4_u32)).prop_map(|(conservative, reservations)| {
+            PolicyStep::Backfill { conservative, reservations }
+        }),
+        1 => of(1..3_u32).prop_map(PolicyStep::MaxClusters),
+    ]
+}
+
+fn of_fleet() -> impl Strategy<Value = Step> {
+    let place = || (0..CLUSTERS.len(), 0..3_usize);
+    prop_oneof![
+        2 => (place(), 0..9_u32, any::<bool>()).prop_map(|((cluster, node), gpus, usable)| Step::Node {
+            cluster, node, gpus, usable,
+        }),
+        1 => place().prop_map(|(cluster, node)| Step::NodeGone(cluster, node)),
+        1 => (0..CLUSTERS.len(), any::<bool>()).prop_map(|(cluster, usable)| Step::Usable(cluster, usable)),
+        1 => (place(), 1..9_u32).prop_map(|((cluster, node), gpus)| Step::Foreign { cluster, node, gpus }),
+        1 => place().prop_map(|(cluster, node)| Step::ForeignGone(cluster, node)),
+        1 => (0..3_u8, -10..10, any::<bool>())
+            .prop_map(|(class, value, preempts)| Step::Class(class, value, preempts)),
+    ]
+}

@@ -1,0 +1,166 @@
+//! Who may be taken back, or shrunk, for whom.
+
+use super::checks::{charged, check_whole};
+use super::model::Model;
+use engine::facts::{Admission, JobFact};
+use engine::{JobKey, JobState, QueueName, Reason, ResourceName};
+
+fn gpu() -> ResourceName {
+    ResourceName::new("nvidia.com/gpu")
+}
+
+impl Model {
+    pub fn check_take_back(&mut self, key: &JobKey, reason: Reason, for_job: Option<&JobKey>) {
+        let Some(taker) = for_job else {
+            assert!(!matches!(reason, Reason::Reclaimed | Reason::Preempted));
+            if reason == Reason::RuntimeLimitExceeded {
+                self.check_runtime(key);
+            }
+            return;
+        };
+        assert_eq!(self.state(taker), Some(JobState::Queued));
+        self.check_once(taker);
+        let (victim, taker) = (&self.jobs[key], &self.jobs[taker]);
+        self.check_victim(victim, taker, reason);
+        self.check_min_runtime(victim);
+        let victims = self.promised.entry(taker.key.clone()).or_default();
+        victims.insert(key.clone());
+        self.promised_in.insert(taker.key.clone(), self.round);
+    }
+
+    /// A job that waits for victims takes no others meanwhile.
+    fn check_once(&self, taker: &JobKey) {
+        let waits = self
+            .promised
+            .get(taker)
+            .is_some_and(|victims| !victims.is_empty());
+        let before = self.promised_in.get(taker) != Some(&self.round);
+        assert!(!(waits && before), "{taker} takes again while it waits");
+    }
+
+    fn check_victim(&self, victim: &JobFact, taker: &JobFact, reason: Reason) {
+        let from = self.engine.job(&victim.key).unwrap().queue.clone();
+        assert!(victim.preemptible, "{} may not be taken back", victim.key);
+        match reason {
+            Reason::Reclaimed => {
+                assert_ne!(from, taker.queue);
+                assert!(self.queues[&from].reclaimable, "{from} is not reclaimable");
+                assert!(self.policy_of(&taker.queue).preemption.reclaim);
+                self.check_guarantee(&from, &taker.queue);
+                self.check_entitled(taker);
+            }
+            Reason::Preempted => {
+                assert_eq!(from, taker.queue);
+                assert!(self.policy_of(&from).preemption.within_queue);
+                let worth = |key: &JobKey| self.engine.job(key).unwrap().priority;
+                assert!(worth(&victim.key) < worth(&taker.key));
+                let class = taker.priority_class.as_ref();
+                let preempts = class.is_none_or(|class| self.classes[class].1);
+                assert!(preempts, "{} may not take", taker.key);
+            }
+            other => panic!("{} is taken back for {}: {other}", victim.key, taker.key),
+        }
+    }
+
+    fn check_min_runtime(&self, victim: &JobFact) {
+        let from = self.engine.job(&victim.key).unwrap().queue.clone();
+        if let Some(since) = self.runs_since.get(&victim.key) {
+            let least = self.policy_of(&from).preemption.min_runtime_ms;
+            assert!(
+                self.now.millis_since(*since) >= least,
+                "{} is too young",
+                victim.key
+            );
+        }
+    }
+
+    fn check_runtime(&self, key: &JobKey) {
+        let queue = self.engine.job(key).unwrap().queue.clone();
+        let most = self.policy_of(&queue).limits.runtime_ms.unwrap();
+        assert!(
+            self.now.millis_since(self.runs_since[key]) >= most,
+            "{key} had time left"
+        );
+    }
+
+    /// What is left to the giver, without all that is going, is no less than it is guaranteed.
+    fn check_guarantee(&self, giver: &QueueName, taker: &QueueName) {
+        let shared = self.path(taker);
+        for queue in self
+            .path(giver)
+            .iter()
+            .filter(|queue| !shared.contains(queue))
+        {
+            let stays: i64 = self.stays_in(queue);
+            let kept = self.queues[queue].guarantee.amount_of(&gpu()).0;
+            assert!(
+                stays >= kept,
+                "{queue} keeps {stays} of its guaranteed {kept}"
+            );
+        }
+    }
+
+    /// GPUs of the jobs that are charged to the queue, or below it, and are not ending.
+    fn stays_in(&self, queue: &QueueName) -> i64 {
+        let jobs = self.jobs.keys().map(|key| self.engine.job(key).unwrap());
+        let stays = jobs.filter(|job| charged(job.state) && job.state != JobState::Ending);
+        let admissions = stays.filter_map(|job| job.admission);
+        let here = admissions.filter(|admission| self.path(&admission.queue).contains(queue));
+        here.map(|admission| admission.charge().unwrap().amount_of(&gpu()).0)
+            .sum()
+    }
+
+    /// With the job its queue, or one above it, is within what it deserves.
+    fn check_entitled(&self, taker: &JobFact) {
+        let role = |role: &engine::facts::Role| {
+            let pods = if taker.demand.elastic {
+                role.min
+            } else {
+                role.count
+            };
+            role.request.amount_of(&gpu()).0 * i64::from(pods)
+        };
+        let asked: i64 = taker.demand.roles.iter().map(role).sum();
+        let within = |queue: &QueueName| {
+            let usage = self.engine.queue_usage(queue).unwrap();
+            let deserved = usage.deserved.amount_of(&gpu()).0;
+            usage.allocated.amount_of(&gpu()).0 + asked <= deserved
+        };
+        assert!(
+            self.path(&taker.queue).iter().any(within),
+            "{} is not entitled",
+            taker.key
+        );
+    }
+
+    /// A shrink for another takes only what is above the minimum.
+    pub fn check_resize(&mut self, key: &JobKey, admission: &Admission, for_job: Option<&JobKey>) {
+        let fact = &self.jobs[key];
+        if for_job.is_some() {
+            assert!(
+                fact.demand.elastic && fact.preemptible,
+                "{key} may not be shrunk"
+            );
+            check_whole(fact, admission);
+        }
+        assert_eq!(self.engine.job(key).unwrap().admission, Some(admission));
+    }
+
+    /// Notes what a decision grants; what it takes off comes back only when that is confirmed.
+    pub fn note_grant(&mut self, key: &JobKey, admission: &Admission) {
+        let gpus = admission.charge().unwrap().amount_of(&gpu()).0;
+        let before = self.granted.insert(key.clone(), gpus).unwrap_or(gpus);
+        if before > gpus {
+            *self.shrinking.entry(key.clone()).or_default() += before - gpus;
+        }
+    }
+
+    /// GPUs that jobs of the queue, or below it, are to give back.
+    pub fn shrinking_in(&self, queue: &QueueName) -> i64 {
+        let here = self.shrinking.iter().filter(|(key, _)| {
+            let job = self.engine.job(key);
+            job.is_some_and(|job| self.path(job.queue).contains(queue))
+        });
+        here.map(|(_, gpus)| gpus).sum()
+    }
+}

@@ -1,0 +1,36 @@
+//! The engine from outside: events in, decisions out, told as short stories.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub
+)]
+
+mod accounts;
+mod advise;
+mod backfill;
+mod brute;
+mod capacity;
+mod deadline;
+mod elastic;
+mod explain;
+mod growth;
+mod limits;
+mod machine;
+mod order;
+mod placement;
+mod prediction;
+mod preemption;
+mod quantities;
+mod reclaim;
+mod regressions;
+mod reservation;
+mod runtime;
+mod scale;
+mod sharing;
+mod speed;
+mod split;
+mod taking;
+mod topology;
+mod wake;
+mod world;

@@ -1,0 +1,232 @@
+//! Run times that nobody declares: what like jobs took orders, reserves and backfills.
+
+use crate::world::{World, key, pods, policy, queue};
+use engine::facts::{QueueFact, QueueOrdering};
+use engine::{Engine, EngineConfig, JobState};
+use insta::assert_snapshot;
+
+fn shortest(name: &str) -> engine::facts::PolicyFact {
+    let mut policy = policy(name);
+    policy.ordering = QueueOrdering::ShortestPredicted;
+    policy
+}
+
+/// One node of eight GPUs, and a queue that puts the shortest first.
+fn short_first() -> World {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+    world.policy(shortest("q"));
+    world
+}
+
+/// Runs a job of this user and size to its end, again and again.
+fn ran(world: &mut World, user: &str, gpus: u32, seconds: &[i64]) {
+    for (index, seconds) in seconds.iter().enumerate() {
+        let name = format!("past-{user}-{gpus}-{index}");
+        let job = world
+            .job(&name, "q", pods(1, &format!("gpu {gpus}")))
+            .user(user);
+        world.submit(job);
+        world.decide();
+        world.run(&name);
+        world.wait(*seconds);
+        world.finish(&name);
+        world.apply(engine::Event::JobGone(key(&name)));
+    }
+}
+
+fn submit(world: &mut World, name: &str, user: &str, gpus: u32) {
+    let job = world
+        .job(name, "q", pods(1, &format!("gpu {gpus}")))
+        .user(user);
+    world.submit(job);
+}
+
+/// Lets all that waits run one after the other; who came when.
+fn turns(world: &mut World) -> String {
+    let mut turns = Vec::new();
+    loop {
+        let decided = world.decided();
+        if decided.decisions.is_empty() {
+            return turns.join(" ");
+        }
+        for decision in decided.decisions {
+            let engine::Decision::Release { key, .. } = decision else {
+                continue;
+            };
+            world.run(&key.name);
+            world.wait(1);
+            world.finish(&key.name);
+            turns.push(key.name.to_string());
+        }
+    }
+}
+
+#[test]
+fn who_is_predicted_to_be_short_goes_first() {
+    let mut world = short_first();
+    ran(&mut world, "slow", 8, &[900, 1000, 1100]);
+    ran(&mut world, "fast", 8, &[9, 10, 11]);
+    submit(&mut world, "slow-1", "slow", 8);
+    submit(&mut world, "fast-1", "fast", 8);
+    submit(&mut world, "fast-2", "fast", 8);
+    assert_snapshot!(turns(&mut world), @"fast-1 fast-2 slow-1");
+}
+
+#[test]
+fn what_is_declared_counts_before_what_was() {
+    let mut world = short_first();
+    ran(&mut world, "u", 8, &[1000, 1000, 1000]);
+    submit(&mut world, "as-ever", "u", 8);
+    let brief = world
+        .job("declared", "q", pods(1, "gpu 8"))
+        .user("u")
+        .lasts(5);
+    world.submit(brief);
+    assert_snapshot!(turns(&mut world), @"declared as-ever");
+}
+
+#[test]
+fn nobody_is_passed_by_who_came_later_than_ageing_times_its_own_prediction() {
+    // 4 × 100 s: who is queued 400 s after it or later stays behind it, however short.
+    let mut world = short_first();
+    let hundred = world.job("hundred", "q", pods(1, "gpu 8")).lasts(100);
+    let queued_at = hundred.0.queued_at;
+    world.submit(hundred);
+    for (name, after) in [("in-time", 395), ("too-late", 397)] {
+        let mut job = world.job(name, "q", pods(1, "gpu 8")).lasts(1);
+        job.0.queued_at = queued_at.after(after * 1000);
+        world.submit(job);
+    }
+    assert_snapshot!(turns(&mut world), @"in-time hundred too-late");
+}
+
+#[test]
+fn likeness_widens_until_there_are_runs_enough() {
+    let mut world = short_first();
+    // Of this user only two runs are known, of the queue five of this size: 0.4 × 1000 s.
+    ran(&mut world, "known", 8, &[10, 10, 10]);
+    ran(&mut world, "rare", 8, &[985, 985]);
+    submit(&mut world, "rare-1", "rare", 8);
+    let middle = world.job("declares-300", "q", pods(1, "gpu 8")).lasts(300);
+    world.submit(middle);
+    let longer = world.job("declares-500", "q", pods(1, "gpu 8")).lasts(500);
+    world.submit(longer);
+    assert_snapshot!(turns(&mut world), @"declares-300 rare-1 declares-500");
+}
+
+#[test]
+fn the_place_in_line_stays_as_it_was_predicted_on_joining() {
+    let mut world = short_first();
+    submit(&mut world, "holder", "other", 8);
+    world.decide();
+    let early = world.job("early", "q", pods(1, "gpu 8")).lasts(1800);
+    world.submit(early);
+    // Nothing is known yet: taken to be an hour, so behind the half hour.
+    submit(&mut world, "unknown", "u", 8);
+    assert_eq!(
+        world.engine.explain(&key("unknown")).unwrap().position,
+        Some(2)
+    );
+    world.run("holder");
+    world.wait(10);
+    world.finish("holder");
+    assert_eq!(
+        world.engine.explain(&key("unknown")).unwrap().position,
+        Some(2)
+    );
+}
+
+#[test]
+fn runs_survive_a_snapshot() {
+    let mut world = short_first();
+    ran(&mut world, "slow", 8, &[900, 1000, 1100]);
+    ran(&mut world, "fast", 8, &[9, 10, 11]);
+    let text = serde_json::to_string(&world.engine.snapshot()).unwrap();
+    let snapshot = serde_json::from_str(&text).unwrap();
+    world.engine = Engine::restore(snapshot, EngineConfig::default());
+    submit(&mut world, "slow-1", "slow", 8);
+    submit(&mut world, "fast-1", "fast", 8);
+    assert_snapshot!(turns(&mut world), @"fast-1 slow-1");
+}
+
+/// Two nodes; like jobs took `seconds`; one of them runs; the head wants both nodes.
+fn predicted_head(seconds: i64) -> World {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
+    ran(&mut world, "u", 8, &[seconds; 10]);
+    submit(&mut world, "old", "u", 8);
+    world.decide();
+    world.run("old");
+    world.add("head", "q", 2, "gpu 8");
+    world
+}
+
+#[test]
+fn a_predicted_end_lets_the_short_pass() {
+    let mut world = predicted_head(100);
+    let short = world.job("short", "q", pods(1, "gpu 8")).lasts(100);
+    let long = world.job("long", "q", pods(1, "gpu 8")).lasts(101);
+    world.submit(long);
+    world.submit(short);
+    assert_snapshot!(world.decide(), @"release short #1 a(n1)");
+}
+
+#[test]
+fn an_end_that_does_not_come_is_unknown_until_it_has_run_twice_as_long() {
+    let mut world = predicted_head(100);
+    world.decide();
+    let short = |world: &mut World, name: &str, seconds: i64| {
+        let job = world.job(name, "q", pods(1, "gpu 8")).lasts(seconds);
+        world.submit(job);
+        world.decide()
+    };
+    world.wait(100);
+    // Overdue: nobody passes, and nobody is stopped.
+    assert_snapshot!(short(&mut world, "one", 1), @"");
+    assert_eq!(world.state("old"), JobState::Running);
+    // After 200 s it is taken to run for 400 s.
+    let wake = world.engine.decide(world.now).wake_at.unwrap();
+    assert_eq!(wake.millis_since(world.now), 100_000);
+    world.wait(100);
+    assert_snapshot!(short(&mut world, "too-long", 201), @"release one #1 a(n1)");
+    world.run("one");
+    world.finish("one");
+    assert_snapshot!(short(&mut world, "ten", 200), @"release ten #1 a(n1)");
+}
+
+#[test]
+fn a_prediction_is_no_longer_than_the_queue_lets_run() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
+    ran(&mut world, "u", 8, &[1000, 1000, 1000]);
+    let mut limited = policy("q");
+    limited.limits.runtime_ms = Some(50_000);
+    world.policy(limited);
+    submit(&mut world, "old", "u", 8);
+    world.decide();
+    world.run("old");
+    world.add("head", "q", 2, "gpu 8");
+    let job = world.job("short", "q", pods(1, "gpu 8")).lasts(51);
+    world.submit(job);
+    assert_snapshot!(world.decide(), @"");
+}
+
+#[test]
+fn another_ordering_puts_the_line_in_another_order() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8");
+    world.queue(QueueFact { ..queue("q") });
+    world.add("busy", "q", 1, "gpu 8");
+    world.decide();
+    for (name, seconds) in [("long", 1000), ("short", 10)] {
+        let job = world.job(name, "q", pods(1, "gpu 8")).lasts(seconds);
+        world.submit(job);
+    }
+    let position = |world: &World| world.engine.explain(&key("short")).unwrap().position;
+    assert_eq!(position(&world), Some(2));
+    world.policy(shortest("q"));
+    assert_eq!(position(&world), Some(1));
+    world.apply(engine::Event::PolicyGone("q".into()));
+    assert_eq!(position(&world), Some(2));
+}

@@ -1,0 +1,314 @@
+//! Who may pass whom: reservations and backfill.
+
+use crate::world::{World, capped, foreign, key, pods, policy, queue};
+use engine::facts::{QueueFact, QueueOrdering};
+use engine::{JobState, QueueName};
+use insta::assert_snapshot;
+
+/// Two nodes of eight GPUs; a job `old` runs on one of them.
+fn half_full() -> World {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
+    world.add("old", "q", 1, "gpu 8");
+    world.decide();
+    world.run("old");
+    world
+}
+
+#[test]
+fn a_job_that_does_not_fit_does_not_block_those_that_do() {
+    let mut world = half_full();
+    world.add("never", "q", 3, "gpu 8");
+    world.add("fits", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"release fits #1 a(n1)");
+    assert_snapshot!(world.why("never"), @"#1 ExceedsFleet: needs 3 pods × nvidia.com/gpu 8; a has room for 0 of 3; it would not fit even if they were empty");
+}
+
+#[test]
+fn what_is_free_is_kept_for_the_head_and_the_rest_is_not() {
+    let mut world = half_full();
+    world.cluster("b", 1, "cpu 64, gpu 4");
+    world.add("head", "q", 2, "gpu 8");
+    world.add("same-nodes", "q", 1, "gpu 8");
+    world.add("elsewhere", "q", 1, "gpu 4");
+    world.add("cpu-only", "q", 1, "cpu 8");
+    assert_snapshot!(world.decide(), @r"
+    release elsewhere #1 b(n0)
+    release cpu-only #1 a(n0)
+    ");
+    assert_snapshot!(world.why("head"), @"#1 Reserved: needs 2 pods × nvidia.com/gpu 8; a has room for 1 of 2, b has room for 0 of 2; it is next: what frees is kept for it");
+    assert_snapshot!(world.why("same-nodes"), @"#2 ReservedForAnother: what is free is kept for ns/head, further ahead; beside that it needs 1 pod × nvidia.com/gpu 8; a has room for 0 of 1, b has room for 0 of 1");
+    world.finish("old");
+    assert_snapshot!(world.decide(), @"release head #1 a(n0 n1)");
+}
+
+#[test]
+fn devices_that_free_in_pieces_stay_for_the_head() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+    for index in 0..8 {
+        world.add(&format!("old-{index}"), "q", 1, "gpu 1");
+    }
+    world.decide();
+    (0..8).for_each(|index| world.run(&format!("old-{index}")));
+    let job = world.job("head", "q", pods(1, "gpu 8")).priority("high");
+    world.submit(job);
+    for index in 0..8 {
+        // A stream of small jobs that would fit as each old one ends.
+        world.add(&format!("small-{index}"), "q", 1, "gpu 1");
+        assert_eq!(world.decide(), "");
+        world.finish(&format!("old-{index}"));
+    }
+    assert_snapshot!(world.decide(), @"release head #1 a(n0)");
+    assert_eq!(world.state("small-0"), JobState::Queued);
+}
+
+#[test]
+fn headroom_that_frees_in_pieces_stays_for_the_head() {
+    let mut world = World::new();
+    world
+        .cluster("a", 8, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 4"));
+    for index in 0..4 {
+        world.add(&format!("old-{index}"), "q", 1, "gpu 1");
+    }
+    world.decide();
+    let job = world.job("head", "q", pods(1, "gpu 4")).priority("high");
+    world.submit(job);
+    for index in 0..4 {
+        world.add(&format!("small-{index}"), "q", 1, "gpu 1");
+        assert_eq!(world.decide(), "");
+        world.run(&format!("old-{index}"));
+        world.finish(&format!("old-{index}"));
+    }
+    assert_snapshot!(world.why("small-0"), @"#2 ReservedForAnother: what is free is kept for ns/head, further ahead; beside that it needs nvidia.com/gpu 1; queue q may use 4 and has 0 charged and 4 kept for a job ahead: short by 1");
+    assert_snapshot!(world.decide(), @"release head #1 a(n0)");
+}
+
+#[test]
+fn headroom_of_an_ancestor_is_kept_from_its_other_children() {
+    let mut world = World::new();
+    world.cluster("a", 8, "cpu 64, gpu 8");
+    world.queue(capped("dept", "gpu 8"));
+    world.queue(crate::world::below(
+        "dept",
+        QueueFact {
+            priority: 1,
+            ..queue("one")
+        },
+    ));
+    world.queue(crate::world::below("dept", queue("two")));
+    world.add("old", "two", 1, "gpu 4");
+    world.decide();
+    world.add("head", "one", 1, "gpu 8");
+    world.add("small", "two", 1, "gpu 1");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("small"), @"#1 ReservedForAnother: what is free is kept for ns/head, further ahead; beside that it needs nvidia.com/gpu 1; queue dept may use 8 and has 4 charged and 8 kept for a job ahead: short by 5");
+}
+
+#[test]
+fn a_job_ahead_of_the_holder_is_not_stopped_by_it() {
+    let mut world = half_full();
+    world.add("head", "q", 2, "gpu 8");
+    world.decide();
+    let job = world.job("urgent", "q", pods(1, "gpu 8")).priority("high");
+    world.submit(job);
+    assert_snapshot!(world.decide(), @"release urgent #1 a(n1)");
+}
+
+#[test]
+fn who_surely_ends_before_may_pass() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
+    let old = world.job("old", "q", pods(1, "gpu 8")).lasts(100);
+    world.submit(old);
+    world.decide();
+    world.run("old");
+    world.add("head", "q", 2, "gpu 8");
+    let long = world.job("long", "q", pods(1, "gpu 8")).lasts(101);
+    world.submit(long);
+    let short = world.job("short", "q", pods(1, "gpu 8")).lasts(100);
+    world.submit(short);
+    world.add("undeclared", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"release short #1 a(n1)");
+    world.run("short");
+    world.wait(100);
+    world.finish("short");
+    world.finish("old");
+    assert_snapshot!(world.decide(), @"release head #1 a(n0 n1)");
+}
+
+#[test]
+fn nobody_passes_where_an_end_is_unknown() {
+    let mut world = half_full();
+    world.add("head", "q", 2, "gpu 8");
+    let short = world.job("short", "q", pods(1, "gpu 8")).lasts(1);
+    world.submit(short);
+    assert_snapshot!(world.decide(), @"");
+}
+
+#[test]
+fn best_effort_keeps_nothing() {
+    let mut world = half_full();
+    let mut loose = policy("q");
+    loose.ordering = QueueOrdering::BestEffort;
+    world.policy(loose);
+    world.add("head", "q", 2, "gpu 8");
+    world.add("small", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"release small #1 a(n1)");
+}
+
+#[test]
+fn as_many_reservations_of_a_class_as_allowed_the_first_in_order() {
+    let mut world = World::new();
+    world.cluster("a", 4, "cpu 64, gpu 8");
+    for name in ["one", "two", "three"] {
+        world.queue(queue(name));
+    }
+    world.add("old", "one", 4, "gpu 5");
+    world.decide();
+    world.run("old");
+    // The running job makes `one` the last; three GPUs are free on each node.
+    for name in ["one", "two", "three"] {
+        world.add(&format!("head-{name}"), name, 1, "gpu 8");
+    }
+    for index in 0..3 {
+        world.add(&format!("small-{index}"), "one", 1, "gpu 3");
+    }
+    assert_snapshot!(world.decide(), @r"
+    release small-0 #1 a(n2)
+    release small-1 #1 a(n3)
+    ");
+    let next = |name: &str| world.why(&format!("head-{name}")).contains("it is next");
+    assert_eq!(
+        [next("one"), next("two"), next("three")],
+        [false, true, true]
+    );
+}
+
+#[test]
+fn a_holder_that_goes_lets_the_others_go() {
+    let mut world = half_full();
+    world.add("head", "q", 2, "gpu 8");
+    world.add("small", "q", 1, "gpu 8");
+    world.decide();
+    world.apply(engine::Event::JobGone(key("head")));
+    assert_snapshot!(world.decide(), @"release small #1 a(n1)");
+}
+
+#[test]
+fn a_closed_queue_keeps_nothing_from_the_others() {
+    let mut world = half_full();
+    world.queue(QueueFact {
+        priority: 1,
+        ..queue("first")
+    });
+    world.add("head", "first", 2, "gpu 8");
+    world.add("small", "q", 1, "gpu 8");
+    world.decide();
+    world.queue(QueueFact {
+        priority: 1,
+        state: engine::facts::QueueState::Closed,
+        ..queue("first")
+    });
+    assert_snapshot!(world.decide(), @"release small #1 a(n1)");
+    assert!(
+        world
+            .engine
+            .queue_usage(&QueueName::from("first"))
+            .unwrap()
+            .closed
+            .is_some()
+    );
+}
+
+#[test]
+fn a_target_that_moves_lets_go_of_what_it_kept() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .cluster("b", 2, "cpu 64, gpu 8");
+    world.queue(queue("q"));
+    let on = |cluster: &str, demand: engine::facts::Demand| {
+        let mut demand = demand;
+        demand.placement.groups = vec![engine::matching::ClusterRule {
+            names: Some(std::iter::once(engine::ClusterName::from(cluster)).collect()),
+            ..Default::default()
+        }];
+        demand
+    };
+    for (name, cluster, gpus) in [("old-a", "a", 8), ("old-b", "b", 4)] {
+        let job = world.job(name, "q", on(cluster, pods(1, &format!("gpu {gpus}"))));
+        world.submit(job);
+        world.decide();
+        world.run(name);
+    }
+    world.apply(foreign("b", "n1", "gpu 8"));
+    // Eight devices have to become free on a; on b pods of others are in the way.
+    world.add("head", "q", 2, "gpu 8");
+    let pinned = world.job("pinned", "q", on("a", pods(1, "gpu 8")));
+    world.submit(pinned);
+    assert_snapshot!(world.decide(), @"");
+    // Now only four have to on b.
+    let (cluster, uid) = ("b".into(), "foreign-b-n1".into());
+    world.apply(engine::Event::PodGone(cluster, uid));
+    assert_snapshot!(world.decide(), @"release pinned #1 a(n1)");
+}
+
+#[test]
+fn a_holder_whose_nodes_are_taken_from_ahead_chooses_anew() {
+    let mut world = World::new();
+    world.cluster("a", 3, "cpu 64, gpu 8").queue(queue("q"));
+    world.add("old-six", "q", 1, "gpu 6");
+    world.add("old-four", "q", 1, "gpu 4");
+    world.decide();
+    world.run("old-six");
+    world.run("old-four");
+    world.add("head", "q", 2, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    let urgent = world.job("urgent", "q", pods(1, "gpu 8")).priority("high");
+    world.submit(urgent);
+    world.add("small", "q", 1, "gpu 2");
+    // The node that was whole is gone; the two that are partly used are kept now.
+    assert_snapshot!(world.decide(), @"release urgent #1 a(n2)");
+}
+
+#[test]
+fn a_queue_that_falls_behind_stops_nobody_any_more() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .cluster("c", 1, "cpu 1000");
+    world.queue(queue("one")).queue(queue("two"));
+    world.add("old", "two", 1, "gpu 8");
+    world.decide();
+    world.run("old");
+    world.add("head", "one", 2, "gpu 8");
+    world.add("stopped", "two", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    // Its queue holds more of the fleet than the other now.
+    world.add("grabs", "one", 1, "cpu 900");
+    assert_snapshot!(world.decide(), @r"
+    release grabs #1 c(n0)
+    release stopped #1 a(n1)
+    ");
+}
+
+#[test]
+fn who_stands_first_after_another_has_left_is_kept_for_then() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
+    world.add("old", "q", 1, "gpu 4");
+    world.decide();
+    world.run("old");
+    // Pods of others are in the way of the first: nothing can be kept for it.
+    world.apply(foreign("a", "n1", "gpu 8"));
+    world.add("first", "q", 2, "gpu 8");
+    world.add("second", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.apply(engine::Event::JobGone(key("first")));
+    world.add("small", "q", 1, "gpu 4");
+    assert_snapshot!(world.decide(), @"");
+    world.finish("old");
+    assert_snapshot!(world.decide(), @"release second #1 a(n0)");
+}

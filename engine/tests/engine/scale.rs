@@ -1,0 +1,36 @@
+//! What a decision costs does not follow what is queued. Ratios within one run, no absolute times.
+
+use crate::world::{World, pods, queue};
+use std::time::{Duration, Instant};
+
+/// The least time that a decision after a completion takes, with so many jobs blocked of
+/// some thirty demands.
+fn after_completion(waiting: u32) -> Duration {
+    let mut world = World::new();
+    world.cluster("a", 12, "cpu 64, gpu 8").queue(queue("q"));
+    for index in 0..8 {
+        world.add(&format!("runs-{index}"), "q", 1, "gpu 8");
+    }
+    world.decide();
+    (0..8).for_each(|index| world.run(&format!("runs-{index}")));
+    for index in 0..waiting {
+        let demand = pods(12, &format!("gpu 8, cpu {}", 1 + index % 30));
+        let job = world.job(&format!("waits-{index}"), "q", demand);
+        world.submit(job);
+    }
+    world.engine.decide(world.now);
+    let cost = |index: u32| {
+        world.finish(&format!("runs-{index}"));
+        let begin = Instant::now();
+        assert!(world.engine.decide(world.now).decisions.is_empty());
+        begin.elapsed()
+    };
+    (0..7).map(cost).min().unwrap()
+}
+
+#[test]
+fn a_completion_costs_what_it_moves_not_what_waits() {
+    let few = after_completion(300);
+    let many = after_completion(12_000);
+    assert!(many < few * 8, "40 times the jobs: {few:?} became {many:?}");
+}

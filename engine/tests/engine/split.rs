@@ -1,0 +1,163 @@
+//! Gangs over several clusters.
+
+use crate::world::{World, bound, cluster, foreign, gang, node, pods, policy, queue, role};
+use engine::facts::{ClusterFact, Demand, PlacementWeights, Split};
+use engine::{ClusterName, Event};
+use insta::assert_snapshot;
+
+fn world(clusters: &[(&str, u32)]) -> World {
+    let mut world = World::new();
+    world.queue(queue("q"));
+    for (name, nodes) in clusters {
+        world.cluster(name, *nodes, "cpu 64, gpu 8");
+    }
+    world
+}
+
+fn split(split: Split, demand: Demand) -> Demand {
+    Demand { split, ..demand }
+}
+
+fn submit(world: &mut World, name: &str, demand: Demand) {
+    let job = world.job(name, "q", demand);
+    world.submit(job);
+}
+
+fn told(world: &mut World, name: &str, change: impl Fn(&mut ClusterFact)) {
+    let mut fact = cluster(name);
+    change(&mut fact);
+    world.apply(Event::ClusterUpserted(fact));
+}
+
+#[test]
+fn one_cluster_is_taken_where_it_has_room_else_the_fewest() {
+    let mut world = world(&[("a", 2), ("b", 4), ("c", 3)]);
+    submit(&mut world, "four", split(Split::Allowed, pods(4, "gpu 8")));
+    submit(&mut world, "five", split(Split::Allowed, pods(5, "gpu 8")));
+    submit(&mut world, "never", split(Split::Never, pods(5, "gpu 8")));
+    assert_snapshot!(world.decide(), @r"
+    release four #1 b(n0 n1 n2 n3)
+    release five #1 a(n0 n1) c(n0 n1 n2)
+    ");
+    assert_snapshot!(world.why("never"), @"#1 ExceedsFleet: needs 5 pods × nvidia.com/gpu 8; a has room for 0 of 5, b has room for 0 of 5, c has room for 0 of 5; it would not fit even if they were empty");
+}
+
+#[test]
+fn the_last_part_leaves_the_larger_cluster_alone() {
+    let mut world = world(&[("a", 4), ("b", 3), ("c", 1)]);
+    submit(&mut world, "five", split(Split::Allowed, pods(5, "gpu 8")));
+    assert_snapshot!(world.decide(), @"release five #1 a(n0 n1 n2 n3) c(n0)");
+}
+
+#[test]
+fn roles_that_exist_once_go_whole_with_the_first_part() {
+    let mut world = world(&[("a", 2), ("b", 3)]);
+    let demand = gang(vec![
+        role("launcher", 1, "cpu 8"),
+        role("worker", 5, "cpu 8, gpu 8"),
+    ]);
+    submit(&mut world, "mpi", split(Split::Allowed, demand));
+    assert_snapshot!(world.decide(), @"release mpi #1 a(n0 n1) b(n0 n0 n1 n2)");
+    let job = world.engine.job(&crate::world::key("mpi")).unwrap();
+    let shares = job.admission.unwrap().shares.iter().map(|share| {
+        let pods: Vec<String> = share
+            .pods
+            .iter()
+            .map(|pods| format!("{} {}", pods.count, pods.role))
+            .collect();
+        format!("{}: {}", share.cluster, pods.join(", "))
+    });
+    assert_snapshot!(shares.collect::<Vec<_>>().join("; "), @"a: 2 worker; b: 1 launcher, 3 worker");
+}
+
+#[test]
+fn no_more_clusters_than_placement_and_policy_say() {
+    let mut world = world(&[("a", 2), ("b", 2), ("c", 2)]);
+    let mut few = policy("q");
+    few.max_clusters = Some(2);
+    world.policy(few);
+    submit(&mut world, "five", split(Split::Allowed, pods(5, "gpu 8")));
+    submit(&mut world, "four", split(Split::Allowed, pods(4, "gpu 8")));
+    assert_snapshot!(world.decide(), @"release four #1 a(n0 n1) b(n0 n1)");
+    assert_snapshot!(world.why("five"), @"#1 WaitingForRoom: needs 5 pods × nvidia.com/gpu 8; c has room for 2 of 5, a has room for 0 of 5, b has room for 0 of 5");
+}
+
+#[test]
+fn parts_stay_within_the_bounds_of_each_cluster() {
+    let mut world = world(&[("a", 4), ("b", 4), ("c", 4)]);
+    let mut bounded = policy("q");
+    bounded.pools = vec![
+        bound("gpu", Some(&["a"]), "gpu 16"),
+        bound("gpu", Some(&["b"]), "gpu 8"),
+    ];
+    world.policy(bounded);
+    submit(&mut world, "six", split(Split::Allowed, pods(6, "gpu 8")));
+    submit(&mut world, "more", split(Split::Allowed, pods(2, "gpu 8")));
+    assert_snapshot!(world.decide(), @"release six #1 a(n0 n1) c(n0 n1 n2 n3)");
+    assert_snapshot!(world.why("more"), @"#1 Reserved: needs nvidia.com/gpu 16; queue q may use 16 of class gpu in a and has 16 charged: short by 16; it is next: what frees is kept for it");
+}
+
+#[test]
+fn parts_are_near_each_other_where_that_is_weighed() {
+    let mut world = world(&[("a", 2), ("b", 2), ("c", 2)]);
+    told(&mut world, "a", |fact| fact.region = "north".to_owned());
+    told(&mut world, "b", |fact| fact.region = "south".to_owned());
+    told(&mut world, "c", |fact| fact.region = "south".to_owned());
+    submit(&mut world, "near", split(Split::Allowed, pods(4, "gpu 8")));
+    assert_snapshot!(world.decide(), @"release near #1 b(n0 n1) c(n0 n1)");
+}
+
+#[test]
+fn a_job_that_likes_to_be_split_is_where_that_leaves_less_unusable() {
+    let mut world = world(&[("a", 1), ("b", 1), ("c", 2)]);
+    world.policy(engine::facts::PolicyFact {
+        weights: PlacementWeights {
+            network: 0,
+            ..PlacementWeights::default()
+        },
+        ..policy("q")
+    });
+    // On a and b four devices are free that jobs of eight cannot use.
+    world.apply(foreign("a", "n0", "gpu 4"));
+    world.apply(foreign("b", "n0", "gpu 4"));
+    world.apply(foreign("c", "n0", "gpu 2"));
+    for name in ["e1", "e2", "e3"] {
+        submit(&mut world, name, pods(9, "gpu 8"));
+    }
+    world.decide();
+    submit(
+        &mut world,
+        "likes",
+        split(Split::Preferred, pods(2, "gpu 4")),
+    );
+    assert_snapshot!(world.decide(), @"release likes #1 a(n0) b(n0)");
+}
+
+#[test]
+fn a_large_gang_over_many_small_clusters() {
+    let mut world = World::new();
+    world.queue(queue("q"));
+    for index in 0..40 {
+        let name = format!("c{index:02}");
+        world.apply(Event::ClusterUpserted(cluster(&name)));
+        for at in 0..2 {
+            world.apply(Event::NodeUpserted(node(
+                &name,
+                &format!("n{at}"),
+                "gpu 8, cpu 8",
+            )));
+        }
+    }
+    submit(
+        &mut world,
+        "large",
+        split(Split::Allowed, pods(75, "gpu 8")),
+    );
+    let decided = world.decided();
+    let [engine::Decision::Release { admission, .. }] = decided.decisions.as_slice() else {
+        panic!("{decided:?}");
+    };
+    assert_eq!(admission.shares.len(), 38);
+    let names: Vec<&ClusterName> = admission.shares.iter().map(|s| &s.cluster).collect();
+    assert!(names.is_sorted());
+}

@@ -1,0 +1,150 @@
+//! Racks and zones: gangs close together, racks kept whole.
+
+use crate::world::{World, cluster, foreign, node, pods, policy, queue, role};
+use engine::facts::{Demand, NodeFact, Topology};
+use engine::{ClusterName, Event};
+use insta::assert_snapshot;
+
+/// Cluster `name` of zones with racks with nodes of 8 devices: `z0/r0/n00`.
+fn racked(world: &mut World, name: &str, zones: u32, racks: u32, nodes: u32) {
+    world.apply(Event::ClusterUpserted(cluster(name)));
+    for zone in 0..zones {
+        for rack in 0..racks {
+            for at in 0..nodes {
+                let node_name = format!("n{zone}{rack}{at}");
+                world.apply(Event::NodeUpserted(NodeFact {
+                    domains: vec![format!("z{zone}"), format!("r{rack}")],
+                    ..node(name, &node_name, "cpu 64, gpu 8")
+                }));
+            }
+        }
+    }
+}
+
+fn hard(tier: u32, demand: Demand) -> Demand {
+    Demand {
+        topology: Some(Topology {
+            hard: true,
+            highest_tier: tier,
+        }),
+        ..demand
+    }
+}
+
+fn submit(world: &mut World, name: &str, demand: Demand) {
+    let job = world.job(name, "q", demand);
+    world.submit(job);
+}
+
+fn world() -> World {
+    let mut world = World::new();
+    world.queue(queue("q"));
+    world
+}
+
+#[test]
+fn a_gang_stays_in_the_innermost_domain_that_holds_it() {
+    let mut world = world();
+    racked(&mut world, "a", 2, 2, 2);
+    submit(&mut world, "rack", pods(2, "gpu 8"));
+    submit(&mut world, "zone", pods(4, "gpu 8"));
+    submit(&mut world, "rest", pods(2, "gpu 8"));
+    assert_snapshot!(world.decide(), @r"
+    release rack #1 a(n000 n001)
+    release zone #1 a(n100 n101 n110 n111)
+    release rest #1 a(n010 n011)
+    ");
+}
+
+#[test]
+fn the_rack_with_least_left_is_taken_so_that_others_stay_whole() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 3, 3);
+    world.apply(foreign("a", "n020", "gpu 8"));
+    submit(&mut world, "two", pods(2, "gpu 8"));
+    submit(&mut world, "three", pods(3, "gpu 8"));
+    assert_snapshot!(world.decide(), @r"
+    release two #1 a(n021 n022)
+    release three #1 a(n000 n001 n002)
+    ");
+}
+
+#[test]
+fn where_it_must_hold_nothing_is_placed_across() {
+    let mut world = world();
+    racked(&mut world, "a", 2, 2, 2);
+    world.apply(foreign("a", "n000", "gpu 8"));
+    world.apply(foreign("a", "n010", "gpu 8"));
+    world.apply(foreign("a", "n100", "gpu 8"));
+    world.apply(foreign("a", "n110", "gpu 8"));
+    submit(&mut world, "rack", hard(1, pods(2, "gpu 8")));
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("rack"), @"#1 Reserved: needs 2 pods × nvidia.com/gpu 8; a in z0/r0 has room for 1 of 2; it is next: what frees is kept for it");
+    submit(&mut world, "zone", hard(2, pods(2, "gpu 8")));
+    assert_snapshot!(world.decide(), @"release zone #1 a(n101 n111)");
+    submit(&mut world, "never", hard(2, pods(5, "gpu 8")));
+    world.decide();
+    assert_snapshot!(world.why("never"), @"#2 ExceedsFleet: needs 5 pods × nvidia.com/gpu 8; a in z0 has room for 2 of 5; it would not fit even if they were empty");
+}
+
+#[test]
+fn the_cluster_is_the_domain_around_the_outermost() {
+    let mut world = world();
+    racked(&mut world, "a", 2, 1, 1);
+    submit(&mut world, "job", hard(3, pods(2, "gpu 8")));
+    assert_snapshot!(world.decide(), @"release job #1 a(n000 n100)");
+}
+
+#[test]
+fn where_no_topology_is_known_it_is_left_to_the_member() {
+    let mut world = world();
+    world.cluster("a", 3, "cpu 64, gpu 8");
+    submit(&mut world, "two-nodes", hard(1, pods(2, "gpu 8")));
+    assert_snapshot!(world.decide(), @"release two-nodes #1 a(n0 n1)");
+}
+
+#[test]
+fn a_rack_of_another_cluster_comes_before_the_preferred_cluster() {
+    let mut world = world();
+    world.cluster("a", 2, "cpu 64, gpu 8");
+    racked(&mut world, "b", 1, 1, 2);
+    let mut prefers = policy("q");
+    prefers.preferred_clusters = vec![ClusterName::from("a")];
+    world.policy(prefers);
+    submit(&mut world, "gang", pods(2, "gpu 8"));
+    submit(&mut world, "single", pods(1, "gpu 8"));
+    assert_snapshot!(world.decide(), @r"
+    release gang #1 b(n000 n001)
+    release single #1 a(n0)
+    ");
+}
+
+#[test]
+fn all_roles_are_in_the_domain() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 2, 2);
+    world.apply(foreign("a", "n000", "cpu 60"));
+    world.apply(foreign("a", "n001", "cpu 60"));
+    let demand = crate::world::gang(vec![
+        role("launcher", 1, "cpu 8"),
+        role("worker", 2, "cpu 4, gpu 8"),
+    ]);
+    submit(&mut world, "mpi", hard(1, demand));
+    assert_snapshot!(world.decide(), @"release mpi #1 a(n010 n011 n010)");
+}
+
+#[test]
+fn domains_follow_their_nodes() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 2, 2);
+    world.apply(Event::NodeUpserted(NodeFact {
+        domains: vec!["z0".to_owned(), "r0".to_owned()],
+        ..node("a", "n010", "cpu 64, gpu 8")
+    }));
+    world.apply(Event::NodeGone(
+        ClusterName::from("a"),
+        engine::NodeName::from("n011"),
+    ));
+    submit(&mut world, "three", hard(1, pods(3, "gpu 8")));
+    assert_snapshot!(world.decide(), @"release three #1 a(n000 n001 n010)");
+}

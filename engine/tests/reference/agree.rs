@@ -1,0 +1,264 @@
+//! The engine and the reference side by side: same order, same admissions, same numbers.
+
+use crate::case::{
+    CLUSTERS, CPU, Case, PRIORITIES, Round, amounts, amounts_text, bounds, queue_name,
+};
+use crate::model::{Model, State};
+use crate::{random, world};
+use engine::facts::{PodFact, PriorityClassFact};
+use engine::{
+    ClusterName, Decision, Engine, EngineConfig, Event, NodeName, Progress, QueueName, Time, Uid,
+};
+use proptest::prelude::*;
+
+/// Both, told the same.
+struct Both {
+    case: Case,
+    engine: Engine,
+    model: Model,
+    now: Time,
+}
+
+impl Both {
+    fn new(case: &Case) -> Self {
+        let mut both = Self {
+            case: case.clone(),
+            engine: Engine::new(EngineConfig::default()),
+            model: Model::new(case),
+            now: Time(1_000_000),
+        };
+        for (index, value) in PRIORITIES.into_iter().enumerate() {
+            both.apply(Event::PriorityClassUpserted(PriorityClassFact {
+                name: format!("p{index}"),
+                value,
+                global_default: false,
+                preempts: false,
+            }));
+        }
+        for name in CLUSTERS {
+            both.apply(Event::ClusterUpserted(world::cluster(name)));
+        }
+        for (index, node) in case.nodes.iter().enumerate() {
+            both.apply(Event::NodeUpserted(node.fact(index, true)));
+        }
+        for (index, queue) in case.queues.iter().enumerate() {
+            both.apply(Event::QueueUpserted(queue.fact(index)));
+            both.apply(Event::PolicyUpserted(queue.policy(index)));
+        }
+        both
+    }
+
+    fn apply(&mut self, event: Event) {
+        self.engine.apply(event);
+    }
+
+    fn round(&mut self, round: &Round) -> Result<(), String> {
+        self.now = self.now.after(1000);
+        for pick in &round.finish {
+            let running = self.model.running();
+            if !running.is_empty() {
+                self.finish(running[pick % running.len()]);
+            }
+        }
+        if let Some((node, usable)) = round.node {
+            self.model.set_usable(node, usable);
+            let fact = self.case.nodes[node].fact(node, usable);
+            self.apply(Event::NodeUpserted(fact));
+        }
+        if let Some((queue, gpus)) = round.capability {
+            self.model.queues[queue].capability[0] = gpus;
+            let fact = self.model.queues[queue].fact(queue);
+            self.apply(Event::QueueUpserted(fact));
+        }
+        for job in &round.submit {
+            let name = name(self.model.jobs.len());
+            self.apply(Event::JobUpserted(job.fact(&name)));
+            self.model.submit(job.clone());
+        }
+        self.decide()?;
+        self.same_numbers()
+    }
+
+    fn finish(&mut self, job: usize) {
+        self.bind(job, false);
+        self.model.finish(job);
+        self.progress(job, Progress::Finished);
+    }
+
+    /// The members bind the pods of a job where they were planned; or they go.
+    fn bind(&mut self, job: usize, there: bool) {
+        let key = world::key(&name(job));
+        for (index, (node, role)) in self.model.seats(job).into_iter().enumerate() {
+            let fact = &self.case.nodes[node];
+            let pod = PodFact {
+                cluster: ClusterName::from(CLUSTERS[fact.cluster]),
+                uid: Uid::from(format!("{}-{index}", key.name).as_str()),
+                node: Some(NodeName::from(format!("n{node}").as_str())),
+                request: world::pod(&amounts_text(role.each)),
+                job: Some(key.clone()),
+                ended: false,
+            };
+            self.apply(if there {
+                Event::PodUpserted(pod)
+            } else {
+                Event::PodGone(pod.cluster, pod.uid)
+            });
+        }
+    }
+
+    fn progress(&mut self, job: usize, progress: Progress) {
+        let key = world::key(&name(job));
+        let attempt = self.engine.job(&key).unwrap().attempts;
+        self.apply(Event::JobProgressed {
+            key,
+            attempt,
+            progress,
+            at: self.now,
+        });
+    }
+
+    /// Asks until nothing moves; each release must be the one that the reference names.
+    fn decide(&mut self) -> Result<(), String> {
+        loop {
+            let decided = self.engine.decide(self.now);
+            for decision in decided.decisions {
+                let Decision::Release {
+                    key,
+                    admission,
+                    message,
+                } = decision
+                else {
+                    return Err(format!("nothing but releases was expected: {decision:?}"));
+                };
+                let expected = self.model.next().map(name);
+                if expected.as_deref() != Some(&*key.name) {
+                    let expected = expected.unwrap_or_else(|| "nobody".to_owned());
+                    return Err(format!("{key} goes ({message}), expected {expected}"));
+                }
+                let job = key.name[1..].parse().unwrap();
+                self.model.release(job, &admission)?;
+                self.bind(job, true);
+                self.progress(job, Progress::Running);
+            }
+            if !decided.more {
+                break;
+            }
+        }
+        let Some(left) = self.model.next() else {
+            return Ok(());
+        };
+        let why = self.engine.explain(&world::key(&name(left)));
+        Err(format!("{} stays: {why:?}", name(left)))
+    }
+
+    /// What the engine says of each queue is what the reference finds.
+    fn same_numbers(&self) -> Result<(), String> {
+        let wrong = self.engine.check_invariants();
+        same("invariants", &wrong, &Vec::new())?;
+        self.model.with_tree(|tree| {
+            for queue in 0..self.case.queues.len() {
+                let name = queue_name(queue);
+                let usage = self.engine.queue_usage(&QueueName::from(name.as_str()));
+                let usage = usage.ok_or_else(|| format!("{name} is not known"))?;
+                let deserved = tree.deserved(queue);
+                let held = tree.allocated[queue];
+                let borrowed: [i64; 2] =
+                    std::array::from_fn(|dim| (held[dim] - deserved[dim].unwrap_or(0)).max(0));
+                let real = std::array::from_fn(|dim| tree.real(queue, dim));
+                let waiting = self.model.sum(queue, State::Waits);
+                same(
+                    &format!("{name} allocated"),
+                    &amounts(&usage.allocated),
+                    &held,
+                )?;
+                same(
+                    &format!("{name} pending"),
+                    &amounts(&usage.pending),
+                    &waiting,
+                )?;
+                same(
+                    &format!("{name} real capability"),
+                    &bounds(&usage.real_capability),
+                    &real,
+                )?;
+                same(
+                    &format!("{name} deserved"),
+                    &bounds(&usage.deserved),
+                    &deserved,
+                )?;
+                same(
+                    &format!("{name} borrowed"),
+                    &amounts(&usage.borrowed),
+                    &borrowed,
+                )?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    engine: &T,
+    reference: &T,
+) -> Result<(), String> {
+    if engine == reference {
+        return Ok(());
+    }
+    Err(format!(
+        "{what}: the engine says {engine:?}, the reference {reference:?}"
+    ))
+}
+
+fn name(job: usize) -> String {
+    format!("j{job:02}")
+}
+
+fn agree(case: &Case) -> Result<(), String> {
+    let mut both = Both::new(case);
+    for round in &case.rounds {
+        both.round(round)?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: crate::cases(300),
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn order_admissions_and_shares_are_those_of_the_reference(case in random::case()) {
+        agree(&case).map_err(TestCaseError::fail)?;
+    }
+}
+
+/// The reference would agree with an engine that releases nothing if no case released anything.
+#[test]
+fn the_random_cases_do_release_and_do_block() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let (mut released, mut blocked, mut borrowed) = (0, 0, 0);
+    for _ in 0..50 {
+        let case = random::case().new_tree(&mut runner).unwrap().current();
+        let mut both = Both::new(&case);
+        for round in &case.rounds {
+            if both.round(round).is_err() {
+                break;
+            }
+            released += both.model.running().len();
+            let waits = |entry: &&crate::model::Entry| entry.state == State::Waits;
+            blocked += both.model.jobs.iter().filter(waits).count();
+            borrowed += both.model.with_tree(|tree| {
+                let over = |queue: &usize| tree.allocated[*queue][CPU] > 0;
+                (0..tree.queues.len()).filter(over).count()
+            });
+        }
+    }
+    assert!(
+        released > 100 && blocked > 100 && borrowed > 50,
+        "{released} {blocked} {borrowed}"
+    );
+}

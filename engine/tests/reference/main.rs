@@ -1,0 +1,39 @@
+//! The engine against oracles that share nothing with it but its types.
+//!
+//! - [`agree`]: a slow, obvious reading of the rules (queue tree, bounds, order, room by brute
+//!   force) says who is released next; the engine must name the same job, every time.
+//! - [`easy`]: the textbook EASY backfill of one queue.
+//! - [`fair`]: exact hierarchical weighted water filling.
+//! - [`optimum`]: mixed integer programs for placement, division and victims.
+//!
+//! Nothing here may be taken over from the engine: where both are wrong alike, nobody finds it.
+//! `PROPTEST_CASES` asks for more cases than the few that every build runs.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub
+)]
+
+mod agree;
+mod case;
+mod easy;
+mod fair;
+mod fraction;
+mod model;
+mod optimum;
+mod random;
+mod room;
+mod tree;
+#[path = "../engine/world.rs"]
+#[allow(
+    dead_code,
+    reason = "the stories of the other test use more of this language"
+)]
+mod world;
+
+/// How many random cases to run: `few` unless `PROPTEST_CASES` asks for another number.
+fn cases(few: u32) -> u32 {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    asked.and_then(|cases| cases.parse().ok()).unwrap_or(few)
+}

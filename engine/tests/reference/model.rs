@@ -1,0 +1,326 @@
+//! The reference: who is released next, by looking at everything each time.
+
+use crate::case::{Amounts, CLUSTERS, Case, GPU, Job, PRIORITIES, Role};
+use crate::room::{Free, minus, place, plus};
+use crate::tree::Tree;
+use engine::facts::{Admission, Share};
+use std::cmp::Reverse;
+
+/// The world as the reference keeps it.
+pub struct Model {
+    pub queues: Vec<crate::case::Queue>,
+    nodes: Vec<Node>,
+    pub jobs: Vec<Entry>,
+}
+
+struct Node {
+    stated: crate::case::Node,
+    usable: bool,
+    used: Amounts,
+}
+
+pub struct Entry {
+    pub job: Job,
+    pub state: State,
+    /// Pods per node of each role, while it runs.
+    placed: Vec<(usize, usize, u32)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Waits,
+    Runs,
+    Ended,
+}
+
+/// What decides inside a queue: priority, time, id.
+type Rank = (Reverse<i32>, i64, usize);
+
+/// Who goes first below a queue, and the best rank of those who may go there.
+#[derive(Clone, Copy)]
+struct First {
+    job: usize,
+    best: Rank,
+}
+
+impl Model {
+    pub fn new(case: &Case) -> Self {
+        let node = |stated: &crate::case::Node| Node {
+            stated: stated.clone(),
+            usable: true,
+            used: [0, 0],
+        };
+        Self {
+            queues: case.queues.clone(),
+            nodes: case.nodes.iter().map(node).collect(),
+            jobs: Vec::new(),
+        }
+    }
+
+    pub fn submit(&mut self, job: Job) {
+        self.jobs.push(Entry {
+            job,
+            state: State::Waits,
+            placed: Vec::new(),
+        });
+    }
+
+    pub fn set_usable(&mut self, node: usize, usable: bool) {
+        self.nodes[node].usable = usable;
+    }
+
+    /// Takes over where the engine placed a job, after making sure that it may stand there.
+    pub fn release(&mut self, job: usize, admission: &Admission) -> Result<(), String> {
+        let [share] = admission.shares.as_slice() else {
+            return Err(format!("j{job:02} is spread over clusters"));
+        };
+        self.jobs[job].state = State::Runs;
+        let stated = self.jobs[job].job.clone();
+        for (index, role) in stated.roles.iter().enumerate() {
+            let name = format!("r{index}");
+            let mut seats = 0;
+            for slot in share.slots.iter().filter(|slot| slot.role == name) {
+                let node = self.node(share, slot.node.as_str())?;
+                self.nodes[node].used = plus(self.nodes[node].used, role.each, slot.count);
+                self.jobs[job].placed.push((node, index, slot.count));
+                seats += slot.count;
+            }
+            if seats != role.count {
+                return Err(format!(
+                    "j{job:02} has {seats} seats for {} pods",
+                    role.count
+                ));
+            }
+        }
+        let over = self.nodes.iter().position(|node| {
+            let free = node.free();
+            node.usable && free.iter().any(|left| *left < 0)
+        });
+        over.map_or(Ok(()), |node| Err(format!("n{node} is over")))
+    }
+
+    fn node(&self, share: &Share, name: &str) -> Result<usize, String> {
+        let index: usize = name[1..].parse().unwrap();
+        let node = &self.nodes[index];
+        let there = CLUSTERS[node.stated.cluster] == share.cluster.as_str();
+        if there && node.usable {
+            Ok(index)
+        } else {
+            Err(format!("{name} is no usable node of {}", share.cluster))
+        }
+    }
+
+    pub fn finish(&mut self, job: usize) {
+        let entry = &mut self.jobs[job];
+        entry.state = State::Ended;
+        for (node, role, count) in entry.placed.drain(..) {
+            let each = entry.job.roles[role].each;
+            self.nodes[node].used = minus(self.nodes[node].used, each, count);
+        }
+    }
+
+    /// Where each pod of a running job is, and of which role it is.
+    pub fn seats(&self, job: usize) -> Vec<(usize, Role)> {
+        let entry = &self.jobs[job];
+        let each = |(node, role, count): &(usize, usize, u32)| {
+            vec![(*node, entry.job.roles[*role]); *count as usize]
+        };
+        entry.placed.iter().flat_map(each).collect()
+    }
+
+    pub fn running(&self) -> Vec<usize> {
+        let all = 0..self.jobs.len();
+        all.filter(|job| self.jobs[*job].state == State::Runs)
+            .collect()
+    }
+
+    /// What jobs of the queue, and of those below it, request together in this state.
+    pub fn sum(&self, queue: usize, state: State) -> Amounts {
+        let jobs = self.jobs.iter().filter(|entry| entry.state == state);
+        let below = jobs.filter(|entry| self.path(entry.job.queue).contains(&queue));
+        below.fold([0, 0], |sum, entry| plus(sum, entry.job.request(), 1))
+    }
+
+    fn path(&self, queue: usize) -> Vec<usize> {
+        std::iter::successors(Some(queue), |at| self.queues[*at].parent).collect()
+    }
+
+    pub fn with_tree<T>(&self, ask: impl FnOnce(&Tree<'_>) -> T) -> T {
+        let all = 0..self.queues.len();
+        let allocated: Vec<Amounts> = all.map(|at| self.sum(at, State::Runs)).collect();
+        let usable = self.nodes.iter().filter(|node| node.usable);
+        ask(&Tree {
+            queues: &self.queues,
+            allocated: &allocated,
+            fleet: usable.fold([0, 0], |sum, node| plus(sum, node.stated.has, 1)),
+        })
+    }
+
+    /// The job to be released next, if any may be.
+    pub fn next(&self) -> Option<usize> {
+        self.with_tree(|tree| Some(self.first_below(tree, None)?.job))
+    }
+
+    /// The first among the children of a queue that have someone who may go: level by level the
+    /// queues decide and, where they do not differ, the best rank of all who may go below each.
+    fn first_below(&self, tree: &Tree<'_>, parent: Option<usize>) -> Option<First> {
+        let ready = tree.children(parent).into_iter().filter_map(|queue| {
+            if !tree.children(Some(queue)).is_empty() {
+                return Some((queue, self.first_below(tree, Some(queue))?));
+            }
+            let job = self.first_of(tree, queue)?;
+            let best = self.rank(job);
+            Some((queue, First { job, best }))
+        });
+        let ready: Vec<(usize, First)> = ready.collect();
+        let best = ready.iter().map(|(_, first)| first.best).min()?;
+        let first = ready.iter().min_by(|(a, first_a), (b, first_b)| {
+            tree.order(*a, *b).then(first_a.best.cmp(&first_b.best))
+        });
+        first.map(|(_, first)| First {
+            job: first.job,
+            best,
+        })
+    }
+
+    /// The first job of a leaf that may go: in a strict queue only its head, which is the first
+    /// that could ever go and whose user has jobs left.
+    fn first_of(&self, tree: &Tree<'_>, queue: usize) -> Option<usize> {
+        let mut competing = self.competing(queue).into_iter();
+        if self.queues[queue].strict {
+            let head = competing
+                .find(|job| self.could_go(tree, *job) && self.within_limits(tree, *job))?;
+            return Some(head).filter(|job| self.may_go(tree, *job));
+        }
+        competing.find(|job| self.may_go(tree, *job))
+    }
+
+    /// Who waits in the queue, first in order first, as many as may compete.
+    fn competing(&self, queue: usize) -> Vec<usize> {
+        let all = 0..self.jobs.len();
+        let waits = |job: &usize| {
+            let entry = &self.jobs[*job];
+            entry.state == State::Waits && entry.job.queue == queue
+        };
+        let mut waiting: Vec<usize> = all.filter(waits).collect();
+        waiting.sort_by_key(|job| self.rank(*job));
+        let most = self.queues[queue]
+            .pending
+            .map_or(usize::MAX, |most| most as usize);
+        waiting.truncate(most);
+        waiting
+    }
+
+    fn rank(&self, job: usize) -> Rank {
+        let stated = &self.jobs[job].job;
+        (Reverse(PRIORITIES[stated.class]), stated.queued_at, job)
+    }
+
+    fn may_go(&self, tree: &Tree<'_>, job: usize) -> bool {
+        self.within_quota(tree, tree.allocated, job)
+            && self.within_limits(tree, job)
+            && self.has_room(tree, job, true)
+    }
+
+    /// Whether it might go if nothing else ran.
+    fn could_go(&self, tree: &Tree<'_>, job: usize) -> bool {
+        let idle = vec![[0, 0]; tree.queues.len()];
+        self.within_quota(tree, &idle, job) && self.has_room(tree, job, false)
+    }
+
+    /// Every queue of the path and the root, in every dimension that is asked for.
+    fn within_quota(&self, tree: &Tree<'_>, allocated: &[Amounts], job: usize) -> bool {
+        let stated = &self.jobs[job].job;
+        let asked = stated.request();
+        let passes = |dim: usize| {
+            let top = tree.children(None).into_iter();
+            let of_root = top.map(|queue| allocated[queue][dim]).sum();
+            let path = tree.path(stated.queue).into_iter();
+            let levels = path.map(|queue| (allocated[queue][dim], tree.real(queue, dim)));
+            let mut levels = levels.chain([(of_root, tree.root(dim))]);
+            levels.all(|(has, real)| real.is_none_or(|real| has + asked[dim] <= real))
+        };
+        (0..asked.len()).all(|dim| asked[dim] == 0 || passes(dim))
+    }
+
+    /// Every queue of the path has jobs left to release, and so has the job's user there.
+    fn within_limits(&self, tree: &Tree<'_>, job: usize) -> bool {
+        let stated = &self.jobs[job].job;
+        tree.path(stated.queue).into_iter().all(|queue| {
+            let running = self
+                .running()
+                .into_iter()
+                .map(|other| &self.jobs[other].job);
+            let below: Vec<_> = running
+                .filter(|other| tree.path(other.queue).contains(&queue))
+                .collect();
+            let of_user = below.iter().filter(|other| other.user == stated.user);
+            let limit = &self.queues[queue];
+            under(limit.jobs, below.len()) && under(limit.jobs_per_user, of_user.count())
+        })
+    }
+
+    /// Whether some cluster takes the whole gang, within what the path may have of the class;
+    /// as things are or, if not `used`, as if nothing ran.
+    fn has_room(&self, tree: &Tree<'_>, job: usize, used: bool) -> bool {
+        let stated = &self.jobs[job].job;
+        let path = tree.path(stated.queue);
+        (0..CLUSTERS.len()).any(|cluster| {
+            let nodes: Vec<Free> = self.free_in(cluster, used);
+            let within = |placed: &[Vec<u32>]| {
+                let added = self.of_class_in(stated, &nodes, placed);
+                path.iter().all(|queue| {
+                    let has = if used { self.of_class(*queue) } else { 0 };
+                    let most = self.queues[*queue].of_class;
+                    added == 0 || most.is_none_or(|most| has + added <= most)
+                })
+            };
+            place(&stated.roles, &nodes, &within).is_some()
+        })
+    }
+
+    fn free_in(&self, cluster: usize, used: bool) -> Vec<Free> {
+        let there = self.nodes.iter().enumerate();
+        let there = there.filter(|(_, node)| node.usable && node.stated.cluster == cluster);
+        there
+            .map(|(index, node)| Free {
+                node: index,
+                amounts: if used { node.free() } else { node.stated.has },
+            })
+            .collect()
+    }
+
+    /// GPUs of the class `gpu` that the job would hold, placed so.
+    fn of_class_in(&self, job: &Job, nodes: &[Free], placed: &[Vec<u32>]) -> i64 {
+        let mut added = 0;
+        for (role, counts) in job.roles.iter().zip(placed) {
+            for (node, count) in nodes.iter().zip(counts) {
+                if !self.nodes[node.node].stated.big {
+                    added += role.each[GPU] * i64::from(*count);
+                }
+            }
+        }
+        added
+    }
+
+    /// GPUs of the class `gpu` that jobs of the queue and of those below it hold.
+    fn of_class(&self, queue: usize) -> i64 {
+        let below = self.jobs.iter();
+        let below = below.filter(|entry| self.path(entry.job.queue).contains(&queue));
+        let seats = below.flat_map(|entry| entry.placed.iter().map(move |seat| (entry, seat)));
+        let of_class = seats.filter(|(_, (node, _, _))| !self.nodes[*node].stated.big);
+        of_class
+            .map(|(entry, (_, role, count))| entry.job.roles[*role].each[GPU] * i64::from(*count))
+            .sum()
+    }
+}
+
+impl Node {
+    fn free(&self) -> Amounts {
+        minus(self.stated.has, self.used, 1)
+    }
+}
+
+fn under(limit: Option<u32>, count: usize) -> bool {
+    limit.is_none_or(|limit| count < limit as usize)
+}

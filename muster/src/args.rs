@@ -1,0 +1,106 @@
+//! The flags of `muster`.
+
+use clap::{Args as Group, Parser, Subcommand};
+use runtime::telemetry::LogFormat;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Muster queues AI and batch jobs across the member clusters of a Karmada control plane.
+#[derive(Debug, Parser)]
+#[command(name = "muster", version, about)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How to reach the Karmada control plane.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct Connection {
+    /// Kubeconfig of the Karmada control plane; else KUBECONFIG, ~/.kube/config, in-cluster.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig.
+    #[arg(long, global = true)]
+    pub(crate) context: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Webhook, controller and scheduler in one process; replicas elect a leader.
+    All(Process),
+    /// The admission webhook alone.
+    Webhook(Process),
+    /// The queue controller alone; plans are handed to `muster scheduler` by admission records.
+    Controller(Process),
+    /// The scheduler alone: places what the controller planned.
+    Scheduler(Process),
+    /// Installs CRDs, RBAC, interpreter customizations and the default queue; safe to repeat.
+    Install(Install),
+    /// Lets go of every job and removes the webhook registrations; CRDs and queues stay.
+    Uninstall,
+    /// Plays jobs on a fleet in virtual time, decided by the engine that runs live.
+    Simulate(Box<sim::Simulate>),
+}
+
+/// Flags of a long-running process.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct Process {
+    /// How log lines are written.
+    #[arg(long, default_value = "text", value_name = "json|text")]
+    pub(crate) log_format: LogFormat,
+    /// Address of /healthz, /readyz and /metrics.
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+    pub(crate) metrics_bind: SocketAddr,
+    /// gRPC endpoint for OpenTelemetry traces; else OTEL_EXPORTER_OTLP_ENDPOINT; else none.
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
+    /// Name of this replica in the Lease; else the host's name and the process id.
+    #[arg(long)]
+    pub(crate) identity: Option<String>,
+    #[command(flatten)]
+    pub(crate) webhook: Webhook,
+    #[command(flatten)]
+    pub(crate) tuning: Tuning,
+}
+
+/// Flags of the webhook.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct Webhook {
+    /// Address the webhook listens on.
+    #[arg(long, default_value = "0.0.0.0:9443", value_name = "ADDRESS")]
+    pub(crate) webhook_bind: SocketAddr,
+    /// URL by which the API server reaches the webhook, where it is not a Service.
+    #[arg(long, value_name = "URL", conflicts_with = "webhook_service")]
+    pub(crate) webhook_url: Option<String>,
+    /// Service by which the API server reaches the webhook.
+    #[arg(
+        long,
+        default_value = "muster-system/muster-webhook",
+        value_name = "NAMESPACE/NAME"
+    )]
+    pub(crate) webhook_service: String,
+    /// Registers the webhook at start, and keeps its CA bundle right when that rotates.
+    #[arg(long)]
+    pub(crate) register: bool,
+}
+
+/// Flags that change how fast things go, never what is decided.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct Tuning {
+    /// Binding writes in flight.
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub(crate) writes_in_flight: usize,
+    /// Seconds before a job that was taken back may be released again; doubles per attempt.
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    pub(crate) backoff_seconds: u32,
+}
+
+/// Flags of `muster install`.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct Install {
+    /// Prints what would be applied, and applies nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}

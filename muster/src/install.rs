@@ -1,0 +1,141 @@
+//! `muster install` and `muster uninstall`: what Muster needs on a Karmada control plane.
+//!
+//! Server-side apply, so both are safe to repeat. CRDs and queues that are there already are
+//! left as they are.
+
+use crate::args::{Connection, Install};
+use anyhow::{Context as _, bail};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client};
+use runtime::apply;
+
+/// Field manager of what is installed.
+const MANAGER: &str = "muster-install";
+/// The CRD that Volcano brings too.
+const PODGROUPS: &str = "podgroups.scheduling.volcano.sh";
+/// Volcano's CRD that Muster takes as it is.
+const QUEUES: &str = "queues.scheduling.volcano.sh";
+
+/// What is applied besides the CRDs, in this order.
+const MANIFESTS: &[&str] = &[
+    include_str!("../../deploy/namespace.yaml"),
+    include_str!("../../deploy/accounts.yaml"),
+    include_str!("../../deploy/rbac-controller.yaml"),
+    include_str!("../../deploy/rbac-scheduler.yaml"),
+    include_str!("../../deploy/rbac-webhook.yaml"),
+    include_str!("../../deploy/rbac-workloads.yaml"),
+    include_str!("../../deploy/rbac-lease.yaml"),
+    include_str!("../../deploy/rbac-members.yaml"),
+    include_str!("../../deploy/rbac-users.yaml"),
+    include_str!("../../deploy/interpreter-volcano-job.yaml"),
+    include_str!("../../deploy/interpreter-jobset.yaml"),
+    include_str!("../../deploy/interpreter-mpijob.yaml"),
+    include_str!("../../deploy/interpreter-raycluster.yaml"),
+];
+
+/// The queue of jobs that name none: made where it is missing, never changed.
+const DEFAULT_QUEUE: &str = include_str!("../../deploy/queue-default.yaml");
+
+/// Installs or brings up to date.
+pub(crate) async fn install(connection: &Connection, options: &Install) -> anyhow::Result<()> {
+    if options.dry_run {
+        return print_manifests();
+    }
+    let client = connect(connection).await?;
+    check_queue_crd(&client).await?;
+    for (name, yaml) in crds::yaml::manifests() {
+        if name == PODGROUPS && has_volcanos_podgroups(&client).await? {
+            println!(
+                "crd/{PODGROUPS} left as it is: it is Volcano's own; Muster shows less in `kubectl get podgroups`"
+            );
+            continue;
+        }
+        show(&apply::apply_yaml(&client, yaml, MANAGER).await?);
+    }
+    for yaml in MANIFESTS {
+        show(&apply::apply_yaml(&client, yaml, MANAGER).await?);
+    }
+    make_default_queue(&client).await
+}
+
+/// Lets go of every job, and unregisters the webhook.
+pub(crate) async fn uninstall(connection: &Connection) -> anyhow::Result<()> {
+    let client = connect(connection).await?;
+    webhook::register::unregister(&client)
+        .await
+        .context("cannot remove the webhook registrations")?;
+    println!("webhook registrations removed");
+    let count = scheduler::uninstall::let_go_of_all(&client).await?;
+    println!("{count} bindings let go; CRDs, queues and policies stay");
+    Ok(())
+}
+
+async fn connect(connection: &Connection) -> anyhow::Result<Client> {
+    let agent = concat!("muster-install/", env!("CARGO_PKG_VERSION"));
+    runtime::connect(
+        connection.kubeconfig.as_deref(),
+        connection.context.as_deref(),
+        agent,
+    )
+    .await
+}
+
+fn print_manifests() -> anyhow::Result<()> {
+    let crds = crds::yaml::manifests();
+    let all = crds
+        .iter()
+        .map(|(_, yaml)| *yaml)
+        .chain(MANIFESTS.iter().copied())
+        .chain([DEFAULT_QUEUE]);
+    for yaml in all {
+        println!("---\n{}", yaml.trim_start_matches("---\n").trim_end());
+    }
+    Ok(())
+}
+
+fn show(applied: &[apply::Applied]) {
+    for object in applied {
+        println!("{} {} applied", object.kind, object.name);
+    }
+}
+
+/// Queues are Volcano's: its CRD is not ours to bring.
+async fn check_queue_crd(client: &Client) -> anyhow::Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    if api
+        .get_opt(QUEUES)
+        .await
+        .context("cannot read CRDs of the control plane")?
+        .is_none()
+    {
+        bail!(
+            "the control plane has no CRD {QUEUES}: apply Volcano's CRDs to it first \
+             (volcano v1.14 config/crd/volcano/bases/, all but podgroups, which Muster brings)"
+        );
+    }
+    Ok(())
+}
+
+/// Whether the PodGroup CRD that is there is Volcano's own, which has no status subresource.
+async fn has_volcanos_podgroups(client: &Client) -> anyhow::Result<bool> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let Some(crd) = api.get_opt(PODGROUPS).await? else {
+        return Ok(false);
+    };
+    Ok(!crd.spec.versions.iter().any(|version| {
+        version
+            .subresources
+            .as_ref()
+            .is_some_and(|s| s.status.is_some())
+    }))
+}
+
+async fn make_default_queue(client: &Client) -> anyhow::Result<()> {
+    let queues: Api<crds::queue::Queue> = Api::all(client.clone());
+    if queues.get_opt(crds::names::DEFAULT_QUEUE).await?.is_some() {
+        println!("Queue {} left as it is", crds::names::DEFAULT_QUEUE);
+        return Ok(());
+    }
+    show(&apply::apply_yaml(client, DEFAULT_QUEUE, MANAGER).await?);
+    Ok(())
+}

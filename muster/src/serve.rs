@@ -1,0 +1,244 @@
+//! Long-running processes: which parts run, and what they share.
+
+use crate::args::{Connection, Process};
+use anyhow::{Context as _, bail};
+use controller::{Context, Options};
+use engine::EngineConfig;
+use runtime::lease::{self, LeaseOptions};
+use runtime::watch::WatchMetrics;
+use runtime::{Health, Leadership, Registry};
+use scheduler::commit::CommitOptions;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Which parts a process runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts {
+    webhook: bool,
+    controller: bool,
+    scheduler: bool,
+    name: &'static str,
+    /// The Lease its replicas compete for. A controller and a scheduler that run apart both
+    /// lead, each in its own trade.
+    lease: &'static str,
+}
+
+impl Parts {
+    pub(crate) const ALL: Self = Self {
+        webhook: true,
+        controller: true,
+        scheduler: true,
+        name: "muster",
+        lease: crds::names::LEASE,
+    };
+    pub(crate) const WEBHOOK: Self = Self {
+        webhook: true,
+        controller: false,
+        scheduler: false,
+        name: "muster-webhook",
+        lease: "",
+    };
+    pub(crate) const CONTROLLER: Self = Self {
+        webhook: false,
+        controller: true,
+        scheduler: false,
+        name: "muster-controller",
+        lease: crds::names::LEASE,
+    };
+    pub(crate) const SCHEDULER: Self = Self {
+        webhook: false,
+        controller: false,
+        scheduler: true,
+        name: "muster-scheduler",
+        lease: "muster-scheduler",
+    };
+}
+
+/// Runs `parts` until a signal, then drains.
+pub(crate) async fn serve(
+    connection: &Connection,
+    parts: Parts,
+    process: Process,
+) -> anyhow::Result<()> {
+    let _telemetry = runtime::telemetry::init(
+        process.log_format,
+        process.otlp_endpoint.clone(),
+        parts.name,
+    )?;
+    let cancel = runtime::shutdown::on_signal()?;
+    let agent = format!("{}/{}", parts.name, env!("CARGO_PKG_VERSION"));
+    let client = runtime::connect(
+        connection.kubeconfig.as_deref(),
+        connection.context.as_deref(),
+        &agent,
+    )
+    .await?;
+    let registry = Registry::new();
+    let health = Health::new();
+    let (address, _probes) = runtime::health::serve(
+        process.metrics_bind,
+        health.clone(),
+        registry.clone(),
+        cancel.clone(),
+    )
+    .await?;
+    tracing::info!(%address, parts = parts.name, version = env!("CARGO_PKG_VERSION"), "serving");
+
+    // The webhook outlives the rest a little: it must answer while the others drain.
+    let mut tasks: JoinSet<anyhow::Result<&'static str>> = JoinSet::new();
+    if parts.webhook {
+        let options = webhook_options(&process)?;
+        let (client, registry, health, cancel) = (
+            client.clone(),
+            registry.clone(),
+            health.clone(),
+            cancel.clone(),
+        );
+        tasks.spawn(async move {
+            webhook::run(client, options, &registry, &health, cancel)
+                .await
+                .context("webhook")?;
+            Ok("webhook")
+        });
+    }
+    if parts.controller || parts.scheduler {
+        spawn_leader(
+            &mut tasks, parts, &process, client, registry, health, &cancel,
+        );
+    }
+    drain(tasks, &cancel).await
+}
+
+/// Starts what only one replica may do.
+fn spawn_leader(
+    tasks: &mut JoinSet<anyhow::Result<&'static str>>,
+    parts: Parts,
+    process: &Process,
+    client: kube::Client,
+    registry: Registry,
+    health: Health,
+    cancel: &CancellationToken,
+) {
+    let lease_options = LeaseOptions {
+        name: parts.lease.to_owned(),
+        ..LeaseOptions::new(identity(process))
+    };
+    let (leadership, lease) =
+        lease::spawn(client.clone(), lease_options, &registry, cancel.clone());
+    tasks.spawn(async move {
+        lease.await?;
+        Ok("lease")
+    });
+    let context = Context {
+        client,
+        health,
+        watches: WatchMetrics::new(&registry),
+        registry,
+        leadership,
+    };
+    let options = options(process);
+    let cancel = cancel.clone();
+    if parts.controller {
+        tasks.spawn(async move {
+            controller::run(context, options, parts.scheduler, cancel).await;
+            Ok("controller")
+        });
+    } else {
+        tasks.spawn(async move {
+            run_scheduler(context, options, cancel).await;
+            Ok("scheduler")
+        });
+    }
+}
+
+async fn run_scheduler(context: Context, options: Options, cancel: CancellationToken) {
+    let leadership: Leadership = context.leadership;
+    let members = scheduler::MembersOptions {
+        registry: context.registry.clone(),
+        watch_metrics: context.watches.clone(),
+        ..options.members
+    };
+    let process = scheduler::process::Options {
+        members,
+        commit: options.commit,
+    };
+    scheduler::process::run(
+        context.client,
+        process,
+        &context.health,
+        &context.registry,
+        leadership,
+        cancel,
+    )
+    .await;
+}
+
+/// Waits for every part; the first that fails ends the others.
+async fn drain(
+    mut tasks: JoinSet<anyhow::Result<&'static str>>,
+    cancel: &CancellationToken,
+) -> anyhow::Result<()> {
+    let mut first_error = None;
+    while let Some(ended) = tasks.join_next().await {
+        match ended.map_err(anyhow::Error::from).and_then(|result| result) {
+            Ok(part) => {
+                tracing::info!(part, "ended");
+                if !cancel.is_cancelled() {
+                    first_error.get_or_insert_with(|| anyhow::anyhow!("{part} ended by itself"));
+                }
+            }
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "a part failed");
+                first_error.get_or_insert(error);
+            }
+        }
+        cancel.cancel();
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+fn options(process: &Process) -> Options {
+    Options {
+        engine: EngineConfig {
+            backoff_base_ms: i64::from(process.tuning.backoff_seconds) * 1_000,
+            ..EngineConfig::default()
+        },
+        commit: CommitOptions {
+            in_flight: process.tuning.writes_in_flight,
+            ..CommitOptions::default()
+        },
+        ..Options::default()
+    }
+}
+
+fn webhook_options(process: &Process) -> anyhow::Result<webhook::Options> {
+    let flags = &process.webhook;
+    let target = match &flags.webhook_url {
+        Some(url) => webhook::Target::Url(url.clone()),
+        None => match flags.webhook_service.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+                webhook::Target::Service {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                    port: 443,
+                }
+            }
+            _ => bail!(
+                "--webhook-service {:?} is not NAMESPACE/NAME",
+                flags.webhook_service
+            ),
+        },
+    };
+    Ok(webhook::Options {
+        bind: flags.webhook_bind,
+        target,
+        register: flags.register,
+    })
+}
+
+fn identity(process: &Process) -> String {
+    process.identity.clone().unwrap_or_else(|| {
+        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned());
+        format!("{host}-{}", std::process::id())
+    })
+}

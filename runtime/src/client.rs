@@ -1,0 +1,236 @@
+//! Connecting to an API server such that no call hangs and no write is repeated unseen.
+//!
+//! kube retries every method on 429, 503 and 504 by default, writes included, which turns a
+//! write into one whose outcome is unknown; and it waits for ever on a dead connection. Both
+//! are off here: whoever writes retries by itself, within its own deadline.
+
+use anyhow::Context as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long establishing a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection may be silent. Longer than a watch may be idle (see [`mod@crate::watch`]),
+/// so that it ends calls on dead connections and no healthy watch.
+const READ_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long sending a request may take.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Makes aws-lc-rs the process's TLS provider. May be called any number of times; must come
+/// before the first connection.
+pub fn install_crypto() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // The only error is that somebody else was quicker, and then one is installed.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    }
+}
+
+/// A client for the cluster of `kubeconfig` (else of `KUBECONFIG`, `~/.kube/config` or the
+/// pod's service account), in `context` or the current one.
+///
+/// # Errors
+/// Where no configuration is found, or it cannot be used.
+pub async fn connect(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    user_agent: &str,
+) -> anyhow::Result<Client> {
+    install_crypto();
+    client_of(load(kubeconfig, context).await?, user_agent)
+}
+
+/// A client for `config` with Muster's time-outs and without retries; for configurations that
+/// are not from a file, such as a member cluster's.
+///
+/// # Errors
+/// Where `config` cannot be used: a bad certificate, key or user agent.
+pub fn client_of(mut config: Config, user_agent: &str) -> anyhow::Result<Client> {
+    install_crypto();
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.write_timeout = Some(WRITE_TIMEOUT);
+    // Else the time that a pooled connection was idle counts against its next response.
+    config.reset_reader_on_write = true;
+    let agent = user_agent
+        .parse()
+        .with_context(|| format!("user agent {user_agent:?} is not a header value"))?;
+    let name = axum::http::header::USER_AGENT;
+    config.headers.retain(|(header, _)| *header != name);
+    config.headers.push((name, agent));
+    let url = config.cluster_url.clone();
+    Client::try_from(config).with_context(|| format!("cannot build a client for {url}"))
+}
+
+async fn load(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    if let Some(path) = kubeconfig {
+        let file = Kubeconfig::read_from(path)
+            .with_context(|| format!("cannot read kubeconfig {}", path.display()))?;
+        return Config::from_custom_kubeconfig(file, &options)
+            .await
+            .with_context(|| format!("kubeconfig {} cannot be used", path.display()));
+    }
+    if context.is_some() {
+        return Config::from_kubeconfig(&options)
+            .await
+            .context("no usable kubeconfig for the given context");
+    }
+    Config::infer()
+        .await
+        .context("found neither a kubeconfig nor a pod's service account")
+}
+
+/// A call to an API server that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No answer came in time: whether a write was done is unknown.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    /// The client's or the server's error.
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+}
+
+/// What a failed call means for whoever made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallFault {
+    /// The object is not there.
+    NotFound,
+    /// The server knows no such kind, or not yet: certainly not done, and no word on the object.
+    NoSuchKind,
+    /// 409: it changed, or is there already.
+    Conflict,
+    /// 429 or 401: certainly not done, and worth another try.
+    TryAgain,
+    /// Any other 4xx: the server understood and said no.
+    Refused,
+    /// Time-out, lost connection, 5xx or an answer that cannot be read: it may have been done.
+    Unknown,
+}
+
+impl CallError {
+    /// What the failure means.
+    #[must_use]
+    pub fn fault(&self) -> CallFault {
+        match self.code() {
+            Some(404) if self.names_an_object() => CallFault::NotFound,
+            Some(404) => CallFault::NoSuchKind,
+            Some(409) => CallFault::Conflict,
+            Some(401 | 408 | 425 | 429) => CallFault::TryAgain,
+            Some(code) if (400..500).contains(&code) => CallFault::Refused,
+            _ => CallFault::Unknown,
+        }
+    }
+
+    /// Whether a 404 is about one object. One about a path has other words, or no details.
+    fn names_an_object(&self) -> bool {
+        match self {
+            Self::Kube(kube::Error::Api(status)) => {
+                let details = status.details.as_ref();
+                status.is_not_found() && details.is_some_and(|details| !details.name.is_empty())
+            }
+            _ => false,
+        }
+    }
+
+    /// The HTTP status, where the server answered.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Kube(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        }
+    }
+
+    /// How long the server asked to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Kube(kube::Error::Api(status)) => status
+                .details
+                .as_ref()
+                .map(|details| Duration::from_secs(details.retry_after_seconds.into()))
+                .filter(|wait| !wait.is_zero()),
+            _ => None,
+        }
+    }
+
+    /// The server's own words, or the error's.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            Self::Kube(kube::Error::Api(status)) if !status.message.is_empty() => {
+                status.message.clone()
+            }
+            other => with_sources(other),
+        }
+    }
+}
+
+/// The error with what it came from, innermost last: the outer one of a lost connection says
+/// only that there was none.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        source = inner.source();
+    }
+    text
+}
+
+/// Runs one call for at most `limit`.
+///
+/// # Errors
+/// The call's own, or [`CallError::Timeout`].
+pub async fn with_deadline<T>(
+    call: impl Future<Output = kube::Result<T>>,
+    limit: Duration,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(answer) => answer.map_err(CallError::from),
+        Err(_) => Err(CallError::Timeout(limit)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::testing::{FakeApi, Fault};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_tells_whether_the_call_may_have_been_done() {
+        let faults = [
+            (Fault::Status(404, "page not found"), CallFault::NoSuchKind),
+            (Fault::Status(409, "x"), CallFault::Conflict),
+            (Fault::Status(429, "x"), CallFault::TryAgain),
+            (Fault::Status(403, "x"), CallFault::Refused),
+            (Fault::Status(422, "x"), CallFault::Refused),
+            (Fault::Status(500, "x"), CallFault::Unknown),
+            (Fault::Status(504, "x"), CallFault::Unknown),
+            (Fault::Hang, CallFault::Unknown),
+        ];
+        let absent = (Fault::Delay(Duration::ZERO), CallFault::NotFound);
+        for (fault, wanted) in faults.into_iter().chain([absent]) {
+            let api = FakeApi::new();
+            api.fault(1, fault.clone(), |_| true);
+            let maps: Api<ConfigMap> = Api::namespaced(api.client(), "ns");
+            let error = with_deadline(maps.get("a"), Duration::from_secs(1)).await;
+            assert_eq!(error.unwrap_err().fault(), wanted, "{fault:?}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Who leads: a Lease of coordination.k8s.io, held by one replica.
+//!
+//! ```text
+//! follower ── nobody renewed it for its whole duration, by our own clock ──► leader
+//! leader ── no renewal confirmed within the deadline ──► follower (at once, before the duration)
+//! leader ── shutdown ──► stops claiming, waits for its writes, gives the Lease back
+//! ```
+//!
+//! Only monotonic time is compared, never the times written in the Lease. The claim counts
+//! from *before* the renewal was sent, and ends at the renew deadline, which leaves
+//! `duration - renew_deadline` for writes that were begun in time: nothing may be written
+//! without a [`Permit`], and no write may take longer than that.
+//!
+//! A Lease is coordination, not a fence: a process that is paused in the middle of a write can
+//! still finish it late. What must hold even then is guarded by resource versions, and by the
+//! ledger that `scheduler::commit` is prepared for.
+
+mod object;
+#[cfg(test)]
+mod tests;
+
+use crate::client::{CallError, CallFault, with_deadline};
+use crate::metrics::Registry;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
+use object::{Observed, Step};
+use prometheus_client::metrics::gauge::Gauge;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+/// Which Lease, and how it is held.
+#[derive(Debug, Clone)]
+pub struct LeaseOptions {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// Who we are: different for every process, also of the same pod.
+    pub identity: String,
+    /// After how long without a renewal others may take it.
+    pub duration: Duration,
+    /// After how long without a confirmed renewal we stop claiming; below `duration`.
+    pub renew_deadline: Duration,
+    /// How often it is renewed, or looked at.
+    pub retry: Duration,
+}
+
+impl LeaseOptions {
+    /// Muster's Lease with the usual times: 15 s, 10 s, 2 s.
+    #[must_use]
+    pub fn new(identity: impl Into<String>) -> Self {
+        Self {
+            namespace: crds::names::SYSTEM_NAMESPACE.to_owned(),
+            name: crds::names::LEASE.to_owned(),
+            identity: identity.into(),
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A claim to lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Claim {
+    /// The Lease's `leaseTransitions`: higher for every later leader.
+    epoch: u64,
+    /// Until when we may begin writes; none where nobody competes.
+    until: Option<Instant>,
+}
+
+impl Claim {
+    fn holds(&self) -> bool {
+        self.until.is_none_or(|until| Instant::now() < until)
+    }
+}
+
+/// Whether this process leads. Clones are cheap and tell the same.
+#[derive(Debug, Clone)]
+pub struct Leadership {
+    claim: watch::Receiver<Option<Claim>>,
+    /// The epoch that [`Leadership::changed`] last told this clone.
+    told: Option<u64>,
+    writes: TaskTracker,
+    write_limit: Duration,
+}
+
+/// Leave to begin one write; held until the write has ended. The Lease is not given back
+/// while any is held.
+#[derive(Debug)]
+pub struct Permit {
+    epoch: u64,
+    limit: Duration,
+    _writing: Option<TaskTrackerToken>,
+}
+
+impl Permit {
+    /// The epoch under which the write is made.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// How long the write may take at most.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+}
+
+impl Leadership {
+    /// Leads always: for a process that nobody competes with, and for tests.
+    #[must_use]
+    pub fn always() -> Self {
+        let (sender, claim) = watch::channel(Some(Claim {
+            epoch: 0,
+            until: None,
+        }));
+        // The claim stays readable without its sender; nothing will change it.
+        drop(sender);
+        Self {
+            claim,
+            told: Some(0),
+            writes: TaskTracker::new(),
+            write_limit: Duration::from_secs(30),
+        }
+    }
+
+    /// Whether we may begin writes now.
+    #[must_use]
+    pub fn is_leading(&self) -> bool {
+        self.epoch().is_some()
+    }
+
+    /// The epoch that we lead in: the Lease's `leaseTransitions`, higher for every later
+    /// leader. `None` while we do not lead.
+    #[must_use]
+    pub fn epoch(&self) -> Option<u64> {
+        let claim = *self.claim.borrow();
+        claim.filter(Claim::holds).map(|claim| claim.epoch)
+    }
+
+    /// Leave for one write, if we lead.
+    #[must_use]
+    pub fn permit(&self) -> Option<Permit> {
+        // Registered before the claim is looked at: a shutdown that ends the claim in between
+        // waits for us, and we see that it has ended.
+        let writing = self.writes.token();
+        let epoch = self.epoch()?;
+        Some(Permit {
+            epoch,
+            limit: self.write_limit,
+            _writing: Some(writing),
+        })
+    }
+
+    /// Returns when leading has begun or ended since this clone was last told, at once if that
+    /// happened before the call. A new handle knows of no leading. Renewals do not count.
+    pub async fn changed(&mut self) {
+        loop {
+            let epoch = self.claim.borrow_and_update().map(|claim| claim.epoch);
+            if epoch != self.told {
+                self.told = epoch;
+                return;
+            }
+            if self.claim.changed().await.is_err() {
+                // Whoever could change it is gone.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Returns once we lead; [`Self::changed`] then tells when that has ended.
+    pub async fn leading(&mut self) {
+        loop {
+            let claim = *self.claim.borrow_and_update();
+            self.told = claim.map(|claim| claim.epoch);
+            if claim.is_some_and(|claim| claim.holds()) {
+                return;
+            }
+            self.changed().await;
+        }
+    }
+}
+
+/// Competes for the Lease until `cancel`, then gives it back. The task ends once it is given
+/// back, or that was tried.
+#[must_use]
+pub fn spawn(
+    client: Client,
+    options: LeaseOptions,
+    registry: &Registry,
+    cancel: CancellationToken,
+) -> (Leadership, JoinHandle<()>) {
+    let (claim, receiver) = watch::channel(None);
+    let leadership = Leadership {
+        claim: receiver,
+        told: None,
+        writes: TaskTracker::new(),
+        write_limit: options.duration.saturating_sub(options.renew_deadline),
+    };
+    let gauge = registry.register("leading", "1 while this process leads", Gauge::default());
+    let candidate = Candidate {
+        api: Api::namespaced(client, &options.namespace),
+        options,
+        claim,
+        gauge,
+        writes: leadership.writes.clone(),
+        observed: Observed::default(),
+        troubled: false,
+    };
+    (leadership, tokio::spawn(candidate.run(cancel)))
+}
+
+struct Candidate {
+    api: Api<Lease>,
+    options: LeaseOptions,
+    claim: watch::Sender<Option<Claim>>,
+    gauge: Gauge,
+    writes: TaskTracker,
+    observed: Observed,
+    /// Whether the trouble of the last attempts was told.
+    troubled: bool,
+}
+
+impl Candidate {
+    async fn run(mut self, cancel: CancellationToken) {
+        while !cancel.is_cancelled() {
+            let turn = async {
+                let pause = match self.turn().await {
+                    Ok(()) => self.options.retry,
+                    Err(_) => self.options.retry / 4,
+                };
+                tokio::time::sleep(pause.min(self.remaining())).await;
+            };
+            let _ = cancel.run_until_cancelled(turn).await;
+        }
+        self.give_back().await;
+    }
+
+    /// How long the claim holds; the renew deadline where there is none.
+    fn remaining(&self) -> Duration {
+        let until = self.claim.borrow().and_then(|claim| claim.until);
+        until.map_or(self.options.renew_deadline, |until| {
+            until.saturating_duration_since(Instant::now())
+        })
+    }
+
+    /// One attempt to hold on to the Lease, or to get it.
+    async fn turn(&mut self) -> Result<(), CallError> {
+        if self.lapsed() {
+            self.end_claim("not renewed in time");
+        }
+        // An attempt is up to two calls: half of what is left lets it end before the claim
+        // does, and a quarter of the whole leaves time for another.
+        let limit = (self.remaining() / 2).min(self.options.renew_deadline / 4);
+        let claim = match self.attempt(limit).await {
+            Ok(claim) => claim,
+            Err(error) => {
+                self.observed.unsure();
+                if !std::mem::replace(&mut self.troubled, true) {
+                    let error = error.message();
+                    tracing::warn!(error, "the Lease cannot be read or written; trying on");
+                }
+                return Err(error);
+            }
+        };
+        self.troubled = false;
+        match claim {
+            Some(claim) => self.begin_or_renew(claim),
+            None => self.end_claim("held by another"),
+        }
+        Ok(())
+    }
+
+    fn lapsed(&self) -> bool {
+        self.claim.borrow().is_some_and(|claim| !claim.holds())
+    }
+
+    /// Takes or renews the Lease if that is our right: the claim that we then have.
+    async fn attempt(&mut self, limit: Duration) -> Result<Option<Claim>, CallError> {
+        let leading = self.claim.borrow().is_some();
+        if !leading || !self.observed.is_sure() {
+            let lease = with_deadline(self.api.get_opt(&self.options.name), limit).await?;
+            self.observed.see(lease, Instant::now());
+        }
+        let sent = Instant::now();
+        let step = self.observed.next(&self.options, leading, sent);
+        let (written, epoch) = match step {
+            Step::Wait => return Ok(None),
+            Step::Create(lease, epoch) => {
+                let params = object::post_params();
+                let call = self.api.create(&params, &lease);
+                (with_deadline(call, limit).await, epoch)
+            }
+            Step::Patch(patch, epoch) => {
+                let params = object::patch_params();
+                let call = self.api.patch(&self.options.name, &params, &patch);
+                (with_deadline(call, limit).await, epoch)
+            }
+        };
+        match written {
+            Ok(lease) => {
+                self.observed.see(Some(lease), Instant::now());
+                Ok(Some(Claim {
+                    epoch,
+                    until: Some(sent + self.options.renew_deadline),
+                }))
+            }
+            // Somebody wrote it since we looked: another, or ourselves, unheard.
+            Err(error) if error.fault() == CallFault::Conflict && !leading => {
+                self.observed.unsure();
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn begin_or_renew(&self, claim: Claim) {
+        let begins = self
+            .claim
+            .borrow()
+            .is_none_or(|held| held.epoch != claim.epoch);
+        self.claim.send_replace(Some(claim));
+        self.gauge.set(1);
+        if begins {
+            tracing::info!(
+                epoch = claim.epoch,
+                identity = self.options.identity,
+                "leading"
+            );
+        }
+    }
+
+    fn end_claim(&self, why: &str) {
+        if let Some(claim) = self.claim.send_replace(None) {
+            tracing::warn!(epoch = claim.epoch, why, "no longer leading");
+        }
+        self.gauge.set(0);
+    }
+
+    async fn give_back(mut self) {
+        let Some(claim) = self.claim.send_replace(None) else {
+            return;
+        };
+        self.gauge.set(0);
+        let limit = self
+            .options
+            .duration
+            .saturating_sub(self.options.renew_deadline);
+        self.writes.close();
+        if tokio::time::timeout(limit, self.writes.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("writes did not end in time; the Lease runs out by itself");
+            return;
+        }
+        if let Err(error) = self.release(limit).await {
+            tracing::warn!(error = error.message(), "the Lease could not be given back");
+            return;
+        }
+        tracing::info!(epoch = claim.epoch, "gave the Lease back");
+    }
+
+    async fn release(&mut self, limit: Duration) -> Result<(), CallError> {
+        // The last renewal may have been interrupted.
+        let lease = with_deadline(self.api.get_opt(&self.options.name), limit).await?;
+        self.observed.see(lease, Instant::now());
+        let Some(patch) = self.observed.release(&self.options) else {
+            return Ok(());
+        };
+        let params = object::patch_params();
+        let call = self.api.patch(&self.options.name, &params, &patch);
+        with_deadline(call, limit).await.map(drop)
+    }
+}

@@ -1,0 +1,31 @@
+//! What every Muster process shares.
+//!
+//! ```text
+//! kubeconfig ─► client ─┬► watch ──► deltas into somebody's index
+//!                       ├► lease ──► Leadership: may we write?
+//!                       ├► status_writer ◄── newest status per object
+//!                       └► apply ◄── manifests
+//! telemetry, metrics, health, shutdown: logs, numbers, probes and the end of a process
+//! ```
+//!
+//! It knows Kubernetes but no queues: nothing here may decide anything about a job, and no
+//! call here may hang: each request has a deadline of its own.
+
+pub mod apply;
+pub mod client;
+pub mod health;
+pub mod lease;
+pub mod metrics;
+pub mod shutdown;
+pub mod status_writer;
+pub mod telemetry;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod watch;
+
+pub use client::{connect, install_crypto, with_deadline};
+pub use health::{Health, ReadyFlag};
+pub use lease::Leadership;
+pub use metrics::Registry;
+pub use status_writer::{StatusWriter, Target};
+pub use watch::{Delta, ObjectKey, WatchOptions, watch};

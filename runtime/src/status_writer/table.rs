@@ -1,0 +1,248 @@
+//! What is asked, what is due, and what was sent last, per object. No I/O.
+
+use super::Target;
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Delay after the first failure; doubles up to [`RETRY_MAX`].
+const RETRY_MIN: Duration = Duration::from_millis(500);
+/// See [`RETRY_MIN`].
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// One patch on its way.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) target: Arc<Target>,
+    pub(super) patch: Value,
+    fingerprint: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    asked: Option<(Value, u64)>,
+    /// Fingerprint of what arrived last: a patch of a million objects would not fit in memory.
+    sent: Option<u64>,
+    in_flight: bool,
+    /// Whether it was forgotten while a patch of it was in flight, whose arrival then says
+    /// nothing.
+    forgotten: bool,
+    not_before: Option<Instant>,
+    due: Option<(Instant, u64)>,
+    failures: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Table {
+    interval: Duration,
+    settle: Duration,
+    entries: HashMap<Arc<Target>, Entry>,
+    /// By time, then in the order asked.
+    due: BTreeSet<Due>,
+    asked: u64,
+    in_flight: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Due {
+    at: Instant,
+    number: u64,
+    target: Arc<Target>,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Due {}
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+impl Table {
+    pub(super) fn new(interval: Duration, settle: Duration) -> Self {
+        Self {
+            interval,
+            settle,
+            entries: HashMap::new(),
+            due: BTreeSet::new(),
+            asked: 0,
+            in_flight: 0,
+        }
+    }
+
+    /// Whether that makes something due that was not.
+    pub(super) fn ask(&mut self, target: Target, patch: Value, now: Instant) -> bool {
+        let print = fingerprint(&patch);
+        let target = match self.entries.get_key_value(&target) {
+            Some((known, _)) => known.clone(),
+            None => Arc::new(target),
+        };
+        let entry = self.entries.entry(target.clone()).or_default();
+        if !entry.in_flight && entry.sent == Some(print) {
+            // Back to what the object already shows: what was asked meanwhile is void.
+            entry.asked = None;
+            self.unschedule(&target);
+            return false;
+        }
+        entry.asked = Some((patch, print));
+        match entry.in_flight || entry.due.is_some() {
+            true => false,
+            false => {
+                self.schedule(&target, now + self.settle);
+                true
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, target: &Target) {
+        let Some((known, _)) = self.entries.get_key_value(target) else {
+            return;
+        };
+        let known = known.clone();
+        self.unschedule(&known);
+        match self.entries.get_mut(&known) {
+            Some(entry) if entry.in_flight => {
+                entry.asked = None;
+                entry.forgotten = true;
+            }
+            _ => {
+                self.entries.remove(&known);
+            }
+        }
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.due.len() + self.in_flight
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.due.first().map(|due| due.at)
+    }
+
+    /// The next patch whose time has come.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Job> {
+        loop {
+            if self.next_due()? > now {
+                return None;
+            }
+            let due = self.due.pop_first()?;
+            let Some(entry) = self.entries.get_mut(&due.target) else {
+                continue;
+            };
+            entry.due = None;
+            let Some((patch, fingerprint)) = entry.asked.take() else {
+                continue;
+            };
+            entry.in_flight = true;
+            self.in_flight += 1;
+            return Some(Job {
+                target: due.target,
+                patch,
+                fingerprint,
+            });
+        }
+    }
+
+    pub(super) fn written(&mut self, job: &Job, now: Instant) {
+        self.landed(job, now);
+    }
+
+    /// The server will not have it: not again until something else is asked.
+    pub(super) fn refused(&mut self, job: &Job, now: Instant) {
+        self.landed(job, now);
+    }
+
+    /// The object is gone: nothing more is known of it.
+    pub(super) fn dropped(&mut self, job: &Job) {
+        self.in_flight -= 1;
+        self.unschedule(&job.target);
+        self.entries.remove(&job.target);
+    }
+
+    /// Tries again later, with what is newest by then.
+    pub(super) fn retry(&mut self, job: Job, asked: Option<Duration>, now: Instant) {
+        self.in_flight -= 1;
+        let Some(entry) = self.entries.get_mut(&job.target) else {
+            return;
+        };
+        entry.in_flight = false;
+        // Whether it arrived is not known, so whatever comes next is sent.
+        entry.sent = None;
+        let delay = RETRY_MIN
+            .saturating_mul(1 << entry.failures.min(10))
+            .max(asked.unwrap_or_default())
+            .min(RETRY_MAX);
+        entry.failures += 1;
+        entry.not_before = Some(now + delay);
+        if !std::mem::take(&mut entry.forgotten) {
+            entry.asked.get_or_insert((job.patch, job.fingerprint));
+        }
+        if entry.asked.is_some() {
+            self.schedule(&job.target, now);
+        }
+    }
+
+    fn landed(&mut self, job: &Job, now: Instant) {
+        self.in_flight -= 1;
+        let Some(entry) = self.entries.get_mut(&job.target) else {
+            return;
+        };
+        let forgotten = std::mem::take(&mut entry.forgotten);
+        entry.in_flight = false;
+        entry.sent = (!forgotten).then_some(job.fingerprint);
+        entry.failures = 0;
+        entry.not_before = Some(now + self.interval);
+        if entry.asked.as_ref().map(|(_, print)| *print) == entry.sent {
+            entry.asked = None;
+        }
+        if entry.asked.is_some() {
+            self.schedule(&job.target, now);
+        }
+    }
+
+    fn schedule(&mut self, target: &Arc<Target>, now: Instant) {
+        let Some(entry) = self.entries.get_mut(target) else {
+            return;
+        };
+        self.asked += 1;
+        let at = entry.not_before.map_or(now, |earliest| earliest.max(now));
+        entry.due = Some((at, self.asked));
+        self.due.insert(Due {
+            at,
+            number: self.asked,
+            target: target.clone(),
+        });
+    }
+
+    fn unschedule(&mut self, target: &Arc<Target>) {
+        let Some(entry) = self.entries.get_mut(target) else {
+            return;
+        };
+        if let Some((at, number)) = entry.due.take() {
+            self.due.remove(&Due {
+                at,
+                number,
+                target: target.clone(),
+            });
+        }
+    }
+}
+
+fn fingerprint(patch: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    patch.to_string().hash(&mut hasher);
+    hasher.finish()
+}

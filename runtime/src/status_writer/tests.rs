@@ -1,0 +1,147 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::testing::{FakeApi, Fault};
+use serde_json::json;
+
+fn path(name: &str) -> String {
+    format!("/apis/example.io/v1/namespaces/ns/things/{name}")
+}
+
+fn target(name: &str) -> Target {
+    Target {
+        api_resource: ApiResource {
+            group: "example.io".to_owned(),
+            version: "v1".to_owned(),
+            api_version: "example.io/v1".to_owned(),
+            kind: "Thing".to_owned(),
+            plural: "things".to_owned(),
+        },
+        namespace: Some("ns".to_owned()),
+        name: name.to_owned(),
+        subresource: Some("status"),
+    }
+}
+
+fn position(n: u32) -> Value {
+    json!({"status": {"position": n}})
+}
+
+fn start(api: &FakeApi, names: &[&str]) -> StatusWriter {
+    for name in names {
+        api.put(
+            &path(name),
+            json!({"apiVersion": "example.io/v1", "kind": "Thing", "spec": {}}),
+        );
+    }
+    StatusWriter::spawn(api.client(), 4, CancellationToken::new())
+}
+
+fn sent(api: &FakeApi) -> Vec<u64> {
+    let patches = api.requests_of("PATCH").into_iter();
+    patches
+        .filter_map(|request| request.body["status"]["position"].as_u64())
+        .collect()
+}
+
+async fn millis(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_wins_and_one_a_second_is_sent() {
+    let api = FakeApi::new();
+    let writer = start(&api, &["a"]);
+    for n in 1..=50 {
+        writer.write(target("a"), position(n));
+        millis(100).await;
+    }
+    millis(2000).await;
+    let sent = sent(&api);
+    assert!((5..=7).contains(&sent.len()), "{sent:?}");
+    assert_eq!(sent.last(), Some(&50));
+    assert_eq!(api.get(&path("a")).unwrap()["status"]["position"], 50);
+    assert_eq!(writer.pending(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_is_not_sent_again_unless_forgotten() {
+    let api = FakeApi::new();
+    let writer = start(&api, &["a"]);
+    writer.write(target("a"), position(1));
+    millis(1500).await;
+    writer.write(target("a"), position(1));
+    millis(1500).await;
+    assert_eq!(sent(&api), [1]);
+    // There and back again before the second was over: nothing to send either.
+    writer.write(target("a"), position(2));
+    millis(100).await;
+    writer.write(target("a"), position(3));
+    writer.write(target("a"), position(2));
+    millis(1500).await;
+    assert_eq!(sent(&api), [1, 2]);
+    writer.forget(&target("a"));
+    writer.write(target("a"), position(2));
+    millis(1500).await;
+    assert_eq!(sent(&api), [1, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_is_tried_again_with_what_is_newest_by_then() {
+    let api = FakeApi::new();
+    let writer = start(&api, &["a"]);
+    api.fault(2, Fault::Status(503, "not now"), |r| r.verb == "PATCH");
+    writer.write(target("a"), position(1));
+    millis(100).await;
+    writer.write(target("a"), position(2));
+    millis(5000).await;
+    assert_eq!(sent(&api), [1, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_or_refused_is_dropped() {
+    let api = FakeApi::new();
+    let writer = start(&api, &["a"]);
+    api.fault(1, Fault::Status(422, "not a position"), |r| {
+        r.verb == "PATCH"
+    });
+    writer.write(target("a"), position(1));
+    writer.write(target("gone"), position(1));
+    millis(60_000).await;
+    assert_eq!(sent(&api).len(), 2);
+    assert_eq!(writer.pending(), 0);
+    writer.write(target("a"), position(2));
+    millis(1500).await;
+    assert_eq!(api.get(&path("a")).unwrap()["status"]["position"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_many_are_in_flight() {
+    let api = FakeApi::new();
+    let names: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let writer = start(&api, &names);
+    api.fault(usize::MAX, Fault::Delay(Duration::from_millis(50)), |_| {
+        true
+    });
+    for name in &names {
+        writer.write(target(name), position(1));
+    }
+    millis(1000).await;
+    assert_eq!(sent(&api).len(), 20);
+    assert_eq!(api.most_at_once(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_forgotten_in_flight_is_not_taken_for_written() {
+    let api = FakeApi::new();
+    let writer = start(&api, &["a"]);
+    api.fault(1, Fault::Delay(Duration::from_secs(1)), |_| true);
+    writer.write(target("a"), position(1));
+    millis(100).await;
+    writer.forget(&target("a"));
+    writer.write(target("a"), position(1));
+    millis(5000).await;
+    assert_eq!(sent(&api), [1, 1]);
+    assert_eq!((api.most_at_once(), writer.pending()), (1, 0));
+}

@@ -1,0 +1,368 @@
+//! An API server in the process, for tests: no socket, no disk, virtual time if tokio's is
+//! paused.
+//!
+//! It keeps objects of any kind by their path and serves get, list (with pages), watch (with
+//! history), create, replace, merge patch, apply (as a merge that may create), delete and the
+//! status subresource, with resource versions, generations and finalizers as the real one has
+//! them. It ignores selectors and validates nothing. [`FakeApi::fault`] makes calls fail, hang,
+//! or succeed without an answer.
+
+mod store;
+
+use axum::body::{Body, Bytes};
+use axum::http::{Method, Request, Response, StatusCode, Uri};
+use futures::{Stream, StreamExt};
+use kube::Client;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Change, Store};
+use tokio::sync::broadcast;
+
+/// A request as it came in.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// `GET`, `POST`, `PUT`, `DELETE`; `PATCH` for merges, `APPLY` for applies, `WATCH`.
+    pub verb: String,
+    /// Path, without the query.
+    pub path: String,
+    /// Query.
+    pub query: HashMap<String, String>,
+    /// Body, null where there is none.
+    pub body: Value,
+}
+
+/// How a call goes wrong.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// Nothing is done, and the answer is this status with this message.
+    Status(u16, &'static str),
+    /// Nothing is done, and no answer comes.
+    Hang,
+    /// It is done, and no answer comes.
+    LoseAnswer,
+    /// It is done, and the answer is this status.
+    DoneButStatus(u16, &'static str),
+    /// It is done after a while.
+    Delay(Duration),
+}
+
+type Matcher = Box<dyn Fn(&Recorded) -> bool + Send>;
+
+struct Rule {
+    matches: Matcher,
+    fault: Fault,
+    times: usize,
+}
+
+struct State {
+    store: Store,
+    documents: HashMap<String, Value>,
+    rules: Vec<Rule>,
+    requests: Vec<Recorded>,
+    serving: usize,
+    most_serving: usize,
+    /// Watches that began before the last cut end.
+    cut: broadcast::Sender<()>,
+}
+
+/// The server. Clones are the same one.
+#[derive(Clone)]
+pub struct FakeApi(Arc<Mutex<State>>);
+
+impl Default for FakeApi {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FakeApi {
+    /// An empty server.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            store: Store::new(),
+            documents: HashMap::new(),
+            rules: Vec::new(),
+            requests: Vec::new(),
+            serving: 0,
+            most_serving: 0,
+            cut: broadcast::channel(1).0,
+        })))
+    }
+
+    /// A client of it, without retries.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let api = api.clone();
+            async move { Ok::<_, Infallible>(api.serve(request).await) }
+        });
+        Client::new(service, "default")
+    }
+
+    /// Creates the object at `path`, or replaces it, as some other client would.
+    pub fn put(&self, path: &str, object: Value) -> Value {
+        self.0.lock().store.put(path, object)
+    }
+
+    /// Merges `patch` into the object at `path`, status included, as some other client would.
+    pub fn merge(&self, path: &str, patch: &Value) {
+        self.0.lock().store.merge_all(path, patch);
+    }
+
+    /// Removes the object at `path`, whatever its finalizers.
+    pub fn remove(&self, path: &str) {
+        self.0.lock().store.remove(path);
+    }
+
+    /// The object at `path`.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<Value> {
+        self.0.lock().store.get(path)
+    }
+
+    /// Serves `document` for GET of `path`, which is no object: discovery, for instance.
+    pub fn document(&self, path: &str, document: Value) {
+        self.0.lock().documents.insert(path.to_owned(), document);
+    }
+
+    /// Makes the next `times` calls that `matches` go wrong. Earlier rules come first.
+    pub fn fault(
+        &self,
+        times: usize,
+        fault: Fault,
+        matches: impl Fn(&Recorded) -> bool + Send + 'static,
+    ) {
+        self.0.lock().rules.push(Rule {
+            matches: Box::new(matches),
+            fault,
+            times,
+        });
+    }
+
+    /// Ends all watches, as a lost connection would.
+    pub fn cut_watches(&self) {
+        let _ = self.0.lock().cut.send(());
+    }
+
+    /// Forgets the history of changes: watches from before now get 410.
+    pub fn compact(&self) {
+        self.0.lock().store.compact();
+    }
+
+    /// All requests so far, in order.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.0.lock().requests.clone()
+    }
+
+    /// The requests of `verb`, in order.
+    #[must_use]
+    pub fn requests_of(&self, verb: &str) -> Vec<Recorded> {
+        let mut requests = self.requests();
+        requests.retain(|request| request.verb == verb);
+        requests
+    }
+
+    /// How many calls, other than watches, were ever being served at one time.
+    #[must_use]
+    pub fn most_at_once(&self) -> usize {
+        self.0.lock().most_serving
+    }
+
+    async fn serve(&self, request: Request<kube::client::Body>) -> Response<Body> {
+        let recorded = record(request).await;
+        let fault = {
+            let mut state = self.0.lock();
+            state.requests.push(recorded.clone());
+            state.fault_for(&recorded)
+        };
+        if recorded.verb == "WATCH" {
+            return match fault {
+                Some(Fault::Status(code, message)) => status(code, message),
+                Some(Fault::Hang) => std::future::pending().await,
+                _ => self.watch(&recorded),
+            };
+        }
+        let _serving = Serving::begin(self);
+        match fault {
+            None => {
+                // As over a network, others get a turn before the answer is there.
+                tokio::task::yield_now().await;
+                self.answer(&recorded)
+            }
+            Some(Fault::Status(code, message)) => status(code, message),
+            Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::LoseAnswer) => {
+                self.answer(&recorded);
+                std::future::pending().await
+            }
+            Some(Fault::DoneButStatus(code, message)) => {
+                self.answer(&recorded);
+                status(code, message)
+            }
+            Some(Fault::Delay(delay)) => {
+                tokio::time::sleep(delay).await;
+                self.answer(&recorded)
+            }
+        }
+    }
+
+    fn answer(&self, request: &Recorded) -> Response<Body> {
+        let mut state = self.0.lock();
+        if request.verb == "GET"
+            && let Some(document) = state.documents.get(&request.path)
+        {
+            return respond(200, document);
+        }
+        match state.store.answer(request) {
+            Ok((code, object)) => respond(code, &object),
+            Err((code, message)) => refusal(code, &message, name_in(&request.path)),
+        }
+    }
+
+    fn watch(&self, request: &Recorded) -> Response<Body> {
+        let state = self.0.lock();
+        let from = request.query.get("resourceVersion");
+        let from = from.and_then(|from| from.parse().ok()).unwrap_or_default();
+        let Ok((past, future)) = state.store.changes(&request.path, from) else {
+            return status(410, "too old resource version");
+        };
+        let seconds = request.query.get("timeoutSeconds");
+        let seconds = seconds
+            .and_then(|seconds| seconds.parse().ok())
+            .unwrap_or(290);
+        let end = ends(Duration::from_secs(seconds), state.cut.subscribe());
+        let lines = futures::stream::iter(past)
+            .chain(live(future, request.path.clone()))
+            .map(|change| Ok::<_, Infallible>(line(&change)))
+            .take_until(end);
+        Response::new(Body::from_stream(lines))
+    }
+}
+
+impl State {
+    fn fault_for(&mut self, request: &Recorded) -> Option<Fault> {
+        let rules = self.rules.iter_mut();
+        let rule = rules
+            .into_iter()
+            .find(|rule| rule.times > 0 && (rule.matches)(request))?;
+        rule.times -= 1;
+        Some(rule.fault.clone())
+    }
+}
+
+/// Counts a call while it is served, also one that is given up.
+struct Serving(FakeApi);
+
+impl Serving {
+    fn begin(api: &FakeApi) -> Self {
+        let mut state = api.0.lock();
+        state.serving += 1;
+        state.most_serving = state.most_serving.max(state.serving);
+        Self(api.clone())
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.0.lock().serving -= 1;
+    }
+}
+
+async fn record(request: Request<kube::client::Body>) -> Recorded {
+    let (parts, body) = request.into_parts();
+    let body = body.collect_bytes().await.unwrap_or_default();
+    let query = query(&parts.uri);
+    let content_type = parts.headers.get("content-type");
+    let applies = content_type.is_some_and(|name| name == "application/apply-patch+yaml");
+    let watches = query.get("watch").is_some_and(|watch| watch == "true");
+    let verb = match parts.method {
+        Method::GET if watches => "WATCH".to_owned(),
+        Method::PATCH if applies => "APPLY".to_owned(),
+        method => method.to_string(),
+    };
+    Recorded {
+        verb,
+        path: parts.uri.path().to_owned(),
+        query,
+        body: serde_json::from_slice(&body).unwrap_or_default(),
+    }
+}
+
+fn query(uri: &Uri) -> HashMap<String, String> {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    pairs
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn live(changes: broadcast::Receiver<Change>, path: String) -> impl Stream<Item = Change> + Send {
+    futures::stream::unfold((changes, path), |(mut changes, path)| async move {
+        loop {
+            // A receiver that is too slow ends, as a slow watch does.
+            let change = changes.recv().await.ok()?;
+            if change.is_under(&path) {
+                return Some((change, (changes, path)));
+            }
+        }
+    })
+}
+
+async fn ends(after: Duration, mut cut: broadcast::Receiver<()>) {
+    tokio::select! {
+        () = tokio::time::sleep(after) => {}
+        _ = cut.recv() => {}
+    }
+}
+
+fn line(change: &Change) -> Bytes {
+    let event = json!({"type": change.kind, "object": change.object});
+    Bytes::from(format!("{event}\n"))
+}
+
+fn respond(code: u16, body: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
+    response
+}
+
+/// A refusal that is about no object.
+fn status(code: u16, message: &str) -> Response<Body> {
+    refusal(code, message, "")
+}
+
+fn refusal(code: u16, message: &str, name: &str) -> Response<Body> {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message,
+        "reason": reason(code), "code": code, "details": {"name": name},
+    });
+    respond(code, &body)
+}
+
+fn name_in(path: &str) -> &str {
+    let object = path.strip_suffix("/status").unwrap_or(path);
+    object.rsplit('/').next().unwrap_or_default()
+}
+
+/// The reason that Kubernetes gives with a status; kube reads it rather than the code.
+fn reason(code: u16) -> &'static str {
+    match code {
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        410 => "Expired",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "InternalError",
+    }
+}

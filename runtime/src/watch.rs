@@ -1,0 +1,477 @@
+//! Watching one kind: list, then watch, as deltas into a bounded channel.
+//!
+//! ```text
+//! list pages ─► Upserted… ─► (what is known but was not listed) Gone… ─► Listed
+//!      ▲                                                                   │
+//!      └── 410, or the watch cannot be resumed ◄── watch events ◄──────────┘
+//! ```
+//!
+//! The loop is ours rather than kube's `watcher`, because three things must be seen that it
+//! hides: bookmarks and quiet restarts (how old is what we know?), objects that vanished while
+//! the connection was down (mark and sweep), and a 410 as the HTTP status of a watch's start,
+//! on which kube's watcher asks for the same version for ever.
+//!
+//! It never ends before its token is cancelled, never drops a delta (it waits for room in the
+//! channel), and no single object can stop it: what cannot be decoded is skipped, counted and
+//! logged by name.
+
+mod list;
+mod metrics;
+#[cfg(test)]
+mod tests;
+
+pub use metrics::WatchMetrics;
+
+use crate::client::{CallError, with_deadline};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use futures::StreamExt;
+use kube::api::{ApiResource, DynamicObject, WatchEvent, WatchParams};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt::{self, Debug};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// What became known about objects of one kind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delta<K> {
+    /// The object exists, or changed. May be told again without a change.
+    Upserted(K),
+    /// The object is gone. One that was deleted and created again while the connection was
+    /// down is told as gone first.
+    Gone(ObjectKey),
+    /// Everything that exists has been told, and everything that vanished meanwhile as gone:
+    /// once after the first list, and again after each later one.
+    Listed,
+}
+
+/// Namespace, where it has one, and name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// The namespace; none for objects of cluster scope.
+    pub namespace: Option<String>,
+    /// The name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// The key of `object`.
+    #[must_use]
+    pub fn of<K: Resource>(object: &K) -> Self {
+        let meta = object.meta();
+        Self {
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// What to watch, and how.
+#[derive(Debug, Clone)]
+pub struct WatchOptions {
+    /// Label selector.
+    pub labels: Option<String>,
+    /// Field selector.
+    pub fields: Option<String>,
+    /// Objects per page of a list.
+    pub page_size: u32,
+    /// After how long the server ends a watch and the loop starts the next. It bounds how long
+    /// a dead connection goes unnoticed, so it is far below kube's default of 290 s.
+    pub timeout: Duration,
+    /// Whether a kind that the server does not have counts as one with no objects. Else the
+    /// loop waits for it, and never says that it listed.
+    pub absent_is_empty: bool,
+    /// Whether a kind that we may not list is told as listed, with what was known of it before:
+    /// what depends on all kinds need not wait for one that nobody permits.
+    pub denied_is_listed: bool,
+    /// Where the watch reports how it does.
+    pub metrics: Option<WatchMetrics>,
+}
+
+impl Default for WatchOptions {
+    fn default() -> Self {
+        Self {
+            labels: None,
+            fields: None,
+            page_size: 500,
+            timeout: Duration::from_secs(75),
+            absent_is_empty: false,
+            denied_is_listed: false,
+            metrics: None,
+        }
+    }
+}
+
+/// How long one page of a list, or the start of a watch, may take.
+const CALL_LIMIT: Duration = Duration::from_secs(60);
+/// How much longer than the server's own time-out a watch may be silent.
+const IDLE_MARGIN: Duration = Duration::from_secs(5);
+/// Watches in a row that failed to start or broke at once, after which the objects are listed
+/// anew: the version may be one that this server never had (restored from a backup).
+const RELIST_AFTER_FAILURES: u32 = 3;
+/// Delay before the next try for a kind that is not there; grows to [`ABSENT_DELAY_MAX`].
+const ABSENT_DELAY_MIN: Duration = Duration::from_secs(1);
+/// See [`ABSENT_DELAY_MIN`].
+const ABSENT_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// Watches what `api` covers and sends each delta, wrapped by `wrap`, into `sink` until
+/// `cancel`, or until the receiver is dropped. `kind` names it in logs and metrics, where each
+/// watch should have a name of its own (`member1/Node`).
+pub fn watch<K, M>(
+    api: Api<K>,
+    options: WatchOptions,
+    kind: impl Into<String>,
+    wrap: impl Fn(Delta<K>) -> M + Send + 'static,
+    sink: mpsc::Sender<M>,
+    cancel: CancellationToken,
+) -> JoinHandle<()>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    M: Send + 'static,
+{
+    let kind = kind.into();
+    let metrics = options.metrics.clone().unwrap_or_default();
+    let mut watching = Watching {
+        report: Reporter::new(kind, metrics),
+        api,
+        options,
+        wrap,
+        sink,
+        known: HashMap::new(),
+        list_number: 0,
+    };
+    tokio::spawn(async move {
+        // A closed channel means that nobody is interested any more.
+        let _ = cancel.run_until_cancelled(watching.run()).await;
+        watching.report.ended();
+    })
+}
+
+/// [`watch`] for a kind that is known only at run time, in `namespace` or everywhere.
+pub fn watch_dynamic<M: Send + 'static>(
+    client: Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    options: WatchOptions,
+    wrap: impl Fn(Delta<DynamicObject>) -> M + Send + 'static,
+    sink: mpsc::Sender<M>,
+    cancel: CancellationToken,
+) -> JoinHandle<()> {
+    let kind = match resource.group.is_empty() {
+        true => resource.kind.clone(),
+        false => format!("{}.{}", resource.kind, resource.group),
+    };
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, resource),
+        None => Api::all_with(client, resource),
+    };
+    watch(api, options, kind, wrap, sink, cancel)
+}
+
+/// The receiver of the deltas is gone.
+struct Closed;
+
+/// Why a watch ended.
+enum End {
+    /// The server ended it, or it fell silent: go on from where it was.
+    Resume,
+    /// The version is too old: list anew.
+    Relist,
+    /// It failed; go on from where it was after a pause.
+    Failed(CallError),
+}
+
+struct Watching<K, M, W: Fn(Delta<K>) -> M> {
+    report: Reporter,
+    api: Api<K>,
+    options: WatchOptions,
+    wrap: W,
+    sink: mpsc::Sender<M>,
+    /// What was told as existing.
+    known: HashMap<ObjectKey, Known>,
+    /// Number of the list being taken, or taken last.
+    list_number: u64,
+}
+
+/// An object that was told as existing.
+struct Known {
+    /// Fingerprint of its UID.
+    uid: u64,
+    /// The list that it was last seen in or after: the mark of mark and sweep.
+    list_number: u64,
+}
+
+impl<K, M, W> Watching<K, M, W>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    W: Fn(Delta<K>) -> M,
+{
+    async fn run(&mut self) -> Result<(), Closed> {
+        let mut failures = backoff();
+        let mut absences = absent_backoff();
+        loop {
+            match self.list().await? {
+                Ok(version) => {
+                    absences = absent_backoff();
+                    if self.follow(version).await? {
+                        failures = backoff();
+                    }
+                    // Whatever ended the watch, a server in trouble is not asked at once.
+                    pause(&mut failures).await;
+                }
+                Err(error) if error.code() == Some(404) => {
+                    self.absent(&error).await?;
+                    pause(&mut absences).await;
+                }
+                Err(error) => {
+                    self.report.failed("list", &error);
+                    if error.code() == Some(403) && self.options.denied_is_listed {
+                        self.send(Delta::Listed).await?;
+                    }
+                    wait(&mut failures, error.retry_after()).await;
+                }
+            }
+        }
+    }
+
+    /// Tells all that exists and sweeps what does not; the version that it was read at.
+    async fn list(&mut self) -> Result<Result<String, CallError>, Closed> {
+        self.list_number += 1;
+        let mut continue_token = None;
+        let version = loop {
+            let page = list::page(&self.api, &self.options, continue_token.as_deref());
+            let page = match page.await {
+                Ok(page) => page,
+                Err(error) => return Ok(Err(error)),
+            };
+            self.report.contact();
+            self.report.skipped(&page.skipped);
+            for object in page.objects {
+                self.upserted(object).await?;
+            }
+            // What cannot be decoded exists all the same: as it was known, if it was.
+            for key in page.skipped {
+                if let Some(known) = self.known.get_mut(&key) {
+                    known.list_number = self.list_number;
+                }
+            }
+            match page.continue_token {
+                Some(token) => continue_token = Some(token),
+                None => break page.version,
+            }
+        };
+        self.sweep().await?;
+        Ok(Ok(version))
+    }
+
+    /// Tells what the list just taken did not have as gone.
+    async fn sweep(&mut self) -> Result<(), Closed> {
+        let current = self.list_number;
+        let gone: Vec<ObjectKey> = self
+            .known
+            .extract_if(|_, known| known.list_number != current)
+            .map(|(key, _)| key)
+            .collect();
+        for key in gone {
+            self.send(Delta::Gone(key)).await?;
+        }
+        self.report.listed(self.known.len());
+        self.send(Delta::Listed).await
+    }
+
+    /// The kind is not there (any more).
+    async fn absent(&mut self, error: &CallError) -> Result<(), Closed> {
+        self.report.failed("list", error);
+        match self.options.absent_is_empty {
+            true => self.sweep().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Watches from `version` on, over any number of watches, until the objects must be listed
+    /// anew; whether any watch did well.
+    async fn follow(&mut self, mut version: String) -> Result<bool, Closed> {
+        let mut did_well = false;
+        let mut in_a_row = 0;
+        let mut failures = backoff();
+        loop {
+            let before = version.clone();
+            match self.watch_once(&mut version).await? {
+                End::Relist => return Ok(did_well),
+                End::Resume => {
+                    did_well = true;
+                    in_a_row = 0;
+                    failures = backoff();
+                    if version == before {
+                        // Ended without a word, which a server that is shutting down does at
+                        // once and again.
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+                End::Failed(error) => {
+                    self.report.failed("watch", &error);
+                    in_a_row = if version == before { in_a_row + 1 } else { 1 };
+                    if in_a_row >= RELIST_AFTER_FAILURES {
+                        return Ok(did_well);
+                    }
+                    wait(&mut failures, error.retry_after()).await;
+                }
+            }
+        }
+    }
+
+    async fn watch_once(&mut self, version: &mut String) -> Result<End, Closed> {
+        let params = WatchParams {
+            label_selector: self.options.labels.clone(),
+            field_selector: self.options.fields.clone(),
+            timeout: Some(u32::try_from(self.options.timeout.as_secs()).unwrap_or(75)),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let started = with_deadline(self.api.watch(&params, version), CALL_LIMIT).await;
+        let mut events = match started {
+            Ok(events) => events.boxed(),
+            Err(error) => return Ok(ended_by(error)),
+        };
+        self.report.contact();
+        let limit = self.options.timeout + IDLE_MARGIN;
+        loop {
+            let Ok(Some(event)) = tokio::time::timeout(limit, events.next()).await else {
+                return Ok(End::Resume);
+            };
+            match event {
+                Ok(event) => {
+                    self.report.contact();
+                    if let Some(end) = self.event(event, version).await? {
+                        return Ok(end);
+                    }
+                    self.report.known(self.known.len());
+                }
+                Err(error) if is_undecodable(&error) => self.report.undecodable(&error),
+                Err(error) => return Ok(ended_by(error.into())),
+            }
+        }
+    }
+
+    async fn event(
+        &mut self,
+        event: WatchEvent<K>,
+        version: &mut String,
+    ) -> Result<Option<End>, Closed> {
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                advance(version, &object);
+                self.upserted(object).await?;
+            }
+            WatchEvent::Deleted(object) => {
+                advance(version, &object);
+                let key = ObjectKey::of(&object);
+                if let Entry::Occupied(known) = self.known.entry(key) {
+                    let (key, _) = known.remove_entry();
+                    self.send(Delta::Gone(key)).await?;
+                }
+            }
+            WatchEvent::Bookmark(bookmark) => {
+                version.clone_from(&bookmark.metadata.resource_version);
+            }
+            WatchEvent::Error(status) => {
+                return Ok(Some(ended_by(kube::Error::Api(status.boxed()).into())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tells that `object` exists, and first that what was known under its name is gone if
+    /// that was another object.
+    async fn upserted(&mut self, object: K) -> Result<(), Closed> {
+        let key = ObjectKey::of(&object);
+        let known = Known {
+            uid: fingerprint(&object),
+            list_number: self.list_number,
+        };
+        let uid = known.uid;
+        match self.known.insert(key.clone(), known) {
+            Some(before) if before.uid != uid => self.send(Delta::Gone(key)).await?,
+            _ => {}
+        }
+        self.send(Delta::Upserted(object)).await
+    }
+
+    async fn send(&mut self, delta: Delta<K>) -> Result<(), Closed> {
+        let message = (self.wrap)(delta);
+        self.sink.send(message).await.map_err(|_| Closed)
+    }
+}
+
+use metrics::Reporter;
+
+fn ended_by(error: CallError) -> End {
+    match error.code() {
+        Some(410) => End::Relist,
+        _ => End::Failed(error),
+    }
+}
+
+/// Whether one event could not be decoded. kube tries to read such a line as a Status, whose
+/// fields all have defaults, so that it mostly comes out as a Status that says nothing.
+fn is_undecodable(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::SerdeError(_) => true,
+        kube::Error::Api(status) => status.code == 0 && status.status.is_none(),
+        _ => false,
+    }
+}
+
+fn advance<K: Resource>(version: &mut String, object: &K) {
+    if let Some(newer) = &object.meta().resource_version {
+        version.clone_from(newer);
+    }
+}
+
+fn fingerprint<K: Resource>(object: &K) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    object.meta().uid.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn backoff() -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(250))
+        .with_max_delay(Duration::from_secs(30))
+        .without_max_times()
+        .with_jitter()
+        .build()
+}
+
+fn absent_backoff() -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(ABSENT_DELAY_MIN)
+        .with_max_delay(ABSENT_DELAY_MAX)
+        .without_max_times()
+        .with_jitter()
+        .build()
+}
+
+async fn pause(backoff: &mut ExponentialBackoff) {
+    wait(backoff, None).await;
+}
+
+/// Waits as the back-off says, or as long as the server asked for where that is longer.
+async fn wait(backoff: &mut ExponentialBackoff, asked: Option<Duration>) {
+    let delay = backoff.next().unwrap_or(ABSENT_DELAY_MAX);
+    tokio::time::sleep(delay.max(asked.unwrap_or_default()).min(ABSENT_DELAY_MAX)).await;
+}

@@ -1,0 +1,205 @@
+//! Plans in, writes out: each plan is checked on the scheduler's own live view, its members
+//! are prepared, and the one patch that releases and places it is given back.
+//!
+//! Whoever asked submits the write. A plan is carried out whole or refused with a reason;
+//! nothing here looks for another place.
+
+use crate::commit::Write;
+use crate::live::{Live, Objection};
+use crate::members::{MemberEvent, Members};
+use crate::metrics::PlanMetrics;
+use crate::placement;
+use crate::pools;
+use crate::prepare::{PrepareError, Preparer};
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, RecordState};
+use engine::facts::{Admission, Demand};
+use engine::{ClusterName, JobKey, QueueName, Reason};
+use futures::future::try_join_all;
+use kube::Client;
+use runtime::lease::Leadership;
+use runtime::metrics::Registry;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+/// A plan to carry out.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The binding as it was when the plan was made.
+    pub binding: Arc<ResourceBinding>,
+    /// What was admitted, slots included where they are known.
+    pub admission: Admission,
+    /// What the job is made of.
+    pub demand: Demand,
+    /// The queue that it needs in its members.
+    pub queue: QueueName,
+    /// The PriorityClasses that it or its pods name.
+    pub priority_classes: BTreeSet<String>,
+}
+
+/// Why a plan cannot be carried out. Nothing of it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason's word.
+    pub reason: Reason,
+    /// In words, with names and numbers.
+    pub message: String,
+    /// The cluster where it failed, to be left out for a while.
+    pub avoid: Option<ClusterName>,
+}
+
+/// What the scheduler shares with its process.
+#[derive(Debug, Clone, Default)]
+pub struct SchedulerOptions {
+    /// GpuPools are written only while this leads; without it always.
+    pub leadership: Option<Leadership>,
+    /// Where metrics show.
+    pub registry: Registry,
+}
+
+/// The scheduler's handle. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Scheduler {
+    live: Live,
+    preparer: Preparer,
+    metrics: PlanMetrics,
+}
+
+impl Scheduler {
+    /// Follows `events`, a sink of `members`, and keeps the GpuPools on the control plane of
+    /// `client`, until `cancel`.
+    #[must_use]
+    pub fn spawn(
+        client: Client,
+        members: Members,
+        events: mpsc::Receiver<MemberEvent>,
+        options: SchedulerOptions,
+        cancel: CancellationToken,
+    ) -> Self {
+        let metrics = PlanMetrics::new(&options.registry);
+        let live = Live::default();
+        tokio::spawn(
+            cancel
+                .clone()
+                .run_until_cancelled_owned(live.clone().follow(events)),
+        );
+        pools::spawn(
+            client.clone(),
+            live.clone(),
+            members.clone(),
+            &options,
+            cancel,
+        );
+        Self {
+            live,
+            preparer: Preparer::new(client, members, metrics.clone()),
+            metrics,
+        }
+    }
+
+    /// Whether every member there was at start has been told, so that plans can be checked.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.live.is_ready()
+    }
+
+    /// Checks `order` on the live view, holds room for its pods, prepares its members, and
+    /// gives the write that carries it out. The room is held until the pods are bound or the
+    /// job is forgotten; whoever drops the write must [`Self::forget`] it.
+    ///
+    /// # Errors
+    /// The refusal, where the plan does not stand; then nothing is held.
+    pub async fn prepare(&self, order: Order) -> Result<Write, Refusal> {
+        self.metrics.checked.inc();
+        let key = key_of(&order.binding);
+        let prepared = self.prepare_all(&key, &order).await;
+        if let Err(refusal) = &prepared {
+            self.metrics.refused(refusal.reason);
+            tracing::debug!(job = %key, reason = %refusal.reason, message = refusal.message, "plan refused");
+        }
+        prepared
+    }
+
+    /// Gives back the room that is held for a job: it ended, was taken back, or its write was
+    /// dropped. Telling it of a job that holds nothing changes nothing.
+    pub fn forget(&self, key: &JobKey) {
+        self.live.forget(key);
+    }
+
+    async fn prepare_all(&self, key: &JobKey, order: &Order) -> Result<Write, Refusal> {
+        let Order {
+            binding,
+            admission,
+            demand,
+            queue,
+            priority_classes,
+        } = order;
+        self.live
+            .assume(key, demand, &admission.shares)
+            .map_err(|(cluster, why)| objection(cluster, why))?;
+        let api = &demand.placement.api;
+        let all = admission.shares.iter().map(|share| {
+            self.preparer
+                .prepare(&share.cluster, api, queue, priority_classes)
+        });
+        if let Err(error) = try_join_all(all).await {
+            self.forget(key);
+            return Err(unprepared(&error));
+        }
+        Ok(Write::Place {
+            record: AdmissionRecord::new(admission, RecordState::Admitted),
+            clusters: placement::targets(binding, admission, demand),
+            affinity_name: placement::affinity_name(
+                &demand.placement,
+                admission,
+                &self.live.clusters(),
+            ),
+        })
+    }
+}
+
+/// The job of `binding`.
+pub(crate) fn key_of(binding: &ResourceBinding) -> JobKey {
+    let meta = &binding.metadata;
+    JobKey::new(
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default(),
+    )
+}
+
+fn objection(cluster: ClusterName, objection: Objection) -> Refusal {
+    let message = match objection {
+        Objection::NoCluster => format!("member {cluster} is not there any more"),
+        Objection::Unusable(why) => format!("member {cluster} is not usable: {why}"),
+        Objection::NoApi(api) => format!("member {cluster} does not serve {api}"),
+        Objection::NoRoom(blocker) => {
+            let resource = blocker.resource.as_deref().unwrap_or("pods");
+            let number =
+                |n: Option<i64>| n.map_or("an unknown number".to_owned(), |n| n.to_string());
+            format!(
+                "member {cluster} has no room any more: its pods that are not bound yet need {resource} {}, \
+                 and {} of that fit on its nodes now",
+                number(blocker.needs),
+                number(blocker.free),
+            )
+        }
+    };
+    Refusal {
+        reason: Reason::PlanRefused,
+        message,
+        avoid: Some(cluster),
+    }
+}
+
+fn unprepared(error: &PrepareError) -> Refusal {
+    Refusal {
+        reason: error.reason(),
+        message: error.to_string(),
+        avoid: error.cluster().cloned(),
+    }
+}

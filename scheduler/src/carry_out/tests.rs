@@ -1,0 +1,292 @@
+//! Plans against a fake control plane and a fake member.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use engine::facts::{ClusterFact, ClusterPlacement, NodeFact, Role, RolePods, Share, Slot};
+use engine::{Attempt, Event, NodeName, PoolClass, Resources, Time, Uid};
+use runtime::testing::{FakeApi, Fault};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const QUEUE: &str = "/apis/scheduling.volcano.sh/v1beta1/queues/vision";
+const CLASS: &str = "/apis/scheduling.k8s.io/v1/priorityclasses/high";
+
+/// A scheduler, and member `m1` with one node of 8 GPUs that serves batch/v1 Jobs.
+pub(crate) struct Stage {
+    pub(crate) karmada: FakeApi,
+    pub(crate) member: FakeApi,
+    pub(crate) scheduler: Scheduler,
+    _cancel: tokio_util::sync::DropGuard,
+}
+
+pub(crate) fn stage() -> Stage {
+    let (karmada, member) = (FakeApi::new(), FakeApi::new());
+    karmada.put(
+        QUEUE,
+        json!({"spec": {"weight": 3, "capability": {"cpu": "1"}}}),
+    );
+    karmada.put(CLASS, json!({"value": 100, "globalDefault": true}));
+    let cancel = CancellationToken::new();
+    let (_events, receiver) = mpsc::channel(1);
+    let scheduler = Scheduler::spawn(
+        karmada.client(),
+        Members::reached_by(&[("m1", member.client())]),
+        receiver,
+        SchedulerOptions::default(),
+        cancel.clone(),
+    );
+    for fact in [
+        Event::ClusterUpserted(cluster("")),
+        Event::NodeUpserted(node()),
+    ] {
+        scheduler.live.apply(MemberEvent::Fact(fact));
+    }
+    scheduler.live.apply(MemberEvent::Ready);
+    Stage {
+        karmada,
+        member,
+        scheduler,
+        _cancel: cancel.drop_guard(),
+    }
+}
+
+fn cluster(unusable_because: &str) -> ClusterFact {
+    ClusterFact {
+        name: ClusterName::new("m1"),
+        labels: BTreeMap::new(),
+        provider: String::new(),
+        region: String::new(),
+        zones: Vec::new(),
+        taints: Vec::new(),
+        price_milli: None,
+        apis: Some(["batch/v1/Job".to_owned()].into()),
+        usable: unusable_because.is_empty(),
+        unusable_because: unusable_because.to_owned(),
+    }
+}
+
+fn node() -> NodeFact {
+    NodeFact {
+        cluster: ClusterName::new("m1"),
+        name: NodeName::new("n1"),
+        class: PoolClass::new("a100"),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        domains: Vec::new(),
+        allocatable: resources("96", "8", "110"),
+        usable: true,
+    }
+}
+
+fn resources(cpu: &str, gpus: &str, pods: &str) -> Resources {
+    Resources::parse([("cpu", cpu), ("nvidia.com/gpu", gpus), ("pods", pods)]).unwrap()
+}
+
+/// A plan of `pods` pods with 2 GPUs each in `m1`.
+fn order(name: &str, api: &str, pods: u32) -> Order {
+    let mut binding = ResourceBinding::default();
+    binding.metadata.namespace = Some("team".into());
+    binding.metadata.name = Some(name.into());
+    binding.spec.replicas = Some(i64::from(pods));
+    let role = Role {
+        name: "main".into(),
+        count: pods,
+        min: pods,
+        request: resources("1", "2", "1"),
+        node_terms: Vec::new(),
+        tolerations: Vec::new(),
+    };
+    let share = Share {
+        cluster: ClusterName::new("m1"),
+        pods: vec![RolePods {
+            role: "main".into(),
+            count: pods,
+        }],
+        charge: BTreeMap::new(),
+        slots: vec![Slot {
+            node: NodeName::new("n1"),
+            role: "main".into(),
+            count: pods,
+        }],
+    };
+    Order {
+        binding: Arc::new(binding),
+        admission: Admission {
+            uid: Uid::new("u"),
+            attempt: Attempt(1),
+            queue: QueueName::new("vision"),
+            admitted_at: Time(0),
+            shares: vec![share],
+        },
+        demand: Demand {
+            roles: vec![role],
+            min_available: pods,
+            natively_divisible: false,
+            replicas_held: true,
+            elastic: false,
+            split: engine::facts::Split::Never,
+            topology: None,
+            placement: ClusterPlacement {
+                api: api.into(),
+                ..ClusterPlacement::default()
+            },
+        },
+        queue: QueueName::new("vision"),
+        priority_classes: ["high".to_owned()].into(),
+    }
+}
+
+fn job(name: &str, pods: u32) -> Order {
+    order(name, "batch/v1/Job", pods)
+}
+
+async fn refusal(stage: &Stage, order: Order) -> Refusal {
+    match stage.scheduler.prepare(order).await {
+        Err(refusal) => refusal,
+        Ok(write) => panic!("not refused: {write:?}"),
+    }
+}
+
+fn created(api: &FakeApi) -> Vec<Value> {
+    api.requests_of("POST")
+        .into_iter()
+        .map(|request| request.body)
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_stands_becomes_one_placement_and_its_member_is_prepared_once() {
+    let stage = stage();
+    let write = stage.scheduler.prepare(job("a", 2)).await.unwrap();
+    let Write::Place {
+        record,
+        clusters,
+        affinity_name,
+    } = write
+    else {
+        panic!("{write:?}")
+    };
+    assert_eq!(
+        (record.state, record.attempt),
+        (RecordState::Admitted, Attempt(1))
+    );
+    assert_eq!(
+        (clusters[0].name.as_str(), clusters[0].replicas),
+        ("m1", Some(2))
+    );
+    assert_eq!(affinity_name, None);
+    let in_member = created(&stage.member);
+    assert_eq!(in_member.len(), 2);
+    assert_eq!(in_member[0]["value"], 100);
+    assert_eq!(in_member[0]["globalDefault"], false);
+    assert_eq!(
+        in_member[1]["spec"],
+        json!({"weight": 3, "reclaimable": true})
+    );
+    let before = stage.member.requests().len();
+    stage.scheduler.prepare(job("b", 2)).await.unwrap();
+    assert_eq!(
+        stage.member.requests().len(),
+        before,
+        "what was seen is believed"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_is_held_until_the_job_is_forgotten() {
+    let stage = stage();
+    stage.scheduler.prepare(job("a", 3)).await.unwrap();
+    let refused = refusal(&stage, job("b", 2)).await;
+    assert_eq!(
+        (refused.reason, refused.avoid),
+        (Reason::PlanRefused, Some(ClusterName::new("m1")))
+    );
+    assert_eq!(
+        refused.message,
+        "member m1 has no room any more: its pods that are not bound yet need nvidia.com/gpu 4, \
+         and 2 of that fit on its nodes now"
+    );
+    // The same plan asked for again is not in its own way.
+    stage.scheduler.prepare(job("a", 4)).await.unwrap();
+    stage.scheduler.forget(&JobKey::new("team", "a"));
+    stage.scheduler.prepare(job("b", 4)).await.unwrap();
+    // Nobody says what became of b, and its pods do not come.
+    assert!(stage.scheduler.prepare(job("c", 4)).await.is_err());
+    tokio::time::sleep(Duration::from_secs(121)).await;
+    stage.scheduler.prepare(job("c", 4)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_not_to_be_used_is_named_with_why() {
+    let stage = stage();
+    let message = refusal(&stage, order("a", "batch.volcano.sh/v1alpha1/Job", 1))
+        .await
+        .message;
+    assert_eq!(
+        message,
+        "member m1 does not serve batch.volcano.sh/v1alpha1/Job"
+    );
+    let away = MemberEvent::Fact(Event::ClusterUpserted(cluster("it does not answer")));
+    stage.scheduler.live.apply(away);
+    assert_eq!(
+        refusal(&stage, job("a", 1)).await.message,
+        "member m1 is not usable: it does not answer"
+    );
+    stage
+        .scheduler
+        .live
+        .apply(MemberEvent::Fact(Event::ClusterGone(ClusterName::new(
+            "m1",
+        ))));
+    assert_eq!(
+        refusal(&stage, job("a", 1)).await.message,
+        "member m1 is not there any more"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_prepared_is_refused_and_holds_nothing() {
+    let stage = stage();
+    let unknown = Order {
+        priority_classes: ["absent".to_owned()].into(),
+        ..job("a", 4)
+    };
+    let refused = refusal(&stage, unknown).await;
+    assert_eq!(
+        (refused.reason, refused.avoid),
+        (Reason::PriorityClassNotFound, None)
+    );
+    stage
+        .member
+        .fault(1, Fault::Status(403, "not allowed here"), |request| {
+            request.verb == "POST"
+        });
+    let refused = refusal(&stage, job("b", 4)).await;
+    assert_eq!(
+        (refused.reason, refused.avoid),
+        (Reason::MemberRefused, Some(ClusterName::new("m1")))
+    );
+    assert_eq!(
+        refused.message,
+        "priorityclass high cannot be created in member m1: not allowed here"
+    );
+    stage.scheduler.prepare(job("c", 4)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_without_volcano_needs_no_queue() {
+    let stage = stage();
+    stage.member.put(CLASS, json!({"value": 7}));
+    let queues = |request: &runtime::testing::Recorded| request.path.contains("/queues");
+    stage
+        .member
+        .fault(usize::MAX, Fault::Status(404, "no such kind"), queues);
+    stage.scheduler.prepare(job("a", 1)).await.unwrap();
+    assert_eq!(
+        stage.member.get(CLASS).unwrap()["value"],
+        7,
+        "what is there is left as it is"
+    );
+}

@@ -1,0 +1,107 @@
+//! What the committer counts.
+
+use super::intent::{Failure, WriteKind, Written};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use runtime::Registry;
+use runtime::metrics::latency_buckets;
+use std::time::Duration;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: WriteKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    kind: WriteKind,
+    result: ResultWord,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+enum ResultWord {
+    Written,
+    Conflict,
+    Gone,
+    Refused,
+    NotLeading,
+    Unavailable,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BehindLabel {
+    result: BehindWord,
+}
+
+/// What became of a status that follows a placement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(super) enum BehindWord {
+    Written,
+    /// The placement that it was about is no more.
+    Overtaken,
+    /// Given up; the scheduler acknowledges the generation later.
+    Failed,
+}
+
+/// See the module.
+pub(super) struct Metrics {
+    writes: Family<ResultLabel, Counter>,
+    seconds: Family<KindLabel, Histogram>,
+    conflicts: Family<KindLabel, Counter>,
+    behind: Family<BehindLabel, Counter>,
+}
+
+impl Metrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let histogram: fn() -> Histogram = || Histogram::new(latency_buckets());
+        Self {
+            writes: registry.register(
+                "binding_writes",
+                "Writes to bindings, by what became of them",
+                Family::default(),
+            ),
+            seconds: registry.register(
+                "binding_write_seconds",
+                "Time from the start of a write until its outcome was certain",
+                Family::new_with_constructor(histogram),
+            ),
+            conflicts: registry.register(
+                "binding_write_conflicts",
+                "Answers that the binding had changed, before it was read again",
+                Family::default(),
+            ),
+            behind: registry.register(
+                "binding_status_writes",
+                "Statuses that follow a placement",
+                Family::default(),
+            ),
+        }
+    }
+
+    pub(super) fn ended(&self, kind: WriteKind, result: &Result<Written, Failure>, took: Duration) {
+        let word = match result {
+            Ok(_) => ResultWord::Written,
+            Err(Failure::Conflict) => ResultWord::Conflict,
+            Err(Failure::Gone) => ResultWord::Gone,
+            Err(Failure::Refused { .. }) => ResultWord::Refused,
+            Err(Failure::NotLeading) => ResultWord::NotLeading,
+            Err(Failure::Unavailable { .. }) => ResultWord::Unavailable,
+        };
+        let label = ResultLabel { kind, result: word };
+        self.writes.get_or_create(&label).inc();
+        let seconds = took.as_secs_f64();
+        self.seconds
+            .get_or_create(&KindLabel { kind })
+            .observe(seconds);
+    }
+
+    pub(super) fn conflict(&self, kind: WriteKind) {
+        self.conflicts.get_or_create(&KindLabel { kind }).inc();
+    }
+
+    pub(super) fn behind(&self, result: BehindWord) {
+        self.behind.get_or_create(&BehindLabel { result }).inc();
+    }
+}

@@ -1,0 +1,233 @@
+//! How decisions become writes: the only code, besides the webhook's gate, that writes to a
+//! binding.
+//!
+//! ```text
+//! submit([Intent]) ─► one line per binding ─► 16 in flight ─► merge patch at the version decided on
+//!                                                              ├ 409: read; same facts? again : Conflict
+//!                                                              ├ no clear answer: read back and compare
+//!                                                              └ written ─► Outcome; status follows behind
+//! ```
+//!
+//! [`Committer::submit`] is the single entrance, and takes a batch, so that a ledger can stand
+//! in front of it: it would record the batch's open intents under {epoch, sequence} by
+//! compare-and-swap before any of them is sent, and nothing else would change.
+//!
+//! What must never happen here: a write without the resourceVersion that it was decided on; a
+//! write while this process does not lead; two writes to one binding at a time (its status
+//! apart); an outcome of "failed" while the write may have been done. A write that got no clear answer is unknown,
+//! and stays so until the binding was read back.
+
+mod intent;
+mod metrics;
+mod patch;
+mod status;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use intent::{Failure, Intent, Outcome, Write, WriteKind, Written};
+
+use engine::JobKey;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use kube::Client;
+use metrics::Metrics;
+use runtime::{Leadership, Registry};
+use status::Behind;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+/// How long writes in flight may take to end at shutdown.
+const DRAIN_LIMIT: Duration = Duration::from_secs(8);
+
+/// How the committer works.
+#[derive(Debug, Clone)]
+pub struct CommitOptions {
+    /// Writes in flight at most.
+    pub in_flight: usize,
+    /// How long a write is tried before it is given up as unavailable. A write that may have
+    /// been done is read back for as long as it takes, whatever this says.
+    pub deadline: Duration,
+    /// How long one call to the API server may take.
+    pub call_limit: Duration,
+    /// Field manager of the patches.
+    pub field_manager: String,
+}
+
+impl Default for CommitOptions {
+    fn default() -> Self {
+        Self {
+            in_flight: 16,
+            deadline: Duration::from_secs(30),
+            call_limit: Duration::from_secs(5),
+            field_manager: "muster".to_owned(),
+        }
+    }
+}
+
+/// The entrance. Clones lead to the same committer.
+#[derive(Debug, Clone)]
+pub struct Committer {
+    inbox: mpsc::UnboundedSender<Vec<Intent>>,
+}
+
+impl Committer {
+    /// Asks for `batch` to be written, in its order per binding. Never blocks; how much is open
+    /// is bounded by the callers, who keep one open intent per binding. After shutdown nothing
+    /// is written and no outcome comes.
+    pub fn submit(&self, batch: Vec<Intent>) {
+        // The receiver is gone only at shutdown.
+        let _ = self.inbox.send(batch);
+    }
+}
+
+/// Starts the committer. It sends one [`Outcome`] per [`Intent`] to `outcomes`, waiting for
+/// room there; with `leadership` it writes only while that leads. At `cancel` it finishes what
+/// is in flight and drops the rest: the next leader decides anew.
+#[must_use]
+pub fn spawn(
+    client: Client,
+    options: CommitOptions,
+    leadership: Option<Leadership>,
+    outcomes: mpsc::Sender<Outcome>,
+    registry: &Registry,
+    cancel: CancellationToken,
+) -> Committer {
+    let (inbox, batches) = mpsc::unbounded_channel();
+    let (behind, followers) = mpsc::unbounded_channel();
+    let context = Arc::new(Context {
+        client,
+        leadership: leadership.unwrap_or_else(Leadership::always),
+        metrics: Metrics::new(registry),
+        options,
+        writing: AtomicUsize::new(0),
+    });
+    let lines = Lines {
+        context: context.clone(),
+        outcomes,
+        behind,
+        waiting: HashMap::new(),
+        ready: VecDeque::new(),
+        in_flight: FuturesUnordered::new(),
+    };
+    tokio::spawn(lines.run(batches, cancel.clone()));
+    tokio::spawn(status::follow(context, followers, cancel));
+    Committer { inbox }
+}
+
+/// What every write needs.
+struct Context {
+    client: Client,
+    leadership: Leadership,
+    metrics: Metrics,
+    options: CommitOptions,
+    /// Writes in flight, statuses apart.
+    writing: AtomicUsize,
+}
+
+/// One line of intents per binding, and the writes in flight.
+struct Lines {
+    context: Arc<Context>,
+    outcomes: mpsc::Sender<Outcome>,
+    behind: mpsc::UnboundedSender<Behind>,
+    /// An entry for every binding with a write that is ready or in flight: what comes after.
+    waiting: HashMap<JobKey, VecDeque<Intent>>,
+    /// First in line, and not in flight yet.
+    ready: VecDeque<Intent>,
+    in_flight: FuturesUnordered<BoxFuture<'static, JobKey>>,
+}
+
+impl Lines {
+    async fn run(
+        mut self,
+        mut batches: mpsc::UnboundedReceiver<Vec<Intent>>,
+        cancel: CancellationToken,
+    ) {
+        loop {
+            self.start();
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                Some(key) = self.in_flight.next() => self.ended(&key),
+                batch = batches.recv() => match batch {
+                    Some(batch) => batch.into_iter().for_each(|intent| self.line_up(intent)),
+                    None if self.in_flight.is_empty() => break,
+                    None => {
+                        // Nobody can ask any more; what was asked is still done.
+                        if let Some(key) = self.in_flight.next().await {
+                            self.ended(&key);
+                        }
+                    }
+                },
+            }
+        }
+        let drained = async { while self.in_flight.next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
+            tracing::warn!(
+                "writes did not end in time; what they did is read back at the next start"
+            );
+        }
+    }
+
+    fn line_up(&mut self, intent: Intent) {
+        match self.waiting.get_mut(&intent.key()) {
+            Some(line) => line.push_back(intent),
+            None => {
+                self.waiting.insert(intent.key(), VecDeque::new());
+                self.ready.push_back(intent);
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        while self.in_flight.len() < self.context.options.in_flight {
+            let Some(intent) = self.ready.pop_front() else {
+                return;
+            };
+            let write = carry_out(
+                self.context.clone(),
+                intent,
+                self.outcomes.clone(),
+                self.behind.clone(),
+            );
+            self.in_flight.push(Box::pin(write));
+        }
+    }
+
+    fn ended(&mut self, key: &JobKey) {
+        match self.waiting.get_mut(key).and_then(VecDeque::pop_front) {
+            Some(next) => self.ready.push_back(next),
+            None => {
+                self.waiting.remove(key);
+            }
+        }
+    }
+}
+
+async fn carry_out(
+    context: Arc<Context>,
+    intent: Intent,
+    outcomes: mpsc::Sender<Outcome>,
+    behind: mpsc::UnboundedSender<Behind>,
+) -> JobKey {
+    let key = intent.key();
+    context.writing.fetch_add(1, Ordering::Relaxed);
+    let span = tracing::info_span!("write_binding", job = %key, write = %intent.write.kind());
+    let write = write::carry_out(&context, &intent).instrument(span);
+    let outcome = write.await;
+    context.writing.fetch_sub(1, Ordering::Relaxed);
+    if let Ok(written) = &outcome.result
+        && let Some(status) = Behind::of(&intent, written)
+    {
+        // The follower ends only at shutdown; then the next leader catches up.
+        let _ = behind.send(status);
+    }
+    // The receiver is gone only at shutdown.
+    let _ = outcomes.send(outcome).await;
+    key
+}

@@ -1,0 +1,288 @@
+//! The patches, and whether a binding already shows what a patch would write. No I/O.
+//!
+//! Merge patches of our own fields only; everything else on the binding is Karmada's or the
+//! user's. A list can only be replaced whole by a merge patch: `metadata.finalizers` is
+//! therefore written from the binding as it was read, and guarded by its resourceVersion.
+
+use super::intent::{Intent, Write};
+use crds::karmada::ResourceBinding;
+use crds::names::{ACCOUNTING_FINALIZER, ADMISSION_ANNOTATION, APPLIED_PLACEMENT};
+use crds::record::AdmissionRecord;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// The part of the object that a patch is sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The object itself.
+    Whole,
+    /// Its status subresource.
+    Status,
+}
+
+/// A patch without its resourceVersion.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Body {
+    pub(super) part: Part,
+    pub(super) value: Value,
+}
+
+impl Body {
+    /// The patch as it is sent, guarded by `resource_version`.
+    pub(super) fn guarded(&self, resource_version: Option<&str>) -> Value {
+        let mut value = self.value.clone();
+        value["metadata"]["resourceVersion"] = json!(resource_version);
+        value
+    }
+}
+
+/// The patch that carries `intent` out on `current`, the newest that is known of its binding.
+/// `None` where `current` has it all and there is nothing to write.
+///
+/// # Errors
+/// Where a record cannot be serialized, which its type allows and its values never do.
+pub(super) fn body(
+    intent: &Intent,
+    current: &ResourceBinding,
+    now: Timestamp,
+) -> Result<Option<Body>, serde_json::Error> {
+    let mut patch = Patch::default();
+    match &intent.write {
+        Write::Gate { record } => {
+            patch.finalizer(current);
+            patch.record(record.as_ref(), current)?;
+            patch.scheduling_suspended(true);
+            patch.clusters(json!([]));
+        }
+        Write::Hold => {
+            patch.finalizer(current);
+            if !is_gated(current) {
+                patch.scheduling_suspended(true);
+            }
+        }
+        Write::Plan { record } | Write::Refuse { record } | Write::Record { record } => {
+            patch.record(Some(record), current)?;
+        }
+        Write::Place {
+            record, clusters, ..
+        } => {
+            patch.finalizer(current);
+            patch.record(Some(record), current)?;
+            patch.applied_placement(&intent.binding)?;
+            patch.scheduling_suspended(false);
+            patch.clusters(json!(clusters));
+        }
+        Write::TakeBack { record } => {
+            patch.record(Some(record), current)?;
+            patch.scheduling_suspended(true);
+            patch.clusters(json!([]));
+        }
+        Write::Adopt { record } => {
+            patch.finalizer(current);
+            patch.record(Some(record), current)?;
+        }
+        Write::Finalize => patch.no_finalizer(current),
+        Write::LetGo => {
+            patch.record(None, current)?;
+            // Whoever gates without our finalizer is not us.
+            if has_finalizer(current) {
+                patch.no_finalizer(current);
+                patch.scheduling_let_go(current);
+            }
+        }
+        Write::Spread { clusters } => {
+            patch.applied_placement(&intent.binding)?;
+            patch.clusters(json!(clusters));
+        }
+        Write::Ack { reschedule } => return Ok(ack(&intent.binding, current, *reschedule, now)),
+    }
+    Ok(patch.into_body())
+}
+
+/// `time` to the second, as Go's metav1.Time writes it.
+pub(super) fn seconds(time: Timestamp) -> String {
+    // Whole seconds of a valid time are a valid time.
+    Timestamp::from_second(time.as_second()).map_or_else(|_| time.to_string(), |t| t.to_string())
+}
+
+/// Whether what the decision depended on is still as it was decided on.
+pub(super) fn still_holds(decided: &ResourceBinding, current: &ResourceBinding) -> bool {
+    let facts = |binding: &ResourceBinding| {
+        (
+            binding.metadata.uid.clone(),
+            binding.metadata.deletion_timestamp.is_some(),
+            annotation(binding, ADMISSION_ANNOTATION).map(str::to_owned),
+            is_gated(binding),
+            binding.spec.clusters.clone(),
+            binding.spec.resource.uid.clone(),
+        )
+    };
+    facts(decided) == facts(current)
+}
+
+/// Whether `current` (with `raw`, all of it) shows that `intent` was carried out: it has the
+/// intent's record and had not before, or has everything that the patch would write.
+pub(super) fn is_carried_out(intent: &Intent, current: &ResourceBinding, raw: &Value) -> bool {
+    if current.metadata.uid != intent.binding.metadata.uid {
+        return false;
+    }
+    let record = intent.write.record().and_then(|r| r.to_annotation().ok());
+    if let Some(record) = record {
+        let shows = |binding| annotation(binding, ADMISSION_ANNOTATION) == Some(record.as_str());
+        if shows(current) && !shows(&intent.binding) {
+            return true;
+        }
+    }
+    match body(intent, current, Timestamp::now()) {
+        Ok(Some(body)) => changes_nothing(&body.value, raw),
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+/// Whether the merge patch `patch` would leave `object` as it is. An absent list is an empty
+/// one: Go leaves empty lists out.
+fn changes_nothing(patch: &Value, object: &Value) -> bool {
+    match (patch, object) {
+        (Value::Object(fields), Value::Object(_) | Value::Null) => fields
+            .iter()
+            .all(|(name, wanted)| changes_nothing(wanted, &object[name.as_str()])),
+        (Value::Array(wanted), Value::Null) => wanted.is_empty(),
+        (wanted, found) => wanted == found,
+    }
+}
+
+fn ack(
+    decided: &ResourceBinding,
+    current: &ResourceBinding,
+    reschedule: bool,
+    now: Timestamp,
+) -> Option<Body> {
+    let generation = decided.metadata.generation.unwrap_or_default();
+    let observed = current.status.scheduler_observed_generation;
+    if !reschedule && observed.unwrap_or_default() >= generation {
+        return None;
+    }
+    let mut status = json!({
+        "schedulerObservedGeneration": generation.max(observed.unwrap_or_default()),
+    });
+    if reschedule {
+        // Never before the wish, whatever the clocks say, or it would be granted for ever.
+        let asked = decided.spec.reschedule_triggered_at.unwrap_or(now);
+        status["lastScheduledTime"] = json!(seconds(now.max(asked)));
+    }
+    Some(Body {
+        part: Part::Status,
+        value: json!({ "status": status }),
+    })
+}
+
+pub(super) fn is_gated(binding: &ResourceBinding) -> bool {
+    let suspension = binding.spec.suspension.as_ref();
+    suspension.and_then(|suspension| suspension.scheduling) == Some(true)
+}
+
+fn has_finalizer(binding: &ResourceBinding) -> bool {
+    finalizers(binding).any(|finalizer| finalizer == ACCOUNTING_FINALIZER)
+}
+
+fn finalizers(binding: &ResourceBinding) -> impl Iterator<Item = &str> {
+    let finalizers = binding.metadata.finalizers.iter().flatten();
+    finalizers.map(String::as_str)
+}
+
+pub(super) fn annotation<'a>(binding: &'a ResourceBinding, name: &str) -> Option<&'a str> {
+    let annotations = binding.metadata.annotations.as_ref();
+    annotations
+        .and_then(|all| all.get(name))
+        .map(String::as_str)
+}
+
+/// A patch in the making.
+#[derive(Default)]
+struct Patch {
+    metadata: Map<String, Value>,
+    annotations: Map<String, Value>,
+    spec: Map<String, Value>,
+}
+
+impl Patch {
+    fn finalizer(&mut self, current: &ResourceBinding) {
+        // An API server takes no new finalizers on what is being deleted.
+        let deleting = current.metadata.deletion_timestamp.is_some();
+        if !deleting && !has_finalizer(current) {
+            let all = finalizers(current).chain([ACCOUNTING_FINALIZER]);
+            self.finalizers(all);
+        }
+    }
+
+    fn no_finalizer(&mut self, current: &ResourceBinding) {
+        if has_finalizer(current) {
+            self.finalizers(finalizers(current).filter(|name| *name != ACCOUNTING_FINALIZER));
+        }
+    }
+
+    fn finalizers<'a>(&mut self, all: impl Iterator<Item = &'a str>) {
+        let all: Vec<&str> = all.collect();
+        self.metadata.insert("finalizers".to_owned(), json!(all));
+    }
+
+    fn record(
+        &mut self,
+        record: Option<&AdmissionRecord>,
+        current: &ResourceBinding,
+    ) -> Result<(), serde_json::Error> {
+        let wanted = record.map(AdmissionRecord::to_annotation).transpose()?;
+        if wanted.as_deref() != annotation(current, ADMISSION_ANNOTATION) {
+            self.annotations
+                .insert(ADMISSION_ANNOTATION.to_owned(), json!(wanted));
+        }
+        Ok(())
+    }
+
+    /// The placement that the clusters were chosen by: the one decided on, even if the binding
+    /// has a newer one by now, which then shows as changed. Karmada compares the two after
+    /// decoding (pkg/scheduler/helper.go, placementChanged), so the order of keys is free.
+    fn applied_placement(&mut self, decided: &ResourceBinding) -> Result<(), serde_json::Error> {
+        if let Some(placement) = &decided.spec.placement {
+            let text = serde_json::to_string(placement)?;
+            self.annotations
+                .insert(APPLIED_PLACEMENT.to_owned(), json!(text));
+        }
+        Ok(())
+    }
+
+    /// Leaves the rest of the suspension as it is.
+    fn scheduling_suspended(&mut self, suspended: bool) {
+        let suspension = json!({ "scheduling": suspended });
+        self.spec.insert("suspension".to_owned(), suspension);
+    }
+
+    fn scheduling_let_go(&mut self, current: &ResourceBinding) {
+        if current.spec.suspension.is_some() {
+            let suspension = json!({ "scheduling": null });
+            self.spec.insert("suspension".to_owned(), suspension);
+        }
+    }
+
+    fn clusters(&mut self, clusters: Value) {
+        self.spec.insert("clusters".to_owned(), clusters);
+    }
+
+    fn into_body(mut self) -> Option<Body> {
+        if !self.annotations.is_empty() {
+            let annotations = Value::Object(self.annotations);
+            self.metadata.insert("annotations".to_owned(), annotations);
+        }
+        let mut value = Map::new();
+        for (name, part) in [("metadata", self.metadata), ("spec", self.spec)] {
+            if !part.is_empty() {
+                value.insert(name.to_owned(), Value::Object(part));
+            }
+        }
+        (!value.is_empty()).then_some(Body {
+            part: Part::Whole,
+            value: Value::Object(value),
+        })
+    }
+}

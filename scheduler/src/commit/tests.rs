@@ -1,0 +1,132 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod bodies;
+mod flow;
+mod status;
+
+use super::*;
+use crds::karmada::{ResourceBinding, TargetCluster};
+use crds::record::{AdmissionRecord, RecordState};
+use engine::{Attempt, QueueName, Reason, Uid};
+use runtime::testing::{FakeApi, Fault, Recorded};
+use serde_json::{Value, json};
+use tokio_util::sync::DropGuard;
+
+const PLACEMENT: &str = r#"{"clusterAffinity":{"clusterNames":["m1","m2"]}}"#;
+
+fn path(name: &str) -> String {
+    format!("/apis/work.karmada.io/v1alpha2/namespaces/ns/resourcebindings/{name}")
+}
+
+fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
+    AdmissionRecord {
+        template_uid: Uid::new("job-uid"),
+        attempt: Attempt(attempt),
+        state,
+        queue: QueueName::new("team-a"),
+        clusters: Vec::new(),
+        time: "2026-11-21T04:00:00Z".parse().unwrap(),
+        reason: (state == RecordState::Ending).then_some(Reason::Evicted),
+        message: String::new(),
+        for_job: None,
+        taken_back_at: None,
+        not_before: None,
+        adopted: false,
+    }
+}
+
+/// A binding as the webhook leaves it.
+fn gated() -> Value {
+    json!({
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ResourceBinding",
+        "metadata": {"finalizers": ["karmada.io/binding-controller", "muster.io/accounting"]},
+        "spec": {
+            "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "job-uid"},
+            "placement": serde_json::from_str::<Value>(PLACEMENT).unwrap(),
+            "suspension": {"scheduling": true, "dispatching": true},
+            "schedulerName": "muster",
+        },
+    })
+}
+
+/// A binding that is placed and has the record of its first attempt.
+fn placed() -> Value {
+    let mut binding = gated();
+    let record = record(1, RecordState::Admitted).to_annotation().unwrap();
+    binding["metadata"]["annotations"] = json!({"muster.io/admission": record, "theirs": "x"});
+    binding["spec"]["clusters"] = json!([{"name": "m1"}]);
+    binding["spec"]["suspension"] = json!({"scheduling": false});
+    binding
+}
+
+fn slim(object: Value) -> Arc<ResourceBinding> {
+    Arc::new(serde_json::from_value(object).unwrap())
+}
+
+fn place(attempt: u32) -> Write {
+    Write::Place {
+        record: record(attempt, RecordState::Admitted),
+        clusters: vec![TargetCluster {
+            name: "m1".to_owned(),
+            replicas: None,
+        }],
+        affinity_name: None,
+    }
+}
+
+struct Bench {
+    api: FakeApi,
+    committer: Committer,
+    outcomes: mpsc::Receiver<Outcome>,
+    _cancel: DropGuard,
+}
+
+fn bench() -> Bench {
+    bench_of(&FakeApi::new(), None)
+}
+
+fn bench_of(api: &FakeApi, leadership: Option<Leadership>) -> Bench {
+    let (sender, outcomes) = mpsc::channel(4);
+    let cancel = CancellationToken::new();
+    let committer = spawn(
+        api.client(),
+        CommitOptions::default(),
+        leadership,
+        sender,
+        &Registry::new(),
+        cancel.clone(),
+    );
+    Bench {
+        api: api.clone(),
+        committer,
+        outcomes,
+        _cancel: cancel.drop_guard(),
+    }
+}
+
+impl Bench {
+    fn put(&self, name: &str, object: Value) -> Arc<ResourceBinding> {
+        slim(self.api.put(&path(name), object))
+    }
+
+    async fn write(&mut self, binding: &Arc<ResourceBinding>, write: Write) -> Outcome {
+        self.committer.submit(vec![Intent {
+            binding: binding.clone(),
+            write,
+        }]);
+        self.outcomes.recv().await.unwrap()
+    }
+
+    async fn settle(&self) {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+}
+
+fn patches_whole(request: &Recorded) -> bool {
+    request.verb == "PATCH" && !request.path.ends_with("/status")
+}
+
+fn patches_status(request: &Recorded) -> bool {
+    request.verb == "PATCH" && request.path.ends_with("/status")
+}

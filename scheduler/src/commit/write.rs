@@ -1,0 +1,272 @@
+//! One write: sent, and if need be read back, until it is certain whether it was done.
+
+use super::Context;
+use super::intent::{Failure, Intent, Outcome, Written};
+use super::patch::{self, Body, Part};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use crds::karmada::ResourceBinding;
+use jiff::Timestamp;
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, PartialObjectMeta};
+use runtime::client::{CallError, CallFault, with_deadline};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long after the last call without an answer it must be that a binding is read back for
+/// "not written" to be believed: a server may finish what its client has given up.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Longest pause between two tries.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Carries `intent` out.
+pub(super) async fn carry_out(context: &Context, intent: &Intent) -> Outcome {
+    let started = Instant::now();
+    let mut writing = Writing::new(context, intent);
+    let result = writing.run().await;
+    let key = intent.key();
+    let kind = intent.write.kind();
+    let attempt = intent.write.record().map(|record| record.attempt);
+    context.metrics.ended(kind, &result, started.elapsed());
+    log(intent, &result, started.elapsed());
+    Outcome {
+        key,
+        uid: intent.binding.metadata.uid.clone().unwrap_or_default(),
+        write: kind,
+        attempt,
+        result,
+    }
+}
+
+/// One line per write. That another leads now, or that an object was deleted, is no trouble.
+fn log(intent: &Intent, result: &Result<Written, Failure>, took: Duration) {
+    let job = intent.key();
+    let write = intent.write.kind();
+    let attempt = intent.write.record().map(|record| record.attempt.0);
+    let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    match result {
+        Ok(written) => {
+            let version = &written.resource_version;
+            tracing::debug!(%job, %write, attempt, version, millis, "written");
+        }
+        Err(failure @ (Failure::Gone | Failure::NotLeading)) => {
+            tracing::debug!(%job, %write, attempt, %failure, millis, "not written");
+        }
+        Err(failure) => {
+            tracing::warn!(%job, %write, attempt, %failure, millis, "not written");
+        }
+    }
+}
+
+/// What a binding that was read back shows.
+enum ReadBack {
+    /// The write was done.
+    Done(Written),
+    /// It was not, and the decision still holds.
+    NotDone,
+    /// It was not, and the decision holds no more.
+    Changed,
+    Gone,
+}
+
+struct Writing<'a> {
+    context: &'a Context,
+    intent: &'a Intent,
+    /// The newest that is known of the binding.
+    current: Cow<'a, ResourceBinding>,
+    deadline: Instant,
+    pauses: ExponentialBackoff,
+}
+
+impl<'a> Writing<'a> {
+    fn new(context: &'a Context, intent: &'a Intent) -> Self {
+        Self {
+            context,
+            intent,
+            current: Cow::Borrowed(&intent.binding),
+            deadline: Instant::now() + context.options.deadline,
+            pauses: pauses(),
+        }
+    }
+
+    async fn run(&mut self) -> Result<Written, Failure> {
+        loop {
+            let body = self.body()?;
+            let Some(body) = body else {
+                return Ok(written(&self.current.metadata));
+            };
+            let error = match self.send(&body).await? {
+                Ok(written) => return Ok(written),
+                Err(error) => error,
+            };
+            match error.fault() {
+                CallFault::NotFound => return Err(Failure::Gone),
+                CallFault::Refused => {
+                    return Err(Failure::Refused {
+                        code: error.code().unwrap_or_default(),
+                        message: error.message(),
+                    });
+                }
+                // Certainly not done.
+                CallFault::NoSuchKind | CallFault::TryAgain => {
+                    self.pause(error.retry_after()).await
+                }
+                CallFault::Conflict => {
+                    self.context.metrics.conflict(self.intent.write.kind());
+                    if let Some(result) = self.settled().await {
+                        return result;
+                    }
+                }
+                CallFault::Unknown => {
+                    self.pause(error.retry_after()).await;
+                    if let Some(result) = self.settled().await {
+                        return result;
+                    }
+                }
+            }
+            if Instant::now() >= self.deadline {
+                return self.give_up(&error).await;
+            }
+        }
+    }
+
+    fn body(&self) -> Result<Option<Body>, Failure> {
+        patch::body(self.intent, &self.current, Timestamp::now()).map_err(|error| {
+            Failure::Refused {
+                code: 0,
+                message: format!("the record cannot be written: {error}"),
+            }
+        })
+    }
+
+    /// Sends the patch once, if we lead.
+    async fn send(&self, body: &Body) -> Result<Result<Written, CallError>, Failure> {
+        let Some(permit) = self.context.leadership.permit() else {
+            return Err(Failure::NotLeading);
+        };
+        let limit = self.context.options.call_limit.min(permit.limit());
+        let meta = &self.current.metadata;
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        let name = meta.name.as_deref().unwrap_or_default();
+        let params = PatchParams {
+            field_manager: Some(self.context.options.field_manager.clone()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(body.guarded(meta.resource_version.as_deref()));
+        let client = self.context.client.clone();
+        // Only the metadata is wanted back: aggregated statuses may be large.
+        let answer = match body.part {
+            Part::Whole => {
+                let api: Api<ResourceBinding> = Api::namespaced(client, namespace);
+                with_deadline(api.patch_metadata(name, &params, &patch), limit).await
+            }
+            Part::Status => {
+                let api: Api<PartialObjectMeta<ResourceBinding>> =
+                    Api::namespaced(client, namespace);
+                with_deadline(api.patch_status(name, &params, &patch), limit).await
+            }
+        };
+        Ok(answer.map(|object| written(&object.metadata)))
+    }
+
+    /// Reads back; the result, if that settles it. Else the write may be sent again.
+    async fn settled(&mut self) -> Option<Result<Written, Failure>> {
+        match self.read_back().await {
+            ReadBack::Done(written) => Some(Ok(written)),
+            ReadBack::NotDone => None,
+            ReadBack::Changed => Some(Err(Failure::Conflict)),
+            ReadBack::Gone => Some(Err(Failure::Gone)),
+        }
+    }
+
+    /// Reads the binding back, for as long as it takes to get an answer.
+    async fn read_back(&mut self) -> ReadBack {
+        let mut told = false;
+        let (raw, current) = loop {
+            match read(self.context, self.intent).await {
+                Ok(Some(found)) => break found,
+                Ok(None) => return ReadBack::Gone,
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        let job = self.intent.key();
+                        let error = error.message();
+                        tracing::warn!(%job, error, "what became of a write is not known yet");
+                    }
+                    self.pause(error.retry_after()).await;
+                }
+            }
+        };
+        if patch::is_carried_out(self.intent, &current, &raw) {
+            return ReadBack::Done(written(&current.metadata));
+        }
+        if !patch::still_holds(&self.intent.binding, &current) {
+            return ReadBack::Changed;
+        }
+        self.current = Cow::Owned(current);
+        ReadBack::NotDone
+    }
+
+    async fn give_up(&mut self, error: &CallError) -> Result<Written, Failure> {
+        if error.fault() == CallFault::Unknown {
+            tokio::time::sleep(SETTLE).await;
+            if let Some(result) = self.settled().await {
+                return result;
+            }
+        }
+        Err(Failure::Unavailable {
+            message: error.message(),
+        })
+    }
+
+    async fn pause(&mut self, asked: Option<Duration>) {
+        let pause = self.pauses.next().unwrap_or(PAUSE_MAX);
+        tokio::time::sleep(pause.max(asked.unwrap_or_default()).min(PAUSE_MAX)).await;
+    }
+}
+
+/// The intent's binding as it is now: all of it, and what we look at.
+pub(super) async fn read(
+    context: &Context,
+    intent: &Intent,
+) -> Result<Option<(Value, ResourceBinding)>, CallError> {
+    let key = intent.key();
+    read_binding(context, &key.namespace, &key.name).await
+}
+
+/// See [`read`].
+pub(super) async fn read_binding(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<(Value, ResourceBinding)>, CallError> {
+    let resource = ApiResource::erase::<ResourceBinding>(&());
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(context.client.clone(), namespace, &resource);
+    let limit = context.options.call_limit;
+    let object = match with_deadline(api.get(name), limit).await {
+        Ok(object) => object,
+        Err(error) if error.fault() == CallFault::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let raw = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+    let slim = serde_json::from_value(raw.clone()).map_err(kube::Error::SerdeError)?;
+    Ok(Some((raw, slim)))
+}
+
+fn written(meta: &kube::core::ObjectMeta) -> Written {
+    Written {
+        resource_version: meta.resource_version.clone().unwrap_or_default(),
+        generation: meta.generation.unwrap_or_default(),
+    }
+}
+
+pub(super) fn pauses() -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(100))
+        .with_max_delay(PAUSE_MAX)
+        .without_max_times()
+        .with_jitter()
+        .build()
+}

@@ -1,0 +1,38 @@
+//! What a bound job is made of, from its template and binding: for a scheduler that is a
+//! process of its own. (The controller keeps what it once read of each template.) Pure.
+
+use crds::karmada::ResourceBinding;
+use engine::facts::Demand;
+use serde_json::{Value, json};
+use workload::{Ask, AskError};
+
+/// The demand of the job that `binding` binds `template` for.
+///
+/// # Errors
+/// Where its size cannot be known, or a value of the template cannot be used.
+pub(crate) fn demand(binding: &ResourceBinding, template: &Value) -> Result<Demand, AskError> {
+    let ask = ask(binding, template)?;
+    let spec = &binding.spec;
+    let api = format!("{}/{}", spec.resource.api_version, spec.resource.kind);
+    Ok(ask.demand(
+        workload::natively_divisible(template, spec.placement.as_ref()),
+        workload::cluster_placement(spec.placement.as_ref(), &api),
+    ))
+}
+
+/// By kind, else by what Karmada's interpreter says of it on the binding.
+pub(crate) fn ask(binding: &ResourceBinding, template: &Value) -> Result<Ask, AskError> {
+    match workload::ask(template) {
+        Err(AskError::SizeUnknown { .. }) => {
+            let spec = &binding.spec;
+            let interpreted = json!({
+                "resource": spec.resource,
+                "replicas": spec.replicas,
+                "replicaRequirements": spec.replica_requirements,
+                "components": spec.components,
+            });
+            workload::ask_from_binding(&interpreted, Some(template))
+        }
+        known => known,
+    }
+}

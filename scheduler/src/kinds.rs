@@ -1,0 +1,75 @@
+//! Where objects of a kind are, by apiVersion and kind: asked of the API server once each.
+
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::discovery::{Scope, pinned_kind};
+use runtime::client::{CallError, with_deadline};
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// How long asking may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The kinds of one API server.
+pub(crate) struct Kinds {
+    client: Client,
+    known: Mutex<HashMap<(String, String), (ApiResource, Scope)>>,
+}
+
+/// Why a kind is not known.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KindError {
+    #[error("apiVersion {0:?} cannot be read; \"group/version\" or \"version\" is needed")]
+    ApiVersion(String),
+    #[error("{0}")]
+    Call(#[from] CallError),
+}
+
+impl Kinds {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The objects of `kind` in `namespace`, or everywhere if they have none.
+    pub(crate) async fn api(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+    ) -> Result<Api<DynamicObject>, KindError> {
+        let (resource, scope) = self.resource(api_version, kind).await?;
+        let client = self.client.clone();
+        Ok(match scope {
+            Scope::Namespaced => Api::namespaced_with(client, namespace, &resource),
+            Scope::Cluster => Api::all_with(client, &resource),
+        })
+    }
+
+    async fn resource(
+        &self,
+        api_version: &str,
+        kind: &str,
+    ) -> Result<(ApiResource, Scope), KindError> {
+        let name = (api_version.to_owned(), kind.to_owned());
+        // Held over the request, so that a thousand jobs of a kind ask once.
+        let mut known = self.known.lock().await;
+        if let Some(known) = known.get(&name) {
+            return Ok(known.clone());
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        if version.is_empty() || version.contains('/') {
+            return Err(KindError::ApiVersion(name.0));
+        }
+        let wanted = GroupVersionKind::gvk(group, version, kind);
+        let (resource, capabilities) =
+            with_deadline(pinned_kind(&self.client, &wanted), LIMIT).await?;
+        let found = (resource, capabilities.scope);
+        known.insert(name, found.clone());
+        Ok(found)
+    }
+}

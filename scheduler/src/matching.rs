@@ -1,0 +1,239 @@
+//! Which job a member's pod belongs to.
+//!
+//! Karmada writes the binding's name and namespace as annotations on the object that it
+//! applies (pkg/controllers/binding/common.go `mergeAnnotations`, v1.18), and on nothing
+//! below it: pods are matched by climbing their controller owners up to that object. The
+//! climb takes requests ([`crate::members`] does and caches it); until it is done, the name
+//! rule here answers: Karmada derives a binding's name from kind and name of the object, so
+//! the direct owner usually tells. Pure.
+
+use crds::names;
+use engine::JobKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::collections::BTreeMap;
+
+/// Label of pods of a ReplicaSet that a Deployment made: the end of the ReplicaSet's name.
+const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+/// Label of pods below a JobSet.
+const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+/// Labels of pods below a RayCluster, and of what the cluster was made for.
+const RAY_CLUSTER: &str = "ray.io/cluster";
+const RAY_ORIGIN_KIND: &str = "ray.io/originated-from-crd";
+const RAY_ORIGIN_NAME: &str = "ray.io/originated-from-cr-name";
+/// Labels of pods below the training operator's kinds and mpi-operator's.
+const TRAINING_JOB: &str = "training.kubeflow.org/job-name";
+const TRAINING_OPERATOR: &str = "training.kubeflow.org/operator-name";
+
+/// The object that controls a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    /// `batch/v1`.
+    pub(crate) api_version: String,
+    /// `Job`.
+    pub(crate) kind: String,
+    /// The namespace of owner and owned.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its UID: what the answer is cached by.
+    pub(crate) uid: String,
+}
+
+/// What a pod itself says of its job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Belongs {
+    /// Karmada applied the pod itself.
+    Applied(JobKey),
+    /// It has a controller, which decides; until that is known, this is the likely job.
+    Owned { owner: Owner, likely: JobKey },
+    /// It has none: it is used by others.
+    Nobody,
+}
+
+/// What `pod` itself says of its job.
+pub(crate) fn belongs(pod: &ObjectMeta) -> Belongs {
+    if let Some(key) = applied_by(pod) {
+        return Belongs::Applied(key);
+    }
+    match controller(pod) {
+        // The mirror of a static pod, which no API object stands behind.
+        Some(owner) if owner.kind == "Node" => Belongs::Nobody,
+        Some(owner) => Belongs::Owned {
+            likely: likely(pod, &owner),
+            owner,
+        },
+        None => Belongs::Nobody,
+    }
+}
+
+/// The binding that Karmada applied `object` for, as its annotations tell.
+pub(crate) fn applied_by(object: &ObjectMeta) -> Option<JobKey> {
+    let annotations = object.annotations.as_ref()?;
+    let namespace = annotations.get(names::BINDING_NAMESPACE_ANNOTATION)?;
+    let name = annotations.get(names::BINDING_NAME_ANNOTATION)?;
+    Some(JobKey::new(namespace, name))
+}
+
+/// The controller among the owners of `object`.
+pub(crate) fn controller(object: &ObjectMeta) -> Option<Owner> {
+    let is_controller = |owner: &&OwnerReference| owner.controller == Some(true);
+    let owner = object
+        .owner_references
+        .as_ref()?
+        .iter()
+        .find(is_controller)?;
+    Some(Owner {
+        api_version: owner.api_version.clone(),
+        kind: owner.kind.clone(),
+        namespace: object.namespace.clone().unwrap_or_default(),
+        name: owner.name.clone(),
+        uid: owner.uid.clone(),
+    })
+}
+
+/// The name rule: the topmost object that labels and the direct owner tell of.
+fn likely(pod: &ObjectMeta, owner: &Owner) -> JobKey {
+    let none = BTreeMap::new();
+    let labels = pod.labels.as_ref().unwrap_or(&none);
+    let (kind, name) = by_labels(labels).unwrap_or_else(|| by_owner(labels, owner));
+    JobKey::new(&owner.namespace, &names::binding_name(kind, name))
+}
+
+fn by_labels(labels: &BTreeMap<String, String>) -> Option<(&str, &str)> {
+    let label = |key| labels.get(key).map(String::as_str);
+    if let Some(jobset) = label(JOBSET_NAME) {
+        return Some(("JobSet", jobset));
+    }
+    if let (Some(kind), Some(name)) = (label(RAY_ORIGIN_KIND), label(RAY_ORIGIN_NAME)) {
+        return Some((kind, name));
+    }
+    if let Some(cluster) = label(RAY_CLUSTER) {
+        return Some(("RayCluster", cluster));
+    }
+    Some((
+        training_kind(label(TRAINING_OPERATOR)?)?,
+        label(TRAINING_JOB)?,
+    ))
+}
+
+/// The kind of the jobs that an operator makes pods for.
+fn training_kind(operator: &str) -> Option<&'static str> {
+    match operator {
+        "pytorchjob-controller" => Some("PyTorchJob"),
+        "tfjob-controller" => Some("TFJob"),
+        "xgboostjob-controller" => Some("XGBoostJob"),
+        "paddlejob-controller" => Some("PaddleJob"),
+        "mpijob-controller" | "mpi-operator" => Some("MPIJob"),
+        _ => None,
+    }
+}
+
+fn by_owner<'a>(labels: &BTreeMap<String, String>, owner: &'a Owner) -> (&'a str, &'a str) {
+    let deployment = || {
+        let hash = labels.get(POD_TEMPLATE_HASH)?;
+        owner.name.strip_suffix(hash.as_str())?.strip_suffix('-')
+    };
+    match owner.kind.as_str() {
+        "ReplicaSet" => {
+            deployment().map_or(("ReplicaSet", &owner.name), |name| ("Deployment", name))
+        }
+        kind => (kind, &owner.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(annotations: Value, labels: Value, owner: Option<(&str, &str)>) -> ObjectMeta {
+        let owners = owner.map(|(kind, name)| {
+            json!([
+                {"apiVersion": "v1", "kind": "Other", "name": "not-its-controller", "uid": "o"},
+                {"apiVersion": "g/v1", "kind": kind, "name": name, "uid": "u", "controller": true},
+            ])
+        });
+        serde_json::from_value(json!({
+            "namespace": "team", "name": "p", "annotations": annotations,
+            "labels": labels, "ownerReferences": owners,
+        }))
+        .unwrap()
+    }
+
+    fn likely_of(labels: Value, kind: &str, name: &str) -> String {
+        match belongs(&pod(json!({}), labels, Some((kind, name)))) {
+            Belongs::Owned { owner, likely } => {
+                assert_eq!((owner.kind.as_str(), owner.uid.as_str()), (kind, "u"));
+                likely.to_string()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_topmost_object_that_names_tell_of_is_the_job() {
+        let rows = [
+            (json!({}), "Job", "train", "team/train-job"),
+            (
+                json!({POD_TEMPLATE_HASH: "7d4f"}),
+                "ReplicaSet",
+                "web-7d4f",
+                "team/web-deployment",
+            ),
+            (
+                json!({POD_TEMPLATE_HASH: "7d4f"}),
+                "ReplicaSet",
+                "own",
+                "team/own-replicaset",
+            ),
+            (json!({}), "StatefulSet", "db", "team/db-statefulset"),
+            (
+                json!({JOBSET_NAME: "set"}),
+                "Job",
+                "set-workers-0",
+                "team/set-jobset",
+            ),
+            (
+                json!({RAY_CLUSTER: "rj-x7k"}),
+                "RayCluster",
+                "rj-x7k",
+                "team/rj-x7k-raycluster",
+            ),
+            (
+                json!({RAY_CLUSTER: "rj-x7k", RAY_ORIGIN_KIND: "RayJob", RAY_ORIGIN_NAME: "rj"}),
+                "RayCluster",
+                "rj-x7k",
+                "team/rj-rayjob",
+            ),
+            (
+                json!({TRAINING_OPERATOR: "mpi-operator", TRAINING_JOB: "mpi"}),
+                "Job",
+                "mpi-launcher",
+                "team/mpi-mpijob",
+            ),
+            (
+                json!({TRAINING_OPERATOR: "new", TRAINING_JOB: "x"}),
+                "NewJob",
+                "x",
+                "team/x-newjob",
+            ),
+        ];
+        for (labels, kind, name, want) in rows {
+            assert_eq!(likely_of(labels.clone(), kind, name), want, "{labels}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_karmada_applied_is_its_own_job() {
+        let own = json!({
+            names::BINDING_NAMESPACE_ANNOTATION: "team", names::BINDING_NAME_ANNOTATION: "p-pod",
+        });
+        let applied = Belongs::Applied(JobKey::new("team", "p-pod"));
+        assert_eq!(belongs(&pod(own.clone(), json!({}), None)), applied);
+        assert_eq!(belongs(&pod(own, json!({}), Some(("Any", "x")))), applied);
+        assert_eq!(belongs(&pod(json!({}), json!({}), None)), Belongs::Nobody);
+        let half = json!({names::BINDING_NAME_ANNOTATION: "p-pod"});
+        assert_eq!(belongs(&pod(half, json!({}), None)), Belongs::Nobody);
+    }
+}

@@ -1,0 +1,91 @@
+//! A Cluster object as a fact. Pure.
+
+use super::verdict::Verdict;
+use crds::karmada::{Cluster, LooseTaint};
+use crds::names::PRICE_ANNOTATION;
+use engine::facts::ClusterFact;
+use engine::{ClusterName, Quantity};
+use std::collections::BTreeSet;
+
+/// What the engine is told of `cluster`, as `verdict` has it.
+pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> ClusterFact {
+    ClusterFact {
+        name: name.clone(),
+        labels: cluster.metadata.labels.clone().unwrap_or_default(),
+        provider: cluster.spec.provider.clone(),
+        region: cluster.spec.region.clone(),
+        zones: cluster.spec.zones.clone(),
+        taints: cluster
+            .spec
+            .taints
+            .iter()
+            .map(LooseTaint::to_taint)
+            .collect(),
+        apis: apis(cluster),
+        price_milli: price(cluster).ok().flatten(),
+        usable: verdict.usable(),
+        unusable_because: verdict.because.clone(),
+    }
+}
+
+/// What one device costs for one hour there, in thousandths; `None` where it is not told.
+///
+/// # Errors
+/// In words, where the annotation is no price.
+pub(super) fn price(cluster: &Cluster) -> Result<Option<u64>, String> {
+    let annotations = cluster.metadata.annotations.as_ref();
+    let Some(text) = annotations.and_then(|all| all.get(PRICE_ANNOTATION)) else {
+        return Ok(None);
+    };
+    // As Kubernetes reads quantities: exact, and what is finer than a thousandth rounded up.
+    text.parse::<Quantity>()
+        .and_then(Quantity::milli)
+        .ok()
+        .and_then(|milli| u64::try_from(milli.0).ok())
+        .map(Some)
+        .ok_or_else(|| format!("annotation {PRICE_ANNOTATION}: {text:?} is not a price; a number of 0 or more is needed, like 2.50"))
+}
+
+/// `apiVersion/Kind` of all it serves; `None` while Karmada has not looked.
+fn apis(cluster: &Cluster) -> Option<BTreeSet<String>> {
+    let enabled = &cluster.status.api_enablements;
+    let names = enabled.iter().flat_map(|group| {
+        let of_group = |resource: &crds::karmada::ApiResource| {
+            format!("{}/{}", group.group_version, resource.kind)
+        };
+        group.resources.iter().map(of_group)
+    });
+    (!enabled.is_empty()).then(|| names.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::price;
+    use serde_json::json;
+
+    #[test]
+    fn a_price_is_exact_or_said_to_be_none() {
+        let of = |annotations| {
+            price(
+                &serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap(),
+            )
+        };
+        for (text, want) in [("2.50", 2_500), ("0", 0), ("3", 3_000), ("0.0001", 1)] {
+            assert_eq!(
+                of(json!({"muster.io/price": text})),
+                Ok(Some(want)),
+                "{text}"
+            );
+        }
+        assert_eq!(of(json!(null)), Ok(None));
+        for text in ["", "$2", "-1", "2 EUR"] {
+            assert!(
+                of(json!({"muster.io/price": text}))
+                    .unwrap_err()
+                    .contains(text),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! The one task that owns what is known of all members.
+
+use super::cluster::{fact, price};
+use super::connect::{Address, Connector};
+use super::session::{Session, watch_names};
+use super::verdict::{Verdict, ViewHealth, ViewState, verdict};
+use super::view::View;
+use super::{MemberEvent, Members, MembersOptions, Message, Origin, Reach};
+use crate::matching::Owner;
+use crate::metrics::MemberMetrics;
+use crds::karmada::Cluster;
+use engine::facts::ClusterFact;
+use engine::{ClusterName, Event};
+use kube::{Api, Client};
+use runtime::watch::{Delta, WatchOptions, watch};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Messages of watches that may wait before the watches do.
+const BUFFER: usize = 1024;
+/// Time between two looks at the age of the views.
+const TICK: Duration = Duration::from_secs(1);
+
+pub(super) struct Coordinator {
+    control_plane: Client,
+    options: MembersOptions,
+    connector: Connector,
+    sinks: Vec<mpsc::Sender<MemberEvent>>,
+    metrics: MemberMetrics,
+    shared: Members,
+    cancel: CancellationToken,
+    sink: mpsc::Sender<Message>,
+    messages: mpsc::Receiver<Message>,
+    members: BTreeMap<ClusterName, Member>,
+    start: Start,
+}
+
+/// How far the start has come.
+enum Start {
+    /// The Cluster objects have not listed.
+    NotListed,
+    /// These members have to list yet.
+    Awaiting(BTreeSet<ClusterName>),
+    Done,
+}
+
+struct Member {
+    cluster: Cluster,
+    view: View,
+    state: ViewState,
+    since: Instant,
+    /// Whether `Listed` was told.
+    settled: bool,
+    /// Whether the Cluster object changed since it was told last.
+    renewed: bool,
+    /// As it was told last.
+    told: Option<ClusterFact>,
+    session: Option<(Address, DropGuard)>,
+    connection: Option<Connection>,
+}
+
+struct Connection {
+    epoch: u64,
+    client: Client,
+    asks: mpsc::UnboundedSender<Owner>,
+    answered: Option<Instant>,
+}
+
+impl Coordinator {
+    pub(super) fn new(
+        control_plane: Client,
+        options: MembersOptions,
+        connector: Connector,
+        sinks: Vec<mpsc::Sender<MemberEvent>>,
+        shared: Members,
+        cancel: CancellationToken,
+    ) -> Self {
+        let metrics = MemberMetrics::new(&options.registry);
+        let (sink, messages) = mpsc::channel(BUFFER);
+        Self {
+            control_plane,
+            options,
+            connector,
+            sinks,
+            metrics,
+            shared,
+            cancel,
+            sink,
+            messages,
+            members: BTreeMap::new(),
+            start: Start::NotListed,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let clusters: Api<Cluster> = Api::all(self.control_plane.clone());
+        let watched = WatchOptions {
+            metrics: Some(self.options.watch_metrics.clone()),
+            ..WatchOptions::default()
+        };
+        watch(
+            clusters,
+            watched,
+            "clusters",
+            |delta| Message::Cluster(Box::new(delta)),
+            self.sink.clone(),
+            self.cancel.clone(),
+        );
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                // Never none: a sender is kept here for the sessions to come.
+                Some(message) = self.messages.recv() => self.message(message).await,
+                _ = ticks.tick() => {
+                    let names: Vec<ClusterName> = self.members.keys().cloned().collect();
+                    for name in &names {
+                        self.judge(name).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn message(&mut self, message: Message) {
+        match message {
+            Message::Cluster(delta) => match *delta {
+                Delta::Upserted(cluster) => self.cluster(cluster).await,
+                Delta::Gone(key) => self.cluster_gone(&ClusterName::new(key.name)).await,
+                Delta::Listed => self.clusters_listed().await,
+            },
+            Message::Connected(origin, client, asks) => self.connected(origin, client, asks).await,
+            Message::NotConnected(name, why) => {
+                if let Some(member) = self.members.get_mut(&name) {
+                    tracing::warn!(cluster = %name, error = why, "member cannot be connected to");
+                    member.disconnected();
+                    member.state.last_error = why;
+                    self.judge(&name).await;
+                }
+            }
+            Message::Probed(origin, result) => {
+                let name = origin.cluster.clone();
+                if let Some(member) = self.current(&origin) {
+                    member.probed(result);
+                    self.judge(&name).await;
+                }
+            }
+            Message::Node(origin, delta) => {
+                let listed = matches!(delta, Delta::Listed);
+                self.viewed(&origin, listed, |view| view.node(delta)).await;
+            }
+            Message::Pod(origin, delta) => {
+                let listed = matches!(delta, Delta::Listed);
+                self.viewed(&origin, listed, |view| view.pod(delta)).await;
+            }
+            Message::Owner(origin, uid, job) => {
+                self.viewed(&origin, false, |view| view.owner_known(&uid, job))
+                    .await;
+            }
+        }
+    }
+
+    /// The member that `origin` is the present connection of.
+    fn current(&mut self, origin: &Origin) -> Option<&mut Member> {
+        let member = self.members.get_mut(&origin.cluster)?;
+        let epoch = member.connection.as_ref()?.epoch;
+        (epoch == origin.epoch).then_some(member)
+    }
+
+    /// A Cluster object is there, or changed.
+    async fn cluster(&mut self, cluster: Cluster) {
+        let name = ClusterName::new(cluster.metadata.name.as_deref().unwrap_or_default());
+        let address = Address::of(&cluster);
+        let member = self
+            .members
+            .entry(name.clone())
+            .or_insert_with(|| Member::new(&name));
+        if let Err(problem) = price(&cluster)
+            && price(&member.cluster) != Err(problem.clone())
+        {
+            tracing::warn!(cluster = %name, problem, "its price is not used");
+        }
+        member.cluster = cluster;
+        member.renewed = true;
+        match address {
+            Ok(address) => {
+                member.state.unreachable_by_design = None;
+                if member.session.as_ref().map(|(known, _)| known) != Some(&address) {
+                    member.disconnected();
+                    self.connect(&name, address);
+                }
+            }
+            Err(error) => {
+                member.disconnected();
+                member.session = None;
+                member.state.unreachable_by_design = Some(error.to_string());
+            }
+        }
+        self.judge(&name).await;
+    }
+
+    /// Starts a session; that of an earlier address ends.
+    fn connect(&mut self, name: &ClusterName, address: Address) {
+        let Some(member) = self.members.get_mut(name) else {
+            return;
+        };
+        tracing::info!(cluster = %name, "connecting to member");
+        let token = self.cancel.child_token();
+        let session = Session {
+            control_plane: self.control_plane.clone(),
+            cluster: name.clone(),
+            address: address.clone(),
+            options: self.options.clone(),
+            connector: Arc::clone(&self.connector),
+            sink: self.sink.clone(),
+        };
+        tokio::spawn(session.run(token.clone()));
+        member.session = Some((address, token.drop_guard()));
+    }
+
+    async fn cluster_gone(&mut self, name: &ClusterName) {
+        if self.members.remove(name).is_none() {
+            return;
+        }
+        tracing::info!(cluster = %name, "member left the federation");
+        self.shared.reach.write().remove(name);
+        self.metrics.gone(name);
+        self.tell(MemberEvent::Fact(Event::ClusterGone(name.clone())))
+            .await;
+        self.settled(name).await;
+    }
+
+    async fn clusters_listed(&mut self) {
+        if matches!(self.start, Start::NotListed) {
+            let open = self.members.iter().filter(|(_, member)| !member.settled);
+            self.start = Start::Awaiting(open.map(|(name, _)| name.clone()).collect());
+            self.ready_if_all_listed().await;
+        }
+    }
+
+    async fn connected(
+        &mut self,
+        origin: Origin,
+        client: Client,
+        asks: mpsc::UnboundedSender<Owner>,
+    ) {
+        let Some(member) = self.members.get_mut(&origin.cluster) else {
+            return;
+        };
+        member.connected(origin.epoch, client, asks);
+        self.judge(&origin.cluster).await;
+    }
+
+    /// Something came in over a connection.
+    async fn viewed(&mut self, origin: &Origin, judge: bool, change: impl FnOnce(&mut View)) {
+        let Some(member) = self.current(origin) else {
+            return;
+        };
+        change(&mut member.view);
+        let (events, asks) = member.view.take();
+        member.ask(asks);
+        for event in events {
+            self.tell(MemberEvent::Fact(event)).await;
+        }
+        if judge {
+            self.judge(&origin.cluster).await;
+        }
+    }
+
+    /// Tells of `name` what has changed in what to think of it.
+    async fn judge(&mut self, name: &ClusterName) {
+        let Some(member) = self.members.get_mut(name) else {
+            return;
+        };
+        member.state.listed = member.view.has_listed();
+        member.state.age = age(&self.options, name, member);
+        let verdict = verdict(&member.cluster, &member.state, self.options.freshness);
+        let settled = !member.settled && member.has_settled(&verdict, self.options.first_list);
+        let news = member.news(name, &verdict);
+        self.metrics.seen(
+            name,
+            member.state.age,
+            member.view.counts(),
+            verdict.usable(),
+        );
+        let client = member
+            .connection
+            .as_ref()
+            .map(|connection| connection.client.clone());
+        self.shared.reach.write().insert(
+            name.clone(),
+            Reach {
+                client,
+                health: verdict.health,
+            },
+        );
+        if let Some(fact) = news {
+            self.tell(MemberEvent::Fact(Event::ClusterUpserted(fact)))
+                .await;
+        }
+        if settled {
+            self.settled(name).await;
+        }
+    }
+
+    /// `name` has listed, or is known to be unusable.
+    async fn settled(&mut self, name: &ClusterName) {
+        if let Some(member) = self.members.get_mut(name) {
+            member.settled = true;
+            self.tell(MemberEvent::Listed {
+                cluster: name.clone(),
+            })
+            .await;
+        }
+        if let Start::Awaiting(open) = &mut self.start {
+            open.remove(name);
+        }
+        self.ready_if_all_listed().await;
+    }
+
+    async fn ready_if_all_listed(&mut self) {
+        if matches!(&self.start, Start::Awaiting(open) if open.is_empty()) {
+            self.start = Start::Done;
+            tracing::info!(members = self.members.len(), "all members listed");
+            self.tell(MemberEvent::Ready).await;
+        }
+    }
+
+    async fn tell(&mut self, event: MemberEvent) {
+        for sink in &self.sinks {
+            // A sink that is dropped needs nothing any more.
+            let _ = sink.send(event.clone()).await;
+        }
+    }
+}
+
+/// The age of the oldest source that a decision would rest on.
+fn age(options: &MembersOptions, name: &ClusterName, member: &Member) -> Option<Duration> {
+    let probe = member.connection.as_ref()?.answered?.elapsed();
+    let [nodes, pods] = watch_names(name).map(|watch| options.watch_metrics.age(&watch));
+    Some(probe.max(nodes?).max(pods?))
+}
+
+impl Member {
+    fn new(name: &ClusterName) -> Self {
+        Self {
+            cluster: Cluster::default(),
+            view: View::new(name.clone()),
+            state: ViewState::default(),
+            since: Instant::now(),
+            settled: false,
+            renewed: false,
+            told: None,
+            session: None,
+            connection: None,
+        }
+    }
+
+    fn connected(&mut self, epoch: u64, client: Client, asks: mpsc::UnboundedSender<Owner>) {
+        self.connection = Some(Connection {
+            epoch,
+            client,
+            asks,
+            answered: None,
+        });
+        self.view.begin();
+        let (_, open) = self.view.take();
+        self.ask(open);
+    }
+
+    fn disconnected(&mut self) {
+        self.connection = None;
+        self.state.failed_probes = 0;
+        self.state.last_error.clear();
+    }
+
+    fn ask(&mut self, owners: Vec<Owner>) {
+        let Some(connection) = &self.connection else {
+            return;
+        };
+        for owner in owners {
+            // The session has ended: the next one asks for all that is open.
+            let _ = connection.asks.send(owner);
+        }
+    }
+
+    fn probed(&mut self, result: Result<(), String>) {
+        match result {
+            Ok(()) => {
+                self.state.failed_probes = 0;
+                self.state.last_error.clear();
+                if let Some(connection) = &mut self.connection {
+                    connection.answered = Some(Instant::now());
+                }
+            }
+            Err(error) => {
+                self.state.failed_probes = self.state.failed_probes.saturating_add(1);
+                self.state.last_error = error;
+            }
+        }
+    }
+
+    /// Whether decisions need not wait for it: it has listed, is known to be out of reach, or
+    /// has had its time.
+    fn has_settled(&self, verdict: &Verdict, limit: Duration) -> bool {
+        let known_out_of_reach = verdict.health == ViewHealth::Unreachable
+            && (self.state.unreachable_by_design.is_some() || !self.state.last_error.is_empty());
+        let whole = self.view.has_listed() && self.state.age.is_some();
+        whole || known_out_of_reach || self.since.elapsed() >= limit
+    }
+
+    /// Its fact, if that is another than was told; then it counts as told.
+    fn news(&mut self, name: &ClusterName, verdict: &Verdict) -> Option<ClusterFact> {
+        let renewed = std::mem::take(&mut self.renewed);
+        let judged_alike = |told: &ClusterFact| told.unusable_because == verdict.because;
+        if !renewed && self.told.as_ref().is_some_and(judged_alike) {
+            return None;
+        }
+        let fact = fact(name, &self.cluster, verdict);
+        if self.told.as_ref() == Some(&fact) {
+            return None;
+        }
+        self.note_change(name, verdict);
+        self.told = Some(fact.clone());
+        Some(fact)
+    }
+
+    fn note_change(&self, name: &ClusterName, verdict: &Verdict) {
+        let was = self
+            .told
+            .as_ref()
+            .map(|fact| fact.unusable_because.as_str());
+        if was == Some(&verdict.because) {
+            return;
+        }
+        match verdict.usable() {
+            true => tracing::info!(cluster = %name, "member is usable"),
+            false => {
+                tracing::info!(cluster = %name, because = verdict.because, "member is not usable")
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Climbing from a pod's controller to the object that Karmada applied.
+//!
+//! One task per connection takes the owners that a view asks about and climbs, a few at a
+//! time, by requests for metadata only. What cannot be climbed (not permitted, gone, no
+//! answer) stays as the name rule had it; an answer is never guessed here.
+
+use super::{Message, Origin};
+use crate::kinds::{KindError, Kinds};
+use crate::matching::{Owner, applied_by, controller};
+use backon::{ExponentialBuilder, Retryable};
+use engine::JobKey;
+use futures::StreamExt;
+use kube::{Client, ResourceExt};
+use runtime::client::{CallError, CallFault, with_deadline};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Climbs at a time, per member.
+const CONCURRENT: usize = 8;
+/// How long one request may take.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Owners above owners, at most; a longer chain is a circle.
+const MAX_HEIGHT: usize = 10;
+
+/// Why a climb has no answer.
+#[derive(Debug, thiserror::Error)]
+enum ClimbError {
+    #[error("{0}")]
+    Call(#[from] CallError),
+    #[error("owner {0} is gone")]
+    Gone(String),
+    #[error("{0}")]
+    Kind(#[from] KindError),
+    #[error("more than {MAX_HEIGHT} owners above each other")]
+    TooHigh,
+}
+
+/// Answers the owners in `asks` until its sender is dropped.
+pub(super) async fn run(
+    client: Client,
+    origin: Origin,
+    asks: mpsc::UnboundedReceiver<Owner>,
+    answers: mpsc::Sender<Message>,
+) {
+    let kinds = &Kinds::new(client);
+    let asks = futures::stream::unfold(asks, async |mut asks| Some((asks.recv().await?, asks)));
+    asks.for_each_concurrent(CONCURRENT, |owner| {
+        let (origin, answers) = (origin.clone(), answers.clone());
+        async move {
+            let retries = ExponentialBuilder::default()
+                .with_max_times(4)
+                .with_jitter();
+            let climbed = (|| climb(kinds, &owner))
+                .retry(retries)
+                .when(is_passing)
+                .await;
+            match climbed {
+                Ok(job) => {
+                    // The coordinator is gone only when the process ends.
+                    let _ = answers.send(Message::Owner(origin, owner.uid, job)).await;
+                }
+                Err(error) => {
+                    let (kind, namespace, name) = (&owner.kind, &owner.namespace, &owner.name);
+                    tracing::debug!(cluster = %origin.cluster, kind, namespace, name, %error,
+                        "the job of an owner is not known; going by its name");
+                }
+            }
+        }
+    })
+    .await;
+}
+
+/// Whether the failure may pass by itself.
+fn is_passing(error: &ClimbError) -> bool {
+    match error {
+        ClimbError::Call(call) | ClimbError::Kind(KindError::Call(call)) => {
+            matches!(call.fault(), CallFault::Unknown | CallFault::TryAgain)
+        }
+        ClimbError::Gone(_) | ClimbError::Kind(_) | ClimbError::TooHigh => false,
+    }
+}
+
+/// The job that `owner` is part of; `None` where the top of its owners is nobody's.
+async fn climb(kinds: &Kinds, owner: &Owner) -> Result<Option<JobKey>, ClimbError> {
+    let mut at = owner.clone();
+    for _ in 0..MAX_HEIGHT {
+        let objects = kinds.api(&at.api_version, &at.kind, &at.namespace).await?;
+        let found = with_deadline(objects.get_metadata_opt(&at.name), LIMIT).await?;
+        let object = found
+            .filter(|object| object.uid().as_deref() == Some(&at.uid))
+            .ok_or_else(|| ClimbError::Gone(at.name.clone()))?;
+        if let Some(job) = applied_by(&object.metadata) {
+            return Ok(Some(job));
+        }
+        match controller(&object.metadata) {
+            Some(above) => at = above,
+            None => return Ok(None),
+        }
+    }
+    Err(ClimbError::TooHigh)
+}

@@ -1,0 +1,161 @@
+//! The connection to one member: made, probed, and made anew when the credentials change.
+//!
+//! It only reports; what its reports mean for the member is judged by the coordinator.
+
+use super::connect::{self, Address, ConnectError, Connector};
+use super::owners;
+use super::view::{node_delta, pod_delta};
+use super::{MembersOptions, Message, Origin};
+use crds::kubernetes::{Node, Pod};
+use engine::ClusterName;
+use kube::{Api, Client};
+use runtime::client::with_deadline;
+use runtime::watch::{WatchOptions, watch};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// How long a probe may take.
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// Successful probes between two looks at the Secret; after a failed one it is always read.
+const PROBES_PER_SECRET: u32 = 6;
+/// Pods that take room: bound and not ended. The rest is never sent.
+const PODS_THAT_COUNT: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+
+/// Tells connections apart, those of one member too.
+static EPOCHS: AtomicU64 = AtomicU64::new(1);
+
+/// One member's session.
+pub(super) struct Session {
+    pub(super) control_plane: Client,
+    pub(super) cluster: ClusterName,
+    pub(super) address: Address,
+    pub(super) options: MembersOptions,
+    pub(super) connector: Connector,
+    pub(super) sink: mpsc::Sender<Message>,
+}
+
+/// The names under which the watches of `cluster` report how they do.
+pub(super) fn watch_names(cluster: &ClusterName) -> [String; 2] {
+    [format!("nodes@{cluster}"), format!("pods@{cluster}")]
+}
+
+impl Session {
+    /// Connects, and stays connected until `cancel`.
+    pub(super) async fn run(self, cancel: CancellationToken) {
+        let _ = cancel
+            .clone()
+            .run_until_cancelled(self.connect_for_ever(cancel))
+            .await;
+    }
+
+    async fn connect_for_ever(&self, cancel: CancellationToken) {
+        loop {
+            let connection = cancel.child_token();
+            // Watches of this connection end with it, however it ends.
+            let _guard = connection.clone().drop_guard();
+            if let Err(error) = self.connected(connection).await {
+                self.report(Message::NotConnected(
+                    self.cluster.clone(),
+                    error.to_string(),
+                ))
+                .await;
+                sleep(self.options.probe_period).await;
+            }
+        }
+    }
+
+    /// Makes one connection and keeps it until its credentials change.
+    async fn connected(&self, cancel: CancellationToken) -> Result<(), ConnectError> {
+        let credentials = connect::credentials(&self.control_plane, &self.address).await?;
+        let client = (self.connector)(&self.address, &credentials).await?;
+        let epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
+        let origin = Origin {
+            cluster: self.cluster.clone(),
+            epoch,
+        };
+        let (ask, asks) = mpsc::unbounded_channel();
+        self.report(Message::Connected(origin.clone(), client.clone(), ask))
+            .await;
+        let climbing = owners::run(client.clone(), origin.clone(), asks, self.sink.clone());
+        tokio::spawn(cancel.clone().run_until_cancelled_owned(climbing));
+        self.watch(&client, &origin, &cancel);
+        let mut until_secret = PROBES_PER_SECRET;
+        let mut ticks = interval(self.options.probe_period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let probed = probe(&client).await;
+            until_secret = if probed.is_ok() {
+                until_secret.saturating_sub(1)
+            } else {
+                0
+            };
+            self.report(Message::Probed(origin.clone(), probed)).await;
+            if until_secret == 0 {
+                until_secret = PROBES_PER_SECRET;
+                let now = connect::credentials(&self.control_plane, &self.address).await;
+                // A Secret that cannot be read changes nothing while the connection works.
+                if now.is_ok_and(|now| now != credentials) {
+                    tracing::info!(cluster = %self.cluster, "credentials changed; connecting anew");
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn watch(&self, client: &Client, origin: &Origin, cancel: &CancellationToken) {
+        let [nodes, pods] = watch_names(&self.cluster);
+        let options = WatchOptions {
+            // Silence is broken well within the time that a view is trusted for.
+            timeout: self.options.freshness / 2,
+            metrics: Some(self.options.watch_metrics.clone()),
+            ..WatchOptions::default()
+        };
+        let of_pods = WatchOptions {
+            fields: Some(PODS_THAT_COUNT.to_owned()),
+            ..options.clone()
+        };
+        let (node_origin, pod_origin) = (origin.clone(), origin.clone());
+        watch(
+            Api::<Node>::all(client.clone()),
+            options,
+            nodes,
+            move |delta| {
+                let delta = node_delta(&node_origin.cluster, delta);
+                Message::Node(node_origin.clone(), delta)
+            },
+            self.sink.clone(),
+            cancel.clone(),
+        );
+        watch(
+            Api::<Pod>::all(client.clone()),
+            of_pods,
+            pods,
+            move |delta| {
+                let delta = pod_delta(&pod_origin.cluster, delta);
+                Message::Pod(pod_origin.clone(), delta)
+            },
+            self.sink.clone(),
+            cancel.clone(),
+        );
+    }
+
+    async fn report(&self, message: Message) {
+        // The coordinator is gone only when the process ends, and then this task too.
+        let _ = self.sink.send(message).await;
+    }
+}
+
+/// Whether the member's API server answers, says that it is ready, and takes our token.
+async fn probe(client: &Client) -> Result<(), String> {
+    let request = http::Request::get("/readyz")
+        .body(Vec::new())
+        .map_err(|error| error.to_string())?;
+    match with_deadline(client.request_text(request), PROBE_LIMIT).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.message()),
+    }
+}

@@ -1,0 +1,281 @@
+//! Members against fake API servers: what is told, in which order, and what a member's coming
+//! and going does to it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use super::connect::Connector;
+use super::*;
+use runtime::testing::{FakeApi, Fault};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+const NODE: &str = "/api/v1/nodes/n1";
+const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+
+fn secret_path(name: &str) -> String {
+    format!("/api/v1/namespaces/karmada-cluster/secrets/{name}")
+}
+
+struct Fleet {
+    karmada: FakeApi,
+    member: FakeApi,
+    events: mpsc::Receiver<MemberEvent>,
+    members: Members,
+    _cancel: tokio_util::sync::DropGuard,
+}
+
+/// A member with one node, and a control plane with the Cluster objects `clusters`.
+fn fleet(clusters: &[Value]) -> Fleet {
+    let (karmada, member) = (FakeApi::new(), FakeApi::new());
+    karmada.put("/api/v1/namespaces/karmada-cluster", json!({}));
+    for cluster in clusters {
+        let name = cluster["metadata"]["name"].as_str().unwrap();
+        karmada.put(&format!("{CLUSTERS}/{name}"), cluster.clone());
+    }
+    karmada.put(&secret_path("m1"), secret("dG9rZW4="));
+    member.document("/readyz", json!("ok"));
+    member.put(NODE, node("8"));
+    let (sink, events) = mpsc::channel(64);
+    let cancel = CancellationToken::new();
+    let reached = member.clone();
+    let connector: Connector = Arc::new(move |address, credentials| {
+        let known = address.endpoint() == "https://m1" && credentials.token().starts_with("token");
+        assert!(known, "{address:?}");
+        let client = reached.client();
+        Box::pin(async move { Ok(client) })
+    });
+    let members = Members::spawn_with(
+        karmada.client(),
+        MembersOptions::default(),
+        connector,
+        vec![sink],
+        cancel.clone(),
+    );
+    Fleet {
+        karmada,
+        member,
+        events,
+        members,
+        _cancel: cancel.drop_guard(),
+    }
+}
+
+fn cluster(name: &str, mode: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+        "spec": {
+            "syncMode": mode, "apiEndpoint": format!("https://{name}"), "region": "eu",
+            "secretRef": {"namespace": "karmada-cluster", "name": name},
+            "insecureSkipTLSVerification": true,
+        },
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True", "reason": "ok", "message": ""}],
+            "apiEnablements": [{"groupVersion": "batch/v1", "resources": [{"name": "jobs", "kind": "Job"}]}],
+        },
+    })
+}
+
+fn secret(token: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "m1"}, "data": {"token": token}})
+}
+
+fn node(cpu: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+        "status": {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+fn pod(name: &str, owner: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "team", "ownerReferences": owner},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"phase": "Running"},
+    })
+}
+
+/// The next event, in short.
+async fn next(events: &mut mpsc::Receiver<MemberEvent>) -> String {
+    let event = timeout(Duration::from_secs(300), events.recv())
+        .await
+        .expect("an event is due")
+        .unwrap();
+    match event {
+        MemberEvent::Fact(Event::ClusterUpserted(fact)) if fact.usable => {
+            format!("{} usable", fact.name)
+        }
+        MemberEvent::Fact(Event::ClusterUpserted(fact)) => {
+            format!("{}: {}", fact.name, fact.unusable_because)
+        }
+        MemberEvent::Fact(Event::ClusterGone(name)) => format!("{name} gone"),
+        MemberEvent::Fact(Event::NodeUpserted(fact)) => {
+            format!("node {} {}", fact.name, fact.allocatable)
+        }
+        MemberEvent::Fact(Event::NodeGone(_, name)) => format!("node {name} gone"),
+        MemberEvent::Fact(Event::PodUpserted(fact)) => {
+            format!(
+                "pod of {}",
+                fact.job.map_or("others".to_owned(), |job| job.to_string())
+            )
+        }
+        MemberEvent::Fact(Event::PodGone(..)) => "pod gone".to_owned(),
+        MemberEvent::Listed { cluster } => format!("{cluster} listed"),
+        MemberEvent::Ready => "ready".to_owned(),
+        MemberEvent::Fact(other) => format!("{other:?}"),
+    }
+}
+
+async fn expect(fleet: &mut Fleet, wanted: &[&str]) {
+    for wanted in wanted {
+        assert_eq!(next(&mut fleet.events).await, *wanted);
+    }
+}
+
+/// Events up to and with `wanted`.
+async fn until(fleet: &mut Fleet, wanted: &str) -> Vec<String> {
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|last| last != wanted) {
+        seen.push(next(&mut fleet.events).await);
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_ready_before_every_member_has_listed_or_is_known_to_be_out_of_reach() {
+    let mut fleet = fleet(&[cluster("m1", "Push"), cluster("m2", "Pull")]);
+    let mut told = until(&mut fleet, "ready").await;
+    let position = |wanted: &str| told.iter().position(|event| event == wanted).expect(wanted);
+    assert!(
+        position("node n1 cpu 8") < position("m1 usable"),
+        "{told:?}"
+    );
+    assert!(position("m1 usable") < position("m1 listed"));
+    assert_eq!(told.pop().as_deref(), Some("ready"));
+    assert!(told.contains(&"m2 listed".to_owned()));
+    let why = told.iter().find(|event| event.starts_with("m2: ")).unwrap();
+    assert!(
+        why.contains("only Push clusters can be reached directly"),
+        "{why}"
+    );
+    assert!(fleet.members.client(&ClusterName::new("m1")).is_some());
+    assert_eq!(
+        fleet.members.health(&ClusterName::new("m2")),
+        Some(ViewHealth::Unreachable)
+    );
+    let of_pods = fleet
+        .member
+        .requests()
+        .into_iter()
+        .find(|request| request.path == "/api/v1/pods");
+    assert!(of_pods.unwrap().query["fieldSelector"].contains("nodeName"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_its_jobs_by_the_object_that_karmada_applied() {
+    let mut fleet = fleet(&[cluster("m1", "Push")]);
+    until(&mut fleet, "ready").await;
+    let resources = json!({"groupVersion": "g/v1", "resources": [
+        {"name": "wholes", "kind": "Whole", "namespaced": true, "singularName": "", "verbs": []},
+        {"name": "parts", "kind": "Part", "namespaced": true, "singularName": "", "verbs": []},
+    ]});
+    fleet.member.document("/apis/g/v1", resources);
+    let owned_by = |kind: &str, name: &str, uid: &Value| json!([{"apiVersion": "g/v1", "kind": kind, "name": name, "uid": uid, "controller": true}]);
+    let whole = fleet.member.put(
+        "/apis/g/v1/namespaces/team/wholes/w",
+        json!({"apiVersion": "g/v1", "kind": "Whole", "metadata": {
+            "name": "w", "namespace": "team", "annotations": {
+                crds::names::BINDING_NAMESPACE_ANNOTATION: "team", crds::names::BINDING_NAME_ANNOTATION: "w-whole",
+            },
+        }}),
+    );
+    let part = fleet.member.put(
+        "/apis/g/v1/namespaces/team/parts/w-0",
+        json!({"apiVersion": "g/v1", "kind": "Part", "metadata": {
+            "name": "w-0", "namespace": "team",
+            "ownerReferences": owned_by("Whole", "w", &whole["metadata"]["uid"]),
+        }}),
+    );
+    let owner = owned_by("Part", "w-0", &part["metadata"]["uid"]);
+    fleet
+        .member
+        .put("/api/v1/namespaces/team/pods/a", pod("a", owner.clone()));
+    expect(&mut fleet, &["pod of team/w-0-part", "pod of team/w-whole"]).await;
+    // The second pod of the same owner needs no climb.
+    let before = fleet.member.requests_of("GET").len();
+    fleet
+        .member
+        .put("/api/v1/namespaces/team/pods/b", pod("b", owner));
+    expect(&mut fleet, &["pod of team/w-whole"]).await;
+    let climbed = fleet
+        .member
+        .requests_of("GET")
+        .into_iter()
+        .skip(before)
+        .filter(|r| r.path.contains("/g/v1/"));
+    assert_eq!(climbed.count(), 0);
+    fleet
+        .member
+        .put("/api/v1/namespaces/team/pods/c", pod("c", json!([])));
+    fleet.member.remove("/api/v1/namespaces/team/pods/a");
+    expect(&mut fleet, &["pod of others", "pod gone"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_stops_answering_is_unusable_and_keeps_its_nodes() {
+    let mut fleet = fleet(&[cluster("m1", "Push")]);
+    until(&mut fleet, "ready").await;
+    fleet
+        .member
+        .fault(usize::MAX, Fault::Status(500, "etcd is away"), |_| true);
+    expect(
+        &mut fleet,
+        &["m1: its API server does not answer: etcd is away"],
+    )
+    .await;
+    assert_eq!(
+        fleet.members.health(&ClusterName::new("m1")),
+        Some(ViewHealth::Unreachable)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_secret_is_missing_says_so_and_holds_nobody_up() {
+    let mut fleet = fleet(&[cluster("m3", "Push")]);
+    let told = until(&mut fleet, "ready").await;
+    let why = told
+        .iter()
+        .find(|event| event.starts_with("m3: it cannot be reached"));
+    assert!(
+        why.unwrap()
+            .contains("secret karmada-cluster/m3 cannot be read"),
+        "{why:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_credentials_make_a_new_connection_and_what_vanished_meanwhile_is_told() {
+    let mut fleet = fleet(&[cluster("m1", "Push")]);
+    until(&mut fleet, "ready").await;
+    fleet.karmada.put(&secret_path("m1"), secret("dG9rZW4y"));
+    fleet
+        .member
+        .fault(usize::MAX, Fault::Hang, |request| request.verb == "WATCH");
+    fleet.member.cut_watches();
+    fleet.member.remove(NODE);
+    let told = until(&mut fleet, "m1 usable").await;
+    assert!(told.contains(&"node n1 gone".to_owned()), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_leaves_is_gone_and_one_that_comes_is_listed() {
+    let mut fleet = fleet(&[]);
+    expect(&mut fleet, &["ready"]).await;
+    fleet
+        .karmada
+        .put(&format!("{CLUSTERS}/m1"), cluster("m1", "Push"));
+    until(&mut fleet, "m1 listed").await;
+    fleet.karmada.remove(&format!("{CLUSTERS}/m1"));
+    expect(&mut fleet, &["m1 gone"]).await;
+    assert!(fleet.members.client(&ClusterName::new("m1")).is_none());
+}

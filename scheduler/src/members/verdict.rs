@@ -1,0 +1,213 @@
+//! Whether a member may be decided on: what Karmada says of it, and how fresh our own view
+//! is. Pure.
+
+use crds::karmada::{Cluster, condition};
+use std::time::Duration;
+
+/// How our live view of a member stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ViewState {
+    /// Why there can be no view at all.
+    pub(crate) unreachable_by_design: Option<String>,
+    /// Whether its nodes and pods have listed since the connection was made.
+    pub(crate) listed: bool,
+    /// Age of the oldest of what we were told: the watches of nodes and of pods, and the last
+    /// probe that was answered. `None` before the first answer.
+    pub(crate) age: Option<Duration>,
+    /// Probes in a row that failed, and what the last of them said.
+    pub(crate) failed_probes: u32,
+    pub(crate) last_error: String,
+}
+
+/// How fresh what is known of a member is, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ViewHealth {
+    /// Fresh: decided on.
+    Ready,
+    /// Reached, but what is known is not complete or too old.
+    Stale,
+    /// Not reached: what is known is from before.
+    Unreachable,
+}
+
+/// What follows for a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) health: ViewHealth,
+    /// Why nothing may be placed there; empty where it may.
+    pub(crate) because: String,
+}
+
+/// Probes in a row that must fail before a member counts as gone: one lost answer, or an API
+/// server that restarts, is not it.
+const FAILED_PROBES: u32 = 2;
+
+impl Verdict {
+    pub(crate) fn usable(&self) -> bool {
+        self.because.is_empty()
+    }
+
+    fn no(health: ViewHealth, because: String) -> Self {
+        Self { health, because }
+    }
+}
+
+/// Judges `cluster`, whose view may be at most `bound` old.
+pub(crate) fn verdict(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
+    use ViewHealth::{Ready, Stale, Unreachable};
+    if let Some(why) = &view.unreachable_by_design {
+        return Verdict::no(Unreachable, why.clone());
+    }
+    if view.failed_probes >= FAILED_PROBES {
+        let why = format!("its API server does not answer: {}", view.last_error);
+        return Verdict::no(Unreachable, why);
+    }
+    let health = match view.age {
+        Some(age) if view.listed && age <= bound => Ready,
+        Some(_) => Stale,
+        None => Unreachable,
+    };
+    if let Some(why) = not_ready(cluster) {
+        return Verdict::no(health, why);
+    }
+    match (health, view.age) {
+        (Ready, _) => Verdict::no(Ready, String::new()),
+        (_, Some(_)) if !view.listed => {
+            Verdict::no(Stale, "its nodes and pods are not listed yet".into())
+        }
+        // No ages in words: each of them would be told as a change.
+        (_, Some(_)) => {
+            let why = format!(
+                "its watches have been silent for more than {} s",
+                bound.as_secs()
+            );
+            Verdict::no(Stale, why)
+        }
+        (_, None) => Verdict::no(Unreachable, not_reached(&view.last_error)),
+    }
+}
+
+/// What Karmada says against it.
+fn not_ready(cluster: &Cluster) -> Option<String> {
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return Some("it is being removed from the federation".into());
+    }
+    match condition(&cluster.status.conditions, "Ready") {
+        Some(ready) if ready.is_true() => None,
+        Some(ready) => Some(format!(
+            "Karmada says Ready={} ({}): {}",
+            ready.status, ready.reason, ready.message
+        )),
+        None => Some("Karmada has not said yet whether it is Ready".into()),
+    }
+}
+
+fn not_reached(error: &str) -> String {
+    match error.is_empty() {
+        true => "it is not connected yet".into(),
+        false => format!("it cannot be reached: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn cluster(ready: &str) -> Cluster {
+        serde_json::from_value(json!({
+            "metadata": {"name": "m1"},
+            "spec": {"syncMode": "Push"},
+            "status": {"conditions": [
+                {"type": "Ready", "status": ready, "reason": "ClusterNotReachable", "message": "no"}
+            ]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_a_ready_member_with_a_fresh_view_is_decided_on() {
+        let fresh = ViewState {
+            listed: true,
+            age: Some(Duration::from_secs(3)),
+            ..ViewState::default()
+        };
+        let failed = |failed_probes| ViewState {
+            failed_probes,
+            last_error: "refused".into(),
+            ..fresh.clone()
+        };
+        let by_design = ViewState {
+            unreachable_by_design: Some("a Pull cluster".into()),
+            ..fresh.clone()
+        };
+        let aged = |seconds| ViewState {
+            age: Some(Duration::from_secs(seconds)),
+            ..fresh.clone()
+        };
+        let rows = [
+            ("True", fresh.clone(), "Ready"),
+            ("True", failed(1), "Ready"),
+            ("True", aged(60), "Ready"),
+            (
+                "True",
+                aged(61),
+                "Stale: its watches have been silent for more than 60 s",
+            ),
+            (
+                "True",
+                ViewState {
+                    listed: false,
+                    ..fresh.clone()
+                },
+                "Stale: its nodes and pods are not listed yet",
+            ),
+            (
+                "True",
+                failed(2),
+                "Unreachable: its API server does not answer: refused",
+            ),
+            (
+                "True",
+                ViewState::default(),
+                "Unreachable: it is not connected yet",
+            ),
+            ("True", by_design, "Unreachable: a Pull cluster"),
+            (
+                "False",
+                fresh,
+                "Ready: Karmada says Ready=False (ClusterNotReachable): no",
+            ),
+        ];
+        for (ready, view, want) in rows {
+            let verdict = verdict(&cluster(ready), &view, Duration::from_secs(60));
+            let said = match verdict.usable() {
+                true => format!("{:?}", verdict.health),
+                false => format!("{:?}: {}", verdict.health, verdict.because),
+            };
+            assert_eq!(said, want, "{view:?}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_leaves_or_is_new_is_not_decided_on() {
+        let fresh = ViewState {
+            listed: true,
+            age: Some(Duration::ZERO),
+            ..ViewState::default()
+        };
+        let mut leaving = cluster("True");
+        leaving.metadata.deletion_timestamp = Some(
+            k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH),
+        );
+        let bound = Duration::from_secs(60);
+        assert!(verdict(&leaving, &fresh, bound).because.contains("removed"));
+        let unknown = Cluster::default();
+        assert!(
+            verdict(&unknown, &fresh, bound)
+                .because
+                .contains("not said yet")
+        );
+    }
+}

@@ -1,0 +1,343 @@
+//! What a job needs in a member besides itself: its Queue and its PriorityClass.
+//!
+//! Both are created where they are absent, before the placement, and never updated: what the
+//! member's own people or controllers make of them stays theirs. A queue is created without
+//! bounds or parent, for bounds are kept on the control plane, and a member's Volcano that
+//! knew a part of them would fight over the same pods. The namespace is Karmada's to make.
+
+use crate::members::Members;
+use crate::metrics::PlanMetrics;
+use engine::{ClusterName, QueueName, Reason};
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+use parking_lot::Mutex;
+use runtime::client::{CallError, CallFault, with_deadline};
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long one call may take.
+const LIMIT: Duration = Duration::from_secs(5);
+/// How long what was seen in a member is believed to be there.
+const BELIEVED_FOR: Duration = Duration::from_secs(10 * 60);
+/// The group of Volcano's own jobs, which do not start without their queue.
+const VOLCANO_JOBS: &str = "batch.volcano.sh/";
+
+/// Something that a job needs in a member.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Need {
+    Queue(String),
+    PriorityClass(String),
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queue(name) => write!(f, "queue {name}"),
+            Self::PriorityClass(name) => write!(f, "priorityclass {name}"),
+        }
+    }
+}
+
+/// Why a member could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrepareError {
+    #[error("{need} does not exist on the control plane, from which it would be copied")]
+    NoSource { need: Need },
+    #[error("{need} cannot be read on the control plane: {error}")]
+    Source { need: Need, error: String },
+    #[error("member {cluster} is not connected")]
+    NotConnected { cluster: ClusterName },
+    #[error("{need} cannot be created in member {cluster}: {error}")]
+    Member {
+        need: Need,
+        cluster: ClusterName,
+        error: String,
+        refused: bool,
+    },
+}
+
+impl PrepareError {
+    /// The reason's word.
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Self::NoSource {
+                need: Need::PriorityClass(_),
+            } => Reason::PriorityClassNotFound,
+            Self::NoSource {
+                need: Need::Queue(_),
+            } => Reason::QueueNotFound,
+            Self::Member { refused: true, .. } => Reason::MemberRefused,
+            Self::Source { .. } | Self::NotConnected { .. } | Self::Member { .. } => {
+                Reason::PlanRefused
+            }
+        }
+    }
+
+    /// The member where it failed, if it was one.
+    pub(crate) fn cluster(&self) -> Option<&ClusterName> {
+        match self {
+            Self::NotConnected { cluster } | Self::Member { cluster, .. } => Some(cluster),
+            Self::NoSource { .. } | Self::Source { .. } => None,
+        }
+    }
+}
+
+/// Prepares members. Clones share what is known to be there.
+#[derive(Clone)]
+pub(crate) struct Preparer {
+    control_plane: Client,
+    members: Members,
+    metrics: PlanMetrics,
+    seen: Arc<Mutex<HashMap<(ClusterName, Need), Instant>>>,
+    /// One at a time per member, so that a hundred jobs of one queue ask once.
+    turns: Arc<Mutex<HashMap<ClusterName, Arc<tokio::sync::Mutex<()>>>>>,
+}
+
+impl fmt::Debug for Preparer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Preparer")
+            .field("seen", &self.seen.lock().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Preparer {
+    pub(crate) fn new(control_plane: Client, members: Members, metrics: PlanMetrics) -> Self {
+        Self {
+            control_plane,
+            members,
+            metrics,
+            seen: Arc::default(),
+            turns: Arc::default(),
+        }
+    }
+
+    /// Sees to it that `cluster` has what a job of `api` (`batch/v1/Job`) in `queue` needs.
+    pub(crate) async fn prepare(
+        &self,
+        cluster: &ClusterName,
+        api: &str,
+        queue: &QueueName,
+        priority_classes: &BTreeSet<String>,
+    ) -> Result<(), PrepareError> {
+        for name in priority_classes
+            .iter()
+            .filter(|name| !is_system_class(name))
+        {
+            self.ensure(cluster, Need::PriorityClass(name.clone()))
+                .await?;
+        }
+        let queue = self.ensure(cluster, Need::Queue(queue.to_string())).await;
+        match queue {
+            // Pods that Volcano does not start need no queue of its.
+            Err(error) if !api.starts_with(VOLCANO_JOBS) => {
+                tracing::warn!(%cluster, %error, "going on without the queue in the member");
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    async fn ensure(&self, cluster: &ClusterName, need: Need) -> Result<(), PrepareError> {
+        if self.is_believed(cluster, &need) {
+            return Ok(());
+        }
+        let turn = Arc::clone(self.turns.lock().entry(cluster.clone()).or_default());
+        let _turn = turn.lock().await;
+        if self.is_believed(cluster, &need) {
+            return Ok(());
+        }
+        let member = self
+            .members
+            .client(cluster)
+            .ok_or_else(|| PrepareError::NotConnected {
+                cluster: cluster.clone(),
+            })?;
+        self.create_if_absent(&member, cluster, &need).await?;
+        self.seen
+            .lock()
+            .insert((cluster.clone(), need), Instant::now());
+        Ok(())
+    }
+
+    fn is_believed(&self, cluster: &ClusterName, need: &Need) -> bool {
+        let seen = self.seen.lock();
+        seen.get(&(cluster.clone(), need.clone()))
+            .is_some_and(|at| at.elapsed() < BELIEVED_FOR)
+    }
+
+    async fn create_if_absent(
+        &self,
+        member: &Client,
+        cluster: &ClusterName,
+        need: &Need,
+    ) -> Result<(), PrepareError> {
+        let failed = |error: CallError| PrepareError::Member {
+            need: need.clone(),
+            cluster: cluster.clone(),
+            refused: error.fault() == CallFault::Refused,
+            error: error.message(),
+        };
+        let objects = need.api(member.clone());
+        match with_deadline(objects.get_metadata(need.name()), LIMIT).await {
+            Ok(_) => return Ok(()),
+            // The member has no such kind, and so no need of it.
+            Err(error)
+                if error.fault() == CallFault::NoSuchKind && matches!(need, Need::Queue(_)) =>
+            {
+                return Ok(());
+            }
+            Err(error) if error.fault() == CallFault::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let copy = self.copy(need).await?;
+        match with_deadline(objects.create(&PostParams::default(), &copy), LIMIT).await {
+            Ok(_) => {
+                tracing::info!(%cluster, object = %need, "created in member");
+                self.metrics.created.inc();
+                Ok(())
+            }
+            // Somebody else was quicker.
+            Err(error) if error.fault() == CallFault::Conflict => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// The control plane's object, as a member is to have it.
+    async fn copy(&self, need: &Need) -> Result<DynamicObject, PrepareError> {
+        let source = with_deadline(
+            need.api(self.control_plane.clone()).get_opt(need.name()),
+            LIMIT,
+        )
+        .await;
+        let unreadable = |error: String| PrepareError::Source {
+            need: need.clone(),
+            error,
+        };
+        let source = source
+            .map_err(|error| unreadable(error.message()))?
+            .ok_or_else(|| PrepareError::NoSource { need: need.clone() })?;
+        serde_json::from_value(need.body(&source.data))
+            .map_err(|error| unreadable(error.to_string()))
+    }
+}
+
+/// Classes that every API server makes itself.
+fn is_system_class(name: &str) -> bool {
+    name.starts_with("system-")
+}
+
+impl Need {
+    fn name(&self) -> &str {
+        match self {
+            Self::Queue(name) | Self::PriorityClass(name) => name,
+        }
+    }
+
+    fn resource(&self) -> ApiResource {
+        let (group, version, kind, plural) = match self {
+            Self::Queue(_) => ("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+            Self::PriorityClass(_) => (
+                "scheduling.k8s.io",
+                "v1",
+                "PriorityClass",
+                "priorityclasses",
+            ),
+        };
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+    }
+
+    fn api(&self, client: Client) -> Api<DynamicObject> {
+        Api::all_with(client, &self.resource())
+    }
+
+    /// The object for a member, of the control plane's `source`.
+    fn body(&self, source: &Value) -> Value {
+        let resource = self.resource();
+        let mut body = json!({
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": self.name(), "labels": {"app.kubernetes.io/managed-by": "muster"}},
+        });
+        let take = |field: &str| source.get(field).cloned();
+        match self {
+            Self::Queue(_) => {
+                let spec = source.get("spec");
+                let of_spec = |field: &str| spec.and_then(|spec| spec.get(field)).cloned();
+                body["spec"] = json!({
+                    "weight": of_spec("weight").unwrap_or(json!(1)),
+                    "reclaimable": of_spec("reclaimable").unwrap_or(json!(true)),
+                });
+            }
+            Self::PriorityClass(_) => {
+                body["value"] = take("value").unwrap_or(json!(0));
+                // Never the default of a member: that would change other people's pods.
+                body["globalDefault"] = json!(false);
+                if let Some(policy) = take("preemptionPolicy") {
+                    body["preemptionPolicy"] = policy;
+                }
+            }
+        }
+        body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_gets_a_queue_without_bounds() {
+        let source = json!({"spec": {
+            "weight": 4, "reclaimable": false, "parent": "org", "capability": {"cpu": "8"},
+            "guarantee": {"resource": {"cpu": "2"}}, "deserved": {"cpu": "4"},
+        }});
+        insta::assert_json_snapshot!(Need::Queue("vision".into()).body(&source), @r#"
+        {
+          "apiVersion": "scheduling.volcano.sh/v1beta1",
+          "kind": "Queue",
+          "metadata": {
+            "labels": {
+              "app.kubernetes.io/managed-by": "muster"
+            },
+            "name": "vision"
+          },
+          "spec": {
+            "reclaimable": false,
+            "weight": 4
+          }
+        }
+        "#);
+        assert_eq!(
+            Need::Queue("q".into()).body(&json!({}))["spec"],
+            json!({"weight": 1, "reclaimable": true})
+        );
+    }
+
+    #[test]
+    fn a_member_gets_a_class_that_is_nobodys_default() {
+        let source = json!({
+            "value": 1000, "globalDefault": true, "preemptionPolicy": "Never", "description": "x",
+        });
+        insta::assert_json_snapshot!(Need::PriorityClass("high".into()).body(&source), @r#"
+        {
+          "apiVersion": "scheduling.k8s.io/v1",
+          "globalDefault": false,
+          "kind": "PriorityClass",
+          "metadata": {
+            "labels": {
+              "app.kubernetes.io/managed-by": "muster"
+            },
+            "name": "high"
+          },
+          "preemptionPolicy": "Never",
+          "value": 1000
+        }
+        "#);
+    }
+}

@@ -1,0 +1,467 @@
+//! The scheduler as a process of its own: plans come as admission records.
+//!
+//! ```text
+//! binding with a record in state Planned ─► template ─► demand ─► Scheduler::prepare
+//!        ▲                                                          ├─► Place  (Admitted)
+//!        └── the controller decides again ◄─────────────────────────┴─► Refuse (Refused)
+//! ```
+//!
+//! It keeps what Karmada's parts expect of a scheduler up to date on placed bindings, and
+//! refuses what carries no record: with the webhook away, nothing runs that was not admitted.
+//! It never decides; whatever it has under way is found again by looking, after any restart.
+
+mod due;
+mod events;
+#[cfg(test)]
+mod tests;
+
+use crate::carry_out::{Order, Refusal, Scheduler, SchedulerOptions, key_of};
+use crate::commit::{self, CommitOptions, Committer, Failure, Intent, Outcome, Write, WriteKind};
+use crate::demand::{ask, demand};
+use crate::kinds::Kinds;
+use crate::members::{MemberEvent, Members, MembersOptions};
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, RecordState};
+use due::{Due, due};
+use engine::{JobKey, Reason, Time};
+use events::Events;
+use kube::{Api, Client};
+use prometheus_client::metrics::counter::Counter;
+use runtime::client::{CallFault, with_deadline};
+use runtime::health::{Health, ReadyFlag};
+use runtime::lease::Leadership;
+use runtime::metrics::Registry;
+use runtime::watch::{Delta, ObjectKey, WatchMetrics, WatchOptions, watch};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+/// Inputs that may wait; watches wait beyond that.
+const INPUTS: usize = 1024;
+/// Plans that are prepared at a time.
+const PREPARING: usize = 16;
+/// Time between two looks at what had to be tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Time before a write that was refused, or found no server, is tried again.
+const RETRY_WRITE: Duration = Duration::from_secs(15);
+/// Looks at retries between two looks at every binding.
+const RETRIES_PER_SWEEP: u32 = 60;
+/// How long reading a template may take.
+const TEMPLATE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How the process works.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Of the members' views.
+    pub members: MembersOptions,
+    /// Of the binding writes.
+    pub commit: CommitOptions,
+}
+
+/// Runs the scheduler until `cancel`. It sees and checks at all times, and writes while
+/// `leadership` leads.
+pub async fn run(
+    client: Client,
+    options: Options,
+    health: &Health,
+    registry: &Registry,
+    leadership: Leadership,
+    cancel: CancellationToken,
+) {
+    let (inputs, receiver) = mpsc::channel(INPUTS);
+    let (outcomes, outcome_receiver) = mpsc::channel(INPUTS);
+    let watch_metrics = options.members.watch_metrics.clone();
+    let scheduler = spawn_scheduler(&client, options.members, registry, &leadership, &cancel);
+    let committer = commit::spawn(
+        client.clone(),
+        options.commit,
+        Some(leadership.clone()),
+        outcomes,
+        registry,
+        cancel.clone(),
+    );
+    let process = Process::new(
+        &client,
+        scheduler,
+        committer,
+        (leadership, inputs.clone()),
+        (health, registry),
+        &cancel,
+    );
+    watch_bindings(&client, watch_metrics, inputs, &cancel);
+    process.run(receiver, outcome_receiver, cancel).await;
+}
+
+fn spawn_scheduler(
+    client: &Client,
+    members: MembersOptions,
+    registry: &Registry,
+    leadership: &Leadership,
+    cancel: &CancellationToken,
+) -> Scheduler {
+    let (sink, events) = mpsc::channel::<MemberEvent>(INPUTS);
+    let members = MembersOptions {
+        registry: registry.clone(),
+        ..members
+    };
+    let members = Members::spawn(client.clone(), members, vec![sink], cancel.clone());
+    let options = SchedulerOptions {
+        leadership: Some(leadership.clone()),
+        registry: registry.clone(),
+    };
+    Scheduler::spawn(client.clone(), members, events, options, cancel.clone())
+}
+
+fn watch_bindings(
+    client: &Client,
+    metrics: WatchMetrics,
+    inputs: mpsc::Sender<Input>,
+    cancel: &CancellationToken,
+) {
+    let options = WatchOptions {
+        metrics: Some(metrics),
+        ..WatchOptions::default()
+    };
+    let bindings: Api<ResourceBinding> = Api::all(client.clone());
+    watch(
+        bindings,
+        options,
+        "resourcebindings",
+        Input::Binding,
+        inputs,
+        cancel.clone(),
+    );
+}
+
+#[expect(clippy::large_enum_variant, reason = "most are bindings")]
+enum Input {
+    Binding(Delta<ResourceBinding>),
+    /// A plan was prepared, or it turned out that it cannot be carried out.
+    Prepared {
+        ordered: Arc<ResourceBinding>,
+        answer: Result<Write, Answer>,
+    },
+}
+
+/// Why a plan led to no placement.
+enum Answer {
+    /// To be written: the controller decides again.
+    Refuse(AdmissionRecord),
+    /// Nothing is known yet: tried again.
+    Later(String),
+}
+
+/// What is open for a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    Preparing,
+    Writing,
+    /// Written; the watch has to show this version.
+    Awaiting(u64),
+    /// To be looked at again then.
+    Retrying(Instant),
+}
+
+struct Process {
+    kinds: Arc<Kinds>,
+    events: Events,
+    committer: Committer,
+    scheduler: Scheduler,
+    leadership: Leadership,
+    inputs: mpsc::Sender<Input>,
+    slots: Arc<Semaphore>,
+    ready: ReadyFlag,
+    unadmitted: Counter,
+    bindings: BTreeMap<JobKey, Arc<ResourceBinding>>,
+    listed: bool,
+    open: HashMap<JobKey, Open>,
+    /// To be looked at.
+    dirty: BTreeSet<JobKey>,
+}
+
+impl Process {
+    fn new(
+        client: &Client,
+        scheduler: Scheduler,
+        committer: Committer,
+        (leadership, inputs): (Leadership, mpsc::Sender<Input>),
+        (health, registry): (&Health, &Registry),
+        cancel: &CancellationToken,
+    ) -> Self {
+        Self {
+            kinds: Arc::new(Kinds::new(client.clone())),
+            events: Events::spawn(client.clone(), cancel.clone()),
+            committer,
+            scheduler,
+            leadership,
+            inputs,
+            slots: Arc::new(Semaphore::new(PREPARING)),
+            ready: health.ready_check("scheduler"),
+            unadmitted: registry.register(
+                "bindings_unadmitted",
+                "Bindings open to be placed that no admission record admits, left alone",
+                Counter::default(),
+            ),
+            bindings: BTreeMap::new(),
+            listed: false,
+            open: HashMap::new(),
+            dirty: BTreeSet::new(),
+        }
+    }
+
+    async fn run(
+        mut self,
+        mut inputs: mpsc::Receiver<Input>,
+        mut outcomes: mpsc::Receiver<Outcome>,
+        cancel: CancellationToken,
+    ) {
+        let mut leadership = self.leadership.clone();
+        let mut ticks = interval(RETRY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut until_sweep = RETRIES_PER_SWEEP;
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = leadership.changed() => self.all_dirty(),
+                Some(input) = inputs.recv() => self.input(input),
+                Some(outcome) = outcomes.recv() => self.outcome(&outcome),
+                _ = ticks.tick() => {
+                    until_sweep -= 1;
+                    if until_sweep == 0 {
+                        until_sweep = RETRIES_PER_SWEEP;
+                        self.all_dirty();
+                    }
+                    self.retry();
+                }
+            }
+            self.look();
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        match input {
+            Input::Binding(Delta::Upserted(binding)) => {
+                let key = key_of(&binding);
+                self.bindings.insert(key.clone(), Arc::new(binding));
+                self.dirty.insert(key);
+            }
+            Input::Binding(Delta::Gone(key)) => self.gone(&key),
+            Input::Binding(Delta::Listed) => self.listed = true,
+            Input::Prepared { ordered, answer } => self.prepared(&ordered, answer),
+        }
+    }
+
+    fn gone(&mut self, key: &ObjectKey) {
+        let key = JobKey::new(key.namespace.as_deref().unwrap_or_default(), &key.name);
+        self.bindings.remove(&key);
+        self.dirty.remove(&key);
+        if self.open.get(&key) != Some(&Open::Preparing) {
+            self.open.remove(&key);
+        }
+        self.scheduler.forget(&key);
+    }
+
+    fn all_dirty(&mut self) {
+        self.dirty.extend(self.bindings.keys().cloned());
+    }
+
+    fn retry(&mut self) {
+        let now = Instant::now();
+        let is_due = |open: &Open| matches!(open, Open::Retrying(at) if *at <= now);
+        let again = self.open.extract_if(|_, open| is_due(open));
+        self.dirty.extend(again.map(|(key, _)| key));
+    }
+
+    /// Looks at what may have changed, once all is known that a decision rests on.
+    fn look(&mut self) {
+        let ready = self.listed && self.scheduler.is_ready();
+        self.ready.set(ready);
+        if !ready || !self.leadership.is_leading() {
+            return;
+        }
+        let now = Time(jiff::Timestamp::now().as_millisecond());
+        for key in std::mem::take(&mut self.dirty) {
+            if let Some(binding) = self.bindings.get(&key).cloned() {
+                self.look_at(&key, binding, now);
+            }
+        }
+    }
+
+    fn look_at(&mut self, key: &JobKey, binding: Arc<ResourceBinding>, now: Time) {
+        match self.open.get(key) {
+            Some(Open::Awaiting(version)) if seen(&binding) >= *version => {
+                self.open.remove(key);
+            }
+            // Looked at again when that ends.
+            Some(_) => return,
+            None => {}
+        }
+        match due(&binding, now) {
+            Due::Nothing { released: true } => {}
+            Due::Nothing { released: false } => self.scheduler.forget(key),
+            Due::CarryOut(record) => self.carry_out(key, binding, record),
+            Due::Write(write) => self.write(binding, write),
+            Due::Unadmitted => {
+                let message = "it carries no admission record, so it is not placed; \
+                               Muster's controller admits or gates it";
+                if self.events.warn(&binding, "Unadmitted", message) {
+                    tracing::warn!(job = %key, message);
+                    self.unadmitted.inc();
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, binding: Arc<ResourceBinding>, write: Write) {
+        self.open.insert(key_of(&binding), Open::Writing);
+        self.committer.submit(vec![Intent { binding, write }]);
+    }
+
+    fn carry_out(&mut self, key: &JobKey, binding: Arc<ResourceBinding>, record: AdmissionRecord) {
+        self.open.insert(key.clone(), Open::Preparing);
+        let (kinds, scheduler) = (Arc::clone(&self.kinds), self.scheduler.clone());
+        let (slots, inputs) = (Arc::clone(&self.slots), self.inputs.clone());
+        tokio::spawn(async move {
+            // The semaphore is never closed.
+            let _slot = slots.acquire().await;
+            let answer = prepare(&kinds, &scheduler, &binding, &record).await;
+            // The loop is gone only when the process ends.
+            let _ = inputs
+                .send(Input::Prepared {
+                    ordered: binding,
+                    answer,
+                })
+                .await;
+        });
+    }
+
+    fn prepared(&mut self, ordered: &Arc<ResourceBinding>, answer: Result<Write, Answer>) {
+        let key = key_of(ordered);
+        self.open.remove(&key);
+        let write = match answer {
+            Ok(write) => write,
+            Err(Answer::Refuse(record)) => {
+                tracing::info!(job = %key, attempt = record.attempt.0, message = record.message, "plan refused");
+                Write::Refuse { record }
+            }
+            Err(Answer::Later(why)) => {
+                tracing::warn!(job = %key, why, "plan cannot be checked; trying again");
+                self.open
+                    .insert(key, Open::Retrying(Instant::now() + RETRY));
+                return;
+            }
+        };
+        match self.bindings.contains_key(&key) {
+            true => self.write(Arc::clone(ordered), write),
+            false => self.scheduler.forget(&key),
+        }
+    }
+
+    fn outcome(&mut self, outcome: &Outcome) {
+        let key = &outcome.key;
+        self.open.remove(key);
+        self.dirty.insert(key.clone());
+        match &outcome.result {
+            Ok(written) => {
+                if let Ok(version) = written.resource_version.parse() {
+                    self.open.insert(key.clone(), Open::Awaiting(version));
+                }
+            }
+            Err(failure) => {
+                tracing::warn!(job = %key, write = %outcome.write, error = %failure, "not written");
+                if outcome.write == WriteKind::Place {
+                    self.scheduler.forget(key);
+                }
+                self.failed(key, outcome.write, failure);
+            }
+        }
+    }
+
+    fn failed(&mut self, key: &JobKey, write: WriteKind, failure: &Failure) {
+        let binding = self.bindings.get(key).cloned();
+        match (failure, binding) {
+            // The server will not have the placement: that is an answer to the plan.
+            (Failure::Refused { code, message }, Some(binding)) if write == WriteKind::Place => {
+                let now = Time(jiff::Timestamp::now().as_millisecond());
+                if let Due::CarryOut(record) = due(&binding, now) {
+                    let message =
+                        format!("the API server refused the placement ({code}): {message}");
+                    let record =
+                        record.in_state(RecordState::Refused, Some(Reason::PlanRefused), &message);
+                    self.write(binding, Write::Refuse { record });
+                }
+            }
+            // What is there now, or who leads now, is looked at anew.
+            (Failure::Conflict | Failure::Gone | Failure::NotLeading, _) => {}
+            (Failure::Refused { .. } | Failure::Unavailable { .. }, _) => {
+                let again = Instant::now() + RETRY_WRITE;
+                self.open.insert(key.clone(), Open::Retrying(again));
+            }
+        }
+    }
+}
+
+/// The version of `binding`. Versions of one API server are comparable integers (KEP-5504).
+fn seen(binding: &ResourceBinding) -> u64 {
+    binding
+        .metadata
+        .resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Checks the plan in `record` and prepares its members.
+async fn prepare(
+    kinds: &Kinds,
+    scheduler: &Scheduler,
+    binding: &Arc<ResourceBinding>,
+    record: &AdmissionRecord,
+) -> Result<Write, Answer> {
+    let refuse = |reason, message: &str| {
+        Answer::Refuse(record.in_state(RecordState::Refused, Some(reason), message))
+    };
+    let reference = &binding.spec.resource;
+    let templates = kinds
+        .api(
+            &reference.api_version,
+            &reference.kind,
+            &reference.namespace,
+        )
+        .await;
+    let templates = templates.map_err(|error| Answer::Later(error.to_string()))?;
+    let template = match with_deadline(templates.get(&reference.name), TEMPLATE_LIMIT).await {
+        Ok(template) => template,
+        Err(error) if error.fault() == CallFault::NotFound => {
+            return Err(refuse(Reason::PlanRefused, "its template is gone"));
+        }
+        Err(error) => return Err(Answer::Later(error.message())),
+    };
+    if template.metadata.uid.as_deref() != Some(&reference.uid) {
+        return Err(refuse(
+            Reason::PlanRefused,
+            "its template is another by now",
+        ));
+    }
+    let template =
+        serde_json::to_value(&template).map_err(|error| Answer::Later(error.to_string()))?;
+    let unreadable = |error: workload::AskError| refuse(Reason::PlanRefused, &error.to_string());
+    let order = Order {
+        demand: demand(binding, &template).map_err(unreadable)?,
+        priority_classes: ask(binding, &template)
+            .map_err(unreadable)?
+            .priority_classes(),
+        binding: Arc::clone(binding),
+        admission: record.admission(),
+        queue: record.queue.clone(),
+    };
+    let prepared = scheduler.prepare(order).await;
+    prepared.map_err(
+        |Refusal {
+             reason, message, ..
+         }| refuse(reason, &message),
+    )
+}

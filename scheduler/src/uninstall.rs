@@ -1,0 +1,67 @@
+//! Letting go of every binding at once, for `muster uninstall`: gates open, records and
+//! finalizers go, what runs runs on.
+//!
+//! To be used when no Muster process runs any more, or it would gate again what is let go.
+
+use crate::commit::{self, CommitOptions, Failure, Intent, Write};
+use crds::karmada::ResourceBinding;
+use crds::names::{ACCOUNTING_FINALIZER, ADMISSION_ANNOTATION};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use runtime::Registry;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Lets go of every binding that carries Muster's finalizer or record; how many there were.
+///
+/// # Errors
+/// Where bindings cannot be listed, or one cannot be written; those before it are let go.
+pub async fn let_go_of_all(client: &Client) -> anyhow::Result<usize> {
+    let bindings: Api<ResourceBinding> = Api::all(client.clone());
+    let ours: Vec<Intent> = bindings
+        .list(&ListParams::default())
+        .await?
+        .items
+        .into_iter()
+        .filter(is_marked)
+        .map(|binding| Intent {
+            binding: Arc::new(binding),
+            write: Write::LetGo,
+        })
+        .collect();
+    let count = ours.len();
+    let (sink, mut outcomes) = mpsc::channel(count.max(1));
+    let cancel = CancellationToken::new();
+    let _stop = cancel.clone().drop_guard();
+    commit::spawn(
+        client.clone(),
+        CommitOptions::default(),
+        None,
+        sink,
+        &Registry::new(),
+        cancel,
+    )
+    .submit(ours);
+    for _ in 0..count {
+        let Some(outcome) = outcomes.recv().await else {
+            break;
+        };
+        match outcome.result {
+            Ok(_) | Err(Failure::Gone) => {}
+            Err(failure) => anyhow::bail!(
+                "binding {} is not let go: {failure}; run it again",
+                outcome.key
+            ),
+        }
+    }
+    Ok(count)
+}
+
+fn is_marked(binding: &ResourceBinding) -> bool {
+    binding
+        .finalizers()
+        .iter()
+        .any(|finalizer| finalizer == ACCOUNTING_FINALIZER)
+        || binding.annotations().contains_key(ADMISSION_ANNOTATION)
+}

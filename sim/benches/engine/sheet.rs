@@ -1,0 +1,151 @@
+//! The rows of the benchmark: what was reached, beside the goal.
+
+use comfy_table::{Table, presets};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What a number should be.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+    /// There is none: it is measured for comparison.
+    None,
+}
+
+/// One number.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Row {
+    name: String,
+    reached: Option<f64>,
+    unit: String,
+    goal: Goal,
+    met: Option<bool>,
+    /// Why it was left out, or what else there is to know.
+    note: String,
+    details: BTreeMap<String, f64>,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Sheet {
+    rows: Vec<Row>,
+}
+
+impl Sheet {
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        reached: f64,
+        unit: &str,
+        goal: Goal,
+        details: &[(&str, f64)],
+    ) {
+        let met = match goal {
+            Goal::AtLeast(least) => Some(reached >= least),
+            Goal::AtMost(most) => Some(reached <= most),
+            Goal::None => None,
+        };
+        let details = details
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value));
+        let row = Row {
+            name: name.to_owned(),
+            reached: Some(reached),
+            unit: unit.to_owned(),
+            goal,
+            met,
+            note: String::new(),
+            details: details.collect(),
+        };
+        eprintln!("{}", row.line().join("  "));
+        self.rows.push(row);
+    }
+
+    pub(crate) fn skip(&mut self, name: &str, why: &str) {
+        eprintln!("{name}: left out: {why}");
+        self.rows.push(Row {
+            name: name.to_owned(),
+            reached: None,
+            unit: String::new(),
+            goal: Goal::None,
+            met: None,
+            note: format!("left out: {why}"),
+            details: BTreeMap::new(),
+        });
+    }
+
+    pub(crate) fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_BORDERS_ONLY);
+        table.set_header(["", "reached", "goal", "", "beside"]);
+        for row in &self.rows {
+            table.add_row(row.line());
+        }
+        table.to_string()
+    }
+
+    pub(crate) fn json(&self) -> Result<String, String> {
+        #[derive(Serialize)]
+        struct File<'a> {
+            cores: usize,
+            rows: &'a [Row],
+        }
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        let file = File {
+            cores,
+            rows: &self.rows,
+        };
+        serde_json::to_string_pretty(&file).map_err(|error| error.to_string())
+    }
+}
+
+impl Row {
+    fn line(&self) -> [String; 5] {
+        let reached = self
+            .reached
+            .map(|value| format!("{} {}", number(value), self.unit));
+        let goal = match self.goal {
+            Goal::AtLeast(least) => format!("≥ {}", number(least)),
+            Goal::AtMost(most) => format!("≤ {}", number(most)),
+            Goal::None => String::new(),
+        };
+        let met = match self.met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "",
+        };
+        let details = self.details.iter();
+        let beside: Vec<String> = details
+            .map(|(name, value)| format!("{name} {}", number(*value)))
+            .collect();
+        [
+            self.name.clone(),
+            reached.unwrap_or_else(|| self.note.clone()),
+            goal,
+            met.to_owned(),
+            beside.join(", "),
+        ]
+    }
+}
+
+/// Three significant digits for what is small, whole numbers otherwise.
+fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        small if small < 0.01 => format!("{value:.4}"),
+        small if small < 10.0 => format!("{value:.2}"),
+        small if small < 100.0 => format!("{value:.1}"),
+        _ => {
+            let digits = format!("{:.0}", value.abs());
+            let groups: Vec<&str> = digits
+                .as_bytes()
+                .rchunks(3)
+                .rev()
+                .filter_map(|group| std::str::from_utf8(group).ok())
+                .collect();
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", groups.join(","))
+        }
+    }
+}

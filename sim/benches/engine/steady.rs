@@ -1,0 +1,145 @@
+//! The steady case: a full fleet, so many jobs waiting, one ends, others start.
+
+use crate::ALLOCATED;
+use crate::fixture::{Chance, NODE_GPUS, Times, World, pods};
+use crate::sheet::{Goal, Sheet};
+use engine::QueueName;
+use engine::facts::Demand;
+use std::time::{Duration, Instant};
+
+const NODES_PER_CLUSTER: usize = 32;
+/// Completions that are timed in each cell, and the longest that a cell may take.
+const COMPLETIONS: usize = 20_000;
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// What one cell of the grid came to.
+struct Cell {
+    per_second: f64,
+    micros: [f64; 3],
+    bytes_per_job: f64,
+    load_per_second: f64,
+}
+
+pub(crate) fn run(sheet: &mut Sheet, quick: bool) {
+    let scale = if quick { 100 } else { 1 };
+    let clusters = 500 / scale.min(50);
+    let grid = [
+        (10_000 / scale, 1_000, clusters),
+        (100_000 / scale, 1_000, clusters),
+        (1_000_000 / scale, 1_000, clusters),
+        (100_000 / scale, 10, 10),
+        (100_000 / scale, 100, 100),
+    ];
+    let mut by_jobs = Vec::new();
+    for (index, (jobs, queues, clusters)) in grid.into_iter().enumerate() {
+        let queues = queues / scale.min(10);
+        let cell = cell(jobs, queues, clusters);
+        let largest = index == 2;
+        let name =
+            format!("admit and complete: {jobs} queued, {queues} queues, {clusters} clusters");
+        let goal = if largest {
+            Goal::AtLeast(200_000.0)
+        } else {
+            Goal::None
+        };
+        sheet.add(
+            &name,
+            cell.per_second,
+            "decisions/s",
+            goal,
+            &[
+                ("p50 µs", cell.micros[0]),
+                ("p99 µs", cell.micros[1]),
+                ("max µs", cell.micros[2]),
+                ("bytes a job", cell.bytes_per_job),
+                ("submitted/s", cell.load_per_second),
+            ],
+        );
+        if largest {
+            sheet.add("its p99", cell.micros[1], "µs", Goal::AtMost(50.0), &[]);
+            sheet.add(
+                "memory of a queued job",
+                cell.bytes_per_job,
+                "B",
+                Goal::AtMost(200.0),
+                &[],
+            );
+        }
+        if index < 3 {
+            by_jobs.push((jobs as f64, 1.0 / cell.per_second));
+        }
+    }
+    sheet.add(
+        "growth of time with jobs queued",
+        exponent(&by_jobs),
+        "exponent",
+        Goal::AtMost(0.2),
+        &[],
+    );
+}
+
+/// One cell: fills the fleet, queues so many jobs more, then lets jobs end one by one.
+fn cell(jobs: usize, queues: usize, clusters: usize) -> Cell {
+    let mut world = World::new(clusters, NODES_PER_CLUSTER);
+    let gpus = (clusters * NODES_PER_CLUSTER) as i64 * NODE_GPUS;
+    let leaves = world.tree(queues.max(1), gpus);
+    let mut chance = Chance(7);
+    let mut asked = 0;
+    while asked < gpus + gpus / 20 {
+        asked += submit(&mut world, &leaves, &mut chance);
+    }
+    world.settle();
+    let before = ALLOCATED.allocated();
+    let begin = Instant::now();
+    for _ in 0..jobs {
+        submit(&mut world, &leaves, &mut chance);
+    }
+    let load = begin.elapsed();
+    let bytes = ALLOCATED.allocated().saturating_sub(before);
+    // What still fits goes first, and reservations are made: not part of the steady state.
+    world.settle();
+    let mut times = Times::new();
+    let mut admitted = 0;
+    let begin = Instant::now();
+    while times.len() < COMPLETIONS && begin.elapsed() < LONGEST && !world.running.is_empty() {
+        let ended = world.complete(chance.below(world.running.len()));
+        let (count, decided) = world.settle();
+        admitted += count;
+        times.add((ended + decided) / u32::try_from(count.max(1)).unwrap_or(1));
+    }
+    let took = begin.elapsed().as_secs_f64();
+    Cell {
+        per_second: admitted as f64 / took.max(1e-9),
+        micros: times.micros(),
+        bytes_per_job: bytes as f64 / jobs as f64,
+        load_per_second: jobs as f64 / load.as_secs_f64(),
+    }
+}
+
+/// A job of a mix as clusters see it: most are small, few are gangs of nodes. Its GPUs.
+fn submit(world: &mut World, leaves: &[QueueName], chance: &mut Chance) -> i64 {
+    let (count, gpus): (u32, i64) = match chance.below(100) {
+        0..60 => (1, 1),
+        60..75 => (1, 2),
+        75..85 => (1, 4),
+        85..95 => (1, 8),
+        95..98 => (2, 8),
+        _ => (4, 8),
+    };
+    let cores = 2 + 2 * chance.below(6) as i64;
+    let demand: Demand = pods(count, gpus, cores * 1000 * gpus);
+    let leaf = &leaves[chance.below(leaves.len())];
+    world.submit(leaf, demand);
+    i64::from(count) * gpus
+}
+
+/// The slope of log(time) over log(jobs), by least squares.
+fn exponent(points: &[(f64, f64)]) -> f64 {
+    let logs: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
+    let count = logs.len().max(1) as f64;
+    let mean_x = logs.iter().map(|(x, _)| x).sum::<f64>() / count;
+    let mean_y = logs.iter().map(|(_, y)| y).sum::<f64>() / count;
+    let above: f64 = logs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    let below: f64 = logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    above / below.max(1e-12)
+}

@@ -1,0 +1,209 @@
+//! `muster simulate`: flags in, tables, JSON and charts out.
+
+use crate::charts::{self, ChartError};
+use crate::error::InputError;
+use crate::input::read_scenario;
+use crate::metrics::Metrics;
+use crate::report;
+use crate::run::{Options, Outcome, Violation, simulate};
+use crate::scenario::{Changes, Scenario};
+use clap::{Args, ValueEnum};
+use engine::EngineConfig;
+use engine::facts::{QueueOrdering, Split};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+/// Plays jobs on a fleet in virtual time, decided by the engine that runs live.
+#[derive(Debug, Clone, Args)]
+pub struct Simulate {
+    /// The fleet: YAML, or the CSV node list of the Philly or openb trace.
+    #[arg(long, value_name = "FILE")]
+    fleet: PathBuf,
+    /// Queues: manifests (Queue, CapacityPolicy, PriorityClass) or the short form; without
+    /// them all jobs stand in one queue.
+    #[arg(long, value_name = "FILE")]
+    queues: Option<PathBuf>,
+    /// Jobs: YAML, a simple CSV, or the CSV of the Philly, openb or Tiresias trace.
+    #[arg(long, value_name = "FILE")]
+    jobs: PathBuf,
+    /// Who may pass whom, in every queue; without it as the queues say.
+    #[arg(long, value_name = "ORDERING")]
+    policy: Option<Ordering>,
+    /// Arrivals come so many times as fast.
+    #[arg(long, value_name = "TIMES", value_parser = positive)]
+    speedup: Option<f64>,
+    /// Jobs declare how long they will run, and are right.
+    #[arg(long)]
+    oracle: bool,
+    /// Over how many clusters gangs may go; without it as the jobs say.
+    #[arg(long, value_name = "SPLIT")]
+    split: Option<Splits>,
+    /// Seconds from when a job is taken back until its pods are gone.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    stop_seconds: u32,
+    /// Recomputes every number that the engine derives after every step; slow.
+    #[arg(long)]
+    check: bool,
+    /// How the numbers are written.
+    #[arg(long, default_value = "table", value_name = "table|json")]
+    output: Output,
+    /// Draws charts, SVG and PNG, into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    charts: Option<PathBuf>,
+}
+
+/// Who may pass whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ordering {
+    /// Nobody passes the head.
+    #[value(name = "StrictFIFO")]
+    StrictFifo,
+    /// Whoever fits goes.
+    #[value(name = "BestEffort")]
+    BestEffort,
+    /// Others pass where that does not delay the head.
+    #[value(name = "Backfill")]
+    Backfill,
+    /// Shortest predicted run time first, with ageing.
+    #[value(name = "ShortestPredicted")]
+    ShortestPredicted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Splits {
+    /// In one cluster only.
+    Never,
+    /// Over several where no one has room.
+    Allowed,
+    /// Over several whenever that helps.
+    Preferred,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// Why a simulation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// An input file cannot be used.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The engine is wrong.
+    #[error(transparent)]
+    Engine(#[from] Violation),
+    /// A chart cannot be drawn.
+    #[error(transparent)]
+    Chart(#[from] ChartError),
+    /// The output cannot be written.
+    #[error("the output cannot be written: {0}")]
+    Output(String),
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    number
+        .filter(|number| number.is_finite() && *number > 0.0)
+        .ok_or_else(|| "a number greater than 0 is needed".to_owned())
+}
+
+impl Simulate {
+    /// Runs the command: the numbers go to `out`, notes and progress to standard error.
+    ///
+    /// # Errors
+    /// What is wrong with the input, the engine or the output.
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let read = read_scenario(&self.fleet, self.queues.as_deref(), &self.jobs)?;
+        for note in &read.notes {
+            eprintln!("note: {note}");
+        }
+        let mut scenario = read.what;
+        scenario.change(&self.changes());
+        let bar = progress(scenario.jobs.len());
+        let options = Options {
+            config: EngineConfig {
+                start_deadline_ms: crate::scenario::NO_DEADLINE_MS,
+                ..EngineConfig::default()
+            },
+            check: self.check,
+            stop_ms: i64::from(self.stop_seconds) * 1000,
+        };
+        let outcome = simulate(&scenario, &options, &mut |done| {
+            bar.set_position(done as u64)
+        })?;
+        bar.finish_and_clear();
+        let metrics = Metrics::of(&scenario, &outcome);
+        self.write(out, &metrics, &outcome)?;
+        self.draw(&scenario, &outcome, &metrics)
+    }
+
+    fn changes(&self) -> Changes {
+        Changes {
+            ordering: self.policy.map(|policy| match policy {
+                Ordering::StrictFifo => QueueOrdering::StrictFifo,
+                Ordering::BestEffort => QueueOrdering::BestEffort,
+                Ordering::Backfill => QueueOrdering::Backfill,
+                Ordering::ShortestPredicted => QueueOrdering::ShortestPredicted,
+            }),
+            speedup: self.speedup,
+            oracle: self.oracle,
+            split: self.split.map(|split| match split {
+                Splits::Never => Split::Never,
+                Splits::Allowed => Split::Allowed,
+                Splits::Preferred => Split::Preferred,
+            }),
+        }
+    }
+
+    fn write(
+        &self,
+        out: &mut dyn Write,
+        metrics: &Metrics,
+        outcome: &Outcome,
+    ) -> Result<(), Failure> {
+        let text = match self.output {
+            Output::Table => report::tables(metrics, outcome),
+            Output::Json => {
+                let json = serde_json::to_string_pretty(metrics);
+                json.map_err(|error| Failure::Output(error.to_string()))? + "\n"
+            }
+        };
+        out.write_all(text.as_bytes())
+            .map_err(|error| Failure::Output(error.to_string()))
+    }
+
+    fn draw(
+        &self,
+        scenario: &Scenario,
+        outcome: &Outcome,
+        metrics: &Metrics,
+    ) -> Result<(), Failure> {
+        let Some(folder) = &self.charts else {
+            return Ok(());
+        };
+        let queues = scenario.queues.queues.iter();
+        let names: Vec<String> = queues.map(|queue| queue.name.to_string()).collect();
+        for file in charts::draw_all(folder, &outcome.record, metrics, &names)? {
+            eprintln!("drew {}", file.display());
+        }
+        Ok(())
+    }
+}
+
+/// A bar on the terminal; nothing where standard error is none.
+fn progress(jobs: usize) -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(jobs as u64), target);
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} jobs done, {eta} left");
+    // The template is ours; should it ever be wrong, the plain bar does as well.
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

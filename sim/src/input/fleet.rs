@@ -1,0 +1,99 @@
+//! Fleets: clusters with their nodes, as YAML, or as the node lists of the Philly and openb
+//! traces.
+
+use super::amounts::GPU;
+use super::fleet_yaml::read_yaml;
+use super::table::Table;
+use super::{is_csv, plain};
+use crate::error::InputError;
+use crate::scenario::Fleet;
+use engine::facts::NodeFact;
+use engine::resources::ResourceName;
+use engine::{Amount, Resources};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The resource of openb's GPUs, in thousandths of one: its tasks ask for parts of a GPU. Which
+/// GPU of a node a part is cut from is not told apart.
+pub const OPENB_GPU: &str = "alibabacloud.com/gpu-milli";
+/// GPUs of a Philly node, as its list counts them.
+const PHILLY_GPUS: i64 = 8;
+/// Pods that a node takes, as the kubelet sets it.
+pub(crate) const PODS_PER_NODE: i64 = 110;
+/// The node label that openb tasks select GPU models by.
+pub(crate) const MODEL_LABEL: &str = "model";
+
+/// Reads a fleet.
+///
+/// # Errors
+/// The first value that cannot be used.
+pub fn read_fleet(path: &Path) -> Result<Fleet, InputError> {
+    if !is_csv(path) {
+        return read_yaml(path);
+    }
+    let table = Table::read(path)?;
+    if table.has(&["vc", "node num"]) {
+        philly(&table)
+    } else if table.has(&["sn", "cpu_milli", "memory_mib", "gpu", "model"]) {
+        openb(&table)
+    } else {
+        Err(table.unknown_form("vc,node num (Philly); sn,cpu_milli,memory_mib,gpu,model (openb)"))
+    }
+}
+
+/// One cluster for each virtual cluster, of nodes with 8 GPUs.
+fn philly(table: &Table) -> Result<Fleet, InputError> {
+    let mut fleet = Fleet::default();
+    for row in table.rows() {
+        let name = row.text("vc");
+        if name.is_empty() {
+            return Err(row.place.refuse("vc", name, "a name is needed"));
+        }
+        fleet.clusters.push(plain::cluster(name));
+        for index in 0..row.whole::<u32>("node num")? {
+            fleet.nodes.push(NodeFact {
+                allocatable: amounts([(GPU, PHILLY_GPUS)]),
+                ..plain::node(name, &format!("{name}-{index}"), "gpu")
+            });
+        }
+    }
+    Ok(fleet)
+}
+
+/// One cluster; a pool for each GPU model.
+fn openb(table: &Table) -> Result<Fleet, InputError> {
+    let mut fleet = Fleet {
+        clusters: vec![plain::cluster("openb")],
+        nodes: Vec::new(),
+    };
+    for row in table.rows() {
+        let gpus: i64 = row.whole("gpu")?;
+        let model = row.text("model");
+        let class = if model.is_empty() {
+            "cpu".to_owned()
+        } else {
+            model.to_ascii_lowercase()
+        };
+        let mut allocatable = amounts([
+            (ResourceName::CPU, row.whole("cpu_milli")?),
+            (ResourceName::MEMORY, row.whole::<i64>("memory_mib")? << 20),
+        ]);
+        if gpus > 0 {
+            allocatable.set(ResourceName::new(OPENB_GPU), Amount(gpus * 1000));
+        }
+        fleet.nodes.push(NodeFact {
+            allocatable,
+            labels: BTreeMap::from([(MODEL_LABEL.to_owned(), model.to_owned())]),
+            ..plain::node("openb", row.text("sn"), &class)
+        });
+    }
+    Ok(fleet)
+}
+
+fn amounts<const N: usize>(named: [(&str, i64); N]) -> Resources {
+    let pods = (ResourceName::PODS, PODS_PER_NODE);
+    let named = named.into_iter().chain([pods]);
+    named
+        .map(|(name, amount)| (ResourceName::new(name), Amount(amount)))
+        .collect()
+}

@@ -1,0 +1,252 @@
+//! Jobs in YAML: each entry is one job, or so many alike at even distances.
+
+use super::ONE_QUEUE;
+use super::amounts::{List, Shape, Text, millis};
+use super::plain::{self, NAMESPACE};
+use crate::error::{InputError, Place, read};
+use crate::scenario::SimJob;
+use engine::facts::{Demand, Role, Split, Topology};
+use engine::matching::{ClusterRule, NodeTerm, Operator, Requirement};
+use engine::{ClusterName, JobKey, Time};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    jobs: Vec<Job>,
+}
+
+/// One entry.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Job {
+    name: Option<String>,
+    #[serde(default = "namespace")]
+    namespace: String,
+    #[serde(default = "queue")]
+    queue: String,
+    #[serde(default)]
+    user: String,
+    /// When it arrives, from the start of the simulation: 90s, 10m, 1h30m.
+    #[serde(default = "now")]
+    at: Text,
+    /// How many of it arrive.
+    #[serde(default = "one")]
+    count: u32,
+    /// How long after each other; unset: all at once.
+    every: Option<Text>,
+    /// How long it really runs, with all its pods.
+    run: Text,
+    /// How long it says that it runs.
+    declared: Option<Text>,
+    /// How often it saves its work.
+    checkpoint: Option<Text>,
+    /// The PriorityClass that it names.
+    priority: Option<String>,
+    #[serde(default = "yes")]
+    preemptible: bool,
+    /// Whether it may run with fewer pods, down to `minimum`.
+    #[serde(default)]
+    elastic: bool,
+    #[serde(default)]
+    split: Splits,
+    topology: Option<Domains>,
+    /// Clusters that it may go to; unset: all.
+    clusters: Option<BTreeSet<String>>,
+    /// Clusters that hold its data.
+    #[serde(default)]
+    data_clusters: Vec<String>,
+    /// Its pods, where all are alike.
+    #[serde(flatten)]
+    pods: Pods,
+    /// Its pods, where they are not.
+    #[serde(default)]
+    roles: Vec<NamedPods>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Pods {
+    pods: Option<u32>,
+    /// Without how many it cannot start; unset: all.
+    minimum: Option<u32>,
+    gpus: Option<u32>,
+    cpu: Option<Text>,
+    memory: Option<Text>,
+    resources: Option<List>,
+    /// Labels that its nodes must have.
+    node_selector: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedPods {
+    name: String,
+    #[serde(flatten)]
+    pods: Pods,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+enum Splits {
+    #[default]
+    Never,
+    Allowed,
+    Preferred,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Domains {
+    #[serde(default = "yes")]
+    hard: bool,
+    highest_tier: u32,
+}
+
+fn namespace() -> String {
+    NAMESPACE.to_owned()
+}
+
+fn queue() -> String {
+    ONE_QUEUE.to_owned()
+}
+
+fn now() -> Text {
+    Text("0s".to_owned())
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Reads the file.
+pub(super) fn read_yaml(path: &Path) -> Result<Vec<SimJob>, InputError> {
+    let file_name = path.display().to_string();
+    let text = read(path)?;
+    let file: File = serde_saphyr::from_str(&text).map_err(|error| InputError::Malformed {
+        file: file_name.clone(),
+        reason: error.to_string(),
+    })?;
+    let mut jobs = Vec::new();
+    let mut names = BTreeSet::new();
+    for (index, entry) in file.jobs.iter().enumerate() {
+        let name = entry.name.clone();
+        let name = name.unwrap_or_else(|| format!("job-{}", index + 1));
+        let place = Place {
+            file: &file_name,
+            place: format!("job {name}"),
+        };
+        if !names.insert((entry.namespace.clone(), name.clone())) {
+            return Err(place.refuse("name", &name, "a name of its own is needed"));
+        }
+        entry.add(&place, &name, &mut jobs)?;
+    }
+    Ok(jobs)
+}
+
+impl Job {
+    fn add(&self, place: &Place<'_>, name: &str, jobs: &mut Vec<SimJob>) -> Result<(), InputError> {
+        let optional = |field: &str, text: &Option<Text>| {
+            let read = |text: &Text| millis(place, field, &text.0);
+            text.as_ref().map(read).transpose()
+        };
+        let at = millis(place, "at", &self.at.0)?;
+        let every = optional("every", &self.every)?.unwrap_or(0);
+        let demand = self.demand(place)?;
+        for index in 0..self.count {
+            let name = if self.count == 1 {
+                name.to_owned()
+            } else {
+                format!("{name}-{}", index + 1)
+            };
+            let at = Time(at.saturating_add(every.saturating_mul(i64::from(index))));
+            let mut job = plain::job(&name, &self.queue, at, demand.clone());
+            job.fact.key = JobKey::new(&self.namespace, &name);
+            job.fact.user.clone_from(&self.user);
+            job.fact.priority_class.clone_from(&self.priority);
+            job.fact.preemptible = self.preemptible;
+            job.fact.expected_duration_ms = optional("declared", &self.declared)?;
+            job.run_ms = millis(place, "run", &self.run.0)?;
+            job.checkpoint_ms = optional("checkpoint", &self.checkpoint)?.filter(|ms| *ms > 0);
+            jobs.push(job);
+        }
+        Ok(())
+    }
+
+    fn demand(&self, place: &Place<'_>) -> Result<Demand, InputError> {
+        let roles = if self.roles.is_empty() {
+            vec![self.pods.role(place, "worker")?]
+        } else {
+            let named = self
+                .roles
+                .iter()
+                .map(|role| role.pods.role(place, &role.name));
+            named.collect::<Result<_, _>>()?
+        };
+        let mut demand = plain::gang(roles);
+        demand.elastic = self.elastic;
+        // Only what Karmada holds replica by replica can be grown and shrunk.
+        demand.replicas_held = self.elastic;
+        demand.split = match self.split {
+            Splits::Never => Split::Never,
+            Splits::Allowed => Split::Allowed,
+            Splits::Preferred => Split::Preferred,
+        };
+        demand.natively_divisible = demand.split != Split::Never && demand.roles.len() == 1;
+        demand.topology = self.topology.map(|domains| Topology {
+            hard: domains.hard,
+            highest_tier: domains.highest_tier,
+        });
+        let name = |name: &String| ClusterName::from(name.as_str());
+        demand.placement.data_clusters = self.data_clusters.iter().map(name).collect();
+        demand.placement.groups = self
+            .clusters
+            .iter()
+            .map(|names| ClusterRule {
+                names: Some(names.iter().map(name).collect()),
+                ..ClusterRule::default()
+            })
+            .collect();
+        Ok(demand)
+    }
+}
+
+impl Pods {
+    fn role(&self, place: &Place<'_>, name: &str) -> Result<Role, InputError> {
+        let pods = self.pods.unwrap_or(1);
+        if pods == 0 {
+            return Err(place.refuse("pods", "0", "1 or more is needed"));
+        }
+        let shape = Shape {
+            gpus: self.gpus,
+            cpu: self.cpu.as_ref(),
+            memory: self.memory.as_ref(),
+            resources: self.resources.as_ref(),
+        };
+        let mut role = plain::role(name, pods, shape.read(place, 1)?);
+        if let Some(minimum) = self.minimum {
+            if minimum > pods {
+                let needed = format!("at most its {pods} pods are needed");
+                return Err(place.refuse("minimum", &minimum.to_string(), &needed));
+            }
+            role.min = minimum;
+        }
+        if let Some(selector) = &self.node_selector {
+            let labels = selector.iter().map(|(key, value)| Requirement {
+                key: key.clone(),
+                operator: Operator::In,
+                values: vec![value.clone()],
+            });
+            role.node_terms = vec![NodeTerm {
+                labels: labels.collect(),
+                fields: Vec::new(),
+            }];
+        }
+        Ok(role)
+    }
+}

@@ -1,0 +1,352 @@
+//! The Kubernetes objects that say how queues are run, as their manifests are written. Fields
+//! of `spec` that are not known are refused, so that a slip of the pen does not pass in silence.
+
+use super::amounts::{List, Text, millis, resources};
+use crate::error::{InputError, Place};
+use crate::scenario::{plain_policy, plain_queue};
+use engine::facts::{
+    Backfill, FairShare, Limits, PlacementWeights, PolicyFact, PoolBound, PriorityClassFact,
+    QueueFact, QueueOrdering, QueueState,
+};
+use engine::{ClusterName, PoolClass, QueueName};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
+
+/// What a document is.
+#[derive(Debug, Deserialize)]
+pub(super) struct Head {
+    pub(super) kind: Option<String>,
+}
+
+/// `metadata`: only the name counts.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Metadata {
+    #[serde(default)]
+    pub(super) name: String,
+}
+
+/// Volcano's Queue.
+#[derive(Debug, Deserialize)]
+pub(super) struct Queue {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    spec: QueueSpec,
+    #[serde(default)]
+    status: QueueStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct QueueSpec {
+    weight: Option<u32>,
+    priority: Option<i32>,
+    parent: Option<String>,
+    #[serde(default)]
+    capability: List,
+    #[serde(default)]
+    deserved: List,
+    #[serde(default)]
+    guarantee: Guarantee,
+    reclaimable: Option<bool>,
+    dequeue_strategy: Option<String>,
+    #[serde(rename = "type")]
+    _kind: Option<String>,
+    #[serde(rename = "affinity")]
+    _affinity: Option<IgnoredAny>,
+    #[serde(rename = "extendClusters")]
+    _extend_clusters: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Guarantee {
+    #[serde(default)]
+    resource: List,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct QueueStatus {
+    state: Option<String>,
+}
+
+impl Queue {
+    /// Whether nobody may pass its head, where no policy says more.
+    pub(super) fn is_fifo(&self) -> bool {
+        self.spec.dequeue_strategy.as_deref() == Some("fifo")
+    }
+
+    pub(super) fn fact(self, place: &Place<'_>) -> Result<QueueFact, InputError> {
+        let spec = self.spec;
+        if spec.weight == Some(0) {
+            return Err(place.refuse("spec.weight", "0", "1 or more is needed"));
+        }
+        let parent = spec
+            .parent
+            .filter(|name| !name.is_empty() && name != "root");
+        Ok(QueueFact {
+            parent: parent.as_deref().map(QueueName::from),
+            priority: spec.priority.unwrap_or(0),
+            weight: spec.weight.unwrap_or(1),
+            guarantee: resources(place, "spec.guarantee.resource", &spec.guarantee.resource)?,
+            deserved: resources(place, "spec.deserved", &spec.deserved)?,
+            capability: resources(place, "spec.capability", &spec.capability)?,
+            reclaimable: spec.reclaimable.unwrap_or(true),
+            state: match self.status.state.as_deref() {
+                Some("Closed") => QueueState::Closed,
+                Some("Closing") => QueueState::Closing,
+                _ => QueueState::Open,
+            },
+            ..plain_queue(&self.metadata.name)
+        })
+    }
+}
+
+/// Kubernetes' PriorityClass.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PriorityClass {
+    #[serde(default)]
+    metadata: Metadata,
+    value: i32,
+    #[serde(default)]
+    global_default: bool,
+    preemption_policy: Option<String>,
+}
+
+impl PriorityClass {
+    pub(super) fn fact(self) -> PriorityClassFact {
+        PriorityClassFact {
+            name: self.metadata.name,
+            value: self.value,
+            global_default: self.global_default,
+            preempts: self.preemption_policy.as_deref() != Some("Never"),
+        }
+    }
+}
+
+/// Muster's CapacityPolicy.
+#[derive(Debug, Deserialize)]
+pub(super) struct CapacityPolicy {
+    #[serde(default)]
+    pub(super) metadata: Metadata,
+    #[serde(default)]
+    pub(super) spec: PolicySpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct PolicySpec {
+    pools: Vec<Pool>,
+    ordering: Option<Ordering>,
+    #[serde(rename = "namespaceSelector")]
+    _namespace_selector: Option<IgnoredAny>,
+    backfill: Option<BackfillSpec>,
+    fair_share: Option<FairShareSpec>,
+    preemption: Option<Preemption>,
+    limits: Option<LimitsSpec>,
+    placement: Option<Placement>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(super) enum Ordering {
+    #[serde(rename = "StrictFIFO")]
+    StrictFifo,
+    BestEffort,
+    Backfill,
+    ShortestPredicted,
+}
+
+impl From<Ordering> for QueueOrdering {
+    fn from(ordering: Ordering) -> Self {
+        match ordering {
+            Ordering::StrictFifo => Self::StrictFifo,
+            Ordering::BestEffort => Self::BestEffort,
+            Ordering::Backfill => Self::Backfill,
+            Ordering::ShortestPredicted => Self::ShortestPredicted,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pool {
+    class: String,
+    clusters: Option<Vec<String>>,
+    #[serde(default)]
+    resources: BTreeMap<String, Bounds>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bounds {
+    guarantee: Option<Text>,
+    deserved: Option<Text>,
+    capability: Option<Text>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct BackfillSpec {
+    conservative: bool,
+    reservations: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct FairShareSpec {
+    weight: Option<u32>,
+    usage_half_life: Option<Text>,
+}
+
+/// Who may be taken back for whom.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct Preemption {
+    within_queue: Option<bool>,
+    reclaim: Option<bool>,
+    min_runtime: Option<Text>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct LimitsSpec {
+    jobs: Option<u32>,
+    jobs_per_user: Option<u32>,
+    pending: Option<u32>,
+    runtime: Option<Text>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct Placement {
+    max_clusters: Option<u32>,
+    preferred_clusters: Vec<String>,
+    #[serde(rename = "startDeadline")]
+    _start_deadline: Option<IgnoredAny>,
+    weights: Weights,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Weights {
+    fragmentation: Option<u32>,
+    data: Option<u32>,
+    network: Option<u32>,
+    price: Option<u32>,
+    spread: Option<u32>,
+}
+
+impl PolicySpec {
+    /// What the shorter form can say.
+    pub(super) fn brief(ordering: Option<Ordering>, preemption: Option<Preemption>) -> Self {
+        Self {
+            ordering,
+            preemption,
+            ..Self::default()
+        }
+    }
+
+    /// The policy of `queue`. There are no pods to start, so its start deadline never comes.
+    pub(super) fn fact(self, place: &Place<'_>, queue: &str) -> Result<PolicyFact, InputError> {
+        let pools = self.pools.into_iter().enumerate();
+        let pools = pools.map(|(index, pool)| pool.fact(place, index));
+        let backfill = self.backfill.unwrap_or_default();
+        let placement = self.placement.unwrap_or_default();
+        let clusters = placement.preferred_clusters.iter();
+        let plain = plain_policy(queue);
+        let mut fact = PolicyFact {
+            pools: pools.collect::<Result<_, _>>()?,
+            ordering: self.ordering.map(Into::into).unwrap_or_default(),
+            backfill: Backfill {
+                conservative: backfill.conservative,
+                reservations: backfill.reservations,
+            },
+            fair_share: self.fair_share.unwrap_or_default().fact(place)?,
+            limits: self.limits.unwrap_or_default().fact(place)?,
+            max_clusters: placement.max_clusters,
+            preferred_clusters: clusters
+                .map(|name| ClusterName::from(name.as_str()))
+                .collect(),
+            weights: placement.weights.fact(),
+            ..plain
+        };
+        if let Some(stated) = self.preemption {
+            let preemption = &mut fact.preemption;
+            preemption.within_queue = stated.within_queue.unwrap_or(preemption.within_queue);
+            preemption.reclaim = stated.reclaim.unwrap_or(preemption.reclaim);
+            if let Some(text) = &stated.min_runtime {
+                preemption.min_runtime_ms = millis(place, "spec.preemption.minRuntime", &text.0)?;
+            }
+        }
+        Ok(fact)
+    }
+}
+
+impl Pool {
+    fn fact(self, place: &Place<'_>, index: usize) -> Result<PoolBound, InputError> {
+        let of = |pick: fn(&Bounds) -> Option<&Text>, word: &str| {
+            let list: List = self
+                .resources
+                .iter()
+                .filter_map(|(name, bounds)| Some((name.clone(), pick(bounds)?.clone())))
+                .collect();
+            resources(place, &format!("spec.pools[{index}].{word}"), &list)
+        };
+        let names = self.clusters.as_ref();
+        Ok(PoolBound {
+            guarantee: of(|bounds| bounds.guarantee.as_ref(), "guarantee")?,
+            deserved: of(|bounds| bounds.deserved.as_ref(), "deserved")?,
+            capability: of(|bounds| bounds.capability.as_ref(), "capability")?,
+            class: PoolClass::from(self.class.as_str()),
+            clusters: names.map(|names| {
+                let names = names.iter();
+                names.map(|name| ClusterName::from(name.as_str())).collect()
+            }),
+        })
+    }
+}
+
+impl FairShareSpec {
+    fn fact(self, place: &Place<'_>) -> Result<FairShare, InputError> {
+        let read = |text: &Text| millis(place, "spec.fairShare.usageHalfLife", &text.0);
+        let half_life = self.usage_half_life.as_ref().map(read).transpose()?;
+        if self.weight == Some(0) {
+            return Err(place.refuse("spec.fairShare.weight", "0", "1 or more is needed"));
+        }
+        if half_life == Some(0) {
+            let needed = "more than nothing is needed";
+            return Err(place.refuse("spec.fairShare.usageHalfLife", "0", needed));
+        }
+        Ok(FairShare {
+            weight: self.weight,
+            usage_half_life_ms: half_life,
+        })
+    }
+}
+
+impl LimitsSpec {
+    fn fact(self, place: &Place<'_>) -> Result<Limits, InputError> {
+        let read = |text: &Text| millis(place, "spec.limits.runtime", &text.0);
+        Ok(Limits {
+            jobs: self.jobs,
+            jobs_per_user: self.jobs_per_user,
+            pending: self.pending,
+            runtime_ms: self.runtime.as_ref().map(read).transpose()?,
+        })
+    }
+}
+
+impl Weights {
+    fn fact(&self) -> PlacementWeights {
+        let plain = PlacementWeights::default();
+        PlacementWeights {
+            fragmentation: self.fragmentation.unwrap_or(plain.fragmentation),
+            data: self.data.unwrap_or(plain.data),
+            network: self.network.unwrap_or(plain.network),
+            price: self.price.unwrap_or(plain.price),
+            spread: self.spread.unwrap_or(plain.spread),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Files in, facts out: fleets, queues and jobs, in YAML or as the CSV of public traces.
+//!
+//! Which form a CSV file has is told by its header. Whatever cannot be used is refused with
+//! file, line or object, field, value, and what would be right; nothing is skipped in silence.
+
+mod amounts;
+mod fleet;
+mod fleet_yaml;
+mod jobs;
+mod jobs_yaml;
+mod manifests;
+pub mod plain;
+mod queues;
+mod table;
+
+pub use fleet::{OPENB_GPU, read_fleet};
+pub use jobs::read_jobs;
+pub use queues::read_queues;
+
+use crate::error::InputError;
+use crate::scenario::{Queues, Scenario, plain_policy, plain_queue};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The queue of all jobs where no queues are given.
+pub const ONE_QUEUE: &str = "default";
+
+/// What was read, and what should be said of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Read<T> {
+    /// What was read.
+    pub what: T,
+    /// What was left out and why, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Reads all that is simulated. Without a file of queues all jobs stand in one.
+///
+/// # Errors
+/// The first thing in any of the files that cannot be used.
+pub fn read_scenario(
+    fleet: &Path,
+    queues: Option<&Path>,
+    jobs: &Path,
+) -> Result<Read<Scenario>, InputError> {
+    let fleet = read_fleet(fleet)?;
+    let Read { what, mut notes } = read_jobs(jobs, &fleet)?;
+    let mut jobs = what;
+    let queues = match queues {
+        Some(path) => {
+            let queues = read_queues(path)?;
+            let known: BTreeSet<&str> = queues.queues.iter().map(|q| q.name.as_str()).collect();
+            if let Some(job) = jobs.iter().find(|j| !known.contains(j.fact.queue.as_str())) {
+                return Err(unknown_queue(path, job.fact.queue.as_str(), &job.fact.key));
+            }
+            queues
+        }
+        None => {
+            // The virtual cluster that a trace names then tells jobs apart as a user would.
+            for job in &mut jobs {
+                if job.fact.user.is_empty() {
+                    job.fact.user = job.fact.queue.to_string();
+                }
+                job.fact.queue = ONE_QUEUE.into();
+            }
+            Queues {
+                queues: vec![plain_queue(ONE_QUEUE)],
+                policies: vec![plain_policy(ONE_QUEUE)],
+                classes: Vec::new(),
+            }
+        }
+    };
+    if jobs.is_empty() {
+        notes.push("there are no jobs".to_owned());
+    }
+    Ok(Read {
+        what: Scenario {
+            fleet,
+            queues,
+            jobs,
+        },
+        notes,
+    })
+}
+
+fn unknown_queue(path: &Path, queue: &str, job: &engine::JobKey) -> InputError {
+    InputError::Value {
+        file: path.display().to_string(),
+        place: format!("job {job}"),
+        field: "queue".to_owned(),
+        value: format!("{queue:?}"),
+        needed: "a queue of this name is needed in the file; it has none".to_owned(),
+    }
+}
+
+/// Whether a file is read as CSV: by its name.
+fn is_csv(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
+}

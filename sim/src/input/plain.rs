@@ -1,0 +1,94 @@
+//! Clusters, nodes and jobs of which little is said: what files, tests and benchmarks build on.
+
+use crate::scenario::SimJob;
+use engine::facts::{ClusterFact, ClusterPlacement, Demand, JobFact, NodeFact, Role, Split};
+use engine::resources::ResourceName;
+use engine::{Amount, ClusterName, JobKey, NodeName, PoolClass, QueueName, Resources, Time, Uid};
+use std::collections::BTreeMap;
+
+/// The namespace of jobs that name none.
+pub const NAMESPACE: &str = "default";
+
+/// A usable cluster of that name with nothing said about it.
+#[must_use]
+pub fn cluster(name: &str) -> ClusterFact {
+    ClusterFact {
+        name: ClusterName::from(name),
+        labels: BTreeMap::new(),
+        provider: String::new(),
+        region: String::new(),
+        zones: Vec::new(),
+        taints: Vec::new(),
+        price_milli: None,
+        apis: None,
+        usable: true,
+        unusable_because: String::new(),
+    }
+}
+
+/// A usable node with nothing on it and nothing to give.
+#[must_use]
+pub fn node(cluster: &str, name: &str, class: &str) -> NodeFact {
+    NodeFact {
+        cluster: ClusterName::from(cluster),
+        name: NodeName::from(name),
+        class: PoolClass::from(class),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        domains: Vec::new(),
+        allocatable: Resources::new(),
+        usable: true,
+    }
+}
+
+/// So many equal pods, all of which must run together.
+#[must_use]
+pub fn role(name: &str, count: u32, request: Resources) -> Role {
+    let mut request = request;
+    request.set(ResourceName::new(ResourceName::PODS), Amount(1));
+    Role {
+        name: name.to_owned(),
+        count,
+        min: count,
+        request,
+        node_terms: Vec::new(),
+        tolerations: Vec::new(),
+    }
+}
+
+/// A gang that goes to one cluster and starts whole.
+#[must_use]
+pub fn gang(roles: Vec<Role>) -> Demand {
+    Demand {
+        min_available: roles.iter().map(|role| role.min).sum(),
+        roles,
+        natively_divisible: false,
+        replicas_held: false,
+        elastic: false,
+        split: Split::Never,
+        topology: None,
+        placement: ClusterPlacement::default(),
+    }
+}
+
+/// A job of which only this is known.
+#[must_use]
+pub fn job(name: &str, queue: &str, at: Time, demand: Demand) -> SimJob {
+    SimJob {
+        fact: JobFact {
+            key: JobKey::new(NAMESPACE, name),
+            uid: Uid::from(name),
+            queue: QueueName::from(queue),
+            priority_class: None,
+            queued_at: at,
+            demand,
+            hold: None,
+            expected_duration_ms: None,
+            user: String::new(),
+            preemptible: true,
+            checkpointed_at: None,
+        },
+        run_ms: 0,
+        checkpoint_ms: None,
+    }
+}

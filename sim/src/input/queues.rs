@@ -1,0 +1,214 @@
+//! Queues: the manifests that users have (Volcano Queue, CapacityPolicy, PriorityClass, in one
+//! file of many documents), or a shorter form for trying things out. Both may be mixed.
+
+use super::amounts::{List, resources};
+use super::manifests::{self, PolicySpec, Preemption};
+use crate::error::{InputError, Place, read};
+use crate::scenario::{Queues, plain_policy, plain_queue};
+use engine::QueueName;
+use engine::facts::{PolicyFact, PriorityClassFact, QueueFact, QueueOrdering};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The shorter form: one document of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Short {
+    #[serde(default)]
+    queues: Vec<ShortQueue>,
+    #[serde(default)]
+    priority_classes: BTreeMap<String, i32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ShortQueue {
+    name: String,
+    parent: Option<String>,
+    weight: Option<u32>,
+    priority: Option<i32>,
+    #[serde(default)]
+    guarantee: List,
+    #[serde(default)]
+    deserved: List,
+    #[serde(default)]
+    capability: List,
+    reclaimable: Option<bool>,
+    ordering: Option<manifests::Ordering>,
+    preemption: Option<Preemption>,
+}
+
+/// Reads queues, their policies and priority classes.
+///
+/// # Errors
+/// The first value that cannot be used.
+pub fn read_queues(path: &Path) -> Result<Queues, InputError> {
+    let name = path.display().to_string();
+    let text = read(path)?;
+    let malformed = |error: &dyn std::fmt::Display| InputError::Malformed {
+        file: name.clone(),
+        reason: error.to_string(),
+    };
+    let mut queues = Queues::default();
+    let mut policies = BTreeMap::new();
+    for (index, document) in documents(&text).into_iter().enumerate() {
+        let place = Place {
+            file: &name,
+            place: format!("document {}", index + 1),
+        };
+        let head: manifests::Head =
+            serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
+        match head.kind.as_deref() {
+            None => {
+                let short: Short =
+                    serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
+                short.add(&name, &mut queues)?;
+            }
+            Some("Queue") => {
+                let manifest: manifests::Queue =
+                    serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
+                let fifo = manifest.is_fifo();
+                let fact = manifest.fact(&place)?;
+                if fifo {
+                    policies
+                        .entry(fact.name.clone())
+                        .or_insert_with(|| PolicyFact {
+                            ordering: QueueOrdering::StrictFifo,
+                            ..plain_policy(fact.name.as_str())
+                        });
+                }
+                queues.queues.push(fact);
+            }
+            Some("CapacityPolicy") => {
+                let manifest: manifests::CapacityPolicy =
+                    serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
+                let fact = manifest.spec.fact(&place, &manifest.metadata.name)?;
+                policies.insert(fact.queue.clone(), fact);
+            }
+            Some("PriorityClass") => {
+                let manifest: manifests::PriorityClass =
+                    serde_saphyr::from_str(&document).map_err(|error| malformed(&error))?;
+                queues.classes.push(manifest.fact());
+            }
+            Some(other) => {
+                let needed = "Queue, CapacityPolicy or PriorityClass is needed, or no kind and \
+                              a list `queues`";
+                return Err(place.refuse("kind", other, needed));
+            }
+        }
+    }
+    finish(&name, queues, policies)
+}
+
+/// A policy for each queue, each name once, every parent there.
+fn finish(
+    file: &str,
+    mut queues: Queues,
+    mut policies: BTreeMap<QueueName, PolicyFact>,
+) -> Result<Queues, InputError> {
+    let place = |queue: &QueueName| Place {
+        file,
+        place: format!("queue {queue}"),
+    };
+    let mut names = BTreeSet::new();
+    for queue in &queues.queues {
+        if queue.name.as_str().is_empty() || !names.insert(queue.name.clone()) {
+            let refused = place(&queue.name);
+            return Err(refused.refuse("name", queue.name.as_str(), "a name of its own is needed"));
+        }
+    }
+    for queue in &queues.queues {
+        if let Some(parent) = queue
+            .parent
+            .as_ref()
+            .filter(|parent| !names.contains(*parent))
+        {
+            let needed = "the name of a queue in this file is needed";
+            return Err(place(&queue.name).refuse("parent", parent.as_str(), needed));
+        }
+    }
+    for queue in policies.keys() {
+        if !names.contains(queue) {
+            let needed = "the name of a queue in this file is needed";
+            let refused = place(queue);
+            return Err(refused.refuse("CapacityPolicy metadata.name", queue.as_str(), needed));
+        }
+    }
+    for policy in std::mem::take(&mut queues.policies) {
+        policies.entry(policy.queue.clone()).or_insert(policy);
+    }
+    for name in names {
+        let plain = plain_policy(name.as_str());
+        policies.entry(name).or_insert(plain);
+    }
+    queues.policies = policies.into_values().collect();
+    Ok(queues)
+}
+
+impl Short {
+    fn add(self, file: &str, queues: &mut Queues) -> Result<(), InputError> {
+        for queue in self.queues {
+            let place = Place {
+                file,
+                place: format!("queue {}", queue.name),
+            };
+            let spec = PolicySpec::brief(queue.ordering, queue.preemption.clone());
+            queues.policies.push(spec.fact(&place, &queue.name)?);
+            queues.queues.push(queue.fact(&place)?);
+        }
+        let classes = self.priority_classes.into_iter();
+        queues
+            .classes
+            .extend(classes.map(|(name, value)| PriorityClassFact {
+                name,
+                value,
+                global_default: false,
+                preempts: true,
+            }));
+        Ok(())
+    }
+}
+
+impl ShortQueue {
+    fn fact(&self, place: &Place<'_>) -> Result<QueueFact, InputError> {
+        if self.weight == Some(0) {
+            return Err(place.refuse("weight", "0", "1 or more is needed"));
+        }
+        Ok(QueueFact {
+            parent: self.parent.as_deref().map(QueueName::from),
+            priority: self.priority.unwrap_or(0),
+            weight: self.weight.unwrap_or(1),
+            guarantee: resources(place, "guarantee", &self.guarantee)?,
+            deserved: resources(place, "deserved", &self.deserved)?,
+            capability: resources(place, "capability", &self.capability)?,
+            reclaimable: self.reclaimable.unwrap_or(true),
+            ..plain_queue(&self.name)
+        })
+    }
+}
+
+/// The documents of a file, those with nothing but comments left out. Lines keep their numbers
+/// within the file, so that a parser's message points at the right one.
+fn documents(text: &str) -> Vec<String> {
+    let mut documents = Vec::new();
+    let mut current = String::new();
+    let mut said = false;
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_end() == "---" {
+            if std::mem::take(&mut said) {
+                documents.push(std::mem::take(&mut current));
+            }
+            current = "\n".repeat(number + 1);
+            continue;
+        }
+        let content = line.trim();
+        said |= !content.is_empty() && !content.starts_with('#');
+        current.push_str(line);
+        current.push('\n');
+    }
+    if said {
+        documents.push(current);
+    }
+    documents
+}

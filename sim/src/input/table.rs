@@ -1,0 +1,95 @@
+//! CSV with a header: columns by name, lines by number.
+
+use crate::error::{InputError, Place, read};
+use std::path::Path;
+
+/// A CSV file in memory.
+pub(crate) struct Table {
+    file: String,
+    columns: Vec<String>,
+    rows: Vec<(u64, csv::StringRecord)>,
+}
+
+/// One line of it.
+pub(crate) struct Row<'a> {
+    pub(crate) place: Place<'a>,
+    columns: &'a [String],
+    record: &'a csv::StringRecord,
+}
+
+impl Table {
+    /// Reads the file.
+    pub(crate) fn read(path: &Path) -> Result<Self, InputError> {
+        let file = path.display().to_string();
+        let text = read(path)?;
+        let mut reader = csv::ReaderBuilder::new()
+            .trim(csv::Trim::All)
+            .from_reader(text.as_bytes());
+        let malformed = |error: csv::Error| InputError::Malformed {
+            file: file.clone(),
+            reason: error.to_string(),
+        };
+        let header = reader.headers().map_err(malformed)?;
+        let columns = header.iter().map(str::to_owned).collect();
+        let mut rows = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(malformed)?;
+            let line = record.position().map_or(0, csv::Position::line);
+            rows.push((line, record));
+        }
+        Ok(Self {
+            file,
+            columns,
+            rows,
+        })
+    }
+
+    /// Whether it has all of these columns.
+    pub(crate) fn has(&self, columns: &[&str]) -> bool {
+        let known = |column: &&str| self.columns.iter().any(|known| known == column);
+        columns.iter().all(known)
+    }
+
+    /// The error of a header that tells no known form.
+    pub(crate) fn unknown_form(&self, forms: &str) -> InputError {
+        InputError::Value {
+            file: self.file.clone(),
+            place: "line 1".to_owned(),
+            field: "header".to_owned(),
+            value: format!("{:?}", self.columns.join(",")),
+            needed: format!("one of these is needed: {forms}"),
+        }
+    }
+
+    /// Its lines.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().map(|(line, record)| Row {
+            place: Place {
+                file: &self.file,
+                place: format!("line {line}"),
+            },
+            columns: &self.columns,
+            record,
+        })
+    }
+}
+
+impl<'a> Row<'a> {
+    /// The text of a column; empty where there is none.
+    pub(crate) fn text(&self, column: &str) -> &'a str {
+        let index = self.columns.iter().position(|known| known == column);
+        index
+            .and_then(|index| self.record.get(index))
+            .unwrap_or_default()
+    }
+
+    /// A whole number.
+    pub(crate) fn whole<N: std::str::FromStr>(&self, column: &str) -> Result<N, InputError> {
+        self.place.whole(column, self.text(column))
+    }
+
+    /// A number of seconds, in milliseconds.
+    pub(crate) fn seconds(&self, column: &str) -> Result<i64, InputError> {
+        self.place.seconds(column, self.text(column))
+    }
+}

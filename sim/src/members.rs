@@ -1,0 +1,137 @@
+//! The members, played: what runs where, how far it is, when it will have ended.
+//!
+//! What is released runs at once with the pods it was given, and is done when all its pods
+//! would have run their time. Fewer pods take longer in proportion. What is taken back loses
+//! what it did since it last saved its work.
+
+use crate::scenario::SimJob;
+use engine::Time;
+use engine::facts::Admission;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// All jobs, by their place in the scenario.
+#[derive(Debug)]
+pub(crate) struct Members {
+    jobs: Vec<Work>,
+    ends: BinaryHeap<Reverse<(Time, usize, u32)>>,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Default)]
+struct Work {
+    /// What it takes in all, in milliseconds × pods.
+    total: i128,
+    /// What of it is done and saved, from earlier attempts.
+    saved: i128,
+    running: Option<Running>,
+    /// Told apart by this, an end that was computed before a change does not count.
+    version: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Running {
+    since: Time,
+    /// Since when it has the pods it has.
+    counted_to: Time,
+    pods: u32,
+    /// What was done in this attempt, in milliseconds × pods.
+    done: i128,
+}
+
+/// What a job lost by being taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Milliseconds × pods that must be done again.
+    pub(crate) pod_ms: i128,
+}
+
+impl Members {
+    pub(crate) fn new(jobs: &[SimJob]) -> Self {
+        let work = jobs.iter().map(|job| Work {
+            total: i128::from(job.run_ms) * i128::from(job.fact.demand.pods().max(1)),
+            ..Work::default()
+        });
+        Self {
+            jobs: work.collect(),
+            ends: BinaryHeap::new(),
+        }
+    }
+
+    /// A job starts with the pods of its admission, or goes on with others.
+    pub(crate) fn run(&mut self, job: usize, admission: &Admission, now: Time) {
+        let pods = admission
+            .shares
+            .iter()
+            .map(engine::facts::Share::replicas)
+            .sum();
+        let work = &mut self.jobs[job];
+        let running = work.running.get_or_insert(Running {
+            since: now,
+            counted_to: now,
+            pods,
+            done: 0,
+        });
+        running.count(now);
+        running.pods = pods;
+        let left = (work.total - work.saved - running.done).max(0);
+        work.version += 1;
+        if pods > 0 {
+            let pods = i128::from(pods);
+            let millis = i64::try_from((left + pods - 1) / pods).unwrap_or(i64::MAX);
+            self.ends
+                .push(Reverse((now.after(millis), job, work.version)));
+        }
+    }
+
+    /// A job is stopped before its end.
+    pub(crate) fn stop(&mut self, job: usize, checkpoint_ms: Option<i64>, now: Time) -> Lost {
+        let work = &mut self.jobs[job];
+        work.version += 1;
+        let Some(mut running) = work.running.take() else {
+            return Lost { pod_ms: 0 };
+        };
+        running.count(now);
+        let elapsed = now.millis_since(running.since);
+        let saved = match checkpoint_ms {
+            Some(every) if elapsed > 0 => {
+                let at = elapsed - elapsed % every;
+                running.done * i128::from(at) / i128::from(elapsed)
+            }
+            _ => 0,
+        };
+        work.saved += saved;
+        Lost {
+            pod_ms: running.done - saved,
+        }
+    }
+
+    /// When the next job ends.
+    pub(crate) fn next_end(&mut self) -> Option<Time> {
+        loop {
+            let Reverse((at, job, version)) = *self.ends.peek()?;
+            if self.jobs[job].version == version {
+                return Some(at);
+            }
+            self.ends.pop();
+        }
+    }
+
+    /// The next job that has ended by `now`.
+    pub(crate) fn take_ended(&mut self, now: Time) -> Option<usize> {
+        if self.next_end()? > now {
+            return None;
+        }
+        let Reverse((_, job, _)) = self.ends.pop()?;
+        self.jobs[job].running = None;
+        self.jobs[job].version += 1;
+        Some(job)
+    }
+}
+
+impl Running {
+    fn count(&mut self, now: Time) {
+        self.done += i128::from(now.millis_since(self.counted_to)) * i128::from(self.pods);
+        self.counted_to = now;
+    }
+}

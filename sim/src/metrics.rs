@@ -1,0 +1,260 @@
+//! What a run comes to, in numbers.
+//!
+//! Job completion time is from arrival to end; wait is all the time between them that a job was
+//! not released. Use is counted in the arrival window only: after the last arrival a fleet
+//! empties whoever schedules it.
+
+use crate::record::{Decided, Measure, Record};
+use crate::run::Outcome;
+use crate::scenario::Scenario;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Jobs that ran for less count as if they had run so long, in the bounded slowdown.
+const SLOWDOWN_FLOOR_MS: i64 = 10_000;
+/// From so many devices (cores) a job counts as big.
+const BIG: i64 = 8_000;
+
+/// Averages and quantiles of a number of seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spread {
+    /// How many there are.
+    pub count: usize,
+    /// The average.
+    pub average: f64,
+    /// The median.
+    pub p50: f64,
+    /// 99 of 100 are at most this.
+    pub p99: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// The numbers of a run. Times are in seconds, amounts in devices (cores without devices).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metrics {
+    /// What amounts are counted in.
+    pub measure: Measure,
+    /// Jobs that arrived.
+    pub jobs: usize,
+    /// Jobs that were done.
+    pub finished: usize,
+    /// Jobs that never started.
+    pub never_started: usize,
+    /// From the first arrival to the last end.
+    pub makespan: f64,
+    /// From arrival to end.
+    pub completion: Spread,
+    /// From arrival to end, less what it was released.
+    pub wait: Spread,
+    /// The wait of jobs of at least 8 devices.
+    pub wait_big: Spread,
+    /// Completion over run time, where a run counts as at least 10 s.
+    pub slowdown: Spread,
+    /// In use, of all there is, from the first to the last arrival.
+    pub use_in_window: f64,
+    /// Of what is free, what the mix of jobs cannot use; average over the arrival window.
+    pub fragmentation: f64,
+    /// Jain's index of what queues have of their fair shares; average over the arrival window.
+    pub jain: Option<f64>,
+    /// What queues have apart from their fair shares, of all; average over the arrival window.
+    pub unfairness: f64,
+    /// The largest of that.
+    pub unfairness_max: f64,
+    /// Device-hours of work that were lost to being taken back.
+    pub lost_hours: f64,
+    /// Device-hours of work in all.
+    pub work_hours: f64,
+    /// Jobs that were over several clusters, and the most clusters of one.
+    pub splits: usize,
+    /// The most clusters that one job was on.
+    pub most_clusters: u32,
+    /// Decisions by kind.
+    pub decisions: Decided,
+    /// The wait by size of job.
+    pub wait_by_size: Vec<SizeWait>,
+    /// By queue.
+    pub queues: Vec<QueueMetrics>,
+}
+
+/// The wait of jobs of about one size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SizeWait {
+    /// The sizes: `1`, `2`, `3-4`, ...
+    pub size: String,
+    /// Their wait.
+    pub wait: Spread,
+}
+
+/// What one queue's jobs met with.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueMetrics {
+    /// The queue.
+    pub name: String,
+    /// Their completion.
+    pub completion: Spread,
+    /// Their wait.
+    pub wait: Spread,
+    /// In use on average over the arrival window.
+    pub in_use: f64,
+}
+
+impl Spread {
+    /// Of milliseconds, in seconds.
+    fn of_millis(millis: impl IntoIterator<Item = i64>) -> Self {
+        Self::of(millis.into_iter().map(|millis| millis as f64 / 1000.0))
+    }
+
+    fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut all: Vec<f64> = values.into_iter().collect();
+        all.sort_by(f64::total_cmp);
+        let rank = |permille: usize| {
+            let last = all.len().saturating_sub(1);
+            all.get(last * permille / 1000).copied().unwrap_or_default()
+        };
+        Self {
+            count: all.len(),
+            average: all.iter().sum::<f64>() / all.len().max(1) as f64,
+            p50: rank(500),
+            p99: rank(990),
+            max: rank(1000),
+        }
+    }
+}
+
+/// A job that was done.
+struct Done<'a> {
+    completion_ms: i64,
+    waited_ms: i64,
+    run_ms: i64,
+    size: i64,
+    queue: &'a str,
+}
+
+impl Metrics {
+    /// The numbers of a run.
+    #[must_use]
+    pub fn of(scenario: &Scenario, outcome: &Outcome) -> Self {
+        let record = &outcome.record;
+        let done = done(scenario, record);
+        let (first, last) = scenario.window().unwrap_or_default();
+        let window = last.millis_since(first).max(1);
+        let samples: Vec<_> = record.samples.iter().filter(|s| s.at <= last).collect();
+        let mean = |of: &dyn Fn(&crate::record::Sample) -> Option<f64>| {
+            let values: Vec<f64> = samples.iter().filter_map(|sample| of(sample)).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        let hours = |thousandth_ms: i128| thousandth_ms as f64 / 1000.0 / 3_600_000.0;
+        let work = scenario.jobs.iter().zip(&record.jobs);
+        let work = work.map(|(job, record)| i128::from(job.run_ms) * i128::from(record.size));
+        let capacity = record.capacity.max(1) as f64;
+        let ends = record.jobs.iter().filter_map(|job| job.finished);
+        let end = ends.max().unwrap_or(first);
+        Self {
+            measure: record.measure,
+            jobs: scenario.jobs.len(),
+            finished: done.len(),
+            never_started: record
+                .jobs
+                .iter()
+                .filter(|job| job.started.is_none())
+                .count(),
+            makespan: end.millis_since(first) as f64 / 1000.0,
+            completion: Spread::of_millis(done.iter().map(|job| job.completion_ms)),
+            wait: Spread::of_millis(done.iter().map(|job| job.waited_ms)),
+            wait_big: Spread::of_millis(
+                done.iter()
+                    .filter(|job| job.size >= BIG)
+                    .map(|job| job.waited_ms),
+            ),
+            slowdown: Spread::of(done.iter().map(Done::slowdown)),
+            use_in_window: record.used_in_window as f64 / capacity / window as f64,
+            fragmentation: mean(&|sample| Some(sample.unusable)).unwrap_or_default(),
+            jain: mean(&|sample| sample.jain),
+            unfairness: mean(&|sample| Some(sample.unfair)).unwrap_or_default(),
+            unfairness_max: samples.iter().map(|s| s.unfair).fold(0.0, f64::max),
+            lost_hours: hours(record.jobs.iter().map(|job| job.lost).sum()),
+            work_hours: hours(work.sum()),
+            splits: record.jobs.iter().filter(|job| job.clusters > 1).count(),
+            most_clusters: record
+                .jobs
+                .iter()
+                .map(|job| job.clusters)
+                .max()
+                .unwrap_or(0),
+            decisions: record.decisions,
+            wait_by_size: by_size(&done),
+            queues: by_queue(scenario, &done, &samples),
+        }
+    }
+}
+
+fn done<'a>(scenario: &'a Scenario, record: &Record) -> Vec<Done<'a>> {
+    let jobs = scenario.jobs.iter().zip(&record.jobs);
+    jobs.filter_map(|(job, record)| {
+        Some(Done {
+            completion_ms: record.finished?.millis_since(job.fact.queued_at),
+            waited_ms: record.waited_ms,
+            run_ms: job.run_ms,
+            size: record.size,
+            queue: job.fact.queue.as_str(),
+        })
+    })
+    .collect()
+}
+
+impl Done<'_> {
+    fn slowdown(&self) -> f64 {
+        let bounded = self.run_ms.max(SLOWDOWN_FLOOR_MS);
+        (self.completion_ms as f64 / bounded as f64).max(1.0)
+    }
+}
+
+/// Sizes in powers of two: up to 1, 2, 4, ... devices.
+fn by_size(done: &[Done<'_>]) -> Vec<SizeWait> {
+    let mut groups = BTreeMap::<u64, Vec<i64>>::new();
+    for job in done {
+        let whole = u64::try_from(job.size).unwrap_or(0).div_ceil(1000).max(1);
+        let bucket = whole.next_power_of_two();
+        groups.entry(bucket).or_default().push(job.waited_ms);
+    }
+    let size = |bucket: u64| match bucket {
+        1 | 2 => bucket.to_string(),
+        _ => format!("{}-{bucket}", bucket / 2 + 1),
+    };
+    groups
+        .into_iter()
+        .map(|(bucket, waits)| SizeWait {
+            size: size(bucket),
+            wait: Spread::of_millis(waits),
+        })
+        .collect()
+}
+
+fn by_queue(
+    scenario: &Scenario,
+    done: &[Done<'_>],
+    samples: &[&crate::record::Sample],
+) -> Vec<QueueMetrics> {
+    let mut of_queue = BTreeMap::<&str, Vec<&Done<'_>>>::new();
+    for job in done {
+        of_queue.entry(job.queue).or_default().push(job);
+    }
+    let queues = scenario.queues.queues.iter().enumerate();
+    queues
+        .filter_map(|(index, queue)| {
+            let jobs = of_queue.get(queue.name.as_str())?;
+            let used: i64 = samples.iter().map(|sample| sample.queues[index]).sum();
+            Some(QueueMetrics {
+                name: queue.name.to_string(),
+                completion: Spread::of_millis(jobs.iter().map(|job| job.completion_ms)),
+                wait: Spread::of_millis(jobs.iter().map(|job| job.waited_ms)),
+                in_use: used as f64 / 1000.0 / samples.len().max(1) as f64,
+            })
+        })
+        .collect()
+}

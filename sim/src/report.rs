@@ -1,0 +1,140 @@
+//! The numbers of a run, for people: tables of plain text.
+
+use crate::metrics::{Metrics, Spread};
+use crate::run::Outcome;
+use comfy_table::{CellAlignment, Table, presets};
+
+/// Queues shown at most; the others are summed in a line.
+const QUEUES_SHOWN: usize = 20;
+
+/// The tables of a run.
+#[must_use]
+pub fn tables(metrics: &Metrics, outcome: &Outcome) -> String {
+    let mut text = format!("{}\n\n{}\n", summary(metrics), by_size(metrics));
+    if metrics.queues.len() > 1 {
+        text.push_str(&format!("\n{}\n", by_queue(metrics)));
+    }
+    for (job, why) in &outcome.stuck {
+        text.push_str(&format!("\n{job} never started. {why}"));
+    }
+    if !outcome.stuck.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+fn table(columns: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    table.set_header(columns);
+    for index in 1..columns.len() {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn spread(name: &str, spread: &Spread, of: fn(f64) -> String) -> Vec<String> {
+    let values = [spread.average, spread.p50, spread.p99, spread.max];
+    let cells = std::iter::once(name.to_owned()).chain(std::iter::once(spread.count.to_string()));
+    cells.chain(values.map(of)).collect()
+}
+
+/// `87 s`, `1 h 12 m`, `3 d 4 h`.
+fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as i64;
+    match whole {
+        0..600 => format!("{whole} s"),
+        600..7_200 => format!("{} m", whole / 60),
+        7_200..172_800 => format!("{} h {:02} m", whole / 3_600, whole / 60 % 60),
+        _ => format!("{} d {:02} h", whole / 86_400, whole / 3_600 % 24),
+    }
+}
+
+fn times(value: f64) -> String {
+    format!("{value:.1}×")
+}
+
+fn percent(value: f64) -> String {
+    format!("{:.1} %", value * 100.0)
+}
+
+fn summary(metrics: &Metrics) -> String {
+    let unit = metrics.measure.word();
+    let mut times_table = table(&["", "jobs", "average", "p50", "p99", "longest"]);
+    times_table.add_row(spread("completion", &metrics.completion, duration));
+    times_table.add_row(spread("wait", &metrics.wait, duration));
+    let big = format!("wait of ≥ 8 {unit}s");
+    times_table.add_row(spread(&big, &metrics.wait_big, duration));
+    times_table.add_row(spread("slowdown", &metrics.slowdown, times));
+    let jain = metrics
+        .jain
+        .map_or("-".to_owned(), |jain| format!("{jain:.3}"));
+    let mut rows = table(&["over the arrivals", ""]);
+    let lost = metrics.lost_hours;
+    for (name, value) in [
+        ("in use", percent(metrics.use_in_window)),
+        (
+            "free but of no use to the mix of jobs",
+            percent(metrics.fragmentation),
+        ),
+        ("Jain's index of fair shares", jain),
+        ("apart from fair shares", percent(metrics.unfairness)),
+        ("work", format!("{:.1} {unit}-hours", metrics.work_hours)),
+        (
+            "lost by being taken back",
+            format!("{lost:.1} {unit}-hours"),
+        ),
+        (
+            "taken back, resized",
+            format!(
+                "{}, {}",
+                metrics.decisions.taken_back, metrics.decisions.resizes
+            ),
+        ),
+        (
+            "over several clusters",
+            format!("{} jobs, at most {}", metrics.splits, metrics.most_clusters),
+        ),
+        ("all done after", duration(metrics.makespan)),
+        (
+            "done, never started",
+            format!("{}, {}", metrics.finished, metrics.never_started),
+        ),
+    ] {
+        rows.add_row([name.to_owned(), value]);
+    }
+    format!("{times_table}\n\n{rows}")
+}
+
+fn by_size(metrics: &Metrics) -> String {
+    let size = format!("wait by {}s", metrics.measure.word());
+    let mut rows = table(&[&size, "jobs", "average", "p50", "p99", "longest"]);
+    for group in &metrics.wait_by_size {
+        rows.add_row(spread(&group.size, &group.wait, duration));
+    }
+    rows.to_string()
+}
+
+fn by_queue(metrics: &Metrics) -> String {
+    let in_use = format!("{}s in use", metrics.measure.word());
+    let mut rows = table(&["queue", "jobs", "completion", "wait", "wait p99", &in_use]);
+    for queue in metrics.queues.iter().take(QUEUES_SHOWN) {
+        rows.add_row([
+            queue.name.clone(),
+            queue.completion.count.to_string(),
+            duration(queue.completion.average),
+            duration(queue.wait.average),
+            duration(queue.wait.p99),
+            format!("{:.1}", queue.in_use),
+        ]);
+    }
+    let more = metrics.queues.len().saturating_sub(QUEUES_SHOWN);
+    let note = if more > 0 {
+        format!("\n{more} more queues: --output json shows all")
+    } else {
+        String::new()
+    };
+    format!("{rows}{note}")
+}

@@ -1,0 +1,358 @@
+//! The loop of virtual time: arrivals, ends and timers go into the engine in order of time;
+//! what it decides is carried out at once.
+//!
+//! Time jumps from one event to the next. The loop ends when nothing can happen any more: no
+//! arrival, nothing that runs, no timer of the engine that would change anything.
+
+use crate::members::Members;
+use crate::record::Record;
+use crate::scenario::Scenario;
+use engine::facts::Admission;
+use engine::{Attempt, ClusterName, Decision, Engine, EngineConfig, Event, JobKey, Progress, Time};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// How a scenario is run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Settings of the engine.
+    pub config: EngineConfig,
+    /// Whether every derived number is recomputed after each step and compared.
+    pub check: bool,
+    /// Milliseconds from when a job is taken back until nothing of it is left.
+    pub stop_ms: i64,
+}
+
+/// A timer that comes after so long is one that never comes (a start deadline without pods).
+const NEVER_MS: i64 = crate::scenario::NO_DEADLINE_MS / 2;
+/// Timers in a row, with nothing else left, after which nothing is expected of them.
+const IDLE_TIMERS: u32 = 1_000;
+
+/// A derived number of the engine that does not follow from its facts: an error in Muster.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("at {at} ms the engine's books do not add up: {what}")]
+pub struct Violation {
+    /// When.
+    pub at: i64,
+    /// The first differences.
+    pub what: String,
+}
+
+/// Runs a scenario to its end. `watch` is told now and then how many jobs are done.
+///
+/// # Errors
+/// A [`Violation`], where `check` is on.
+pub fn simulate(
+    scenario: &Scenario,
+    options: &Options,
+    watch: &mut dyn FnMut(usize),
+) -> Result<Outcome, Violation> {
+    let mut run = Run::new(scenario, options);
+    let mut idle = 0;
+    while let Some((now, kind)) = run.next() {
+        idle = if kind == Next::Timer { idle + 1 } else { 0 };
+        if idle > IDLE_TIMERS {
+            break;
+        }
+        run.record.advance(now);
+        run.now = now;
+        run.tell_what_came();
+        if run.decide() {
+            idle = 0;
+        }
+        if options.check {
+            run.check()?;
+        }
+        watch(run.done);
+    }
+    Ok(run.outcome())
+}
+
+/// What came of a run.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The books.
+    pub record: Record,
+    /// When the last thing happened.
+    pub end: Time,
+    /// Jobs that never started, with the engine's word on why; the first ten.
+    pub stuck: Vec<(JobKey, String)>,
+}
+
+/// What happens next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Next {
+    Event,
+    Timer,
+}
+
+/// A shrink under way: when its pods are gone, of which job and attempt, where, how many stay.
+type Resizing = (Time, usize, Attempt, ClusterName, u32);
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    options: &'a Options,
+    engine: Engine,
+    members: Members,
+    record: Record,
+    now: Time,
+    arrived: usize,
+    done: usize,
+    wake_at: Option<Time>,
+    index: BTreeMap<&'a JobKey, usize>,
+    attempts: Vec<Attempt>,
+    /// Jobs that are being stopped: when nothing of them is left, and since when.
+    stopping: BinaryHeap<Reverse<(Time, usize, Time)>>,
+    /// Jobs that were resized: when a cluster shows no more than so many pods.
+    resizing: BinaryHeap<Reverse<Resizing>>,
+    /// The newest size of jobs that were resized: pods by cluster.
+    sizes: BTreeMap<usize, BTreeMap<ClusterName, u32>>,
+}
+
+impl<'a> Run<'a> {
+    fn new(scenario: &'a Scenario, options: &'a Options) -> Self {
+        let mut engine = Engine::new(options.config.clone());
+        for fact in &scenario.fleet.clusters {
+            engine.apply(Event::ClusterUpserted(fact.clone()));
+        }
+        for fact in &scenario.fleet.nodes {
+            engine.apply(Event::NodeUpserted(fact.clone()));
+        }
+        for fact in &scenario.queues.classes {
+            engine.apply(Event::PriorityClassUpserted(fact.clone()));
+        }
+        for fact in &scenario.queues.queues {
+            engine.apply(Event::QueueUpserted(fact.clone()));
+        }
+        for fact in &scenario.queues.policies {
+            engine.apply(Event::PolicyUpserted(fact.clone()));
+        }
+        Self {
+            scenario,
+            options,
+            engine,
+            members: Members::new(&scenario.jobs),
+            record: Record::new(scenario),
+            now: Time::default(),
+            arrived: 0,
+            done: 0,
+            wake_at: None,
+            index: scenario
+                .jobs
+                .iter()
+                .map(|job| &job.fact.key)
+                .zip(0..)
+                .collect(),
+            attempts: vec![Attempt::default(); scenario.jobs.len()],
+            stopping: BinaryHeap::new(),
+            resizing: BinaryHeap::new(),
+            sizes: BTreeMap::new(),
+        }
+    }
+
+    /// When something happens next, and whether it is more than a timer of the engine.
+    fn next(&mut self) -> Option<(Time, Next)> {
+        let arrival = self.scenario.jobs.get(self.arrived);
+        let arrival = arrival.map(|job| job.fact.queued_at);
+        let gone = self.stopping.peek().map(|Reverse((at, ..))| *at);
+        let resized = self.resizing.peek().map(|Reverse((at, ..))| *at);
+        let events = [arrival, gone, resized, self.members.next_end()];
+        let event = events.into_iter().flatten().min();
+        let timer = self.wake_at.filter(|at| at.0 < NEVER_MS);
+        let first = [
+            event.map(|at| (at, Next::Event)),
+            timer.map(|at| (at, Next::Timer)),
+        ];
+        first
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|(at, kind)| (at.max(self.now), kind))
+    }
+
+    /// Tells the engine all that has come by now.
+    fn tell_what_came(&mut self) {
+        let now = self.now;
+        while let Some(job) = self.members.take_ended(now) {
+            let key = &self.scenario.jobs[job].fact.key;
+            self.progress(job, Progress::Finished);
+            self.engine.apply(Event::JobGone(key.clone()));
+            self.record.finishes(job, now);
+            self.done += 1;
+        }
+        while let Some(&Reverse((at, job, since))) = self.stopping.peek() {
+            if at > now {
+                break;
+            }
+            self.stopping.pop();
+            let key = self.scenario.jobs[job].fact.key.clone();
+            self.engine.apply(Event::JobWorksGone { key, at: now });
+            self.record.waits_again(job, since);
+        }
+        self.tell_resized();
+        while let Some(job) = self.scenario.jobs.get(self.arrived) {
+            if job.fact.queued_at > now {
+                break;
+            }
+            self.engine.apply(Event::JobUpserted(job.fact.clone()));
+            self.record.arrives(self.arrived, now);
+            self.arrived += 1;
+        }
+    }
+
+    /// Tells which shrinks the members show by now. One that a newer size has overtaken is not
+    /// told: that one tells more.
+    fn tell_resized(&mut self) {
+        while let Some(Reverse((at, ..))) = self.resizing.peek() {
+            if *at > self.now {
+                return;
+            }
+            let Some(Reverse((_, job, attempt, cluster, pods))) = self.resizing.pop() else {
+                return;
+            };
+            let newest = self.sizes.get(&job).and_then(|sizes| sizes.get(&cluster));
+            if newest == Some(&pods) {
+                self.engine.apply(Event::JobResized {
+                    key: self.scenario.jobs[job].fact.key.clone(),
+                    attempt,
+                    cluster,
+                    pods,
+                    at: self.now,
+                });
+            }
+        }
+    }
+
+    fn progress(&mut self, job: usize, progress: Progress) {
+        self.engine.apply(Event::JobProgressed {
+            key: self.scenario.jobs[job].fact.key.clone(),
+            attempt: self.attempts[job],
+            progress,
+            at: self.now,
+        });
+    }
+
+    /// Lets the engine decide until it has no more to say. Whether it decided anything.
+    fn decide(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            let decided = self.engine.decide(self.now);
+            self.wake_at = decided.wake_at;
+            // What is told of what was decided may move more.
+            let again = decided.more || !decided.decisions.is_empty();
+            any |= !decided.decisions.is_empty();
+            for decision in decided.decisions {
+                self.carry_out(decision);
+            }
+            // Nobody reads what has changed; it must not pile up.
+            self.engine.take_changed();
+            if !again {
+                return any;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, decision: Decision) {
+        match decision {
+            Decision::Release { key, admission, .. } => {
+                self.record.decisions.releases += 1;
+                self.starts_in(&key, &admission);
+                self.runs(&key, &admission);
+            }
+            Decision::Resize { key, admission, .. } => {
+                self.record.decisions.resizes += 1;
+                self.resizes(&key, &admission);
+                self.runs(&key, &admission);
+            }
+            Decision::TakeBack { key, .. } => {
+                self.record.decisions.taken_back += 1;
+                self.stops(&key);
+            }
+        }
+    }
+
+    fn runs(&mut self, key: &JobKey, admission: &Admission) {
+        let Some(&job) = self.index.get(key) else {
+            return;
+        };
+        let starts = self.attempts[job] != admission.attempt;
+        self.attempts[job] = admission.attempt;
+        self.members.run(job, admission, self.now);
+        self.record.runs(job, admission, self.now);
+        if starts {
+            self.progress(job, Progress::Running);
+        }
+    }
+
+    /// Where a job that may be resized starts.
+    fn starts_in(&mut self, key: &JobKey, admission: &Admission) {
+        let job = self.index.get(key).copied();
+        let elastic = |job: &usize| self.scenario.jobs[*job].fact.demand.elastic;
+        if let Some(job) = job.filter(elastic) {
+            let pods = |share: &engine::facts::Share| (share.cluster.clone(), share.replicas());
+            let sizes = admission.shares.iter().map(pods).collect();
+            self.sizes.insert(job, sizes);
+        }
+    }
+
+    /// The members will show the new size when the pods beyond it have stopped.
+    fn resizes(&mut self, key: &JobKey, admission: &Admission) {
+        let Some(&job) = self.index.get(key) else {
+            return;
+        };
+        let sizes = self.sizes.entry(job).or_default();
+        // A cluster that has none left is told of, too.
+        sizes.values_mut().for_each(|pods| *pods = 0);
+        for share in &admission.shares {
+            sizes.insert(share.cluster.clone(), share.replicas());
+        }
+        let at = self.now.after(self.options.stop_ms);
+        for (cluster, pods) in sizes {
+            let told = (at, job, admission.attempt, cluster.clone(), *pods);
+            self.resizing.push(Reverse(told));
+        }
+    }
+
+    fn stops(&mut self, key: &JobKey) {
+        let Some(&job) = self.index.get(key) else {
+            return;
+        };
+        let sim = &self.scenario.jobs[job];
+        let lost = self.members.stop(job, sim.checkpoint_ms, self.now);
+        let pods = sim.fact.demand.pods();
+        self.record.taken_back(job, lost.pod_ms, pods);
+        let gone = self.now.after(self.options.stop_ms);
+        self.stopping.push(Reverse((gone, job, self.now)));
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        let found = self.engine.check_invariants();
+        let mut first = found.iter().take(3).map(ToString::to_string);
+        match first.next() {
+            None => Ok(()),
+            Some(one) => Err(Violation {
+                at: self.now.0,
+                what: first.fold(one, |all, next| format!("{all}; {next}")),
+            }),
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let waiting = self.record.jobs.iter().zip(&self.scenario.jobs);
+        let stuck = waiting
+            .filter(|(record, _)| record.started.is_none())
+            .take(10)
+            .map(|(_, job)| {
+                let why = self.engine.explain(&job.fact.key);
+                let why = why.map_or_else(String::new, |why| {
+                    format!("{}: {}", why.reason, why.message)
+                });
+                (job.fact.key.clone(), why)
+            });
+        Outcome {
+            stuck: stuck.collect(),
+            end: self.now,
+            record: self.record,
+        }
+    }
+}

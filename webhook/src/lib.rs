@@ -1,0 +1,298 @@
+//! The gate: Muster's admission webhook.
+//!
+//! ```text
+//! detector creates a ResourceBinding ─► /gate/namespace, /gate/scheduler ─► suspended, with our finalizer
+//! user submits a template ───────────► /mutate/templates ──────────────► who it was is written into it
+//! user edits a template ─────────────► /validate/templates[/managed] ────► refused where it would fail later
+//! Secret muster-webhook-tls ─► certs ─► server (hot reload), registrations (caBundle)
+//! watch of bindings ─► released ─► templates
+//! ```
+//!
+//! A handler decides from its request and from memory alone: it calls no API, has no side
+//! effects, and gives the same request the same answer, dry runs included. It never touches
+//! what is not managed, nor anything in a system namespace.
+
+pub mod certs;
+pub mod gate;
+pub mod metrics;
+pub mod register;
+pub mod released;
+pub mod review;
+pub mod server;
+pub mod templates;
+pub mod users;
+
+pub use register::unregister;
+
+use crate::certs::{CertKeeper, Keyring, Lifetimes};
+use crate::metrics::Metrics;
+use crate::released::Released;
+use crate::server::Handlers;
+use anyhow::Context as _;
+use axum_server::Handle;
+use axum_server::tls_rustls::RustlsConfig;
+use kube::{Api, Client};
+use runtime::{Health, ReadyFlag, Registry, WatchOptions};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Where API servers reach the webhook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// By a base URL, as `https://127.0.0.1:9443`: for control planes that are not in the
+    /// network of any cluster, as Karmada's often are.
+    Url(String),
+    /// By a Service.
+    Service {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its port.
+        port: u16,
+    },
+}
+
+impl Target {
+    /// The names that its certificate has to be for.
+    ///
+    /// # Errors
+    /// Where the URL is not `https`, or has no host.
+    pub fn names(&self) -> anyhow::Result<BTreeSet<String>> {
+        match self {
+            Self::Url(url) => {
+                let uri: http::Uri = url.parse().with_context(|| format!("--url {url:?}"))?;
+                anyhow::ensure!(
+                    uri.scheme_str() == Some("https"),
+                    "--url {url:?} has to begin with https://: API servers call webhooks by nothing else"
+                );
+                let host = uri
+                    .host()
+                    .with_context(|| format!("--url {url:?} names no host"))?;
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                Ok(BTreeSet::from([host.to_owned()]))
+            }
+            Self::Service {
+                namespace, name, ..
+            } => Ok(BTreeSet::from([
+                format!("{name}.{namespace}.svc"),
+                format!("{name}.{namespace}.svc.cluster.local"),
+            ])),
+        }
+    }
+}
+
+/// How the webhook is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it listens.
+    pub bind: SocketAddr,
+    /// Where API servers reach it.
+    pub target: Target,
+    /// Whether it keeps its registrations; else somebody else has to.
+    pub register: bool,
+}
+
+/// How often registrations are applied without a change, to heal what others did to them.
+const HEAL_INTERVAL: Duration = Duration::from_secs(300);
+/// How soon after a failure.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long requests that have begun may take when the process ends.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+/// Room for deltas of bindings; the watch waits when it is full.
+const DELTAS: usize = 256;
+
+/// Serves until `cancel`, then drains. Ready (check `webhook` of `health`) once it listens with
+/// a certificate and, where it registers itself, is registered.
+///
+/// # Errors
+/// Where the target cannot be used, the address cannot be bound, or the server fails.
+pub async fn run(
+    client: Client,
+    options: Options,
+    registry: &Registry,
+    health: &Health,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
+    run_with(
+        client,
+        options,
+        Lifetimes::default(),
+        registry,
+        health,
+        cancel,
+    )
+    .await
+}
+
+/// [`run`] with certificates that live as long as `lifetimes` says.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_with(
+    client: Client,
+    options: Options,
+    lifetimes: Lifetimes,
+    registry: &Registry,
+    health: &Health,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
+    // What is started here ends with this function, however it ends.
+    let cancel = cancel.child_token();
+    let _guard = cancel.clone().drop_guard();
+    let ready = health.ready_check("webhook");
+    let keeper = CertKeeper::new(client.clone(), options.target.names()?, lifetimes);
+    let (sender, mut keyrings) = watch::channel(None);
+    let keeping = tokio::spawn(keeper.run(sender, cancel.clone()));
+
+    let released = Released::default();
+    let watching = watch_released(client.clone(), released.clone(), cancel.clone());
+
+    let Some(first) = first_keyring(&mut keyrings, &cancel).await else {
+        return Ok(());
+    };
+    let tls = serving_config(&first).await?;
+    let metrics = Metrics::new(registry);
+    let handlers = Handlers {
+        released,
+        metrics: metrics.clone(),
+    };
+    let listener = std::net::TcpListener::bind(options.bind)
+        .with_context(|| format!("the webhook cannot listen on {}", options.bind))?;
+    listener.set_nonblocking(true)?;
+    let handle = Handle::new();
+    let server = axum_server::from_tcp_rustls(listener, tls.clone())?.handle(handle.clone());
+    tracing::info!(address = %options.bind, target = ?options.target, "webhook listens");
+
+    let current = Current {
+        client,
+        target: options.target,
+        register: options.register,
+        tls,
+        ready: ready.clone(),
+        metrics,
+    };
+    let following = tokio::spawn(current.follow(keyrings, cancel.clone()));
+    let draining = tokio::spawn(drain(handle, ready, cancel.clone()));
+    let served = server
+        .serve(server::router(handlers).into_make_service())
+        .await;
+    cancel.cancel();
+    for task in [keeping, following, draining] {
+        // A task ends by the token; one that panicked has said so in the log.
+        let _ = task.await;
+    }
+    let _ = watching.await;
+    served.context("the webhook's server failed")
+}
+
+/// Waits for the first certificates; `None` where `cancel` comes first.
+async fn first_keyring(
+    keyrings: &mut watch::Receiver<Option<Keyring>>,
+    cancel: &CancellationToken,
+) -> Option<Keyring> {
+    let wait = keyrings.wait_for(Option::is_some);
+    let first = cancel.run_until_cancelled(wait).await?.ok()?;
+    first.clone()
+}
+
+async fn serving_config(keyring: &Keyring) -> anyhow::Result<RustlsConfig> {
+    runtime::install_crypto();
+    let serving = &keyring.serving;
+    let (certificate, key) = (serving.certificate.clone(), serving.key.0.clone());
+    RustlsConfig::from_pem(certificate.into_bytes(), key.into_bytes())
+        .await
+        .context("the webhook's certificate cannot be used")
+}
+
+/// Brings server and registrations up to date with the certificates.
+struct Current {
+    client: Client,
+    target: Target,
+    register: bool,
+    tls: RustlsConfig,
+    ready: ReadyFlag,
+    metrics: Metrics,
+}
+
+impl Current {
+    async fn follow(
+        self,
+        mut keyrings: watch::Receiver<Option<Keyring>>,
+        cancel: CancellationToken,
+    ) {
+        let follow = async {
+            loop {
+                let keyring = keyrings.borrow_and_update().clone();
+                let pause = match keyring {
+                    Some(keyring) => match self.adopt(&keyring).await {
+                        Ok(()) => {
+                            self.ready.set(true);
+                            HEAL_INTERVAL
+                        }
+                        Err(error) => {
+                            tracing::warn!(
+                                error = format!("{error:#}"),
+                                "webhook is not up to date"
+                            );
+                            RETRY
+                        }
+                    },
+                    None => HEAL_INTERVAL,
+                };
+                if let Ok(Err(_)) = tokio::time::timeout(pause, keyrings.changed()).await {
+                    // The keeper has ended, and with it the process does.
+                    return;
+                }
+            }
+        };
+        let _ = cancel.run_until_cancelled(follow).await;
+    }
+
+    /// Trust first: a certificate is shown only after API servers were told whom to trust.
+    async fn adopt(&self, keyring: &Keyring) -> anyhow::Result<()> {
+        if self.register {
+            register::register(&self.client, &self.target, &keyring.bundle())
+                .await
+                .context("webhook configurations cannot be applied")?;
+        }
+        let serving = &keyring.serving;
+        let (certificate, key) = (serving.certificate.clone(), serving.key.0.clone());
+        self.tls
+            .reload_from_pem(certificate.into_bytes(), key.into_bytes())
+            .await
+            .context("the webhook's certificate cannot be used")?;
+        self.metrics.certificate_until(serving.until);
+        Ok(())
+    }
+}
+
+/// At the end: not ready, no new connections, and time for requests that have begun.
+async fn drain(handle: Handle<SocketAddr>, ready: ReadyFlag, cancel: CancellationToken) {
+    cancel.cancelled().await;
+    ready.set(false);
+    handle.graceful_shutdown(Some(DRAIN_LIMIT));
+}
+
+/// Feeds `released` from a watch of bindings.
+fn watch_released(client: Client, released: Released, cancel: CancellationToken) -> JoinHandle<()> {
+    let (sender, mut deltas) = mpsc::channel(DELTAS);
+    let kind = "resourcebindings (webhook)";
+    runtime::watch(
+        Api::all(client),
+        WatchOptions::default(),
+        kind,
+        |delta| delta,
+        sender,
+        cancel,
+    );
+    tokio::spawn(async move {
+        while let Some(delta) = deltas.recv().await {
+            released.apply(delta);
+        }
+    })
+}

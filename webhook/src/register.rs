@@ -1,0 +1,607 @@
+//! The webhook's registrations on the control plane: what is sent to it, and whom it trusts.
+//!
+//! Applied server-side as a whole, so that applying again heals whatever was changed.
+
+use crate::Target;
+use crate::server::{GATE_NAMESPACE, GATE_SCHEDULER, TEMPLATES, TEMPLATES_MANAGED, USERS};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use crds::names::{MANAGED_LABEL, SCHEDULER_NAME, SYSTEM_NAMESPACE};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client, Resource};
+use runtime::client::{CallError, CallFault};
+use runtime::with_deadline;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::Duration;
+use workload::{KNOWN_KINDS, KnownKind, holds_replicas};
+
+/// Name of both configurations.
+pub const NAME: &str = "muster";
+/// Who applies them.
+const FIELD_MANAGER: &str = "muster-webhook";
+/// How long one call may take.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
+/// Seconds that an API server waits for an answer.
+const TIMEOUT_SECONDS: u32 = 3;
+
+/// Applies both configurations for a webhook at `target` whose certificates `bundle` (PEM)
+/// vouches for.
+///
+/// # Errors
+/// Where the API server refuses, or cannot be reached.
+pub async fn register(client: &Client, target: &Target, bundle: &str) -> Result<(), CallError> {
+    apply::<MutatingWebhookConfiguration>(client, &mutating(target, bundle)).await?;
+    apply::<ValidatingWebhookConfiguration>(client, &validating(target, bundle)).await
+}
+
+/// Takes both configurations away; that they are not there is no error.
+///
+/// # Errors
+/// Where the API server refuses, or cannot be reached.
+pub async fn unregister(client: &Client) -> Result<(), CallError> {
+    delete::<MutatingWebhookConfiguration>(client).await?;
+    delete::<ValidatingWebhookConfiguration>(client).await
+}
+
+async fn apply<K>(client: &Client, configuration: &Value) -> Result<(), CallError>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = Api::all_with(client.clone(), &());
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    with_deadline(
+        api.patch(NAME, &params, &Patch::Apply(configuration)),
+        CALL_LIMIT,
+    )
+    .await
+    .map(drop)
+}
+
+async fn delete<K>(client: &Client) -> Result<(), CallError>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = Api::all_with(client.clone(), &());
+    match with_deadline(api.delete(NAME, &DeleteParams::default()), CALL_LIMIT).await {
+        Err(error) if error.fault() == CallFault::NotFound => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// The gate, to one entry of which a binding is sent at most; and who submitted a template.
+fn mutating(target: &Target, bundle: &str) -> Value {
+    let rules = json!([{
+        "apiGroups": ["work.karmada.io"],
+        "apiVersions": ["*"],
+        "resources": ["resourcebindings"],
+        "operations": ["CREATE"],
+        "scope": "Namespaced",
+    }]);
+    let mut managed = entry("namespace.gate.muster.io", target, GATE_NAMESPACE, bundle);
+    managed.set("rules", rules.clone());
+    managed.set("namespaceSelector", namespaces(true));
+    // Closed while the webhook is away: in these namespaces nothing may start ungated.
+    managed.set("failurePolicy", json!("Fail"));
+    managed.set("reinvocationPolicy", json!("Never"));
+
+    let mut ours = entry("scheduler.gate.muster.io", target, GATE_SCHEDULER, bundle);
+    ours.set("rules", rules);
+    ours.set("namespaceSelector", namespaces(false));
+    let expression = format!("object.spec.?schedulerName.orValue('') == '{SCHEDULER_NAME}'");
+    ours.set(
+        "matchConditions",
+        json!([{"name": "scheduler", "expression": expression}]),
+    );
+    // Open while it is away: no other scheduler takes these bindings, and ours places nothing
+    // that was not admitted.
+    ours.set("failurePolicy", json!("Ignore"));
+    ours.set("reinvocationPolicy", json!("Never"));
+
+    let mut users = entry("users.templates.muster.io", target, USERS, bundle);
+    users.set("rules", template_rules(&["CREATE", "UPDATE"], |_| true));
+    users.set("namespaceSelector", namespaces(true));
+    // Open while it is away: a job whose submitter is not known counts as its namespace's.
+    users.set("failurePolicy", json!("Ignore"));
+    users.set("reinvocationPolicy", json!("Never"));
+    configuration("MutatingWebhookConfiguration", [managed, ours, users])
+}
+
+/// Validation of templates. Open while the webhook is away: it saves waits, and guards nothing
+/// that the controller does not guard.
+fn validating(target: &Target, bundle: &str) -> Value {
+    let mut managed = entry(
+        "namespace.templates.muster.io",
+        target,
+        TEMPLATES_MANAGED,
+        bundle,
+    );
+    managed.set("rules", template_rules(&["CREATE", "UPDATE"], |_| true));
+    managed.set("namespaceSelector", namespaces(true));
+    managed.set("failurePolicy", json!("Ignore"));
+
+    let mut others = entry("templates.muster.io", target, TEMPLATES, bundle);
+    let straight = |kind: &KnownKind| !holds_replicas(&kind.api_version(), kind.kind);
+    others.set("rules", template_rules(&["UPDATE"], straight));
+    others.set("namespaceSelector", namespaces(false));
+    others.set("failurePolicy", json!("Ignore"));
+    configuration("ValidatingWebhookConfiguration", [managed, others])
+}
+
+/// Known kinds that `which` takes, one rule per API group. A group or resource that the server
+/// does not have does no harm.
+fn template_rules(operations: &[&str], which: impl Fn(&KnownKind) -> bool) -> Value {
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for kind in KNOWN_KINDS.iter().filter(|kind| which(kind)) {
+        groups.entry(kind.group).or_default().push(kind.plural);
+    }
+    groups
+        .into_iter()
+        .map(|(group, resources)| {
+            json!({
+                "apiGroups": [group],
+                "apiVersions": ["*"],
+                "resources": resources,
+                "operations": operations,
+                "scope": "Namespaced",
+            })
+        })
+        .collect()
+}
+
+/// Labelled namespaces, or all that are not; never the system's.
+fn namespaces(managed: bool) -> Value {
+    let operator = if managed { "In" } else { "NotIn" };
+    json!({"matchExpressions": [
+        {"key": MANAGED_LABEL, "operator": operator, "values": ["true"]},
+        {
+            "key": "kubernetes.io/metadata.name",
+            "operator": "NotIn",
+            "values": [
+                "kube-system", "kube-public", "kube-node-lease", "karmada-system",
+                "karmada-cluster", SYSTEM_NAMESPACE,
+            ],
+        },
+    ]})
+}
+
+/// One webhook of a configuration.
+struct WebhookEntry(serde_json::Map<String, Value>);
+
+impl WebhookEntry {
+    fn set(&mut self, field: &str, value: Value) {
+        self.0.insert(field.to_owned(), value);
+    }
+}
+
+fn entry(name: &str, target: &Target, path: &str, bundle: &str) -> WebhookEntry {
+    let mut entry = WebhookEntry(serde_json::Map::new());
+    entry.set("name", json!(name));
+    entry.set("clientConfig", client_config(target, path, bundle));
+    entry.set("admissionReviewVersions", json!(["v1"]));
+    entry.set("matchPolicy", json!("Equivalent"));
+    entry.set("sideEffects", json!("None"));
+    entry.set("timeoutSeconds", json!(TIMEOUT_SECONDS));
+    entry
+}
+
+fn client_config(target: &Target, path: &str, bundle: &str) -> Value {
+    let trusted = STANDARD.encode(bundle);
+    match target {
+        Target::Url(base) => json!({
+            "url": format!("{}{path}", base.trim_end_matches('/')),
+            "caBundle": trusted,
+        }),
+        Target::Service {
+            namespace,
+            name,
+            port,
+        } => json!({
+            "service": {"namespace": namespace, "name": name, "port": port, "path": path},
+            "caBundle": trusted,
+        }),
+    }
+}
+
+fn configuration<const N: usize>(kind: &str, entries: [WebhookEntry; N]) -> Value {
+    let webhooks: Vec<Value> = entries
+        .into_iter()
+        .map(|entry| Value::Object(entry.0))
+        .collect();
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": NAME},
+        "webhooks": webhooks,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_for_a_url() {
+        let target = Target::Url("https://127.0.0.1:9443/".to_owned());
+        insta::assert_yaml_snapshot!(mutating(&target, "PEM"), @r#"
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: MutatingWebhookConfiguration
+        metadata:
+          name: muster
+        webhooks:
+          - admissionReviewVersions:
+              - v1
+            clientConfig:
+              caBundle: UEVN
+              url: "https://127.0.0.1:9443/gate/namespace"
+            failurePolicy: Fail
+            matchPolicy: Equivalent
+            name: namespace.gate.muster.io
+            namespaceSelector:
+              matchExpressions:
+                - key: muster.io/managed
+                  operator: In
+                  values:
+                    - "true"
+                - key: kubernetes.io/metadata.name
+                  operator: NotIn
+                  values:
+                    - kube-system
+                    - kube-public
+                    - kube-node-lease
+                    - karmada-system
+                    - karmada-cluster
+                    - muster-system
+            reinvocationPolicy: Never
+            rules:
+              - apiGroups:
+                  - work.karmada.io
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                resources:
+                  - resourcebindings
+                scope: Namespaced
+            sideEffects: None
+            timeoutSeconds: 3
+          - admissionReviewVersions:
+              - v1
+            clientConfig:
+              caBundle: UEVN
+              url: "https://127.0.0.1:9443/gate/scheduler"
+            failurePolicy: Ignore
+            matchConditions:
+              - expression: "object.spec.?schedulerName.orValue('') == 'muster'"
+                name: scheduler
+            matchPolicy: Equivalent
+            name: scheduler.gate.muster.io
+            namespaceSelector:
+              matchExpressions:
+                - key: muster.io/managed
+                  operator: NotIn
+                  values:
+                    - "true"
+                - key: kubernetes.io/metadata.name
+                  operator: NotIn
+                  values:
+                    - kube-system
+                    - kube-public
+                    - kube-node-lease
+                    - karmada-system
+                    - karmada-cluster
+                    - muster-system
+            reinvocationPolicy: Never
+            rules:
+              - apiGroups:
+                  - work.karmada.io
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                resources:
+                  - resourcebindings
+                scope: Namespaced
+            sideEffects: None
+            timeoutSeconds: 3
+          - admissionReviewVersions:
+              - v1
+            clientConfig:
+              caBundle: UEVN
+              url: "https://127.0.0.1:9443/mutate/templates"
+            failurePolicy: Ignore
+            matchPolicy: Equivalent
+            name: users.templates.muster.io
+            namespaceSelector:
+              matchExpressions:
+                - key: muster.io/managed
+                  operator: In
+                  values:
+                    - "true"
+                - key: kubernetes.io/metadata.name
+                  operator: NotIn
+                  values:
+                    - kube-system
+                    - kube-public
+                    - kube-node-lease
+                    - karmada-system
+                    - karmada-cluster
+                    - muster-system
+            reinvocationPolicy: Never
+            rules:
+              - apiGroups:
+                  - ""
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - pods
+                scope: Namespaced
+              - apiGroups:
+                  - apps
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - deployments
+                  - statefulsets
+                scope: Namespaced
+              - apiGroups:
+                  - batch
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - jobs
+                scope: Namespaced
+              - apiGroups:
+                  - batch.volcano.sh
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - jobs
+                scope: Namespaced
+              - apiGroups:
+                  - jobset.x-k8s.io
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - jobsets
+                scope: Namespaced
+              - apiGroups:
+                  - kubeflow.org
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - pytorchjobs
+                  - tfjobs
+                  - mpijobs
+                scope: Namespaced
+              - apiGroups:
+                  - ray.io
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - rayjobs
+                  - rayclusters
+                scope: Namespaced
+            sideEffects: None
+            timeoutSeconds: 3
+        "#);
+        insta::assert_yaml_snapshot!(validating(&target, "PEM"), @r#"
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingWebhookConfiguration
+        metadata:
+          name: muster
+        webhooks:
+          - admissionReviewVersions:
+              - v1
+            clientConfig:
+              caBundle: UEVN
+              url: "https://127.0.0.1:9443/validate/templates/managed"
+            failurePolicy: Ignore
+            matchPolicy: Equivalent
+            name: namespace.templates.muster.io
+            namespaceSelector:
+              matchExpressions:
+                - key: muster.io/managed
+                  operator: In
+                  values:
+                    - "true"
+                - key: kubernetes.io/metadata.name
+                  operator: NotIn
+                  values:
+                    - kube-system
+                    - kube-public
+                    - kube-node-lease
+                    - karmada-system
+                    - karmada-cluster
+                    - muster-system
+            rules:
+              - apiGroups:
+                  - ""
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - pods
+                scope: Namespaced
+              - apiGroups:
+                  - apps
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - deployments
+                  - statefulsets
+                scope: Namespaced
+              - apiGroups:
+                  - batch
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - jobs
+                scope: Namespaced
+              - apiGroups:
+                  - batch.volcano.sh
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - jobs
+                scope: Namespaced
+              - apiGroups:
+                  - jobset.x-k8s.io
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - jobsets
+                scope: Namespaced
+              - apiGroups:
+                  - kubeflow.org
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - pytorchjobs
+                  - tfjobs
+                  - mpijobs
+                scope: Namespaced
+              - apiGroups:
+                  - ray.io
+                apiVersions:
+                  - "*"
+                operations:
+                  - CREATE
+                  - UPDATE
+                resources:
+                  - rayjobs
+                  - rayclusters
+                scope: Namespaced
+            sideEffects: None
+            timeoutSeconds: 3
+          - admissionReviewVersions:
+              - v1
+            clientConfig:
+              caBundle: UEVN
+              url: "https://127.0.0.1:9443/validate/templates"
+            failurePolicy: Ignore
+            matchPolicy: Equivalent
+            name: templates.muster.io
+            namespaceSelector:
+              matchExpressions:
+                - key: muster.io/managed
+                  operator: NotIn
+                  values:
+                    - "true"
+                - key: kubernetes.io/metadata.name
+                  operator: NotIn
+                  values:
+                    - kube-system
+                    - kube-public
+                    - kube-node-lease
+                    - karmada-system
+                    - karmada-cluster
+                    - muster-system
+            rules:
+              - apiGroups:
+                  - batch.volcano.sh
+                apiVersions:
+                  - "*"
+                operations:
+                  - UPDATE
+                resources:
+                  - jobs
+                scope: Namespaced
+              - apiGroups:
+                  - jobset.x-k8s.io
+                apiVersions:
+                  - "*"
+                operations:
+                  - UPDATE
+                resources:
+                  - jobsets
+                scope: Namespaced
+              - apiGroups:
+                  - kubeflow.org
+                apiVersions:
+                  - "*"
+                operations:
+                  - UPDATE
+                resources:
+                  - pytorchjobs
+                  - tfjobs
+                  - mpijobs
+                scope: Namespaced
+              - apiGroups:
+                  - ray.io
+                apiVersions:
+                  - "*"
+                operations:
+                  - UPDATE
+                resources:
+                  - rayjobs
+                  - rayclusters
+                scope: Namespaced
+            sideEffects: None
+            timeoutSeconds: 3
+        "#);
+    }
+
+    #[test]
+    fn a_service_is_named_with_its_port() {
+        let target = Target::Service {
+            namespace: "muster-system".to_owned(),
+            name: "muster-webhook".to_owned(),
+            port: 443,
+        };
+        insta::assert_json_snapshot!(client_config(&target, GATE_NAMESPACE, "PEM"), @r#"
+        {
+          "caBundle": "UEVN",
+          "service": {
+            "name": "muster-webhook",
+            "namespace": "muster-system",
+            "path": "/gate/namespace",
+            "port": 443
+          }
+        }
+        "#);
+    }
+}

@@ -1,0 +1,95 @@
+//! Which jobs are released: an index of admission records, fed by a watch of bindings.
+//!
+//! The validating path asks it instead of the API server. It is a hint, not a ledger: until it
+//! has listed once it knows nothing, and what slips through is charged and pinned by the
+//! controller.
+
+use crds::loose::slim_metadata;
+use crds::record::{AdmissionRecord, RecordState};
+use crds::slim_resource;
+use engine::{Attempt, QueueName, Uid};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::NamespaceResourceScope;
+use parking_lot::RwLock;
+use runtime::{Delta, ObjectKey};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A binding, of which only the metadata is looked at.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct RecordedBinding {
+    /// Name, namespace, and the annotation with the record.
+    #[serde(default, deserialize_with = "slim_metadata")]
+    pub metadata: ObjectMeta,
+}
+slim_resource!(
+    RecordedBinding,
+    NamespaceResourceScope,
+    "work.karmada.io",
+    "v1alpha2",
+    "ResourceBinding",
+    "resourcebindings"
+);
+
+/// A released job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleasedJob {
+    /// UID of the template that was admitted.
+    pub template: Uid,
+    /// Which attempt runs.
+    pub attempt: Attempt,
+    /// The queue that is charged.
+    pub queue: QueueName,
+}
+
+/// The index. Cloning shares it.
+#[derive(Debug, Clone, Default)]
+pub struct Released(Arc<RwLock<Index>>);
+
+#[derive(Debug, Default)]
+struct Index {
+    listed: bool,
+    jobs: HashMap<ObjectKey, ReleasedJob>,
+}
+
+impl Released {
+    /// Takes in what the watch tells.
+    pub fn apply(&self, delta: Delta<RecordedBinding>) {
+        let mut index = self.0.write();
+        match delta {
+            Delta::Upserted(binding) => {
+                let key = ObjectKey::of(&binding);
+                match released(&binding) {
+                    Some(job) => index.jobs.insert(key, job),
+                    None => index.jobs.remove(&key),
+                };
+            }
+            Delta::Gone(key) => {
+                index.jobs.remove(&key);
+            }
+            Delta::Listed => index.listed = true,
+        }
+    }
+
+    /// The released job of `template`, by the key of its binding; `None` also while the index
+    /// has not listed.
+    #[must_use]
+    pub fn get(&self, key: &ObjectKey, template: &str) -> Option<ReleasedJob> {
+        let index = self.0.read();
+        let job = index.jobs.get(key).filter(|_| index.listed)?;
+        (job.template.as_str() == template).then(|| job.clone())
+    }
+}
+
+/// What a binding's record says. A job that is being taken back is not released: its next
+/// attempt is admitted with the size that it has then.
+fn released(binding: &RecordedBinding) -> Option<ReleasedJob> {
+    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref()).ok()??;
+    matches!(record.state, RecordState::Planned | RecordState::Admitted).then(|| ReleasedJob {
+        template: record.template_uid,
+        attempt: record.attempt,
+        queue: record.queue,
+    })
+}

@@ -1,0 +1,203 @@
+//! HTTPS for the API server: one route per registration.
+//!
+//! A request that cannot be read is an HTTP error, not a denial, so that the registration's
+//! failurePolicy decides what becomes of it.
+
+use crate::gate::{self, Entry, Verdict};
+use crate::metrics::{Metrics, Outcome};
+use crate::released::Released;
+use crate::review::{Answer, Request, Review, ReviewResponse};
+use crate::templates::{self, Scope};
+use crate::users;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use tower_http::timeout::TimeoutLayer;
+
+/// `/gate/namespace`: bindings of managed namespaces.
+pub const GATE_NAMESPACE: &str = "/gate/namespace";
+/// `/gate/scheduler`: bindings whose policy names our scheduler.
+pub const GATE_SCHEDULER: &str = "/gate/scheduler";
+/// `/validate/templates/managed`: templates of managed namespaces.
+pub const TEMPLATES_MANAGED: &str = "/validate/templates/managed";
+/// `/validate/templates`: templates elsewhere.
+pub const TEMPLATES: &str = "/validate/templates";
+
+/// `/mutate/templates`: who submitted a template, in managed namespaces.
+pub const USERS: &str = "/mutate/templates";
+
+/// Two objects of etcd's limit (1.5 MiB each, on updates) and the review around them.
+const BODY_LIMIT: usize = 4 * 1024 * 1024;
+/// Below the registrations' timeoutSeconds (3), so that the API server hears why.
+const TIME_LIMIT: Duration = Duration::from_millis(2500);
+
+/// What handlers need.
+#[derive(Clone)]
+pub struct Handlers {
+    /// Which jobs are released.
+    pub released: Released,
+    /// Counts and times.
+    pub metrics: Metrics,
+}
+
+/// The routes.
+pub fn router(handlers: Handlers) -> Router {
+    Router::new()
+        .route(GATE_NAMESPACE, post(gate_namespace))
+        .route(GATE_SCHEDULER, post(gate_scheduler))
+        .route(TEMPLATES_MANAGED, post(templates_managed))
+        .route(TEMPLATES, post(templates_elsewhere))
+        .route(USERS, post(template_users))
+        // Nothing is served before the certificate is loaded: whoever gets an answer has it.
+        .route("/readyz", get(async || "ok\n"))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::GATEWAY_TIMEOUT,
+            TIME_LIMIT,
+        ))
+        .with_state(handlers)
+}
+
+type Body = Result<Bytes, BytesRejection>;
+
+async fn gate_namespace(State(handlers): State<Handlers>, body: Body) -> Response {
+    handle(&handlers, GATE_NAMESPACE, body, |request| {
+        gate_answer(Entry::Namespace, request)
+    })
+}
+
+async fn gate_scheduler(State(handlers): State<Handlers>, body: Body) -> Response {
+    handle(&handlers, GATE_SCHEDULER, body, |request| {
+        gate_answer(Entry::Scheduler, request)
+    })
+}
+
+async fn templates_managed(State(handlers): State<Handlers>, body: Body) -> Response {
+    handle(&handlers, TEMPLATES_MANAGED, body, |request| {
+        template_answer(Scope::Managed, request, &handlers.released)
+    })
+}
+
+async fn templates_elsewhere(State(handlers): State<Handlers>, body: Body) -> Response {
+    handle(&handlers, TEMPLATES, body, |request| {
+        template_answer(Scope::Elsewhere, request, &handlers.released)
+    })
+}
+
+async fn template_users(State(handlers): State<Handlers>, body: Body) -> Response {
+    handle(&handlers, USERS, body, |request| Answer::Allow {
+        patch: users::stamp(request),
+        warnings: Vec::new(),
+    })
+}
+
+fn gate_answer(entry: Entry, request: &Request<gate::Binding>) -> Answer {
+    let Request {
+        namespace, name, ..
+    } = request;
+    let template = request
+        .object
+        .as_ref()
+        .map(gate::Binding::template)
+        .unwrap_or_default();
+    let dry_run = request.dry_run.unwrap_or(false);
+    match gate::decide(entry, request) {
+        Verdict::LeftAlone(why) => {
+            tracing::debug!(
+                namespace,
+                binding = name,
+                template,
+                why,
+                dry_run,
+                "binding left alone"
+            );
+            Answer::allow()
+        }
+        Verdict::Gated(patch) => {
+            tracing::info!(
+                namespace,
+                binding = name,
+                template,
+                ?entry,
+                dry_run,
+                "binding gated"
+            );
+            Answer::Allow {
+                patch,
+                warnings: Vec::new(),
+            }
+        }
+    }
+}
+
+fn template_answer(scope: Scope, request: &Request<Value>, released: &Released) -> Answer {
+    let answer = templates::judge(scope, request, released);
+    if let Answer::Deny { denial, message } = &answer {
+        let Request {
+            namespace,
+            name,
+            kind,
+            ..
+        } = request;
+        tracing::info!(
+            namespace,
+            name,
+            kind = kind.kind,
+            ?denial,
+            message,
+            "template refused"
+        );
+    }
+    answer
+}
+
+/// Reads the review, has it answered, and counts.
+fn handle<T: DeserializeOwned>(
+    handlers: &Handlers,
+    path: &'static str,
+    body: Body,
+    answer: impl FnOnce(&Request<T>) -> Answer,
+) -> Response {
+    let start = Instant::now();
+    let result = read(body).and_then(|request: Request<T>| {
+        let answer = answer(&request);
+        let outcome = Outcome::of(&answer);
+        let response = ReviewResponse::new(&request.uid, answer)
+            .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        Ok((outcome, response))
+    });
+    let (outcome, response) = match result {
+        Ok((outcome, response)) => (outcome, axum::Json(response).into_response()),
+        Err((code, message)) => {
+            tracing::warn!(path, %code, message, "admission review not answered");
+            (Outcome::Error, (code, message).into_response())
+        }
+    };
+    handlers.metrics.observe(path, outcome, start.elapsed());
+    response
+}
+
+fn read<T: DeserializeOwned>(body: Body) -> Result<Request<T>, (StatusCode, String)> {
+    let body = body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("muster webhook: the review is larger than {BODY_LIMIT} bytes"),
+        ),
+        code => (code, format!("muster webhook: {rejection}")),
+    })?;
+    let review: Review<T> = serde_json::from_slice(&body).map_err(|error| {
+        let message = format!("muster webhook: not an AdmissionReview that can be read: {error}");
+        (StatusCode::BAD_REQUEST, message)
+    })?;
+    review.request.ok_or_else(|| {
+        let message = "muster webhook: the AdmissionReview has no request".to_owned();
+        (StatusCode::BAD_REQUEST, message)
+    })
+}

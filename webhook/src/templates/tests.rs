@@ -1,0 +1,190 @@
+//! Edits of a released Volcano Job, and values that are certain to fail.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use crate::released::RecordedBinding;
+use runtime::Delta;
+use serde_json::json;
+
+fn volcano_job(workers: i64, gpus: &str) -> Value {
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {"name": "train", "namespace": "team-a", "uid": "t-1"},
+        "spec": {"minAvailable": 1, "tasks": [{
+            "name": "worker", "replicas": workers,
+            "template": {"spec": {"containers": [
+                {"name": "c", "resources": {"requests": {"nvidia.com/gpu": gpus}}},
+            ]}},
+        }]},
+    })
+}
+
+fn update(old: Value, new: Value) -> Request<Value> {
+    let kind = new["kind"].clone();
+    let api_version = new["apiVersion"].as_str().unwrap();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    serde_json::from_value(json!({
+        "uid": "r", "operation": "UPDATE", "name": "train", "namespace": "team-a",
+        "kind": {"group": group, "version": version, "kind": kind},
+        "object": new, "oldObject": old,
+    }))
+    .unwrap()
+}
+
+fn create(new: Value) -> Request<Value> {
+    Request {
+        operation: "CREATE".to_owned(),
+        old_object: None,
+        ..update(Value::Null, new)
+    }
+}
+
+/// An index in which the job with the template `uid` is in `state`.
+fn index(uid: &str, state: &str) -> Released {
+    let record = json!({
+        "templateUID": uid, "attempt": 2, "state": state, "queue": "team-a", "clusters": [],
+        "time": "2026-11-21T04:00:00Z",
+    });
+    let binding: RecordedBinding = serde_json::from_value(json!({"metadata": {
+        "name": "train-job", "namespace": "team-a",
+        "annotations": {"muster.io/admission": record.to_string()},
+    }}))
+    .unwrap();
+    let released = Released::default();
+    released.apply(Delta::Upserted(binding));
+    released.apply(Delta::Listed);
+    released
+}
+
+fn denial(answer: Answer) -> String {
+    match answer {
+        Answer::Deny { message, .. } => message,
+        Answer::Allow { .. } => panic!("allowed"),
+    }
+}
+
+#[test]
+fn a_released_job_cannot_grow() {
+    let released = index("t-1", "Admitted");
+    let more_pods = update(volcano_job(4, "1"), volcano_job(8, "1"));
+    for scope in [Scope::Managed, Scope::Elsewhere] {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(denial(judge(scope, &more_pods, &released)), @"Job train is released (attempt 2, queue team-a) and cannot grow: pods of worker: 4 -> 8; members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
+        }
+    }
+    let more_gpus = update(volcano_job(4, "1"), volcano_job(4, "2"));
+    insta::assert_snapshot!(denial(judge(Scope::Elsewhere, &more_gpus, &released)), @"Job train is released (attempt 2, queue team-a) and cannot grow: nvidia.com/gpu of each pod of worker: 1 -> 2; members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
+}
+
+#[test]
+fn it_may_shrink_and_be_labelled() {
+    let released = index("t-1", "Admitted");
+    let mut labelled = volcano_job(4, "1");
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    for new in [volcano_job(2, "1"), labelled] {
+        let edit = update(volcano_job(4, "1"), new);
+        assert_eq!(judge(Scope::Managed, &edit, &released), Answer::allow());
+    }
+}
+
+#[test]
+fn what_is_not_released_may_grow() {
+    let edit = update(volcano_job(4, "1"), volcano_job(8, "1"));
+    let unlisted = Released::default();
+    for (released, why) in [
+        (index("t-0", "Admitted"), "an earlier job of the name"),
+        (index("t-1", "Ending"), "taken back"),
+        (index("t-1", "Requeued"), "queued again"),
+        (unlisted, "nothing known yet"),
+    ] {
+        assert_eq!(
+            judge(Scope::Managed, &edit, &released),
+            Answer::allow(),
+            "{why}"
+        );
+    }
+}
+
+#[test]
+fn kinds_that_karmada_holds_may_grow() {
+    let batch = |parallelism| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "train", "namespace": "team-a", "uid": "t-1"},
+            "spec": {"parallelism": parallelism, "template": {"spec": {"containers": [{"name": "c"}]}}},
+        })
+    };
+    let edit = update(batch(2), batch(9));
+    assert_eq!(
+        judge(Scope::Managed, &edit, &index("t-1", "Admitted")),
+        Answer::allow()
+    );
+}
+
+#[test]
+fn its_end_does_not_depend_on_its_values() {
+    let mut ending = volcano_job(8, "x");
+    ending["metadata"]["deletionTimestamp"] = json!("2026-11-21T04:00:00Z");
+    let edit = update(volcano_job(4, "1"), ending);
+    assert_eq!(
+        judge(Scope::Managed, &edit, &index("t-1", "Admitted")),
+        Answer::allow()
+    );
+}
+
+#[test]
+fn values_that_cannot_be_used_are_refused_in_managed_namespaces() {
+    let nothing = Released::default();
+    let bad = create(volcano_job(4, "-1"));
+    insta::assert_snapshot!(denial(judge(Scope::Managed, &bad, &nothing)), @r#"spec.tasks[0].template.spec.containers[0].resources.requests[nvidia.com/gpu] is "-1"; needed: 0 or more"#);
+    assert_eq!(judge(Scope::Elsewhere, &bad, &nothing), Answer::allow());
+
+    let mut job = volcano_job(4, "1");
+    job["spec"]["queue"] = json!("Team A");
+    insta::assert_snapshot!(denial(judge(Scope::Managed, &create(job), &nothing)), @r#"queue "Team A" cannot be the name of a queue; needed: lower-case letters, digits, '-' and '.', at most 253, beginning and ending with a letter or digit"#);
+}
+
+#[test]
+fn an_update_answers_only_for_what_it_breaks() {
+    let nothing = Released::default();
+    let mut labelled = volcano_job(4, "-1");
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let edit = update(volcano_job(4, "-1"), labelled);
+    assert_eq!(judge(Scope::Managed, &edit, &nothing), Answer::allow());
+    let breaking = update(volcano_job(4, "1"), volcano_job(4, "-1"));
+    assert!(matches!(
+        judge(Scope::Managed, &breaking, &nothing),
+        Answer::Deny { .. }
+    ));
+}
+
+#[test]
+fn names_that_karmada_may_refuse_are_warned_of() {
+    let mut job = volcano_job(1, "1");
+    job["spec"]["tasks"][0]["name"] = json!("w".repeat(33));
+    let Answer::Allow { warnings, .. } = judge(Scope::Managed, &create(job), &Released::default())
+    else {
+        panic!("refused");
+    };
+    assert!(
+        warnings[0].starts_with("spec.tasks[0].name"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn names_of_objects() {
+    for (name, want) in [
+        ("team-a", true),
+        ("a.b-1", true),
+        ("", false),
+        ("Team", false),
+        ("-a", false),
+        ("a-", false),
+        ("a..b", false),
+        ("a_b", false),
+    ] {
+        assert_eq!(is_object_name(name), want, "{name}");
+    }
+    assert!(!is_object_name(&"a".repeat(254)));
+}

@@ -1,0 +1,339 @@
+//! The whole webhook against an API server in the process, over real TLS: certificates,
+//! registrations, the index of released jobs, and rotation while requests run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{Request, StatusCode};
+use jiff::{SignedDuration, Timestamp};
+use kube::client::Body;
+use kube::{Client, Config};
+use runtime::testing::FakeApi;
+use runtime::{Health, Registry};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use webhook::certs::{CertKeeper, Lifetimes};
+use webhook::{Options, Target};
+
+const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/muster";
+const SECRET: &str = "/api/v1/namespaces/muster-system/secrets/muster-webhook-tls";
+
+/// A webhook that runs, and what it is registered with.
+struct Running {
+    api: FakeApi,
+    health: Health,
+    registry: Registry,
+    address: SocketAddr,
+    cancel: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    async fn start(api: FakeApi, lifetimes: Lifetimes) -> Self {
+        let address = free_address();
+        let (health, registry) = (Health::new(), Registry::new());
+        let cancel = CancellationToken::new();
+        let options = Options {
+            bind: address,
+            target: Target::Url(format!("https://{address}")),
+            register: true,
+        };
+        let (client, token) = (api.client(), cancel.clone());
+        let (checks, numbers) = (health.clone(), registry.clone());
+        let task = tokio::spawn(async move {
+            webhook::run_with(client, options, lifetimes, &numbers, &checks, token).await
+        });
+        let running = Self {
+            api,
+            health,
+            registry,
+            address,
+            cancel,
+            task,
+        };
+        running.ready().await;
+        running
+    }
+
+    async fn ready(&self) {
+        let wait = async {
+            while !(self.health.not_ready().is_empty() && self.api.get(MUTATING).is_some()) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(10), wait)
+            .await
+            .is_err()
+        {
+            panic!(
+                "not ready: {:?}; requests: {:#?}",
+                self.health.not_ready(),
+                self.api.requests()
+            );
+        }
+    }
+
+    /// A client that trusts whom the registration says, as an API server does.
+    fn api_server(&self) -> Client {
+        let registered = self.api.get(MUTATING).unwrap();
+        let bundle = registered["webhooks"][0]["clientConfig"]["caBundle"]
+            .as_str()
+            .unwrap();
+        let pem = String::from_utf8(STANDARD.decode(bundle).unwrap()).unwrap();
+        let mut config = Config::new(format!("https://{}", self.address).parse().unwrap());
+        config.root_cert = Some(certificates(&pem));
+        Client::try_from(config).unwrap()
+    }
+
+    async fn stop(self) {
+        self.cancel.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+/// The DER of each certificate in a PEM bundle.
+fn certificates(pem: &str) -> Vec<Vec<u8>> {
+    pem.split("-----END CERTIFICATE-----")
+        .filter_map(|part| part.split_once("-----BEGIN CERTIFICATE-----"))
+        .map(|(_, body)| STANDARD.decode(body.replace(['\n', '\r'], "")).unwrap())
+        .collect()
+}
+
+async fn post(client: &Client, path: &str, body: Vec<u8>) -> (StatusCode, String) {
+    let request = Request::post(path)
+        .header("content-type", "application/json")
+        .body(Body::from(body))
+        .unwrap();
+    let response = client.send(request).await.expect("the webhook answers");
+    let status = response.status();
+    let bytes = response.into_body().collect_bytes().await.unwrap();
+    (status, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+async fn review(client: &Client, path: &str, request: Value) -> Value {
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request,
+    });
+    let (status, body) = post(client, path, serde_json::to_vec(&review).unwrap()).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+/// The creation of a binding, as an API server sends it.
+fn creation() -> Value {
+    json!({
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": {"group": "work.karmada.io", "version": "v1alpha2", "kind": "ResourceBinding"},
+        "resource": {"group": "work.karmada.io", "version": "v1alpha2", "resource": "resourcebindings"},
+        "requestKind": {"group": "work.karmada.io", "version": "v1alpha2", "kind": "ResourceBinding"},
+        "name": "train-job", "namespace": "team-a", "operation": "CREATE",
+        "userInfo": {"username": "system:admin", "groups": ["system:masters"]},
+        "object": {
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+            "metadata": {
+                "name": "train-job", "namespace": "team-a",
+                "labels": {"propagationpolicy.karmada.io/permanent-id": "p-1"},
+                "managedFields": [{"manager": "karmada-controller-manager", "fieldsV1": {"f:spec": {}}}],
+            },
+            "spec": {
+                "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train"},
+                "schedulerName": "muster", "placement": {},
+            },
+        },
+        "oldObject": null, "dryRun": false,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+    })
+}
+
+fn patch(response: &Value) -> Value {
+    assert_eq!(response["response"]["allowed"], true, "{response}");
+    let patch = response["response"]["patch"].as_str().expect("a patch");
+    serde_json::from_slice(&STANDARD.decode(patch).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_binding_is_gated_over_tls() {
+    let webhook = Running::start(FakeApi::new(), Lifetimes::default()).await;
+    let client = webhook.api_server();
+
+    let response = review(&client, "/gate/scheduler", creation()).await;
+    assert_eq!(response["apiVersion"], "admission.k8s.io/v1");
+    assert_eq!(
+        response["response"]["uid"],
+        "705ab4f5-6393-11e8-b7cc-42010a800002"
+    );
+    assert_eq!(response["response"]["patchType"], "JSONPatch");
+    assert_eq!(patch(&response)[0]["path"], "/spec/suspension");
+
+    let mut other = creation();
+    other["object"]["spec"]["schedulerName"] = json!("default-scheduler");
+    let response = review(&client, "/gate/scheduler", other).await;
+    assert_eq!(
+        response["response"],
+        json!({"uid": response["response"]["uid"], "allowed": true})
+    );
+
+    let metrics = webhook.registry.encode().unwrap();
+    assert!(
+        metrics.contains(
+            r#"muster_webhook_requests_total{path="/gate/scheduler",outcome="Patched"} 1"#
+        ),
+        "{metrics}"
+    );
+    webhook.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_an_http_error() {
+    let webhook = Running::start(FakeApi::new(), Lifetimes::default()).await;
+    let client = webhook.api_server();
+    for (body, code, words) in [
+        (
+            b"not json".to_vec(),
+            StatusCode::BAD_REQUEST,
+            "not an AdmissionReview",
+        ),
+        (b"{}".to_vec(), StatusCode::BAD_REQUEST, "no request"),
+        (
+            vec![b' '; 5 * 1024 * 1024],
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "larger than 4194304 bytes",
+        ),
+    ] {
+        let (status, message) = post(&client, "/gate/namespace", body).await;
+        assert_eq!(status, code);
+        assert!(message.contains(words), "{message}");
+    }
+
+    // The largest objects that etcd takes, both of an update.
+    let mut large = creation();
+    large["object"]["metadata"]["annotations"] = json!({"a": "x".repeat(1_400_000)});
+    large["oldObject"] = large["object"].clone();
+    patch(&review(&client, "/gate/namespace", large).await);
+    webhook.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_released_job_cannot_grow() {
+    let api = FakeApi::new();
+    let record = json!({
+        "templateUID": "t-1", "attempt": 1, "state": "Admitted", "queue": "team-a",
+        "clusters": [], "time": "2026-11-21T04:00:00Z",
+    });
+    api.put(
+        "/apis/work.karmada.io/v1alpha2/namespaces/team-a/resourcebindings/train-job",
+        json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+            "metadata": {
+                "name": "train-job", "namespace": "team-a",
+                "annotations": {"muster.io/admission": record.to_string()},
+            },
+        }),
+    );
+    let webhook = Running::start(api, Lifetimes::default()).await;
+    let client = webhook.api_server();
+    let job = |replicas: u32| {
+        json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+            "metadata": {"name": "train", "namespace": "team-a", "uid": "t-1"},
+            "spec": {"tasks": [{
+                "name": "worker", "replicas": replicas,
+                "template": {"spec": {"containers": [{"name": "c"}]}},
+            }]},
+        })
+    };
+    let edit = json!({
+        "uid": "u", "operation": "UPDATE", "name": "train", "namespace": "team-a",
+        "kind": {"group": "batch.volcano.sh", "version": "v1alpha1", "kind": "Job"},
+        "object": job(8), "oldObject": job(4),
+    });
+    let refused = async {
+        loop {
+            let response = review(&client, "/validate/templates", edit.clone()).await;
+            // Until bindings are listed nothing is known, and edits pass.
+            if response["response"]["allowed"] == false {
+                return response;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let response = tokio::time::timeout(Duration::from_secs(10), refused)
+        .await
+        .unwrap();
+    assert_eq!(response["response"]["status"]["code"], 403);
+    let message = response["response"]["status"]["message"].as_str().unwrap();
+    assert!(message.contains("pods of worker: 4 -> 8"), "{message}");
+    webhook.stop().await;
+}
+
+/// The CA changes while requests run: none fails, neither on a connection that stays nor on new
+/// ones that trust what is registered at that moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn rotation_is_not_noticed() {
+    let lifetimes = Lifetimes {
+        authority: SignedDuration::from_secs(8),
+        serving: SignedDuration::from_secs(4),
+        overlap: SignedDuration::from_secs(1),
+    };
+    let webhook = Running::start(FakeApi::new(), lifetimes).await;
+    let issuer = || {
+        let secret = webhook.api.get(SECRET).unwrap();
+        let text = STANDARD
+            .decode(secret["data"]["keyring.json"].as_str().unwrap())
+            .unwrap();
+        let keyring: Value = serde_json::from_slice(&text).unwrap();
+        keyring["serving"]["issuer"].as_str().unwrap().to_owned()
+    };
+    let first = issuer();
+    let kept = webhook.api_server();
+    let mut requests = 0;
+    let rotate = async {
+        while issuer() == first {
+            patch(&review(&webhook.api_server(), "/gate/namespace", creation()).await);
+            patch(&review(&kept, "/gate/namespace", creation()).await);
+            requests += 2;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), rotate)
+        .await
+        .expect("no rotation");
+    assert!(requests > 20, "{requests}");
+    // After the change, too.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    patch(&review(&webhook.api_server(), "/gate/namespace", creation()).await);
+    webhook.stop().await;
+}
+
+/// Replicas that start, or rotate, at the same moment end with the same certificates.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_agree() {
+    let api = FakeApi::new();
+    let replica = || {
+        let names = ["muster-webhook.muster-system.svc".to_owned()].into();
+        CertKeeper::new(api.client(), names, Lifetimes::default())
+    };
+    let (a, b, c) = (replica(), replica(), replica());
+    let mut issuers = Vec::new();
+    for days in [0, 61, 250, 251] {
+        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * days);
+        let (a, b, c) = tokio::join!(a.reconcile(now), b.reconcile(now), c.reconcile(now));
+        let keyrings = [a.unwrap(), b.unwrap(), c.unwrap()];
+        assert!(
+            keyrings.iter().all(|keyring| *keyring == keyrings[0]),
+            "day {days}"
+        );
+        issuers.push(keyrings[0].0.serving.issuer.clone());
+    }
+    assert_eq!(issuers[0], issuers[2]);
+    assert_ne!(issuers[2], issuers[3]);
+}

@@ -1,0 +1,230 @@
+//! What a template asks for, whatever its kind.
+
+use crate::duration;
+use crate::error::AskError;
+use crate::field::Field;
+use crate::kind;
+use crate::queue::named_queue;
+use crate::size::{PriorityOf, Size};
+use crate::wishes;
+use engine::facts::{ClusterPlacement, Demand, Role, Split, Topology};
+use engine::{ClusterName, Resources};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Annotation: how long the job is expected to run.
+const EXPECTED_DURATION: &str = "muster.io/expected-duration";
+
+/// What a job asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// Its groups of equal pods, with all pods that the members may start.
+    pub roles: Vec<Role>,
+    /// Pods that must run together for it to start: the gang's minimum. Zero only for a job of
+    /// no pods.
+    pub min_available: u32,
+    /// Pods of a role that Volcano must see (`PodGroup.spec.minTaskMember`); empty where the
+    /// kind has no such minimums.
+    pub min_task_member: BTreeMap<String, u32>,
+    /// What its smallest gang requests (`PodGroup.spec.minResources`).
+    pub min_resources: Resources,
+    /// The queue that it names itself, if any ([`named_queue`]).
+    pub queue: Option<String>,
+    /// The PriorityClass that it names, if any.
+    pub priority_class: Option<String>,
+    /// Whether its owner has suspended it by a field of its template. A Volcano Job has none:
+    /// an aborted one shows as [`crate::Outcome::Suspended`].
+    pub suspended: bool,
+    /// Milliseconds it is expected to run: what it declares, never more than its own deadline.
+    pub expected_duration_ms: Option<i64>,
+    /// Whether Karmada starts exactly what `spec.clusters[].replicas` says ([`crate::holds_replicas`]).
+    pub replicas_held: bool,
+    /// Whether it may run with fewer pods, down to its minimum, and be grown and shrunk
+    /// (`muster.io/elastic`).
+    pub elastic: bool,
+    /// Whether it may be taken back for another (`volcano.sh/preemptable`).
+    pub preemptible: bool,
+    /// Clusters that hold its data (`muster.io/data-clusters`).
+    pub data_clusters: Vec<ClusterName>,
+    /// How close its pods must be.
+    pub topology: Option<Topology>,
+    /// `PodGroup.spec.networkTopology`, as the template has it.
+    pub network_topology: Option<Value>,
+    /// PriorityClasses that its pods name: the members must have them.
+    pub pod_priority_classes: BTreeSet<String>,
+    /// Of the first role's pods, those that only a rolling update starts: they are charged, but
+    /// are no part of `spec.clusters[].replicas`.
+    pub surge: u32,
+    /// Whether pods of it stay when it is over (a RayJob that keeps its cluster): what it holds
+    /// comes free only when it is deleted.
+    pub keeps_pods: bool,
+}
+
+impl Ask {
+    /// What the engine is told it is made of. `divisible` says whether Karmada itself may divide
+    /// its replicas over clusters.
+    #[must_use]
+    pub fn demand(&self, divisible: bool, placement: ClusterPlacement) -> Demand {
+        // Karmada divides a Job's completions with its replicas, and they cannot change while
+        // it runs: one that is resized has to stay in one cluster.
+        let stays = self.elastic && placement.api.starts_with("batch/");
+        Demand {
+            roles: self.roles.clone(),
+            min_available: self.min_available,
+            natively_divisible: divisible && !stays,
+            replicas_held: self.replicas_held,
+            elastic: self.elastic,
+            split: Split::Never,
+            topology: self.topology,
+            placement: ClusterPlacement {
+                data_clusters: self.data_clusters.clone(),
+                ..placement
+            },
+        }
+    }
+
+    /// Every PriorityClass that a member must have for it.
+    #[must_use]
+    pub fn priority_classes(&self) -> BTreeSet<String> {
+        let own = self.priority_class.iter().cloned();
+        own.chain(self.pod_priority_classes.iter().cloned())
+            .collect()
+    }
+}
+
+/// What `template` asks for, by its apiVersion and kind.
+///
+/// # Errors
+/// [`AskError::SizeUnknown`] for a kind that is not known ([`ask_from_binding`] may know more),
+/// [`AskError::Invalid`] for a field that holds what cannot be used.
+pub fn ask(template: &Value) -> Result<Ask, AskError> {
+    ask_with(template, &|_| None)
+}
+
+/// As [`ask`], with the values of PriorityClasses, which order the tasks of a Volcano Job in
+/// `min_resources` and nothing else.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_with(template: &Value, priority_of: PriorityOf<'_>) -> Result<Ask, AskError> {
+    let root = Field::root(template);
+    let api_version = root.get("apiVersion")?.text()?.unwrap_or_default();
+    let kind = root.get("kind")?.text()?.unwrap_or_default();
+    let Some(known) = kind::of(api_version, kind) else {
+        return Err(unknown(api_version, kind, "this kind is not known"));
+    };
+    let size = (known.size)(&root, priority_of)?;
+    finish(size, &root, kind::holds_replicas(api_version, kind))
+}
+
+/// What a job of any other kind asks for, by what Karmada's interpreter says of it in the
+/// `spec` of its binding: `components`, or `replicas` with `replicaRequirements`. All of its
+/// pods are its minimum. The template, where it is at hand, says queue, suspension (`spec.suspend`,
+/// `spec.runPolicy.suspend`) and expected duration.
+///
+/// # Errors
+/// [`AskError::SizeUnknown`] where the binding says neither, [`AskError::Invalid`] for a field
+/// that holds what cannot be used.
+pub fn ask_from_binding(binding_spec: &Value, template: Option<&Value>) -> Result<Ask, AskError> {
+    let spec = Field::at("binding.spec", binding_spec);
+    let resource = spec.get("resource")?;
+    let api_version = resource.get("apiVersion")?.text()?.unwrap_or_default();
+    let kind = resource.get("kind")?.text()?.unwrap_or_default();
+    let mut size = crate::binding::size(&spec)?
+        .ok_or_else(|| unknown(api_version, kind, "its binding names no replicas with replicaRequirements and no components; give Karmada a ResourceInterpreterCustomization for it"))?;
+    let nothing = Value::Null;
+    let template = template.unwrap_or(&nothing);
+    let suspended = |path| {
+        template
+            .pointer(path)
+            .and_then(Value::as_bool)
+            .unwrap_or(false)
+    };
+    size.suspended = suspended("/spec/suspend") || suspended("/spec/runPolicy/suspend");
+    let root = if template.is_object() {
+        Field::root(template)
+    } else {
+        Field::absent()
+    };
+    finish(size, &root, kind::holds_replicas(api_version, kind))
+}
+
+fn unknown(api_version: &str, kind: &str, why: &str) -> AskError {
+    AskError::SizeUnknown {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        why: why.to_owned(),
+    }
+}
+
+/// `size` with what all kinds say in the same way.
+fn finish(mut size: Size, template: &Field<'_>, replicas_held: bool) -> Result<Ask, AskError> {
+    let declared = duration::millis(
+        &template
+            .get("metadata.annotations")?
+            .entry(EXPECTED_DURATION)?,
+    )?;
+    let pod_templates = pod_templates(template);
+    let elastic = wishes::elastic(template, replicas_held, &mut size)?;
+    let pods = size
+        .roles
+        .iter()
+        .fold(0_u32, |sum, role| sum.saturating_add(role.count));
+    Ok(Ask {
+        // Even a gang without a minimum is no job without a pod.
+        min_available: size.min_available.max(1).min(pods),
+        queue: template.value().and_then(named_queue),
+        expected_duration_ms: shorter(declared, size.duration_ms),
+        replicas_held,
+        elastic,
+        preemptible: wishes::preemptible(template, &pod_templates)?,
+        data_clusters: wishes::data_clusters(template)?,
+        topology: wishes::topology(size.network_topology.as_ref())?,
+        pod_priority_classes: priority_classes(&pod_templates),
+        roles: size.roles,
+        min_task_member: size.min_task_member,
+        min_resources: size.min_resources,
+        priority_class: size.priority_class,
+        suspended: size.suspended,
+        network_topology: size.network_topology,
+        surge: size.surge,
+        keeps_pods: size.keeps_pods,
+    })
+}
+
+/// The templates of its pods, as far as its kind is known.
+fn pod_templates<'a>(template: &Field<'a>) -> Vec<&'a Value> {
+    let Some(object) = template.value() else {
+        return Vec::new();
+    };
+    let text = |key| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let known = kind::of(text("apiVersion"), text("kind"));
+    known.map_or_else(Vec::new, |kind| (kind.pod_templates)(object))
+}
+
+fn priority_classes(pod_templates: &[&Value]) -> BTreeSet<String> {
+    let named = pod_templates.iter().filter_map(|pods| {
+        let name = pods.pointer("/spec/priorityClassName")?.as_str()?;
+        (!name.is_empty()).then(|| name.to_owned())
+    });
+    named.collect()
+}
+
+fn shorter(declared: Option<i64>, deadline: Option<i64>) -> Option<i64> {
+    match (declared, deadline) {
+        (Some(declared), Some(deadline)) => Some(declared.min(deadline)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// What one pod of `spec` (a pod spec as the API server stores it) requests, one `pods`
+/// included.
+///
+/// # Errors
+/// [`AskError::Invalid`] for a field that holds what cannot be used.
+pub fn pod_request(spec: &Value) -> Result<Resources, AskError> {
+    crate::pod::Pod::read(&Field::root(spec)).map(|pod| pod.request)
+}
+
+#[cfg(test)]
+mod tests;

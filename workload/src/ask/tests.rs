@@ -1,0 +1,252 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+use crate::testing::{asked, shown, yaml};
+use crate::*;
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn from_binding(spec: &str, template: Option<&str>) -> String {
+    let template = template.map(yaml);
+    shown(ask_from_binding(&yaml(spec), template.as_ref()))
+}
+
+#[test]
+fn other_kinds_are_sized_from_their_binding() {
+    assert_snapshot!(asked("{apiVersion: example.com/v1, kind: Thing}"), @"SizeUnknown: size of example.com/v1 Thing is unknown: this kind is not known");
+    assert_snapshot!(from_binding(r#"
+resource: {apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet}
+replicas: 3
+replicaRequirements:
+  resourceRequest: {cpu: 2, nvidia.com/gpu: '1'}
+  priorityClassName: high
+  nodeClaim:
+    nodeSelector: {gpu: a100}
+    hardNodeAffinity: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]}
+    tolerations: [{key: gpu, operator: Exists}]
+"#, Some("{metadata: {labels: {muster.io/queue: q}, annotations: {muster.io/expected-duration: 1h}}, spec: {suspend: true}}")), @r#"
+    main 3 × (cpu 2, nvidia.com/gpu 1, pods 1)
+      on gpu in ["a100"] and zone in ["b"]
+      tolerates "gpu" None None
+    min 3 (cpu 6, nvidia.com/gpu 3, pods 3)
+    queue q
+    class high
+    runs 3600000 ms
+    suspended
+    held
+    "#);
+    assert_snapshot!(from_binding(r#"
+resource: {apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication}
+components:
+- {name: executor, replicas: 4, replicaRequirements: {resourceRequest: {cpu: 8}}}
+- {name: driver, replicas: 1, replicaRequirements: {priorityClassName: low, resourceRequest: {cpu: 1}}}
+"#, None), @r"
+    driver 1 × (cpu 1, pods 1)
+    executor 4 × (cpu 8, pods 1)
+    min 5 (cpu 33, pods 5)
+    class low
+    ");
+}
+
+#[test]
+fn a_binding_that_says_nothing_leaves_the_size_unknown() {
+    let resource = "resource: {apiVersion: example.com/v1, kind: Thing}";
+    for spec in ["", "replicas: 0", "replicas: 3", "components: []"] {
+        let got = from_binding(&format!("{resource}\n{spec}"), None);
+        assert!(
+            got.starts_with(
+                "SizeUnknown: size of example.com/v1 Thing is unknown: its binding names no"
+            ),
+            "{got}"
+        );
+    }
+    assert_snapshot!(from_binding(&format!("{resource}\nreplicas: -3\nreplicaRequirements: {{}}"), None), @"InvalidTemplate: binding.spec.replicas is -3; needed: a whole number from 0 to 1000000");
+    assert_snapshot!(from_binding(&format!("{resource}\ncomponents: [{{name: a, replicas: 1}}, {{name: a, replicas: 1}}]"), None), @r#"InvalidTemplate: binding.spec.components is "a" twice; needed: a name of its own for each group of pods"#);
+}
+
+#[test]
+fn the_lists_of_kinds_agree() {
+    for kind in KNOWN_KINDS {
+        assert!(is_known_kind(&kind.api_version(), kind.kind), "{kind:?}");
+        assert!(may_start_pods(&kind.api_version(), kind.kind), "{kind:?}");
+    }
+    assert!(may_start_pods("trainer.kubeflow.org/v1alpha1", "TrainJob"));
+    assert!(!is_known_kind("trainer.kubeflow.org/v1alpha1", "TrainJob"));
+    assert!(!may_start_pods("v1", "ConfigMap"));
+    // The group tells a Volcano Job from a batch/v1 one.
+    assert!(holds_replicas("batch/v1", "Job"));
+    assert!(!holds_replicas("batch.volcano.sh/v1alpha1", "Job"));
+}
+
+/// Any JSON, made of the words that templates are made of, so that it gets past the first look.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (0_i64..2_000_000).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[0-9]{1,4}(m|Gi|%|h|s)?".prop_map(Value::from),
+        ".{0,12}".prop_map(Value::from),
+        word().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(7, 96, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(word(), inner, 0..6)
+                .prop_map(|map| { Value::Object(map.into_iter().collect()) }),
+        ]
+    })
+}
+
+const WORDS: &str = "
+    spec metadata annotations labels muster.io/min-available muster.io/expected-duration tasks
+    replicas minAvailable template containers initContainers resources requests limits cpu
+    nvidia.com/gpu overhead name parallelism completions strategy rollingUpdate maxSurge Worker
+    pytorchReplicaSpecs headGroupSpec workerGroupSpecs maxReplicas enableInTreeAutoscaling
+    replicatedJobs rayClusterSpec affinity nodeAffinity
+    requiredDuringSchedulingIgnoredDuringExecution nodeSelectorTerms matchExpressions operator In
+    tolerations volumes env status conditions partitionPolicy components replicaRequirements
+    resourceRequest Always restartPolicy
+";
+
+fn word() -> impl Strategy<Value = String> {
+    prop::sample::select(
+        WORDS
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// A template of a known kind whose parts are any JSON.
+fn any_template() -> impl Strategy<Value = Value> {
+    let spec = prop::collection::btree_map(word(), any_json(), 0..8);
+    (prop::sample::select(KNOWN_KINDS), spec, any_json()).prop_map(|(kind, spec, metadata)| {
+        let spec: serde_json::Map<String, Value> = spec.into_iter().collect();
+        json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata, "spec": spec})
+    })
+}
+
+/// Calls everything that reads a template.
+fn read_all(template: &Value, other: &Value) {
+    let text = |key| {
+        template
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let _ = growth(template, other);
+    let _ = ask_from_binding(template, Some(other));
+    let _ = ask_from_binding(other, Some(template));
+    let _ = queue_of(template, None);
+    let _ = dependencies(template);
+    let _ = warnings(template);
+    let admitted = [
+        ("main".to_owned(), 3),
+        ("a".to_owned(), 2),
+        ("worker".to_owned(), 1),
+    ]
+    .into();
+    let _ = pinned(text("apiVersion"), text("kind"), template, &admitted);
+    let _ = natively_divisible(template, Some(other));
+    let _ = cluster_placement(Some(other), "v1/Pod");
+    let statuses = [other.clone(), template.clone()];
+    let _ = outcome(text("apiVersion"), text("kind"), &statuses);
+    let _ = counts(text("apiVersion"), text("kind"), &statuses);
+}
+
+/// What holds for every ask, so that the engine need not check it again.
+fn check(ask: &Ask) -> Result<(), TestCaseError> {
+    let pods: u64 = ask.roles.iter().map(|role| u64::from(role.count)).sum();
+    let needed: u64 = ask.roles.iter().map(|role| u64::from(role.min)).sum();
+    prop_assert!(!ask.roles.is_empty());
+    prop_assert!(pods <= 1_000_000);
+    prop_assert!(needed <= u64::from(ask.min_available));
+    prop_assert!(u64::from(ask.min_available) <= pods);
+    prop_assert!(ask.min_available > 0 || pods == 0);
+    prop_assert!(ask.roles.iter().all(|role| role.min <= role.count));
+    let names: std::collections::BTreeSet<_> = ask.roles.iter().map(|role| &role.name).collect();
+    prop_assert_eq!(names.len(), ask.roles.len());
+    let total = ask
+        .roles
+        .iter()
+        .try_fold(engine::Resources::new(), |sum, role| {
+            sum.checked_add(&role.request.checked_mul(role.count)?)
+        });
+    prop_assert!(total.is_some());
+    Ok(())
+}
+
+/// Templates that are nearly right: valid ones with one value somewhere replaced.
+fn nearly_right() -> impl Strategy<Value = Value> {
+    let valid: Vec<Value> = VALID.iter().map(|text| yaml(text)).collect();
+    (
+        prop::sample::select(valid),
+        any::<prop::sample::Index>(),
+        any_json(),
+    )
+        .prop_map(|(mut template, at, value)| {
+            let mut places = Vec::new();
+            paths(&template, String::new(), &mut places);
+            let place = at.get(&places).clone();
+            *template.pointer_mut(&place).unwrap() = value;
+            template
+        })
+}
+
+fn paths(value: &Value, path: String, into: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(key, value)| {
+            paths(
+                value,
+                format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")),
+                into,
+            );
+        }),
+        Value::Array(items) => items.iter().enumerate().for_each(|(index, value)| {
+            paths(value, format!("{path}/{index}"), into);
+        }),
+        _ => {}
+    }
+    if !matches!(path.as_str(), "" | "/apiVersion" | "/kind") {
+        into.push(path);
+    }
+}
+
+const VALID: &[&str] = &[
+    "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {minAvailable: 2, tasks: [{name: a, replicas: 3, minAvailable: 1, partitionPolicy: {minPartitions: 1, partitionSize: 1}, template: {spec: {containers: [{resources: {requests: {cpu: 1}, limits: {memory: 1Gi}}}]}}}, {replicas: 4, template: {spec: {containers: [{}]}}}]}}",
+    "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/min-available: '2', muster.io/expected-duration: 2h}}, spec: {parallelism: 4, completions: 9, activeDeadlineSeconds: 5, template: {spec: {nodeSelector: {a: b}, tolerations: [{key: a}], overhead: {cpu: 1}, resources: {requests: {cpu: 1}}, initContainers: [{restartPolicy: Always, resources: {requests: {cpu: 1}}}], containers: [{}]}}}}",
+    "{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 4, strategy: {rollingUpdate: {maxSurge: 30%}}, template: {spec: {containers: [{}]}}}}",
+    "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {runPolicy: {suspend: false, schedulingPolicy: {minAvailable: 2}}, elasticPolicy: {maxReplicas: 9, metrics: [{}]}, pytorchReplicaSpecs: {Master: {replicas: 1, template: {spec: {containers: [{}]}}}, Worker: {replicas: 3, template: {spec: {containers: [{}]}}}}}}",
+    "{apiVersion: ray.io/v1, kind: RayJob, spec: {submissionMode: K8sJobMode, rayClusterSpec: {enableInTreeAutoscaling: true, headGroupSpec: {template: {spec: {containers: [{}]}}}, workerGroupSpecs: [{groupName: g, replicas: 2, minReplicas: 1, maxReplicas: 3, numOfHosts: 2, template: {spec: {containers: [{}]}}}]}}}",
+    "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {annotations: {muster.io/min-available: '3'}}, spec: {replicatedJobs: [{name: a, replicas: 2, template: {spec: {parallelism: 2, template: {spec: {containers: [{}]}}}}}, {name: b, template: {spec: {template: {spec: {containers: [{}]}}}}}]}}",
+];
+
+proptest! {
+    #[test]
+    fn no_input_panics(template in any_template(), other in any_json()) {
+        read_all(&template, &other);
+        read_all(&other, &template);
+        if let Ok(ask) = ask(&template) {
+            check(&ask)?;
+        }
+    }
+
+    #[test]
+    fn nearly_right_templates_are_sized_soundly_or_refused_by_name(template in nearly_right()) {
+        read_all(&template, &template);
+        match ask(&template) {
+            Ok(ask) => check(&ask)?,
+            Err(AskError::Invalid { field, .. }) => prop_assert!(!field.is_empty()),
+            Err(AskError::SizeUnknown { .. }) => prop_assert!(false, "known kinds have a size"),
+        }
+    }
+
+    #[test]
+    fn an_edit_that_changes_nothing_is_no_growth(template in nearly_right()) {
+        if ask(&template).is_ok() {
+            prop_assert_eq!(growth(&template, &template), Ok(Growth::None));
+        }
+    }
+}

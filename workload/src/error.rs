@@ -1,0 +1,76 @@
+//! Why it is not known what a template asks for.
+
+use engine::Reason;
+use serde_json::Value;
+
+/// The path of the whole object, in errors.
+pub(crate) const THE_OBJECT: &str = "the object";
+/// Longest part of a wrong value that an error shows: values come from users' objects.
+const SHOWN_CHARS: usize = 80;
+
+/// Why a template has no size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// Nothing says how many pods it starts, or what they request.
+    #[error("size of {api_version} {kind} is unknown: {why}")]
+    SizeUnknown {
+        /// Its apiVersion.
+        api_version: String,
+        /// Its kind.
+        kind: String,
+        /// What is missing, and what would help.
+        why: String,
+    },
+    /// A field holds what cannot be used.
+    #[error("{field} is {value}; needed: {want}")]
+    Invalid {
+        /// Path of the field (`spec.tasks[1].replicas`).
+        field: String,
+        /// Its value as JSON, shortened; `absent` where there is none.
+        value: String,
+        /// What would be right.
+        want: String,
+    },
+}
+
+impl AskError {
+    /// The reason that its job shows.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::SizeUnknown { .. } => Reason::SizeUnknown,
+            Self::Invalid { .. } => Reason::InvalidTemplate,
+        }
+    }
+
+    /// `value` at `field` is not what it should be.
+    pub(crate) fn invalid(field: &str, value: Option<&Value>, want: impl Into<String>) -> Self {
+        let shown = match value {
+            None => "absent".to_owned(),
+            Some(Value::Object(map)) if !map.is_empty() => "an object".to_owned(),
+            Some(Value::Array(items)) if !items.is_empty() => format!("a list of {}", items.len()),
+            Some(simple) => shorten(&simple.to_string()),
+        };
+        Self::Invalid {
+            field: field.to_owned(),
+            value: shown,
+            want: want.into(),
+        }
+    }
+
+    /// What `field` says is too large, taken together.
+    pub(crate) fn too_large(field: &str, what: impl Into<String>) -> Self {
+        Self::Invalid {
+            field: (if field.is_empty() { THE_OBJECT } else { field }).to_owned(),
+            value: what.into(),
+            want: "amounts whose sum can be counted in 63 bits".to_owned(),
+        }
+    }
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}

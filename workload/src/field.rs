@@ -1,0 +1,214 @@
+//! Reading a template field by field.
+//!
+//! A [`Field`] is a value and where it stands, so that every complaint names the full path.
+//! Null counts as absent, as it does for the API server; a wrong type is an error and never a
+//! panic. Fields that nobody asks for are never looked at.
+
+use crate::error::{AskError, THE_OBJECT};
+use engine::Resources;
+use engine::quantity::QuantityError;
+use engine::resources::ResourceName;
+use serde_json::Value;
+
+/// Most pods that one job may have: far above any real gang, far below what could overflow.
+pub(crate) const MAX_PODS: u32 = 1_000_000;
+
+/// A field of a template, present or not.
+#[derive(Debug, Clone)]
+pub(crate) struct Field<'a> {
+    path: String,
+    value: Option<&'a Value>,
+}
+
+impl<'a> Field<'a> {
+    /// The whole object.
+    pub(crate) fn root(object: &'a Value) -> Self {
+        Self::at("", object)
+    }
+
+    /// A value that stands at `path`.
+    pub(crate) fn at(path: &str, value: &'a Value) -> Self {
+        Self {
+            path: path.to_owned(),
+            value: Some(value),
+        }
+    }
+
+    /// No object at all.
+    pub(crate) fn absent() -> Self {
+        Self {
+            path: String::new(),
+            value: None,
+        }
+    }
+
+    /// Where it stands.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The value itself.
+    pub(crate) fn value(&self) -> Option<&'a Value> {
+        self.value
+    }
+
+    /// Whether anything is there.
+    pub(crate) fn is_set(&self) -> bool {
+        self.value.is_some()
+    }
+
+    /// The field at `keys` below it, names joined by dots.
+    pub(crate) fn get(&self, keys: &str) -> Result<Self, AskError> {
+        keys.split('.').try_fold(self.clone(), |field, key| {
+            let path = match field.path.as_str() {
+                "" => key.to_owned(),
+                parent => format!("{parent}.{key}"),
+            };
+            field.child(key, path)
+        })
+    }
+
+    /// The entry `key` of a map whose keys are data (`annotations[muster.io/queue]`).
+    pub(crate) fn entry(&self, key: &str) -> Result<Self, AskError> {
+        self.child(key, format!("{}[{key}]", self.path))
+    }
+
+    fn child(&self, key: &str, path: String) -> Result<Self, AskError> {
+        let value = match self.value {
+            None => None,
+            Some(Value::Object(map)) => map.get(key).filter(|value| !value.is_null()),
+            Some(_) => return Err(self.invalid("an object")),
+        };
+        Ok(Self { path, value })
+    }
+
+    /// The items of a list; none where it is absent.
+    pub(crate) fn items(&self) -> Result<Vec<Self>, AskError> {
+        match self.value {
+            None => Ok(Vec::new()),
+            Some(Value::Array(items)) => Ok(items
+                .iter()
+                .enumerate()
+                .map(|(index, value)| Self {
+                    path: format!("{}[{index}]", self.path),
+                    value: (!value.is_null()).then_some(value),
+                })
+                .collect()),
+            Some(_) => Err(self.invalid("a list")),
+        }
+    }
+
+    /// The entries of a map in order of their keys; none where it is absent.
+    pub(crate) fn entries(&self) -> Result<Vec<(&'a str, Self)>, AskError> {
+        let Some(value) = self.value else {
+            return Ok(Vec::new());
+        };
+        let map = value.as_object().ok_or_else(|| self.invalid("an object"))?;
+        let mut entries: Vec<_> = map
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| {
+                (
+                    key.as_str(),
+                    Self {
+                        path: format!("{}[{key}]", self.path),
+                        value: Some(value),
+                    },
+                )
+            })
+            .collect();
+        entries.sort_by_key(|(key, _)| *key);
+        Ok(entries)
+    }
+
+    /// A text.
+    pub(crate) fn text(&self) -> Result<Option<&'a str>, AskError> {
+        self.value
+            .map(|value| value.as_str().ok_or_else(|| self.invalid("a text")))
+            .transpose()
+    }
+
+    /// A text that is not empty: Kubernetes writes "nothing" in both ways.
+    pub(crate) fn name(&self) -> Result<Option<&'a str>, AskError> {
+        Ok(self.text()?.filter(|text| !text.is_empty()))
+    }
+
+    /// A flag; false where it is absent.
+    pub(crate) fn flag(&self) -> Result<bool, AskError> {
+        self.value.map_or(Ok(false), |value| {
+            value.as_bool().ok_or_else(|| self.invalid("true or false"))
+        })
+    }
+
+    /// A number of pods or of groups of pods.
+    pub(crate) fn count(&self) -> Result<Option<u32>, AskError> {
+        self.value
+            .map(|value| {
+                value
+                    .as_u64()
+                    .and_then(|count| u32::try_from(count).ok())
+                    .filter(|count| *count <= MAX_PODS)
+                    .ok_or_else(|| self.invalid(format!("a whole number from 0 to {MAX_PODS}")))
+            })
+            .transpose()
+    }
+
+    /// A duration in whole seconds.
+    pub(crate) fn seconds(&self) -> Result<Option<i64>, AskError> {
+        self.value
+            .map(|value| {
+                value
+                    .as_i64()
+                    .filter(|seconds| *seconds >= 0)
+                    .ok_or_else(|| self.invalid("a whole number of seconds"))
+            })
+            .transpose()
+    }
+
+    /// A Kubernetes resource list.
+    pub(crate) fn resources(&self) -> Result<Resources, AskError> {
+        self.entries()?
+            .into_iter()
+            .map(|(name, field)| {
+                let name = ResourceName::new(name);
+                let amount = name
+                    .amount(&field.quantity()?)
+                    .map_err(|error| field.wrong(&error))?;
+                Ok((name, amount))
+            })
+            .collect()
+    }
+
+    /// The text of a quantity. Where a schema allows it (int-or-string), numbers are stored as
+    /// they were written.
+    fn quantity(&self) -> Result<String, AskError> {
+        match self.value {
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(Value::Number(number)) => Ok(number.to_string()),
+            _ => Err(self.invalid(QUANTITY)),
+        }
+    }
+
+    fn wrong(&self, error: &QuantityError) -> AskError {
+        self.invalid(match error {
+            QuantityError::Malformed(_) => QUANTITY,
+            QuantityError::Negative(_) => "0 or more",
+            QuantityError::TooLarge(_) => "at most 2^63-1 base units",
+        })
+    }
+
+    /// The complaint that it is not `want`.
+    pub(crate) fn invalid(&self, want: impl Into<String>) -> AskError {
+        AskError::invalid(self.shown_path(), self.value, want)
+    }
+
+    fn shown_path(&self) -> &str {
+        if self.path.is_empty() {
+            THE_OBJECT
+        } else {
+            &self.path
+        }
+    }
+}
+
+const QUANTITY: &str = "a quantity such as 500m, 2 or 1.5Gi";

@@ -1,0 +1,99 @@
+//! Whether an edit of a template would make its job larger.
+
+use crate::ask::{Ask, ask};
+use crate::error::AskError;
+use engine::facts::Role;
+use engine::resources::ResourceName;
+use serde_json::Value;
+use std::fmt;
+
+/// How an edit makes a job larger; the first way that is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Growth {
+    /// It does not.
+    None,
+    /// More pods of a role.
+    Pods {
+        /// The role.
+        role: String,
+        /// Its pods before.
+        from: u32,
+        /// Its pods after.
+        to: u32,
+    },
+    /// Each pod of a role requests more.
+    Request {
+        /// The role.
+        role: String,
+        /// The resource.
+        resource: String,
+        /// What a pod requested before.
+        from: String,
+        /// What a pod requests after.
+        to: String,
+    },
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("no growth"),
+            Self::Pods { role, from, to } => write!(f, "pods of {role}: {from} -> {to}"),
+            Self::Request {
+                role,
+                resource,
+                from,
+                to,
+            } => {
+                write!(f, "{resource} of each pod of {role}: {from} -> {to}")
+            }
+        }
+    }
+}
+
+/// Whether the edit from `old` to `new` adds pods or raises what one of them requests. A role
+/// that is smaller does not make up for one that is larger: they run on different nodes.
+///
+/// # Errors
+/// Where one of both has no size. A `new` that cannot be read is reported before `old`.
+pub fn growth(old: &Value, new: &Value) -> Result<Growth, AskError> {
+    let new = ask(new)?;
+    let old = ask(old)?;
+    let grown = new
+        .roles
+        .iter()
+        .map(|role| of_role(&old, role))
+        .find(|growth| *growth != Growth::None);
+    Ok(grown.unwrap_or(Growth::None))
+}
+
+fn of_role(old: &Ask, new: &Role) -> Growth {
+    let before = old.roles.iter().find(|role| role.name == new.name);
+    let from = before.map_or(0, |role| role.count);
+    if new.count > from {
+        return Growth::Pods {
+            role: new.name.clone(),
+            from,
+            to: new.count,
+        };
+    }
+    let Some(before) = before.filter(|_| new.count > 0) else {
+        return Growth::None;
+    };
+    let raised = new
+        .request
+        .iter()
+        .find(|(name, to)| *to > before.request.amount_of(name));
+    raised.map_or(Growth::None, |(name, to)| {
+        let shown = |amount| ResourceName::format(name, amount);
+        Growth::Request {
+            role: new.name.clone(),
+            resource: name.to_string(),
+            from: shown(before.request.amount_of(name)),
+            to: shown(to),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! What a job asks for: a template's JSON in, pods, requests, minimum, queue and priority out.
+//!
+//! ```text
+//! template ──► kind ──► Size (roles, minimum) ──┐
+//! binding  ──► (any other kind) ────────────────┴──► Ask ──► engine::facts::Demand
+//! aggregatedStatus ──► Outcome, PodCounts
+//! ```
+//!
+//! One file per family of kinds (`batch`, `volcano`, `apps`, `single`, `kubeflow`, `ray`,
+//! `jobset`) knows how that family states its pods and reports its end; `pod` and `nodes` know
+//! what one pod asks of a node; everything else is shared.
+//!
+//! Architecture invariant: pure functions of their arguments. No I/O, no clock, no floats; no
+//! input makes them panic; a size is computed from the template, never from what its
+//! status says now; unknown fields never matter.
+
+mod apps;
+mod ask;
+mod batch;
+mod binding;
+mod dependencies;
+mod duration;
+mod error;
+mod field;
+mod growth;
+mod jobset;
+mod kind;
+mod kubeflow;
+mod nodes;
+mod outcome;
+mod pin;
+mod placement;
+mod pod;
+mod queue;
+mod ray;
+mod single;
+mod size;
+#[cfg(test)]
+mod testing;
+mod volcano;
+mod warnings;
+mod wishes;
+
+pub use ask::{Ask, ask, ask_from_binding, ask_with, pod_request};
+pub use dependencies::{Dependency, dependencies};
+pub use duration::parse_millis as duration_millis;
+pub use error::AskError;
+pub use growth::{Growth, growth};
+pub use kind::{
+    KNOWN_KINDS, KnownKind, divisible_kind, holds_replicas, is_known_kind, may_start_pods,
+};
+pub use outcome::{Outcome, PodCounts, counts, outcome};
+pub use pin::pinned;
+pub use placement::{cluster_placement, divided, natively_divisible};
+pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
+pub use warnings::warnings;

@@ -1,0 +1,75 @@
+//! The queue that a template names.
+
+use crate::kind;
+use serde_json::Value;
+
+/// The queue of jobs that name none, in namespaces that name none.
+pub const DEFAULT_QUEUE: &str = "default";
+
+const QUEUE: &str = "muster.io/queue";
+const SCHEDULING_QUEUE: &str = "scheduling.volcano.sh/queue-name";
+const VOLCANO_QUEUE: &str = "volcano.sh/queue-name";
+
+/// The queue that `template` itself names. First that is set: the field of its kind (Volcano
+/// Job `spec.queue`, Kubeflow `schedulingPolicy.queue`), label or annotation `muster.io/queue`,
+/// annotation or label `scheduling.volcano.sh/queue-name`, label `volcano.sh/queue-name`, and
+/// last the annotation by which Volcano finds the queue of plain pods, on its pod template.
+///
+/// A Volcano Job's `default` names none: the schema of Volcano writes it into every Job.
+#[must_use]
+pub fn named_queue(template: &Value) -> Option<String> {
+    let metadata = template.get("metadata");
+    let label = |key| entry(metadata, "labels", key);
+    let annotation = |key| entry(metadata, "annotations", key);
+    own_field(template)
+        .or_else(|| label(QUEUE))
+        .or_else(|| annotation(QUEUE))
+        .or_else(|| annotation(SCHEDULING_QUEUE))
+        .or_else(|| label(SCHEDULING_QUEUE))
+        .or_else(|| label(VOLCANO_QUEUE))
+        .or_else(|| of_pods(template))
+        .map(str::to_owned)
+}
+
+/// The queue of `template`: what it names, else what its namespace names, else `default`.
+#[must_use]
+pub fn queue_of(template: &Value, namespace_default: Option<&str>) -> String {
+    named_queue(template)
+        .or_else(|| {
+            namespace_default
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+        })
+        .unwrap_or_else(|| DEFAULT_QUEUE.to_owned())
+}
+
+fn own_field(template: &Value) -> Option<&str> {
+    let path = match kind::group(text(template.get("apiVersion"))?) {
+        "batch.volcano.sh" => "/spec/queue",
+        "kubeflow.org" => "/spec/runPolicy/schedulingPolicy/queue",
+        _ => return None,
+    };
+    text(template.pointer(path)).filter(|name| *name != DEFAULT_QUEUE)
+}
+
+fn of_pods(template: &Value) -> Option<&str> {
+    let kind = kind::of(
+        text(template.get("apiVersion"))?,
+        text(template.get("kind"))?,
+    )?;
+    (kind.pod_templates)(template)
+        .into_iter()
+        .find_map(|pods| entry(pods.get("metadata"), "annotations", SCHEDULING_QUEUE))
+}
+
+fn entry<'a>(metadata: Option<&'a Value>, map: &str, key: &str) -> Option<&'a str> {
+    text(metadata?.get(map)?.get(key))
+}
+
+/// A text that is there and not empty.
+fn text(value: Option<&Value>) -> Option<&str> {
+    value?.as_str().filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+use crate::testing::{asked, shown, yaml};
+use crate::{ask, warnings};
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+const CLUSTER: &str = r#"
+headGroupSpec:
+  template: {spec: {priorityClassName: low, containers: [{resources: {requests: {cpu: 4, memory: 8Gi}}}]}}
+workerGroupSpecs:
+- groupName: gpu
+  replicas: 4
+  minReplicas: 2
+  maxReplicas: 10
+  numOfHosts: 2
+  template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}
+- groupName: cpu
+  minReplicas: 1
+  maxReplicas: 2147483647
+  template: {spec: {containers: [{resources: {requests: {cpu: 16}}}]}}
+"#;
+
+fn cluster(change: impl Fn(&mut Value)) -> String {
+    let mut template =
+        json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": yaml(CLUSTER)});
+    change(&mut template["spec"]);
+    shown(ask(&template))
+}
+
+fn job(spec: Value) -> Value {
+    let mut spec = spec;
+    if spec.get("clusterSelector").is_none() {
+        spec["rayClusterSpec"] = yaml(CLUSTER);
+    }
+    json!({"apiVersion": "ray.io/v1", "kind": "RayJob", "spec": spec})
+}
+
+#[test]
+fn replicas_within_bounds_times_hosts() {
+    assert_snapshot!(cluster(|_| ()), @r"
+    ray-head 1 × (cpu 4, memory 8Gi, pods 1)
+    gpu 8 × (nvidia.com/gpu 8, pods 1) min 4
+    cpu 1 × (cpu 16, pods 1)
+    min 6 (cpu 20, memory 8Gi, nvidia.com/gpu 32, pods 6)
+    members cpu 1, gpu 4, ray-head 1
+    class low
+    ");
+    assert_snapshot!(cluster(|spec| {
+        spec["workerGroupSpecs"][0]["replicas"] = 12.into();
+        spec["workerGroupSpecs"][1]["suspend"] = true.into();
+        spec["suspend"] = true.into();
+    }), @r"
+    ray-head 1 × (cpu 4, memory 8Gi, pods 1)
+    gpu 20 × (nvidia.com/gpu 8, pods 1) min 4
+    cpu 0 × (cpu 16, pods 1)
+    min 5 (cpu 4, memory 8Gi, nvidia.com/gpu 32, pods 5)
+    members cpu 0, gpu 4, ray-head 1
+    class low
+    suspended
+    ");
+}
+
+#[test]
+fn an_autoscaler_is_charged_its_bounds_and_itself() {
+    assert_snapshot!(cluster(|spec| {
+        spec["enableInTreeAutoscaling"] = true.into();
+        spec["workerGroupSpecs"][1]["maxReplicas"] = 3.into();
+    }), @r"
+    ray-head 1 × (cpu 4500m, memory 8704Mi, pods 1)
+    gpu 20 × (nvidia.com/gpu 8, pods 1) min 4
+    cpu 3 × (cpu 16, pods 1) min 1
+    min 6 (cpu 20500m, memory 8704Mi, nvidia.com/gpu 32, pods 6)
+    members cpu 1, gpu 4, ray-head 1
+    class low
+    ");
+    assert_snapshot!(cluster(|spec| spec["enableInTreeAutoscaling"] = true.into()), @"InvalidTemplate: spec.workerGroupSpecs[1].maxReplicas is 2147483647; needed: a number up to 1000000: with enableInTreeAutoscaling every worker that may be started is charged");
+    assert_snapshot!(cluster(|spec| {
+        spec["enableInTreeAutoscaling"] = true.into();
+        spec["autoscalerOptions"] = json!({"resources": {"limits": {"cpu": "1"}}});
+        spec["workerGroupSpecs"] = json!([]);
+    }), @r"
+    ray-head 1 × (cpu 5, memory 8Gi, pods 1)
+    min 1 (cpu 5, memory 8Gi, pods 1)
+    members ray-head 1
+    class low
+    ");
+}
+
+#[test]
+fn a_job_brings_its_submitter() {
+    assert_snapshot!(shown(ask(&job(json!({"activeDeadlineSeconds": 60, "shutdownAfterJobFinishes": true})))), @r"
+    ray-head 1 × (cpu 4, memory 8Gi, pods 1)
+    gpu 8 × (nvidia.com/gpu 8, pods 1) min 4
+    cpu 1 × (cpu 16, pods 1)
+    ray-submitter 1 × (cpu 500m, memory 200Mi, pods 1) min 0
+    min 6 (cpu 20, memory 8Gi, nvidia.com/gpu 32, pods 6)
+    members cpu 1, gpu 4, ray-head 1, ray-submitter 0
+    class low
+    runs 60000 ms
+    ");
+    let roles = |spec| {
+        let ask = ask(&job(spec)).unwrap();
+        ask.roles
+            .iter()
+            .map(|role| format!("{} {} ({})", role.name, role.count, role.request))
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    assert_snapshot!(roles(json!({"submissionMode": "HTTPMode"})), @"ray-head 1 (cpu 4, memory 8Gi, pods 1); gpu 8 (nvidia.com/gpu 8, pods 1); cpu 1 (cpu 16, pods 1)");
+    assert_snapshot!(roles(json!({"submissionMode": "SidecarMode"})), @"ray-head 1 (cpu 4500m, memory 8392Mi, pods 1); gpu 8 (nvidia.com/gpu 8, pods 1); cpu 1 (cpu 16, pods 1)");
+    assert_snapshot!(roles(json!({"submitterPodTemplate": {"spec": {"containers": [{"resources": {"requests": {"cpu": "100m"}}}]}}})), @"ray-head 1 (cpu 4, memory 8Gi, pods 1); gpu 8 (nvidia.com/gpu 8, pods 1); cpu 1 (cpu 16, pods 1); ray-submitter 1 (cpu 100m, pods 1)");
+    assert_snapshot!(roles(json!({"clusterSelector": {"ray.io/cluster": "shared"}})), @"ray-submitter 1 (cpu 500m, memory 200Mi, pods 1)");
+    assert_snapshot!(roles(json!({"clusterSelector": {"ray.io/cluster": "shared"}, "submissionMode": "HTTPMode"})), @"ray-submitter 0 (cpu 500m, memory 200Mi, pods 1)");
+}
+
+#[test]
+fn a_job_that_keeps_its_cluster_is_warned_of() {
+    let kept = |spec| {
+        let template = job(spec);
+        (
+            ask(&template).unwrap().keeps_pods,
+            warnings(&template).len(),
+        )
+    };
+    assert_eq!(kept(json!({})), (true, 1));
+    assert_eq!(kept(json!({"shutdownAfterJobFinishes": false})), (true, 1));
+    assert_eq!(kept(json!({"shutdownAfterJobFinishes": true})), (false, 0));
+    assert_eq!(
+        kept(json!({"deletionStrategy": {"onSuccess": {"policy": "DeleteWorkers"}}})),
+        (true, 1)
+    );
+    assert_eq!(
+        kept(json!({"deletionStrategy": {"onSuccess": {"policy": "DeleteCluster"}}})),
+        (false, 0)
+    );
+    assert_eq!(kept(json!({"clusterSelector": {"a": "b"}})), (false, 0));
+}
+
+#[test]
+fn the_label_names_the_priority() {
+    let text = "{apiVersion: ray.io/v1, kind: RayCluster, metadata: {labels: {ray.io/priority-class-name: high, volcano.sh/queue-name: q}}, spec: {headGroupSpec: {template: {spec: {priorityClassName: low, containers: [{}]}}}}}";
+    assert_snapshot!(asked(text), @r"
+    ray-head 1 × (pods 1)
+    min 1 (pods 1)
+    members ray-head 1
+    queue q
+    class high
+    ");
+}

@@ -1,0 +1,146 @@
+//! What a template of one kind asks for, before what all kinds share is added.
+
+use crate::error::AskError;
+use crate::field::{Field, MAX_PODS};
+use engine::Resources;
+use engine::facts::Role;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Annotation: pods that must run together where that is not all of them (or, for a service,
+/// where it is more than one).
+pub(crate) const MIN_AVAILABLE: &str = "muster.io/min-available";
+
+/// Looks up the value of a PriorityClass by its name.
+pub(crate) type PriorityOf<'a> = &'a dyn Fn(&str) -> Option<i32>;
+
+/// Roles, minimum, and what else only the kind knows.
+#[derive(Debug, Clone)]
+pub(crate) struct Size {
+    pub(crate) roles: Vec<Role>,
+    pub(crate) min_available: u32,
+    pub(crate) min_task_member: BTreeMap<String, u32>,
+    pub(crate) min_resources: Resources,
+    pub(crate) priority_class: Option<String>,
+    pub(crate) suspended: bool,
+    /// Milliseconds after which it is ended, or that its owner estimates.
+    pub(crate) duration_ms: Option<i64>,
+    pub(crate) network_topology: Option<Value>,
+    pub(crate) surge: u32,
+    pub(crate) keeps_pods: bool,
+}
+
+impl Size {
+    /// A gang of `roles` that starts with `min_available` pods. `from` is where the roles stand
+    /// in the template.
+    ///
+    /// # Errors
+    /// Where two roles have one name, or all pods together cannot be counted.
+    pub(crate) fn gang(
+        from: &Field<'_>,
+        roles: Vec<Role>,
+        min_available: u32,
+    ) -> Result<Self, AskError> {
+        check_names(from, &roles)?;
+        check_total(from, &roles)?;
+        Ok(Self {
+            min_resources: smallest(from, &roles, min_available)?,
+            roles,
+            min_available,
+            min_task_member: BTreeMap::new(),
+            priority_class: None,
+            suspended: false,
+            duration_ms: None,
+            network_topology: None,
+            surge: 0,
+            keeps_pods: false,
+        })
+    }
+}
+
+fn check_names(from: &Field<'_>, roles: &[Role]) -> Result<(), AskError> {
+    let mut seen = BTreeSet::new();
+    match roles.iter().find(|role| !seen.insert(&role.name)) {
+        None => Ok(()),
+        Some(twice) => Err(AskError::Invalid {
+            field: from.path().to_owned(),
+            value: format!("{:?} twice", twice.name),
+            want: "a name of its own for each group of pods".to_owned(),
+        }),
+    }
+}
+
+fn check_total(from: &Field<'_>, roles: &[Role]) -> Result<(), AskError> {
+    let pods: u64 = roles.iter().map(|role| u64::from(role.count)).sum();
+    if pods > u64::from(MAX_PODS) {
+        return Err(AskError::Invalid {
+            field: from.path().to_owned(),
+            value: format!("{pods} pods in all"),
+            want: format!("at most {MAX_PODS} pods"),
+        });
+    }
+    let each = roles.iter().map(|role| (&role.request, role.count));
+    sum(from, each).map(|_| ())
+}
+
+/// What the smallest gang requests: every role's own minimum, then filled in the roles' order.
+fn smallest(from: &Field<'_>, roles: &[Role], min_available: u32) -> Result<Resources, AskError> {
+    let own: u32 = roles.iter().map(|role| role.min).sum();
+    let mut left = min_available.saturating_sub(own);
+    let counts = roles.iter().map(|role| {
+        let more = left.min(role.count.saturating_sub(role.min));
+        left -= more;
+        (&role.request, role.min + more)
+    });
+    sum(from, counts)
+}
+
+/// The sum of `requests`, each so many times.
+pub(crate) fn sum<'a>(
+    from: &Field<'_>,
+    requests: impl IntoIterator<Item = (&'a Resources, u32)>,
+) -> Result<Resources, AskError> {
+    requests
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .try_fold(Resources::new(), |sum, (request, count)| {
+            sum.checked_add(&request.checked_mul(count)?)
+        })
+        .ok_or_else(|| AskError::too_large(from.path(), "the requests of all its pods"))
+}
+
+/// The product of two counts, as a count of pods.
+pub(crate) fn times(from: &Field<'_>, left: u32, right: u32) -> Result<u32, AskError> {
+    left.checked_mul(right)
+        .filter(|pods| *pods <= MAX_PODS)
+        .ok_or_else(|| AskError::Invalid {
+            field: from.path().to_owned(),
+            value: format!("{left} × {right} pods"),
+            want: format!("at most {MAX_PODS} pods"),
+        })
+}
+
+/// The minimum that the annotation `muster.io/min-available` states for a job of `pods` pods.
+pub(crate) fn annotated_minimum(template: &Field<'_>, pods: u32) -> Result<Option<u32>, AskError> {
+    let annotations = template.get("metadata.annotations")?;
+    number_of_pods(&annotations.entry(MIN_AVAILABLE)?, pods)
+}
+
+/// A number of pods that is written as text, from 1 to `pods`.
+pub(crate) fn number_of_pods(field: &Field<'_>, pods: u32) -> Result<Option<u32>, AskError> {
+    let Some(text) = field.text()? else {
+        return Ok(None);
+    };
+    match text.parse::<u32>() {
+        Ok(min) if (1..=pods).contains(&min) => Ok(Some(min)),
+        _ if pods == 0 => Ok(None),
+        _ => Err(field.invalid(format!("a whole number from 1 to {pods}, the pods it has"))),
+    }
+}
+
+/// `seconds` in milliseconds.
+pub(crate) fn deadline(seconds: &Field<'_>) -> Result<Option<i64>, AskError> {
+    Ok(seconds
+        .seconds()?
+        .map(|seconds| seconds.saturating_mul(1000)))
+}

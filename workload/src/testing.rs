@@ -1,0 +1,117 @@
+//! For tests: templates from YAML, and what they ask for in a few lines.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::{Ask, AskError, ask, ask_with};
+use engine::facts::Role;
+use engine::matching::{NodeTerm, Operator, Requirement};
+use serde_json::Value;
+use std::fmt::Write;
+
+pub(crate) fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+/// What the template asks for, or why that is not known.
+pub(crate) fn asked(template: &str) -> String {
+    shown(ask(&yaml(template)))
+}
+
+/// As [`asked`], with the values of PriorityClasses.
+pub(crate) fn asked_with(template: &str, priorities: &[(&str, i32)]) -> String {
+    let value = |name: &str| {
+        priorities
+            .iter()
+            .find(|(class, _)| *class == name)
+            .map(|(_, value)| *value)
+    };
+    shown(ask_with(&yaml(template), &value))
+}
+
+pub(crate) fn shown(result: Result<Ask, AskError>) -> String {
+    let ask = match result {
+        Ok(ask) => ask,
+        Err(error) => return format!("{}: {error}", error.reason()),
+    };
+    let mut text = String::new();
+    for role in &ask.roles {
+        role_line(&mut text, role);
+    }
+    write!(text, "min {} ({})", ask.min_available, ask.min_resources).unwrap();
+    let members: Vec<String> = ask
+        .min_task_member
+        .iter()
+        .map(|(name, min)| format!("{name} {min}"))
+        .collect();
+    word(
+        &mut text,
+        "members",
+        (!members.is_empty()).then(|| members.join(", ")),
+    );
+    word(&mut text, "queue", ask.queue);
+    word(&mut text, "class", ask.priority_class);
+    word(
+        &mut text,
+        "runs",
+        ask.expected_duration_ms.map(|ms| format!("{ms} ms")),
+    );
+    word(&mut text, "topology", ask.network_topology);
+    word(&mut text, "surge", (ask.surge > 0).then_some(ask.surge));
+    for (flag, name) in [
+        (ask.suspended, "suspended"),
+        (ask.replicas_held, "held"),
+        (ask.keeps_pods, "keeps its pods"),
+    ] {
+        text.push_str(if flag { "\n" } else { "" });
+        text.push_str(if flag { name } else { "" });
+    }
+    text
+}
+
+fn role_line(text: &mut String, role: &Role) {
+    write!(text, "{} {} × ({})", role.name, role.count, role.request).unwrap();
+    if role.min != role.count {
+        write!(text, " min {}", role.min).unwrap();
+    }
+    let terms: Vec<String> = role.node_terms.iter().map(term).collect();
+    word(
+        text,
+        "  on",
+        (!terms.is_empty()).then(|| terms.join(" or ")),
+    );
+    for toleration in &role.tolerations {
+        write!(
+            text,
+            "\n  tolerates {:?} {:?} {:?}",
+            toleration.key, toleration.value, toleration.effect
+        )
+        .unwrap();
+    }
+    text.push('\n');
+}
+
+pub(crate) fn term(term: &NodeTerm) -> String {
+    let labels = term.labels.iter().map(requirement);
+    let fields = term
+        .fields
+        .iter()
+        .map(|field| format!("field {}", requirement(field)));
+    labels.chain(fields).collect::<Vec<_>>().join(" and ")
+}
+
+fn requirement(requirement: &Requirement) -> String {
+    let operator = match requirement.operator {
+        Operator::In => "in",
+        Operator::NotIn => "not in",
+        Operator::Exists => "exists",
+        Operator::DoesNotExist => "absent",
+        Operator::Gt => ">",
+        Operator::Lt => "<",
+    };
+    format!("{} {operator} {:?}", requirement.key, requirement.values)
+}
+
+fn word(text: &mut String, name: &str, value: Option<impl std::fmt::Display>) {
+    if let Some(value) = value {
+        write!(text, "\n{name} {value}").unwrap();
+    }
+}

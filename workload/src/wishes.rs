@@ -1,0 +1,134 @@
+//! What a template says of how its job may be run, beside its size: elastic or not, who may
+//! take it back, where its data is, how close its pods must be. The same for every kind.
+
+use crate::error::AskError;
+use crate::field::Field;
+use crate::size::{self, MIN_AVAILABLE, Size};
+use engine::ClusterName;
+use engine::facts::Topology;
+use serde_json::Value;
+
+/// Annotation: whether the job may run with fewer pods than it has, and be grown and shrunk.
+const ELASTIC: &str = "muster.io/elastic";
+/// Annotation: pods below which an elastic job neither starts nor is shrunk.
+const MIN_REPLICAS: &str = "muster.io/min-replicas";
+/// Annotation: names of the clusters that hold the data it works on, with commas between.
+const DATA_CLUSTERS: &str = "muster.io/data-clusters";
+/// Volcano's label or annotation, on the job or on its pods: whether they may be taken back.
+const PREEMPTABLE: &str = "volcano.sh/preemptable";
+
+/// Makes `size` elastic where the template asks for it: its minimum becomes what it may be
+/// shrunk to. Whether it is.
+///
+/// # Errors
+/// Where the kind cannot be resized while it runs, or the minimum is none.
+pub(crate) fn elastic(
+    template: &Field<'_>,
+    replicas_held: bool,
+    size: &mut Size,
+) -> Result<bool, AskError> {
+    let annotations = template.get("metadata.annotations")?;
+    let asked = annotations.entry(ELASTIC)?;
+    if !truth(&asked)?.unwrap_or(false) {
+        return Ok(false);
+    }
+    let surge = size.surge;
+    let [role] = size.roles.as_mut_slice() else {
+        return Err(asked.invalid(RESIZABLE));
+    };
+    if !replicas_held || template.get("kind")?.text()? == Some("Pod") {
+        return Err(asked.invalid(RESIZABLE));
+    }
+    if surge > 0 {
+        return Err(asked.invalid(
+            "a Deployment whose updates start no pods beside its replicas: spec.strategy.type Recreate, or rollingUpdate.maxSurge 0",
+        ));
+    }
+    let field = annotations.entry(MIN_REPLICAS)?;
+    let stated = size::number_of_pods(&field, role.count)?;
+    let gang = annotations.entry(MIN_AVAILABLE)?;
+    let least = match (stated, gang.is_set()) {
+        (Some(least), true) if least != size.min_available => {
+            return Err(field.invalid(format!(
+                "{}, what {MIN_AVAILABLE} says, or no {MIN_AVAILABLE}: an elastic job starts with what it may be shrunk to",
+                size.min_available
+            )));
+        }
+        (Some(least), _) => least,
+        (None, true) => size.min_available,
+        (None, false) => 1,
+    };
+    role.min = least.min(role.count);
+    size.min_available = role.min;
+    let smallest = [(&role.request, role.min)];
+    size.min_resources = size::sum(&asked, smallest)?;
+    Ok(role.min < role.count)
+}
+
+const RESIZABLE: &str = "false, or a kind that Karmada resizes while it runs: a Deployment, StatefulSet or batch/v1 Job";
+
+/// Whether the job may be taken back for another: unless it, or the template of some of its
+/// pods, says no.
+pub(crate) fn preemptible(template: &Field<'_>, pods: &[&Value]) -> Result<bool, AskError> {
+    let pods = pods
+        .iter()
+        .map(|pods| Field::at("(pod template)", pods))
+        .chain([template.clone()]);
+    for object in pods {
+        for map in ["metadata.annotations", "metadata.labels"] {
+            if truth(&object.get(map)?.entry(PREEMPTABLE)?)? == Some(false) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The clusters that hold its data, in the order in which it names them.
+pub(crate) fn data_clusters(template: &Field<'_>) -> Result<Vec<ClusterName>, AskError> {
+    let field = template.get("metadata.annotations")?.entry(DATA_CLUSTERS)?;
+    let names = field.text()?.unwrap_or_default().split(',').map(str::trim);
+    Ok(names
+        .filter(|name| !name.is_empty())
+        .map(ClusterName::new)
+        .collect())
+}
+
+/// Volcano's `networkTopology`. A tier that is only named has no number here: then the closest
+/// is preferred, and the member's Volcano holds to the name.
+pub(crate) fn topology(stated: Option<&Value>) -> Result<Option<Topology>, AskError> {
+    let Some(stated) = stated else {
+        return Ok(None);
+    };
+    let field = Field::at("spec.networkTopology", stated);
+    let mode = field.get("mode")?;
+    let hard = match mode.name()? {
+        None | Some("hard") => true,
+        Some("soft") => false,
+        Some(_) => return Err(mode.invalid("hard or soft")),
+    };
+    let tier = field.get("highestTierAllowed")?;
+    let only_named = !tier.is_set() && field.get("highestTierName")?.name()?.is_some();
+    let highest_tier = match tier.count()? {
+        Some(0) => return Err(tier.invalid("1 or more")),
+        Some(tier) => tier,
+        None => 1,
+    };
+    Ok(Some(Topology {
+        hard: hard && !only_named,
+        highest_tier,
+    }))
+}
+
+/// A flag that is written as text, as annotations and labels are (Go's `strconv.ParseBool`).
+fn truth(field: &Field<'_>) -> Result<Option<bool>, AskError> {
+    match field.name()? {
+        None => Ok(None),
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(Some(true)),
+        Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(Some(false)),
+        Some(_) => Err(field.invalid("true or false")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+#![allow(clippy::unwrap_used)]
+use crate::testing::yaml;
+use crate::{Ask, AskError, ask};
+
+fn job(kind: &str, metadata: &str, spec: &str) -> Result<Ask, AskError> {
+    let api = if kind == "Deployment" {
+        "apps/v1"
+    } else {
+        "batch/v1"
+    };
+    ask(&yaml(&format!(
+        "{{apiVersion: {api}, kind: {kind}, metadata: {metadata}, spec: {{{spec} template: {{metadata: {{labels: {{volcano.sh/preemptable: 'true'}}}}, spec: {{priorityClassName: high, containers: [{{name: a, resources: {{requests: {{cpu: 2}}}}}}]}}}}}}}}"
+    )))
+}
+
+fn elastic(kind: &str, annotations: &str, spec: &str) -> String {
+    let metadata = format!("{{annotations: {{muster.io/elastic: 'true'{annotations}}}}}");
+    match job(kind, &metadata, spec) {
+        Ok(ask) => format!(
+            "elastic {}: {} to {}, at least {}",
+            ask.elastic, ask.min_available, ask.roles[0].count, ask.min_resources
+        ),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn an_elastic_job_starts_with_what_it_may_be_shrunk_to() {
+    let table = [
+        ("Job", "", "parallelism: 4,"),
+        ("Job", ", muster.io/min-replicas: '2'", "parallelism: 4,"),
+        ("Job", ", muster.io/min-available: '3'", "parallelism: 4,"),
+        ("Job", ", muster.io/min-replicas: '4'", "parallelism: 4,"),
+        ("Job", ", muster.io/min-replicas: '5'", "parallelism: 4,"),
+        (
+            "Job",
+            ", muster.io/min-replicas: '2', muster.io/min-available: '3'",
+            "parallelism: 4,",
+        ),
+        ("Deployment", "", "replicas: 3, strategy: {type: Recreate},"),
+        ("Deployment", "", "replicas: 3,"),
+    ];
+    let said: Vec<String> = table
+        .iter()
+        .map(|(kind, annotations, spec)| elastic(kind, annotations, spec))
+        .collect();
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    elastic true: 1 to 4, at least cpu 2, pods 1
+    elastic true: 2 to 4, at least cpu 4, pods 2
+    elastic true: 3 to 4, at least cpu 6, pods 3
+    elastic false: 4 to 4, at least cpu 8, pods 4
+    metadata.annotations[muster.io/min-replicas] is "5"; needed: a whole number from 1 to 4, the pods it has
+    metadata.annotations[muster.io/min-replicas] is "2"; needed: 3, what muster.io/min-available says, or no muster.io/min-available: an elastic job starts with what it may be shrunk to
+    elastic true: 1 to 3, at least cpu 2, pods 1
+    metadata.annotations[muster.io/elastic] is "true"; needed: a Deployment whose updates start no pods beside its replicas: spec.strategy.type Recreate, or rollingUpdate.maxSurge 0
+    "#);
+}
+
+#[test]
+fn what_cannot_be_resized_while_it_runs_is_not_elastic() {
+    let volcano = ask(&yaml(
+        "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {annotations: {muster.io/elastic: 'true'}}, spec: {tasks: [{replicas: 2, template: {spec: {containers: [{name: a}]}}}]}}",
+    ));
+    insta::assert_snapshot!(volcano.unwrap_err(), @r#"metadata.annotations[muster.io/elastic] is "true"; needed: false, or a kind that Karmada resizes while it runs: a Deployment, StatefulSet or batch/v1 Job"#);
+    let word = job("Job", "{annotations: {muster.io/elastic: often}}", "");
+    insta::assert_snapshot!(word.unwrap_err(), @r#"metadata.annotations[muster.io/elastic] is "often"; needed: true or false"#);
+}
+
+#[test]
+fn a_job_is_preemptible_unless_it_says_no() {
+    for (metadata, want) in [
+        ("{}", true),
+        ("{labels: {volcano.sh/preemptable: 'false'}}", false),
+        ("{annotations: {volcano.sh/preemptable: 'False'}}", false),
+        ("{annotations: {volcano.sh/preemptable: 'true'}}", true),
+    ] {
+        assert_eq!(
+            job("Job", metadata, "").unwrap().preemptible,
+            want,
+            "{metadata}"
+        );
+    }
+    let pods = "{apiVersion: batch/v1, kind: Job, spec: {template: {metadata: {annotations: {volcano.sh/preemptable: 'false'}}, spec: {containers: [{name: a}]}}}}";
+    assert!(!ask(&yaml(pods)).unwrap().preemptible);
+    let odd = job("Job", "{labels: {volcano.sh/preemptable: maybe}}", "");
+    insta::assert_snapshot!(odd.unwrap_err(), @r#"metadata.labels[volcano.sh/preemptable] is "maybe"; needed: true or false"#);
+}
+
+#[test]
+fn data_and_priority_classes_are_named() {
+    let ask = job(
+        "Job",
+        "{annotations: {muster.io/data-clusters: 'b, a,'}}",
+        "",
+    )
+    .unwrap();
+    assert_eq!(ask.data_clusters, ["b".into(), "a".into()]);
+    assert_eq!(ask.pod_priority_classes, ["high".to_owned()].into());
+}
+
+#[test]
+fn volcanos_topology_is_read() {
+    let topology = |stated: &str| {
+        let job = format!(
+            "{{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {{networkTopology: {stated}, tasks: [{{replicas: 1, template: {{spec: {{containers: [{{name: a}}]}}}}}}]}}}}"
+        );
+        match ask(&yaml(&job)) {
+            Ok(ask) => ask.topology.map_or("none".to_owned(), |topology| {
+                format!("hard {}, tier {}", topology.hard, topology.highest_tier)
+            }),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (stated, want) in [
+        ("null", "none"),
+        ("{}", "hard true, tier 1"),
+        ("{mode: hard, highestTierAllowed: 2}", "hard true, tier 2"),
+        ("{mode: soft, highestTierAllowed: 3}", "hard false, tier 3"),
+        ("{mode: hard, highestTierName: spine}", "hard false, tier 1"),
+        (
+            "{mode: firm}",
+            "spec.networkTopology.mode is \"firm\"; needed: hard or soft",
+        ),
+    ] {
+        assert_eq!(topology(stated), want, "{stated}");
+    }
+}
