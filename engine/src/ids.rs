@@ -18,6 +18,12 @@ macro_rules! name_type {
                 Self(Arc::from(name.as_ref()))
             }
 
+            /// The name that `text` is, without a copy of it.
+            #[must_use]
+            pub fn shared(text: Arc<str>) -> Self {
+                Self(text)
+            }
+
             /// The name's text.
             #[must_use]
             pub fn as_str(&self) -> &str {

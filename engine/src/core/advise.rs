@@ -43,6 +43,7 @@ impl Engine {
             queue: &line.queue,
             rank: &line.rank,
             want: &want,
+            tells: true,
         };
         if self.queues.problem(asker.queue).is_some() || self.passes(asker, &Kept::default()) {
             return Vec::new();
@@ -60,7 +61,7 @@ impl Engine {
     }
 
     fn lack(&self, asker: Asker<'_>) -> Option<Lack> {
-        let now = View::now();
+        let now = View::told();
         let total = self
             .queues
             .check_total(asker.queue, &asker.want.total, &now.kept);

@@ -5,9 +5,10 @@
 //! turn does one or the other, so the loop ends; nothing that sleeps is looked at.
 
 use super::Engine;
+use super::asking::Candidate;
 use super::job::Rank;
 use super::judge::{Asker, Block, Gate, Verdict};
-use super::ladder::{Asked, Front};
+use super::ladder::Front;
 use super::queues::QueueId;
 use super::reservations::{KeptNode, Scope};
 use super::shut::{Doors, Shut};
@@ -17,6 +18,7 @@ use crate::decision::{Decision, Decisions};
 use crate::ids::{ClusterName, JobKey, PoolClass, QueueName, Time};
 use crate::reason::Reason;
 use crate::tally::Tally;
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -123,22 +125,32 @@ impl Engine {
     fn release_waiting(&mut self, decisions: &mut Vec<Decision>) -> bool {
         let mut in_vain = 0;
         while decisions.len() < self.config.decision_budget {
-            let Some((queue, want, rank)) = self.next_candidate() else {
+            let Some(Candidate {
+                queue,
+                want,
+                rank,
+                only_takes,
+            }) = self.next_candidate()
+            else {
                 self.settle_grown();
                 self.name_woken();
                 return false;
             };
+            let Some(wanted) = self.wants.get(want).map(Arc::clone) else {
+                continue;
+            };
+            if only_takes && self.takes_nothing(&queue, &rank, (want, &wanted)) {
+                continue;
+            }
             in_vain += 1;
             if in_vain > MOST_IN_VAIN {
                 return true;
             }
-            let Some(wanted) = self.wants.get(want).map(Arc::clone) else {
-                continue;
-            };
             let asker = Asker {
                 queue: &queue,
                 rank: &rank,
                 want: &wanted,
+                tells: false,
             };
             // An elastic gang is stopped by what stops its smallest size, and keeps that much.
             let least = super::elastic::smallest(&wanted);
@@ -198,51 +210,6 @@ impl Engine {
         if could { verdict } else { self.judge(asker) }
     }
 
-    /// The first of the queue that goes first.
-    fn next_candidate(&mut self) -> Option<(QueueName, WantId, Rank)> {
-        self.rank_queues();
-        let doors = self.doors();
-        let only_ahead = !self.some_take && self.settled_behind(&doors);
-        let candidate = |queue: &QueueName| {
-            if only_ahead && self.is_behind_all(&doors, queue) {
-                return Asked::Enough;
-            }
-            match self.candidate_of(queue, &doors) {
-                Some((rank, _)) => Asked::Candidate(rank.clone()),
-                None => Asked::Nobody,
-            }
-        };
-        let queue = self.queues.next(&candidate)?;
-        let (rank, want) = self.candidate_of(queue, &doors)?;
-        Some((queue.clone(), want, rank.clone()))
-    }
-
-    /// Whether all jobs of a queue stand behind all that keep nodes.
-    fn is_behind_all(&self, doors: &Doors<'_>, queue: &QueueName) -> bool {
-        let leaf = self.waiting.leaf(queue);
-        let first = leaf.and_then(|leaf| leaf.first_that_may_go());
-        match (doors.last, first) {
-            (Some(last), Some(first)) => self.stands_before(last, queue, first),
-            _ => true,
-        }
-    }
-
-    /// Puts those queues in their places about which something changed.
-    pub(crate) fn rank_queues(&mut self) {
-        for queue in self.waiting.take_stirred() {
-            let jobs = self.front(&queue).jobs;
-            let lines = jobs.iter().filter_map(|rank| self.jobs.get(&rank.key));
-            let wants = lines.filter_map(|job| Some(job.derived.line.as_ref()?.want));
-            let wants = wants.collect();
-            self.waiting.note_fronts(&queue, wants);
-            self.queues.unrank(&queue);
-        }
-        for id in self.queues.take_unranked() {
-            let front = self.front_of(id);
-            self.queues.rank(id, &front);
-        }
-    }
-
     /// The first jobs of a queue; none where it takes no jobs.
     pub(crate) fn front_of(&self, id: QueueId) -> Front {
         if !self.queues.takes_jobs(id) {
@@ -260,13 +227,18 @@ impl Engine {
 
     /// The job of a queue to be judged next, if any may be: those beyond the limit of who may
     /// compete may not, and wait for places in line, not for a wake.
-    fn candidate_of(&self, queue: &QueueName, doors: &Doors<'_>) -> Option<(&Rank, WantId)> {
+    pub(crate) fn candidate_of(
+        &self,
+        queue: &QueueName,
+        doors: &Doors<'_>,
+    ) -> Option<(&Rank, WantId)> {
         let leaf = self.waiting.leaf(queue)?;
-        let front = self.front(queue);
+        let front = LazyCell::new(|| self.front(queue));
+        let takes = LazyCell::new(|| self.lets_take(queue));
         let candidate = leaf.candidate(self.queues.ordering(queue), |rank, want| {
             self.may_find_room(doors, queue, rank, want)
                 || self.may_reserve(&front, rank, want)
-                || self.may_take(queue, want)
+                || (*takes && self.may_take(queue, want))
         })?;
         let competes = self.place_beyond(queue, candidate.0).is_none();
         competes.then_some(candidate)
@@ -302,7 +274,7 @@ impl Engine {
         for (queue, want) in self.waiting.take_woken() {
             let reason = match self.wants.shut(want) {
                 Some(Shut::NoRoom) => Reason::WaitingForRoom,
-                Some(Shut::Kept) => Reason::ReservedForAnother,
+                Some(Shut::Kept(_)) => Reason::ReservedForAnother,
                 None => continue,
             };
             if self.waiting.note_reason(&queue, want, reason) {

@@ -7,6 +7,7 @@
 //! after something came free. Shrinking is in [`super::leaving`].
 
 use super::Engine;
+use super::job::Released;
 use super::judge::{Asker, Verdict};
 use super::wants::Want;
 use crate::decision::Decision;
@@ -128,7 +129,8 @@ impl Engine {
 
     /// Elastic jobs below their full size, in order. Not those that are still shrinking: which of
     /// their pods leave is the member's choice, so what comes free first may be on other nodes
-    /// than was planned, and would be taken at once by who gave it up.
+    /// than was planned, and would be taken at once by who gave it up. Nor those that were made
+    /// smaller for a job that still waits: what it was given would be lost while it backs off.
     fn stretching(&self) -> Vec<JobKey> {
         let elastic = |key: &&JobKey| {
             let job = self.jobs.get(*key);
@@ -136,7 +138,9 @@ impl Engine {
                 let demand = job.demand.as_ref();
                 let released = job.released.as_ref();
                 demand.is_some_and(|demand| demand.elastic)
-                    && released.is_some_and(|released| released.leaving.is_empty())
+                    && released.is_some_and(|released| {
+                        released.leaving.is_empty() && !self.awaits_taker(released)
+                    })
             })
         };
         let mut ranked: Vec<_> = self
@@ -150,6 +154,14 @@ impl Engine {
             .collect();
         ranked.sort_by(|a, b| self.compare((a.0, &a.1), (b.0, &b.1)));
         ranked.into_iter().map(|(_, rank)| rank.key).collect()
+    }
+
+    /// Whether a job for which this one was made smaller has yet to start.
+    fn awaits_taker(&self, released: &Released) -> bool {
+        released.gave_to.iter().any(|taker| {
+            let job = self.jobs.get(taker);
+            job.is_some_and(|job| job.released.is_none() && job.hold.is_none())
+        })
     }
 
     fn grows_like(&self, key: &JobKey) -> Option<(QueueName, usize, Vec<ClusterName>)> {

@@ -10,7 +10,7 @@ use crate::event::{Event, Progress};
 use crate::facts::{Admission, JobFact, PriorityClassFact};
 use crate::ids::{Attempt, ClusterName, JobKey, QueueName, Time};
 use crate::reason::Reason;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Engine {
@@ -20,11 +20,11 @@ impl Engine {
             Event::QueueUpserted(fact) => {
                 let name = fact.name.clone();
                 let changed = self.queues.set_fact(&name, Some(fact));
-                self.queue_changed(&name, changed);
+                self.fact_changed(&name, changed);
             }
             Event::QueueGone(name) => {
                 let changed = self.queues.set_fact(&name, None);
-                self.queue_changed(&name, changed);
+                self.fact_changed(&name, changed);
             }
             Event::PolicyUpserted(fact) => {
                 let name = fact.queue.clone();
@@ -96,15 +96,19 @@ impl Engine {
         }
     }
 
-    fn queue_changed(&mut self, name: &QueueName, changed: bool) {
-        if !changed {
-            return;
+    /// A queue's bounds, state or place in the tree are others. Room knows nothing of those.
+    fn fact_changed(&mut self, name: &QueueName, changed: bool) {
+        if changed {
+            self.wants.forget_lets();
+            self.queue_changed(name);
         }
+    }
+
+    fn queue_changed(&mut self, name: &QueueName) {
         self.changed.queues.insert(name.clone());
         self.stretch_due = true;
         self.takers.hurry();
-        self.wants.open_all();
-        self.note_takers();
+        self.asking.ask_everybody();
         self.waiting.wake(&Wake::Quota(name.clone()));
         self.bounds_moved();
         // Its jobs, and those of every queue below it, are judged by other bounds now.
@@ -129,20 +133,10 @@ impl Engine {
         }
     }
 
-    /// Whether any queue lets its jobs have others taken back.
-    pub(crate) fn note_takers(&mut self) {
-        self.some_take = self.queues.iter().any(|(name, node)| {
-            let preempts = node
-                .policy
-                .as_ref()
-                .is_some_and(|p| p.preemption.within_queue);
-            preempts || self.queues.deserves(name)
-        });
-    }
-
     fn policy_changed(&mut self, name: &QueueName, changed: bool) {
-        self.queue_changed(name, changed);
         if changed {
+            self.wants.open_all();
+            self.queue_changed(name);
             self.reline_below(name);
             // The deadlines of what is released may be others, and who is stopped may not be.
             let held = self
@@ -214,6 +208,7 @@ impl Engine {
             return;
         }
         self.takers.hurry();
+        self.asking.ask_everybody();
         let default = |fact: &Option<PriorityClassFact>| {
             fact.as_ref().is_some_and(|fact| fact.global_default)
         };
@@ -239,7 +234,7 @@ impl Engine {
     }
 
     fn job_told(&mut self, fact: JobFact) {
-        let key = fact.key.clone();
+        let key = self.names.share_key(&fact.key);
         if fact.hold.is_none() {
             self.note_submitted(&key, &fact.demand);
         }
@@ -250,15 +245,22 @@ impl Engine {
             Some(_) => self.jobs.get(&key).and_then(|job| job.demand.clone()),
             None => Some(self.wants.intern_demand(&fact.demand)),
         };
+        let queue = self.names.share_queue(&fact.queue);
+        let priority_class = fact.priority_class.as_deref();
+        let priority_class = priority_class.map(|class| self.names.share(class));
+        let user = match fact.user.as_str() {
+            "" => Arc::clone(&key.namespace),
+            user => self.names.share(user),
+        };
         let job = self
             .jobs
             .entry(key.clone())
-            .or_insert_with(|| Job::new(&fact));
+            .or_insert_with(|| Box::new(Job::new(&fact)));
         let another = job.uid != fact.uid;
         job.uid = fact.uid;
-        job.queue = fact.queue;
-        job.priority_class = fact.priority_class.map(Arc::from);
-        job.user = user_of(&fact.key, &fact.user);
+        job.queue = queue;
+        job.priority_class = priority_class;
+        job.user = user;
         job.queued_at = fact.queued_at;
         job.hold = fact.hold;
         job.demand = demand;
@@ -308,7 +310,7 @@ impl Engine {
         let job = self
             .jobs
             .entry(key.clone())
-            .or_insert_with(|| Job::known_by(key, &admission));
+            .or_insert_with(|| Box::new(Job::known_by(key, &admission)));
         let same_object = job.uid == admission.uid;
         if same_object && admission.attempt < job.attempt {
             return;
@@ -346,6 +348,7 @@ impl Engine {
             started_at,
             expected_ms: None,
             leaving: Vec::new(),
+            gave_to: BTreeSet::new(),
             room_lost: None,
             ending: None,
         }));

@@ -17,6 +17,7 @@ use super::measure::{ResourceId, Sums};
 use super::queues::{Pools, QueueId, QueueNode, Queues};
 use super::quota::{Kept, Short};
 use super::scopes::{OVERALL, ScopeId};
+use super::takers::Due;
 use crate::ids::{ClusterName, PoolClass, QueueName};
 use crate::resources::{ResourceName, Resources};
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,6 +93,41 @@ impl Queues {
             let mut accounts = node.accounts.iter();
             accounts.any(|(_, account)| account.bounds.deserved.iter().next().is_some())
         })
+    }
+
+    /// What each queue on the path would have to be due of what a job asks for, to be entitled.
+    pub(crate) fn dues_for(&self, queue: &QueueName, total: &Resources) -> Vec<Due> {
+        let id = self.id(queue);
+        let up = id.into_iter().flat_map(|id| self.upwards(id));
+        let below_root = up.filter(|(_, node)| node.parent.is_some());
+        let mut dues = Vec::new();
+        for (_, node) in below_root {
+            let deserved = &node.overall().bounds.deserved;
+            for (resource, amount) in total.iter().filter(|(_, amount)| amount.0 > 0) {
+                let known = self.units.find(resource);
+                let known = known.filter(|id| self.units.competes(*id));
+                if known.is_some_and(|id| deserved.get(id).is_some()) {
+                    dues.push(Due {
+                        queue: node.name.clone(),
+                        resource: resource.clone(),
+                        amount: amount.0,
+                    });
+                }
+            }
+        }
+        dues
+    }
+
+    /// What a queue deserves of a resource over everything and does not hold.
+    pub(crate) fn due(&self, queue: &QueueName, resource: &ResourceName) -> i128 {
+        let node = self.get(queue).map(QueueNode::overall);
+        let due = node
+            .zip(self.units.find(resource))
+            .and_then(|(account, id)| {
+                let deserved = account.bounds.deserved.get(id)?;
+                Some(deserved - account.charged.get(id))
+            });
+        due.unwrap_or(i128::MIN)
     }
 
     /// Nothing moved yet.

@@ -77,7 +77,13 @@ impl Engine {
         rank: &Rank,
         want: &Want,
     ) -> Explanation {
-        match self.judge(Asker { queue, rank, want }) {
+        let tells = true;
+        match self.judge(Asker {
+            queue,
+            rank,
+            want,
+            tells,
+        }) {
             Verdict::Blocked(block) => {
                 let behind = self
                     .behind(queue, rank)

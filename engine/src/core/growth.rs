@@ -166,6 +166,7 @@ impl Engine {
             queue,
             rank: &rank,
             want: &want,
+            tells: false,
         };
         self.more_of(asker, released.admission.shares.as_slice(), &needs)
             .map(Some)
@@ -186,6 +187,7 @@ impl Engine {
             basis: Basis::Now,
             nodes: self.nodes_kept(&ahead),
             kept: self.headroom_kept(&ahead),
+            tells: false,
         };
         let total = self
             .queues
@@ -237,6 +239,7 @@ impl Engine {
         merge(share, more);
         let basis = with_counts(&demand, released.basis.as_deref(), &released.admission);
         released.basis = Some(self.wants.intern_demand(&basis));
+        released.gave_to.clear();
         let admission = released.admission.clone();
         self.room.add_seats(key, &demand, Some(more));
         self.settle_released(key);

@@ -112,13 +112,15 @@ impl Engine {
                 fresh.hold(queue, user, 1);
             }
             if let Some((queue, state, pending)) = &job.derived.counted {
-                fresh.count(queue, *state, pending.as_ref(), 1);
+                let total = pending.as_ref().and_then(|demand| demand.total());
+                fresh.count(queue, *state, total.as_ref(), 1);
             }
         }
         if self.room.nothing_touched() {
             wrong.extend(self.queues.differences(&fresh));
         }
         wrong.extend(self.misplaced_queues());
+        wrong.extend(self.never_asked());
     }
 
     /// What nodes have free equals what they have less pods and seats; seats belong to jobs

@@ -8,10 +8,9 @@ use crate::event::Progress;
 use crate::facts::{Admission, Demand, Hold, Share};
 use crate::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::reason::Reason;
-use crate::resources::Resources;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How far a job is.
@@ -131,6 +130,9 @@ pub(crate) struct Released {
     pub(crate) expected_ms: Option<i64>,
     /// Pods told to go that may still be there: charged until that is confirmed.
     pub(crate) leaving: Vec<Leaving>,
+    /// Jobs that it was made smaller for: while one of them waits, it does not grow.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) gave_to: BTreeSet<JobKey>,
     /// Since when its unbound pods fit nowhere in this cluster.
     pub(crate) room_lost: Option<(Time, ClusterName)>,
     /// Why it is ending, and where it failed.
@@ -146,8 +148,8 @@ pub(crate) struct Derived {
     pub(crate) charge: Option<(QueueName, Pools)>,
     /// In which queue and for which user it counts as released, while it is charged.
     pub(crate) holder: Option<(QueueName, Arc<str>)>,
-    /// In which queue it counts as what, with what it asks for while it waits.
-    pub(crate) counted: Option<(QueueName, JobState, Option<Resources>)>,
+    /// In which queue it counts as what, with what it wants while it waits.
+    pub(crate) counted: Option<(QueueName, JobState, Option<Arc<Demand>>)>,
     /// When it has to be looked at again.
     pub(crate) timer: Option<Time>,
     /// When it is expected to end, while it is charged.

@@ -61,9 +61,24 @@ pub(crate) struct Asker<'a> {
     pub(crate) queue: &'a QueueName,
     pub(crate) rank: &'a Rank,
     pub(crate) want: &'a Want,
+    /// Whether the verdict will be told in words: those cost more than the verdict.
+    pub(crate) tells: bool,
 }
 
 impl Asker<'_> {
+    /// Everything that is free now, as it is told or not.
+    fn view(&self) -> View {
+        View {
+            tells: self.tells,
+            ..View::now()
+        }
+    }
+
+    /// Words, if they will be told.
+    fn words(&self, words: impl FnOnce() -> String) -> String {
+        if self.tells { words() } else { String::new() }
+    }
+
     /// Who asks, for limits by user.
     fn user(&self) -> &str {
         match &self.want.user {
@@ -85,7 +100,7 @@ impl Engine {
         if self.wants.let_by(asker.want, asker.queue) == Some(false) {
             return blocked(self.block_by_bounds(asker));
         }
-        let now = View::now();
+        let now = asker.view();
         if let Err(short) = self
             .queues
             .check_total(asker.queue, &asker.want.total, &now.kept)
@@ -93,7 +108,7 @@ impl Engine {
             // What could never start waits for no headroom: its plan says why.
             let never = self.wants.could_fit(asker.want) == Some(false);
             if short.never() || asker.want.demand.elastic || !never {
-                return blocked(block_by_quota(Box::new(short), None, Vec::new()));
+                return blocked(block_by_quota(asker, Box::new(short), None, Vec::new()));
             }
         }
         let shares = match self.plan(asker.queue, asker.want, &now) {
@@ -109,15 +124,17 @@ impl Engine {
             .queues
             .check_total(asker.queue, &asker.want.total, &view.kept);
         if let Err(short) = total {
-            let why = short.message();
+            let why = asker.words(|| short.message());
             return blocked(self.block_by_reservation(asker, &ahead, &why, None));
         }
         match self.plan(asker.queue, asker.want, &view) {
             Ok(shares) => Verdict::Go(shares),
             Err(no_plan) => {
-                let why = words(&asker.want.demand, &no_plan);
+                let why = asker.words(|| words(&asker.want.demand, &no_plan));
                 let room = matches!(no_plan, NoPlan::NoRoom(_));
-                let shut = (room && self.stops_all(asker.want, &ahead)).then_some(Shut::Kept);
+                // Who keeps something itself is stopped by fewer than others are.
+                let holds = self.reservations.of(&asker.rank.key).is_some();
+                let shut = (room && !holds).then(|| self.shut_by(&ahead));
                 blocked(self.block_by_reservation(asker, &ahead, &why, shut))
             }
         }
@@ -144,11 +161,13 @@ impl Engine {
         let path = self.queues.path(asker.queue);
         Block {
             reason: Reason::ExceedsCapability,
-            message: format!(
-                "needs {}; no nodes of the fleet would take it within what queue {} and those \
-                 above it may use of each class of pools",
-                asker.want.total, asker.queue
-            ),
+            message: asker.words(|| {
+                format!(
+                    "needs {}; no nodes of the fleet would take it within what queue {} and \
+                     those above it may use of each class of pools",
+                    asker.want.total, asker.queue
+                )
+            }),
             blocker: None,
             gate: Gate::Never,
             shut: None,
@@ -170,7 +189,7 @@ impl Engine {
         {
             let left_out = without.len();
             without.extend(pools.keys().map(|(cluster, _)| cluster.clone()));
-            let elsewhere = self.plan_without(asker.queue, asker.want, &View::now(), &without);
+            let elsewhere = self.plan_without(asker.queue, asker.want, &asker.view(), &without);
             match elsewhere {
                 Err(next) if without.len() > left_out && !matches!(next, NoPlan::NoCluster(_)) => {
                     stops = next;
@@ -183,7 +202,7 @@ impl Engine {
 
     fn block_by_plan(&self, asker: Asker<'_>, no_plan: NoPlan) -> Block {
         let no_plan = self.past_bounds(asker, no_plan);
-        let mut message = words(&asker.want.demand, &no_plan);
+        let mut message = asker.words(|| words(&asker.want.demand, &no_plan));
         let never = |reason, message| Block {
             reason,
             message,
@@ -198,7 +217,7 @@ impl Engine {
                 // Another of its choices may be bounded by another queue of its path.
                 let mut wakes = vec![Wake::Room, Wake::Fleet];
                 wakes.extend(self.queues.path(asker.queue).into_iter().map(Wake::Quota));
-                block_by_quota(short, Some(pools), wakes)
+                block_by_quota(asker, short, Some(pools), wakes)
             }
             NoPlan::NoRoom(lacks) => {
                 let known = self.wants.could_fit(asker.want);
@@ -222,14 +241,15 @@ impl Engine {
         }
     }
 
-    /// Whether what is kept stops everybody who wants the same and stands behind all who keep
-    /// nodes: the asker does, and none of them starts so late that it could be gone before.
-    fn stops_all(&self, want: &Want, ahead: &[&JobKey]) -> bool {
-        let mut holders = self.reservations.with_nodes();
-        holders.all(|kept| {
-            let timed = want.duration.is_some() && kept.start.is_some();
-            !timed && ahead.contains(&&kept.rank.key)
-        })
+    /// Those of `ahead` who keep nodes: they stop everybody who wants the same and has to leave
+    /// alone what all of them keep.
+    fn shut_by(&self, ahead: &[&JobKey]) -> Shut {
+        let keeps = |key: &JobKey| {
+            let kept = self.reservations.of(key);
+            kept.is_some_and(|kept| !kept.nodes.is_empty())
+        };
+        let holders = ahead.iter().filter(|key| keeps(key));
+        Shut::Kept(holders.map(|key| (*key).clone()).collect())
     }
 
     fn block_by_reservation(
@@ -239,16 +259,21 @@ impl Engine {
         why: &str,
         shut: Option<Shut>,
     ) -> Block {
-        let holders: Vec<String> = ahead.iter().map(ToString::to_string).collect();
+        let holders = || {
+            let holders: Vec<String> = ahead.iter().map(ToString::to_string).collect();
+            holders.join(" and ")
+        };
         let mut wakes = vec![Wake::Room, Wake::Fleet, Wake::Reservation];
         wakes.extend(self.queues.path(asker.queue).into_iter().map(Wake::Quota));
         Block {
             reason: Reason::ReservedForAnother,
-            message: format!(
-                "what is free is kept for {}, further ahead; beside that it {why}",
-                holders.join(" and ")
-            ),
-            blocker: ahead.first().map(|holder| Blocker {
+            message: asker.words(|| {
+                format!(
+                    "what is free is kept for {}, further ahead; beside that it {why}",
+                    holders()
+                )
+            }),
+            blocker: ahead.first().filter(|_| asker.tells).map(|holder| Blocker {
                 scope: format!("reservation/{holder}"),
                 resource: None,
                 needs: None,
@@ -265,7 +290,12 @@ fn blocked(block: Block) -> Verdict {
     Verdict::Blocked(Box::new(block))
 }
 
-fn block_by_quota(short: Box<Short>, pools: Option<Pools>, mut wakes: Vec<Wake>) -> Block {
+fn block_by_quota(
+    asker: Asker<'_>,
+    short: Box<Short>,
+    pools: Option<Pools>,
+    mut wakes: Vec<Wake>,
+) -> Block {
     wakes.push(Wake::Headroom {
         queue: short.queue.clone(),
         class: short.class.clone(),
@@ -279,8 +309,8 @@ fn block_by_quota(short: Box<Short>, pools: Option<Pools>, mut wakes: Vec<Wake>)
         } else {
             Reason::WaitingForQuota
         },
-        message: short.message(),
-        blocker: Some(Blocker {
+        message: asker.words(|| short.message()),
+        blocker: asker.tells.then(|| Blocker {
             scope: format!("queue/{}", short.queue),
             resource: Some(short.resource.to_string()),
             needs: Some(crate::tally::clamp(short.needs).0),

@@ -66,42 +66,28 @@ pub(crate) struct Front {
     pub(crate) line: Option<Rank>,
 }
 
-/// What a queue answers when it is asked for a job to be judged.
-pub(crate) enum Asked {
-    Candidate(Rank),
-    Nobody,
-    /// Nobody in it, nor in any queue after it.
-    Enough,
-}
-
-enum Found<'a> {
-    First(&'a QueueName),
-    Nobody,
-    Enough,
+/// How queues are asked for a job to be judged.
+pub(crate) struct Round<'a> {
+    /// The job of a queue that may be judged, if there is one.
+    pub(crate) ask: &'a dyn Fn(&QueueName) -> Option<Rank>,
+    /// Whether neither a queue nor any below it has to be asked.
+    pub(crate) skips: &'a dyn Fn(QueueId) -> bool,
 }
 
 impl Queues {
-    /// The queue whose job is judged next: `ask` tells the job of a queue that may be. Queues
-    /// without one are passed over where they stand: what stops them may be gone the next
-    /// moment.
-    pub(crate) fn next(&self, ask: &impl Fn(&QueueName) -> Asked) -> Option<&QueueName> {
+    /// The queue whose job is judged next. Queues without one are passed over where they stand:
+    /// what stops them may be gone the next moment.
+    pub(crate) fn next(&self, round: &Round<'_>) -> Option<&QueueName> {
         if self.node(QueueId::ROOT).rungs.below.is_empty() {
             return None;
         }
-        match self.first_of(QueueId::ROOT, ask) {
-            Found::First(queue) => Some(queue),
-            Found::Nobody | Found::Enough => None,
-        }
+        self.first_of(QueueId::ROOT, round)
     }
 
-    fn first_of(&self, at: QueueId, ask: &impl Fn(&QueueName) -> Asked) -> Found<'_> {
+    fn first_of(&self, at: QueueId, round: &Round<'_>) -> Option<&QueueName> {
         let node = self.node(at);
         if node.rungs.below.is_empty() {
-            return match ask(&node.name) {
-                Asked::Candidate(_) => Found::First(&node.name),
-                Asked::Nobody => Found::Nobody,
-                Asked::Enough => Found::Enough,
-            };
+            return (round.ask)(&node.name).map(|_| &node.name);
         }
         let mut best: Option<(&Rung, Rank, &QueueName)> = None;
         let mut rungs = node.rungs.below.iter().peekable();
@@ -114,42 +100,42 @@ impl Queues {
             if decided {
                 break;
             }
-            let found = match self.first_of(rung.id, ask) {
-                Found::First(queue) => queue,
-                Found::Nobody => continue,
-                Found::Enough if best.is_none() => return Found::Enough,
-                Found::Enough => break,
+            if (round.skips)(rung.id) {
+                continue;
+            }
+            let Some(found) = self.first_of(rung.id, round) else {
+                continue;
             };
             let next = rungs.peek();
             let alone = next.is_none_or(|next| next.standing != rung.standing);
             if best.is_none() && alone {
-                return Found::First(found);
+                return Some(found);
             }
             let rank = self
-                .first_to_go(rung.id, ask)
+                .first_to_go(rung.id, round)
                 .unwrap_or_else(|| rung.head.clone());
             if best.as_ref().is_none_or(|(_, known, _)| rank < *known) {
                 best = Some((rung, rank, found));
             }
         }
-        best.map_or(Found::Nobody, |(_, _, queue)| Found::First(queue))
+        best.map(|(_, _, queue)| queue)
     }
 
     /// Who goes first of all that may go in a queue and below it.
-    fn first_to_go(&self, at: QueueId, ask: &impl Fn(&QueueName) -> Asked) -> Option<Rank> {
+    fn first_to_go(&self, at: QueueId, round: &Round<'_>) -> Option<Rank> {
         let rungs = &self.node(at).rungs;
         if rungs.below.is_empty() {
-            return match ask(&self.node(at).name) {
-                Asked::Candidate(rank) => Some(rank),
-                Asked::Nobody | Asked::Enough => None,
-            };
+            return (round.ask)(&self.node(at).name);
         }
         let mut first: Option<Rank> = None;
         for (head, below) in &rungs.heads.0 {
             if first.as_ref().is_some_and(|first| first <= head) {
                 break;
             }
-            let rank = self.first_to_go(*below, ask);
+            if (round.skips)(*below) {
+                continue;
+            }
+            let rank = self.first_to_go(*below, round);
             first = first.into_iter().chain(rank).min();
         }
         first
@@ -357,7 +343,11 @@ mod tests {
         let begin = Instant::now();
         let mut running = std::collections::VecDeque::new();
         for number in 0..ADMISSIONS {
-            let Some(queue) = queues.next(&|_| Asked::Candidate(rank(0))).cloned() else {
+            let round = Round {
+                ask: &|_| Some(rank(0)),
+                skips: &|_| false,
+            };
+            let Some(queue) = queues.next(&round).cloned() else {
                 break;
             };
             let fits = queues.check_total(&queue, &request, &Default::default());

@@ -61,6 +61,7 @@ impl Engine {
         if pods == 0 {
             return None;
         }
+        released.gave_to.extend(for_job.cloned());
         let shares = &mut released.admission.shares;
         shares.retain(|share| !share.pods.is_empty());
         let admission = released.admission.clone();

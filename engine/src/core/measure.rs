@@ -17,6 +17,7 @@ pub(crate) struct ResourceId(u16);
 pub(crate) struct Units {
     ids: BTreeMap<ResourceName, ResourceId>,
     names: Vec<ResourceName>,
+    pods: Option<ResourceId>,
 }
 
 impl Units {
@@ -31,6 +32,9 @@ impl Units {
             return id;
         }
         let id = ResourceId(u16::try_from(self.names.len()).unwrap_or(u16::MAX));
+        if name.as_str() == ResourceName::PODS {
+            self.pods = Some(id);
+        }
         self.ids.insert(name.clone(), id);
         self.names.push(name.clone());
         id
@@ -42,7 +46,7 @@ impl Units {
 
     /// Whether queues compete for it: pod slots are no such thing.
     pub(crate) fn competes(&self, id: ResourceId) -> bool {
-        self.name(id).as_str() != ResourceName::PODS
+        self.pods != Some(id)
     }
 
     pub(crate) fn bounds(&mut self, resources: &Resources) -> Bounds {

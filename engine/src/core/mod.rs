@@ -9,7 +9,9 @@
 mod accounts;
 mod advise;
 mod ahead;
+mod asking;
 mod choose;
+mod claims;
 mod config;
 mod deadline;
 mod decay;
@@ -30,6 +32,7 @@ mod leaving;
 mod limits;
 mod lookup;
 mod measure;
+mod names;
 mod noplan;
 mod order;
 mod picture;
@@ -40,6 +43,7 @@ mod quota;
 mod ranks;
 mod register;
 mod release;
+mod relief;
 mod reservations;
 mod reserve;
 mod runtime;
@@ -65,9 +69,11 @@ pub use snapshot::Snapshot;
 use crate::facts::{ClusterFact, PriorityClassFact};
 use crate::ids::{ClusterName, JobKey, QueueName, Time};
 use crate::room::{PoolSummary, Room};
+use asking::Asking;
 use eligible::Eligibility;
 use held::Held;
 use job::Job;
+use names::Names;
 use predict::History;
 use queues::Queues;
 use reservations::Reservations;
@@ -98,14 +104,15 @@ pub struct Engine {
     eligibility: Eligibility,
     classes: BTreeMap<String, PriorityClassFact>,
     queues: Queues,
-    jobs: BTreeMap<JobKey, Job>,
+    /// Boxed, so that the map's free places stay small.
+    jobs: BTreeMap<JobKey, Box<Job>>,
+    names: Names,
     wants: Wants,
     waiting: Waiting,
     reservations: Reservations,
     /// Nodes of which more became free since all that is open was judged.
     grown: Grown,
-    /// Whether any queue lets its jobs have others taken back.
-    some_take: bool,
+    asking: Asking,
     /// When to look at a job again although no event came.
     timers: BTreeSet<(Time, JobKey)>,
     /// Until when what is expected of the end of each charged job holds.
@@ -140,11 +147,12 @@ impl Engine {
             classes: BTreeMap::new(),
             queues: Queues::default(),
             jobs: BTreeMap::new(),
+            names: Names::default(),
             wants: Wants::default(),
             waiting: Waiting::default(),
             reservations: Reservations::default(),
             grown: Grown::default(),
-            some_take: false,
+            asking: Asking::default(),
             timers: BTreeSet::new(),
             ends: BTreeSet::new(),
             history: History::default(),

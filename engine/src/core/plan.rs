@@ -33,6 +33,8 @@ pub(crate) struct View {
     pub(crate) nodes: KeptNodes,
     /// Headroom kept for jobs further ahead.
     pub(crate) kept: Kept,
+    /// Whether it will be told what each cluster lacks, where the job fits nowhere.
+    pub(crate) tells: bool,
 }
 
 impl View {
@@ -42,6 +44,15 @@ impl View {
             basis: Basis::Now,
             nodes: KeptNodes::new(),
             kept: Kept::default(),
+            tells: false,
+        }
+    }
+
+    /// The same, to tell people why not.
+    pub(crate) fn told() -> Self {
+        Self {
+            tells: true,
+            ..Self::now()
         }
     }
 }
@@ -209,8 +220,13 @@ impl Engine {
             });
             next = others.take(EXACT).collect();
         }
-        let lacks = self.lacks(want, view, eligible, &looked_at);
-        Err(NoPlan::worse(why, NoPlan::NoRoom(lacks)))
+        let lacks = view
+            .tells
+            .then(|| self.lacks(want, view, eligible, &looked_at));
+        Err(NoPlan::worse(
+            why,
+            NoPlan::NoRoom(lacks.unwrap_or_default()),
+        ))
     }
 
     /// The ways to place all on one cluster: on nodes of one class, each that has a device the
@@ -234,7 +250,7 @@ impl Engine {
             let lens = lens(view, cluster, class.as_ref());
             let topology = want.demand.topology.as_ref();
             let packing = self.room.place(cluster, &needs, &lens, topology);
-            match self.lack_of(cluster, &want.demand, &packing) {
+            match self.lack_of(cluster, &want.demand, &packing, view) {
                 Some(found) => lack = Some(found),
                 None => {
                     let parts = vec![(place, packing)];
@@ -363,7 +379,7 @@ impl Engine {
                 let lens = lens(view, cluster, None);
                 let topology = want.demand.topology.as_ref();
                 let packing = self.room.place(cluster, &needs, &lens, topology);
-                self.lack_of(cluster, &want.demand, &packing)
+                self.lack_of(cluster, &want.demand, &packing, view)
             });
         lacks.collect()
     }
@@ -410,14 +426,12 @@ impl Engine {
         cluster: &ClusterName,
         demand: &Demand,
         packing: &Packing,
+        view: &View,
     ) -> Option<ClusterLack> {
         let lack = packing.lack.as_ref()?;
         let role = &demand.roles[lack.role];
-        let nodes = self
-            .room
-            .cluster(cluster)
-            .into_iter()
-            .flat_map(|room| room.nodes().values());
+        let room = self.room.cluster(cluster).filter(|_| view.tells);
+        let nodes = room.into_iter().flat_map(|room| room.nodes().values());
         let nodes = nodes
             .filter(|node| crate::room::can_run_on(role, node))
             .count();

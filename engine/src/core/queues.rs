@@ -16,7 +16,8 @@ use crate::facts::{PolicyFact, QueueFact, QueueOrdering, Share};
 use crate::ids::{ClusterName, PoolClass, QueueName, Time};
 use crate::reason::Reason;
 use crate::resources::Resources;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 /// The name of the queue above all (Volcano makes one; it may be bounded like any other).
@@ -176,10 +177,16 @@ impl QueueNode {
     }
 }
 
+/// Hashes the same in every process.
+type Hashed = BuildHasherDefault<DefaultHasher>;
+
 /// All queues, the root and those known only by what is charged to them included.
 #[derive(Debug, Clone)]
 pub(crate) struct Queues {
+    /// In order of name.
     ids: BTreeMap<QueueName, QueueId>,
+    /// The same, to be looked up: no order follows from it.
+    by_name: HashMap<QueueName, QueueId, Hashed>,
     pub(super) slots: Vec<Option<QueueNode>>,
     free: Vec<QueueId>,
     /// Who names a queue as its parent.
@@ -200,6 +207,7 @@ impl Default for Queues {
         let root = QueueName::from(ROOT);
         Self {
             ids: BTreeMap::from([(root.clone(), QueueId::ROOT)]),
+            by_name: std::iter::once((root.clone(), QueueId::ROOT)).collect(),
             slots: vec![Some(QueueNode::new(root))],
             free: Vec::new(),
             named_by: BTreeMap::new(),
@@ -215,7 +223,7 @@ impl Default for Queues {
 
 impl Queues {
     pub(crate) fn id(&self, name: &QueueName) -> Option<QueueId> {
-        self.ids.get(name).copied()
+        self.by_name.get(name).copied()
     }
 
     pub(crate) fn get(&self, name: &QueueName) -> Option<&QueueNode> {
@@ -435,6 +443,7 @@ impl Queues {
         });
         self.slots[id.index()] = Some(QueueNode::new(name.clone()));
         self.ids.insert(name.clone(), id);
+        self.by_name.insert(name.clone(), id);
         self.hang(id, QueueId::ROOT);
         id
     }
@@ -447,6 +456,7 @@ impl Queues {
         self.unhang(id);
         let name = self.node(id).name.clone();
         self.ids.remove(&name);
+        self.by_name.remove(&name);
         self.slots[id.index()] = None;
         self.moved.remove(&id);
         self.unranked.remove(&id);

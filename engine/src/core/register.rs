@@ -12,7 +12,7 @@ use super::queues::Pools;
 use super::reservations::Reservation;
 use super::waiting::Wake;
 use super::wants::Want;
-use crate::facts::QueueOrdering;
+use crate::facts::{Demand, QueueOrdering};
 use crate::ids::{JobKey, QueueName};
 use crate::reason::Reason;
 use std::cmp::Reverse;
@@ -167,14 +167,10 @@ impl Engine {
         Some((charged.admission.queue.clone(), Arc::clone(&job.user)))
     }
 
-    pub(crate) fn count_of(&self, job: &Job) -> (QueueName, JobState, Option<crate::Resources>) {
+    pub(crate) fn count_of(&self, job: &Job) -> (QueueName, JobState, Option<Arc<Demand>>) {
         let state = job.state();
         let waits = state == JobState::Queued && job.hold.is_none();
-        let pending = job
-            .demand
-            .as_ref()
-            .filter(|_| waits)
-            .and_then(|d| d.total());
+        let pending = job.demand.clone().filter(|_| waits);
         (job.queue_now().clone(), state, pending)
     }
 
@@ -214,6 +210,10 @@ impl Engine {
         }
         let late = self.reservations.iter();
         let late = late.filter(|kept| kept.start.is_none_or(|start| start <= self.now));
+        let late = late.filter(|kept| {
+            // Nothing is new where its nodes are free no sooner and no later than was thought.
+            kept.nodes.is_empty() || self.start_on(&kept.nodes) != kept.start
+        });
         let late: Vec<JobKey> = late.map(|kept| kept.rank.key.clone()).collect();
         for key in late {
             self.rouse_job(&key);
@@ -312,14 +312,16 @@ impl Engine {
     fn recount(
         &mut self,
         was: &Derived,
-        counted: Option<&(QueueName, JobState, Option<crate::Resources>)>,
+        counted: Option<&(QueueName, JobState, Option<Arc<Demand>>)>,
     ) {
+        let total = |pending: &Option<Arc<Demand>>| pending.as_ref().and_then(|d| d.total());
         if let Some((queue, state, pending)) = counted {
-            self.queues.count(queue, *state, pending.as_ref(), 1);
+            self.queues.count(queue, *state, total(pending).as_ref(), 1);
             self.touch_queues(queue, false);
         }
         if let Some((queue, state, pending)) = &was.counted {
-            self.queues.count(queue, *state, pending.as_ref(), -1);
+            self.queues
+                .count(queue, *state, total(pending).as_ref(), -1);
             self.touch_queues(queue, false);
         }
     }
@@ -349,6 +351,12 @@ impl Engine {
         self.waiting.wake_for_headroom(queue, |class, resource| {
             queues.headroom(queue, class, resource)
         });
+        let entitled = self
+            .takers
+            .due_in(queue, |resource| queues.due(queue, resource));
+        for key in entitled {
+            self.ask_again(&key);
+        }
     }
 
     /// Marks a queue and all above it changed; where quota `freed` wakes who waits for it.

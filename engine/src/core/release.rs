@@ -10,6 +10,7 @@ use crate::event::Progress;
 use crate::facts::{Admission, Share};
 use crate::ids::{Attempt, ClusterName, JobKey, Time};
 use crate::reason::Reason;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Engine {
@@ -40,10 +41,13 @@ impl Engine {
             started_at: None,
             expected_ms: expected.map(|prediction| prediction.high),
             leaving: Vec::new(),
+            gave_to: BTreeSet::new(),
             room_lost: None,
             ending: None,
         }));
         let message = released_message(&admission);
+        // Who was made smaller for it may grow again.
+        self.stretch_due |= !self.growing.is_empty();
         self.room.assume_seats(key, demand, &admission.shares);
         self.rebase(key);
         self.settle_released(key);

@@ -155,6 +155,24 @@ impl Reservations {
         self.kept.get(&(cluster.clone(), node.clone()))
     }
 
+    /// What is kept of a node for these holders together.
+    pub(crate) fn kept_for(
+        &self,
+        holders: &[JobKey],
+        cluster: &ClusterName,
+        node: &NodeName,
+    ) -> Option<Tally> {
+        self.kept_on(cluster, node)?;
+        let mut all = Tally::default();
+        let kept = holders.iter().filter_map(|key| self.of(key));
+        for kept in kept.flat_map(|kept| &kept.nodes) {
+            if kept.node == *node && kept.cluster == *cluster {
+                all.add(&kept.resources, 1);
+            }
+        }
+        Some(all)
+    }
+
     fn keep(&mut self, nodes: &[KeptNode], times: i64) {
         for node in nodes {
             let at = (node.cluster.clone(), node.node.clone());

@@ -25,24 +25,15 @@ use super::judge::{Asker, Block, Gate};
 use super::plan::KeptNodes;
 use super::queues::{Pools, pools_of};
 use super::quota::Kept;
-use super::reservations::{KeptNode, Relief, Reservation, Scope};
+use super::reservations::{KeptNode, Reservation, Scope};
 use super::waiting::Wake;
 use super::wants::WantId;
 use crate::facts::{Demand, QueueOrdering, Share};
 use crate::ids::{JobKey, PoolClass, QueueName, Time};
-use crate::resources::{ResourceName, Resources};
+use crate::resources::Resources;
 use crate::tally::Tally;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Ends that are looked at at most for one start: beyond those it counts as not known.
-const ENDS: usize = 1024;
-
-/// The jobs of a queue for whom something may be kept.
-pub(crate) struct Front {
-    pub(crate) queue: QueueName,
-    pub(crate) jobs: BTreeSet<Rank>,
-}
 
 impl Engine {
     /// Holders ahead of the asker whose reservations it has to leave alone, in order.
@@ -56,7 +47,8 @@ impl Engine {
         ahead.into_iter().map(|kept| &kept.rank.key).collect()
     }
 
-    fn binds(&self, kept: &Reservation, asker: Asker<'_>) -> bool {
+    /// Whether an asker has to leave a reservation alone.
+    pub(crate) fn binds(&self, kept: &Reservation, asker: Asker<'_>) -> bool {
         if kept.taking() {
             // Also those who would come first as things are: what is freed for it is for it.
             // In a strict queue the holder could not go before those ahead of it, so they may.
@@ -118,14 +110,6 @@ impl Engine {
         all
     }
 
-    /// Whether what a relief counts on is still charged.
-    fn is_to_come(&self, relief: &Relief) -> bool {
-        relief.from.as_ref().is_none_or(|key| {
-            let job = self.jobs.get(key);
-            job.is_some_and(|job| job.derived.charge.is_some())
-        })
-    }
-
     /// Keeps for a blocked job what it lacks, if it is one to be kept for.
     pub(crate) fn reserve_for(&mut self, asker: Asker<'_>, block: &Block) {
         let holds = self.reservations.of(&asker.rank.key);
@@ -141,6 +125,10 @@ impl Engine {
         // What stops the first of a group stops the others: they are kept for by its verdict.
         let alike = self.alike(asker, &front);
         for rank in &alike {
+            if matches!(block.gate, Gate::Room) && self.is_outdone(asker.queue, rank) {
+                self.drop_reservation_of(&rank.key);
+                continue;
+            }
             let planned = self.reservation(Asker { rank, ..asker }, block);
             match planned {
                 Some(planned) => {
@@ -172,7 +160,7 @@ impl Engine {
     }
 
     /// Whether a job stands behind all who keep nodes.
-    fn is_behind(&self, queue: &QueueName, rank: &Rank) -> bool {
+    pub(crate) fn is_behind(&self, queue: &QueueName, rank: &Rank) -> bool {
         let last = self.last_holder();
         last.is_none_or(|last| self.stands_before(last, queue, rank))
     }
@@ -280,7 +268,7 @@ impl Engine {
         self.reservations.of(key).is_some_and(Reservation::taking)
     }
 
-    /// Wakes the group of a waiting job.
+    /// Wakes the group of a waiting job, and opens what it wants.
     pub(crate) fn rouse_job(&mut self, key: &JobKey) {
         let line = self.jobs.get(key).and_then(|job| job.derived.line.clone());
         if let Some(line) = line {
@@ -289,44 +277,22 @@ impl Engine {
         }
     }
 
-    /// Who has come to stand at the front of a queue and keeps nothing yet is judged, though
+    /// Wakes the group of a waiting job that may keep or take something now, whatever room
+    /// there is.
+    pub(crate) fn ask_again(&mut self, key: &JobKey) {
+        let line = self.jobs.get(key).and_then(|job| job.derived.line.clone());
+        if let Some(line) = line {
+            self.waiting.rouse(&line.queue, line.want);
+        }
+    }
+
+    /// Who has come to stand at the front of a queue and keeps nothing yet is asked, though
     /// nothing that it waits for has changed: from now on something may be kept for it.
     pub(crate) fn rouse_front(&mut self, queue: &QueueName) {
         for rank in self.front(queue).jobs {
             if self.reservations.of(&rank.key).is_none() {
-                self.rouse_job(&rank.key);
+                self.ask_again(&rank.key);
             }
-        }
-    }
-
-    /// The jobs of a queue for whom something may be kept: the first of those that could go
-    /// some day, as many as its policy has it.
-    pub(crate) fn front(&self, queue: &QueueName) -> Front {
-        let most = self.holders_allowed(queue);
-        let leaf = self.waiting.leaf(queue);
-        Front {
-            queue: queue.clone(),
-            jobs: leaf.map(|leaf| leaf.front(most)).unwrap_or_default(),
-        }
-    }
-
-    /// How many may hold what one class, or the headroom of one queue, has, where a job of
-    /// `queue` asks.
-    fn most_of_scope(&self, queue: &QueueName) -> usize {
-        let of_class = self.config.reservations_per_class.max(1);
-        of_class.max(self.holders_allowed(queue))
-    }
-
-    fn holders_allowed(&self, queue: &QueueName) -> usize {
-        if self.queues.ordering(queue) == QueueOrdering::BestEffort {
-            return 0;
-        }
-        let backfill = self.queues.policy(queue).map(|policy| policy.backfill);
-        let backfill = backfill.unwrap_or_default();
-        match backfill.reservations {
-            Some(most) => usize::try_from(most).unwrap_or(usize::MAX),
-            None if backfill.conservative => self.config.conservative_depth,
-            None => 1,
         }
     }
 
@@ -356,35 +322,6 @@ impl Engine {
             self.changed.jobs.insert(kept.rank.key);
             self.waiting.wake(&Wake::Reservation);
         }
-    }
-
-    /// Whether a job that finds no room is judged all the same, for something may be kept for
-    /// it: it stands at the front of its queue, it was not found yet that nothing can be, and
-    /// not as many hold what it needs already who stand ahead of it.
-    pub(crate) fn may_reserve(&self, front: &Front, rank: &Rank, want: WantId) -> bool {
-        if !front.jobs.contains(rank) || self.reservations.of(&rank.key).is_some() {
-            return false;
-        }
-        let growths = self.grown.count();
-        if self.reservations.is_hopeless(&rank.key, growths)
-            || (self.wants.is_hopeless(want, growths) && self.is_behind(&front.queue, rank))
-        {
-            return false;
-        }
-        let Some(scopes) = self.wants.scopes(want) else {
-            return true;
-        };
-        let queue = &front.queue;
-        let most = self.most_of_scope(queue);
-        let full = |scope: &Scope| {
-            let holders = self.reservations.with_nodes();
-            let ahead = holders.filter(|kept| {
-                kept.scopes.contains(scope)
-                    && self.compare((&kept.queue, &kept.rank), (queue, rank)) == Ordering::Less
-            });
-            ahead.take(most).count() >= most
-        };
-        !scopes.iter().any(full)
     }
 
     fn nodes_of(&self, demand: &Demand, shares: &[Share]) -> Vec<KeptNode> {
@@ -467,83 +404,6 @@ impl Engine {
         nodes.filter(there).cloned().collect()
     }
 
-    /// What of its charge the ends of those who are on its nodes give back to each queue of a
-    /// holder's path: so much need not be kept there besides, or one that waits for room would
-    /// idle what others could use elsewhere.
-    fn relief(&self, queue: &QueueName, nodes: &[KeptNode]) -> Vec<Relief> {
-        let path = self.queues.path(queue);
-        let mut relief = Vec::new();
-        for kept in nodes {
-            let room = self.room.cluster(&kept.cluster);
-            let Some(node) = room.and_then(|room| room.nodes().get(&kept.node)) else {
-                continue;
-            };
-            let free = node.free();
-            let mut lacking = Tally::default();
-            for (name, amount) in kept.resources.iter() {
-                let lacks = i128::from(amount.0) - free.get(name).max(0);
-                lacking.add_amount(name, lacks.max(0));
-            }
-            if lacking.is_empty() {
-                continue;
-            }
-            let on_it = self.holders_of(&kept.cluster, &kept.node);
-            for above in &path {
-                let mut inside = Tally::default();
-                let mut outside = Tally::default();
-                for (key, amount) in &on_it {
-                    let charge = self.jobs.get(key).and_then(|j| j.derived.charge.as_ref());
-                    let within = charge.is_some_and(|(of, _)| self.queues.is_within(of, above));
-                    let sum = if within { &mut inside } else { &mut outside };
-                    sum.add_tally(amount, 1);
-                }
-                let mut sure = Tally::default();
-                for (name, lacks) in lacking.iter() {
-                    let least = (lacks - outside.get(name).max(0)).min(inside.get(name));
-                    sure.add_amount(name, least.max(0));
-                }
-                if !sure.is_empty() {
-                    relief.push(Relief {
-                        from: None,
-                        queue: above.clone(),
-                        cluster: kept.cluster.clone(),
-                        class: kept.class.clone(),
-                        resources: sure.to_resources(),
-                    });
-                }
-            }
-        }
-        relief
-    }
-
-    /// Whether there may be one more of its kind. Gives up those behind it for that.
-    fn make_way(&mut self, planned: &Reservation) -> bool {
-        let most = self.most_of_scope(&planned.queue);
-        let mine = (&planned.queue, &planned.rank);
-        let mut giving_way = BTreeSet::new();
-        for scope in &planned.scopes {
-            let mut same: Vec<&Reservation> = self
-                .reservations
-                .iter()
-                .filter(|kept| kept.rank != planned.rank && kept.scopes.contains(scope))
-                .filter(|kept| !giving_way.contains(&kept.rank.key))
-                .collect();
-            same.sort_by(|a, b| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)));
-            while same.len() >= most {
-                let Some(last) = same.pop() else { break };
-                if self.compare(mine, (&last.queue, &last.rank)) != Ordering::Less {
-                    self.reservations.refuse(&planned.rank.key, scope);
-                    return false;
-                }
-                giving_way.insert(last.rank.key.clone());
-            }
-        }
-        for key in giving_way {
-            self.drop_reservation_of(&key);
-        }
-        true
-    }
-
     fn set_reservation(&mut self, mut planned: Reservation) {
         let known = self.reservations.of(&planned.rank.key);
         let past = |start: &Time| *start <= self.now;
@@ -567,46 +427,6 @@ impl Engine {
         }
         self.reservations.set(planned);
     }
-
-    /// When enough of a short bound will be free, by the ends that are expected, and what those
-    /// ends give back to each queue of the holder's path: so much need not be kept there until
-    /// then, for whoever leaves the rest does not delay it.
-    fn headroom_from(
-        &self,
-        queue: &QueueName,
-        short: &super::quota::Short,
-    ) -> (Option<Time>, Vec<Relief>) {
-        let from = (self.now.after(1), JobKey::new("", ""));
-        let path = self.queues.path(queue);
-        let mut lacking = short.needs + short.charged - short.capability;
-        let mut relief = Vec::new();
-        for (end, key) in self.ends.range(from..).take(ENDS) {
-            let job = self.jobs.get(key);
-            let ends = job.filter(|job| job.derived.outlook.is_some_and(|o| o.known));
-            let charge = ends.and_then(|job| job.derived.charge.as_ref());
-            let Some((of, pools)) = charge else {
-                continue;
-            };
-            for above in path.iter().filter(|above| self.queues.is_within(of, above)) {
-                for ((cluster, class), resources) in pools {
-                    relief.push(Relief {
-                        from: Some(key.clone()),
-                        queue: above.clone(),
-                        cluster: cluster.clone(),
-                        class: class.clone(),
-                        resources: resources.clone(),
-                    });
-                }
-            }
-            if self.queues.is_within(of, &short.queue) {
-                lacking -= charged_in(pools, short.class.as_ref(), &short.resource);
-            }
-            if lacking <= 0 {
-                return (Some(*end), relief);
-            }
-        }
-        (None, Vec::new())
-    }
 }
 
 /// What of `charge` is beyond what is given back, nothing below zero.
@@ -616,14 +436,6 @@ fn beyond(charge: &Resources, given: &Tally) -> Tally {
         rest.add_amount(name, (i128::from(amount.0) - given.get(name)).max(0));
     }
     rest
-}
-
-fn charged_in(pools: &Pools, class: Option<&PoolClass>, resource: &ResourceName) -> i128 {
-    pools
-        .iter()
-        .filter(|((_, of), _)| class.is_none_or(|class| of == class))
-        .map(|(_, charge)| i128::from(charge.amount_of(resource).0))
-        .sum()
 }
 
 fn listed(pools: Pools) -> Vec<(crate::ClusterName, PoolClass, Resources)> {

@@ -3,29 +3,31 @@
 //! Room does not know queues: a want that finds none for one queue finds none for any, until
 //! somewhere more of it becomes free. So the want is shut, all groups of it at once, and stays
 //! so until a node on which more has become free could take at least one of its pods. The same
-//! holds for what is only kept for others: then those are stopped who stand behind all that
-//! keep nodes. A completion costs what it may have opened, not what waits.
+//! holds for what is only kept for others: then those are stopped whom the same reservations
+//! bind. A completion costs what it may have opened, not what waits.
 //!
 //! A want that is shut must find no plan: whatever else might open it (another fleet, another
 //! queue policy) opens it by name.
 
 use super::Engine;
 use super::job::Rank;
+use super::judge::Asker;
 use super::reservations::Reservation;
 use super::wants::{Want, WantId};
+use crate::facts::{Role, Split};
 use crate::ids::{ClusterName, JobKey, NodeName, QueueName};
-use crate::room::{NodeRoom, can_run_on};
-use crate::tally::Tally;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Why a want is shut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shut {
     /// It fits nowhere.
     NoRoom,
-    /// It fits only where nodes are kept for others.
-    Kept,
+    /// It fits only where nodes are kept for these jobs: that stops whoever has to leave alone
+    /// what is kept for all of them. Of one that keeps nothing any more the nodes have grown.
+    Kept(Arc<[JobKey]>),
 }
 
 /// Nodes of which more has become free, by cluster.
@@ -64,13 +66,11 @@ impl Grown {
     }
 
     /// Those that grew after so many growths, as far as it matters to what is shut so.
-    fn since(&self, count: u64, why: Shut) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
+    fn since(&self, count: u64, why: &Shut) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
         let nodes = self.nodes.iter();
         let nodes = nodes.flat_map(|(cluster, nodes)| nodes.iter().map(move |n| (cluster, n)));
-        let grew = move |at: &At| match why {
-            Shut::NoRoom => at.free > count,
-            Shut::Kept => at.open > count,
-        };
+        let kept = matches!(why, Shut::Kept(_));
+        let grew = move |at: &At| count < if kept { at.open } else { at.free };
         nodes
             .filter(move |(_, (_, at))| grew(at))
             .map(|(cluster, (node, _))| (cluster, node))
@@ -79,9 +79,11 @@ impl Grown {
 
 /// Which wants find no room as things are.
 pub(crate) struct Doors<'a> {
-    shut: BTreeMap<WantId, Shut>,
-    any_open: bool,
-    /// The last in order of those who keep nodes.
+    shut: BTreeMap<WantId, &'a Shut>,
+    /// The queues in which somebody awake has a want that might find room, by want.
+    pub(crate) open: Vec<&'a BTreeSet<QueueName>>,
+    /// The last in order of those for whom what a want needs is kept, those aside for whom jobs
+    /// are taken back.
     pub(crate) last: Option<&'a Reservation>,
 }
 
@@ -93,7 +95,7 @@ impl Engine {
             if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(want) {
                 let may = self.wants.get(want).is_some_and(|want| {
                     let mut nodes = listed(&grown);
-                    nodes.any(|(cluster, node)| self.takes_one(want, cluster, node, Shut::NoRoom))
+                    nodes.any(|(cluster, node)| self.takes_one(want, cluster, node, &Shut::NoRoom))
                 });
                 entry.insert(may);
             }
@@ -102,13 +104,14 @@ impl Engine {
         for (cluster, node) in listed(&grown) {
             self.grown.add(cluster, node, true);
         }
-        // What frees on its nodes changes what a holder has to keep besides.
+        // What frees on its nodes changes what a holder has to keep besides; what frees elsewhere
+        // may be nearer to what it needs.
         let on_them = |kept: &&Reservation| {
             let mut nodes = kept.nodes.iter();
             nodes.any(|node| {
                 let nodes = grown.get(&node.cluster);
                 nodes.is_some_and(|nodes| nodes.contains(&node.node))
-            })
+            }) || grown.keys().any(|cluster| self.lacks_less(kept, cluster))
         };
         let holders = self.reservations.with_nodes().filter(on_them);
         let holders: Vec<JobKey> = holders.map(|kept| kept.rank.key.clone()).collect();
@@ -136,7 +139,7 @@ impl Engine {
         let open: Vec<WantId> = self
             .wants
             .all_shut()
-            .filter(|(id, why)| self.grew_for(*id, *why))
+            .filter(|(id, why)| self.grew_for(*id, why))
             .map(|(id, _)| id)
             .collect();
         for id in open {
@@ -148,25 +151,33 @@ impl Engine {
     /// Which wants might find room now, of those that anybody awake has.
     pub(crate) fn doors(&self) -> Doors<'_> {
         let mut shut = BTreeMap::new();
-        let mut any_open = false;
-        for want in self.waiting.ready() {
+        let mut open = Vec::new();
+        for (want, queues) in self.waiting.ready() {
             match self.wants.shut(want) {
                 Some(why) if !self.grew_for(want, why) => {
                     shut.insert(want, why);
                 }
-                _ => any_open = true,
+                _ => open.push(queues),
             }
         }
+        let stops = |key: &JobKey| {
+            shut.values().any(|why| match why {
+                Shut::Kept(holders) => holders.contains(key),
+                Shut::NoRoom => false,
+            })
+        };
+        let holders = self.reservations.with_nodes();
+        let holders = holders.filter(|kept| stops(&kept.rank.key));
         Doors {
+            last: self.last_of(holders),
             shut,
-            any_open,
-            last: self.last_holder(),
+            open,
         }
     }
 
-    /// Whether nobody who stands behind all that keep nodes has to be asked: no want is open,
-    /// and of what each would keep as much is kept already as may be, or nothing can be.
-    pub(crate) fn settled_behind(&self, doors: &Doors<'_>) -> bool {
+    /// Whether nobody whose want is shut may keep anything, as far as claims are not others: of
+    /// what each would keep as much is kept already as may be, or nothing can be.
+    pub(crate) fn is_settled(&self, doors: &Doors<'_>) -> bool {
         let most = self.config.reservations_per_class.max(1);
         let growths = self.grown.count();
         let full = |want: &WantId| {
@@ -177,7 +188,7 @@ impl Engine {
             let mut scopes = scopes.peekable();
             scopes.peek().is_some() && scopes.any(|scope| self.reservations.count(scope) >= most)
         };
-        !doors.any_open && doors.shut.keys().all(full)
+        doors.shut.keys().all(full)
     }
 
     /// Whether a waiting job might find room.
@@ -192,10 +203,17 @@ impl Engine {
             None => true,
             Some(Shut::NoRoom) => false,
             // Who keeps nodes itself is never stopped by all that do.
-            Some(Shut::Kept) if self.reservations.of(&rank.key).is_some() => true,
-            Some(Shut::Kept) => !doors
-                .last
-                .is_some_and(|last| last.taking() || self.stands_before(last, queue, rank)),
+            Some(Shut::Kept(_)) if self.reservations.of(&rank.key).is_some() => true,
+            Some(Shut::Kept(holders)) => !self.wants.get(want).is_some_and(|want| {
+                let asker = Asker {
+                    queue,
+                    rank,
+                    want,
+                    tells: false,
+                };
+                let mut kept = holders.iter().filter_map(|key| self.reservations.of(key));
+                kept.all(|kept| self.binds(kept, asker))
+            }),
         }
     }
 
@@ -209,40 +227,52 @@ impl Engine {
         self.compare((&holder.queue, &holder.rank), (queue, rank)) == Ordering::Less
     }
 
-    /// The last in order of those who keep nodes.
+    /// The last in order of those who keep nodes, those aside for whom jobs are taken back.
     pub(crate) fn last_holder(&self) -> Option<&Reservation> {
-        self.reservations.with_nodes().max_by(|a, b| {
-            let takers = a.taking().cmp(&b.taking());
-            takers.then_with(|| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)))
-        })
+        self.last_of(self.reservations.with_nodes())
     }
 
-    fn grew_for(&self, id: WantId, why: Shut) -> bool {
+    fn last_of<'a>(
+        &self,
+        holders: impl Iterator<Item = &'a Reservation>,
+    ) -> Option<&'a Reservation> {
+        let holders = holders.filter(|kept| !kept.taking());
+        holders.max_by(|a, b| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)))
+    }
+
+    fn grew_for(&self, id: WantId, why: &Shut) -> bool {
         let Some(want) = self.wants.get(id) else {
             return true;
         };
         let mut grown = self.grown.since(self.wants.shut_at(id), why);
-        grown.any(|(cluster, node)| self.takes_one(want, cluster, node, why))
+        grown.any(|(cluster, node)| {
+            self.might_hold(want, cluster) && self.takes_one(want, cluster, node, why)
+        })
+    }
+
+    /// Whether a cluster might hold what cannot be divided, as far as is known without looking
+    /// at its nodes.
+    fn might_hold(&self, want: &Want, cluster: &ClusterName) -> bool {
+        let demand = &want.demand;
+        let divisible = demand.natively_divisible || demand.elastic || demand.split != Split::Never;
+        let mut roles = demand.roles.iter();
+        divisible || roles.all(|role| self.room.might_hold(cluster, role))
     }
 
     /// Whether a node could take one pod of the want now.
-    fn takes_one(&self, want: &Want, cluster: &ClusterName, name: &NodeName, why: Shut) -> bool {
+    fn takes_one(&self, want: &Want, cluster: &ClusterName, name: &NodeName, why: &Shut) -> bool {
         let room = self.room.cluster(cluster);
         let Some(node) = room.and_then(|room| room.nodes().get(name)) else {
             return false;
         };
         let kept = match why {
             Shut::NoRoom => None,
-            Shut::Kept => self.reservations.kept_on(cluster, name),
+            Shut::Kept(holders) => self.reservations.kept_for(holders, cluster, name),
         };
-        match kept {
-            None => takes_pod(want, node, &node.free()),
-            Some(kept) => {
-                let mut free = node.free();
-                free.add_tally(kept, -1);
-                takes_pod(want, node, &free)
-            }
-        }
+        let mut roles = want.demand.roles.iter().filter(|role| role.count > 0);
+        let takes = |role: &Role| self.room.takes_one(node, role, kept.as_ref());
+        // What asks for nothing is never stopped by room.
+        roles.clone().next().is_none() || roles.any(takes)
     }
 }
 
@@ -250,12 +280,4 @@ fn listed(grown: &Nodes) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
     grown
         .iter()
         .flat_map(|(cluster, nodes)| nodes.iter().map(move |node| (cluster, node)))
-}
-
-fn takes_pod(want: &Want, node: &NodeRoom, free: &Tally) -> bool {
-    let roles = want.demand.roles.iter().filter(|role| role.count > 0);
-    let mut roles = roles.peekable();
-    // What asks for nothing is never stopped by room.
-    roles.peek().is_none()
-        || roles.any(|role| free.fits(&role.request, 1) == 1 && can_run_on(role, node))
 }

@@ -115,7 +115,6 @@ impl Engine {
         for fact in snapshot.policies {
             engine.queues.set_policy(&fact.queue.clone(), Some(fact));
         }
-        engine.note_takers();
         for fact in snapshot.priority_classes {
             engine.classes.insert(fact.name.clone(), fact);
         }
@@ -207,7 +206,7 @@ impl Engine {
             released: snapshot.released.map(Box::new),
             derived: Derived::default(),
         };
-        self.jobs.insert(key.clone(), job);
+        self.jobs.insert(key.clone(), Box::new(job));
         if let Some((demand, seats)) = snapshot.seats {
             self.room.restore_seats(&key, demand, seats);
         }

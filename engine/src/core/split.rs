@@ -171,7 +171,8 @@ impl Engine {
         let pods = u32::try_from(demand.pods()).unwrap_or(u32::MAX);
         let able = rooms.iter().filter(|part| part.pods > 0).count();
         let most = most.min(pods).min(u32::try_from(able).unwrap_or(u32::MAX));
-        let mut why = NoPlan::NoRoom(self.lacks_of(question, rooms));
+        let lacks = question.view.tells.then(|| self.lacks_of(question, rooms));
+        let mut why = NoPlan::NoRoom(lacks.unwrap_or_default());
         for clusters in least..=most {
             let sum: u64 = rooms[..clusters as usize]
                 .iter()
@@ -235,7 +236,8 @@ impl Engine {
         lacks
             .filter_map(|part| {
                 let packing = Packing::lacking(question.main, count, part.pods);
-                self.lack_of(&self.room.places()[part.place], demand, &packing)
+                let cluster = &self.room.places()[part.place];
+                self.lack_of(cluster, demand, &packing, question.view)
             })
             .collect()
     }

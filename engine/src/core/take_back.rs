@@ -17,12 +17,14 @@
 use super::Engine;
 use super::choose::{Chosen, Search};
 use super::exchange::Shift;
+use super::job::Rank;
 use super::judge::{Asker, Block, Gate, Verdict};
 use super::plan::View;
 use super::queues::Pools;
 use super::reservations::Reservation;
+use super::takers::Due;
 use super::victims::{Item, Offers};
-use super::wants::WantId;
+use super::wants::{Want, WantId};
 use crate::decision::Decision;
 use crate::event::Progress;
 use crate::facts::Share;
@@ -84,6 +86,9 @@ impl Engine {
             }
             let taken = self.take_for(asker_here, block);
             if taken.is_empty() && !self.awaits_eviction(&rank.key) {
+                if self.takers.rests(&rank.key) {
+                    self.waiting.note_looked(asker.queue, want);
+                }
                 break;
             }
             decisions.extend(taken);
@@ -99,6 +104,10 @@ impl Engine {
         let key = &asker.rank.key;
         let rights = self.rights(asker.queue, key);
         if self.takers.rests(key) || !(rights.reclaim || rights.preempt) {
+            return Vec::new();
+        }
+        if let Some(dues) = self.undue(asker, rights) {
+            self.takers.undue(key, dues);
             return Vec::new();
         }
         let mut more_at = None;
@@ -118,12 +127,65 @@ impl Engine {
     /// not looked in vain.
     pub(crate) fn may_take(&self, queue: &QueueName, want: WantId) -> bool {
         let leaf = self.waiting.leaf(queue);
+        if leaf.is_none_or(|leaf| leaf.has_looked(want)) {
+            return false;
+        }
         let mut group = leaf.into_iter().flat_map(|leaf| leaf.group(want));
         let next = group.find(|rank| !self.awaits_eviction(&rank.key));
         next.is_some_and(|rank| {
             let rights = self.rights(queue, &rank.key);
             (rights.reclaim || rights.preempt) && !self.takers.rests(&rank.key)
         })
+    }
+
+    /// Notes that a job that would be judged only for what it might take is entitled to nothing,
+    /// if so.
+    pub(crate) fn takes_nothing(
+        &mut self,
+        queue: &QueueName,
+        rank: &Rank,
+        (id, want): (WantId, &Want),
+    ) -> bool {
+        if self.awaits_eviction(&rank.key) || self.takers.rests(&rank.key) {
+            return false;
+        }
+        let asker = Asker {
+            queue,
+            rank,
+            want,
+            tells: false,
+        };
+        let dues = self.undue(asker, self.rights(queue, &rank.key));
+        let nothing = dues.is_some();
+        if let Some(dues) = dues {
+            self.takers.undue(&rank.key, dues);
+            self.waiting.note_looked(queue, id);
+        }
+        nothing
+    }
+
+    /// What its queues would have to be due, where a job may take only from others and is
+    /// entitled to nothing even when all is gone that is going.
+    fn undue(&self, asker: Asker<'_>, rights: Rights) -> Option<Vec<Due>> {
+        if rights.preempt {
+            return None;
+        }
+        let mut shift = self.queues.shift();
+        for key in self.held.going() {
+            if let Some((queue, charge, _)) = self.going(key) {
+                shift.take(&queue, &charge);
+            }
+        }
+        let total = &asker.want.total;
+        let entitled = shift.could_be_entitled(asker.queue, total);
+        (!entitled).then(|| self.queues.dues_for(asker.queue, total))
+    }
+
+    /// Whether a queue lets any of its jobs have others taken back.
+    pub(crate) fn lets_take(&self, queue: &QueueName) -> bool {
+        let policy = self.queues.policy(queue);
+        let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
+        preemption.within_queue || (preemption.reclaim && self.queues.deserves(queue))
     }
 
     fn rights(&self, queue: &QueueName, key: &JobKey) -> Rights {
@@ -234,6 +296,7 @@ impl Engine {
             basis: Basis::Now,
             nodes: self.nodes_kept(&holders),
             kept: self.headroom_kept(&holders),
+            tells: false,
         };
         for key in self.held.going() {
             let Some((queue, charge, nodes)) = self.going(key) else {
@@ -256,6 +319,7 @@ impl Engine {
             basis: Basis::Now,
             nodes: self.nodes_kept(ahead),
             kept: self.headroom_kept(ahead),
+            tells: asker.tells,
         };
         let own = self.reservations.of(&asker.rank.key);
         if !own.is_some_and(|own| own.taking() && own.awaits.is_empty()) {
@@ -387,7 +451,7 @@ impl Engine {
     /// Wakes jobs that found nothing to take and might now.
     pub(crate) fn rouse_takers(&mut self) {
         for key in self.takers.due(self.now) {
-            self.rouse_job(&key);
+            self.ask_again(&key);
         }
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! Each rests for a while after it looked in vain; then it looks again as soon as anything has
 //! changed since. Where a victim was protected by its queue's minimum run time, it looks again
-//! when that has passed. When a queue, a policy or a class has changed, nobody rests.
+//! when that has passed. Where its queues hold what they deserve, so that it is entitled to
+//! nothing, it looks again when one of them holds enough less. When a queue, a policy or a class
+//! has changed, nobody rests.
 
-use crate::ids::{JobKey, Time};
+use crate::ids::{JobKey, QueueName, Time};
+use crate::resources::ResourceName;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +26,25 @@ pub(crate) struct Takers {
     order: BTreeSet<(Time, JobKey)>,
     /// When a protected victim is one no more.
     timed: BTreeSet<(Time, JobKey)>,
+    /// What jobs that are entitled to nothing wait for.
+    undue: BTreeMap<JobKey, Vec<Due>>,
+    /// The same by queue and resource, who needs the least first.
+    by_due: BTreeSet<(Due, JobKey)>,
     /// Whether nobody rests.
     hurried: bool,
 }
+
+/// So much of a resource that a queue deserves and does not hold. The order of the fields is
+/// that in which it is looked up.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Due {
+    pub(crate) queue: QueueName,
+    pub(crate) resource: ResourceName,
+    pub(crate) amount: i64,
+}
+
+/// When those look again who wait for something other than time.
+const NEVER: Time = Time(i64::MAX);
 
 /// The same as plain lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +52,7 @@ struct Record {
     version: u64,
     resting: Vec<(JobKey, Time, u64)>,
     timed: BTreeSet<(Time, JobKey)>,
+    undue: Vec<(JobKey, Vec<Due>)>,
     hurried: bool,
 }
 
@@ -45,6 +65,7 @@ impl From<Takers> for Record {
                 .map(|(key, (until, seen))| (key, until, seen))
                 .collect(),
             timed: takers.timed,
+            undue: takers.undue.into_iter().collect(),
             hurried: takers.hurried,
         }
     }
@@ -60,6 +81,12 @@ impl From<Record> for Takers {
                 .map(|(key, until, seen)| (key, (until, seen)))
                 .collect(),
             timed: record.timed,
+            by_due: record
+                .undue
+                .iter()
+                .flat_map(|(key, dues)| dues.iter().map(|due| (due.clone(), key.clone())))
+                .collect(),
+            undue: record.undue.into_iter().collect(),
             hurried: record.hurried,
         }
     }
@@ -88,11 +115,62 @@ impl Takers {
         self.timed.extend(more_at.map(|at| (at, key.clone())));
     }
 
+    /// A job is entitled to nothing until one of its queues is due one of these.
+    pub(crate) fn undue(&mut self, key: &JobKey, dues: Vec<Due>) {
+        self.failed(key, NEVER, None);
+        for due in &dues {
+            self.by_due.insert((due.clone(), key.clone()));
+        }
+        self.undue.insert(key.clone(), dues);
+    }
+
+    /// Who should look again now that a queue is due so much of each resource.
+    pub(crate) fn due_in(
+        &mut self,
+        queue: &QueueName,
+        due: impl Fn(&ResourceName) -> i128,
+    ) -> Vec<JobKey> {
+        let mut met: Vec<JobKey> = Vec::new();
+        let first = |resource: &ResourceName, amount| {
+            let resource = resource.clone();
+            let queue = queue.clone();
+            let key = JobKey::new("", "");
+            (
+                Due {
+                    queue,
+                    resource,
+                    amount,
+                },
+                key,
+            )
+        };
+        let mut from = first(&ResourceName::new(""), i64::MIN);
+        // Resource by resource, of each as far as it does.
+        while let Some((next, _)) = self.by_due.range(from..).next() {
+            if next.queue != *queue {
+                break;
+            }
+            let resource = next.resource.clone();
+            let has = due(&resource);
+            let those = self.by_due.range(first(&resource, i64::MIN)..);
+            let those = those.take_while(|(of, _)| {
+                of.queue == *queue && of.resource == resource && i128::from(of.amount) <= has
+            });
+            met.extend(those.map(|(_, key)| key.clone()));
+            from = first(&resource, i64::MAX);
+        }
+        met.iter().for_each(|key| self.forget(key));
+        met
+    }
+
     /// A job does not wait any more.
     pub(crate) fn forget(&mut self, key: &JobKey) {
         if let Some((until, _)) = self.resting.remove(key) {
             self.order.remove(&(until, key.clone()));
             self.timed.retain(|(_, of)| of != key);
+        }
+        for due in self.undue.remove(key).into_iter().flatten() {
+            self.by_due.remove(&(due, key.clone()));
         }
     }
 
@@ -128,6 +206,7 @@ impl Takers {
         let timed = self.timed.first().map(|(at, _)| *at);
         let first = self.order.first().filter(|(_, key)| self.is_stale(key));
         let first = first.map(|(at, _)| if self.hurried { Time::default() } else { *at });
+        let first = first.filter(|at| *at != NEVER);
         timed.into_iter().chain(first).min()
     }
 

@@ -8,12 +8,11 @@
 
 use super::Engine;
 use super::judge::Asker;
-use super::plan::{KeptNodes, all_needs};
-use super::reservations::KeptNode;
+use super::plan::{KeptNodes, all_needs, largest_role};
+use super::reservations::{KeptNode, Reservation};
 use super::wants::Want;
 use crate::facts::{Demand, Role, Split};
 use crate::ids::{ClusterName, JobKey, NodeName, Time};
-use crate::matching::ClusterRule;
 use crate::resources::Resources;
 use crate::room::{ClusterRoom, Need, NodeRoom, can_run_on, leading};
 use crate::tally::Tally;
@@ -53,7 +52,12 @@ impl Engine {
         let clusters = self.clusters_for(demand);
         let mut best: Option<Choice<'_>> = None;
         let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
-        for cluster in clusters.iter().filter(|_| alone) {
+        let promising = alone.then(|| self.promising(asker, &clusters, &current));
+        for hope in promising.into_iter().flatten() {
+            if best.as_ref().is_some_and(|best| best.key() <= hope.key()) {
+                break;
+            }
+            let Hope { cluster, .. } = hope;
             let mut sites = self.sites(cluster, &kept);
             let Some(cost) = put_all(demand, &mut sites) else {
                 continue;
@@ -61,8 +65,8 @@ impl Engine {
             let found = Choice {
                 cost,
                 divided: false,
-                moved: !(current.len() == 1 && current.contains(cluster)),
-                preference: self.preference(asker.queue, cluster),
+                moved: hope.moved,
+                preference: hope.preference,
                 cluster: Some(cluster),
                 nodes: kept_on(&sites),
             };
@@ -79,6 +83,74 @@ impl Engine {
         let nodes = best?.nodes;
         let start = self.start_on(&nodes);
         Some(Target { nodes, start })
+    }
+
+    /// Clusters that might hold all pods, those first where nodes may be chosen first.
+    fn promising<'a>(
+        &self,
+        asker: Asker<'_>,
+        clusters: &BTreeSet<&'a ClusterName>,
+        current: &BTreeSet<&ClusterName>,
+    ) -> Vec<Hope<'a>> {
+        let main = largest_role(&asker.want.demand).map(|role| self.room.main_of(role));
+        let policy = self.queues.policy(asker.queue);
+        let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
+        let hope = |cluster: &&'a ClusterName| {
+            let least = main.map_or(Some(0), |main| self.room.least_to_free(cluster, main));
+            Some(Hope {
+                least: least?,
+                moved: !(current.len() == 1 && current.contains(cluster)),
+                preference: if prefers {
+                    self.preference(asker.queue, cluster)
+                } else {
+                    usize::MAX
+                },
+                cluster,
+            })
+        };
+        let mut promising: Vec<_> = clusters.iter().filter_map(hope).collect();
+        promising.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
+        promising
+    }
+
+    /// Whether less has to become free in a cluster than on the nodes that are kept for a holder
+    /// now.
+    pub(crate) fn lacks_less(&self, kept: &Reservation, cluster: &ClusterName) -> bool {
+        let job = self.jobs.get(&kept.rank.key);
+        let demand = job.and_then(|job| job.demand.as_ref());
+        let Some(demand) = demand.filter(|_| !kept.taking()) else {
+            return false;
+        };
+        let lacking = kept.nodes.iter().map(|kept| {
+            let room = self.room.cluster(&kept.cluster);
+            let node = room.and_then(|room| room.nodes().get(&kept.node));
+            let name = leading(&kept.resources);
+            let free = |name| node.map_or(0, |node| node.free().get(name).max(0));
+            name.map_or(0, |name| {
+                let needs = i128::from(kept.resources.amount_of(name).0);
+                (needs - free(name)).max(0)
+            })
+        });
+        let lacking: i128 = lacking.sum();
+        let main = largest_role(demand).map(|role| self.room.main_of(role));
+        let least = main.and_then(|main| self.room.least_to_free(cluster, main));
+        if least.is_none_or(|least| least >= lacking) {
+            return false;
+        }
+        let line = job.and_then(|job| job.derived.line.as_ref());
+        let want = line.and_then(|line| self.wants.get(line.want));
+        want.is_some_and(|want| {
+            let asker = Asker {
+                queue: &kept.queue,
+                rank: &kept.rank,
+                want,
+                tells: false,
+            };
+            let ahead = self.nodes_kept(&self.reservations_ahead(asker));
+            let divisible = demand.natively_divisible || demand.split != Split::Never;
+            let cost = put_all(demand, &mut self.sites(cluster, &ahead));
+            divisible || cost.is_some_and(|cost| cost < lacking)
+        })
     }
 
     /// Over several clusters: as few as take it, those with the most of it first.
@@ -140,23 +212,13 @@ impl Engine {
     }
 
     fn clusters_for(&self, demand: &Demand) -> BTreeSet<&ClusterName> {
-        let any = [ClusterRule::default()];
-        let groups = &demand.placement.groups;
-        let groups = if groups.is_empty() {
-            &any[..]
-        } else {
-            &groups[..]
-        };
-        let none = BTreeSet::new();
-        groups
-            .iter()
-            .flat_map(|group| self.eligible(&demand.placement, group, &none).0)
-            .map(|cluster| &cluster.name)
-            .collect()
+        let groups = self.eligible_by_group(&demand.placement, &BTreeSet::new());
+        let places = groups.iter().flat_map(|group| &group.places);
+        places.map(|place| &self.room.places()[*place]).collect()
     }
 
     /// When all of `nodes` will have free what is kept on them, by the ends that are expected.
-    fn start_on(&self, nodes: &[KeptNode]) -> Option<Time> {
+    pub(crate) fn start_on(&self, nodes: &[KeptNode]) -> Option<Time> {
         let mut start = self.now;
         for kept in nodes {
             start = start.max(self.start_on_node(kept)?);
@@ -199,7 +261,10 @@ impl Engine {
                 holders.entry(key.clone()).or_default().add(&pod.request, 1);
             }
         }
-        for (key, assumption) in self.room.assumed() {
+        for key in room.into_iter().flat_map(|room| room.seated_on(node)) {
+            let Some(assumption) = self.room.assumed().get(key) else {
+                continue;
+            };
             for seat in &assumption.seats {
                 if seat.cluster == *cluster && seat.node.as_ref() == Some(node) {
                     let request = &assumption.demand.roles[seat.role].request;
@@ -225,6 +290,28 @@ struct Choice<'a> {
     preference: usize,
     cluster: Option<&'a ClusterName>,
     nodes: Vec<KeptNode>,
+}
+
+/// What the choice of nodes in one cluster can come to at best.
+struct Hope<'a> {
+    /// At least so much has to become free.
+    least: i128,
+    moved: bool,
+    preference: usize,
+    cluster: &'a ClusterName,
+}
+
+impl<'a> Hope<'a> {
+    /// No choice of nodes there has a smaller [`Choice::key`].
+    fn key(&self) -> (i128, bool, bool, usize, Option<&'a ClusterName>) {
+        (
+            self.least,
+            false,
+            self.moved,
+            self.preference,
+            Some(self.cluster),
+        )
+    }
 }
 
 impl<'a> Choice<'a> {

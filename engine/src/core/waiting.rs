@@ -52,6 +52,8 @@ struct Group {
     asleep: Option<Sleep>,
     /// Why it slept last.
     last: Option<Reason>,
+    /// Whether the first of it that may look for something to take back has done so, in vain.
+    looked: bool,
 }
 
 /// The waiting jobs of one queue.
@@ -74,8 +76,8 @@ pub(crate) struct Waiting {
     woken: BTreeSet<(QueueName, WantId)>,
     /// Queues whose first job to be judged may be another than when this was last taken.
     stirred: BTreeSet<QueueName>,
-    /// What groups that are awake want, and how many want it.
-    ready: BTreeMap<WantId, usize>,
+    /// What groups that are awake want, and in which queues.
+    ready: BTreeMap<WantId, BTreeSet<QueueName>>,
     /// What those want in each queue for whom something may be kept.
     fronts: BTreeMap<QueueName, BTreeSet<WantId>>,
     /// In how many queues each of that is wanted so.
@@ -111,7 +113,7 @@ impl Waiting {
         group.jobs.insert(rank.clone());
         if before.as_ref().is_none_or(|first| rank < first) {
             let was_awake = leaf.unlist(want, before);
-            self.count_ready(want, was_awake, false);
+            self.note_ready(queue, want, was_awake, false);
             self.rouse(queue, want);
         }
     }
@@ -142,21 +144,22 @@ impl Waiting {
         self.fronted.contains_key(&want)
     }
 
-    /// What groups that are awake want.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = WantId> {
-        self.ready.keys().copied()
+    /// What groups that are awake want, and in which queues.
+    pub(crate) fn ready(&self) -> impl Iterator<Item = (WantId, &BTreeSet<QueueName>)> {
+        self.ready.iter().map(|(want, queues)| (*want, queues))
     }
 
-    fn count_ready(&mut self, want: WantId, was: bool, is: bool) {
+    fn note_ready(&mut self, queue: &QueueName, want: WantId, was: bool, is: bool) {
         if is && !was {
-            *self.ready.entry(want).or_default() += 1;
+            let queues = self.ready.entry(want).or_default();
+            queues.insert(queue.clone());
         }
         if was
             && !is
-            && let Some(count) = self.ready.get_mut(&want)
+            && let Some(queues) = self.ready.get_mut(&want)
         {
-            *count -= 1;
-            if *count == 0 {
+            queues.remove(queue);
+            if queues.is_empty() {
                 self.ready.remove(&want);
             }
         }
@@ -175,9 +178,10 @@ impl Waiting {
         };
         let before = group.jobs.first().cloned();
         group.jobs.remove(rank);
+        group.looked = false;
         if before.as_ref() == Some(rank) {
             let was_awake = leaf.unlist(want, before);
-            self.count_ready(want, was_awake, false);
+            self.note_ready(queue, want, was_awake, false);
             self.rouse(queue, want);
         }
         if head_of_sleepers {
@@ -212,7 +216,7 @@ impl Waiting {
         if let Some(first) = first.filter(|_| hopeful) {
             leaf.hopeful.insert((first, want));
         }
-        self.count_ready(want, was_awake, false);
+        self.note_ready(queue, want, was_awake, false);
         self.stir(queue);
         changed
     }
@@ -279,6 +283,14 @@ impl Waiting {
         group.is_some_and(|group| group.last.replace(reason) != Some(reason))
     }
 
+    /// Notes that a group found nothing to take back.
+    pub(crate) fn note_looked(&mut self, queue: &QueueName, want: WantId) {
+        let leaf = self.leaves.get_mut(queue);
+        if let Some(group) = leaf.and_then(|leaf| leaf.groups.get_mut(&want)) {
+            group.looked = true;
+        }
+    }
+
     /// Wakes all that wait for `wake` in other queues than one.
     pub(crate) fn wake_others(&mut self, wake: &Wake, queue: &QueueName) {
         let sleepers: Vec<(QueueName, WantId)> = self
@@ -323,6 +335,7 @@ impl Waiting {
         let Some(group) = leaf.groups.get_mut(&want) else {
             return;
         };
+        group.looked = false;
         if let Some(sleep) = group.asleep.take() {
             self.woken.insert((queue.clone(), want));
             for wake in sleep.wakes {
@@ -345,7 +358,7 @@ impl Waiting {
                 leaf.groups.remove(&want);
             }
         }
-        self.count_ready(want, was_awake, is_awake);
+        self.note_ready(queue, want, was_awake, is_awake);
         self.stir(queue);
     }
 
@@ -422,6 +435,11 @@ impl Leaf {
             .get(&want)
             .into_iter()
             .flat_map(|group| &group.jobs)
+    }
+
+    /// Whether a group found nothing to take back, as far as nothing has changed for it.
+    pub(crate) fn has_looked(&self, want: WantId) -> bool {
+        self.groups.get(&want).is_some_and(|group| group.looked)
     }
 
     /// Who comes after `rank` in a group.

@@ -70,6 +70,8 @@ pub(crate) struct Wants {
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     ids: BTreeMap<Arc<Want>, WantId>,
+    /// How often room was said to be there for what found none, or was not asked for before.
+    openings: u64,
     demands: BTreeSet<Arc<Demand>>,
 }
 
@@ -95,6 +97,7 @@ impl Wants {
             }
             return *id;
         }
+        self.openings += 1;
         let want = Arc::new(want);
         let entry = Some(Slot {
             want: Arc::clone(&want),
@@ -135,6 +138,11 @@ impl Wants {
         Some(&self.slots.get(id.0)?.as_ref()?.want)
     }
 
+    /// How often wants were opened so far.
+    pub(crate) fn openings(&self) -> u64 {
+        self.openings
+    }
+
     /// What was noted of whether the empty fleet could take it.
     pub(crate) fn could_fit(&self, want: &Want) -> Option<bool> {
         let id = self.ids.get(want)?;
@@ -150,6 +158,7 @@ impl Wants {
 
     /// The fleet is another: nothing is known of what it could take.
     pub(crate) fn forget_fits(&mut self) {
+        self.openings += 1;
         for slot in self.slots.iter_mut().flatten() {
             slot.could_fit = None;
             slot.let_by.clear();
@@ -159,8 +168,8 @@ impl Wants {
     }
 
     /// Why no room can be found for it, if so.
-    pub(crate) fn shut(&self, id: WantId) -> Option<Shut> {
-        self.slots.get(id.0)?.as_ref()?.shut
+    pub(crate) fn shut(&self, id: WantId) -> Option<&Shut> {
+        self.slots.get(id.0)?.as_ref()?.shut.as_ref()
     }
 
     /// No room was found for it.
@@ -216,13 +225,24 @@ impl Wants {
 
     /// Room may be found for it again.
     pub(crate) fn open(&mut self, id: WantId) {
-        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
-            slot.shut = None;
+        if let Some(Some(slot)) = self.slots.get_mut(id.0)
+            && slot.shut.take().is_some()
+        {
+            self.openings += 1;
+        }
+    }
+
+    /// Bounds of queues are others: nothing is known of what they would ever let go.
+    pub(crate) fn forget_lets(&mut self) {
+        self.openings += 1;
+        for slot in self.slots.iter_mut().flatten() {
+            slot.let_by.clear();
         }
     }
 
     /// How plans are made is another: room may be found for any.
     pub(crate) fn open_all(&mut self) {
+        self.openings += 1;
         for slot in self.slots.iter_mut().flatten() {
             slot.shut = None;
             slot.let_by.clear();
@@ -231,16 +251,17 @@ impl Wants {
 
     /// Holders start at other times: whoever ends before may pass.
     pub(crate) fn open_timed(&mut self) {
+        self.openings += 1;
         for slot in self.slots.iter_mut().flatten() {
-            if slot.shut == Some(Shut::Kept) && slot.want.duration.is_some() {
+            if matches!(slot.shut, Some(Shut::Kept(_))) && slot.want.duration.is_some() {
                 slot.shut = None;
             }
         }
     }
 
     /// All that are shut, and why.
-    pub(crate) fn all_shut(&self) -> impl Iterator<Item = (WantId, Shut)> {
+    pub(crate) fn all_shut(&self) -> impl Iterator<Item = (WantId, &Shut)> {
         let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(id, slot)| Some((WantId(id), slot.as_ref()?.shut?)))
+        slots.filter_map(|(id, slot)| Some((WantId(id), slot.as_ref()?.shut.as_ref()?)))
     }
 }

@@ -12,6 +12,7 @@ mod domains;
 mod field;
 mod holdings;
 mod index;
+mod lack;
 mod mix;
 mod pack;
 mod place;
@@ -39,6 +40,7 @@ use seats::Assumption;
 use crate::decision::Blocker;
 use crate::facts::{Demand, NodeFact, PodFact, Role, Share};
 use crate::ids::{ClusterName, JobKey, NodeName, Uid};
+use crate::tally::Tally;
 use cluster::Change;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,6 +88,16 @@ impl Room {
         let room = self.clusters.entry(cluster.clone()).or_default();
         let change = room.upsert_node(fact, &mut self.dims);
         self.changed(&cluster, change);
+    }
+
+    /// Whether one pod of a role fits on a node, `kept` of it left alone.
+    pub(crate) fn takes_one(&self, node: &NodeRoom, role: &Role, kept: Option<&Tally>) -> bool {
+        let mut request = role.request.iter().filter(|(_, amount)| amount.0 > 0);
+        request.all(|(name, amount)| {
+            let free = self.dims.get(name).map_or(0, |dim| node.free.get(dim));
+            let kept = kept.map_or(0, |kept| kept.get(name));
+            free - kept >= i128::from(amount.0)
+        }) && can_run_on(role, node)
     }
 
     /// A node is gone. Pods bound to it are told apart.

@@ -99,6 +99,11 @@ impl Alike {
         }
     }
 
+    /// All, fewest free devices (cores) first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&State, &BTreeSet<NodeName>)> {
+        self.0.iter()
+    }
+
     /// Those with at least so many devices (cores) free, fewest first.
     pub(crate) fn with_at_least(
         &self,

@@ -1,6 +1,6 @@
 //! Gangs that may be smaller than their full size.
 
-use crate::world::{World, capped, key, pods, queue};
+use crate::world::{World, capped, key, pods, queue, res};
 use engine::facts::Demand;
 use engine::{Engine, EngineConfig, Progress};
 use insta::assert_snapshot;
@@ -150,6 +150,39 @@ fn several_grow_in_order_as_far_as_it_goes() {
     world.finish("there");
     assert_snapshot!(world.decide(), @"resize two #1 a(n1 n0×2)");
     assert_eq!((size(&world, "one"), size(&world, "two")), (3, 3));
+}
+
+#[test]
+fn what_was_given_up_for_a_job_is_not_taken_again_while_that_backs_off() {
+    let mut world = world(1);
+    world.queue(engine::facts::QueueFact {
+        deserved: res("gpu 2"),
+        ..queue("other")
+    });
+    add(&mut world, "job", elastic(2, 4, "gpu 1"));
+    world.decide();
+    world.run("job");
+    world.add("late", "other", 1, "gpu 2");
+    world.decide();
+    assert_eq!(size(&world, "job"), 2);
+    world.resized("job");
+    assert_snapshot!(world.decide(), @"release late #1 a(n0)");
+    // Its placement is refused: it competes again only after a while.
+    world.apply(engine::Event::JobRefused {
+        key: key("late"),
+        attempt: engine::Attempt(1),
+        reason: engine::Reason::PlanRefused,
+        message: "the members say no".to_owned(),
+        avoid: None,
+        at: world.now,
+    });
+    assert_snapshot!(world.decide(), @"");
+    assert_eq!(size(&world, "job"), 2);
+    world.wait(3_600);
+    assert_snapshot!(world.decide(), @"release late #2 a(n0)");
+    world.run("late");
+    world.finish("late");
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0×2)");
 }
 
 #[test]

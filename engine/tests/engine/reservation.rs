@@ -1,6 +1,6 @@
 //! Who may pass whom: reservations and backfill.
 
-use crate::world::{World, capped, foreign, key, pods, policy, queue};
+use crate::world::{World, capped, foreign, key, pods, policy, queue, res};
 use engine::facts::{QueueFact, QueueOrdering};
 use engine::{JobState, QueueName};
 use insta::assert_snapshot;
@@ -159,7 +159,7 @@ fn best_effort_keeps_nothing() {
 }
 
 #[test]
-fn as_many_reservations_of_a_class_as_allowed_the_first_in_order() {
+fn as_many_reservations_of_a_class_as_allowed_the_oldest_claims() {
     let mut world = World::new();
     world.cluster("a", 4, "cpu 64, gpu 8");
     for name in ["one", "two", "three"] {
@@ -168,7 +168,7 @@ fn as_many_reservations_of_a_class_as_allowed_the_first_in_order() {
     world.add("old", "one", 4, "gpu 5");
     world.decide();
     world.run("old");
-    // The running job makes `one` the last; three GPUs are free on each node.
+    // The running job makes `one` the last in order; three GPUs are free on each node.
     for name in ["one", "two", "three"] {
         world.add(&format!("head-{name}"), name, 1, "gpu 8");
     }
@@ -176,13 +176,68 @@ fn as_many_reservations_of_a_class_as_allowed_the_first_in_order() {
         world.add(&format!("small-{index}"), "one", 1, "gpu 3");
     }
     assert_snapshot!(world.decide(), @r"
-    release small-0 #1 a(n2)
+    release small-0 #1 a(n1)
     release small-1 #1 a(n3)
     ");
     let next = |name: &str| world.why(&format!("head-{name}")).contains("it is next");
     assert_eq!(
         [next("one"), next("two"), next("three")],
-        [false, true, true]
+        [true, true, false]
+    );
+}
+
+#[test]
+fn who_deserves_more_claims_first() {
+    let mut world = World::new();
+    world.cluster("a", 4, "cpu 64, gpu 8");
+    for name in ["one", "two", "three"] {
+        let deserved = if name == "three" { "gpu 8" } else { "gpu 1" };
+        world.queue(QueueFact {
+            deserved: res(deserved),
+            reclaimable: false,
+            ..queue(name)
+        });
+        world.add(&format!("old-{name}"), name, 1, "gpu 5");
+    }
+    world.add("rest", "one", 1, "gpu 5");
+    world.decide();
+    for name in ["one", "two", "three"] {
+        world.add(&format!("head-{name}"), name, 1, "gpu 8");
+    }
+    world.decide();
+    let next = |name: &str| world.why(&format!("head-{name}")).contains("it is next");
+    assert_eq!(
+        [next("one"), next("two"), next("three")],
+        [true, false, true]
+    );
+}
+
+#[test]
+fn what_is_kept_is_not_given_up_for_one_whose_queue_comes_to_hold_less() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8");
+    for name in ["one", "two", "three"] {
+        world.queue(queue(name));
+    }
+    for name in ["one", "two", "three"] {
+        world.add(&format!("old-{name}"), name, 1, "gpu 4");
+    }
+    world.decide();
+    for name in ["old-one", "old-two", "old-three"] {
+        world.run(name);
+    }
+    for name in ["one", "two"] {
+        world.add(&format!("head-{name}"), name, 1, "gpu 8");
+    }
+    world.decide();
+    // The queue of the third holds nothing any more: it goes first, and was queued last.
+    world.add("head-three", "three", 1, "gpu 8");
+    world.finish("old-three");
+    world.decide();
+    let next = |name: &str| world.why(&format!("head-{name}")).contains("it is next");
+    assert_eq!(
+        [next("one"), next("two"), next("three")],
+        [true, true, false]
     );
 }
 

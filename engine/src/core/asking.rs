@@ -1,0 +1,277 @@
+//! Who is judged next, without asking every queue.
+//!
+//! The first that may be judged, of the queue that goes first, is found by asking queues in
+//! order. A queue has to be asked only if its answer may be another than when it last had
+//! nobody:
+//! - something about its waiting jobs changed since (it was *stirred*);
+//! - a want that somebody in it has might find room again (a door opened);
+//! - it stands before one of those whose reservations stop a want: it may take what they keep;
+//! - claims to reservations are others ([`super::claims`]): then everybody is asked once.
+//!
+//! So a round costs what may have changed, not the number of queues. Whatever else lets a job
+//! go has to stir its queue or open its want.
+
+use super::Engine;
+use super::job::Rank;
+use super::ladder::Round;
+use super::queues::QueueId;
+use super::shut::Doors;
+use super::wants::WantId;
+use crate::ids::QueueName;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where more queues than this have a want that might find room, they are asked in order until
+/// one has somebody, since that will be soon.
+const MANY: usize = 64;
+
+/// What is known of who has nobody to be judged.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asking {
+    /// Queues that were stirred since they last had nobody.
+    stirred: Stirred,
+    /// Openings and growths of nodes at which all who might find room were asked in vain.
+    in_vain: Option<(u64, u64)>,
+    /// Whether everybody has to be asked.
+    everybody: bool,
+    /// Queues that held less than they deserve when they were last ranked.
+    unsatisfied: BTreeSet<QueueId>,
+}
+
+impl Asking {
+    /// Anybody's claim may be better now.
+    pub(crate) fn ask_everybody(&mut self) {
+        self.everybody = true;
+    }
+}
+
+/// Queues that were stirred, each with those above it, and how many below each were.
+#[derive(Debug, Clone, Default)]
+struct Stirred {
+    paths: BTreeMap<QueueName, Vec<QueueId>>,
+    below: BTreeMap<QueueId, u32>,
+}
+
+impl Stirred {
+    fn contains(&self, queue: &QueueName) -> bool {
+        self.paths.contains_key(queue)
+    }
+
+    fn insert(&mut self, queue: QueueName, path: Vec<QueueId>) {
+        self.remove(&queue);
+        for id in &path {
+            *self.below.entry(*id).or_default() += 1;
+        }
+        self.paths.insert(queue, path);
+    }
+
+    fn remove(&mut self, queue: &QueueName) {
+        for id in self.paths.remove(queue).into_iter().flatten() {
+            if let Some(count) = self.below.get_mut(&id) {
+                *count -= 1;
+                if *count == 0 {
+                    self.below.remove(&id);
+                }
+            }
+        }
+    }
+}
+
+/// Who is judged next.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) queue: QueueName,
+    pub(crate) want: WantId,
+    pub(crate) rank: Rank,
+    /// Whether it is judged only since it may take something back: there is no room for what it
+    /// wants, nor may anything be kept for it.
+    pub(crate) only_takes: bool,
+}
+
+/// The queues that are asked wherever they stand.
+enum Asked {
+    Everybody,
+    /// The stirred ones, and those in which somebody has a want that might find room.
+    Open,
+    /// The stirred ones and these, given with all above them.
+    Few(BTreeSet<QueueId>),
+}
+
+impl Engine {
+    /// The first of the queue that goes first.
+    pub(crate) fn next_candidate(&mut self) -> Option<Candidate> {
+        self.rank_queues();
+        let doors = self.doors();
+        let openings = (self.wants.openings(), self.grown.count());
+        let (found, nobody) = self.ask_in_order(&doors, openings);
+        for queue in nobody {
+            self.asking.stirred.remove(&queue);
+        }
+        if found.is_none() {
+            self.asking.in_vain = Some(openings);
+            self.asking.everybody = false;
+        }
+        found
+    }
+
+    /// Who is judged next, if anybody, and the queues that were asked and had nobody.
+    fn ask_in_order(
+        &self,
+        doors: &Doors<'_>,
+        openings: (u64, u64),
+    ) -> (Option<Candidate>, Vec<QueueName>) {
+        let asked = self.to_be_asked(doors, openings);
+        let settled = self.is_settled(doors);
+        let behind = Cell::new(false);
+        let nobody = RefCell::new(Vec::new());
+        let stirred = &self.asking.stirred;
+        let is_skipped = |id: QueueId| match &asked {
+            Asked::Few(few) => {
+                behind.get() && !few.contains(&id) && !stirred.below.contains_key(&id)
+            }
+            Asked::Everybody | Asked::Open => false,
+        };
+        let is_asked = |queue: &QueueName| match &asked {
+            Asked::Everybody => true,
+            Asked::Open => {
+                stirred.contains(queue) || doors.open.iter().any(|open| open.contains(queue))
+            }
+            Asked::Few(few) => {
+                let id = self.queues.id(queue);
+                stirred.contains(queue) || id.is_some_and(|id| few.contains(&id))
+            }
+        };
+        let ask = |queue: &QueueName| {
+            if settled && !behind.get() {
+                behind.set(self.is_behind_all(doors, queue));
+            }
+            if behind.get() && !is_asked(queue) {
+                return None;
+            }
+            let candidate = self.candidate_of(queue, doors);
+            if candidate.is_none() {
+                nobody.borrow_mut().push(queue.clone());
+            }
+            candidate.map(|(rank, _)| rank.clone())
+        };
+        let round = Round {
+            ask: &ask,
+            skips: &is_skipped,
+        };
+        let found = self.queues.next(&round).and_then(|queue| {
+            let (rank, want) = self.candidate_of(queue, doors)?;
+            let goes = self.may_find_room(doors, queue, rank, want)
+                || self.may_reserve(&self.front(queue), rank, want);
+            Some(Candidate {
+                queue: queue.clone(),
+                want,
+                rank: rank.clone(),
+                only_takes: !goes,
+            })
+        });
+        (found, nobody.into_inner())
+    }
+
+    fn to_be_asked(&self, doors: &Doors<'_>, openings: (u64, u64)) -> Asked {
+        if self.asking.everybody {
+            return Asked::Everybody;
+        }
+        let in_vain = self.asking.in_vain == Some(openings);
+        let open = || doors.open.iter().filter(|_| !in_vain);
+        if open().map(|queues| queues.len()).sum::<usize>() > MANY {
+            return Asked::Open;
+        }
+        let mut few = BTreeSet::new();
+        for queue in open().copied().flatten() {
+            let id = self.queues.id(queue);
+            let path = id.into_iter().flat_map(|id| self.queues.upwards(id));
+            for (id, _) in path {
+                if !few.insert(id) {
+                    break;
+                }
+            }
+        }
+        Asked::Few(few)
+    }
+
+    /// Whether all jobs of a queue stand behind all whose reservations stop a want.
+    fn is_behind_all(&self, doors: &Doors<'_>, queue: &QueueName) -> bool {
+        let leaf = self.waiting.leaf(queue);
+        let first = leaf.and_then(|leaf| leaf.first_that_may_go());
+        match (doors.last, first) {
+            (Some(last), Some(first)) => self.stands_before(last, queue, first),
+            _ => true,
+        }
+    }
+
+    /// Whether a queue holds what it deserves may be another: its claims are then.
+    fn note_satisfied(&mut self, id: QueueId) {
+        let unsatisfied = self.is_unsatisfied(id);
+        if unsatisfied == self.asking.unsatisfied.contains(&id) {
+            return;
+        }
+        if unsatisfied {
+            self.asking.unsatisfied.insert(id);
+        } else {
+            self.asking.unsatisfied.remove(&id);
+        }
+        let name = self.queues.node(id).name.clone();
+        self.asking.everybody |= self.reservations.holders_in(&name).next().is_some();
+        self.stir(name);
+    }
+
+    /// The answer of a queue may be another.
+    fn stir(&mut self, queue: QueueName) {
+        let id = self.queues.id(&queue);
+        let path = id.map(|id| self.queues.path_of(id)).unwrap_or_default();
+        self.asking.stirred.insert(queue, path);
+    }
+
+    /// Puts those queues in their places about which something changed.
+    pub(crate) fn rank_queues(&mut self) {
+        for queue in self.waiting.take_stirred() {
+            let jobs = self.front(&queue).jobs;
+            let lines = jobs.iter().filter_map(|rank| self.jobs.get(&rank.key));
+            let wants = lines.filter_map(|job| Some(job.derived.line.as_ref()?.want));
+            let wants = wants.collect();
+            self.waiting.note_fronts(&queue, wants);
+            self.queues.unrank(&queue);
+            self.stir(queue);
+        }
+        for id in self.queues.take_unranked() {
+            self.note_satisfied(id);
+            let front = self.front_of(id);
+            self.queues.rank(id, &front);
+        }
+    }
+}
+
+impl Engine {
+    /// Queues that have somebody to be judged and would not be asked; none while queues are
+    /// still to be put in their places.
+    pub(crate) fn never_asked(&self) -> Vec<String> {
+        if self.waiting.is_stirred() || !self.queues.unranked.is_empty() {
+            return Vec::new();
+        }
+        let doors = self.doors();
+        let openings = (self.wants.openings(), self.grown.count());
+        let asked = self.to_be_asked(&doors, openings);
+        if matches!(asked, Asked::Everybody) || !self.is_settled(&doors) {
+            return Vec::new();
+        }
+        let forgotten = self.waiting.leaves().filter_map(|(queue, _)| {
+            let id = self.queues.id(queue)?;
+            let named = match &asked {
+                Asked::Everybody => true,
+                Asked::Open => doors.open.iter().any(|open| open.contains(queue)),
+                Asked::Few(few) => few.contains(&id),
+            };
+            let stirred = self.asking.stirred.below.contains_key(&id);
+            let is_asked = named || stirred || !self.is_behind_all(&doors, queue);
+            let (rank, _) = self.candidate_of(queue, &doors)?;
+            let takes = self.queues.takes_jobs(id);
+            (takes && !is_asked).then(|| format!("queue {queue}: {} is not asked", rank.key))
+        });
+        forgotten.collect()
+    }
+}

@@ -1,0 +1,161 @@
+//! Who may have something kept, where more want that than may.
+//!
+//! In each queue the first jobs that could go some day, as many as its policy has it. Of those,
+//! as many for each class of pools and each short queue as may: the queue of higher priority
+//! first, then one that holds less than it deserves, then the job of higher priority, then who
+//! was queued first. Shares do not count here, though they order queues: they change with every
+//! job that starts or ends, and what was kept would be given away, before it was enough, for
+//! whoever comes to stand first the next moment. So a reservation stands until its holder
+//! starts, or one with a better claim comes.
+
+use super::Engine;
+use super::job::Rank;
+use super::order::Share;
+use super::queues::QueueId;
+use super::reservations::{Reservation, Scope};
+use super::wants::WantId;
+use crate::facts::QueueOrdering;
+use crate::ids::QueueName;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// The jobs of a queue for whom something may be kept.
+pub(crate) struct Front {
+    pub(crate) queue: QueueName,
+    pub(crate) jobs: BTreeSet<Rank>,
+}
+
+/// How good the claim of a job is: the policy is the order of the fields, the least is best.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Claim {
+    /// Of the queues from below the root down, higher first.
+    priorities: Vec<Reverse<i32>>,
+    /// Whether its queue holds all that it deserves.
+    satisfied: bool,
+    rank: Rank,
+}
+
+impl Engine {
+    /// How good the claim of a waiting job is.
+    fn claim(&self, queue: &QueueName, rank: &Rank) -> Claim {
+        let id = self.queues.id(queue);
+        let path = id.map(|id| self.queues.path_of(id)).unwrap_or_default();
+        let facts = path.iter().skip(1).map(|id| &self.queues.node(*id).fact);
+        Claim {
+            priorities: facts
+                .map(|fact| Reverse(fact.as_ref().map_or(0, |fact| fact.priority)))
+                .collect(),
+            satisfied: !id.is_some_and(|id| self.is_unsatisfied(id)),
+            rank: rank.clone(),
+        }
+    }
+
+    /// Whether a queue holds less than it deserves.
+    pub(crate) fn is_unsatisfied(&self, id: QueueId) -> bool {
+        let share = self.queues.share(self.queues.node(id));
+        matches!(share, Share::Below(_))
+    }
+
+    /// The jobs of a queue for whom something may be kept: the first of those that could go
+    /// some day, as many as its policy has it.
+    pub(crate) fn front(&self, queue: &QueueName) -> Front {
+        let most = self.holders_allowed(queue);
+        let leaf = self.waiting.leaf(queue);
+        Front {
+            queue: queue.clone(),
+            jobs: leaf.map(|leaf| leaf.front(most)).unwrap_or_default(),
+        }
+    }
+
+    /// How many may hold what one class, or the headroom of one queue, has, where a job of
+    /// `queue` asks.
+    fn most_of_scope(&self, queue: &QueueName) -> usize {
+        let of_class = self.config.reservations_per_class.max(1);
+        of_class.max(self.holders_allowed(queue))
+    }
+
+    fn holders_allowed(&self, queue: &QueueName) -> usize {
+        if self.queues.ordering(queue) == QueueOrdering::BestEffort {
+            return 0;
+        }
+        let backfill = self.queues.policy(queue).map(|policy| policy.backfill);
+        let backfill = backfill.unwrap_or_default();
+        match backfill.reservations {
+            Some(most) => usize::try_from(most).unwrap_or(usize::MAX),
+            None if backfill.conservative => self.config.conservative_depth,
+            None => 1,
+        }
+    }
+
+    /// Whether a job that finds no room is judged all the same, for something may be kept for
+    /// it: it stands at the front of its queue, it was not found yet that nothing can be, and
+    /// not as many hold what it needs already whose claim is better.
+    pub(crate) fn may_reserve(&self, front: &Front, rank: &Rank, want: WantId) -> bool {
+        if !front.jobs.contains(rank) || self.reservations.of(&rank.key).is_some() {
+            return false;
+        }
+        let growths = self.grown.count();
+        if self.reservations.is_hopeless(&rank.key, growths)
+            || (self.wants.is_hopeless(want, growths) && self.is_behind(&front.queue, rank))
+        {
+            return false;
+        }
+        let Some(scopes) = self.wants.scopes(want) else {
+            return true;
+        };
+        !self.is_full_ahead(scopes, &front.queue, rank)
+    }
+
+    /// Whether it is known, of a job that lacks room, that as many hold what it needs as may
+    /// whose claim is better: then where its nodes would be need not be found out.
+    pub(crate) fn is_outdone(&self, queue: &QueueName, rank: &Rank) -> bool {
+        let job = self.jobs.get(&rank.key);
+        let want = job.and_then(|job| Some(job.derived.line.as_ref()?.want));
+        let scopes = want.and_then(|want| self.wants.scopes(want));
+        scopes.is_some_and(|scopes| self.is_full_ahead(scopes, queue, rank))
+    }
+
+    /// Whether as many hold one of these as may whose claim is better than that of a job.
+    fn is_full_ahead(&self, scopes: &BTreeSet<Scope>, queue: &QueueName, rank: &Rank) -> bool {
+        let most = self.most_of_scope(queue);
+        let mine = self.claim(queue, rank);
+        let full = |scope: &Scope| {
+            let holders = self.reservations.with_nodes();
+            let better = holders.filter(|kept| {
+                kept.rank.key != rank.key
+                    && kept.scopes.contains(scope)
+                    && self.claim(&kept.queue, &kept.rank) < mine
+            });
+            better.take(most).count() >= most
+        };
+        scopes.iter().any(full)
+    }
+
+    /// Whether there may be one more of its kind. Those with the worst claims give way.
+    pub(crate) fn make_way(&mut self, planned: &Reservation) -> bool {
+        let most = self.most_of_scope(&planned.queue);
+        let mine = self.claim(&planned.queue, &planned.rank);
+        let mut giving_way = BTreeSet::new();
+        for scope in &planned.scopes {
+            let mut same: Vec<&Reservation> = self
+                .reservations
+                .iter()
+                .filter(|kept| kept.rank != planned.rank && kept.scopes.contains(scope))
+                .filter(|kept| !giving_way.contains(&kept.rank.key))
+                .collect();
+            same.sort_by_cached_key(|kept| self.claim(&kept.queue, &kept.rank));
+            while same.len() >= most {
+                let Some(last) = same.pop() else { break };
+                if mine >= self.claim(&last.queue, &last.rank) {
+                    self.reservations.refuse(&planned.rank.key, scope);
+                    return false;
+                }
+                giving_way.insert(last.rank.key.clone());
+            }
+        }
+        for key in giving_way {
+            self.drop_reservation_of(&key);
+        }
+        true
+    }
+}

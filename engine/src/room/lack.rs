@@ -1,0 +1,80 @@
+//! What of a cluster is too little for a role, as far as is known without looking at its nodes
+//! one by one.
+
+use super::dims::Dim;
+use super::index::Seats;
+use super::{Room, mix};
+use crate::facts::Role;
+use crate::ids::ClusterName;
+
+/// What a role is best known by, as clusters count it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Main {
+    dim: Dim,
+    each: i64,
+    count: u64,
+}
+
+impl Room {
+    /// What a role is best known by: the device that it asks for, or its CPU.
+    pub(crate) fn main_of(&self, role: &Role) -> Main {
+        let dim = mix::counted_in(&role.request, &self.dims);
+        Main {
+            dim,
+            each: self.dims.ask(&role.request).get(dim),
+            count: u64::from(role.count),
+        }
+    }
+
+    /// Whether a cluster might hold all pods of a role now.
+    pub(crate) fn might_hold(&self, cluster: &ClusterName, role: &Role) -> bool {
+        let main = self.main_of(role);
+        self.known_seats(cluster, main)
+            .is_none_or(|seats| seats.now >= main.count)
+    }
+
+    /// At least so much of what a role is best known by would have to become free in a cluster
+    /// for all its pods; `None` where even empty nodes would not hold them.
+    pub(crate) fn least_to_free(&self, cluster: &ClusterName, main: Main) -> Option<i128> {
+        let Main { dim, count, .. } = main;
+        if self
+            .known_seats(cluster, main)
+            .is_some_and(|seats| seats.empty < count)
+        {
+            return None;
+        }
+        let each = i128::from(main.each);
+        let room = self.cluster(cluster).filter(|_| each > 0);
+        let mut left = i128::from(count);
+        // What is free beside whole pods, the most first: there the least is lacking.
+        let mut rests: Vec<(i128, i128)> = Vec::new();
+        let pools = room.into_iter().flat_map(|room| room.pools().values());
+        for (state, nodes) in pools.flat_map(|pool| pool.now.all()) {
+            let free = state.free.get(dim).max(0);
+            if free == 0 {
+                continue;
+            }
+            let nodes = i128::try_from(nodes.len()).unwrap_or(i128::MAX);
+            left -= (free / each) * nodes;
+            if free % each > 0 {
+                rests.push((free % each, nodes));
+            }
+        }
+        rests.sort_unstable_by(|a, b| b.cmp(a));
+        let mut least = 0;
+        for (rest, nodes) in rests {
+            let here = left.clamp(0, nodes);
+            least += here * (each - rest);
+            left -= here;
+        }
+        Some(least + left.max(0) * each)
+    }
+
+    fn known_seats(&self, cluster: &ClusterName, main: Main) -> Option<Seats> {
+        if main.each <= 0 {
+            return None;
+        }
+        let seats = self.index.seats(main.dim, main.each)?;
+        Some(seats[self.index.place(cluster)?])
+    }
+}
