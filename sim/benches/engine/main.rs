@@ -29,6 +29,8 @@ struct Arguments {
     only: Option<String>,
     /// A hundredth of the jobs: to see that it works.
     quick: bool,
+    /// One cell of the steady case alone: jobs, queues, clusters.
+    cell: Option<[usize; 3]>,
 }
 
 fn main() -> std::process::ExitCode {
@@ -47,6 +49,7 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
         traces: None,
         only: None,
         quick: false,
+        cell: None,
     };
     while let Some(flag) = given.next() {
         let mut value = || given.next().ok_or(format!("{flag} needs a value"));
@@ -55,12 +58,14 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--traces" => arguments.traces = Some(value()?.into()),
             "--only" => arguments.only = Some(value()?),
             "--quick" => arguments.quick = true,
+            "--cell" => arguments.cell = Some(cell(&value()?)?),
             // Cargo says so to whatever it runs as a benchmark.
             "--bench" => {}
             _ => {
                 return Err(format!(
                     "{flag} is not known; --out FILE, --traces DIR, \
-                     --only steady|hard|philly|openb or --quick is needed"
+                     --only steady|hard|philly|openb, --cell JOBS,QUEUES,CLUSTERS or --quick \
+                     is needed"
                 ));
             }
         }
@@ -68,8 +73,18 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
     Ok(arguments)
 }
 
+fn cell(text: &str) -> Result<[usize; 3], String> {
+    let numbers: Result<Vec<usize>, _> = text.split(',').map(str::parse).collect();
+    let numbers = numbers.ok().and_then(|all| all.try_into().ok());
+    numbers.ok_or(format!("--cell is three numbers, not {text}"))
+}
+
 fn run(arguments: Arguments) -> Result<(), String> {
     let mut sheet = Sheet::default();
+    if let Some([jobs, queues, clusters]) = arguments.cell {
+        steady::add_cell(&mut sheet, jobs, queues, clusters, false);
+        return Ok(());
+    }
     let wanted = |group: &str| {
         let only = arguments.only.as_deref();
         only.is_none_or(|only| group.starts_with(only))

@@ -33,40 +33,9 @@ pub(crate) fn run(sheet: &mut Sheet, quick: bool) {
     let mut by_jobs = Vec::new();
     for (index, (jobs, queues, clusters)) in grid.into_iter().enumerate() {
         let queues = queues / scale.min(10);
-        let cell = cell(jobs, queues, clusters);
-        let largest = index == 2;
-        let name =
-            format!("admit and complete: {jobs} queued, {queues} queues, {clusters} clusters");
-        let goal = if largest {
-            Goal::AtLeast(200_000.0)
-        } else {
-            Goal::None
-        };
-        sheet.add(
-            &name,
-            cell.per_second,
-            "decisions/s",
-            goal,
-            &[
-                ("p50 µs", cell.micros[0]),
-                ("p99 µs", cell.micros[1]),
-                ("max µs", cell.micros[2]),
-                ("bytes a job", cell.bytes_per_job),
-                ("submitted/s", cell.load_per_second),
-            ],
-        );
-        if largest {
-            sheet.add("its p99", cell.micros[1], "µs", Goal::AtMost(50.0), &[]);
-            sheet.add(
-                "memory of a queued job",
-                cell.bytes_per_job,
-                "B",
-                Goal::AtMost(200.0),
-                &[],
-            );
-        }
+        let per_second = add_cell(sheet, jobs, queues, clusters, index == 2);
         if index < 3 {
-            by_jobs.push((jobs as f64, 1.0 / cell.per_second));
+            by_jobs.push((jobs as f64, 1.0 / per_second));
         }
     }
     sheet.add(
@@ -76,6 +45,43 @@ pub(crate) fn run(sheet: &mut Sheet, quick: bool) {
         Goal::AtMost(0.2),
         &[],
     );
+}
+
+/// Runs a cell and adds its row; decisions a second.
+pub(crate) fn add_cell(
+    sheet: &mut Sheet,
+    jobs: usize,
+    queues: usize,
+    clusters: usize,
+    largest: bool,
+) -> f64 {
+    let cell = cell(jobs, queues, clusters);
+    let name = format!("admit and complete: {jobs} queued, {queues} queues, {clusters} clusters");
+    let goal = if largest {
+        Goal::AtLeast(200_000.0)
+    } else {
+        Goal::None
+    };
+    let beside = [
+        ("p50 µs", cell.micros[0]),
+        ("p99 µs", cell.micros[1]),
+        ("max µs", cell.micros[2]),
+        ("bytes a job", cell.bytes_per_job),
+        ("submitted/s", cell.load_per_second),
+    ];
+    sheet.add(&name, cell.per_second, "decisions/s", goal, &beside);
+    if largest {
+        let (p99, bytes) = (cell.micros[1], cell.bytes_per_job);
+        sheet.add("its p99", p99, "µs", Goal::AtMost(50.0), &[]);
+        sheet.add(
+            "memory of a queued job",
+            bytes,
+            "B",
+            Goal::AtMost(200.0),
+            &[],
+        );
+    }
+    cell.per_second
 }
 
 /// One cell: fills the fleet, queues so many jobs more, then lets jobs end one by one.
