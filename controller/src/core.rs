@@ -27,6 +27,7 @@ use crds::karmada::ResourceBinding;
 use engine::facts::JobFact;
 use engine::{Engine, Event, JobKey, Time};
 use runtime::health::ReadyFlag;
+use runtime::watch::{Delta, ObjectKey};
 use scheduler::Members;
 use scheduler::commit::{Committer, Intent, Write};
 use std::collections::{BTreeSet, HashMap};
@@ -121,6 +122,14 @@ impl Core {
         self.readiness.note(&input);
         match input {
             Input::Binding(delta) => {
+                // The watch may show the second of a name before a pass saw that the first went.
+                if let Some(key) = self.world.is_another(&delta) {
+                    self.world.binding(Delta::Gone(ObjectKey {
+                        namespace: Some(key.namespace.to_string()),
+                        name: key.name.to_string(),
+                    }));
+                    self.forget(&key);
+                }
                 let key = self.world.binding(delta);
                 self.dirty.extend(key);
             }

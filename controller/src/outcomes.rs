@@ -11,7 +11,7 @@ use crds::karmada::{ResourceBinding, Work};
 use crds::names;
 use crds::record::RecordState;
 use engine::{Event, JobKey, Reason, Time};
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use scheduler::carry_out::Refusal;
 use scheduler::commit::{Failure, Outcome, Write, WriteKind};
 use std::sync::Arc;
@@ -83,6 +83,31 @@ impl Core {
         });
     }
 
+    /// Removes Works that Karmada has left behind: those that its cache did not show yet when it
+    /// removed what the placement had. It does not look again, and their pods would run for good.
+    pub(crate) fn sweep_works(&mut self, look: &Look<'_>) {
+        if let Err(until) = self.track(look.key).are_left_behind(look.now) {
+            return self.look_again(look.key, until);
+        }
+        if !self.track(look.key).begin_check() {
+            return;
+        }
+        let (client, inputs) = (self.client.clone(), self.inputs.clone());
+        let (key, binding) = (look.key.clone(), look.binding.clone());
+        let checks = Arc::clone(&self.checks);
+        tokio::spawn(async move {
+            // Never closed.
+            let _slot = checks.acquire().await;
+            let gone = match remove_works(client, &key, &binding).await {
+                Ok(()) => Ok(false),
+                Err(error) => Err(error),
+            };
+            let uid = binding.metadata.uid.clone();
+            // The owner task is gone only when the process ends.
+            let _ = inputs.send(Input::WorksChecked { key, uid, gone }).await;
+        });
+    }
+
     /// What a fresh look at the Works said.
     pub(crate) fn works_checked(
         &mut self,
@@ -93,7 +118,7 @@ impl Core {
     ) {
         let binding = self.world.bindings.get(key).cloned();
         let Some(binding) = binding.filter(|b| b.metadata.uid.as_deref() == uid) else {
-            return; // it was about another binding of this name
+            return; // it was about another binding of this name, whose track went with it
         };
         self.track(key).end_check();
         if self.track(key).is_busy(&binding, now) {
@@ -190,6 +215,48 @@ async fn works_gone(client: kube::Client, binding: &ResourceBinding) -> Result<b
     match tokio::time::timeout(READ_DEADLINE, works.list(&params)).await {
         Ok(Ok(list)) => Ok(list.items.is_empty()),
         Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer in {} s", READ_DEADLINE.as_secs())),
+    }
+}
+
+/// Deletes the Works with the binding's permanent id that nobody is deleting.
+async fn remove_works(
+    client: kube::Client,
+    key: &JobKey,
+    binding: &ResourceBinding,
+) -> Result<(), String> {
+    let Some(id) = permanent_id(binding) else {
+        return Ok(());
+    };
+    let params = ListParams::default().labels(&format!("{}={id}", names::BINDING_PERMANENT_ID));
+    let sweep = async {
+        let all: Api<Work> = Api::all(client.clone());
+        let works = all.list(&params).await?;
+        let left = works.items.into_iter().map(|work| work.metadata);
+        for work in left.filter(|work| work.deletion_timestamp.is_none()) {
+            let (namespace, name) = (
+                work.namespace.unwrap_or_default(),
+                work.name.unwrap_or_default(),
+            );
+            let only = Preconditions {
+                uid: work.uid,
+                resource_version: None,
+            };
+            let options = DeleteParams::background().preconditions(only);
+            let works: Api<Work> = Api::namespaced(client.clone(), &namespace);
+            match works.delete(&name, &options).await {
+                Ok(_) => {
+                    tracing::warn!(job = %key, %namespace, %name, "removed a Work that Karmada had left behind");
+                }
+                // It went, or it is another's by now.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(READ_DEADLINE, sweep).await {
+        Ok(result) => result.map_err(|error: kube::Error| error.to_string()),
         Err(_) => Err(format!("no answer in {} s", READ_DEADLINE.as_secs())),
     }
 }

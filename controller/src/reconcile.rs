@@ -67,7 +67,7 @@ impl Core {
     }
 
     /// A job that is not there, or not ours: nothing is charged for it any more.
-    fn forget(&mut self, key: &JobKey) {
+    pub(crate) fn forget(&mut self, key: &JobKey) {
         if self.engine.job(key).is_some() {
             self.tell(Event::JobGone(key.clone()));
         }
@@ -190,8 +190,11 @@ impl Core {
             self.tell(Event::JobGone(look.key.clone()));
             self.told.remove(look.key);
         }
-        if self.has_works(look) || has_karmada_finalizer(&look.binding) {
+        if has_karmada_finalizer(&look.binding) {
             return;
+        }
+        if self.has_works(look) {
+            return self.sweep_works(look);
         }
         self.check_works(look);
     }
@@ -417,7 +420,7 @@ impl Core {
         self.tell_taken_back(look, &record);
         if self.has_works(look) {
             self.track(look.key).works_seen = true;
-            return;
+            return self.sweep_works(look);
         }
         match self.track(look.key).has_settled(look.now) {
             Ok(()) => self.check_works(look),

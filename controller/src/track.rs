@@ -15,6 +15,9 @@ const RETRY_MS: i64 = 1_000;
 /// Milliseconds in which Karmada may still be making Works of a placement that was taken back
 /// before any of them was seen (its binding controller may be in the middle of a pass).
 const SETTLE_MS: i64 = 5_000;
+/// Milliseconds in which Karmada removes the Works of a placement that is no more; those that
+/// are left then it did not see when it did so.
+const SWEEP_MS: i64 = 15_000;
 
 /// What is open for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub(crate) struct Track {
     pub(crate) works_seen: bool,
     /// Since when the job is being ended.
     ending_since: Option<Time>,
+    /// Since when it has Works that should go.
+    leftover_since: Option<Time>,
     checking_works: bool,
     /// Clusters that have not confirmed that the job is smaller.
     pub(crate) shrinks: Shrinks,
@@ -92,6 +97,7 @@ impl Track {
         if matches!(write, Write::Place { .. }) {
             self.works_seen = false;
             self.ending_since = None;
+            self.leftover_since = None;
         }
     }
 
@@ -132,6 +138,13 @@ impl Track {
         }
     }
 
+    /// Notes that Works are there which should go; whether Karmada had its time to remove them.
+    pub(crate) fn are_left_behind(&mut self, now: Time) -> Result<(), Time> {
+        let since = *self.leftover_since.get_or_insert(now);
+        let until = since.after(SWEEP_MS);
+        if now >= until { Ok(()) } else { Err(until) }
+    }
+
     /// Notes that `attempt` is taken back for `taker`.
     pub(crate) fn make_room(&mut self, attempt: Attempt, taker: JobKey) {
         self.making_room = Some((attempt, taker));
@@ -168,6 +181,7 @@ impl Track {
     /// The attempt is over.
     pub(crate) fn ended(&mut self) {
         self.ending_since = None;
+        self.leftover_since = None;
         self.works_seen = false;
         self.shrinks = Shrinks::default();
     }

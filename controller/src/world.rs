@@ -49,6 +49,19 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// The job whose binding `delta` replaces by another of the same name.
+    pub(crate) fn is_another(&self, delta: &Delta<ResourceBinding>) -> Option<JobKey> {
+        let Delta::Upserted(binding) = delta else {
+            return None;
+        };
+        let key = job_key(
+            binding.metadata.namespace.as_deref(),
+            binding.metadata.name.as_deref(),
+        );
+        let known = self.bindings.get(&key)?;
+        (known.metadata.uid != binding.metadata.uid).then_some(key)
+    }
+
     /// Takes in a binding's delta; returns the job that may look different.
     pub(crate) fn binding(&mut self, delta: Delta<ResourceBinding>) -> Option<JobKey> {
         match delta {

@@ -59,7 +59,7 @@ async fn deleted_while_placed_it_is_charged_until_its_works_are_gone() {
     stage.work("a", true);
     stage.change("a", deleted());
     stage.job("b", 3);
-    stage.rest_later(&["a", "b"], 60_000).await;
+    stage.rest_later(&["a", "b"], 10_000).await;
     assert_eq!(stage.state("a"), Some(JobState::Ending));
     assert_eq!(stage.standing("b"), "no record, gated []");
     stage.work("a", false);
@@ -149,4 +149,48 @@ async fn nothing_is_kept_of_what_is_gone() {
     assert!(stage.core.tracks.is_empty(), "{:?}", stage.core.tracks);
     assert!(stage.core.told.is_empty());
     assert!(stage.core.world.bindings.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_made_anew_before_the_end_of_the_first_was_looked_at_can_go_too() {
+    let mut stage = stage().await;
+    stage.job("a", 2);
+    stage.rest(&["a"]).await;
+    // A look at what is left of the first is under way when the second takes its place: no pass
+    // ever sees that there was none between.
+    stage.api.merge(&path("a"), &deleted());
+    stage.echo("a");
+    let now = stage.now();
+    stage.core.pass(now);
+    stage.template("a", 3, json!({"metadata": {"uid": "a-uid-2"}}));
+    let second = json!({
+        "metadata": {"uid": "second", "labels": {names::BINDING_PERMANENT_ID: "a-id-2"}},
+        "spec": {"resource": {"uid": "a-uid-2"}},
+    });
+    stage.binding("a", 3, second);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.charged(), "3");
+    stage.change("a", deleted());
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.api.get(&path("a")), None);
+    assert_eq!(stage.charged(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn works_that_karmada_has_left_behind_are_removed() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    // Karmada did not see the Work when it removed what the binding had, and let go of it.
+    stage.change("a", deleted());
+    stage.rest_later(&["a"], 2_000).await;
+    assert!(stage.api.get(&work_path("a")).is_some(), "not at once");
+    stage.rest_later(&["a"], 30_000).await;
+    assert_eq!(stage.api.get(&work_path("a")), None);
+    stage.work("a", false);
+    stage.rest_later(&["a"], 2_000).await;
+    assert_eq!(stage.api.get(&path("a")), None);
+    assert_eq!(stage.charged(), "0");
 }
