@@ -17,6 +17,7 @@ use super::ladder::Round;
 use super::queues::QueueId;
 use super::shut::Doors;
 use super::wants::WantId;
+use crate::facts::QueueOrdering;
 use crate::ids::QueueName;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,7 +161,9 @@ impl Engine {
         };
         let found = self.queues.next(&round).and_then(|queue| {
             let (rank, want) = self.candidate_of(queue, doors)?;
-            let goes = self.may_find_room(doors, queue, rank, want)
+            let strict = self.queues.ordering(queue) == QueueOrdering::StrictFifo;
+            let goes = strict
+                || self.may_find_room(doors, queue, rank, want)
                 || self.may_reserve(&self.front(queue), rank, want);
             Some(Candidate {
                 queue: queue.clone(),

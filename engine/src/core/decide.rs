@@ -15,6 +15,7 @@ use super::shut::{Doors, Shut};
 use super::waiting::{Sleep, Wake};
 use super::wants::WantId;
 use crate::decision::{Decision, Decisions};
+use crate::facts::QueueOrdering;
 use crate::ids::{ClusterName, JobKey, PoolClass, QueueName, Time};
 use crate::reason::Reason;
 use crate::tally::Tally;
@@ -235,8 +236,13 @@ impl Engine {
         let leaf = self.waiting.leaf(queue)?;
         let front = LazyCell::new(|| self.front(queue));
         let takes = LazyCell::new(|| self.lets_take(queue));
-        let candidate = leaf.candidate(self.queues.ordering(queue), |rank, want| {
-            self.may_find_room(doors, queue, rank, want)
+        let ordering = self.queues.ordering(queue);
+        let strict = ordering == QueueOrdering::StrictFifo;
+        let candidate = leaf.candidate(ordering, |rank, want| {
+            // Who holds up all behind it is judged once in any case: what its own queue would
+            // never let go holds up nobody, and of that the room for what it wants tells nothing.
+            (strict && !leaf.was_judged(want))
+                || self.may_find_room(doors, queue, rank, want)
                 || self.may_reserve(&front, rank, want)
                 || (*takes && self.may_take(queue, want))
         })?;
@@ -264,6 +270,7 @@ impl Engine {
     fn shut(&mut self, queue: &QueueName, want: WantId, reason: Reason, why: Shut) {
         self.wants.note_shut(want, why, self.grown.count());
         self.guess_scopes(want);
+        self.waiting.note_judged(queue, want);
         if self.waiting.note_reason(queue, want, reason) {
             self.name_group(queue, want);
         }

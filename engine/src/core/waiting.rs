@@ -54,6 +54,8 @@ struct Group {
     last: Option<Reason>,
     /// Whether the first of it that may look for something to take back has done so, in vain.
     looked: bool,
+    /// Whether its first was judged since it was woken, whatever is known of what it wants.
+    judged: bool,
 }
 
 /// The waiting jobs of one queue.
@@ -283,6 +285,14 @@ impl Waiting {
         group.is_some_and(|group| group.last.replace(reason) != Some(reason))
     }
 
+    /// Notes that the first of a group was judged, and stays awake.
+    pub(crate) fn note_judged(&mut self, queue: &QueueName, want: WantId) {
+        let leaf = self.leaves.get_mut(queue);
+        if let Some(group) = leaf.and_then(|leaf| leaf.groups.get_mut(&want)) {
+            group.judged = true;
+        }
+    }
+
     /// Notes that a group found nothing to take back.
     pub(crate) fn note_looked(&mut self, queue: &QueueName, want: WantId) {
         let leaf = self.leaves.get_mut(queue);
@@ -336,6 +346,7 @@ impl Waiting {
             return;
         };
         group.looked = false;
+        group.judged = false;
         if let Some(sleep) = group.asleep.take() {
             self.woken.insert((queue.clone(), want));
             for wake in sleep.wakes {
@@ -435,6 +446,11 @@ impl Leaf {
             .get(&want)
             .into_iter()
             .flat_map(|group| &group.jobs)
+    }
+
+    /// Whether the first of a group was judged since it was woken.
+    pub(crate) fn was_judged(&self, want: WantId) -> bool {
+        self.groups.get(&want).is_some_and(|group| group.judged)
     }
 
     /// Whether a group found nothing to take back, as far as nothing has changed for it.

@@ -209,3 +209,24 @@ fn a_queued_job_changes_its_queue_and_a_released_one_does_not() {
     assert_eq!(at(&world, "first"), "q");
     assert_eq!(at(&world, "second"), "other");
 }
+
+#[test]
+fn a_job_that_its_strict_queue_never_lets_go_holds_up_nobody_though_another_wants_the_same() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 8, gpu 4");
+    world.queue(queue("free"));
+    world.queue(capped("tight", "gpu 1"));
+    let mut strict = policy("tight");
+    strict.ordering = QueueOrdering::StrictFifo;
+    world.policy(strict);
+    world.add("old", "free", 1, "gpu 4");
+    world.decide();
+    world.run("old");
+    // No room is found for it, which is known of all who want the same from now on.
+    world.add("large", "free", 2, "gpu 4");
+    world.decide();
+    world.add("never", "tight", 2, "gpu 4");
+    world.decide();
+    world.add("small", "tight", 1, "cpu 1");
+    assert_snapshot!(world.decide(), @"release small #1 a(n0)");
+}
