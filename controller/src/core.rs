@@ -27,7 +27,6 @@ use crds::karmada::ResourceBinding;
 use engine::facts::JobFact;
 use engine::{Engine, Event, JobKey, Time};
 use runtime::health::ReadyFlag;
-use runtime::watch::{Delta, ObjectKey};
 use scheduler::Members;
 use scheduler::commit::{Committer, Intent, Write};
 use std::collections::{BTreeSet, HashMap};
@@ -124,10 +123,6 @@ impl Core {
             Input::Binding(delta) => {
                 // The watch may show the second of a name before a pass saw that the first went.
                 if let Some(key) = self.world.is_another(&delta) {
-                    self.world.binding(Delta::Gone(ObjectKey {
-                        namespace: Some(key.namespace.to_string()),
-                        name: key.name.to_string(),
-                    }));
                     self.forget(&key);
                 }
                 let key = self.world.binding(delta);

@@ -7,7 +7,7 @@ use crate::reconcile::Look;
 use crate::standing::{NamespaceRule, Standing, standing};
 use crate::track::Track;
 use crate::world::permanent_id;
-use crds::karmada::{ResourceBinding, Work};
+use crds::karmada::Work;
 use crds::names;
 use crds::record::RecordState;
 use engine::{Event, JobKey, Reason, Time};
@@ -67,28 +67,26 @@ impl Core {
 
     /// Asks the API server afresh whether any Work of the job is left: a watch may be behind.
     pub(crate) fn check_works(&mut self, look: &Look<'_>) {
-        if !self.track(look.key).begin_check() {
-            return;
-        }
-        let (client, inputs) = (self.client.clone(), self.inputs.clone());
-        let (key, binding) = (look.key.clone(), look.binding.clone());
-        let checks = Arc::clone(&self.checks);
-        tokio::spawn(async move {
-            // Never closed.
-            let _slot = checks.acquire().await;
-            let gone = works_gone(client, &binding).await;
-            let uid = binding.metadata.uid.clone();
-            // The owner task is gone only when the process ends.
-            let _ = inputs.send(Input::WorksChecked { key, uid, gone }).await;
-        });
+        self.look_at_works(look, works_gone);
     }
 
     /// Removes Works that Karmada has left behind: those that its cache did not show yet when it
     /// removed what the placement had. It does not look again, and their pods would run for good.
     pub(crate) fn sweep_works(&mut self, look: &Look<'_>) {
-        if let Err(until) = self.track(look.key).are_left_behind(look.now) {
-            return self.look_again(look.key, until);
+        match self.track(look.key).are_left_behind(look.now) {
+            Ok(()) => self.look_at_works(look, remove_works),
+            Err(until) => self.look_again(look.key, until),
         }
+    }
+
+    /// Has `task` tell whether all Works of the job are gone, unless that is being asked already.
+    fn look_at_works<T>(
+        &mut self,
+        look: &Look<'_>,
+        task: impl FnOnce(Api<Work>, ListParams, kube::Client) -> T + Send + 'static,
+    ) where
+        T: Future<Output = kube::Result<bool>> + Send,
+    {
         if !self.track(look.key).begin_check() {
             return;
         }
@@ -98,9 +96,17 @@ impl Core {
         tokio::spawn(async move {
             // Never closed.
             let _slot = checks.acquire().await;
-            let gone = match remove_works(client, &key, &binding).await {
-                Ok(()) => Ok(false),
-                Err(error) => Err(error),
+            let gone = match permanent_id(&binding) {
+                Some(id) => {
+                    let own = format!("{}={id}", names::BINDING_PERMANENT_ID);
+                    let params = ListParams::default().labels(&own);
+                    let task = task(Api::all(client.clone()), params, client);
+                    match tokio::time::timeout(READ_DEADLINE, task).await {
+                        Ok(gone) => gone.map_err(|error| error.to_string()),
+                        Err(_) => Err(format!("no answer in {} s", READ_DEADLINE.as_secs())),
+                    }
+                }
+                None => Ok(true),
             };
             let uid = binding.metadata.uid.clone();
             // The owner task is gone only when the process ends.
@@ -203,60 +209,37 @@ fn refusal(failure: &Failure) -> Refusal {
     }
 }
 
-/// Whether no Work with the binding's permanent id is left, by a fresh read.
-async fn works_gone(client: kube::Client, binding: &ResourceBinding) -> Result<bool, String> {
-    let Some(id) = permanent_id(binding) else {
-        return Ok(true);
-    };
-    let params = ListParams::default()
-        .labels(&format!("{}={id}", names::BINDING_PERMANENT_ID))
-        .limit(1);
-    let works: Api<Work> = Api::all(client);
-    match tokio::time::timeout(READ_DEADLINE, works.list(&params)).await {
-        Ok(Ok(list)) => Ok(list.items.is_empty()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer in {} s", READ_DEADLINE.as_secs())),
-    }
+/// Whether none of these Works is left, by a fresh read.
+async fn works_gone(works: Api<Work>, own: ListParams, _: kube::Client) -> kube::Result<bool> {
+    let list = works.list(&own.limit(1)).await?;
+    Ok(list.items.is_empty())
 }
 
-/// Deletes the Works with the binding's permanent id that nobody is deleting.
+/// Deletes those of these Works that nobody is deleting. Whether they are gone shows later.
 async fn remove_works(
+    works: Api<Work>,
+    own: ListParams,
     client: kube::Client,
-    key: &JobKey,
-    binding: &ResourceBinding,
-) -> Result<(), String> {
-    let Some(id) = permanent_id(binding) else {
-        return Ok(());
-    };
-    let params = ListParams::default().labels(&format!("{}={id}", names::BINDING_PERMANENT_ID));
-    let sweep = async {
-        let all: Api<Work> = Api::all(client.clone());
-        let works = all.list(&params).await?;
-        let left = works.items.into_iter().map(|work| work.metadata);
-        for work in left.filter(|work| work.deletion_timestamp.is_none()) {
-            let (namespace, name) = (
-                work.namespace.unwrap_or_default(),
-                work.name.unwrap_or_default(),
-            );
-            let only = Preconditions {
-                uid: work.uid,
-                resource_version: None,
-            };
-            let options = DeleteParams::background().preconditions(only);
-            let works: Api<Work> = Api::namespaced(client.clone(), &namespace);
-            match works.delete(&name, &options).await {
-                Ok(_) => {
-                    tracing::warn!(job = %key, %namespace, %name, "removed a Work that Karmada had left behind");
-                }
-                // It went, or it is another's by now.
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                Err(error) => return Err(error),
+) -> kube::Result<bool> {
+    let works = works.list(&own).await?;
+    let left = works.items.into_iter().map(|work| work.metadata);
+    for work in left.filter(|work| work.deletion_timestamp.is_none()) {
+        let namespace = work.namespace.unwrap_or_default();
+        let name = work.name.unwrap_or_default();
+        let only = Preconditions {
+            uid: work.uid,
+            resource_version: None,
+        };
+        let options = DeleteParams::background().preconditions(only);
+        let works: Api<Work> = Api::namespaced(client.clone(), &namespace);
+        match works.delete(&name, &options).await {
+            Ok(_) => {
+                tracing::warn!(%namespace, %name, "removed a Work that Karmada had left behind");
             }
+            // It went, or it is another's by now.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(error) => return Err(error),
         }
-        Ok(())
-    };
-    match tokio::time::timeout(READ_DEADLINE, sweep).await {
-        Ok(result) => result.map_err(|error: kube::Error| error.to_string()),
-        Err(_) => Err(format!("no answer in {} s", READ_DEADLINE.as_secs())),
     }
+    Ok(false)
 }

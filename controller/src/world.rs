@@ -71,6 +71,13 @@ impl World {
                     binding.metadata.namespace.as_deref(),
                     binding.metadata.name.as_deref(),
                 );
+                if self
+                    .bindings
+                    .get(&key)
+                    .is_some_and(|known| known.metadata.uid != binding.metadata.uid)
+                {
+                    self.drop_binding(&key);
+                }
                 if let Some(id) = permanent_id(&binding) {
                     self.by_permanent_id.insert(id.to_owned(), key.clone());
                 }
@@ -80,15 +87,19 @@ impl World {
             }
             Delta::Gone(object) => {
                 let key = job_key(object.namespace.as_deref(), Some(&object.name));
-                if let Some(binding) = self.bindings.remove(&key) {
-                    if let Some(id) = permanent_id(&binding) {
-                        self.by_permanent_id.remove(id);
-                    }
-                    self.by_template.remove(&template_key(&binding));
-                }
+                self.drop_binding(&key);
                 Some(key)
             }
             Delta::Listed => None,
+        }
+    }
+
+    fn drop_binding(&mut self, key: &JobKey) {
+        if let Some(binding) = self.bindings.remove(key) {
+            if let Some(id) = permanent_id(&binding) {
+                self.by_permanent_id.remove(id);
+            }
+            self.by_template.remove(&template_key(&binding));
         }
     }
 

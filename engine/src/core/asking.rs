@@ -132,21 +132,11 @@ impl Engine {
             }
             Asked::Everybody | Asked::Open => false,
         };
-        let is_asked = |queue: &QueueName| match &asked {
-            Asked::Everybody => true,
-            Asked::Open => {
-                stirred.contains(queue) || doors.open.iter().any(|open| open.contains(queue))
-            }
-            Asked::Few(few) => {
-                let id = self.queues.id(queue);
-                stirred.contains(queue) || id.is_some_and(|id| few.contains(&id))
-            }
-        };
         let ask = |queue: &QueueName| {
             if settled && !behind.get() {
                 behind.set(self.is_behind_all(doors, queue));
             }
-            if behind.get() && !is_asked(queue) {
+            if behind.get() && !self.is_asked(&asked, doors, queue) {
                 return None;
             }
             let candidate = self.candidate_of(queue, doors);
@@ -197,6 +187,16 @@ impl Engine {
         Asked::Few(few)
     }
 
+    /// Whether a queue is asked wherever it stands.
+    fn is_asked(&self, asked: &Asked, doors: &Doors<'_>, queue: &QueueName) -> bool {
+        let named = || match asked {
+            Asked::Everybody => true,
+            Asked::Open => doors.open.iter().any(|open| open.contains(queue)),
+            Asked::Few(few) => self.queues.id(queue).is_some_and(|id| few.contains(&id)),
+        };
+        self.asking.stirred.contains(queue) || named()
+    }
+
     /// Whether all jobs of a queue stand behind all whose reservations stop a want.
     fn is_behind_all(&self, doors: &Doors<'_>, queue: &QueueName) -> bool {
         let leaf = self.waiting.leaf(queue);
@@ -234,8 +234,7 @@ impl Engine {
     pub(crate) fn rank_queues(&mut self) {
         for queue in self.waiting.take_stirred() {
             let jobs = self.front(&queue).jobs;
-            let lines = jobs.iter().filter_map(|rank| self.jobs.get(&rank.key));
-            let wants = lines.filter_map(|job| Some(job.derived.line.as_ref()?.want));
+            let wants = jobs.iter().filter_map(|rank| self.want_of(&rank.key));
             let wants = wants.collect();
             self.waiting.note_fronts(&queue, wants);
             self.queues.unrank(&queue);
@@ -247,9 +246,7 @@ impl Engine {
             self.queues.rank(id, &front);
         }
     }
-}
 
-impl Engine {
     /// Queues that have somebody to be judged and would not be asked; none while queues are
     /// still to be put in their places.
     pub(crate) fn never_asked(&self) -> Vec<String> {
@@ -264,13 +261,8 @@ impl Engine {
         }
         let forgotten = self.waiting.leaves().filter_map(|(queue, _)| {
             let id = self.queues.id(queue)?;
-            let named = match &asked {
-                Asked::Everybody => true,
-                Asked::Open => doors.open.iter().any(|open| open.contains(queue)),
-                Asked::Few(few) => few.contains(&id),
-            };
-            let stirred = self.asking.stirred.below.contains_key(&id);
-            let is_asked = named || stirred || !self.is_behind_all(&doors, queue);
+            let is_asked =
+                self.is_asked(&asked, &doors, queue) || !self.is_behind_all(&doors, queue);
             let (rank, _) = self.candidate_of(queue, &doors)?;
             let takes = self.queues.takes_jobs(id);
             (takes && !is_asked).then(|| format!("queue {queue}: {} is not asked", rank.key))

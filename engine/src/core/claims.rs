@@ -100,23 +100,15 @@ impl Engine {
         {
             return false;
         }
-        let Some(scopes) = self.wants.scopes(want) else {
-            return true;
-        };
-        !self.is_full_ahead(scopes, &front.queue, rank)
+        !self.is_outdone(&front.queue, rank, want)
     }
 
     /// Whether it is known, of a job that lacks room, that as many hold what it needs as may
     /// whose claim is better: then where its nodes would be need not be found out.
-    pub(crate) fn is_outdone(&self, queue: &QueueName, rank: &Rank) -> bool {
-        let job = self.jobs.get(&rank.key);
-        let want = job.and_then(|job| Some(job.derived.line.as_ref()?.want));
-        let scopes = want.and_then(|want| self.wants.scopes(want));
-        scopes.is_some_and(|scopes| self.is_full_ahead(scopes, queue, rank))
-    }
-
-    /// Whether as many hold one of these as may whose claim is better than that of a job.
-    fn is_full_ahead(&self, scopes: &BTreeSet<Scope>, queue: &QueueName, rank: &Rank) -> bool {
+    pub(crate) fn is_outdone(&self, queue: &QueueName, rank: &Rank, want: WantId) -> bool {
+        let Some(scopes) = self.wants.scopes(want) else {
+            return false;
+        };
         let most = self.most_of_scope(queue);
         let mine = self.claim(queue, rank);
         let full = |scope: &Scope| {

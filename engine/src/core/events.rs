@@ -248,10 +248,7 @@ impl Engine {
         let queue = self.names.share_queue(&fact.queue);
         let priority_class = fact.priority_class.as_deref();
         let priority_class = priority_class.map(|class| self.names.share(class));
-        let user = match fact.user.as_str() {
-            "" => Arc::clone(&key.namespace),
-            user => self.names.share(user),
-        };
+        let user = self.names.share(&user_of(&fact.key, &fact.user));
         let job = self
             .jobs
             .entry(key.clone())

@@ -106,6 +106,7 @@ pub struct Engine {
     queues: Queues,
     /// Boxed, so that the map's free places stay small.
     jobs: BTreeMap<JobKey, Box<Job>>,
+    /// What many jobs are named by.
     names: Names,
     wants: Wants,
     waiting: Waiting,

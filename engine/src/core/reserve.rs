@@ -4,7 +4,7 @@
 //! headroom but lacks room keeps that headroom and the nodes where the least has to become
 //! free. One gang's worth each. In each queue the first job that is blocked (EASY), or as many
 //! as its policy asks for, or every one up to a bound (conservative backfill); of each class of
-//! pools and each short queue at most K, those first in order. Never for what the empty fleet
+//! pools and each short queue at most K, those with the best claims ([`super::claims`]). Never for what the empty fleet
 //! or a capability could not give.
 //!
 //! A job ahead of the holder is never stopped by it; one behind may use what is kept only if
@@ -125,7 +125,9 @@ impl Engine {
         // What stops the first of a group stops the others: they are kept for by its verdict.
         let alike = self.alike(asker, &front);
         for rank in &alike {
-            if matches!(block.gate, Gate::Room) && self.is_outdone(asker.queue, rank) {
+            let want = self.want_of(&rank.key);
+            let outdone = want.is_some_and(|want| self.is_outdone(asker.queue, rank, want));
+            if matches!(block.gate, Gate::Room) && outdone {
                 self.drop_reservation_of(&rank.key);
                 continue;
             }
@@ -152,8 +154,7 @@ impl Engine {
     fn note_hopeless(&mut self, queue: &QueueName, rank: &Rank) {
         let growths = self.grown.count();
         self.reservations.note_hopeless(&rank.key, growths);
-        let job = self.jobs.get(&rank.key);
-        let want = job.and_then(|job| Some(job.derived.line.as_ref()?.want));
+        let want = self.want_of(&rank.key);
         if let Some(want) = want.filter(|_| self.is_behind(queue, rank)) {
             self.wants.note_hopeless(want, growths);
         }
@@ -192,8 +193,7 @@ impl Engine {
     }
 
     fn note_scopes(&mut self, rank: &Rank, planned: &Reservation) {
-        let job = self.jobs.get(&rank.key);
-        let want = job.and_then(|job| Some(job.derived.line.as_ref()?.want));
+        let want = self.want_of(&rank.key);
         if let Some(want) = want.filter(|_| !planned.nodes.is_empty()) {
             self.wants.note_scopes(want, &planned.scopes);
         }
@@ -270,11 +270,15 @@ impl Engine {
 
     /// Wakes the group of a waiting job, and opens what it wants.
     pub(crate) fn rouse_job(&mut self, key: &JobKey) {
-        let line = self.jobs.get(key).and_then(|job| job.derived.line.clone());
-        if let Some(line) = line {
-            self.wants.open(line.want);
-            self.waiting.rouse(&line.queue, line.want);
+        if let Some(want) = self.want_of(key) {
+            self.wants.open(want);
         }
+        self.ask_again(key);
+    }
+
+    /// What a waiting job wants.
+    pub(crate) fn want_of(&self, key: &JobKey) -> Option<WantId> {
+        Some(self.jobs.get(key)?.derived.line.as_ref()?.want)
     }
 
     /// Wakes the group of a waiting job that may keep or take something now, whatever room

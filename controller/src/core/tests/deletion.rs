@@ -59,7 +59,7 @@ async fn deleted_while_placed_it_is_charged_until_its_works_are_gone() {
     stage.work("a", true);
     stage.change("a", deleted());
     stage.job("b", 3);
-    stage.rest_later(&["a", "b"], 10_000).await;
+    stage.rest_later(&["a", "b"], 60_000).await;
     assert_eq!(stage.state("a"), Some(JobState::Ending));
     assert_eq!(stage.standing("b"), "no record, gated []");
     stage.work("a", false);

@@ -53,7 +53,7 @@ async fn an_ending_job_is_charged_until_its_works_are_gone() {
     stage.work("a", true);
     stage.job("b", 2);
     stage.list_all();
-    stage.rest_later(&["a", "b"], 10_000).await;
+    stage.rest_later(&["a", "b"], 60_000).await;
     assert_eq!(stage.charged(), "3");
     stage.work("a", false);
     stage.rest(&["a", "b"]).await;
@@ -93,7 +93,7 @@ async fn what_was_suspended_meanwhile_is_taken_back_and_resumes() {
     stage.rest_later(&["a"], 6_000).await;
     assert_eq!(stage.standing("a"), "Requeued 2 gated []");
     stage.template("a", 3, json!({}));
-    stage.rest_later(&["a"], 10_000).await;
+    stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
 }
 
@@ -107,7 +107,7 @@ async fn a_finished_job_stays_finished_when_its_cluster_goes() {
     assert_eq!(stage.state("a"), Some(JobState::Finished));
     let gone = json!({"spec": {"clusters": []}, "status": {"aggregatedStatus": []}});
     stage.change("a", gone);
-    stage.rest_later(&["a"], 10_000).await;
+    stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.state("a"), Some(JobState::Finished));
     assert_eq!(stage.patches("a"), Vec::<Value>::new());
 }
@@ -127,7 +127,7 @@ async fn a_record_that_was_wiped_keeps_the_charge_until_the_works_are_gone() {
     assert_eq!(stage.charged(), "3");
     stage.work("a", false);
     stage.rest_later(&["a"], 2_000).await;
-    stage.rest_later(&["a"], 10_000).await;
+    stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
