@@ -235,7 +235,13 @@ impl Engine {
         for queue in self.waiting.take_stirred() {
             let jobs = self.front(&queue).jobs;
             let wants = jobs.iter().filter_map(|rank| self.want_of(&rank.key));
-            let wants = wants.collect();
+            let wants: BTreeSet<WantId> = wants.collect();
+            // Of those for whom nothing can be kept that is never asked.
+            for want in &wants {
+                if self.wants.shut(*want).is_some() {
+                    self.guess_scopes(*want);
+                }
+            }
             self.waiting.note_fronts(&queue, wants);
             self.queues.unrank(&queue);
             self.stir(queue);

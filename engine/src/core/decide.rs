@@ -269,7 +269,9 @@ impl Engine {
     /// No room is found for what a group wants: for nobody else who wants the same either.
     fn shut(&mut self, queue: &QueueName, want: WantId, reason: Reason, why: Shut) {
         self.wants.note_shut(want, why, self.grown.count());
-        self.guess_scopes(want);
+        if self.waiting.is_fronted(want) {
+            self.guess_scopes(want);
+        }
         self.waiting.note_judged(queue, want);
         if self.waiting.note_reason(queue, want, reason) {
             self.name_group(queue, want);

@@ -18,6 +18,7 @@ mod decay;
 mod decide;
 mod elastic;
 mod eligible;
+mod empty;
 mod events;
 mod evidence;
 mod exchange;

@@ -77,38 +77,6 @@ impl Engine {
         self.plan_without(queue, want, view, if heeds { &want.avoid } else { &none })
     }
 
-    /// Whether the empty fleet could take the job, some clusters left out.
-    pub(crate) fn could_fit(&self, want: &Want, without: &BTreeSet<ClusterName>) -> bool {
-        self.when_empty(want, without).is_some()
-    }
-
-    /// Whether the bounds of its queue would let the job go, were the fleet empty and nothing
-    /// charged.
-    pub(crate) fn could_be_let(&self, queue: &QueueName, want: &Want) -> bool {
-        let mut view = View {
-            basis: Basis::Empty,
-            ..View::now()
-        };
-        view.kept.idle = true;
-        self.plan_without(queue, want, &view, &BTreeSet::new())
-            .is_ok()
-    }
-
-    /// Where the job would go, were the fleet empty, some clusters left out.
-    pub(crate) fn when_empty(
-        &self,
-        want: &Want,
-        without: &BTreeSet<ClusterName>,
-    ) -> Option<Vec<Share>> {
-        let view = View {
-            basis: Basis::Empty,
-            ..View::now()
-        };
-        // Bounds of the queue do not matter here: of a queue that nobody knows there are none.
-        let unbounded = QueueName::from("");
-        self.plan_without(&unbounded, want, &view, without).ok()
-    }
-
     /// Where the job would go, some clusters left out.
     pub(crate) fn plan_without(
         &self,
