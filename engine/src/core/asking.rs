@@ -12,10 +12,12 @@
 //! go has to stir its queue or open its want.
 
 use super::Engine;
+use super::hashed::HashedSet;
 use super::job::Rank;
 use super::ladder::Round;
 use super::queues::QueueId;
 use super::shut::Doors;
+use super::tree::Path;
 use super::wants::WantId;
 use crate::facts::QueueOrdering;
 use crate::ids::QueueName;
@@ -26,6 +28,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// one has somebody, since that will be soon.
 const MANY: usize = 64;
 
+/// Where no more wants than this might find room, they are looked up in a queue; else its jobs
+/// are gone through.
+const FEW_OPEN: usize = 8;
+
 /// What is known of who has nobody to be judged.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asking {
@@ -35,6 +41,8 @@ pub(crate) struct Asking {
     in_vain: Option<(u64, u64)>,
     /// Whether everybody has to be asked.
     everybody: bool,
+    /// Queues that were, and had nobody.
+    answered: HashedSet<QueueName>,
     /// Queues that held less than they deserve when they were last ranked.
     unsatisfied: BTreeSet<QueueId>,
 }
@@ -43,13 +51,27 @@ impl Asking {
     /// Anybody's claim may be better now.
     pub(crate) fn ask_everybody(&mut self) {
         self.everybody = true;
+        self.answered.clear();
+    }
+
+    /// A queue had nobody.
+    fn note_nobody(&mut self, queue: QueueName) {
+        self.stirred.remove(&queue);
+        if self.everybody {
+            self.answered.insert(queue);
+        }
+    }
+
+    /// Whether a queue had nobody when it was last asked, and nothing about it has changed since.
+    fn has_answered(&self, queue: &QueueName) -> bool {
+        !self.stirred.contains(queue) && (!self.everybody || self.answered.contains(queue))
     }
 }
 
 /// Queues that were stirred, each with those above it, and how many below each were.
 #[derive(Debug, Clone, Default)]
 struct Stirred {
-    paths: BTreeMap<QueueName, Vec<QueueId>>,
+    paths: BTreeMap<QueueName, Path>,
     below: BTreeMap<QueueId, u32>,
 }
 
@@ -58,7 +80,7 @@ impl Stirred {
         self.paths.contains_key(queue)
     }
 
-    fn insert(&mut self, queue: QueueName, path: Vec<QueueId>) {
+    fn insert(&mut self, queue: QueueName, path: Path) {
         self.remove(&queue);
         for id in &path {
             *self.below.entry(*id).or_default() += 1;
@@ -106,7 +128,7 @@ impl Engine {
         let openings = (self.wants.openings(), self.grown.count());
         let (found, nobody) = self.ask_in_order(&doors, openings);
         for queue in nobody {
-            self.asking.stirred.remove(&queue);
+            self.asking.note_nobody(queue);
         }
         if found.is_none() {
             self.asking.in_vain = Some(openings);
@@ -139,7 +161,11 @@ impl Engine {
             if behind.get() && !self.is_asked(&asked, doors, queue) {
                 return None;
             }
-            let candidate = self.candidate_of(queue, doors);
+            let candidate = if behind.get() {
+                self.answer_behind(queue, doors)
+            } else {
+                self.candidate_of(queue, doors)
+            };
             if candidate.is_none() {
                 nobody.borrow_mut().push(queue.clone());
             }
@@ -170,7 +196,7 @@ impl Engine {
             return Asked::Everybody;
         }
         let in_vain = self.asking.in_vain == Some(openings);
-        let open = || doors.open.iter().filter(|_| !in_vain);
+        let open = || doors.open.values().filter(|_| !in_vain);
         if open().map(|queues| queues.len()).sum::<usize>() > MANY {
             return Asked::Open;
         }
@@ -190,11 +216,30 @@ impl Engine {
     /// Whether a queue is asked wherever it stands.
     fn is_asked(&self, asked: &Asked, doors: &Doors<'_>, queue: &QueueName) -> bool {
         let named = || match asked {
-            Asked::Everybody => true,
-            Asked::Open => doors.open.iter().any(|open| open.contains(queue)),
+            Asked::Everybody if !self.asking.has_answered(queue) => true,
+            Asked::Everybody | Asked::Open => doors.is_open_in(queue),
             Asked::Few(few) => self.queues.id(queue).is_some_and(|id| few.contains(&id)),
         };
         self.asking.stirred.contains(queue) || named()
+    }
+
+    /// The job to be judged next of a queue that stands behind all whose reservations stop a
+    /// want. Where it had nobody when it was last asked and nothing about it has changed since,
+    /// only those may be whose want has opened.
+    fn answer_behind(&self, queue: &QueueName, doors: &Doors<'_>) -> Option<(&Rank, WantId)> {
+        if !self.asking.has_answered(queue) {
+            return self.candidate_of(queue, doors);
+        }
+        let leaf = self.waiting.leaf(queue)?;
+        let ordering = self.queues.ordering(queue);
+        let first = if ordering != QueueOrdering::StrictFifo && doors.open.len() <= FEW_OPEN {
+            let open = doors.open.keys();
+            open.filter_map(|want| leaf.first_awake(*want)).min()
+        } else {
+            leaf.candidate(ordering, |_, want| doors.is_open(want))
+        }?;
+        let competes = self.place_beyond(queue, first.0).is_none();
+        competes.then_some(first)
     }
 
     /// Whether all jobs of a queue stand behind all whose reservations stop a want.
@@ -219,7 +264,10 @@ impl Engine {
             self.asking.unsatisfied.remove(&id);
         }
         let name = self.queues.node(id).name.clone();
-        self.asking.everybody |= self.reservations.holders_in(&name).next().is_some();
+        // Those whose claims are worse than the holder's was may have better ones now.
+        if !unsatisfied && self.reservations.holders_in(&name).next().is_some() {
+            self.asking.ask_everybody();
+        }
         self.stir(name);
     }
 
@@ -232,6 +280,15 @@ impl Engine {
 
     /// Puts those queues in their places about which something changed.
     pub(crate) fn rank_queues(&mut self) {
+        for key in self.reservations.take_hopeful(self.grown.count()) {
+            let line = self
+                .jobs
+                .get(&key)
+                .and_then(|job| job.derived.line.as_ref());
+            if let Some(queue) = line.map(|line| line.queue.clone()) {
+                self.stir(queue);
+            }
+        }
         for queue in self.waiting.take_stirred() {
             let jobs = self.front(&queue).jobs;
             let wants = jobs.iter().filter_map(|rank| self.want_of(&rank.key));
@@ -253,10 +310,13 @@ impl Engine {
         }
     }
 
-    /// Queues that have somebody to be judged and would not be asked; none while queues are
+    /// Queues that have another to be judged than they would give; none while queues are
     /// still to be put in their places.
     pub(crate) fn never_asked(&self) -> Vec<String> {
-        if self.waiting.is_stirred() || !self.queues.unranked.is_empty() {
+        if self.waiting.is_stirred()
+            || !self.queues.unranked.is_empty()
+            || self.reservations.is_hope_due(self.grown.count())
+        {
             return Vec::new();
         }
         let doors = self.doors();
@@ -267,11 +327,14 @@ impl Engine {
         }
         let forgotten = self.waiting.leaves().filter_map(|(queue, _)| {
             let id = self.queues.id(queue)?;
-            let is_asked =
-                self.is_asked(&asked, &doors, queue) || !self.is_behind_all(&doors, queue);
-            let (rank, _) = self.candidate_of(queue, &doors)?;
-            let takes = self.queues.takes_jobs(id);
-            (takes && !is_asked).then(|| format!("queue {queue}: {} is not asked", rank.key))
+            if !self.queues.takes_jobs(id) || !self.is_behind_all(&doors, queue) {
+                return None;
+            }
+            let has = self.candidate_of(queue, &doors).map(|(rank, _)| &rank.key);
+            let is_asked = self.is_asked(&asked, &doors, queue);
+            let gives = is_asked.then(|| self.answer_behind(queue, &doors));
+            let gives = gives.flatten().map(|(rank, _)| &rank.key);
+            (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
         });
         forgotten.collect()
     }

@@ -16,6 +16,7 @@ use super::reservations::{Reservation, Scope};
 use super::wants::WantId;
 use crate::facts::QueueOrdering;
 use crate::ids::QueueName;
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -27,17 +28,17 @@ pub(crate) struct Front {
 
 /// How good the claim of a job is: the policy is the order of the fields, the least is best.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Claim {
+pub(crate) struct Claim<'a> {
     /// Of the queues from below the root down, higher first.
-    priorities: Vec<Reverse<i32>>,
+    priorities: SmallVec<[Reverse<i32>; 8]>,
     /// Whether its queue holds all that it deserves.
     satisfied: bool,
-    rank: Rank,
+    rank: &'a Rank,
 }
 
 impl Engine {
     /// How good the claim of a waiting job is.
-    fn claim(&self, queue: &QueueName, rank: &Rank) -> Claim {
+    fn claim<'a>(&self, queue: &QueueName, rank: &'a Rank) -> Claim<'a> {
         let id = self.queues.id(queue);
         let path = id.map(|id| self.queues.path_of(id)).unwrap_or_default();
         let facts = path.iter().skip(1).map(|id| &self.queues.node(*id).fact);
@@ -46,7 +47,7 @@ impl Engine {
                 .map(|fact| Reverse(fact.as_ref().map_or(0, |fact| fact.priority)))
                 .collect(),
             satisfied: !id.is_some_and(|id| self.is_unsatisfied(id)),
-            rank: rank.clone(),
+            rank,
         }
     }
 
@@ -112,10 +113,13 @@ impl Engine {
         let most = self.most_of_scope(queue);
         let mine = self.claim(queue, rank);
         let full = |scope: &Scope| {
-            let holders = self.reservations.with_nodes();
-            let better = holders.filter(|kept| {
-                kept.rank.key != rank.key
-                    && kept.scopes.contains(scope)
+            // Most often there are too few whatever their claims are.
+            if self.reservations.count(scope) < most {
+                return false;
+            }
+            let better = self.reservations.holders_of(scope).filter(|kept| {
+                !kept.nodes.is_empty()
+                    && kept.rank.key != rank.key
                     && self.claim(&kept.queue, &kept.rank) < mine
             });
             better.take(most).count() >= most
@@ -131,8 +135,8 @@ impl Engine {
         for scope in &planned.scopes {
             let mut same: Vec<&Reservation> = self
                 .reservations
-                .iter()
-                .filter(|kept| kept.rank != planned.rank && kept.scopes.contains(scope))
+                .holders_of(scope)
+                .filter(|kept| kept.rank != planned.rank)
                 .filter(|kept| !giving_way.contains(&kept.rank.key))
                 .collect();
             same.sort_by_cached_key(|kept| self.claim(&kept.queue, &kept.rank));

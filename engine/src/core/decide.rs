@@ -117,6 +117,10 @@ impl Engine {
     pub(crate) fn bounds_moved(&mut self) {
         for queue in self.queues.take_moved() {
             self.wake_for_quota(&queue);
+            // Something may be kept for a job that it could not be let go with any more.
+            let holders = self.reservations.holders_in(&queue);
+            let holders: Vec<JobKey> = holders.map(|rank| rank.key.clone()).collect();
+            holders.iter().for_each(|holder| self.rouse_job(holder));
             self.changed.queues.insert(queue);
         }
     }

@@ -181,9 +181,10 @@ impl Engine {
             self.queues.is_within(queue, name) && apart != was_apart
         };
         let leaves = self.waiting.leaves().filter(differs);
-        let keys: Vec<JobKey> = leaves
+        let mut keys: Vec<JobKey> = leaves
             .flat_map(|(_, leaf)| leaf.ranks().iter().map(|rank| rank.key.clone()))
             .collect();
+        keys.sort_unstable();
         for key in keys {
             self.register(&key);
         }
@@ -217,7 +218,7 @@ impl Engine {
             Some(fact) => self.classes.insert(name.to_owned(), fact),
             None => self.classes.remove(name),
         };
-        let concerned: Vec<JobKey> = self
+        let mut concerned: Vec<JobKey> = self
             .jobs
             .iter()
             .filter(|(_, job)| match &job.priority_class {
@@ -226,6 +227,7 @@ impl Engine {
             })
             .map(|(key, _)| key.clone())
             .collect();
+        concerned.sort_unstable();
         for key in concerned {
             self.register(&key);
             // It may take from others now, or may not any more.

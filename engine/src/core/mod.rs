@@ -24,6 +24,7 @@ mod evidence;
 mod exchange;
 mod explain;
 mod growth;
+mod hashed;
 mod held;
 mod invariants;
 mod job;
@@ -72,6 +73,7 @@ use crate::ids::{ClusterName, JobKey, QueueName, Time};
 use crate::room::{PoolSummary, Room};
 use asking::Asking;
 use eligible::Eligibility;
+use hashed::Hashed;
 use held::Held;
 use job::Job;
 use names::Names;
@@ -106,7 +108,7 @@ pub struct Engine {
     classes: BTreeMap<String, PriorityClassFact>,
     queues: Queues,
     /// Boxed, so that the map's free places stay small.
-    jobs: BTreeMap<JobKey, Box<Job>>,
+    jobs: Hashed<JobKey, Box<Job>>,
     /// What many jobs are named by.
     names: Names,
     wants: Wants,
@@ -148,7 +150,7 @@ impl Engine {
             eligibility: Eligibility::default(),
             classes: BTreeMap::new(),
             queues: Queues::default(),
-            jobs: BTreeMap::new(),
+            jobs: Hashed::default(),
             names: Names::default(),
             wants: Wants::default(),
             waiting: Waiting::default(),

@@ -8,6 +8,7 @@
 
 use super::accounts::Account;
 use super::decay::Past;
+use super::hashed::Hashed;
 use super::job::JobState;
 use super::ladder::Rungs;
 use super::measure::{Sums, Units};
@@ -16,8 +17,7 @@ use crate::facts::{PolicyFact, QueueFact, QueueOrdering, Share};
 use crate::ids::{ClusterName, PoolClass, QueueName, Time};
 use crate::reason::Reason;
 use crate::resources::Resources;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The name of the queue above all (Volcano makes one; it may be bounded like any other).
@@ -177,16 +177,13 @@ impl QueueNode {
     }
 }
 
-/// Hashes the same in every process.
-type Hashed = BuildHasherDefault<DefaultHasher>;
-
 /// All queues, the root and those known only by what is charged to them included.
 #[derive(Debug, Clone)]
 pub(crate) struct Queues {
     /// In order of name.
     ids: BTreeMap<QueueName, QueueId>,
     /// The same, to be looked up: no order follows from it.
-    by_name: HashMap<QueueName, QueueId, Hashed>,
+    by_name: Hashed<QueueName, QueueId>,
     pub(super) slots: Vec<Option<QueueNode>>,
     free: Vec<QueueId>,
     /// Who names a queue as its parent.

@@ -4,6 +4,7 @@
 //! Only a store: who gets a reservation and whom it binds is decided in `reserve`. What is
 //! indexed here must always follow from the reservations themselves.
 
+use super::hashed::Hashed;
 use super::job::Rank;
 use crate::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName, Time};
 use crate::resources::Resources;
@@ -77,13 +78,19 @@ impl Reservation {
 /// All reservations, one a job.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reservations {
-    by_job: BTreeMap<JobKey, Reservation>,
+    by_job: Hashed<JobKey, Reservation>,
+    /// Their holders in order of name.
+    holders: BTreeSet<JobKey>,
+    /// How many are takers'.
+    takers: usize,
     /// The holders of each queue, in their order.
     by_queue: BTreeMap<QueueName, BTreeSet<Rank>>,
     /// The holders of each kind.
     by_scope: BTreeMap<Scope, BTreeSet<JobKey>>,
     /// For whom nothing can be kept, after how many growths of nodes that was found.
     hopeless: BTreeMap<JobKey, u64>,
+    /// For whom something may be kept after all, since somebody keeps less.
+    hopeful: BTreeSet<JobKey>,
     /// The holders that keep nodes.
     with_nodes: BTreeSet<JobKey>,
     /// What is kept of each node.
@@ -101,7 +108,19 @@ impl Reservations {
 
     /// All, in order of their holders' names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Reservation> {
-        self.by_job.values()
+        self.holders.iter().filter_map(|key| self.of(key))
+    }
+
+    /// Whether there is any for whom jobs are, or were just, taken back.
+    pub(crate) fn has_takers(&self) -> bool {
+        self.takers > 0
+    }
+
+    /// Those of a kind, in order of their holders' names.
+    pub(crate) fn holders_of(&self, scope: &Scope) -> impl Iterator<Item = &Reservation> {
+        let holders = self.by_scope.get(scope);
+        let holders = holders.into_iter().flatten();
+        holders.filter_map(|key| self.of(key))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -134,7 +153,23 @@ impl Reservations {
 
     /// Somebody keeps less: there is hope for all.
     pub(crate) fn hope(&mut self) {
-        self.hopeless.clear();
+        let hopeless = std::mem::take(&mut self.hopeless);
+        self.hopeful.extend(hopeless.into_keys());
+    }
+
+    /// For whom nothing could be kept, and may be now that nodes have grown so often.
+    pub(crate) fn take_hopeful(&mut self, growths: u64) -> BTreeSet<JobKey> {
+        if self.hopeless.values().any(|at| *at != growths) {
+            let stale = |_: &JobKey, at: &mut u64| *at != growths;
+            let stale = self.hopeless.extract_if(.., stale);
+            self.hopeful.extend(stale.map(|(key, _)| key));
+        }
+        std::mem::take(&mut self.hopeful)
+    }
+
+    /// Whether [`Self::take_hopeful`] would name any.
+    pub(crate) fn is_hope_due(&self, growths: u64) -> bool {
+        !self.hopeful.is_empty() || self.hopeless.values().any(|at| *at != growths)
     }
 
     /// The holders of a queue, in their order.
@@ -201,12 +236,16 @@ impl Reservations {
             self.with_nodes.insert(reservation.rank.key.clone());
             self.keep(&reservation.nodes, 1);
         }
+        self.takers += usize::from(reservation.taking());
+        self.holders.insert(reservation.rank.key.clone());
         self.by_job
             .insert(reservation.rank.key.clone(), reservation);
     }
 
     pub(crate) fn remove(&mut self, key: &JobKey) -> Option<Reservation> {
         let removed = self.by_job.remove(key)?;
+        self.takers -= usize::from(removed.taking());
+        self.holders.remove(key);
         if let Some(holders) = self.by_queue.get_mut(&removed.queue) {
             holders.remove(&removed.rank);
             if holders.is_empty() {
@@ -270,16 +309,16 @@ impl Reservations {
     /// What is indexed otherwise than the reservations say.
     pub(crate) fn stale(&self) -> Vec<String> {
         let mut fresh = Self::default();
-        self.by_job
-            .values()
-            .cloned()
-            .for_each(|kept| fresh.set(kept));
+        self.iter().cloned().for_each(|kept| fresh.set(kept));
         let mut wrong = Vec::new();
         if fresh.by_queue != self.by_queue || fresh.by_scope != self.by_scope {
             wrong.push(format!("reservations by queue: {:?}", self.by_queue));
         }
         if fresh.with_nodes != self.with_nodes || fresh.kept != self.kept {
             wrong.push(format!("reservations by node: {:?}", self.kept));
+        }
+        if fresh.by_job.len() != self.by_job.len() || fresh.takers != self.takers {
+            wrong.push(format!("reservations by holder: {:?}", self.holders));
         }
         if fresh.awaited != self.awaited {
             wrong.push(format!("reservations by victim: {:?}", self.awaited));

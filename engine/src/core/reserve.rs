@@ -265,7 +265,7 @@ impl Engine {
 
     /// Whether jobs are being taken back for this one.
     pub(crate) fn awaits_eviction(&self, key: &JobKey) -> bool {
-        self.reservations.of(key).is_some_and(Reservation::taking)
+        self.reservations.has_takers() && self.reservations.of(key).is_some_and(Reservation::taking)
     }
 
     /// Wakes the group of a waiting job, and opens what it wants.
@@ -422,6 +422,10 @@ impl Engine {
             return;
         }
         self.changed.jobs.insert(planned.rank.key.clone());
+        if known.is_none_or(|known| known.scopes != planned.scopes) {
+            // Whoever was outdone by another before may have a better claim than this one.
+            self.asking.ask_everybody();
+        }
         if let Some(known) = known.cloned() {
             // What it kept before it keeps no more, and it may start later.
             self.reservations.hope();

@@ -10,6 +10,7 @@
 //! queue policy) opens it by name.
 
 use super::Engine;
+use super::hashed::HashedSet;
 use super::job::Rank;
 use super::judge::Asker;
 use super::reservations::Reservation;
@@ -81,10 +82,22 @@ impl Grown {
 pub(crate) struct Doors<'a> {
     shut: BTreeMap<WantId, &'a Shut>,
     /// The queues in which somebody awake has a want that might find room, by want.
-    pub(crate) open: Vec<&'a BTreeSet<QueueName>>,
+    pub(crate) open: BTreeMap<WantId, &'a HashedSet<QueueName>>,
     /// The last in order of those for whom what a want needs is kept, those aside for whom jobs
     /// are taken back.
     pub(crate) last: Option<&'a Reservation>,
+}
+
+impl Doors<'_> {
+    /// Whether something that somebody awake wants might find room, whoever asks.
+    pub(crate) fn is_open(&self, want: WantId) -> bool {
+        !self.shut.contains_key(&want)
+    }
+
+    /// Whether somebody awake in a queue wants such a thing.
+    pub(crate) fn is_open_in(&self, queue: &QueueName) -> bool {
+        self.open.values().any(|queues| queues.contains(queue))
+    }
 }
 
 impl Engine {
@@ -151,13 +164,15 @@ impl Engine {
     /// Which wants might find room now, of those that anybody awake has.
     pub(crate) fn doors(&self) -> Doors<'_> {
         let mut shut = BTreeMap::new();
-        let mut open = Vec::new();
+        let mut open = BTreeMap::new();
         for (want, queues) in self.waiting.ready() {
             match self.wants.shut(want) {
                 Some(why) if !self.grew_for(want, why) => {
                     shut.insert(want, why);
                 }
-                _ => open.push(queues),
+                _ => {
+                    open.insert(want, queues);
+                }
             }
         }
         let stops = |key: &JobKey| {

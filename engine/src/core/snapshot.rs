@@ -93,6 +93,8 @@ impl Engine {
             jobs: self
                 .jobs
                 .iter()
+                .collect::<BTreeMap<_, _>>()
+                .into_iter()
                 .map(|(key, job)| self.job_snapshot(key, job))
                 .collect(),
             reservations: self.reservations.iter().cloned().collect(),

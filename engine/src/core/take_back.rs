@@ -126,15 +126,22 @@ impl Engine {
     /// some back: the first for whom nobody is being taken back yet has the right to, and has
     /// not looked in vain.
     pub(crate) fn may_take(&self, queue: &QueueName, want: WantId) -> bool {
-        let leaf = self.waiting.leaf(queue);
-        if leaf.is_none_or(|leaf| leaf.has_looked(want)) {
+        let Some(leaf) = self
+            .waiting
+            .leaf(queue)
+            .filter(|leaf| !leaf.has_looked(want))
+        else {
             return false;
-        }
-        let mut group = leaf.into_iter().flat_map(|leaf| leaf.group(want));
-        let next = group.find(|rank| !self.awaits_eviction(&rank.key));
+        };
+        let next = leaf
+            .group(want)
+            .find(|rank| !self.awaits_eviction(&rank.key));
         next.is_some_and(|rank| {
-            let rights = self.rights(queue, &rank.key);
-            (rights.reclaim || rights.preempt) && !self.takers.rests(&rank.key)
+            let has_rights = || {
+                let rights = self.rights(queue, &rank.key);
+                rights.reclaim || rights.preempt
+            };
+            !self.takers.rests(&rank.key) && has_rights()
         })
     }
 

@@ -6,10 +6,11 @@
 //! nothing, it looks again when one of them holds enough less. When a queue, a policy or a class
 //! has changed, nobody rests.
 
+use super::hashed::Hashed;
 use crate::ids::{JobKey, QueueName, Time};
 use crate::resources::ResourceName;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Most that are woken at once.
 const AT_ONCE: usize = 64;
@@ -21,13 +22,13 @@ pub(crate) struct Takers {
     /// Counts changes that may give somebody something to take.
     version: u64,
     /// Until when each rests, and what had changed when it looked.
-    resting: BTreeMap<JobKey, (Time, u64)>,
+    resting: Hashed<JobKey, (Time, u64)>,
     /// The same in order of time, so that the first is who looked first.
     order: BTreeSet<(Time, JobKey)>,
     /// When a protected victim is one no more.
     timed: BTreeSet<(Time, JobKey)>,
     /// What jobs that are entitled to nothing wait for.
-    undue: BTreeMap<JobKey, Vec<Due>>,
+    undue: Hashed<JobKey, Vec<Due>>,
     /// The same by queue and resource, who needs the least first.
     by_due: BTreeSet<(Due, JobKey)>,
     /// Whether nobody rests.
@@ -59,13 +60,17 @@ struct Record {
 impl From<Takers> for Record {
     fn from(takers: Takers) -> Self {
         let resting = takers.resting.into_iter();
+        let mut resting: Vec<_> = resting
+            .map(|(key, (until, seen))| (key, until, seen))
+            .collect();
+        resting.sort_unstable();
+        let mut undue: Vec<_> = takers.undue.into_iter().collect();
+        undue.sort_unstable();
         Self {
             version: takers.version,
-            resting: resting
-                .map(|(key, (until, seen))| (key, until, seen))
-                .collect(),
+            resting,
             timed: takers.timed,
-            undue: takers.undue.into_iter().collect(),
+            undue,
             hurried: takers.hurried,
         }
     }

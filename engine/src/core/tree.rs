@@ -7,7 +7,12 @@
 
 use super::queues::{QueueId, QueueNode, Queues, ROOT, count_user};
 use crate::ids::QueueName;
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
+
+/// Queues from the root down to one. Trees are flat: what is asked thousands of times a second
+/// needs no allocation.
+pub(crate) type Path = SmallVec<[QueueId; 8]>;
 
 impl Queues {
     /// The queue and all below it.
@@ -185,8 +190,8 @@ impl Queues {
     }
 
     /// From the root down to the queue.
-    pub(crate) fn path_of(&self, id: QueueId) -> Vec<QueueId> {
-        let mut path: Vec<QueueId> = self.upwards(id).map(|(id, _)| id).collect();
+    pub(crate) fn path_of(&self, id: QueueId) -> Path {
+        let mut path: Path = self.upwards(id).map(|(id, _)| id).collect();
         path.reverse();
         path
     }

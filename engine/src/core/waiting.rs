@@ -4,6 +4,7 @@
 //! its first, sleeps as one and wakes as one. A sleeping group is named in the list of each
 //! thing it waits for.
 
+use super::hashed::{Hashed, HashedSet};
 use super::job::Rank;
 use super::ranks::Ranks;
 use super::wants::WantId;
@@ -72,14 +73,14 @@ pub(crate) struct Leaf {
 /// All waiting jobs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waiting {
-    leaves: BTreeMap<QueueName, Leaf>,
+    leaves: Hashed<QueueName, Leaf>,
     sleepers: BTreeMap<Wake, BTreeSet<(QueueName, WantId)>>,
     /// Groups that were woken since this was last taken.
     woken: BTreeSet<(QueueName, WantId)>,
     /// Queues whose first job to be judged may be another than when this was last taken.
     stirred: BTreeSet<QueueName>,
     /// What groups that are awake want, and in which queues.
-    ready: BTreeMap<WantId, BTreeSet<QueueName>>,
+    ready: BTreeMap<WantId, HashedSet<QueueName>>,
     /// What those want in each queue for whom something may be kept.
     fronts: BTreeMap<QueueName, BTreeSet<WantId>>,
     /// In how many queues each of that is wanted so.
@@ -91,6 +92,7 @@ impl Waiting {
         self.leaves.get(queue)
     }
 
+    /// In no order.
     pub(crate) fn leaves(&self) -> impl Iterator<Item = (&QueueName, &Leaf)> {
         self.leaves.iter()
     }
@@ -147,7 +149,7 @@ impl Waiting {
     }
 
     /// What groups that are awake want, and in which queues.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = (WantId, &BTreeSet<QueueName>)> {
+    pub(crate) fn ready(&self) -> impl Iterator<Item = (WantId, &HashedSet<QueueName>)> {
         self.ready.iter().map(|(want, queues)| (*want, queues))
     }
 
@@ -401,6 +403,13 @@ impl Leaf {
         }?;
         let behind = self.hopeful.first().is_some_and(|(ahead, _)| ahead < rank);
         (!strict || !behind).then_some((rank, *want))
+    }
+
+    /// The first of a group, if it is awake.
+    pub(crate) fn first_awake(&self, want: WantId) -> Option<(&Rank, WantId)> {
+        let group = self.groups.get(&want)?;
+        let first = group.jobs.first().filter(|_| group.asleep.is_none());
+        first.map(|rank| (rank, want))
     }
 
     /// The first `most` jobs of those who could go some day, asleep or awake.
