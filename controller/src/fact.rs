@@ -53,7 +53,6 @@ pub(crate) fn job(
     template: &Template,
     namespace: &NamespaceFact,
     permitted: Permission<'_>,
-    max_clusters: &dyn Fn(&QueueName) -> Option<u32>,
 ) -> Job {
     let queue = queue(template, namespace);
     let (ask, mut hold) = match size(binding, template) {
@@ -66,7 +65,6 @@ pub(crate) fn job(
             }),
         ),
     };
-    let most_clusters = max_clusters(&queue);
     let own_hold = own_hold(binding, ask.as_ref(), &queue, namespace, permitted);
     hold = hold.or(own_hold);
     let fact = JobFact {
@@ -75,7 +73,7 @@ pub(crate) fn job(
         queue,
         priority_class: ask.as_ref().and_then(|ask| ask.priority_class.clone()),
         queued_at: queued_at(binding, template),
-        demand: demand(binding, template, ask.as_ref(), most_clusters),
+        demand: demand(binding, template, ask.as_ref()),
         hold,
         expected_duration_ms: ask.as_ref().and_then(|ask| ask.expected_duration_ms),
         user: template.user.clone(),
@@ -234,21 +232,10 @@ fn queued_at(binding: &ResourceBinding, template: &Template) -> Time {
     }
 }
 
-/// `most_clusters` is the queue's bound on clusters per job, beside the placement's own.
-fn demand(
-    binding: &ResourceBinding,
-    template: &Template,
-    ask: Option<&Ask>,
-    most_clusters: Option<u32>,
-) -> Demand {
+fn demand(binding: &ResourceBinding, template: &Template, ask: Option<&Ask>) -> Demand {
     let resource = &binding.spec.resource;
     let api = format!("{}/{}", resource.api_version, resource.kind);
-    let mut placement: ClusterPlacement =
-        workload::cluster_placement(binding.spec.placement.as_ref(), &api);
-    placement.max_clusters = [placement.max_clusters, most_clusters]
-        .into_iter()
-        .flatten()
-        .min();
+    let placement = workload::cluster_placement(binding.spec.placement.as_ref(), &api);
     let Some(ask) = ask else {
         return unknown_demand(placement);
     };

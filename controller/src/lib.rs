@@ -34,6 +34,7 @@ mod release;
 mod shrink;
 mod sources;
 mod standing;
+mod tell;
 mod template;
 mod template_watches;
 mod track;

@@ -1,5 +1,6 @@
 //! What the controller counts. Names of queues are the only labels that grow with use.
 
+use engine::decision::Reserved;
 use engine::{QueueName, Reason};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -38,6 +39,21 @@ pub(crate) struct QueueLabel {
     pub(crate) queue: String,
 }
 
+/// What is kept for a waiting job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+enum Kept {
+    Nodes,
+    Headroom,
+    Evictions,
+}
+
+/// Labels of reservations.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReservationLabel {
+    queue: String,
+    kept: Kept,
+}
+
 /// The controller's metrics.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
@@ -47,6 +63,7 @@ pub(crate) struct Metrics {
     pub(crate) invariant_check_seconds: Histogram,
     pub(crate) pending_jobs: Family<QueueLabel, Gauge>,
     pub(crate) active_jobs: Family<QueueLabel, Gauge>,
+    reservations: Family<ReservationLabel, Gauge>,
     taken_back: Family<ReasonLabel, Counter>,
     evictions: Family<EvictionLabel, Counter>,
     refused: Family<ReasonLabel, Counter>,
@@ -87,6 +104,11 @@ impl Metrics {
                 "Jobs that are charged, by queue",
                 Family::default(),
             ),
+            reservations: registry.register(
+                "reservations",
+                "Waiting jobs for which something is kept, by queue and what is",
+                Family::default(),
+            ),
             taken_back: registry.register(
                 "jobs_taken_back",
                 "Released jobs that were taken back",
@@ -107,6 +129,22 @@ impl Metrics {
                 "Time of one round of decisions, in seconds",
                 Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
             ),
+        }
+    }
+
+    pub(crate) fn reserved(&self, queue: &QueueName, reserved: Reserved) {
+        for (kept, count) in [
+            (Kept::Nodes, reserved.nodes),
+            (Kept::Headroom, reserved.headroom),
+            (Kept::Evictions, reserved.evictions),
+        ] {
+            let label = ReservationLabel {
+                queue: queue.to_string(),
+                kept,
+            };
+            self.reservations
+                .get_or_create(&label)
+                .set(i64::from(count));
         }
     }
 

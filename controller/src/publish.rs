@@ -229,6 +229,7 @@ impl Core {
             .active_jobs
             .get_or_create(&label)
             .set(i64::from(active));
+        self.metrics.reserved(name, self.engine.reserved(name));
         let status = queue_status::queue(queue, &usage);
         self.publisher.status.write(
             target::<Queue>(name),

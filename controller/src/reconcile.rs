@@ -5,14 +5,13 @@
 //! with is left alone until it has.
 
 use crate::core::Core;
-use crate::fact::{self, Job, NamespaceFact};
+use crate::fact::{self, NamespaceFact};
 use crate::notes::Note;
 use crate::standing::{NamespaceRule, Standing, is_managed, standing};
 use crate::world::template_key;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
-use engine::facts::JobFact;
-use engine::{Attempt, Event, Explanation, JobKey, JobState, Progress, QueueName, Reason, Time};
+use engine::{Attempt, Event, Explanation, JobKey, JobState, Progress, Reason, Time};
 use scheduler::commit::Write;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -106,78 +105,6 @@ impl Core {
         }
     }
 
-    fn namespace_of(&self, key: &JobKey) -> NamespaceFact {
-        self.world
-            .namespaces
-            .get(&*key.namespace)
-            .cloned()
-            .unwrap_or_default()
-    }
-
-    /// The job as its template and binding state it, once the template has been seen.
-    pub(crate) fn job_of(
-        &self,
-        key: &JobKey,
-        binding: &ResourceBinding,
-        namespace: &NamespaceFact,
-    ) -> Option<Job> {
-        let template = self.world.template_of(binding)?;
-        let permitted = |queue: &QueueName, namespace: &NamespaceFact| {
-            self.world
-                .policies
-                .get(queue)
-                .is_none_or(|policy| policy.admits_namespace(Some(&namespace.labels)))
-        };
-        let max_clusters = |queue: &QueueName| self.world.policies.get(queue)?.max_clusters();
-        Some(fact::job(
-            key,
-            binding,
-            template,
-            namespace,
-            &permitted,
-            &max_clusters,
-        ))
-    }
-
-    /// Tells the engine of the job, unless it knows.
-    pub(crate) fn tell_fact(&mut self, fact: &JobFact) {
-        if self.told.get(&fact.key) != Some(fact) {
-            self.told.insert(fact.key.clone(), fact.clone());
-            self.tell(Event::JobUpserted(fact.clone()));
-        }
-    }
-
-    /// Makes the engine charge what `record` says, and know how far the job has come.
-    pub(crate) fn tell_admission(
-        &mut self,
-        look: &Look<'_>,
-        record: &AdmissionRecord,
-        progress: Progress,
-    ) {
-        let known = self.engine.job(look.key).and_then(|job| {
-            job.admission
-                .map(|a| (a.uid.clone(), a.attempt, reached(job.state)))
-        });
-        match known {
-            Some((uid, attempt, at)) if uid == record.template_uid && attempt == record.attempt => {
-                if at != Some(progress) {
-                    let (key, at) = (look.key.clone(), look.now);
-                    self.tell(Event::JobProgressed {
-                        key,
-                        attempt,
-                        progress,
-                        at,
-                    });
-                }
-            }
-            _ => self.tell(Event::JobAdmitted {
-                key: look.key.clone(),
-                admission: record.admission(),
-                progress,
-            }),
-        }
-    }
-
     /// Kept by our finalizer until nothing of it is left in any member.
     fn deleting(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
         if let Some(record) = record.filter(|record| record.state != RecordState::Requeued) {
@@ -265,50 +192,6 @@ impl Core {
             adopted: false,
             ..crate::adopt::record(&look.binding, &job, look.now)
         })
-    }
-
-    /// Charged until its Works are gone, whatever was believed of it.
-    fn tell_taken_back(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
-        if self.is_over(look, record) {
-            let reason = record.reason.unwrap_or(Reason::Evicted);
-            return self.tell_ending(look, reason, &record.message);
-        }
-        self.tell_ended(look, record);
-    }
-
-    /// Tells of an attempt that is being taken back, with why: whether it counts as a failure of
-    /// the job, and whether it may compete again, depends on that.
-    fn tell_ended(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
-        let holds = self
-            .engine
-            .job(look.key)
-            .and_then(|job| job.admission.map(|a| a.attempt));
-        match record.reason {
-            // Only after a restart: the engine takes back no attempt that it does not know.
-            Some(reason) if holds != Some(record.attempt) => {
-                self.tell_admission(look, record, Progress::Placed);
-                self.tell_ending(look, reason, &record.message);
-            }
-            _ => self.tell_admission(look, record, Progress::Ending),
-        }
-    }
-
-    /// Tells of an attempt that was stopped because it ran longer than its queue allows: the
-    /// job does not compete again until that changes. The record knows since when the attempt
-    /// was admitted, not since when it ran, which is less.
-    fn tell_stopped(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
-        if let (Some(Reason::RuntimeLimitExceeded), Some(at)) =
-            (record.reason, record.taken_back_at)
-        {
-            let ran = at
-                .as_millisecond()
-                .saturating_sub(record.time.as_millisecond());
-            self.tell(Event::JobStopped {
-                key: look.key.clone(),
-                uid: record.template_uid.clone(),
-                ran_ms: ran,
-            });
-        }
     }
 
     /// Gated: queued, as far as the engine is concerned.
@@ -488,18 +371,6 @@ fn recorded_attempt(binding: &ResourceBinding) -> u32 {
         .ok()
         .flatten()
         .map_or(0, |record| record.attempt.0)
-}
-
-/// How far the engine believes a released job to have come.
-fn reached(state: JobState) -> Option<Progress> {
-    match state {
-        JobState::Queued => None,
-        JobState::Assumed => Some(Progress::Assumed),
-        JobState::Placed => Some(Progress::Placed),
-        JobState::Running => Some(Progress::Running),
-        JobState::Ending => Some(Progress::Ending),
-        JobState::Finished => Some(Progress::Finished),
-    }
 }
 
 fn opened_message(what: &str) -> String {

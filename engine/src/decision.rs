@@ -239,6 +239,17 @@ pub struct QueueUsage {
     pub closed: Option<(Reason, String)>,
 }
 
+/// For how many of a queue's waiting jobs something is kept, by what is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reserved {
+    /// Nodes, on which the least has to become free.
+    pub nodes: u32,
+    /// Headroom of queues only.
+    pub headroom: u32,
+    /// What becomes free of jobs that are taken back for it.
+    pub evictions: u32,
+}
+
 /// What a queue has of the pools that one bound of its policy counts together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolUsage {

@@ -42,7 +42,7 @@ fn merge(into: &mut Value, change: Value) {
     }
 }
 
-/// The job, where everybody may use every queue but `closed`, which takes one cluster a job.
+/// The job, where everybody may use every queue but `closed`.
 fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<&str>) -> Job {
     let namespace = NamespaceFact {
         managed: true,
@@ -55,7 +55,6 @@ fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<
         template,
         &namespace,
         &|queue, _| queue.as_str() != "closed",
-        &|queue| (queue.as_str() == "closed").then_some(1),
     )
 }
 
@@ -127,20 +126,6 @@ fn its_own_queue_goes_before_the_namespaces_and_that_before_the_default() {
     assert_eq!(queue(in_queue("own"), Some("teams")), "own");
     assert_eq!(queue(json!({}), Some("teams")), "teams");
     assert_eq!(queue(json!({}), None), "default");
-}
-
-#[test]
-fn a_queue_may_bound_the_clusters_of_a_job() {
-    let bound = |queue: &str, placement: Value| {
-        let binding = binding(json!({"spec": {"placement": placement}}));
-        let job = job_of(&template(in_queue(queue)), &binding, None);
-        job.fact.demand.placement.max_clusters
-    };
-    let two = || json!({"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 2, "minGroups": 1}]});
-    assert_eq!(bound("open", Value::Null), None);
-    assert_eq!(bound("closed", Value::Null), Some(1));
-    assert_eq!(bound("open", two()), Some(2));
-    assert_eq!(bound("closed", two()), Some(1));
 }
 
 #[test]

@@ -101,13 +101,6 @@ impl CapacityPolicy {
         selects(selector, labels.unwrap_or(&none))
     }
 
-    /// Clusters that one of its jobs may be spread over, where that is bounded.
-    #[must_use]
-    pub fn max_clusters(&self) -> Option<u32> {
-        let placement = self.spec.placement.as_ref()?;
-        u32::try_from(placement.max_clusters?).ok()
-    }
-
     fn ordering(&self, dequeue_strategy: Option<&str>, checks: &mut Checks) -> QueueOrdering {
         match (&self.spec.ordering, dequeue_strategy) {
             (Some(Loose::Known(ordering)), _) => ordering.to_fact(),

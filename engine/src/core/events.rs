@@ -5,10 +5,9 @@
 
 use super::Engine;
 use super::job::{Cause, Derived, Job, Released};
-use super::waiting::Wake;
 use crate::event::{Event, Progress};
-use crate::facts::{Admission, JobFact, PriorityClassFact};
-use crate::ids::{Attempt, ClusterName, JobKey, QueueName, Time};
+use crate::facts::{Admission, JobFact};
+use crate::ids::{Attempt, ClusterName, JobKey, Time};
 use crate::reason::Reason;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -93,145 +92,6 @@ impl Engine {
             Event::JobStopped { key, uid, ran_ms } => self.job_stopped(&key, &uid, ran_ms),
             Event::JobWorksGone { key, at } => self.works_gone(&key, at),
             Event::JobGone(key) => self.unregister(&key),
-        }
-    }
-
-    /// A queue's bounds, state or place in the tree are others. Room knows nothing of those.
-    fn fact_changed(&mut self, name: &QueueName, changed: bool) {
-        if changed {
-            self.wants.forget_lets();
-            self.queue_changed(name);
-        }
-    }
-
-    fn queue_changed(&mut self, name: &QueueName) {
-        self.changed.queues.insert(name.clone());
-        self.stretch_due = true;
-        self.takers.hurry();
-        self.asking.ask_everybody();
-        self.waiting.wake(&Wake::Quota(name.clone()));
-        self.bounds_moved();
-        // Its jobs, and those of every queue below it, are judged by other bounds now.
-        let below: Vec<QueueName> = self
-            .waiting
-            .leaves()
-            .map(|(leaf, _)| leaf.clone())
-            .filter(|leaf| self.queues.is_within(leaf, name))
-            .collect();
-        for leaf in below {
-            self.waiting.wake_queue(&leaf);
-            self.name_first(&leaf);
-        }
-        let stopped: Vec<JobKey> = self
-            .reservations
-            .iter()
-            .filter(|kept| self.queues.problem(&kept.queue).is_some())
-            .map(|kept| kept.rank.key.clone())
-            .collect();
-        for key in stopped {
-            self.drop_reservation_of(&key);
-        }
-    }
-
-    fn policy_changed(&mut self, name: &QueueName, changed: bool) {
-        if changed {
-            self.wants.open_all();
-            self.queue_changed(name);
-            self.reline_below(name);
-            // The deadlines of what is released may be others, and who is stopped may not be.
-            let held = self
-                .held
-                .below(|queue| self.queues.path(queue).contains(name));
-            for key in held.into_iter().chain(self.stopped.clone()) {
-                self.register(&key);
-            }
-            self.reorder(name);
-        }
-    }
-
-    /// Puts the waiting jobs of a queue in the order that its policy asks for.
-    fn reorder(&mut self, name: &QueueName) {
-        let leaf = self.waiting.leaf(name);
-        let ranks = leaf.into_iter().flat_map(|leaf| leaf.ranks().iter());
-        let most = self.max_clusters(name);
-        let moved = ranks.filter(|rank| {
-            let job = self.jobs.get(&rank.key);
-            let line = job.and_then(|job| job.derived.line.as_ref());
-            let want = line.and_then(|line| self.wants.get(line.want));
-            want.is_some_and(|want| want.max_clusters != most)
-                || job.is_some_and(|job| self.rank_of(&rank.key, job) != **rank)
-        });
-        let moved: Vec<JobKey> = moved.map(|rank| rank.key.clone()).collect();
-        for key in moved {
-            self.register(&key);
-        }
-    }
-
-    /// Whether users are told apart in line may be another now.
-    fn reline_below(&mut self, name: &QueueName) {
-        let differs = |(queue, leaf): &(&QueueName, &super::waiting::Leaf)| {
-            let apart = self.queues.counts_users(queue);
-            let first = leaf
-                .ranks()
-                .first()
-                .and_then(|rank| self.jobs.get(&rank.key));
-            let line = first.and_then(|job| job.derived.line.as_ref());
-            let want = line.and_then(|line| self.wants.get(line.want));
-            let was_apart = want.is_some_and(|want| want.user.is_some());
-            self.queues.is_within(queue, name) && apart != was_apart
-        };
-        let leaves = self.waiting.leaves().filter(differs);
-        let mut keys: Vec<JobKey> = leaves
-            .flat_map(|(_, leaf)| leaf.ranks().iter().map(|rank| rank.key.clone()))
-            .collect();
-        keys.sort_unstable();
-        for key in keys {
-            self.register(&key);
-        }
-    }
-
-    /// Names the first jobs of a queue as changed.
-    fn name_first(&mut self, queue: &QueueName) {
-        let leaf = self.waiting.leaf(queue);
-        let first = leaf
-            .into_iter()
-            .flat_map(|leaf| leaf.ranks().iter())
-            .take(10);
-        self.changed.jobs.extend(first.map(|rank| rank.key.clone()));
-        self.changed.queues.insert(queue.clone());
-    }
-
-    /// Queued jobs of the class move in their lines; released ones keep what they have, and
-    /// are taken back by their new priority.
-    fn class_told(&mut self, name: &str, fact: Option<PriorityClassFact>) {
-        let before = self.classes.get(name).cloned();
-        if before == fact {
-            return;
-        }
-        self.takers.hurry();
-        self.asking.ask_everybody();
-        let default = |fact: &Option<PriorityClassFact>| {
-            fact.as_ref().is_some_and(|fact| fact.global_default)
-        };
-        let concerns_unnamed = default(&before) || default(&fact);
-        match fact {
-            Some(fact) => self.classes.insert(name.to_owned(), fact),
-            None => self.classes.remove(name),
-        };
-        let mut concerned: Vec<JobKey> = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| match &job.priority_class {
-                Some(class) => class.as_ref() == name,
-                None => concerns_unnamed,
-            })
-            .map(|(key, _)| key.clone())
-            .collect();
-        concerned.sort_unstable();
-        for key in concerned {
-            self.register(&key);
-            // It may take from others now, or may not any more.
-            self.rouse_job(&key);
         }
     }
 

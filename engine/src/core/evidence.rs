@@ -6,9 +6,10 @@
 
 use super::Engine;
 use super::predict::{Basis, Prediction};
+use super::queues::QueueNode;
 use super::wants::Want;
 use crate::ids::{JobKey, QueueName};
-use crate::resources::Resources;
+use crate::resources::{ResourceName, Resources};
 use std::collections::BTreeMap;
 
 impl Engine {
@@ -41,6 +42,39 @@ impl Engine {
             })
             .collect();
         (!parts.is_empty()).then(|| format!("queue {queue} holds {}", parts.join(", ")))
+    }
+
+    /// What one queue has less than it deserves and another has instead, where their paths part,
+    /// of the first resource that is asked for of which it has less.
+    pub(crate) fn dues(
+        &self,
+        taker: &QueueName,
+        victim: &QueueName,
+        asked: &Resources,
+    ) -> Option<String> {
+        let ids = (self.queues.id(taker)?, self.queues.id(victim)?);
+        let (taker, victim) = self.queues.parting(ids.0, ids.1)?;
+        let [taker, victim] = [taker, victim].map(|id| self.queues.node(id));
+        let of = |node: &QueueNode| {
+            let account = node.overall();
+            let units = &self.queues.units;
+            let held = units.resources(&account.charged);
+            (held, units.named(&account.bounds.deserved))
+        };
+        let ((has, deserves), (holds, owns)) = (of(taker), of(victim));
+        let (name, due) = deserves.iter().find(|(name, due)| {
+            let competes = name.as_str() != ResourceName::PODS;
+            competes && asked.amount_of(name).0 > 0 && has.amount_of(name) < *due
+        })?;
+        Some(format!(
+            "queue {} has {name} {} of the {} that it deserves, queue {} has {} and deserves {}",
+            taker.name,
+            name.format(has.amount_of(name)),
+            name.format(due),
+            victim.name,
+            name.format(holds.amount_of(name)),
+            name.format(owns.amount_of(name)),
+        ))
     }
 
     /// The nodes kept for a job, by cluster.

@@ -48,6 +48,7 @@ mod release;
 mod relief;
 mod reservations;
 mod reserve;
+mod rules;
 mod runtime;
 mod scopes;
 mod score;

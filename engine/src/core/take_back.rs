@@ -440,9 +440,15 @@ impl Engine {
     fn taking_words(&self, asker: Asker<'_>, item: &Item) -> String {
         let taker = &asker.rank.key;
         if item.reason == Reason::Reclaimed {
-            return format!(
-                "reclaimed for {taker} of queue {}, which has less than it deserves",
-                asker.queue
+            let dues = self.dues(asker.queue, &item.queue, &asker.want.total);
+            return dues.map_or_else(
+                || {
+                    let queue = asker.queue;
+                    format!(
+                        "reclaimed for {taker} of queue {queue}, which has less than it deserves"
+                    )
+                },
+                |dues| format!("reclaimed for {taker}: {dues}"),
             );
         }
         let job = self.jobs.get(&item.key);

@@ -4,7 +4,7 @@ use super::Engine;
 use super::job::JobState;
 use super::measure::Sums;
 use super::queues::{QueueId, QueueNode, Queues, ROOT};
-use crate::decision::{Explanation, PlacedUsage, PoolUsage, QueueUsage};
+use crate::decision::{Explanation, PlacedUsage, PoolUsage, QueueUsage, Reserved};
 use crate::ids::{JobKey, QueueName};
 
 impl Engine {
@@ -34,6 +34,24 @@ impl Engine {
             head: self.head(queue),
             closed: problem.filter(|_| queue.as_str() != ROOT || node.fact.is_some()),
         })
+    }
+
+    /// For how many of a queue's own waiting jobs something is kept.
+    #[must_use]
+    pub fn reserved(&self, queue: &QueueName) -> Reserved {
+        let mut reserved = Reserved::default();
+        let holders = self.reservations.holders_in(queue);
+        for kept in holders.filter_map(|rank| self.reservations.of(&rank.key)) {
+            let count = if kept.taking() {
+                &mut reserved.evictions
+            } else if kept.nodes.is_empty() {
+                &mut reserved.headroom
+            } else {
+                &mut reserved.nodes
+            };
+            *count += 1;
+        }
+        reserved
     }
 
     fn head(&self, queue: &QueueName) -> Option<(JobKey, Explanation)> {

@@ -98,6 +98,8 @@ fn two_queues_hold_one_each_of_a_class() {
     world.add("third", "q", 1, "gpu 8");
     world.decide();
     assert_eq!(holders(&world, &HEADS), ["first", "second"]);
+    let nodes = |queue: &str| world.engine.reserved(&queue.into()).nodes;
+    assert_eq!(["p", "r", "q"].map(nodes), [1, 1, 0]);
     // One of them goes: the next in order takes its place.
     world.apply(engine::Event::JobGone(key("first")));
     world.decide();

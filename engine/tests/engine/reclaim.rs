@@ -35,8 +35,8 @@ fn what_was_borrowed_is_given_back_and_no_more() {
     }
     // The youngest have lost the least; the third of b would be borrowed.
     assert_snapshot!(world.decide(), @r"
-    take back a4 #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves
-    take back a3 #1 for b2: Reclaimed: reclaimed for ns/b2 of queue b, which has less than it deserves
+    take back a4 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
+    take back a3 #1 for b2: Reclaimed: reclaimed for ns/b2: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
     ");
     assert_snapshot!(world.why("b1"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 2; x has room for 0 of 1; it is next: ns/a4 is taken back for it, and what frees is kept for it");
     assert_snapshot!(world.why("b3"), @"#3 WaitingForRoom: needs 1 pod × nvidia.com/gpu 2; x has room for 0 of 1");
@@ -69,7 +69,7 @@ fn a_full_fleet_does_not_keep_a_job_from_asking() {
     let mut world = halves(1);
     runs(&mut world, "a1", "a", 4, "gpu 1");
     world.add("b1", "b", 1, "gpu 1");
-    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves");
+    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn one_deserved_resource_is_enough_but_only_its_holders_give() {
     runs(&mut world, "gpus", "a", 1, "cpu 4, gpu 4");
     let copy = world.engine.clone();
     world.add("b1", "b", 1, "cpu 2, gpu 2");
-    assert_snapshot!(world.decide(), @"take back gpus #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves");
+    assert_snapshot!(world.decide(), @"take back gpus #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
     // It lacks CPUs that a job without GPUs holds: that one is left alone.
     world.engine = copy;
     world.finish("gpus");
@@ -117,10 +117,10 @@ fn many_small_ones_for_a_large_one() {
     }
     world.add("b1", "b", 1, "gpu 4");
     assert_snapshot!(world.decide(), @r"
-    take back a0 #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves
-    take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves
-    take back a2 #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves
-    take back a3 #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves
+    take back a0 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
+    take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
+    take back a2 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
+    take back a3 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
     ");
 }
 
@@ -135,7 +135,7 @@ fn nothing_is_taken_for_a_place_that_does_not_fit() {
     world.add("b1", "b", 1, "gpu 3");
     // Of the one job that is owed, half is: taken whole, a would be below what it deserves by
     // two; that is the price of its size, and b gets what it deserves.
-    assert_snapshot!(world.decide(), @"take back a0 #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves");
+    assert_snapshot!(world.decide(), @"take back a0 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 6");
     world.add("b2", "b", 2, "gpu 3");
     assert_snapshot!(world.decide(), @"");
 }
@@ -177,7 +177,7 @@ fn a_queue_that_says_so_gives_nothing_back_and_one_may_not_ask() {
     world.queue(deserving("a", "gpu 2"));
     assert_snapshot!(world.decide(), @"");
     world.apply(Event::PolicyGone(QueueName::from("b")));
-    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves");
+    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_taker_whose_queue_closes_takes_nothing_more() {
     let mut world = halves(1);
     runs(&mut world, "a1", "a", 2, "gpu 2");
     world.add("b1", "b", 1, "gpu 2");
-    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves");
+    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
     world.queue(QueueFact {
         state: QueueState::Closed,
         ..deserving("b", "gpu 2")
@@ -427,7 +427,7 @@ fn a_job_that_changes_its_mind_and_one_that_is_made_anew() {
     let mut world = halves(1);
     runs(&mut world, "a1", "a", 2, "gpu 2");
     let fact = world.add("b1", "b", 1, "gpu 2");
-    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1 of queue b, which has less than it deserves");
+    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
     world.apply(Event::JobUpserted(JobFact {
         demand: pods(1, "gpu 1"),
         ..fact

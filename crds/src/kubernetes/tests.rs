@@ -1,0 +1,146 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use serde_json::{Value, json};
+
+#[test]
+fn nodes_are_classed_by_what_makes_devices_interchangeable() {
+    for (product, allocatable, want) in [
+        (
+            Some("NVIDIA-A100-SXM4-80GB"),
+            vec![("nvidia.com/gpu", "8")],
+            "nvidia-a100-sxm4-80gb",
+        ),
+        (
+            Some("NVIDIA A100 80GB PCIe, MIG 1g.10gb"),
+            vec![],
+            "nvidia-a100-80gb-pcie-mig-1g-10gb",
+        ),
+        (Some("  "), vec![("nvidia.com/gpu", "8")], "nvidia-com-gpu"),
+        (
+            None,
+            vec![
+                ("cpu", "8"),
+                ("mellanox.com/rdma", "1"),
+                ("nvidia.com/gpu", "0"),
+            ],
+            "nvidia-com-gpu",
+        ),
+        (
+            None,
+            vec![("huawei.com/Ascend910", "8")],
+            "huawei-com-ascend910",
+        ),
+        (None, vec![("rdma/hca", "1")], "rdma-hca"),
+        (None, vec![("cpu", "8"), ("hugepages-2Mi", "0")], "cpu"),
+    ] {
+        let labels = product.map(|text| (GPU_PRODUCT_LABEL.to_owned(), text.to_owned()));
+        let allocatable = Resources::parse(allocatable).unwrap();
+        let class = pool_class(&labels.into_iter().collect(), &allocatable);
+        assert_eq!(class.as_str(), want, "{product:?}");
+    }
+}
+
+#[test]
+fn domains_are_named_outermost_first() {
+    let domains = |labels: Value| -> Vec<String> {
+        let node: Node =
+            serde_json::from_value(json!({"metadata": {"name": "n", "labels": labels}})).unwrap();
+        node.to_fact(&"m1".into()).domains
+    };
+    assert_eq!(
+        domains(json!({"topology.kubernetes.io/rack": "r1", "topology.kubernetes.io/zone": "a"})),
+        ["a", "r1"]
+    );
+    assert_eq!(
+        domains(json!({"volcano.sh/tor": "t", "topology.kubernetes.io/zone": ""})),
+        ["t"]
+    );
+    assert!(domains(json!({})).is_empty());
+}
+
+#[test]
+fn a_class_that_never_preempts_says_so() {
+    for (policy, want) in [
+        (json!(null), true),
+        (json!("PreemptLowerPriority"), true),
+        (json!("Never"), false),
+    ] {
+        let class: PriorityClass =
+            serde_json::from_value(json!({"value": 1, "preemptionPolicy": policy})).unwrap();
+        assert_eq!(class.to_fact().preempts, want, "{policy}");
+    }
+}
+
+#[test]
+fn a_cordon_is_no_taint() {
+    let node: Node = serde_json::from_value(json!({
+        "metadata": {"name": "n1", "labels": {"zone": "z"}},
+        "spec": {"unschedulable": true, "taints": [
+            {"key": CORDON_TAINT, "effect": "NoSchedule"}, {"key": "gpu", "value": "a", "effect": "NoExecute"},
+        ]},
+        "status": {"allocatable": {"cpu": "8", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+    .unwrap();
+    let fact = node.to_fact(&"m1".into());
+    assert!(!fact.usable);
+    assert_eq!(fact.taints.len(), 1);
+    assert_eq!(fact.allocatable.to_string(), "cpu 8, pods 110");
+
+    let uncordoned = Node {
+        spec: NodeSpec::default(),
+        ..node
+    };
+    assert!(uncordoned.is_usable());
+}
+
+#[test]
+fn a_pod_requests_what_its_containers_do() {
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "p", "uid": "u"},
+        "spec": {
+            "nodeName": "n1",
+            "containers": [
+                {"name": "a", "image": "x", "resources": {"requests": {"cpu": "500m"}, "limits": {"nvidia.com/gpu": 2}}},
+                {"name": "b", "resources": {"requests": {"cpu": 1}}},
+            ],
+            "initContainers": [{"name": "i", "resources": {"requests": {"cpu": "2"}}}],
+            "overhead": {"cpu": "250m"},
+        },
+        "status": {"phase": "Running"},
+    }))
+    .unwrap();
+    let fact = pod.to_fact(&"m1".into(), None).unwrap();
+    assert_eq!(
+        fact.request.to_string(),
+        "cpu 2250m, nvidia.com/gpu 2, pods 1"
+    );
+    assert_eq!((fact.node, fact.ended), (Some(NodeName::new("n1")), false));
+}
+
+#[test]
+fn system_namespaces_are_never_managed() {
+    let namespace = |name: &str, managed: &str| -> Namespace {
+        serde_json::from_value(
+            json!({"metadata": {"name": name, "labels": {MANAGED_LABEL: managed}}}),
+        )
+        .unwrap()
+    };
+    assert!(namespace("team-a", "true").is_managed());
+    assert!(!namespace("team-a", "false").is_managed());
+    assert!(!namespace("karmada-es-m1", "true").is_managed());
+}
+
+#[test]
+fn slim_metadata_drops_the_weight_and_keeps_the_rest() {
+    let pod: Pod = serde_json::from_value(json!({"metadata": {
+        "name": "p", "uid": "u", "resourceVersion": "9", "labels": {"a": "b"},
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "muster.io/run-for": "3s"},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Job", "name": "j", "uid": "o"}],
+        "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {"f:x": {}}}}],
+    }}))
+    .unwrap();
+    assert_eq!(pod.metadata.managed_fields, None);
+    assert_eq!(pod.metadata.annotations.unwrap().len(), 1);
+    assert_eq!(pod.metadata.owner_references.unwrap()[0].name, "j");
+    assert_eq!(pod.metadata.resource_version.as_deref(), Some("9"));
+}

@@ -1,0 +1,381 @@
+use super::*;
+
+#[test]
+fn configurations_for_a_url() {
+    let target = Target::Url("https://127.0.0.1:9443/".to_owned());
+    insta::assert_yaml_snapshot!(mutating(&target, "PEM"), @r#"
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: MutatingWebhookConfiguration
+    metadata:
+      name: muster
+    webhooks:
+      - admissionReviewVersions:
+          - v1
+        clientConfig:
+          caBundle: UEVN
+          url: "https://127.0.0.1:9443/gate/namespace"
+        failurePolicy: Fail
+        matchPolicy: Equivalent
+        name: namespace.gate.muster.io
+        namespaceSelector:
+          matchExpressions:
+            - key: muster.io/managed
+              operator: In
+              values:
+                - "true"
+            - key: kubernetes.io/metadata.name
+              operator: NotIn
+              values:
+                - kube-system
+                - kube-public
+                - kube-node-lease
+                - karmada-system
+                - karmada-cluster
+                - muster-system
+        reinvocationPolicy: Never
+        rules:
+          - apiGroups:
+              - work.karmada.io
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+            resources:
+              - resourcebindings
+            scope: Namespaced
+        sideEffects: None
+        timeoutSeconds: 3
+      - admissionReviewVersions:
+          - v1
+        clientConfig:
+          caBundle: UEVN
+          url: "https://127.0.0.1:9443/gate/scheduler"
+        failurePolicy: Ignore
+        matchConditions:
+          - expression: "object.spec.?schedulerName.orValue('') == 'muster'"
+            name: scheduler
+        matchPolicy: Equivalent
+        name: scheduler.gate.muster.io
+        namespaceSelector:
+          matchExpressions:
+            - key: muster.io/managed
+              operator: NotIn
+              values:
+                - "true"
+            - key: kubernetes.io/metadata.name
+              operator: NotIn
+              values:
+                - kube-system
+                - kube-public
+                - kube-node-lease
+                - karmada-system
+                - karmada-cluster
+                - muster-system
+        reinvocationPolicy: Never
+        rules:
+          - apiGroups:
+              - work.karmada.io
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+            resources:
+              - resourcebindings
+            scope: Namespaced
+        sideEffects: None
+        timeoutSeconds: 3
+      - admissionReviewVersions:
+          - v1
+        clientConfig:
+          caBundle: UEVN
+          url: "https://127.0.0.1:9443/mutate/templates"
+        failurePolicy: Ignore
+        matchPolicy: Equivalent
+        name: users.templates.muster.io
+        namespaceSelector:
+          matchExpressions:
+            - key: muster.io/managed
+              operator: In
+              values:
+                - "true"
+            - key: kubernetes.io/metadata.name
+              operator: NotIn
+              values:
+                - kube-system
+                - kube-public
+                - kube-node-lease
+                - karmada-system
+                - karmada-cluster
+                - muster-system
+        reinvocationPolicy: Never
+        rules:
+          - apiGroups:
+              - ""
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - pods
+            scope: Namespaced
+          - apiGroups:
+              - apps
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - deployments
+              - statefulsets
+            scope: Namespaced
+          - apiGroups:
+              - batch
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - jobs
+            scope: Namespaced
+          - apiGroups:
+              - batch.volcano.sh
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - jobs
+            scope: Namespaced
+          - apiGroups:
+              - jobset.x-k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - jobsets
+            scope: Namespaced
+          - apiGroups:
+              - kubeflow.org
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - pytorchjobs
+              - tfjobs
+              - mpijobs
+            scope: Namespaced
+          - apiGroups:
+              - ray.io
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - rayjobs
+              - rayclusters
+            scope: Namespaced
+        sideEffects: None
+        timeoutSeconds: 3
+    "#);
+    insta::assert_yaml_snapshot!(validating(&target, "PEM"), @r#"
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: ValidatingWebhookConfiguration
+    metadata:
+      name: muster
+    webhooks:
+      - admissionReviewVersions:
+          - v1
+        clientConfig:
+          caBundle: UEVN
+          url: "https://127.0.0.1:9443/validate/templates/managed"
+        failurePolicy: Ignore
+        matchPolicy: Equivalent
+        name: namespace.templates.muster.io
+        namespaceSelector:
+          matchExpressions:
+            - key: muster.io/managed
+              operator: In
+              values:
+                - "true"
+            - key: kubernetes.io/metadata.name
+              operator: NotIn
+              values:
+                - kube-system
+                - kube-public
+                - kube-node-lease
+                - karmada-system
+                - karmada-cluster
+                - muster-system
+        rules:
+          - apiGroups:
+              - ""
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - pods
+            scope: Namespaced
+          - apiGroups:
+              - apps
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - deployments
+              - statefulsets
+            scope: Namespaced
+          - apiGroups:
+              - batch
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - jobs
+            scope: Namespaced
+          - apiGroups:
+              - batch.volcano.sh
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - jobs
+            scope: Namespaced
+          - apiGroups:
+              - jobset.x-k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - jobsets
+            scope: Namespaced
+          - apiGroups:
+              - kubeflow.org
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - pytorchjobs
+              - tfjobs
+              - mpijobs
+            scope: Namespaced
+          - apiGroups:
+              - ray.io
+            apiVersions:
+              - "*"
+            operations:
+              - CREATE
+              - UPDATE
+            resources:
+              - rayjobs
+              - rayclusters
+            scope: Namespaced
+        sideEffects: None
+        timeoutSeconds: 3
+      - admissionReviewVersions:
+          - v1
+        clientConfig:
+          caBundle: UEVN
+          url: "https://127.0.0.1:9443/validate/templates"
+        failurePolicy: Ignore
+        matchPolicy: Equivalent
+        name: templates.muster.io
+        namespaceSelector:
+          matchExpressions:
+            - key: muster.io/managed
+              operator: NotIn
+              values:
+                - "true"
+            - key: kubernetes.io/metadata.name
+              operator: NotIn
+              values:
+                - kube-system
+                - kube-public
+                - kube-node-lease
+                - karmada-system
+                - karmada-cluster
+                - muster-system
+        rules:
+          - apiGroups:
+              - batch.volcano.sh
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - jobs
+            scope: Namespaced
+          - apiGroups:
+              - jobset.x-k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - jobsets
+            scope: Namespaced
+          - apiGroups:
+              - kubeflow.org
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - pytorchjobs
+              - tfjobs
+              - mpijobs
+            scope: Namespaced
+          - apiGroups:
+              - ray.io
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - rayjobs
+              - rayclusters
+            scope: Namespaced
+        sideEffects: None
+        timeoutSeconds: 3
+    "#);
+}
+
+#[test]
+fn a_service_is_named_with_its_port() {
+    let target = Target::Service {
+        namespace: "muster-system".to_owned(),
+        name: "muster-webhook".to_owned(),
+        port: 443,
+    };
+    insta::assert_json_snapshot!(client_config(&target, GATE_NAMESPACE, "PEM"), @r#"
+    {
+      "caBundle": "UEVN",
+      "service": {
+        "name": "muster-webhook",
+        "namespace": "muster-system",
+        "path": "/gate/namespace",
+        "port": 443
+      }
+    }
+    "#);
+}
