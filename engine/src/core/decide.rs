@@ -38,6 +38,7 @@ impl Engine {
     pub fn decide(&mut self, now: Time) -> Decisions {
         self.advance(now);
         let mut decisions = Vec::new();
+        self.end_lingering();
         self.note_touched();
         self.settle_room();
         self.run_timers(&mut decisions);
@@ -63,7 +64,8 @@ impl Engine {
         let end = self.ends.first().filter(|_| !self.reservations.is_empty());
         let end = end.map(|(at, _)| *at);
         let times = timer.into_iter().chain(end);
-        times.chain(self.takers.next()).min()
+        let lingers = self.lingering.next();
+        times.chain(self.takers.next()).chain(lingers).min()
     }
 
     pub(crate) fn advance(&mut self, now: Time) {

@@ -45,13 +45,14 @@ impl Engine {
             }
             Event::ClusterGone(name) => {
                 self.clusters.remove(&name);
+                self.drop_lingering_in(&name);
                 self.room.remove_cluster(&name);
                 self.refleet(std::iter::once(&name));
             }
             Event::NodeUpserted(fact) => self.room.upsert_node(fact),
             Event::NodeGone(cluster, node) => self.room.remove_node(&cluster, &node),
-            Event::PodUpserted(fact) => self.room.upsert_pod(fact),
-            Event::PodGone(cluster, uid) => self.room.remove_pod(&cluster, &uid),
+            Event::PodUpserted(fact) => self.pod_told(fact),
+            Event::PodGone(cluster, uid) => self.pod_gone(&cluster, &uid),
             Event::JobUpserted(fact) => self.job_told(fact),
             Event::JobAdmitted {
                 key,

@@ -126,6 +126,15 @@ impl Engine {
     /// What nodes have free equals what they have less pods and seats; seats belong to jobs
     /// that are charged.
     fn check_nodes(&self, wrong: &mut Vec<String>) {
+        for (until, pod) in self.lingering.all() {
+            let room = self.room.cluster(&pod.cluster);
+            let known = room.and_then(|room| room.pods().get(&pod.uid));
+            let job = pod.job.as_ref().and_then(|key| self.jobs.get(key));
+            let charged = job.is_some_and(|job| job.derived.charge.is_some());
+            if !charged || known.is_none_or(|known| known.ended) {
+                wrong.push(format!("pod {}: keeps its room until {until:?}", pod.uid));
+            }
+        }
         let mut taken: BTreeMap<(&ClusterName, &NodeName), Tally> = BTreeMap::new();
         for (cluster, room) in self.room.clusters() {
             for pod in room.pods().values().filter(|pod| !pod.ended) {

@@ -32,6 +32,7 @@ mod judge;
 mod ladder;
 mod leaving;
 mod limits;
+mod lingering;
 mod lookup;
 mod measure;
 mod names;
@@ -77,6 +78,7 @@ use eligible::Eligibility;
 use hashed::Hashed;
 use held::Held;
 use job::Job;
+use lingering::Lingering;
 use names::Names;
 use predict::History;
 use queues::Queues;
@@ -134,6 +136,8 @@ pub struct Engine {
     stopped: BTreeSet<JobKey>,
     /// Whether something came free since elastic jobs last tried to grow.
     stretch_due: bool,
+    /// Pods that have ended before their jobs are seen to have.
+    lingering: Lingering,
     /// Jobs with pods that have lost their room, looked at while it lasts.
     roomless: BTreeSet<JobKey>,
     changed: Changed,
@@ -166,6 +170,7 @@ impl Engine {
             takers: Takers::default(),
             stopped: BTreeSet::new(),
             stretch_due: true,
+            lingering: Lingering::default(),
             roomless: BTreeSet::new(),
             changed: Changed::default(),
         }

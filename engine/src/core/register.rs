@@ -71,6 +71,7 @@ impl Engine {
             job.derived = now;
         }
         if gone {
+            self.end_lingering_of(key);
             self.victim_gone(key);
         }
         if changed {
@@ -91,6 +92,7 @@ impl Engine {
         self.reend(key, &was, None);
         self.leave_line(&was);
         self.drop_reservation_of(key);
+        self.end_lingering_of(key);
         self.victim_gone(key);
         self.room.forget(key);
         self.growing.remove(key);

@@ -28,6 +28,8 @@ pub struct Snapshot {
     nodes: Vec<NodeFact>,
     pods: Vec<PodFact>,
     jobs: Vec<JobSnapshot>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lingering: Vec<(Time, PodFact)>,
     reservations: Vec<Reservation>,
     /// Who found nothing to take back, and looks again when.
     takers: Takers,
@@ -97,6 +99,7 @@ impl Engine {
                 .into_iter()
                 .map(|(key, job)| self.job_snapshot(key, job))
                 .collect(),
+            lingering: self.lingering.all().cloned().collect(),
             reservations: self.reservations.iter().cloned().collect(),
             takers: self.takers.clone(),
             pasts: self.queues.pasts(),
@@ -134,6 +137,7 @@ impl Engine {
         for job in snapshot.jobs {
             engine.restore_job(job);
         }
+        engine.restore_lingering(snapshot.lingering);
         for reservation in snapshot.reservations {
             engine.reservations.set(reservation);
         }

@@ -16,6 +16,7 @@ mod elastic;
 mod explain;
 mod growth;
 mod limits;
+mod lingering;
 mod machine;
 mod order;
 mod placement;

@@ -500,6 +500,7 @@ fn a_pod_takes_one_seat_however_often_it_is_told() {
     let pod = world.planned_pods(&key("job"))[0].clone();
     world.apply(Event::PodUpserted(pod.clone()));
     world.apply(Event::PodUpserted(PodFact { ended: true, ..pod }));
+    world.wait(5).decide();
     // The first pod has ended; the seat of the second is still held.
     let pool = &world.engine.pools()[0];
     assert_eq!(pool.assumed, crate::world::pod("gpu 4"));

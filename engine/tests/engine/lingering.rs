@@ -1,0 +1,81 @@
+//! Pods that have ended before their job is seen to have: their room waits for the charge.
+
+use crate::world::{World, deserving, key};
+use engine::Event;
+use engine::facts::PodFact;
+use insta::assert_snapshot;
+
+/// Two nodes of eight GPUs; `a` and `b` deserve half each, hold it, and have more to run. What
+/// waits in `a` has waited longer.
+fn contended() -> World {
+    let mut world = World::new();
+    world
+        .cluster("x", 2, "cpu 64, gpu 8")
+        .queue(deserving("a", "gpu 8"))
+        .queue(deserving("b", "gpu 8"));
+    for (name, queue) in [("a1", "a"), ("b1", "b"), ("a2", "a"), ("b2", "b")] {
+        world.add(name, queue, 1, "gpu 4");
+        world.decide();
+        world.run(name);
+    }
+    world.add("a3", "a", 1, "gpu 4");
+    world.wait(1);
+    world.add("b3", "b", 1, "gpu 4");
+    assert_eq!(world.decide(), "");
+    world
+}
+
+fn ended(world: &World, name: &str) -> PodFact {
+    let pod = world.planned_pods(&key(name))[0].clone();
+    PodFact { ended: true, ..pod }
+}
+
+#[test]
+fn room_is_not_given_to_who_would_have_to_give_it_back_at_once() {
+    let mut world = contended();
+    // The member shows that the pod of b1 has ended, and nobody yet that b1 has.
+    let pod = ended(&world, "b1");
+    world.apply(Event::PodUpserted(pod));
+    assert_snapshot!(world.decide(), @"");
+    world.wait(1);
+    world.finish("b1");
+    // It is b that has less than it deserves now. Nobody is taken back.
+    assert_snapshot!(world.decide(), @"release b3 #1 x(n0)");
+}
+
+#[test]
+fn room_does_not_wait_for_long() {
+    let mut world = contended();
+    let pod = ended(&world, "b1");
+    world.apply(Event::PodUpserted(pod));
+    let wake = world.decided().wake_at.unwrap();
+    assert_eq!(wake.millis_since(world.now), 5_000);
+    // Another pod of b1 may run on for hours: what this one had is of use meanwhile.
+    world.wait(5);
+    assert_snapshot!(world.decide(), @"release a3 #1 x(n0)");
+}
+
+#[test]
+fn room_is_for_a_new_pod_of_the_same_job() {
+    let mut world = contended();
+    let pod = ended(&world, "b1");
+    world.apply(Event::PodUpserted(pod.clone()));
+    let again = PodFact {
+        uid: "again".into(),
+        ended: false,
+        ..pod
+    };
+    world.apply(Event::PodUpserted(again));
+    let used = &world.engine.pools()[0].used;
+    assert_eq!(used.to_string(), "nvidia.com/gpu 16, pods 4");
+    assert_snapshot!(world.decide(), @"");
+}
+
+#[test]
+fn a_pod_that_is_gone_keeps_nothing() {
+    let mut world = contended();
+    let pod = ended(&world, "b1");
+    world.apply(Event::PodUpserted(pod.clone()));
+    world.apply(Event::PodGone(pod.cluster, pod.uid));
+    assert_snapshot!(world.decide(), @"release a3 #1 x(n0)");
+}
