@@ -3,6 +3,7 @@
 
 use super::Engine;
 use super::deadline::next_look;
+use super::lingering::Ended;
 use crate::ids::{ClusterName, JobKey, NodeName};
 use crate::tally::Tally;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,7 +127,7 @@ impl Engine {
     /// What nodes have free equals what they have less pods and seats; seats belong to jobs
     /// that are charged.
     fn check_nodes(&self, wrong: &mut Vec<String>) {
-        for (until, pod) in self.lingering.all() {
+        for Ended { until, pod, .. } in self.lingering.all() {
             let room = self.room.cluster(&pod.cluster);
             let known = room.and_then(|room| room.pods().get(&pod.uid));
             let job = pod.job.as_ref().and_then(|key| self.jobs.get(key));

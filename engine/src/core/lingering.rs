@@ -1,64 +1,68 @@
 //! Pods that have ended before their job is seen to have.
 //!
-//! A member shows the end of a pod a second or more before Karmada shows the end of its job. In
-//! between the pod's room is free while its charge is not, and whoever is given that room may
+//! A member shows the end of a pod (or that it is gone: those that have ended need not be told of)
+//! a second or more before Karmada shows the end of its job. In between the pod's room is free while its charge is not, and whoever is given that room may
 //! stand behind those for whom the charge will be free: it would start, and be taken back for
-//! them a moment later. So a pod that has ended keeps its room until its job's charge ends, for
-//! at most [`LINGER_MS`]; not beside a new pod of its job, for which the room may be meant.
+//! them a moment later. So a pod that has ended keeps its room until its job's charge ends or
+//! is another, for at most [`LINGER_MS`]; not beside a new pod of its job, for which the room may
+//! be meant, nor where the job is being taken back or shrunk: then its room is for its taker.
 
 use super::Engine;
 use crate::event::Progress;
 use crate::facts::PodFact;
 use crate::ids::{ClusterName, JobKey, Time, Uid};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Milliseconds for which a pod that has ended keeps its room at most: several times what
 /// Karmada takes to show the end of a job.
 pub(crate) const LINGER_MS: i64 = 5_000;
 
+/// A pod that has ended and keeps its room.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    /// At most until then.
+    pub(crate) until: Time,
+    pub(crate) pod: PodFact,
+    /// Whether it is not there any more.
+    pub(crate) gone: bool,
+}
+
 /// Such pods by job. There are few: jobs that ended within the last seconds.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Lingering(BTreeMap<JobKey, Vec<(Time, PodFact)>>);
+pub(crate) struct Lingering(BTreeMap<JobKey, Vec<Ended>>);
 
 impl Lingering {
     /// Until when the first of them keeps its room.
     pub(crate) fn next(&self) -> Option<Time> {
         let pods = self.0.values().flatten();
-        pods.map(|(until, _)| *until).min()
+        pods.map(|ended| ended.until).min()
     }
 
-    /// All, with until when each keeps its room.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &(Time, PodFact)> {
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Ended> {
         self.0.values().flatten()
     }
 
-    fn add(&mut self, key: &JobKey, until: Time, fact: PodFact) {
+    fn add(&mut self, key: &JobKey, ended: Ended) {
         let pods = self.0.entry(key.clone()).or_default();
-        match pods.iter_mut().find(|(_, pod)| pod.uid == fact.uid) {
-            Some((_, known)) => *known = fact,
-            None => pods.push((until, fact)),
+        let mut known = pods.iter_mut();
+        match known.find(|known| known.pod.uid == ended.pod.uid) {
+            Some(known) => {
+                known.gone |= ended.gone;
+                known.pod = ended.pod;
+            }
+            None => pods.push(ended),
         }
     }
 
-    fn remove(&mut self, cluster: Option<&ClusterName>, uid: Option<&Uid>) {
+    fn take(&mut self, which: impl Fn(&Ended) -> bool) -> Vec<Ended> {
+        let mut taken = Vec::new();
         self.0.retain(|_, pods| {
-            pods.retain(|(_, pod)| {
-                let is_meant = cluster.is_none_or(|cluster| pod.cluster == *cluster)
-                    && uid.is_none_or(|uid| pod.uid == *uid);
-                !is_meant
-            });
+            taken.extend(pods.extract_if(.., |ended| which(ended)));
             !pods.is_empty()
         });
-    }
-
-    fn take_due(&mut self, now: Time) -> Vec<PodFact> {
-        let mut due = Vec::new();
-        self.0.retain(|_, pods| {
-            let gone = pods.extract_if(.., |(until, _)| *until <= now);
-            due.extend(gone.map(|(_, pod)| pod));
-            !pods.is_empty()
-        });
-        due
+        taken
     }
 }
 
@@ -67,8 +71,7 @@ impl Engine {
     pub(crate) fn pod_told(&mut self, fact: PodFact) {
         if let Some(key) = fact.job.clone() {
             if fact.ended && self.keeps_room(&key, &fact) {
-                let until = self.now.after(LINGER_MS);
-                return self.lingering.add(&key, until, fact);
+                return self.linger(&key, fact, false);
             }
             let room = self.room.cluster(&fact.cluster);
             if room.is_none_or(|room| !room.pods().contains_key(&fact.uid)) {
@@ -80,40 +83,60 @@ impl Engine {
 
     /// A pod is gone.
     pub(crate) fn pod_gone(&mut self, cluster: &ClusterName, uid: &Uid) {
-        self.lingering.remove(Some(cluster), Some(uid));
+        let room = self.room.cluster(cluster);
+        let known = room.and_then(|room| room.pods().get(uid));
+        if let Some(pod) = known.cloned()
+            && let Some(key) = pod.job.clone()
+            && self.keeps_room(&key, &pod)
+        {
+            let pod = PodFact { ended: true, ..pod };
+            return self.linger(&key, pod, true);
+        }
         self.room.remove_pod(cluster, uid);
+    }
+
+    fn linger(&mut self, key: &JobKey, pod: PodFact, gone: bool) {
+        let until = self.now.after(LINGER_MS);
+        self.lingering.add(key, Ended { until, pod, gone });
     }
 
     /// A cluster is gone, and all its pods.
     pub(crate) fn drop_lingering_in(&mut self, cluster: &ClusterName) {
-        self.lingering.remove(Some(cluster), None);
+        self.lingering.take(|ended| ended.pod.cluster == *cluster);
     }
 
-    /// The job's charge has ended: its pods that have ended keep nothing.
+    /// The job's charge has ended, or is another: its pods that have ended keep nothing.
     pub(crate) fn end_lingering_of(&mut self, key: &JobKey) {
-        for (_, pod) in self.lingering.0.remove(key).unwrap_or_default() {
-            self.room.upsert_pod(pod);
-        }
+        let ended = self.lingering.0.remove(key).unwrap_or_default();
+        ended.into_iter().for_each(|ended| self.give_up(ended));
     }
 
     /// Pods that ended so long ago keep nothing, though their jobs are charged.
     pub(crate) fn end_lingering(&mut self) {
-        for pod in self.lingering.take_due(self.now) {
-            self.room.upsert_pod(pod);
+        let now = self.now;
+        let due = self.lingering.take(|ended| ended.until <= now);
+        due.into_iter().for_each(|ended| self.give_up(ended));
+    }
+
+    fn give_up(&mut self, ended: Ended) {
+        if ended.gone {
+            self.room.remove_pod(&ended.pod.cluster, &ended.pod.uid);
+        } else {
+            self.room.upsert_pod(ended.pod);
         }
     }
 
     /// Goes on from a snapshot.
-    pub(crate) fn restore_lingering(&mut self, pods: Vec<(Time, PodFact)>) {
-        for (until, pod) in pods {
-            if let Some(key) = pod.job.clone() {
-                self.lingering.add(&key, until, pod);
+    pub(crate) fn restore_lingering(&mut self, pods: Vec<Ended>) {
+        for ended in pods {
+            if let Some(key) = ended.pod.job.clone() {
+                self.lingering.add(&key, ended);
             }
         }
     }
 
     /// Whether a pod that has ended held room until now, for a job that is charged and neither
-    /// over nor being taken back.
+    /// over nor being taken back, nor some of it.
     fn keeps_room(&self, key: &JobKey, fact: &PodFact) -> bool {
         let room = self.room.cluster(&fact.cluster);
         let known = room.and_then(|room| room.pods().get(&fact.uid));
@@ -124,6 +147,7 @@ impl Engine {
         let released = job.and_then(|job| job.released.as_ref());
         let over = |progress| matches!(progress, Progress::Ending | Progress::Finished);
         known.is_some_and(|pod| !pod.ended && pod.node.is_some())
-            && released.is_some_and(|released| !over(released.progress))
+            && released
+                .is_some_and(|released| !over(released.progress) && released.leaving.is_empty())
     }
 }

@@ -35,6 +35,7 @@ impl Engine {
         let going = Self::is_going(job);
         let line = self.line_of(key);
         let gone = was.charge.is_some() && charge.is_none();
+        let recharged = was.charge != charge;
         if was.holder != holder {
             self.rehold(&was, holder.as_ref());
         }
@@ -70,8 +71,10 @@ impl Engine {
         if let Some(job) = self.jobs.get_mut(key) {
             job.derived = now;
         }
-        if gone {
+        if recharged {
             self.end_lingering_of(key);
+        }
+        if gone {
             self.victim_gone(key);
         }
         if changed {

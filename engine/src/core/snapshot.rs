@@ -4,6 +4,7 @@
 
 use super::decay::PastSnapshot;
 use super::job::{Cause, Derived, Job, Released};
+use super::lingering::Ended;
 use super::predict::{Forecast, History, KnownRuns};
 use super::reservations::Reservation;
 use super::takers::Takers;
@@ -29,7 +30,7 @@ pub struct Snapshot {
     pods: Vec<PodFact>,
     jobs: Vec<JobSnapshot>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    lingering: Vec<(Time, PodFact)>,
+    lingering: Vec<Ended>,
     reservations: Vec<Reservation>,
     /// Who found nothing to take back, and looks again when.
     takers: Takers,

@@ -72,10 +72,24 @@ fn room_is_for_a_new_pod_of_the_same_job() {
 }
 
 #[test]
-fn a_pod_that_is_gone_keeps_nothing() {
+fn a_pod_may_be_gone_before_anybody_is_told_that_it_ended() {
+    let mut world = contended();
+    let pod = ended(&world, "b1");
+    world.apply(Event::PodGone(pod.cluster, pod.uid));
+    assert_snapshot!(world.decide(), @"");
+    world.finish("b1");
+    assert_snapshot!(world.decide(), @"release b3 #1 x(n0)");
+}
+
+#[test]
+fn what_is_gone_is_no_more_in_the_end() {
     let mut world = contended();
     let pod = ended(&world, "b1");
     world.apply(Event::PodUpserted(pod.clone()));
     world.apply(Event::PodGone(pod.cluster, pod.uid));
+    assert_snapshot!(world.decide(), @"");
+    world.wait(5);
     assert_snapshot!(world.decide(), @"release a3 #1 x(n0)");
+    let used = &world.engine.pools()[0].used;
+    assert_eq!(used.to_string(), "nvidia.com/gpu 12, pods 3");
 }

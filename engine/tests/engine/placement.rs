@@ -385,6 +385,7 @@ fn room_is_neither_counted_twice_nor_leaked() {
         ..moved.clone()
     }));
     world.apply(Event::PodGone(moved.cluster, moved.uid));
+    world.wait(5).decide();
     assert_snapshot!(gpus(&world), @"nvidia.com/gpu 12, pods 219 free,  assumed, nvidia.com/gpu 4, pods 1 used");
 }
 
