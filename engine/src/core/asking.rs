@@ -3,7 +3,8 @@
 //! The first that may be judged, of the queue that goes first, is found by asking queues in
 //! order. A queue has to be asked only if its answer may be another than when it last had
 //! nobody:
-//! - something about its waiting jobs changed since (it was *stirred*);
+//! - something about its waiting jobs changed since (it was *stirred*), or something may be kept
+//!   for one of them for which nothing could be;
 //! - a want that somebody in it has might find room again (a door opened);
 //! - it stands before one of those whose reservations stop a want: it may take what they keep;
 //! - claims to reservations are others ([`super::claims`]): then everybody is asked once.
@@ -278,17 +279,21 @@ impl Engine {
         self.asking.stirred.insert(queue, path);
     }
 
-    /// Puts those queues in their places about which something changed.
-    pub(crate) fn rank_queues(&mut self) {
+    /// Something may be kept after all for jobs for which nothing could be: their queues' answers
+    /// may be others.
+    fn stir_hopeful(&mut self) {
         for key in self.reservations.take_hopeful(self.grown.count()) {
-            let line = self
-                .jobs
-                .get(&key)
-                .and_then(|job| job.derived.line.as_ref());
+            let job = self.jobs.get(&key);
+            let line = job.and_then(|job| job.derived.line.as_ref());
             if let Some(queue) = line.map(|line| line.queue.clone()) {
                 self.stir(queue);
             }
         }
+    }
+
+    /// Puts those queues in their places about which something changed.
+    pub(crate) fn rank_queues(&mut self) {
+        self.stir_hopeful();
         for queue in self.waiting.take_stirred() {
             let jobs = self.front(&queue).jobs;
             let wants = jobs.iter().filter_map(|rank| self.want_of(&rank.key));

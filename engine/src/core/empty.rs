@@ -4,7 +4,6 @@
 //! answered without weighing anything wherever one cluster takes it whole.
 
 use super::Engine;
-use super::noplan::NoPlan;
 use super::plan::{View, all_needs, lens};
 use super::wants::Want;
 use crate::facts::Share;
@@ -33,8 +32,8 @@ impl Engine {
     pub(crate) fn could_be_let(&self, queue: &QueueName, want: &Want) -> bool {
         let mut view = empty_fleet();
         view.kept.idle = true;
-        let plan: Result<_, NoPlan> = self.plan_without(queue, want, &view, &BTreeSet::new());
-        plan.is_ok()
+        self.plan_without(queue, want, &view, &BTreeSet::new())
+            .is_ok()
     }
 
     /// Where the job would go, were the fleet empty, some clusters left out.
