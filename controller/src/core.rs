@@ -154,6 +154,11 @@ impl Core {
             Input::WorksChecked { key, uid, gone } => {
                 self.works_checked(&key, uid.as_deref(), gone, now)
             }
+            Input::PartsWritten {
+                key,
+                attempt,
+                result,
+            } => self.parts_written(&key, attempt, result),
             Input::SizeChecked {
                 key,
                 attempt,

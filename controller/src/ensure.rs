@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 mod tests;
 
 /// Field manager of what is applied here.
-const MANAGER: &str = "muster-controller";
+const MANAGER: &str = scheduler::overrides::MANAGER;
 /// Requests under way at once.
 const IN_FLIGHT: usize = 8;
 /// A request that takes longer is given up and tried again.

@@ -12,11 +12,10 @@ use crate::reconcile::Look;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
 use crds::record::AdmissionRecord;
-use engine::facts::JobFact;
+use engine::facts::{JobFact, Split};
 use engine::{JobKey, Reason};
-use kube::api::{Api, ApiResource, DynamicObject};
-use kube::core::GroupVersionKind;
-use serde_json::{Value, json};
+use kube::api::{Api, DynamicObject};
+use scheduler::overrides::{self, Rule};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -49,8 +48,12 @@ impl Core {
             })
             .collect();
         if grown.is_empty() {
-            // A pin would hold up in the members what is charged no more.
-            return self.unpin(look.key);
+            return match record.parts {
+                // Its parts are pinned by the override that made them.
+                Some(_) => _ = self.track(look.key).unpin(),
+                // A pin would hold up in the members what is charged no more.
+                None => self.unpin(look.key),
+            };
         }
         if !self.track(look.key).pin(&grown) {
             return;
@@ -61,6 +64,9 @@ impl Core {
             grown.join(", ")
         );
         self.note(look, Note::warning(Reason::GrowthHeld, "Pin", message));
+        if record.parts.is_some() {
+            return;
+        }
         let (client, ensurer) = (self.client.clone(), self.publisher.ensurer.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
         tokio::spawn(async move {
@@ -76,11 +82,11 @@ impl Core {
                         &value,
                         &admitted,
                     ) {
-                        Some(overriders) => ensurer.apply(
-                            &override_policy(),
+                        Some(fields) => ensurer.apply(
+                            &overrides::resource(),
                             Some(&key.namespace),
-                            &override_name(&key),
-                            policy(&key, &binding, &overriders),
+                            &overrides::name(&key),
+                            overrides::policy(&key, &binding, &[everywhere(fields)]),
                         ),
                         None => {
                             tracing::warn!(job = %key, "its kind cannot be pinned; the surplus stays charged")
@@ -98,7 +104,7 @@ impl Core {
     /// Removes the pin of an attempt that is over, also one made before a restart.
     pub(crate) fn drop_pin(&mut self, key: &JobKey) {
         let pinned = self.track(key).unpin();
-        let held = |fact: &JobFact| fact.demand.replicas_held;
+        let held = |fact: &JobFact| fact.demand.replicas_held && fact.demand.split == Split::Never;
         if pinned || !self.told.get(key).is_some_and(held) {
             self.delete_override(key);
         }
@@ -112,10 +118,19 @@ impl Core {
 
     fn delete_override(&self, key: &JobKey) {
         self.publisher.ensurer.delete(
-            &override_policy(),
+            &overrides::resource(),
             Some(&key.namespace),
-            &override_name(key),
+            &overrides::name(key),
         );
+    }
+}
+
+/// The rule that pins a job wherever it is.
+fn everywhere(fields: Vec<(String, serde_json::Value)>) -> Rule {
+    Rule {
+        cluster: None,
+        mark: None,
+        fields,
     }
 }
 
@@ -126,48 +141,4 @@ fn admitted_pods(record: &AdmissionRecord) -> BTreeMap<String, u32> {
         *pods.entry(role.role.clone()).or_default() += role.count;
     }
     pods
-}
-
-fn override_name(key: &JobKey) -> String {
-    format!("muster-{}", key.name)
-}
-
-fn override_policy() -> ApiResource {
-    let gvk = GroupVersionKind::gvk("policy.karmada.io", "v1alpha1", "OverridePolicy");
-    ApiResource::from_gvk_with_plural(&gvk, "overridepolicies")
-}
-
-fn policy(
-    key: &JobKey,
-    binding: &crds::karmada::ResourceBinding,
-    overriders: &[(String, Value)],
-) -> Value {
-    let template = &binding.spec.resource;
-    let plaintext: Vec<Value> = overriders
-        .iter()
-        .map(|(path, value)| json!({ "path": path, "operator": "replace", "value": value }))
-        .collect();
-    json!({
-        "apiVersion": "policy.karmada.io/v1alpha1",
-        "kind": "OverridePolicy",
-        "metadata": {
-            "name": override_name(key),
-            "namespace": key.namespace,
-            "ownerReferences": [{
-                "apiVersion": "work.karmada.io/v1alpha2",
-                "kind": "ResourceBinding",
-                "name": key.name,
-                "uid": binding.metadata.uid,
-            }],
-        },
-        "spec": {
-            "resourceSelectors": [{
-                "apiVersion": template.api_version,
-                "kind": template.kind,
-                "namespace": template.namespace,
-                "name": template.name,
-            }],
-            "overrideRules": [{ "overriders": { "plaintext": plaintext } }],
-        },
-    })
 }

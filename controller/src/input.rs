@@ -11,6 +11,7 @@ use runtime::watch::Delta;
 use scheduler::carry_out::Refusal;
 use scheduler::commit::{Outcome, Write};
 use scheduler::members::MemberEvent;
+use scheduler::overrides::OverrideError;
 
 /// A change that was seen, or an answer to something that was asked for.
 #[derive(Debug)]
@@ -38,6 +39,12 @@ pub(crate) enum Input {
         /// UID of the binding that it was asked for.
         uid: Option<String>,
         gone: Result<bool, String>,
+    },
+    /// The parts of a job were written down anew, or cannot be.
+    PartsWritten {
+        key: JobKey,
+        attempt: Attempt,
+        result: Result<(), OverrideError>,
     },
     /// A member was asked whether it has taken up that a job is smaller.
     SizeChecked {

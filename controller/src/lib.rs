@@ -23,6 +23,7 @@ mod metrics;
 mod notes;
 mod outcomes;
 mod outlook;
+mod parts;
 mod placed;
 mod podgroups;
 mod policies;

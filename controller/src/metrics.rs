@@ -59,6 +59,7 @@ struct ReservationLabel {
 pub(crate) struct Metrics {
     pub(crate) released: Counter,
     pub(crate) opened_by_hand: Counter,
+    pub(crate) parts_repaired: Counter,
     pub(crate) invariant_violations: Counter,
     pub(crate) invariant_check_seconds: Histogram,
     pub(crate) pending_jobs: Family<QueueLabel, Gauge>,
@@ -82,6 +83,11 @@ impl Metrics {
             opened_by_hand: registry.register(
                 "bindings_opened_by_hand",
                 "Bindings found open without admission and closed again",
+                Counter::default(),
+            ),
+            parts_repaired: registry.register(
+                "parts_repaired",
+                "Overrides written anew because what went to a cluster was not its part of a gang",
                 Counter::default(),
             ),
             invariant_violations: registry.register(

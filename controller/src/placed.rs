@@ -47,6 +47,9 @@ impl Core {
             }
             self.pin_growth(look, &job, &record);
         }
+        if !outcome.is_finished() && self.keep_parts(look, &record) {
+            return;
+        }
         self.confirm_shrinks(look, &record);
         self.acknowledge(look);
     }
@@ -61,7 +64,7 @@ impl Core {
     ) -> Progress {
         let minimum = job.map_or(1, |job| job.fact.demand.min_available);
         let keeps_pods = job.map(|job| job.ask.as_ref().is_some_and(|ask| ask.keeps_pods));
-        match progress(&outcome(&look.binding), &look.binding, minimum) {
+        match progress(&look.binding, minimum, record.parts.is_some()) {
             // What stays until it is deleted stays charged.
             Progress::Finished if keeps_pods == Some(true) => Progress::Running,
             Progress::Finished if keeps_pods.is_none() && !self.is_over(look, record) => {
@@ -184,16 +187,27 @@ pub(crate) fn statuses(binding: &ResourceBinding) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// How far a placed job has come: it runs once its gang's minimum does. One that holds no pods
-/// by its own means (a Volcano Job that was aborted) is charged nothing, and is charged again at
-/// once should it be resumed in its member.
-fn progress(outcome: &Outcome, binding: &ResourceBinding, minimum: u32) -> Progress {
-    if outcome.is_finished() || *outcome == Outcome::Suspended {
+/// How far a placed job has come: it runs once its gang's minimum does, and once each part of it
+/// does something, where it is placed in parts. One that holds no pods by its own means (a
+/// Volcano Job that was aborted) is charged nothing, and is charged again at once should it be
+/// resumed in its member.
+fn progress(binding: &ResourceBinding, minimum: u32, in_parts: bool) -> Progress {
+    let outcome = outcome(binding);
+    if outcome.is_finished() || outcome == Outcome::Suspended {
         return Progress::Finished;
     }
     let resource = &binding.spec.resource;
-    let counts = workload::counts(&resource.api_version, &resource.kind, &statuses(binding));
-    if counts.running + counts.succeeded >= minimum.max(1) {
+    let started = |status: &serde_json::Value| {
+        let part = std::slice::from_ref(status);
+        let counts = workload::counts(&resource.api_version, &resource.kind, part);
+        counts.running.saturating_add(counts.succeeded)
+    };
+    let started: Vec<u32> = statuses(binding).iter().map(started).collect();
+    let all = started
+        .iter()
+        .fold(0, |sum: u32, part| sum.saturating_add(*part));
+    let waits = in_parts && started.contains(&0);
+    if all >= minimum.max(1) && !waits {
         Progress::Running
     } else {
         Progress::Placed

@@ -109,7 +109,7 @@ pub(crate) fn status(shown: &Shown<'_>) -> PodGroupStatus {
     let timeline = timeline(shown, &placement);
     let conditions = conditions(shown, reason, &message);
     PodGroupStatus {
-        phase: Some(phase_of(shown.view.state).to_owned()),
+        phase: Some(phase_of(state_of(shown)).to_owned()),
         conditions,
         running: Some(number(counts.running)),
         succeeded: Some(number(counts.succeeded)),
@@ -158,6 +158,14 @@ fn number(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
+/// The job's state; one that failed in part and is kept from competing again is over.
+fn state_of(shown: &Shown<'_>) -> JobState {
+    match shown.view.state {
+        JobState::Queued if shown.explanation.reason == Reason::Failed => JobState::Finished,
+        state => state,
+    }
+}
+
 /// Volcano's phase of a job's state.
 fn phase_of(state: JobState) -> &'static str {
     match state {
@@ -176,7 +184,7 @@ fn conditions(shown: &Shown<'_>, reason: Reason, message: &str) -> Vec<PodGroupC
         .seen
         .map(|seen| seen.conditions.clone())
         .unwrap_or_default();
-    for (type_, holds, came_true) in holding(shown.view.state) {
+    for (type_, holds, came_true) in holding(state_of(shown)) {
         let stands = conditions
             .iter()
             .any(|condition| condition.type_ == type_ && condition.status == "True");
@@ -293,7 +301,7 @@ fn timeline(shown: &Shown<'_>, placement: &[PlacedPart]) -> Timeline {
     let seen = seen
         .map(|federation| federation.timeline.clone())
         .unwrap_or_default();
-    let state = shown.view.state;
+    let state = state_of(shown);
     let first =
         |noted: Option<Time>, reached: bool| noted.or_else(|| reached.then_some(Time(shown.now)));
     Timeline {

@@ -246,6 +246,7 @@ mod tests {
             state,
             queue: QueueName::new("q"),
             clusters: vec![serde_json::from_value(share).unwrap()],
+            parts: None,
             time: jiff::Timestamp::UNIX_EPOCH,
             reason: None,
             message: String::new(),

@@ -2,6 +2,7 @@
 //! show before the job is looked at again, checks and retries. In memory only: a restart
 //! finds everything again by looking.
 
+use crate::parts::Watched;
 use crate::shrink::Shrinks;
 use crds::karmada::ResourceBinding;
 use engine::{Attempt, JobKey, Time};
@@ -49,6 +50,8 @@ pub(crate) struct Track {
     checking_works: bool,
     /// Clusters that have not confirmed that the job is smaller.
     pub(crate) shrinks: Shrinks,
+    /// How the parts of the present placement stand, where it has some.
+    pub(crate) parts: Watched,
     /// The attempt that is taken back for another job, and that job.
     making_room: Option<(Attempt, JobKey)>,
     /// The growth that its override was last made for.
@@ -184,6 +187,7 @@ impl Track {
         self.leftover_since = None;
         self.works_seen = false;
         self.shrinks = Shrinks::default();
+        self.parts = Watched::default();
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct SeenWork {
     pub(crate) cluster: String,
     /// Why the member refused it, if it did.
     pub(crate) refused: Option<String>,
+    /// Which part of its job it is to apply, where it is one.
+    pub(crate) part: Option<String>,
 }
 
 /// The mirror.
@@ -278,6 +280,7 @@ fn seen_work(work: &Work) -> Option<(String, SeenWork)> {
         SeenWork {
             cluster: cluster.to_owned(),
             refused,
+            part: work.part().map(str::to_owned),
         },
     ))
 }

@@ -211,12 +211,15 @@ pub struct AggregatedStatusItem {
     pub health: String,
 }
 
-/// `work.karmada.io/v1alpha1 Work`, without its manifests.
+/// `work.karmada.io/v1alpha1 Work`; of its manifests only which part of a job they are.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Work {
     /// Name, labels, annotations, finalizers, ...
     #[serde(default)]
     pub metadata: ObjectMeta,
+    /// What it is to apply.
+    #[serde(default, deserialize_with = "nullable")]
+    pub spec: WorkSpec,
     /// Its conditions.
     #[serde(default)]
     pub status: WorkStatus,
@@ -229,6 +232,62 @@ slim_resource!(
     "Work",
     "works"
 );
+
+/// `spec` of a Work.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkSpec {
+    /// What it is to apply.
+    #[serde(deserialize_with = "nullable")]
+    pub workload: WorkloadTemplate,
+}
+
+/// `spec.workload` of a Work.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkloadTemplate {
+    /// The objects, Karmada makes one of each Work.
+    #[serde(deserialize_with = "nullable")]
+    pub manifests: Vec<Manifest>,
+}
+
+/// An object that a Work is to apply.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manifest {
+    /// Its metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ManifestMetadata,
+}
+
+/// `metadata` of a manifest.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ManifestMetadata {
+    /// Its annotations.
+    #[serde(deserialize_with = "nullable")]
+    pub annotations: ManifestAnnotations,
+}
+
+/// The annotations of a manifest that are read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ManifestAnnotations {
+    /// Which part of its job it is ([`names::PART_ANNOTATION`](crate::names::PART_ANNOTATION)).
+    #[serde(rename = "muster.io/part")]
+    pub part: Option<String>,
+}
+
+impl Work {
+    /// Which part of its job it is, where it is one.
+    #[must_use]
+    pub fn part(&self) -> Option<&str> {
+        let manifests = self.spec.workload.manifests.iter();
+        let mut parts =
+            manifests.filter_map(|manifest| manifest.metadata.annotations.part.as_deref());
+        parts.next()
+    }
+}
 
 /// `status` of a Work.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

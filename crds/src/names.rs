@@ -28,6 +28,8 @@ pub const CHECKPOINTED_AT_ANNOTATION: &str = "muster.io/checkpointed-at";
 /// Annotation of a Cluster: the price of one device for one hour, in whatever the operator
 /// counts in (`2.50`).
 pub const PRICE_ANNOTATION: &str = "muster.io/price";
+/// Annotation of what runs in a member for a job that is placed in parts: which part it is.
+pub const PART_ANNOTATION: &str = "muster.io/part";
 /// Finalizer of a managed binding: keeps it, and with it the charge, until its Works are gone.
 pub const ACCOUNTING_FINALIZER: &str = "muster.io/accounting";
 

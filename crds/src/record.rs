@@ -26,6 +26,16 @@ pub enum RecordState {
     Requeued,
 }
 
+/// How far a job that is placed in parts has come. Until every Work shows its own part, nothing
+/// of the job is dispatched: a member that got the whole of it would run the whole of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parts {
+    /// Dispatching is suspended until every Work shows its part.
+    Held,
+    /// Every Work has shown its part.
+    Dispatched,
+}
+
 /// What was admitted, in the words of the record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -42,6 +52,9 @@ pub struct AdmissionRecord {
     /// What each cluster got and is charged.
     #[serde(default)]
     pub clusters: Vec<RecordedShare>,
+    /// Whether each cluster gets a part of its own, by an override, and how far that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Parts>,
     /// When it was admitted, RFC 3339 with milliseconds.
     pub time: jiff::Timestamp,
     /// Why, where the state is Refused or Ending.
@@ -99,6 +112,7 @@ impl AdmissionRecord {
                     charge: share.charge.clone(),
                 })
                 .collect(),
+            parts: None,
             time: timestamp(admission.admitted_at),
             reason: None,
             message: String::new(),

@@ -120,10 +120,15 @@ fn karmada() {
     assert_eq!(bindings[0].spec.clusters[0].replicas, Some(2));
     assert_eq!(bindings[1].status.aggregated_status[0].health, "Radiant");
 
-    let _: Vec<Work> = list(
-        named(json!({})),
-        json!({"metadata": {}, "status": {"conditions": null}}),
+    let works: Vec<Work> = list(
+        named(json!({"spec": {"workload": {"manifests": [
+            {"metadata": {"annotations": null}, "kind": "Job"}, {"metadata": null},
+            {"metadata": {"annotations": {"muster.io/part": "p", "theirs": "x"}}, "spec": {"tasks": 1}},
+        ]}}})),
+        json!({"metadata": {}, "spec": {"workload": null}, "status": {"conditions": null}}),
     );
+    assert_eq!(works[0].part(), Some("p"));
+    assert_eq!(works[1].part(), None);
     let clusters: Vec<Cluster> = list(
         named(json!({"spec": {"syncMode": "Push"}})),
         json!({

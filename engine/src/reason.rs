@@ -114,6 +114,10 @@ reasons! {
     PlanRefused,
     /// A member cluster refused it; the message is the member's.
     MemberRefused,
+    /// A part of its gang failed in one cluster; the other parts were stopped.
+    PartFailed,
+    /// What goes to a cluster is not the part of the gang that was planned for it.
+    PartsLost,
     /// It asks for more than it was admitted with; the surplus is held.
     GrowthHeld,
     /// It was opened by hand, without admission, and was closed again.

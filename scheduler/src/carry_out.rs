@@ -8,12 +8,13 @@ use crate::commit::Write;
 use crate::live::{Live, Objection};
 use crate::members::{MemberEvent, Members};
 use crate::metrics::PlanMetrics;
+use crate::overrides::Overrides;
 use crate::placement;
 use crate::pools;
 use crate::prepare::{PrepareError, Preparer};
 use crds::karmada::ResourceBinding;
-use crds::record::{AdmissionRecord, RecordState};
-use engine::facts::{Admission, Demand};
+use crds::record::{AdmissionRecord, Parts, RecordState};
+use engine::facts::{Admission, Demand, Split};
 use engine::{ClusterName, JobKey, QueueName, Reason};
 use futures::future::try_join_all;
 use kube::Client;
@@ -151,8 +152,18 @@ impl Scheduler {
             self.forget(key);
             return Err(unprepared(&error));
         }
+        let parts = match self.take_apart(order).await {
+            Ok(parts) => parts,
+            Err(refusal) => {
+                self.forget(key);
+                return Err(refusal);
+            }
+        };
         Ok(Write::Place {
-            record: AdmissionRecord::new(admission, RecordState::Admitted),
+            record: AdmissionRecord {
+                parts,
+                ..AdmissionRecord::new(admission, RecordState::Admitted)
+            },
             clusters: placement::targets(binding, admission, demand),
             affinity_name: placement::affinity_name(
                 &demand.placement,
@@ -161,6 +172,36 @@ impl Scheduler {
             ),
         })
     }
+
+    /// Has each cluster get its own part, where the job asks to be split: also where one cluster
+    /// takes all of it, so that its pods are told the same in every place.
+    async fn take_apart(&self, order: &Order) -> Result<Option<Parts>, Refusal> {
+        if order.demand.split == Split::Never {
+            return Ok(None);
+        }
+        let Admission {
+            attempt, shares, ..
+        } = &order.admission;
+        let overrides = Overrides::new(self.preparer.control_plane());
+        let done = overrides.take_apart(&order.binding, *attempt, shares).await;
+        done.map_err(|error| Refusal {
+            reason: Reason::PlanRefused,
+            message: error.to_string(),
+            avoid: None,
+        })?;
+        Ok(Some(if is_suspended(&order.binding) {
+            // By its policy, which is not ours to lift.
+            Parts::Dispatched
+        } else {
+            Parts::Held
+        }))
+    }
+}
+
+/// Whether dispatching is suspended.
+fn is_suspended(binding: &ResourceBinding) -> bool {
+    let suspension = binding.spec.suspension.as_ref();
+    suspension.and_then(|suspension| suspension.dispatching) == Some(true)
 }
 
 /// The job of `binding`.

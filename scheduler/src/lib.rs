@@ -5,7 +5,8 @@
 //!                                         └─► live view ─► GpuPools, for people
 //!                                                 │
 //! plan (admission, demand) ─► carry_out: checked on the live view ─► prepare: Queue and
-//!      PriorityClass in the members ─► placement: what spec.clusters says ─► a Write
+//!      PriorityClass in the members ─► overrides: a gang's parts, by its OverridePolicy
+//!      ─► placement: what spec.clusters says ─► a Write
 //!                                                                               │
 //! bindings ◄── commit ◄─────────────────────────────────────────────────────────┘
 //! ```
@@ -26,6 +27,7 @@ mod live;
 mod matching;
 pub mod members;
 mod metrics;
+pub mod overrides;
 pub mod placement;
 mod pools;
 mod prepare;

@@ -51,29 +51,9 @@ fn replicas(binding: &ResourceBinding, admission: &Admission, demand: &Demand) -
         _ => wanted,
     };
     let whole = whole.min(admitted);
-    Some(apportion(whole, &pods))
-}
-
-/// `whole` in parts as large as `weights` relative to each other, none above its weight: the
-/// method of largest remainders, ties to the first.
-fn apportion(whole: u64, weights: &[u64]) -> Vec<i32> {
-    let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
-    if sum == 0 {
-        return vec![0; weights.len()];
-    }
-    let exact = |weight: u64| u128::from(whole) * u128::from(weight);
-    let mut parts: Vec<u128> = weights.iter().map(|weight| exact(*weight) / sum).collect();
-    let left = u128::from(whole).saturating_sub(parts.iter().sum());
-    let mut by_remainder: Vec<usize> = (0..weights.len()).collect();
-    by_remainder.sort_by_key(|index| std::cmp::Reverse(exact(weights[*index]) % sum));
-    let left = usize::try_from(left).unwrap_or(usize::MAX);
-    for index in by_remainder.into_iter().take(left) {
-        parts[index] += 1;
-    }
-    parts
-        .into_iter()
-        .map(|part| i32::try_from(part).unwrap_or(i32::MAX))
-        .collect()
+    let parts = workload::apportion(whole, &pods);
+    let fits = |part| i32::try_from(part).unwrap_or(i32::MAX);
+    Some(parts.into_iter().map(fits).collect())
 }
 
 /// The name of the first group of clusters that holds every cluster of `admission`, where the
@@ -102,7 +82,6 @@ mod tests {
     use engine::facts::{Role, RolePods, Share};
     use engine::matching::{ClusterRule, Operator, Requirement};
     use engine::{Attempt, QueueName, Resources, Time, Uid};
-    use proptest::prelude::*;
 
     fn admission(parts: &[(&str, u32)]) -> Admission {
         let shares = parts.iter().map(|(cluster, count)| Share {
@@ -176,20 +155,6 @@ mod tests {
         assert_eq!(placed(Some(3), false, 3, &[("a", 3)]), "a:3");
         // Counted by us before Karmada's interpreter has.
         assert_eq!(placed(None, true, 2, &[("a", 2)]), "a:2");
-    }
-
-    proptest! {
-        #[test]
-        fn parts_add_up_and_none_is_more_than_its_room(
-            weights in prop::collection::vec(0u64..1000, 1..8), permille in 0u64..=1000,
-        ) {
-            let whole = weights.iter().sum::<u64>() * permille / 1000;
-            let parts = apportion(whole, &weights);
-            prop_assert_eq!(parts.iter().map(|part| u64::from(part.unsigned_abs())).sum::<u64>(), whole);
-            for (part, weight) in parts.iter().zip(&weights) {
-                prop_assert!(u64::from(part.unsigned_abs()) <= *weight);
-            }
-        }
     }
 
     #[test]

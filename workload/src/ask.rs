@@ -6,7 +6,7 @@ use crate::field::Field;
 use crate::kind;
 use crate::queue::named_queue;
 use crate::size::{PriorityOf, Size};
-use crate::wishes;
+use crate::{split, wishes};
 use engine::facts::{ClusterPlacement, Demand, Role, Split, Topology};
 use engine::{ClusterName, Resources};
 use serde_json::Value;
@@ -46,6 +46,11 @@ pub struct Ask {
     pub preemptible: bool,
     /// Clusters that hold its data (`muster.io/data-clusters`).
     pub data_clusters: Vec<ClusterName>,
+    /// Over how many clusters it may be placed, beside what Karmada divides (`muster.io/split`);
+    /// `Never` where its kind cannot be.
+    pub split: Split,
+    /// Over at most so many clusters, where it says a number.
+    pub max_clusters: Option<u32>,
     /// How close its pods must be.
     pub topology: Option<Topology>,
     /// `PodGroup.spec.networkTopology`, as the template has it.
@@ -74,10 +79,14 @@ impl Ask {
             natively_divisible: divisible && !stays,
             replicas_held: self.replicas_held,
             elastic: self.elastic,
-            split: Split::Never,
+            split: self.split,
             topology: self.topology,
             placement: ClusterPlacement {
                 data_clusters: self.data_clusters.clone(),
+                max_clusters: [placement.max_clusters, self.max_clusters]
+                    .into_iter()
+                    .flatten()
+                    .min(),
                 ..placement
             },
         }
@@ -166,6 +175,7 @@ fn finish(mut size: Size, template: &Field<'_>, replicas_held: bool) -> Result<A
     )?;
     let pod_templates = pod_templates(template);
     let elastic = wishes::elastic(template, replicas_held, &mut size)?;
+    let split = split::wish(template)?;
     let pods = size
         .roles
         .iter()
@@ -179,6 +189,8 @@ fn finish(mut size: Size, template: &Field<'_>, replicas_held: bool) -> Result<A
         elastic,
         preemptible: wishes::preemptible(template, &pod_templates)?,
         data_clusters: wishes::data_clusters(template)?,
+        split: split.split,
+        max_clusters: split.max_clusters,
         topology: wishes::topology(size.network_topology.as_ref())?,
         pod_priority_classes: priority_classes(&pod_templates),
         roles: size.roles,

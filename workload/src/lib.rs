@@ -4,6 +4,7 @@
 //! template ──► kind ──► Size (roles, minimum) ──┐
 //! binding  ──► (any other kind) ────────────────┴──► Ask ──► engine::facts::Demand
 //! aggregatedStatus ──► Outcome, PodCounts
+//! template + admitted shares ──► Part per cluster
 //! ```
 //!
 //! One file per family of kinds (`batch`, `volcano`, `apps`, `single`, `kubeflow`, `ray`,
@@ -14,6 +15,7 @@
 //! input makes them panic; a size is computed from the template, never from what its
 //! status says now; unknown fields never matter.
 
+mod apportion;
 mod apps;
 mod ask;
 mod batch;
@@ -28,6 +30,7 @@ mod kind;
 mod kubeflow;
 mod nodes;
 mod outcome;
+mod parts;
 mod pin;
 mod placement;
 mod pod;
@@ -35,12 +38,14 @@ mod queue;
 mod ray;
 mod single;
 mod size;
+mod split;
 #[cfg(test)]
 mod testing;
 mod volcano;
 mod warnings;
 mod wishes;
 
+pub use apportion::apportion;
 pub use ask::{Ask, ask, ask_from_binding, ask_with, pod_request};
 pub use dependencies::{Dependency, dependencies};
 pub use duration::parse_millis as duration_millis;
@@ -50,6 +55,7 @@ pub use kind::{
     KNOWN_KINDS, KnownKind, divisible_kind, holds_replicas, is_known_kind, may_start_pods,
 };
 pub use outcome::{Outcome, PodCounts, counts, outcome};
+pub use parts::{Part, PartsError, mark, parts};
 pub use pin::pinned;
 pub use placement::{cluster_placement, divided, natively_divisible};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};

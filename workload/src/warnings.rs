@@ -2,6 +2,7 @@
 
 use crate::kind;
 use crate::ray;
+use crate::split;
 use crate::volcano::COMPONENT_NAME_CHARS;
 use serde_json::Value;
 
@@ -34,6 +35,7 @@ pub fn warnings(template: &Value) -> Vec<String> {
         }
         _ => {}
     }
+    warnings.extend(split::refused(template));
     warnings
 }
 

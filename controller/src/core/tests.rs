@@ -8,6 +8,7 @@
 mod deletion;
 mod faults;
 mod flow;
+mod parts;
 mod restart;
 
 use super::*;

@@ -1,47 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-
-#[test]
-fn the_override_names_one_template_and_goes_with_its_binding() {
-    let binding = serde_json::from_value(json!({
-        "metadata": {"namespace": "team", "name": "a-job", "uid": "b-uid"},
-        "spec": {"resource": {
-            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "team", "name": "a",
-        }},
-    }))
-    .unwrap();
-    let overriders = [(
-        "/spec/tasks".to_owned(),
-        json!([{"name": "w", "replicas": 4}]),
-    )];
-    let policy = policy(&JobKey::new("team", "a-job"), &binding, &overriders);
-    assert_eq!(
-        policy,
-        json!({
-            "apiVersion": "policy.karmada.io/v1alpha1",
-            "kind": "OverridePolicy",
-            "metadata": {
-                "name": "muster-a-job",
-                "namespace": "team",
-                "ownerReferences": [{
-                    "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
-                    "name": "a-job", "uid": "b-uid",
-                }],
-            },
-            "spec": {
-                "resourceSelectors": [{
-                    "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
-                    "namespace": "team", "name": "a",
-                }],
-                "overrideRules": [{"overriders": {"plaintext": [{
-                    "path": "/spec/tasks", "operator": "replace",
-                    "value": [{"name": "w", "replicas": 4}],
-                }]}}],
-            },
-        })
-    );
-}
+use serde_json::{Value, json};
 
 #[test]
 fn admitted_pods_are_summed_over_the_clusters() {

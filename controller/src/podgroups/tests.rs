@@ -137,6 +137,7 @@ fn refused() -> Vec<SeenWork> {
     vec![SeenWork {
         cluster: "m1".into(),
         refused: Some("quota exceeded".into()),
+        part: None,
     }]
 }
 

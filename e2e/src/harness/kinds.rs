@@ -42,6 +42,8 @@ pub const POD: Kind = kind("", "v1", "Pod", "pods");
 /// Kubernetes' own.
 pub const PVC: Kind = kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 /// Kubernetes' own.
+pub const RESOURCE_QUOTA: Kind = kind("", "v1", "ResourceQuota", "resourcequotas");
+/// Kubernetes' own.
 pub const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
 /// Kubernetes' own.
 pub const BATCH_JOB: Kind = kind("batch", "v1", "Job", "jobs");
@@ -77,6 +79,13 @@ pub const PROPAGATION_POLICY: Kind = kind(
     "v1alpha1",
     "PropagationPolicy",
     "propagationpolicies",
+);
+/// Karmada's override.
+pub const OVERRIDE_POLICY: Kind = kind(
+    "policy.karmada.io",
+    "v1alpha1",
+    "OverridePolicy",
+    "overridepolicies",
 );
 /// Karmada's binding.
 pub const BINDING: Kind = kind(

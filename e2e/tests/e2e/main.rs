@@ -34,4 +34,5 @@ mod race;
 mod reclaim;
 mod separate;
 mod soak;
+mod split;
 mod volcano_podgroups;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs;
-use e2e::harness::kinds::{BINDING, CAPACITY_POLICY, NAMESPACE, POD_GROUP, QUEUE};
+use e2e::harness::kinds::{BINDING, CAPACITY_POLICY, POD_GROUP, QUEUE};
 use e2e::harness::wait::eventually;
 use e2e::tools::Tool;
 use futures::StreamExt as _;
@@ -144,13 +144,18 @@ pub(crate) async fn crowd_waits(case: &Case) -> anyhow::Result<()> {
     kubectl(case, &["get", "capacitypolicy", &case.name]).await?;
     let first = [&*jobs[0].binding(), "-n", &case.name];
     kubectl(case, &[&["get", "podgroup"][..], &first].concat()).await?;
-    clear(case).await
+    clear(case, &jobs).await
 }
 
-/// Karmada works on one binding after the other: what others submit waits until it is through with
-/// the crowd, and again until the crowd is gone.
-async fn clear(case: &Case) -> anyhow::Result<()> {
-    case.karmada().delete(NAMESPACE, None, &case.name).await?;
+/// Removes the crowd, and waits until Karmada is through with it: its detector asks the API server
+/// about each job that is gone, some 15 a second, and works on what others submit behind that.
+async fn clear(case: &Case, jobs: &[Job]) -> anyhow::Result<()> {
+    let deleted = jobs.iter().map(|job| case.delete(job));
+    let deleted: Vec<_> = futures::stream::iter(deleted)
+        .buffer_unordered(AT_A_TIME)
+        .collect()
+        .await;
+    deleted.into_iter().collect::<anyhow::Result<()>>()?;
     eventually(ALL_SAID, "the crowd is gone", async || {
         let bindings = case.karmada().list(BINDING, Some(&case.name)).await;
         match bindings.map_err(|error| error.to_string())?.len() {
@@ -158,7 +163,15 @@ async fn clear(case: &Case) -> anyhow::Result<()> {
             count => Err(format!("{count} bindings")),
         }
     })
-    .await
+    .await?;
+    let last = case.submit(&case.gang("last", 1, 1).batch()).await?;
+    eventually(ALL_SAID, "Karmada binds who came last", async || {
+        let binding = case.binding(&last).await?;
+        binding.map(drop).ok_or_else(|| "no binding".to_owned())
+    })
+    .await?;
+    case.delete(&last).await?;
+    case.gone(&last).await
 }
 
 async fn pending(case: &Case, jobs: usize) -> anyhow::Result<()> {

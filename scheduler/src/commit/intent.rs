@@ -63,6 +63,11 @@ pub enum Write {
         /// The cluster affinity term that was used, where the placement has terms.
         affinity_name: Option<String>,
     },
+    /// Have what was placed in parts dispatched: every Work shows its own part.
+    Dispatch {
+        /// The record, its parts Dispatched.
+        record: AdmissionRecord,
+    },
     /// Take back: suspend scheduling, empty the clusters, record (state Ending), in one patch.
     TakeBack {
         /// The record.
@@ -105,6 +110,7 @@ impl Write {
             Self::Plan { .. } => WriteKind::Plan,
             Self::Refuse { .. } => WriteKind::Refuse,
             Self::Place { .. } => WriteKind::Place,
+            Self::Dispatch { .. } => WriteKind::Dispatch,
             Self::TakeBack { .. } => WriteKind::TakeBack,
             Self::Record { .. } => WriteKind::Record,
             Self::Adopt { .. } => WriteKind::Adopt,
@@ -123,6 +129,7 @@ impl Write {
             Self::Plan { record }
             | Self::Refuse { record }
             | Self::Place { record, .. }
+            | Self::Dispatch { record }
             | Self::TakeBack { record }
             | Self::Record { record }
             | Self::Adopt { record } => Some(record),
@@ -146,6 +153,8 @@ pub enum WriteKind {
     Refuse,
     /// [`Write::Place`]
     Place,
+    /// [`Write::Dispatch`]
+    Dispatch,
     /// [`Write::TakeBack`]
     TakeBack,
     /// [`Write::Record`]

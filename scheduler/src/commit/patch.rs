@@ -7,7 +7,7 @@
 use super::intent::{Intent, Write};
 use crds::karmada::ResourceBinding;
 use crds::names::{ACCOUNTING_FINALIZER, ADMISSION_ANNOTATION, APPLIED_PLACEMENT};
-use crds::record::AdmissionRecord;
+use crds::record::{AdmissionRecord, Parts};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -52,6 +52,7 @@ pub(super) fn body(
             patch.finalizer(current);
             patch.record(record.as_ref(), current)?;
             patch.scheduling_suspended(true);
+            patch.release_dispatching(current);
             patch.clusters(json!([]));
         }
         Write::Hold => {
@@ -70,11 +71,19 @@ pub(super) fn body(
             patch.record(Some(record), current)?;
             patch.applied_placement(&intent.binding)?;
             patch.scheduling_suspended(false);
+            if record.parts == Some(Parts::Held) {
+                patch.suspension("dispatching", json!(true));
+            }
             patch.clusters(json!(clusters));
+        }
+        Write::Dispatch { record } => {
+            patch.record(Some(record), current)?;
+            patch.release_dispatching(current);
         }
         Write::TakeBack { record } => {
             patch.record(Some(record), current)?;
             patch.scheduling_suspended(true);
+            patch.release_dispatching(current);
             patch.clusters(json!([]));
         }
         Write::Adopt { record } => {
@@ -84,6 +93,7 @@ pub(super) fn body(
         Write::Finalize => patch.no_finalizer(current),
         Write::LetGo => {
             patch.record(None, current)?;
+            patch.release_dispatching(current);
             // Whoever gates without our finalizer is not us.
             if has_finalizer(current) {
                 patch.no_finalizer(current);
@@ -254,15 +264,27 @@ impl Patch {
 
     /// Leaves the rest of the suspension as it is.
     fn scheduling_suspended(&mut self, suspended: bool) {
-        let suspension = json!({ "scheduling": suspended });
-        self.spec.insert("suspension".to_owned(), suspension);
+        self.suspension("scheduling", json!(suspended));
     }
 
     fn scheduling_let_go(&mut self, current: &ResourceBinding) {
         if current.spec.suspension.is_some() {
-            let suspension = json!({ "scheduling": null });
-            self.spec.insert("suspension".to_owned(), suspension);
+            self.suspension("scheduling", Value::Null);
         }
+    }
+
+    /// Lifts the suspension of dispatching, where it is ours.
+    fn release_dispatching(&mut self, current: &ResourceBinding) {
+        let record = AdmissionRecord::read(current.metadata.annotations.as_ref());
+        let held = record.is_ok_and(|record| record.is_some_and(|r| r.parts == Some(Parts::Held)));
+        if held {
+            self.suspension("dispatching", Value::Null);
+        }
+    }
+
+    fn suspension(&mut self, field: &str, value: Value) {
+        let suspension = self.spec.entry("suspension").or_insert_with(|| json!({}));
+        suspension[field] = value;
     }
 
     fn clusters(&mut self, clusters: Value) {

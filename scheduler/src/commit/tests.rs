@@ -6,7 +6,7 @@ mod status;
 
 use super::*;
 use crds::karmada::{ResourceBinding, TargetCluster};
-use crds::record::{AdmissionRecord, RecordState};
+use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::{Attempt, QueueName, Reason, Uid};
 use runtime::testing::{FakeApi, Fault, Recorded};
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         state,
         queue: QueueName::new("team-a"),
         clusters: Vec::new(),
+        parts: None,
         time: "2026-11-21T04:00:00Z".parse().unwrap(),
         reason: (state == RecordState::Ending).then_some(Reason::Evicted),
         message: String::new(),
@@ -129,4 +130,72 @@ fn patches_whole(request: &Recorded) -> bool {
 
 fn patches_status(request: &Recorded) -> bool {
     request.verb == "PATCH" && request.path.ends_with("/status")
+}
+
+fn in_parts(parts: Parts) -> AdmissionRecord {
+    AdmissionRecord {
+        parts: Some(parts),
+        ..record(1, RecordState::Admitted)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_placed_in_parts_is_dispatched_by_a_write_of_its_own() {
+    let mut bench = bench();
+    let mut open = gated();
+    open["spec"]["suspension"] = json!({"scheduling": true});
+    let binding = bench.put("a", open);
+    let place = Write::Place {
+        record: in_parts(Parts::Held),
+        clusters: Vec::new(),
+        affinity_name: None,
+    };
+    bench.write(&binding, place).await.result.unwrap();
+    let suspension =
+        |bench: &Bench| bench.api.get(&path("a")).unwrap()["spec"]["suspension"].clone();
+    let held = json!({"scheduling": false, "dispatching": true});
+    assert_eq!(suspension(&bench), held);
+    let placed = slim(bench.api.get(&path("a")).unwrap());
+    let record = in_parts(Parts::Dispatched);
+    let dispatch = Write::Dispatch { record };
+    bench.write(&placed, dispatch).await.result.unwrap();
+    assert_eq!(suspension(&bench), json!({"scheduling": false}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn taken_back_before_it_was_dispatched_it_is_held_back_no_more() {
+    let mut bench = bench();
+    let mut placed = placed();
+    let held = in_parts(Parts::Held).to_annotation().unwrap();
+    placed["metadata"]["annotations"]["muster.io/admission"] = json!(held);
+    placed["spec"]["suspension"] = json!({"scheduling": false, "dispatching": true});
+    let binding = bench.put("a", placed);
+    let record = AdmissionRecord {
+        state: RecordState::Ending,
+        ..in_parts(Parts::Held)
+    };
+    let back = Write::TakeBack { record };
+    bench.write(&binding, back).await.result.unwrap();
+    let after = bench.api.get(&path("a")).unwrap();
+    assert_eq!(after["spec"]["suspension"], json!({"scheduling": true}));
+    assert_eq!(after["spec"]["clusters"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspension_that_is_not_ours_stays() {
+    let mut bench = bench();
+    let mut placed = placed();
+    placed["spec"]["suspension"] = json!({"scheduling": false, "dispatching": true});
+    let binding = bench.put("a", placed);
+    let record = record(1, RecordState::Ending);
+    bench
+        .write(&binding, Write::TakeBack { record })
+        .await
+        .result
+        .unwrap();
+    let after = bench.api.get(&path("a")).unwrap();
+    assert_eq!(
+        after["spec"]["suspension"],
+        json!({"scheduling": true, "dispatching": true})
+    );
 }

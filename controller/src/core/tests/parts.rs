@@ -1,0 +1,140 @@
+//! Jobs that are placed in parts: held until their Works are what they should be.
+
+use super::*;
+use scheduler::overrides;
+
+const TEMPLATE: &str = "/apis/batch/v1/namespaces/team/jobs/a";
+const POLICY: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a";
+
+fn asks() -> Value {
+    json!({"metadata": {"annotations": {"muster.io/split": "Allowed"}}})
+}
+
+impl Stage {
+    /// A job of so many pods of one CPU each that asks to be split.
+    fn split_job(&mut self, cpus: u32) {
+        self.template("a", cpus, asks());
+        self.put_template(cpus);
+        self.binding("a", cpus, json!({}));
+    }
+
+    /// The template as the API server has it.
+    fn put_template(&self, cpus: u32) {
+        let template = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "a", "namespace": "team", "uid": "a-uid"},
+            "spec": {
+                "parallelism": cpus, "completions": cpus,
+                "template": {"spec": {"containers": [
+                    {"name": "main", "resources": {"requests": {"cpu": "1"}}},
+                ]}},
+            },
+        });
+        self.api.put(TEMPLATE, template);
+    }
+
+    /// A Work of the job is there, and is to apply this part.
+    fn part(&mut self, part: Option<&str>) {
+        let annotations = part.map(|part| json!({ names::PART_ANNOTATION: part }));
+        let work = json!({
+            "metadata": {
+                "name": "a", "namespace": "karmada-es-m1",
+                "labels": {names::BINDING_PERMANENT_ID: "a-id"},
+            },
+            "spec": {"workload": {"manifests": [{"metadata": {"annotations": annotations}}]}},
+        });
+        self.api.put(&work_path("a"), work.clone());
+        self.take(Input::Work(Delta::Upserted(read(work))));
+    }
+
+    fn dispatching(&self) -> Value {
+        let binding = self.api.get(&path("a")).unwrap();
+        binding["spec"]["suspension"]["dispatching"].clone()
+    }
+
+    fn notes(&self, reason: &str) -> usize {
+        let posted = self.api.requests_of("POST");
+        posted
+            .iter()
+            .filter(|request| request.body["reason"] == reason)
+            .count()
+    }
+}
+
+const PART: &str = "attempt 1, part 1 of 1: main=2";
+
+#[tokio::test(start_paused = true)]
+async fn it_is_dispatched_once_its_work_is_its_part() {
+    let mut stage = stage().await;
+    stage.split_job(2);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    let policy = stage.api.get(POLICY).expect("written before the placement");
+    let rule = &policy["spec"]["overrideRules"][0];
+    assert_eq!(rule["targetCluster"]["clusterNames"], json!(["m1"]));
+    assert_eq!(stage.dispatching(), true);
+    // What Karmada made before it saw the override.
+    stage.part(None);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.dispatching(), true);
+    stage.part(Some(PART));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.dispatching(), Value::Null);
+    assert_eq!(stage.notes("PartsLost"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_override_that_was_lost_is_written_anew() {
+    let mut stage = stage().await;
+    stage.split_job(2);
+    stage.rest(&["a"]).await;
+    stage.part(Some(PART));
+    stage.rest(&["a"]).await;
+    stage.api.remove(POLICY);
+    stage.part(None);
+    stage.rest(&["a"]).await;
+    assert!(stage.api.get(POLICY).is_some());
+    assert_eq!(stage.core.metrics.parts_repaired.get(), 1);
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    // A template that is another by now has no such parts any more.
+    stage.part(Some(PART));
+    stage.rest(&["a"]).await;
+    stage.put_template(3);
+    stage.part(None);
+    stage.rest(&["a"]).await;
+    assert!(
+        stage.standing("a").starts_with("Ending 1 gated []"),
+        "{}",
+        stage.standing("a")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_override_goes_with_its_attempt() {
+    let mut stage = stage().await;
+    stage.split_job(2);
+    stage.rest(&["a"]).await;
+    stage.part(Some(PART));
+    stage.rest(&["a"]).await;
+    stage.template("a", 2, json!({"metadata": {"annotations": {"muster.io/split": "Allowed"}}, "spec": {"suspend": true}}));
+    stage.rest(&["a"]).await;
+    assert!(
+        stage.standing("a").starts_with("Ending 1"),
+        "{}",
+        stage.standing("a")
+    );
+    assert!(stage.api.get(POLICY).is_some(), "its Works are there");
+    // What a server notes of who applied it.
+    let applied = json!([{"manager": overrides::MANAGER, "operation": "Apply"}]);
+    stage
+        .api
+        .merge(POLICY, &json!({"metadata": {"managedFields": applied}}));
+    stage.work("a", false);
+    stage.rest_later(&["a"], 60_000).await;
+    assert!(
+        stage.standing("a").starts_with("Requeued 1"),
+        "{}",
+        stage.standing("a")
+    );
+    assert!(stage.api.get(POLICY).is_none());
+}

@@ -1,0 +1,316 @@
+//! Jobs that are placed in parts: dispatched once every Work is the part that it should be, and
+//! watched from then on.
+//!
+//! Karmada makes the Works from its own caches, and nothing says that these have the override
+//! that takes the job apart. A member that got the whole template would run the whole gang. So
+//! dispatching is suspended in the write that places the job, and lifted when every Work shows
+//! its part. A part that its member refuses, or that fails for good while others go on, ends
+//! all of them: a gang is nothing in part. A Work that loses its part later (somebody removed the override) has the override
+//! written anew; where that cannot be, because the template is another by now, all parts are
+//! taken back.
+
+use crate::core::Core;
+use crate::input::Input;
+use crate::notes::Note;
+use crate::reconcile::Look;
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, Parts, RecordState};
+use engine::facts::{Hold, Share};
+use engine::{Attempt, ClusterName, Event, JobKey, JobState, Reason, Time};
+use scheduler::commit::Write;
+use scheduler::overrides::{OverrideError, Overrides};
+use workload::Outcome;
+
+#[cfg(test)]
+mod tests;
+
+/// Milliseconds after which Works that do not show their parts are helped.
+const SHOWN_WITHIN_MS: i64 = 5_000;
+/// Milliseconds for which a part has to be in trouble before that is believed: Karmada says of a
+/// call that only timed out, too, that it was refused, and parts that end together are not
+/// reported together.
+const BELIEVED_AFTER_MS: i64 = 3_000;
+/// Milliseconds between two looks.
+const LOOK_MS: i64 = 1_000;
+
+/// What is remembered of a job that is placed in parts. All of it may be forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    /// Since when some Work has not been the part that it should be.
+    astray: Option<Time>,
+    /// Since when a part has been in trouble.
+    troubled: Option<Time>,
+    /// The override is being written, or why it cannot be.
+    repair: Repair,
+}
+
+#[derive(Debug, Default)]
+enum Repair {
+    #[default]
+    None,
+    Open,
+    Failed(String),
+}
+
+/// Why a gang cannot go on, if that lasts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Trouble {
+    reason: Reason,
+    message: String,
+    /// The cluster that is not to be tried again soon.
+    avoid: Option<ClusterName>,
+}
+
+/// What is to be done about a job's parts.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// All is as it should be.
+    Nothing,
+    /// Every Work is its part: they may go.
+    Dispatch,
+    /// To be looked at again then.
+    Wait(Time),
+    /// The override is to be written anew.
+    Repair,
+    /// It cannot be held together.
+    TakeBack(Trouble),
+}
+
+impl Watched {
+    /// What to do, `now`, about parts that are as far as `parts`, where the Works in `astray`
+    /// are not (or not yet) what they should be.
+    fn step(
+        &mut self,
+        parts: Parts,
+        astray: &[ClusterName],
+        trouble: Option<Trouble>,
+        now: Time,
+    ) -> Step {
+        if let Some(trouble) = trouble {
+            let believed = self.troubled.get_or_insert(now).after(BELIEVED_AFTER_MS);
+            return if now >= believed {
+                Step::TakeBack(trouble)
+            } else {
+                Step::Wait(believed)
+            };
+        }
+        self.troubled = None;
+        if astray.is_empty() {
+            *self = Self::default();
+            return match parts {
+                Parts::Held => Step::Dispatch,
+                Parts::Dispatched => Step::Nothing,
+            };
+        }
+        if let Repair::Failed(message) = &self.repair {
+            return Step::TakeBack(Trouble {
+                reason: Reason::PartsLost,
+                message: format!("its parts cannot be written anew: {message}"),
+                avoid: None,
+            });
+        }
+        let since = *self.astray.get_or_insert(now);
+        // What is dispatched runs: there is no time to lose.
+        let patience = match parts {
+            Parts::Held => SHOWN_WITHIN_MS,
+            Parts::Dispatched => 0,
+        };
+        if matches!(self.repair, Repair::Open) || now < since.after(patience) {
+            return Step::Wait(now.after(LOOK_MS));
+        }
+        self.astray = Some(now.after(SHOWN_WITHIN_MS));
+        self.repair = Repair::Open;
+        Step::Repair
+    }
+}
+
+impl Core {
+    /// Brings the parts of a placed job on their way, and keeps them apart. Whether it wrote.
+    pub(crate) fn keep_parts(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
+        let Some(parts) = record.parts else {
+            return false;
+        };
+        let shares = record.admission().shares;
+        let astray = self.astray(look, record.attempt, &shares, parts);
+        let trouble = self
+            .refused_part(look)
+            .or_else(|| failed_part(look, &shares));
+        let watched = &mut self.track(look.key).parts;
+        match watched.step(parts, &astray, trouble, look.now) {
+            Step::Nothing => return false,
+            Step::Wait(until) => {
+                self.look_again(look.key, until);
+                return false;
+            }
+            Step::Dispatch => {
+                let record = AdmissionRecord {
+                    parts: Some(Parts::Dispatched),
+                    ..record.clone()
+                };
+                self.write(look.key, &look.binding, Write::Dispatch { record });
+            }
+            Step::Repair => {
+                self.repair(look, record.attempt, shares, &astray);
+                return false;
+            }
+            Step::TakeBack(Trouble {
+                reason,
+                message,
+                avoid,
+            }) => {
+                self.tell(Event::JobEnding {
+                    key: look.key.clone(),
+                    reason,
+                    message: message.clone(),
+                    avoid,
+                    at: look.now,
+                });
+                self.take_back(look, record, reason, &message);
+            }
+        }
+        true
+    }
+
+    /// A member that has started nothing of the job and refuses its part.
+    fn refused_part(&self, look: &Look<'_>) -> Option<Trouble> {
+        let job = self.engine.job(look.key)?;
+        if job.state != JobState::Placed {
+            return None;
+        }
+        let mut works = self.world.works_of(&look.binding);
+        works.find_map(|work| {
+            let message = work.refused.as_ref()?;
+            Some(Trouble {
+                reason: Reason::MemberRefused,
+                message: format!("{} refused its part: {message}", work.cluster),
+                avoid: Some(ClusterName::new(&work.cluster)),
+            })
+        })
+    }
+
+    /// The clusters whose Work is not the part that it should be; one that has no Work counts
+    /// until the parts are on their way.
+    fn astray(
+        &self,
+        look: &Look<'_>,
+        attempt: Attempt,
+        shares: &[Share],
+        parts: Parts,
+    ) -> Vec<ClusterName> {
+        let is_astray = |(index, share): &(usize, &Share)| {
+            let mut works = self.world.works_of(&look.binding);
+            let work = works.find(|work| *work.cluster == *share.cluster.as_str());
+            let Some(work) = work else {
+                return parts == Parts::Held;
+            };
+            work.part.as_deref() != Some(&workload::mark(attempt, shares, *index))
+        };
+        let astray = shares.iter().enumerate().filter(is_astray);
+        astray.map(|(_, share)| share.cluster.clone()).collect()
+    }
+
+    /// Writes the override anew.
+    fn repair(
+        &mut self,
+        look: &Look<'_>,
+        attempt: Attempt,
+        shares: Vec<Share>,
+        astray: &[ClusterName],
+    ) {
+        self.metrics.parts_repaired.inc();
+        let names: Vec<&str> = astray.iter().map(ClusterName::as_str).collect();
+        let message = format!(
+            "what goes to {} is not the part that was planned; its override is written anew",
+            names.join(", ")
+        );
+        self.note(look, Note::warning(Reason::PartsLost, "Repair", message));
+        let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
+        let (key, binding) = (look.key.clone(), look.binding.clone());
+        tokio::spawn(async move {
+            let result = overrides.take_apart(&binding, attempt, &shares).await;
+            // The owner task is gone only when the process ends.
+            let _ = inputs
+                .send(Input::PartsWritten {
+                    key,
+                    attempt,
+                    result,
+                })
+                .await;
+        });
+    }
+
+    /// The override was written anew, or cannot be.
+    pub(crate) fn parts_written(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        result: Result<(), OverrideError>,
+    ) {
+        let job = self.engine.job(key);
+        let current = job.and_then(|job| job.admission.map(|a| a.attempt));
+        if current != Some(attempt) {
+            return; // of an attempt that is over
+        }
+        self.track(key).parts.repair = match result {
+            Ok(()) => Repair::None,
+            Err(error @ OverrideError::Call { .. }) => {
+                tracing::warn!(job = %key, %error, "its parts were not written anew; trying again");
+                Repair::None
+            }
+            Err(error) => Repair::Failed(error.to_string()),
+        };
+        self.dirty.insert(key.clone());
+    }
+}
+
+/// A part that is over badly, or was aborted in its member, while another goes on.
+fn failed_part(look: &Look<'_>, shares: &[Share]) -> Option<Trouble> {
+    let resource = &look.binding.spec.resource;
+    let of = |share: &Share| {
+        let reported = &look.binding.status.aggregated_status;
+        let part = reported
+            .iter()
+            .find(|item| item.cluster_name == share.cluster.as_str());
+        let status = part
+            .and_then(|item| item.status.clone())
+            .unwrap_or_default();
+        workload::outcome(&resource.api_version, &resource.kind, &[status])
+    };
+    let outcomes: Vec<Outcome> = shares.iter().map(of).collect();
+    if !outcomes.contains(&Outcome::Active) {
+        return None;
+    }
+    let failed = shares
+        .iter()
+        .zip(&outcomes)
+        .find_map(|(share, outcome)| match outcome {
+            Outcome::Failed { message } => Some((share, message.as_str())),
+            Outcome::Suspended => Some((share, "aborted")),
+            _ => None,
+        });
+    let (share, message) = failed?;
+    Some(Trouble {
+        reason: Reason::PartFailed,
+        message: format!(
+            "the part on {} failed ({message}), the others were stopped",
+            share.cluster
+        ),
+        avoid: None,
+    })
+}
+
+/// Why a job does not compete again: a part of it failed, as its record tells.
+pub(crate) fn failed_before(binding: &ResourceBinding) -> Option<Hold> {
+    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
+    let record = record.ok().flatten()?;
+    let failed = record.state == RecordState::Requeued
+        && record.reason == Some(Reason::PartFailed)
+        && record.template_uid.as_str() == binding.spec.resource.uid;
+    failed.then(|| Hold {
+        reason: Reason::Failed,
+        message: format!(
+            "{}; delete it and submit it anew to run it again",
+            record.message
+        ),
+    })
+}

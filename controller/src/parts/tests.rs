@@ -1,0 +1,68 @@
+#![allow(clippy::panic)]
+
+use super::*;
+
+const NONE: &[ClusterName] = &[];
+
+fn seconds(seconds: i64) -> Time {
+    Time(seconds * 1_000)
+}
+
+#[test]
+fn parts_go_once_every_work_shows_its_own() {
+    let mut watched = Watched::default();
+    let astray = [ClusterName::new("b")];
+    let step = watched.step(Parts::Held, &astray, None, seconds(0));
+    assert_eq!(step, Step::Wait(seconds(1)));
+    let step = watched.step(Parts::Held, NONE, None, seconds(2));
+    assert_eq!(step, Step::Dispatch);
+    let step = watched.step(Parts::Dispatched, NONE, None, seconds(3));
+    assert_eq!(step, Step::Nothing);
+}
+
+#[test]
+fn works_that_stay_astray_are_helped_now_and_then() {
+    let mut watched = Watched::default();
+    let astray = [ClusterName::new("b")];
+    let mut step = |second| watched.step(Parts::Held, &astray, None, seconds(second));
+    assert_eq!(step(0), Step::Wait(seconds(1)));
+    assert_eq!(step(5), Step::Repair);
+    // Until it is answered, nothing more is asked.
+    assert_eq!(step(20), Step::Wait(seconds(21)));
+    watched.repair = Repair::None;
+    let mut step = |second| watched.step(Parts::Held, &astray, None, seconds(second));
+    assert_eq!(step(9), Step::Wait(seconds(10)));
+    assert_eq!(step(15), Step::Repair);
+}
+
+#[test]
+fn a_part_that_is_lost_while_it_runs_is_helped_at_once() {
+    let mut watched = Watched::default();
+    let astray = [ClusterName::new("b")];
+    let step = watched.step(Parts::Dispatched, &astray, None, seconds(0));
+    assert_eq!(step, Step::Repair);
+    watched.repair = Repair::Failed("its template changed".to_owned());
+    let step = watched.step(Parts::Dispatched, &astray, None, seconds(1));
+    let Step::TakeBack(trouble) = step else {
+        panic!("{step:?}")
+    };
+    assert_eq!(trouble.reason, Reason::PartsLost);
+    assert!(trouble.message.contains("its template changed"));
+}
+
+#[test]
+fn trouble_that_lasts_takes_all_parts_back() {
+    let mut watched = Watched::default();
+    let trouble = Trouble {
+        reason: Reason::MemberRefused,
+        message: "b refused its part: exceeded quota".to_owned(),
+        avoid: Some(ClusterName::new("b")),
+    };
+    let mut step =
+        |trouble, second| watched.step(Parts::Dispatched, NONE, trouble, seconds(second));
+    assert_eq!(step(Some(trouble.clone()), 0), Step::Wait(seconds(3)));
+    // A call that only timed out has been made again.
+    assert_eq!(step(None, 1), Step::Nothing);
+    assert_eq!(step(Some(trouble.clone()), 2), Step::Wait(seconds(5)));
+    assert_eq!(step(Some(trouble.clone()), 5), Step::TakeBack(trouble));
+}

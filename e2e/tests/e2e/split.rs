@@ -1,0 +1,349 @@
+//! Gangs over several clusters: each gets its part, every pod its rank, and all of it or nothing.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+use e2e::harness::jobs::annotated;
+use e2e::harness::kinds::{BINDING, NAMESPACE, OVERRIDE_POLICY, POD, QUEUE, RESOURCE_QUOTA};
+use e2e::harness::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::case::{Case, SOON, managed};
+use crate::job::{Job, clusters, record};
+
+/// A Volcano Job of a master and `workers` workers, two GPUs each, that asks to be split.
+fn training(case: &Case, name: &str, workers: u32) -> Value {
+    let mut job = annotated(
+        case.gang(name, workers, 2).volcano(),
+        "muster.io/split",
+        "Allowed",
+    );
+    let mut master = job["spec"]["tasks"][0].clone();
+    master["name"] = json!("master");
+    master["replicas"] = json!(1);
+    let tasks = job["spec"]["tasks"].as_array_mut().unwrap();
+    tasks.insert(0, master);
+    job["spec"]["minAvailable"] = json!(workers + 1);
+    job["spec"]["plugins"] = json!({"env": []});
+    job
+}
+
+/// Pods of a job by cluster.
+async fn pods_of(case: &Case, job: &Job) -> anyhow::Result<BTreeMap<String, Vec<Value>>> {
+    let mut pods = BTreeMap::new();
+    for member in crate::plane::MEMBERS {
+        let all = case.pods(member).await?;
+        let own: Vec<Value> = all.into_iter().filter(|pod| job.owns(pod)).collect();
+        if !own.is_empty() {
+            pods.insert(member.to_owned(), own);
+        }
+    }
+    Ok(pods)
+}
+
+fn environment<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
+    let containers = pod["spec"]["containers"].as_array()?;
+    let environment = containers.first()?["env"].as_array()?;
+    let variable = environment
+        .iter()
+        .find(|variable| variable["name"] == name)?;
+    variable["value"].as_str()
+}
+
+/// The rank of a pod in the whole gang, as its program reckons it.
+fn rank(pod: &Value) -> anyhow::Result<u64> {
+    let offset = environment(pod, "MUSTER_RANK_OFFSET").context("no offset")?;
+    let completion = "batch.kubernetes.io/job-completion-index";
+    let index = environment(pod, "VC_TASK_INDEX")
+        .or_else(|| pod["metadata"]["annotations"][completion].as_str());
+    Ok(offset.parse::<u64>()? + index.context("no index")?.parse::<u64>()?)
+}
+
+/// Sees to it that the pods of a gang of `size` are told who they are: every rank once, and the
+/// same of the whole.
+async fn ranks_are_whole(case: &Case, job: &Job, size: u64) -> anyhow::Result<Vec<usize>> {
+    let pods = pods_of(case, job).await?;
+    let binding = case.binding(job).await.map_err(anyhow::Error::msg)?;
+    let names = clusters(&binding.unwrap_or_default()).join(",");
+    let mut ranks = Vec::new();
+    for (cluster, pods) in &pods {
+        for pod in pods {
+            ranks.push(rank(pod)?);
+            let told = |name| environment(pod, name).unwrap_or_default();
+            assert_eq!(told("MUSTER_CLUSTER"), cluster);
+            assert_eq!(told("MUSTER_CLUSTERS"), names);
+            assert_eq!(told("MUSTER_GANG_SIZE"), size.to_string());
+        }
+    }
+    ranks.sort_unstable();
+    assert_eq!(ranks, (0..size).collect::<Vec<_>>());
+    Ok(pods.values().map(Vec::len).collect())
+}
+
+/// Waits until no override of the job is left.
+async fn override_gone(case: &Case, job: &Job) -> anyhow::Result<()> {
+    let name = format!("muster-{}", job.binding());
+    eventually(SOON, "its override is gone", async || {
+        let found = case
+            .karmada()
+            .get(OVERRIDE_POLICY, Some(&case.name), &name)
+            .await;
+        match found.map_err(|error| error.to_string())? {
+            None => Ok(()),
+            Some(policy) => Err(policy["metadata"].to_string()),
+        }
+    })
+    .await
+}
+
+/// A master and nine workers over two clusters that take eight and four.
+pub(crate) async fn volcano(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    case.nodes("member1", 2).await?;
+    case.nodes("member2", 1).await?;
+    let job = case.submit(&training(case, "train", 9)).await?;
+    let group = case.running(&job).await?;
+    let parts = ranks_are_whole(case, &job, 10).await?;
+    assert_eq!(parts, [8, 2]);
+    let placement = &group["status"]["federation"]["placementSummary"];
+    assert_eq!(placement, "member1:8,member2:2");
+    let binding = case.binding(&job).await.map_err(anyhow::Error::msg)?;
+    let binding = binding.context("no binding")?;
+    assert_eq!(record(&binding)["parts"], "Dispatched");
+    case.midway().await?;
+    // The whole gang in the template's own words.
+    eventually(SOON, "the template says that it runs", async || {
+        let template = case.template(&job).await?.unwrap_or_default();
+        let status = &template["status"];
+        let whole = (
+            &status["state"]["phase"],
+            &status["running"],
+            &status["minAvailable"],
+        );
+        match whole == (&json!("Running"), &json!(10), &json!(10)) {
+            true => Ok(()),
+            false => Err(status.to_string()),
+        }
+    })
+    .await?;
+    case.end(&job).await?;
+    case.finished(&job, "Succeeded").await?;
+    eventually(SOON, "the template says that it is over", async || {
+        let template = case.template(&job).await?.unwrap_or_default();
+        match template["status"]["state"]["phase"] == "Completed" {
+            true => Ok(()),
+            false => Err(template["status"].to_string()),
+        }
+    })
+    .await?;
+    case.shows_gpus(&case.name, "allocated", 0).await?;
+    case.delete(&job).await?;
+    case.gone(&job).await?;
+    override_gone(case, &job).await?;
+    let report = case.audit(24, [&job])?;
+    assert_eq!(report.violations, Vec::<String>::new());
+    Ok(())
+}
+
+/// Ten pods with indexes over three clusters that take four each.
+pub(crate) async fn indexed(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    for member in crate::plane::MEMBERS {
+        case.nodes(member, 1).await?;
+    }
+    let mut template = annotated(case.gang("array", 10, 2).batch(), "muster.io/split", "3");
+    template["spec"]["completionMode"] = json!("Indexed");
+    let job = case.submit(&template).await?;
+    case.running(&job).await?;
+    let mut parts = ranks_are_whole(case, &job, 10).await?;
+    parts.sort_unstable();
+    assert_eq!(parts, [2, 4, 4]);
+    case.midway().await?;
+    case.end(&job).await?;
+    case.finished(&job, "Succeeded").await?;
+    let ended = "the template says that it is over";
+    eventually(SOON, ended, async || {
+        let template = case.template(&job).await?.unwrap_or_default();
+        match template["status"]["succeeded"] == 10 {
+            true => Ok(()),
+            false => Err(template["status"].to_string()),
+        }
+    })
+    .await
+}
+
+/// A member refuses its part: nothing of the gang stays, and it goes elsewhere.
+pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 1).await?;
+    let member = case.plane.member("member2").await?;
+    eventually(SOON, "Karmada makes the namespace", async || {
+        let found = member.get(NAMESPACE, None, &case.name).await;
+        let found = found.map_err(|error| error.to_string())?;
+        found.map(drop).ok_or_else(|| "none".to_owned())
+    })
+    .await?;
+    let quota = json!({
+        "metadata": {"name": "none", "namespace": case.name},
+        "spec": {"hard": {"count/jobs.batch.volcano.sh": "0"}},
+    });
+    member.create(RESOURCE_QUOTA, &quota).await?;
+    // What the member's quota controller would do, which does not run in the testbed.
+    let status = json!({"status": {
+        "hard": {"count/jobs.batch.volcano.sh": "0"},
+        "used": {"count/jobs.batch.volcano.sh": "0"},
+    }});
+    member
+        .merge_status(RESOURCE_QUOTA, Some(&case.name), "none", &status)
+        .await?;
+    let job = case.submit(&training(case, "train", 5)).await?;
+    let message = case.waits(&job, &["BackingOff", "WaitingForRoom"]).await?;
+    println!("refused: {message}");
+    eventually(SOON, "nothing of it is left in a member", async || {
+        let pods = pods_of(case, &job)
+            .await
+            .map_err(|error| error.to_string())?;
+        match pods.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{:?}", pods.keys())),
+        }
+    })
+    .await?;
+    case.node_group("member1", "more", 1).await?;
+    case.running(&job).await?;
+    let parts = ranks_are_whole(case, &job, 6).await?;
+    assert_eq!(parts, [6], "all of it where nobody refuses it");
+    Ok(())
+}
+
+/// A part fails for good: the others are stopped, the gang has failed, and is not tried again.
+pub(crate) async fn failed(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 1).await?;
+    let job = case.submit(&training(case, "train", 5)).await?;
+    case.running(&job).await?;
+    let member = case.plane.member("member2").await?;
+    for pod in &pods_of(case, &job).await?["member2"] {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let fail = json!({"metadata": {"annotations": {"muster.io/fail": "true"}}});
+        member.merge(POD, Some(&case.name), name, &fail).await?;
+    }
+    case.finished(&job, "Failed").await?;
+    let group = case.pod_group(&job).await.map_err(anyhow::Error::msg)?;
+    let group = group.context("no PodGroup")?;
+    let message = group["status"]["federation"]["message"].to_string();
+    ensure!(message.contains("member2"), "{message}");
+    eventually(SOON, "nothing of it is left in a member", async || {
+        let pods = pods_of(case, &job).await;
+        match pods.map_err(|error| error.to_string())?.is_empty() {
+            true => Ok(()),
+            false => Err("pods".to_owned()),
+        }
+    })
+    .await?;
+    case.shows_gpus(&case.name, "allocated", 0).await?;
+    case.midway().await?;
+    case.stays_unplaced(&job, crate::case::A_WHILE).await
+}
+
+/// A part that never starts: all parts are taken back at the deadline.
+pub(crate) async fn stuck(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    case.capacity_policy(json!({"spec": {"placement": {"startDeadline": "8s"}}}))
+        .await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 1).await?;
+    let closed = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+        "metadata": {"name": case.name},
+        "spec": {"weight": 1, "capability": {"nvidia.com/gpu": 1}},
+    });
+    case.plane
+        .member("member2")
+        .await?
+        .create(QUEUE, &closed)
+        .await?;
+    let job = case.submit(&training(case, "train", 5)).await?;
+    case.placed(&job).await?;
+    let back = |binding: &Value| record(binding)["reason"] == "StartDeadlineExceeded";
+    case.binding_when(&job, "taken back", back).await?;
+    case.node_group("member1", "more", 1).await?;
+    case.running(&job).await?;
+    let binding = case
+        .karmada()
+        .get(BINDING, Some(&case.name), &job.binding())
+        .await?;
+    assert_eq!(clusters(&binding.unwrap_or_default()), ["member1"]);
+    Ok(())
+}
+
+/// Two gangs, and room for one: one of them runs whole, the other not at all.
+pub(crate) async fn contended(case: &Case) -> anyhow::Result<()> {
+    case.queue(100).await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 1).await?;
+    for round in 0..5 {
+        let names = ["a", "b"].map(|word| format!("{word}{round}"));
+        let (a, b) = tokio::try_join!(
+            async { case.submit(&training(case, &names[0], 5)).await },
+            async { case.submit(&training(case, &names[1], 5)).await },
+        )?;
+        let first = eventually(SOON, "one of them runs", async || {
+            for job in [&a, &b] {
+                let group = case.pod_group(job).await?.unwrap_or_default();
+                if crate::job::condition(&group, "Ready")["status"] == "True" {
+                    return Ok(job);
+                }
+            }
+            Err("none".to_owned())
+        })
+        .await?;
+        let second = if first.name == a.name { &b } else { &a };
+        case.stays_unplaced(second, crate::case::A_WHILE).await?;
+        let pods = pods_of(case, second).await?;
+        ensure!(
+            pods.is_empty(),
+            "{} has pods in {:?}",
+            second.name,
+            pods.keys()
+        );
+        case.end(first).await?;
+        case.running(second).await?;
+        ranks_are_whole(case, second, 6).await?;
+        case.end(second).await?;
+        case.finished(second, "Succeeded").await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_gang_is_split_unevenly_and_every_rank_is_there_once() {
+    managed("split", volcano);
+}
+
+#[test]
+fn an_indexed_job_is_split_over_three_clusters() {
+    managed("splitindexed", indexed);
+}
+
+#[test]
+fn a_part_that_is_refused_takes_all_back() {
+    managed("splitrefused", refused);
+}
+
+#[test]
+fn a_part_that_fails_ends_all_of_them() {
+    managed("splitfailed", failed);
+}
+
+#[test]
+fn a_part_that_is_stuck_takes_all_back_at_the_deadline() {
+    managed("splitstuck", stuck);
+}
+
+#[test]
+fn of_two_gangs_with_room_for_one_one_runs_whole() {
+    managed("splittwo", contended);
+}

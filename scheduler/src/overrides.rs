@@ -1,0 +1,212 @@
+//! The one OverridePolicy of a job: what makes its members run something else than its template.
+//!
+//! Either it takes a gang apart, with a rule for each cluster, before it is placed; or it pins a
+//! job that grew after its release. Each rule that makes a part marks it
+//! ([`names::PART_ANNOTATION`]), so that what a Work is to apply tells whether it is the part
+//! that it should be.
+//!
+//! The policy is owned by the binding and stays until the Works are gone: removed earlier,
+//! Karmada would push the whole job everywhere.
+
+use crate::carry_out::key_of;
+use crds::karmada::ResourceBinding;
+use crds::names;
+use engine::facts::Share;
+use engine::{Attempt, ClusterName, JobKey};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::{Client, ResourceExt};
+use runtime::client::{CallError, CallFault, with_deadline};
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+use workload::{Part, PartsError};
+
+/// Field manager of the policies: the same for whoever applies one, so that each takes the
+/// place of the one before, and whoever removes it knows it for ours.
+pub const MANAGER: &str = "muster-controller";
+/// How long one call may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// A rule of a policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// The cluster that it is for; `None` for all.
+    pub cluster: Option<ClusterName>,
+    /// What tells that it was applied.
+    pub mark: Option<String>,
+    /// Paths (JSON pointers) and the values that are put there.
+    pub fields: Vec<(String, Value)>,
+}
+
+impl From<Part> for Rule {
+    fn from(part: Part) -> Self {
+        Self {
+            cluster: Some(part.cluster),
+            mark: Some(part.mark),
+            fields: part.fields,
+        }
+    }
+}
+
+/// Why a gang was not taken apart.
+#[derive(Debug, thiserror::Error)]
+pub enum OverrideError {
+    /// Its template cannot be taken apart as planned.
+    #[error(transparent)]
+    Parts(#[from] PartsError),
+    /// Its template is not there, or another.
+    #[error("its template is gone, or another by now")]
+    Gone,
+    /// The control plane did not answer as it should.
+    #[error("{what}: {error}")]
+    Call {
+        /// What was tried.
+        what: &'static str,
+        /// What came of it.
+        error: String,
+    },
+}
+
+/// Writes the policies. Clones share the client.
+#[derive(Clone)]
+pub struct Overrides {
+    client: Client,
+}
+
+impl fmt::Debug for Overrides {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Overrides").finish_non_exhaustive()
+    }
+}
+
+impl Overrides {
+    /// On the control plane of `client`.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Takes the job of `binding` apart as `shares` say, of this `attempt`: when it returns, the
+    /// API server has the policy.
+    ///
+    /// # Errors
+    /// Where its template is not as planned, or the control plane does not take the policy.
+    pub async fn take_apart(
+        &self,
+        binding: &ResourceBinding,
+        attempt: Attempt,
+        shares: &[Share],
+    ) -> Result<(), OverrideError> {
+        let template = template(&self.client, binding).await?;
+        let parts = workload::parts(&template, attempt, shares)?;
+        let rules: Vec<Rule> = parts.into_iter().map(Rule::from).collect();
+        let (key, client) = (key_of(binding), self.client.clone());
+        let policies: Api<DynamicObject> =
+            Api::namespaced_with(client, &key.namespace, &resource());
+        let (name, params) = (name(&key), PatchParams::apply(MANAGER).force());
+        let patch = Patch::Apply(policy(&key, binding, &rules));
+        let applied = with_deadline(policies.patch(&name, &params, &patch), LIMIT).await;
+        applied.map_err(|error| failed("its OverridePolicy cannot be written", &error))?;
+        Ok(())
+    }
+}
+
+/// The template of `binding` as the API server has it.
+async fn template(client: &Client, binding: &ResourceBinding) -> Result<Value, OverrideError> {
+    let reference = &binding.spec.resource;
+    let (group, version) = reference
+        .api_version
+        .rsplit_once('/')
+        .unwrap_or(("", &reference.api_version));
+    let kind = GroupVersionKind::gvk(group, version, &reference.kind);
+    let known = workload::KNOWN_KINDS
+        .iter()
+        .find(|known| known.group == group && known.kind == reference.kind);
+    let known = known.ok_or_else(|| PartsError::Kind(reference.kind.clone()))?;
+    let kind = ApiResource::from_gvk_with_plural(&kind, known.plural);
+    let templates: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), &reference.namespace, &kind);
+    let object = match with_deadline(templates.get(&reference.name), LIMIT).await {
+        Ok(object) => object,
+        Err(error) if error.fault() == CallFault::NotFound => return Err(OverrideError::Gone),
+        Err(error) => return Err(failed("its template cannot be read", &error)),
+    };
+    if object.uid().as_deref() != Some(&*reference.uid) {
+        return Err(OverrideError::Gone);
+    }
+    serde_json::to_value(&object).map_err(|error| OverrideError::Call {
+        what: "its template cannot be read",
+        error: error.to_string(),
+    })
+}
+
+fn failed(what: &'static str, error: &CallError) -> OverrideError {
+    OverrideError::Call {
+        what,
+        error: error.message(),
+    }
+}
+
+/// The name of a job's policy.
+#[must_use]
+pub fn name(key: &JobKey) -> String {
+    format!("muster-{}", key.name)
+}
+
+/// The kind of the policies.
+#[must_use]
+pub fn resource() -> ApiResource {
+    let gvk = GroupVersionKind::gvk("policy.karmada.io", "v1alpha1", "OverridePolicy");
+    ApiResource::from_gvk_with_plural(&gvk, "overridepolicies")
+}
+
+/// The policy of a job: its `rules`, for its template only.
+#[must_use]
+pub fn policy(key: &JobKey, binding: &ResourceBinding, rules: &[Rule]) -> Value {
+    let template = &binding.spec.resource;
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "OverridePolicy",
+        "metadata": {
+            "name": name(key),
+            "namespace": key.namespace,
+            "ownerReferences": [{
+                "apiVersion": "work.karmada.io/v1alpha2",
+                "kind": "ResourceBinding",
+                "name": key.name,
+                "uid": binding.metadata.uid,
+            }],
+        },
+        "spec": {
+            "resourceSelectors": [{
+                "apiVersion": template.api_version,
+                "kind": template.kind,
+                "namespace": template.namespace,
+                "name": template.name,
+            }],
+            "overrideRules": rules.iter().map(rule).collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn rule(rule: &Rule) -> Value {
+    // An object's field is added whether it is there or not; only lists would grow by it.
+    let fields = rule.fields.iter();
+    let plaintext: Vec<Value> = fields
+        .map(|(path, value)| json!({ "path": path, "operator": "add", "value": value }))
+        .collect();
+    let mut overriders = json!({ "plaintext": plaintext });
+    if let Some(mark) = &rule.mark {
+        overriders["annotationsOverrider"] =
+            json!([{ "operator": "add", "value": { (names::PART_ANNOTATION): mark } }]);
+    }
+    let mut rule_value = json!({ "overriders": overriders });
+    if let Some(cluster) = &rule.cluster {
+        rule_value["targetCluster"] = json!({ "clusterNames": [cluster] });
+    }
+    rule_value
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! A whole number in parts, as fair as whole numbers can be.
+
+/// `whole` in parts as large as `weights` relative to each other: the method of largest
+/// remainders, ties to the first. The parts add up to `whole`, whatever the weights, unless
+/// those are all zero; and none is above its weight where `whole` is no more than their sum.
+#[must_use]
+pub fn apportion(whole: u64, weights: &[u64]) -> Vec<u64> {
+    let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    if sum == 0 {
+        return vec![0; weights.len()];
+    }
+    let exact = |weight: u64| u128::from(whole) * u128::from(weight);
+    let mut parts: Vec<u128> = weights.iter().map(|weight| exact(*weight) / sum).collect();
+    let left = u128::from(whole).saturating_sub(parts.iter().sum());
+    let mut by_remainder: Vec<usize> = (0..weights.len()).collect();
+    by_remainder.sort_by_key(|index| std::cmp::Reverse(exact(weights[*index]) % sum));
+    let left = usize::try_from(left).unwrap_or(usize::MAX);
+    for index in by_remainder.into_iter().take(left) {
+        parts[index] += 1;
+    }
+    let fits = |part| u64::try_from(part).unwrap_or(u64::MAX);
+    parts.into_iter().map(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_does_not_divide_goes_to_the_largest_remainder() {
+        assert_eq!(apportion(7, &[4, 4]), [4, 3]);
+        assert_eq!(apportion(10, &[3, 1]), [8, 2]);
+        assert_eq!(apportion(1, &[5, 3]), [1, 0]);
+        assert_eq!(apportion(3, &[0, 0]), [0, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up_and_none_is_more_than_its_room(
+            weights in prop::collection::vec(0u64..1000, 1..8), permille in 0u64..=1000,
+        ) {
+            let whole = weights.iter().sum::<u64>() * permille / 1000;
+            let parts = apportion(whole, &weights);
+            prop_assert_eq!(parts.iter().sum::<u64>(), whole);
+            for (part, weight) in parts.iter().zip(&weights) {
+                prop_assert!(part <= weight);
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The parts of a gang that is placed over several clusters: what Karmada has to replace in its
+//! template for each of them, so that each runs its share and every pod knows its place.
+//!
+//! ```text
+//! template + admitted shares ──► Part per cluster: whole subtrees, a mark to know it by
+//! ```
+//!
+//! Whole subtrees and not single indexes, so that a template that was reordered meanwhile
+//! cannot be misapplied. The subtrees come from the template that was admitted: what it becomes
+//! later reaches no member.
+//!
+//! Pods of two parts have the same names and indexes, so a pod's rank in the whole gang is
+//! `MUSTER_RANK_OFFSET` plus its index in its own task (`VC_TASK_INDEX`,
+//! `JOB_COMPLETION_INDEX`). Ranks count through the tasks in the template's order, and through
+//! the clusters within each task, so that the whole gang has each rank from 0 once.
+
+use crate::ask::ask;
+use crate::{apportion, batch, kind, volcano};
+use engine::facts::{RolePods, Share};
+use engine::{Attempt, ClusterName};
+use serde_json::{Map, Value, json};
+
+/// What makes one cluster's part out of the whole template.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// What tells that the part was made from this attempt and these shares ([`mark`]).
+    pub mark: String,
+    /// Paths (JSON pointers) and the values that are put there.
+    pub fields: Vec<(String, Value)>,
+}
+
+/// Why a gang cannot be taken apart.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PartsError {
+    /// Its kind is none that can be.
+    #[error("a {0} cannot be placed in parts")]
+    Kind(String),
+    /// The template is no longer the one that was admitted.
+    #[error(
+        "its template changed since it was planned: {role} has {now} pods, {planned} were planned"
+    )]
+    Changed {
+        /// The task.
+        role: String,
+        /// Pods that were planned.
+        planned: u32,
+        /// Pods that the template has now.
+        now: u32,
+    },
+    /// The template cannot be read any more.
+    #[error("its template changed since it was planned: {0}")]
+    Unreadable(String),
+}
+
+/// What a part is known by: the same for the same attempt and shares, another for any other.
+#[must_use]
+pub fn mark(attempt: Attempt, shares: &[Share], index: usize) -> String {
+    let pods = shares.get(index).map_or(&[][..], |share| &share.pods);
+    let pods: Vec<String> = pods
+        .iter()
+        .filter(|role| role.count > 0)
+        .map(|role| format!("{}={}", role.role, role.count))
+        .collect();
+    format!(
+        "attempt {}, part {} of {}: {}",
+        attempt.0,
+        index + 1,
+        shares.len(),
+        pods.join(" ")
+    )
+}
+
+/// What each cluster of `shares` gets of `template`, in their order.
+///
+/// # Errors
+/// Where the kind cannot be taken apart, or `template` is not what `shares` were planned for.
+pub fn parts(
+    template: &Value,
+    attempt: Attempt,
+    shares: &[Share],
+) -> Result<Vec<Part>, PartsError> {
+    let text = |key| template.get(key).and_then(Value::as_str);
+    let (api_version, kind) = (
+        text("apiVersion").unwrap_or_default(),
+        text("kind").unwrap_or_default(),
+    );
+    let fields: fn(&Value, &Gang<'_>, usize) -> Fields = match (kind::group(api_version), kind) {
+        ("batch.volcano.sh", "Job") => volcano_job,
+        ("batch", "Job") => batch_job,
+        _ => return Err(PartsError::Kind(kind.to_owned())),
+    };
+    let gang = Gang::read(template, attempt, shares)?;
+    let part = |(index, share): (usize, &Share)| Part {
+        cluster: share.cluster.clone(),
+        mark: mark(attempt, shares, index),
+        fields: fields(template, &gang, index),
+    };
+    Ok(shares.iter().enumerate().map(part).collect())
+}
+
+/// Paths and values.
+type Fields = Vec<(String, Value)>;
+
+/// The whole gang.
+struct Gang<'a> {
+    attempt: Attempt,
+    shares: &'a [Share],
+    /// Its tasks in the template's order, with all of their pods.
+    tasks: Vec<RolePods>,
+    min_available: u32,
+    /// Names of all its clusters.
+    clusters: String,
+}
+
+impl<'a> Gang<'a> {
+    fn read(template: &Value, attempt: Attempt, shares: &'a [Share]) -> Result<Self, PartsError> {
+        let ask = ask(template).map_err(|error| PartsError::Unreadable(error.to_string()))?;
+        let tasks: Vec<RolePods> = ask
+            .roles
+            .iter()
+            .map(|role| RolePods {
+                role: role.name.clone(),
+                count: role.count,
+            })
+            .collect();
+        let gone = shares.iter().flat_map(|share| &share.pods).find(|planned| {
+            planned.count > 0 && !tasks.iter().any(|task| task.role == planned.role)
+        });
+        let gone = gone.map(|planned| (planned.role.clone(), planned.count, 0));
+        let resized = tasks.iter().find_map(|task| {
+            let planned = shares.iter().map(|share| of_role(share, &task.role)).sum();
+            (planned != task.count).then(|| (task.role.clone(), planned, task.count))
+        });
+        if let Some((role, planned, now)) = gone.or(resized) {
+            return Err(PartsError::Changed { role, planned, now });
+        }
+        let clusters: Vec<&str> = shares.iter().map(|share| share.cluster.as_str()).collect();
+        Ok(Self {
+            attempt,
+            shares,
+            tasks,
+            min_available: ask.min_available,
+            clusters: clusters.join(","),
+        })
+    }
+
+    fn size(&self) -> u64 {
+        self.tasks.iter().map(|task| u64::from(task.count)).sum()
+    }
+
+    /// Pods of one task in each cluster.
+    fn per_cluster(&self, role: &str) -> Vec<u64> {
+        let of_role = |share| u64::from(of_role(share, role));
+        self.shares.iter().map(of_role).collect()
+    }
+
+    /// Pods in each cluster.
+    fn replicas(&self) -> Vec<u64> {
+        let replicas = |share: &Share| u64::from(share.replicas());
+        self.shares.iter().map(replicas).collect()
+    }
+
+    /// The rank of the first pod of a task in the cluster at `index`, where `each` of the
+    /// clusters has so many ranks of it.
+    fn rank_offset(&self, role: &str, each: &[u64], index: usize) -> u64 {
+        let before = self.tasks.iter().take_while(|task| task.role != role);
+        let before: u64 = before.map(|task| u64::from(task.count)).sum();
+        before + each[..index].iter().sum::<u64>()
+    }
+
+    /// What every container of the cluster at `index` is told.
+    fn environment(&self, index: usize, rank_offset: u64) -> Vec<(&'static str, String)> {
+        vec![
+            ("MUSTER_ATTEMPT", self.attempt.0.to_string()),
+            ("MUSTER_CLUSTER", self.shares[index].cluster.to_string()),
+            ("MUSTER_CLUSTERS", self.clusters.clone()),
+            ("MUSTER_GANG_SIZE", self.size().to_string()),
+            ("MUSTER_RANK_OFFSET", rank_offset.to_string()),
+        ]
+    }
+}
+
+fn of_role(share: &Share, role: &str) -> u32 {
+    let pods = share.pods.iter().filter(|pods| pods.role == role);
+    pods.map(|pods| pods.count).sum()
+}
+
+/// The tasks with the pods that the cluster gets; a task with none is left out. Minimums are
+/// divided as the pods are, so that the parts' add up to the whole's; a part needs no fewer than
+/// its tasks do, where that held for the whole.
+fn volcano_job(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+    let list = template.pointer("/spec/tasks").and_then(Value::as_array);
+    let mut tasks = Vec::new();
+    let mut needed = 0_u64;
+    for (position, task) in list.into_iter().flatten().enumerate() {
+        let name = volcano::task_name(position, task.get("name").and_then(Value::as_str));
+        let each = gang.per_cluster(&name);
+        let (count, Some(task)) = (each[index], task.as_object()) else {
+            continue;
+        };
+        if count == 0 {
+            continue;
+        }
+        let mut task = task.clone();
+        let minimum = task.get("minAvailable").and_then(Value::as_u64);
+        let minimum = minimum.map(|minimum| apportion::apportion(minimum, &each)[index]);
+        if let Some(minimum) = minimum {
+            task.insert("minAvailable".to_owned(), minimum.into());
+        }
+        needed += minimum.unwrap_or(count);
+        task.insert("name".to_owned(), json!(name));
+        task.insert("replicas".to_owned(), count.into());
+        let environment = gang.environment(index, gang.rank_offset(&name, &each, index));
+        if let Some(pods) = task.get_mut("template").and_then(Value::as_object_mut) {
+            tell(pods, &environment);
+        }
+        tasks.push(Value::Object(task));
+    }
+    let mut fields = vec![("/spec/tasks".to_owned(), Value::Array(tasks))];
+    let stated = template
+        .pointer("/spec/minAvailable")
+        .and_then(Value::as_u64);
+    if stated.is_some_and(|stated| stated > 0) {
+        let all = gang.replicas();
+        let share = apportion::apportion(u64::from(gang.min_available), &all)[index];
+        let of_tasks = if tasks_hold(template, gang) {
+            needed
+        } else {
+            1
+        };
+        let minimum = share.max(of_tasks).max(1).min(all[index]);
+        fields.push(("/spec/minAvailable".to_owned(), minimum.into()));
+    }
+    fields
+}
+
+/// Whether Volcano looks at the tasks' own minimums, which it does where the job's is no less
+/// than they add up to (pkg/scheduler/api/job_info.go, `CheckTaskMinAvailable`).
+fn tasks_hold(template: &Value, gang: &Gang<'_>) -> bool {
+    let list = template.pointer("/spec/tasks").and_then(Value::as_array);
+    let minimum = |task: &Value| {
+        let number = |key: &str| task.get(key).and_then(Value::as_u64);
+        number("minAvailable").or_else(|| number("replicas"))
+    };
+    let sum: u64 = list.into_iter().flatten().filter_map(minimum).sum();
+    u64::from(gang.min_available) >= sum
+}
+
+/// What the cluster runs at once, and completes: the indexes of an indexed Job count from 0 in
+/// each cluster.
+fn batch_job(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+    let at_once = gang.per_cluster(batch::MAIN);
+    let mut fields = vec![("/spec/parallelism".to_owned(), at_once[index].into())];
+    let completions = template
+        .pointer("/spec/completions")
+        .and_then(Value::as_u64);
+    let ranks = completions.map_or_else(
+        || at_once.clone(),
+        |completions| apportion::apportion(completions, &at_once),
+    );
+    if completions.is_some() {
+        fields.push(("/spec/completions".to_owned(), ranks[index].into()));
+    }
+    let environment = gang.environment(index, gang.rank_offset(batch::MAIN, &ranks, index));
+    for list in CONTAINERS {
+        let path = format!("/spec/template/spec/{list}");
+        if let Some(containers) = template.pointer(&path) {
+            let mut containers = containers.clone();
+            tell_each(&mut containers, &environment);
+            fields.push((path, containers));
+        }
+    }
+    fields
+}
+
+/// Where pods have containers that may be given an environment.
+const CONTAINERS: [&str; 2] = ["initContainers", "containers"];
+
+/// Gives every container of a pod template the `environment`.
+fn tell(pods: &mut Map<String, Value>, environment: &[(&'static str, String)]) {
+    let Some(spec) = pods.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for list in CONTAINERS {
+        if let Some(containers) = spec.get_mut(list) {
+            tell_each(containers, environment);
+        }
+    }
+}
+
+/// Before the container's own variables, so that those may refer to these; one that it sets
+/// itself stays its own.
+fn tell_each(containers: &mut Value, environment: &[(&'static str, String)]) {
+    let objects = containers.as_array_mut().into_iter().flatten();
+    for container in objects.filter_map(Value::as_object_mut) {
+        let own = container.get("env").and_then(Value::as_array);
+        let own = own.cloned().unwrap_or_default();
+        let is_own = |name: &str| own.iter().any(|variable| variable["name"] == name);
+        let ours = environment.iter().filter(|(name, _)| !is_own(name));
+        let ours = ours.map(|(name, value)| json!({"name": name, "value": value}));
+        let all: Vec<Value> = ours.chain(own.iter().cloned()).collect();
+        container.insert("env".to_owned(), Value::Array(all));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::testing::yaml;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Shares like `a: master=1 worker=5`.
+fn shares(parts: &[(&str, &[(&str, u32)])]) -> Vec<Share> {
+    let share = |(cluster, pods): &(&str, &[(&str, u32)])| Share {
+        cluster: ClusterName::new(cluster),
+        pods: pods
+            .iter()
+            .map(|(role, count)| RolePods {
+                role: (*role).to_owned(),
+                count: *count,
+            })
+            .collect(),
+        charge: BTreeMap::new(),
+        slots: Vec::new(),
+    };
+    parts.iter().map(share).collect()
+}
+
+const TRAIN: &str = "
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+spec:
+  minAvailable: 9
+  tasks:
+    - {name: master, replicas: 1, template: {spec: {containers: [{name: m}]}}}
+    - name: worker
+      replicas: 8
+      policies: [{event: PodFailed, action: RestartTask}]
+      template:
+        metadata: {labels: {a: b}}
+        spec:
+          initContainers: [{name: i}]
+          containers:
+            - {name: w, env: [{name: LR, value: '1'}, {name: MUSTER_CLUSTER, value: mine}]}
+            - {name: sidecar}
+";
+
+fn field<'a>(part: &'a Part, path: &str) -> &'a Value {
+    &part
+        .fields
+        .iter()
+        .find(|(known, _)| known == path)
+        .unwrap()
+        .1
+}
+
+#[test]
+fn a_volcano_job_is_taken_apart_by_tasks() {
+    let shares = shares(&[
+        ("gpu-a", &[("master", 1), ("worker", 5)]),
+        ("gpu-b", &[("master", 0), ("worker", 3)]),
+    ]);
+    let parts = parts(&yaml(TRAIN), Attempt(2), &shares).unwrap();
+    assert_eq!(parts[0].mark, "attempt 2, part 1 of 2: master=1 worker=5");
+    assert_eq!(parts[1].mark, "attempt 2, part 2 of 2: worker=3");
+    assert_eq!(field(&parts[0], "/spec/minAvailable"), 6);
+    assert_eq!(field(&parts[1], "/spec/minAvailable"), 3);
+    let env = |cluster: &str, offset: &str| {
+        json!([
+            {"name": "MUSTER_ATTEMPT", "value": "2"},
+            {"name": "MUSTER_CLUSTER", "value": cluster},
+            {"name": "MUSTER_CLUSTERS", "value": "gpu-a,gpu-b"},
+            {"name": "MUSTER_GANG_SIZE", "value": "9"},
+            {"name": "MUSTER_RANK_OFFSET", "value": offset},
+        ])
+    };
+    // What the user set stays his, and comes after what it may refer to.
+    let mut own = env("gpu-b", "6");
+    own.as_array_mut().unwrap().remove(1);
+    let users = [
+        json!({"name": "LR", "value": "1"}),
+        json!({"name": "MUSTER_CLUSTER", "value": "mine"}),
+    ];
+    own.as_array_mut().unwrap().extend(users);
+    assert_eq!(
+        *field(&parts[1], "/spec/tasks"),
+        json!([{
+            "name": "worker", "replicas": 3,
+            "policies": [{"event": "PodFailed", "action": "RestartTask"}],
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {
+                "initContainers": [{"name": "i", "env": env("gpu-b", "6")}],
+                "containers": [
+                    {"name": "w", "env": own},
+                    {"name": "sidecar", "env": env("gpu-b", "6")},
+                ],
+            }},
+        }])
+    );
+    let first = field(&parts[0], "/spec/tasks");
+    assert_eq!(
+        first[0]["template"]["spec"]["containers"][0]["env"],
+        env("gpu-a", "0")
+    );
+    assert_eq!(
+        first[1]["template"]["spec"]["containers"][1]["env"],
+        env("gpu-a", "1")
+    );
+}
+
+#[test]
+fn minimums_are_divided_as_the_pods_are() {
+    let template = yaml(
+        "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {minAvailable: 5, tasks: [
+            {replicas: 2, minAvailable: 1, template: {spec: {containers: [{name: c}]}}},
+            {name: w, replicas: 8, minAvailable: 4, template: {spec: {containers: [{name: c}]}}}]}}",
+    );
+    let shares = shares(&[
+        ("a", &[("default0", 2), ("w", 5)]),
+        ("b", &[("default0", 0), ("w", 3)]),
+    ]);
+    let parts = parts(&template, Attempt(1), &shares).unwrap();
+    let minimums = |part: &Part| {
+        let tasks = field(part, "/spec/tasks").as_array().unwrap().clone();
+        let tasks = tasks
+            .iter()
+            .map(|task| task["minAvailable"].as_u64().unwrap());
+        (
+            field(part, "/spec/minAvailable").as_u64().unwrap(),
+            tasks.collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(minimums(&parts[0]), (4, vec![1, 3]));
+    assert_eq!(minimums(&parts[1]), (1, vec![1]));
+}
+
+#[test]
+fn a_batch_job_is_taken_apart_by_completions() {
+    let template = yaml(
+        "{apiVersion: batch/v1, kind: Job, spec: {completionMode: Indexed, completions: 10, parallelism: 4,
+          template: {spec: {containers: [{name: c}]}}}}",
+    );
+    let shares = shares(&[("a", &[("main", 3)]), ("b", &[("main", 1)])]);
+    let parts = parts(&template, Attempt(1), &shares).unwrap();
+    let paths: Vec<&str> = parts[0].fields.iter().map(|(path, _)| &**path).collect();
+    assert_eq!(
+        paths,
+        [
+            "/spec/parallelism",
+            "/spec/completions",
+            "/spec/template/spec/containers"
+        ]
+    );
+    let of = |part: &Part| {
+        let env = &field(part, "/spec/template/spec/containers")[0]["env"];
+        (
+            field(part, "/spec/parallelism").clone(),
+            field(part, "/spec/completions").clone(),
+            env[4]["value"].clone(),
+        )
+    };
+    assert_eq!(of(&parts[0]), (json!(3), json!(8), json!("0")));
+    assert_eq!(of(&parts[1]), (json!(1), json!(2), json!("8")));
+}
+
+#[test]
+fn a_template_that_changed_is_not_taken_apart() {
+    let fails = |template: &str, pods: &[(&str, u32)]| {
+        parts(&yaml(template), Attempt(1), &shares(&[("a", pods)]))
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        fails(TRAIN, &[("master", 1), ("worker", 7)]),
+        "its template changed since it was planned: worker has 8 pods, 7 were planned"
+    );
+    assert_eq!(
+        fails(TRAIN, &[("master", 1), ("worker", 8), ("ps", 1)]),
+        "its template changed since it was planned: ps has 0 pods, 1 were planned"
+    );
+    assert_eq!(
+        fails("{apiVersion: ray.io/v1, kind: RayJob, spec: {}}", &[]),
+        "a RayJob cannot be placed in parts"
+    );
+    assert!(
+        fails(
+            "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {tasks: 1}}",
+            &[]
+        )
+        .contains("spec.tasks")
+    );
+}
+
+/// Pods of up to three tasks over up to eight clusters, 512 in all at most.
+fn gangs() -> impl Strategy<Value = Vec<Vec<u32>>> {
+    (1usize..=3, 1usize..=8).prop_flat_map(|(tasks, clusters)| {
+        let pods = prop::collection::vec(0u32..=21, clusters);
+        prop::collection::vec(pods, tasks).prop_filter(
+            "every task and every cluster has a pod",
+            move |counts| {
+                let tasks = counts.iter().all(|task| task.iter().sum::<u32>() > 0);
+                tasks && (0..clusters).all(|index| counts.iter().any(|task| task[index] > 0))
+            },
+        )
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn parts_add_up_to_the_gang_and_every_rank_is_there_once(
+        counts in gangs(), permille in 0u64..=1000,
+    ) {
+        let clusters = counts[0].len();
+        let name = |task: usize| format!("t{task}");
+        let tasks: Vec<Value> = counts.iter().enumerate().map(|(task, pods)| {
+            let replicas: u32 = pods.iter().sum();
+            let containers = json!([{"name": "c"}]);
+            json!({
+                "name": name(task), "replicas": replicas,
+                "minAvailable": u64::from(replicas) * permille / 1000,
+                "template": {"spec": {"containers": containers}},
+            })
+        }).collect();
+        let pods: u32 = counts.iter().flatten().sum();
+        let minimum = (u64::from(pods) * permille / 1000).max(1);
+        let template = json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+            "spec": {"minAvailable": minimum, "tasks": tasks},
+        });
+        let shares: Vec<Share> = (0..clusters).map(|index| Share {
+            cluster: ClusterName::new(format!("c{index}")),
+            pods: counts.iter().enumerate().map(|(task, pods)| RolePods {
+                role: name(task), count: pods[index],
+            }).collect(),
+            charge: BTreeMap::new(),
+            slots: Vec::new(),
+        }).collect();
+        let parts = parts(&template, Attempt(1), &shares).unwrap();
+        let mut ranks = BTreeSet::new();
+        let (mut total, mut minimums) = (0, 0);
+        for (index, part) in parts.iter().enumerate() {
+            let mut own = 0;
+            for task in field(part, "/spec/tasks").as_array().unwrap() {
+                let replicas = task["replicas"].as_u64().unwrap();
+                let env = &task["template"]["spec"]["containers"][0]["env"];
+                let offset: u64 = env[4]["value"].as_str().unwrap().parse().unwrap();
+                prop_assert!(task["minAvailable"].as_u64().unwrap() <= replicas);
+                for rank in offset..offset + replicas {
+                    prop_assert!(ranks.insert(rank), "rank {} is there twice", rank);
+                }
+                own += replicas;
+            }
+            prop_assert_eq!(own, u64::from(shares[index].replicas()));
+            let minimum = field(part, "/spec/minAvailable").as_u64().unwrap();
+            prop_assert!((1..=own).contains(&minimum));
+            total += own;
+            minimums += minimum;
+        }
+        prop_assert_eq!(total, u64::from(pods));
+        prop_assert_eq!(ranks.last().copied(), Some(u64::from(pods) - 1));
+        prop_assert!(minimums >= minimum, "{} of {}", minimums, minimum);
+    }
+}

@@ -1,0 +1,156 @@
+//! Whether a job may be placed over several clusters: what its template asks for, and whether
+//! its kind can be.
+//!
+//! A kind can be split where each cluster's part is whole to the operator that runs it there:
+//! Volcano Jobs and batch/v1 Jobs, whose pods find their place in the gang in their environment
+//! ([`crate::parts`]). Kinds whose operators give their pods names of each other, which only
+//! one cluster resolves, stay in one; so does a job with rules that only make sense where all
+//! of it is seen. Asking for what cannot be is no error: the job runs in one cluster, and
+//! [`refused`] tells why.
+
+use crate::error::AskError;
+use crate::field::Field;
+use crate::kind;
+use engine::facts::Split;
+use serde_json::Value;
+
+/// Annotation: over how many clusters the job may be placed.
+pub(crate) const SPLIT: &str = "muster.io/split";
+
+/// Volcano's plugins that give the pods each other's names, for a rendezvous inside one cluster
+/// (pkg/controllers/job/plugins, v1.14).
+const RENDEZVOUS_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tensorflow"];
+
+/// What a template says of being split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Wish {
+    /// Whether, and how readily.
+    pub(crate) split: Split,
+    /// Over at most so many clusters, where it names a number.
+    pub(crate) max_clusters: Option<u32>,
+}
+
+/// What `template` asks for, and may have.
+///
+/// # Errors
+/// Where the annotation holds no answer.
+pub(crate) fn wish(template: &Field<'_>) -> Result<Wish, AskError> {
+    let asked = asked(template)?;
+    let refused = template.value().and_then(|object| cannot(object, asked));
+    Ok(if refused.is_some() {
+        Wish::default()
+    } else {
+        asked
+    })
+}
+
+/// Why a template that asks to be split is not, in words; `None` where it is, or does not ask.
+pub(crate) fn refused(template: &Value) -> Option<String> {
+    let asked = asked(&Field::root(template)).ok()?;
+    let why = cannot(template, asked)?;
+    Some(format!(
+        "annotation {SPLIT} is not followed: {why}; it runs in one cluster"
+    ))
+}
+
+fn asked(template: &Field<'_>) -> Result<Wish, AskError> {
+    let field = template.get("metadata.annotations")?.entry(SPLIT)?;
+    let split = |split| Wish {
+        split,
+        max_clusters: None,
+    };
+    Ok(match field.name()? {
+        None | Some("Never" | "1") => split(Split::Never),
+        Some("Allowed") => split(Split::Allowed),
+        Some("Preferred") => split(Split::Preferred),
+        Some(text) => {
+            let most = text.parse::<u32>().ok().filter(|most| *most > 0);
+            let most = most.ok_or_else(|| {
+                field.invalid("Never, Allowed, Preferred, or the most clusters it may be in")
+            })?;
+            Wish {
+                max_clusters: Some(most),
+                ..split(Split::Allowed)
+            }
+        }
+    })
+}
+
+/// Why a job that asks for this cannot be split.
+fn cannot(template: &Value, asked: Wish) -> Option<String> {
+    if asked.split == Split::Never {
+        return None;
+    }
+    let text = |key| template.get(key).and_then(Value::as_str);
+    let (api_version, kind) = (text("apiVersion").unwrap_or_default(), text("kind")?);
+    match (kind::group(api_version), kind) {
+        ("batch.volcano.sh", "Job") => volcano(template),
+        ("batch", "Job") => batch(template),
+        ("apps", "Deployment") => Some(
+            "Karmada divides a Deployment itself, where its policy says replicaSchedulingType Divided"
+                .to_owned(),
+        ),
+        ("", "Pod") => Some("a Pod is one".to_owned()),
+        _ => Some(format!(
+            "the pods of a {kind} find each other by names that only one cluster resolves"
+        )),
+    }
+}
+
+/// What of a Volcano Job makes sense only where all of it is.
+fn volcano(template: &Value) -> Option<String> {
+    let spec = template.get("spec")?;
+    let plugins = spec.get("plugins").and_then(Value::as_object);
+    let named = |name: &&&str| plugins.is_some_and(|plugins| plugins.contains_key(**name));
+    if let Some(plugin) = RENDEZVOUS_PLUGINS.iter().find(named) {
+        return Some(format!(
+            "spec.plugins.{plugin} gives its pods names that only one cluster resolves"
+        ));
+    }
+    if completes_as_a_whole(spec) {
+        return Some(
+            "spec.policies: CompleteJob would end the part of one cluster and not the others"
+                .to_owned(),
+        );
+    }
+    let tasks = spec.get("tasks").and_then(Value::as_array)?;
+    tasks.iter().enumerate().find_map(|(index, task)| {
+        let of_one_cluster = |key: &str, why: &str| {
+            let set = task.get(key).is_some_and(|value| !value.is_null());
+            set.then(|| format!("spec.tasks[{index}].{key} {why}"))
+        };
+        if completes_as_a_whole(task) {
+            return Some(format!(
+                "spec.tasks[{index}].policies: CompleteJob would end the part of one cluster and not the others"
+            ));
+        }
+        of_one_cluster("dependsOn", "waits for pods that may be in another cluster")
+            .or_else(|| of_one_cluster("partitionPolicy", "counts partitions over all of its pods"))
+    })
+}
+
+/// Whether a policy of `object` completes the whole job.
+fn completes_as_a_whole(object: &Value) -> bool {
+    let policies = object.get("policies").and_then(Value::as_array);
+    policies.into_iter().flatten().any(|policy| {
+        let action = policy.get("action").and_then(Value::as_str);
+        action == Some("CompleteJob")
+    })
+}
+
+/// What of a batch/v1 Job makes sense only where all of it is.
+fn batch(template: &Value) -> Option<String> {
+    let set = |key: &str| {
+        let value = template.pointer(&format!("/spec/{key}"));
+        value.is_some_and(|value| !value.is_null())
+    };
+    let of_all = [
+        ("successPolicy", "names indexes of the whole job"),
+        ("maxFailedIndexes", "counts indexes of the whole job"),
+    ];
+    let found = of_all.iter().find(|(key, _)| set(key));
+    found.map(|(key, why)| format!("spec.{key} {why}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::testing::yaml;
+
+fn wished(template: &str) -> String {
+    let template = yaml(template);
+    match wish(&Field::root(&template)) {
+        Ok(wish) => match wish.max_clusters {
+            Some(most) => format!("{:?} {most}", wish.split),
+            None => format!("{:?}", wish.split),
+        },
+        Err(error) => error.to_string(),
+    }
+}
+
+fn volcano(split: &str, spec: &str) -> String {
+    format!(
+        "{{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {{annotations: {{muster.io/split: {split}}}}}, spec: {spec}}}"
+    )
+}
+
+const TASKS: &str = "{tasks: [{name: w, replicas: 4}]}";
+
+#[test]
+fn what_is_asked_for() {
+    for (asked, wish) in [
+        ("Never", "Never"),
+        ("Allowed", "Allowed"),
+        ("Preferred", "Preferred"),
+        ("\"1\"", "Never"),
+        ("\"3\"", "Allowed 3"),
+    ] {
+        assert_eq!(wished(&volcano(asked, TASKS)), wish, "{asked}");
+    }
+    let unsaid = "{apiVersion: batch/v1, kind: Job, metadata: {name: a}}";
+    assert_eq!(wished(unsaid), "Never");
+    for wrong in ["allowed", "\"0\"", "\"-1\"", "two"] {
+        let told = wished(&volcano(wrong, TASKS));
+        assert!(
+            told.contains("metadata.annotations[muster.io/split]") && told.contains("Preferred"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
+    let kind = |api: &str, kind: &str| {
+        format!(
+            "{{apiVersion: {api}, kind: {kind}, metadata: {{annotations: {{muster.io/split: Allowed}}}}, spec: {{}}}}"
+        )
+    };
+    let policy = "policies: [{event: TaskCompleted, action: CompleteJob}]";
+    let cases = [
+        (volcano("Allowed", "{plugins: {svc: [], mpi: []}, tasks: []}"), "spec.plugins.mpi"),
+        (volcano("Allowed", &format!("{{{policy}, tasks: []}}")), "spec.policies: CompleteJob"),
+        (volcano("Allowed", &format!("{{tasks: [{{replicas: 1}}, {{replicas: 2, {policy}}}]}}")), "spec.tasks[1].policies: CompleteJob"),
+        (volcano("Allowed", "{tasks: [{replicas: 1, dependsOn: {name: [a]}}]}"), "spec.tasks[0].dependsOn"),
+        (volcano("Allowed", "{tasks: [{partitionPolicy: {totalPartitions: 2}}]}"), "spec.tasks[0].partitionPolicy"),
+        ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: '2'}}, spec: {successPolicy: {rules: []}}}".to_owned(), "spec.successPolicy"),
+        (kind("kubeflow.org/v1", "PyTorchJob"), "a PyTorchJob find each other by names"),
+        (kind("ray.io/v1", "RayJob"), "a RayJob find each other by names"),
+        (kind("apps/v1", "Deployment"), "replicaSchedulingType Divided"),
+        (kind("v1", "Pod"), "a Pod is one"),
+    ];
+    for (template, why) in cases {
+        assert_eq!(wished(&template), "Never", "{template}");
+        let told = refused(&yaml(&template)).unwrap();
+        assert!(
+            told.contains(why) && told.contains("runs in one cluster"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn what_can_be_split_is_refused_nothing() {
+    let restarts = "{policies: [{event: PodEvicted, action: RestartJob}], plugins: {svc: [], env: []}, tasks: [{replicas: 4}]}";
+    let job = "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Preferred}}, spec: {completionMode: Indexed, completions: 4}}";
+    for template in [volcano("Preferred", restarts), job.to_owned()] {
+        assert_eq!(wished(&template), "Preferred");
+        assert_eq!(refused(&yaml(&template)), None);
+    }
+    // Who does not ask is told nothing.
+    let unasked = "{apiVersion: ray.io/v1, kind: RayJob, metadata: {name: a}}";
+    assert_eq!(refused(&yaml(unasked)), None);
+}
