@@ -7,7 +7,7 @@ use crate::template::Template;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
 use crds::names;
-use engine::facts::{ClusterPlacement, Demand, Hold, JobFact};
+use engine::facts::{ClusterPlacement, Demand, Hold, JobFact, Split};
 use engine::{JobKey, QueueName, Reason, Time, Uid};
 use std::collections::BTreeMap;
 use workload::{Ask, AskError};
@@ -39,6 +39,14 @@ impl NamespaceFact {
 /// Who may submit to a queue, if that is limited.
 pub(crate) type Permission<'a> = &'a dyn Fn(&QueueName, &NamespaceFact) -> bool;
 
+/// What queues say of the jobs in them.
+#[derive(Clone, Copy)]
+pub(crate) struct QueueRules<'a> {
+    pub(crate) permitted: Permission<'a>,
+    /// Whether jobs that do not say are split.
+    pub(crate) split: &'a dyn Fn(&QueueName) -> Split,
+}
+
 /// A job as the engine is told of it, and what its PodGroup shows.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
@@ -53,7 +61,7 @@ pub(crate) fn job(
     binding: &ResourceBinding,
     template: &Template,
     namespace: &NamespaceFact,
-    permitted: Permission<'_>,
+    rules: QueueRules<'_>,
 ) -> Job {
     let queue = queue(template, namespace);
     let (ask, mut hold) = match size(binding, template) {
@@ -66,15 +74,15 @@ pub(crate) fn job(
             }),
         ),
     };
-    let own_hold = own_hold(binding, ask.as_ref(), &queue, namespace, permitted);
+    let own_hold = own_hold(binding, ask.as_ref(), &queue, namespace, rules.permitted);
     hold = hold.or(own_hold);
     let fact = JobFact {
         key: key.clone(),
         uid: Uid::new(&binding.spec.resource.uid),
+        demand: demand(binding, template, ask.as_ref(), (rules.split)(&queue)),
         queue,
         priority_class: ask.as_ref().and_then(|ask| ask.priority_class.clone()),
         queued_at: queued_at(binding, template),
-        demand: demand(binding, template, ask.as_ref()),
         hold,
         expected_duration_ms: ask.as_ref().and_then(|ask| ask.expected_duration_ms),
         user: template.user.clone(),
@@ -131,7 +139,7 @@ fn unknown_demand(placement: ClusterPlacement) -> Demand {
         natively_divisible: false,
         replicas_held: false,
         elastic: false,
-        split: engine::facts::Split::Never,
+        split: Split::Never,
         topology: None,
         placement,
     }
@@ -236,7 +244,12 @@ fn queued_at(binding: &ResourceBinding, template: &Template) -> Time {
     }
 }
 
-fn demand(binding: &ResourceBinding, template: &Template, ask: Option<&Ask>) -> Demand {
+fn demand(
+    binding: &ResourceBinding,
+    template: &Template,
+    ask: Option<&Ask>,
+    queue_split: Split,
+) -> Demand {
     let resource = &binding.spec.resource;
     let api = format!("{}/{}", resource.api_version, resource.kind);
     let placement = workload::cluster_placement(binding.spec.placement.as_ref(), &api);
@@ -244,5 +257,5 @@ fn demand(binding: &ResourceBinding, template: &Template, ask: Option<&Ask>) -> 
         return unknown_demand(placement);
     };
     let divisible = template.divisible_kind && workload::divided(binding.spec.placement.as_ref());
-    ask.demand(divisible, placement)
+    ask.demand(divisible, queue_split, placement)
 }

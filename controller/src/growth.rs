@@ -12,7 +12,7 @@ use crate::reconcile::Look;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
 use crds::record::AdmissionRecord;
-use engine::facts::{JobFact, Split};
+use engine::facts::JobFact;
 use engine::{JobKey, Reason};
 use kube::api::{Api, DynamicObject};
 use scheduler::overrides::{self, Rule};
@@ -104,7 +104,7 @@ impl Core {
     /// Removes the pin of an attempt that is over, also one made before a restart.
     pub(crate) fn drop_pin(&mut self, key: &JobKey) {
         let pinned = self.track(key).unpin();
-        let held = |fact: &JobFact| fact.demand.replicas_held && fact.demand.split == Split::Never;
+        let held = |fact: &JobFact| fact.demand.replicas_held;
         if pinned || !self.told.get(key).is_some_and(held) {
             self.delete_override(key);
         }

@@ -12,8 +12,8 @@ use crate::notes::Note;
 use crate::reconcile::Look;
 use crate::track::Track;
 use crds::karmada::ResourceBinding;
-use crds::record::{AdmissionRecord, RecordState};
-use engine::facts::Admission;
+use crds::record::{AdmissionRecord, Parts, RecordState};
+use engine::facts::{Admission, Split};
 use engine::{Attempt, Decision, Event, JobKey, QueueName, Reason, Time};
 use scheduler::carry_out::{Order, Refusal};
 use scheduler::commit::Write;
@@ -217,7 +217,12 @@ impl Core {
                 affinity_name: None,
             },
             None => Write::Plan {
-                record: AdmissionRecord::new(admission, RecordState::Planned),
+                record: AdmissionRecord {
+                    parts: demand
+                        .filter(|demand| demand.split != Split::Never)
+                        .map(|_| Parts::Held),
+                    ..AdmissionRecord::new(admission, RecordState::Planned)
+                },
             },
         };
         self.write(key, binding, write);

@@ -3,11 +3,12 @@
 //! Telling it what it knows changes nothing, so each look at a job may tell all.
 
 use crate::core::Core;
-use crate::fact::{self, Job, NamespaceFact};
+use crate::fact::{self, Job, NamespaceFact, QueueRules};
 use crate::reconcile::Look;
+use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
-use engine::facts::JobFact;
+use engine::facts::{JobFact, Split};
 use engine::{Event, JobKey, JobState, Progress, QueueName, Reason};
 
 impl Core {
@@ -33,7 +34,15 @@ impl Core {
                 .get(queue)
                 .is_none_or(|policy| policy.admits_namespace(Some(&namespace.labels)))
         };
-        Some(fact::job(key, binding, template, namespace, &permitted))
+        let split = |queue: &QueueName| {
+            let policy = self.world.policies.get(queue);
+            policy.map_or(Split::Never, CapacityPolicy::split)
+        };
+        let rules = QueueRules {
+            permitted: &permitted,
+            split: &split,
+        };
+        Some(fact::job(key, binding, template, namespace, rules))
     }
 
     /// Tells the engine of the job, unless it knows.

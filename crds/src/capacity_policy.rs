@@ -285,6 +285,10 @@ pub struct Placement {
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_clusters: Option<i32>,
+    /// Whether its jobs are placed over several clusters, where they do not say themselves
+    /// (muster.io/split) and can be: Volcano Jobs and batch/v1 Jobs. Unset: Never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<Loose<Split>>,
     /// Taken first, in this order, where several would do.
     #[schemars(length(max = 256), inner(length(min = 1, max = 253)))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -297,6 +301,17 @@ pub struct Placement {
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<String>,
+}
+
+/// Over how many clusters a job may be placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Split {
+    /// In one only.
+    Never,
+    /// Over several where no one has room.
+    Allowed,
+    /// Over several wherever that leaves less unusable.
+    Preferred,
 }
 
 /// How much each aim counts where several placements would do, after the fewest clusters, whole

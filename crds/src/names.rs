@@ -30,6 +30,8 @@ pub const CHECKPOINTED_AT_ANNOTATION: &str = "muster.io/checkpointed-at";
 pub const PRICE_ANNOTATION: &str = "muster.io/price";
 /// Annotation of what runs in a member for a job that is placed in parts: which part it is.
 pub const PART_ANNOTATION: &str = "muster.io/part";
+/// Annotation of a Cluster: `true` keeps new jobs out and takes back those that are there.
+pub const DRAIN_ANNOTATION: &str = "muster.io/drain";
 /// Finalizer of a managed binding: keeps it, and with it the charge, until its Works are gone.
 pub const ACCOUNTING_FINALIZER: &str = "muster.io/accounting";
 

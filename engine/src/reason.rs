@@ -110,6 +110,8 @@ reasons! {
     StartDeadlineExceeded,
     /// It was taken back because the room it was given is gone.
     RoomLost,
+    /// It was taken back because a cluster that it was in is being emptied.
+    ClusterDrained,
     /// The scheduler could not carry its plan out.
     PlanRefused,
     /// A member cluster refused it; the message is the member's.

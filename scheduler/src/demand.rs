@@ -2,20 +2,31 @@
 //! process of its own. (The controller keeps what it once read of each template.) Pure.
 
 use crds::karmada::ResourceBinding;
-use engine::facts::Demand;
+use engine::facts::{Demand, Split};
 use serde_json::{Value, json};
 use workload::{Ask, AskError};
 
-/// The demand of the job that `binding` binds `template` for.
+/// The demand of the job that `binding` binds `template` for; `in_parts` says whether it was
+/// planned to be placed in parts, which its queue may have a say in.
 ///
 /// # Errors
 /// Where its size cannot be known, or a value of the template cannot be used.
-pub(crate) fn demand(binding: &ResourceBinding, template: &Value) -> Result<Demand, AskError> {
+pub(crate) fn demand(
+    binding: &ResourceBinding,
+    template: &Value,
+    in_parts: bool,
+) -> Result<Demand, AskError> {
     let ask = ask(binding, template)?;
+    let split = if in_parts {
+        Split::Allowed
+    } else {
+        Split::Never
+    };
     let spec = &binding.spec;
     let api = format!("{}/{}", spec.resource.api_version, spec.resource.kind);
     Ok(ask.demand(
         workload::natively_divisible(template, spec.placement.as_ref()),
+        split,
         workload::cluster_placement(spec.placement.as_ref(), &api),
     ))
 }

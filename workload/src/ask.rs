@@ -46,9 +46,9 @@ pub struct Ask {
     pub preemptible: bool,
     /// Clusters that hold its data (`muster.io/data-clusters`).
     pub data_clusters: Vec<ClusterName>,
-    /// Over how many clusters it may be placed, beside what Karmada divides (`muster.io/split`);
-    /// `Never` where its kind cannot be.
-    pub split: Split,
+    /// Over how many clusters it may be placed, beside what Karmada divides (`muster.io/split`):
+    /// `Never` where it cannot be, `None` where it leaves that to its queue.
+    pub split: Option<Split>,
     /// Over at most so many clusters, where it says a number.
     pub max_clusters: Option<u32>,
     /// How close its pods must be.
@@ -67,9 +67,15 @@ pub struct Ask {
 
 impl Ask {
     /// What the engine is told it is made of. `divisible` says whether Karmada itself may divide
-    /// its replicas over clusters.
+    /// its replicas over clusters, `queue_split` whether its queue has jobs split that do not say.
     #[must_use]
-    pub fn demand(&self, divisible: bool, placement: ClusterPlacement) -> Demand {
+    pub fn demand(
+        &self,
+        divisible: bool,
+        queue_split: Split,
+        placement: ClusterPlacement,
+    ) -> Demand {
+        let split = self.split.unwrap_or(queue_split);
         // Karmada divides a Job's completions with its replicas, and they cannot change while
         // it runs: one that is resized has to stay in one cluster.
         let stays = self.elastic && placement.api.starts_with("batch/");
@@ -77,9 +83,10 @@ impl Ask {
             roles: self.roles.clone(),
             min_available: self.min_available,
             natively_divisible: divisible && !stays,
-            replicas_held: self.replicas_held,
+            // Each part is held to its size by the override that makes it.
+            replicas_held: self.replicas_held && split == Split::Never,
             elastic: self.elastic,
-            split: self.split,
+            split,
             topology: self.topology,
             placement: ClusterPlacement {
                 data_clusters: self.data_clusters.clone(),

@@ -10,7 +10,7 @@
 
 use crate::error::AskError;
 use crate::field::Field;
-use crate::kind;
+use crate::{kind, wishes};
 use engine::facts::Split;
 use serde_json::Value;
 
@@ -24,30 +24,28 @@ const RENDEZVOUS_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "ten
 /// What a template says of being split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Wish {
-    /// Whether, and how readily.
-    pub(crate) split: Split,
+    /// Whether, and how readily; `None` where it leaves that to its queue.
+    pub(crate) split: Option<Split>,
     /// Over at most so many clusters, where it names a number.
     pub(crate) max_clusters: Option<u32>,
 }
 
-/// What `template` asks for, and may have.
+/// What `template` asks for, and may have: never, where it cannot be split.
 ///
 /// # Errors
 /// Where the annotation holds no answer.
 pub(crate) fn wish(template: &Field<'_>) -> Result<Wish, AskError> {
     let asked = asked(template)?;
-    let refused = template.value().and_then(|object| cannot(object, asked));
-    Ok(if refused.is_some() {
-        Wish::default()
-    } else {
-        asked
-    })
+    let can = template
+        .value()
+        .is_some_and(|object| cannot(object).is_none());
+    Ok(if can { asked } else { Wish::of(Split::Never) })
 }
 
 /// Why a template that asks to be split is not, in words; `None` where it is, or does not ask.
 pub(crate) fn refused(template: &Value) -> Option<String> {
-    let asked = asked(&Field::root(template)).ok()?;
-    let why = cannot(template, asked)?;
+    let asked = asked(&Field::root(template)).ok()?.split;
+    let why = cannot(template).filter(|_| asked.is_some_and(|asked| asked != Split::Never))?;
     Some(format!(
         "annotation {SPLIT} is not followed: {why}; it runs in one cluster"
     ))
@@ -55,14 +53,11 @@ pub(crate) fn refused(template: &Value) -> Option<String> {
 
 fn asked(template: &Field<'_>) -> Result<Wish, AskError> {
     let field = template.get("metadata.annotations")?.entry(SPLIT)?;
-    let split = |split| Wish {
-        split,
-        max_clusters: None,
-    };
     Ok(match field.name()? {
-        None | Some("Never" | "1") => split(Split::Never),
-        Some("Allowed") => split(Split::Allowed),
-        Some("Preferred") => split(Split::Preferred),
+        None => Wish::default(),
+        Some("Never" | "1") => Wish::of(Split::Never),
+        Some("Allowed") => Wish::of(Split::Allowed),
+        Some("Preferred") => Wish::of(Split::Preferred),
         Some(text) => {
             let most = text.parse::<u32>().ok().filter(|most| *most > 0);
             let most = most.ok_or_else(|| {
@@ -70,19 +65,28 @@ fn asked(template: &Field<'_>) -> Result<Wish, AskError> {
             })?;
             Wish {
                 max_clusters: Some(most),
-                ..split(Split::Allowed)
+                ..Wish::of(Split::Allowed)
             }
         }
     })
 }
 
-/// Why a job that asks for this cannot be split.
-fn cannot(template: &Value, asked: Wish) -> Option<String> {
-    if asked.split == Split::Never {
-        return None;
+impl Wish {
+    fn of(split: Split) -> Self {
+        Self {
+            split: Some(split),
+            max_clusters: None,
+        }
     }
+}
+
+/// Why a job cannot be split.
+fn cannot(template: &Value) -> Option<String> {
     let text = |key| template.get(key).and_then(Value::as_str);
     let (api_version, kind) = (text("apiVersion").unwrap_or_default(), text("kind")?);
+    if is_elastic(template) {
+        return Some("an elastic job is grown and shrunk in one cluster".to_owned());
+    }
     match (kind::group(api_version), kind) {
         ("batch.volcano.sh", "Job") => volcano(template),
         ("batch", "Job") => batch(template),
@@ -95,6 +99,13 @@ fn cannot(template: &Value, asked: Wish) -> Option<String> {
             "the pods of a {kind} find each other by names that only one cluster resolves"
         )),
     }
+}
+
+/// Whether it asks to be grown and shrunk; what cannot be read is complained of elsewhere.
+fn is_elastic(template: &Value) -> bool {
+    let annotations = template.pointer("/metadata/annotations");
+    let asked = annotations.and_then(|all| all.get(wishes::ELASTIC)?.as_str());
+    matches!(asked, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
 }
 
 /// What of a Volcano Job makes sense only where all of it is.

@@ -9,7 +9,7 @@ use engine::facts::Topology;
 use serde_json::Value;
 
 /// Annotation: whether the job may run with fewer pods than it has, and be grown and shrunk.
-const ELASTIC: &str = "muster.io/elastic";
+pub(crate) const ELASTIC: &str = "muster.io/elastic";
 /// Annotation: pods below which an elastic job neither starts nor is shrunk.
 const MIN_REPLICAS: &str = "muster.io/min-replicas";
 /// Annotation: names of the clusters that hold the data it works on, with commas between.

@@ -54,7 +54,13 @@ fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<
         binding,
         template,
         &namespace,
-        &|queue, _| queue.as_str() != "closed",
+        QueueRules {
+            permitted: &|queue, _| queue.as_str() != "closed",
+            split: &|queue| match queue.as_str() {
+                "wide" => Split::Allowed,
+                _ => Split::Never,
+            },
+        },
     )
 }
 
@@ -159,4 +165,39 @@ fn a_kind_that_is_not_known_is_sized_by_its_binding() {
     let unsized_binding = json!({"spec": {"resource": resource}});
     let job = job_of(&template, &binding(unsized_binding), None);
     assert_eq!(job.fact.hold.unwrap().reason, Reason::SizeUnknown);
+}
+
+#[test]
+fn a_job_that_does_not_say_is_split_as_its_queue_says() {
+    let split = |queue: &str, asks: Value| {
+        let mut object = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "a", "labels": {"muster.io/queue": queue}, "annotations": asks},
+            "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}},
+        });
+        object["metadata"]["uid"] = json!("u");
+        let kind = TemplateKind {
+            api_version: "batch/v1".into(),
+            kind: "Job".into(),
+        };
+        let template = Template::read(&kind, serde_json::from_value(object).unwrap());
+        let demand = job_of(&template, &binding(json!({})), None).fact.demand;
+        // Each part is held to its size by its override.
+        assert_eq!(demand.replicas_held, demand.split == Split::Never);
+        demand.split
+    };
+    assert_eq!(split("wide", json!({})), Split::Allowed);
+    assert_eq!(split("narrow", json!({})), Split::Never);
+    assert_eq!(
+        split("wide", json!({"muster.io/split": "Never"})),
+        Split::Never
+    );
+    assert_eq!(
+        split("narrow", json!({"muster.io/split": "Preferred"})),
+        Split::Preferred
+    );
+    assert_eq!(
+        split("wide", json!({"muster.io/elastic": "true"})),
+        Split::Never
+    );
 }

@@ -2,7 +2,7 @@
 //! makes the fact invalid, which stops the queue and says why.
 
 use super::{
-    Backfill, Bounds, CapacityPolicy, FairShare, Limits, Ordering, Pool, Preemption, Weights,
+    Backfill, Bounds, CapacityPolicy, FairShare, Limits, Ordering, Pool, Preemption, Split, Weights,
 };
 use crate::duration;
 use crate::loose::{Loose, QuantityList, QuantityText, resources};
@@ -87,7 +87,26 @@ impl CapacityPolicy {
                 .iter()
                 .map(ClusterName::new)
                 .collect(),
-            invalid: checks.first,
+            invalid: {
+                if let Some(Loose::Unknown(word)) = &placement.split {
+                    checks.fail(format!(
+                        "spec.placement.split: {word} is not known; Never, Allowed or Preferred is needed"
+                    ));
+                }
+                checks.first
+            },
+        }
+    }
+
+    /// Whether jobs of the queue that do not say themselves are placed over several clusters;
+    /// a word that is not known says no, and [`Self::to_fact`] tells.
+    #[must_use]
+    pub fn split(&self) -> facts::Split {
+        let placement = self.spec.placement.as_ref();
+        match placement.and_then(|placement| placement.split.as_ref()?.known()) {
+            None | Some(Split::Never) => facts::Split::Never,
+            Some(Split::Allowed) => facts::Split::Allowed,
+            Some(Split::Preferred) => facts::Split::Preferred,
         }
     }
 
@@ -345,6 +364,10 @@ mod tests {
                 "spec.placement.startDeadline: \"soon\" is not a duration; digits with units h, m, s or ms are needed, like 90s or 1h30m",
             ),
             (json!({"pools": [{}]}), "spec.pools[0].class is missing"),
+            (
+                json!({"placement": {"split": "Maybe"}}),
+                "spec.placement.split: \"Maybe\" is not known; Never, Allowed or Preferred is needed",
+            ),
             (
                 json!({"ordering": "Auction"}),
                 "spec.ordering: \"Auction\" is not known; StrictFIFO, BestEffort, Backfill or ShortestPredicted is needed",

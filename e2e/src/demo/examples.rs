@@ -33,7 +33,7 @@ pub(super) struct Example {
     gpus: u32,
 }
 
-pub(super) const JOBS: [Example; 4] = [
+pub(super) const JOBS: [Example; 5] = [
     Example {
         file: "batch-job.yaml",
         kind: BATCH_JOB,
@@ -54,6 +54,13 @@ pub(super) const JOBS: [Example; 4] = [
         name: "sweep",
         pods: 12,
         gpus: 12,
+    },
+    Example {
+        file: "split-job.yaml",
+        kind: BATCH_JOB,
+        name: "embed",
+        pods: 6,
+        gpus: 24,
     },
     Example {
         file: "volcano-job.yaml",
@@ -112,7 +119,10 @@ pub(super) async fn play(dir: &Path, kubectl: &Kubectl, world: &Arc<Mutex<World>
             .run(&["apply", "-f", &path(dir, example.file)])
             .await?;
     }
-    println!("\nThey ask for 48 GPUs, and the queue may hold {CAPABILITY}. After a few seconds:\n");
+    let gpus: u32 = JOBS.iter().map(|example| example.gpus).sum();
+    println!(
+        "\nThey ask for {gpus} GPUs, and the queue may hold {CAPABILITY}. After a few seconds:\n"
+    );
     tokio::time::sleep(Duration::from_secs(4)).await;
     kubectl.run(&["get", "podgroups", "-n", TEAM]).await?;
     kubectl.run(&["get", "capacitypolicies", TEAM]).await?;

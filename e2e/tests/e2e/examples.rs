@@ -14,7 +14,7 @@ use crate::job::{Job, condition};
 use e2e::harness::wait::eventually;
 
 /// In the order in which examples/README.md names them.
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "namespace.yaml",
     "queue.yaml",
     "priority-class.yaml",
@@ -22,6 +22,7 @@ const FILES: [&str; 7] = [
     "batch-job.yaml",
     "pytorch-job.yaml",
     "propagation-policy.yaml",
+    "split-job.yaml",
 ];
 
 /// What goes on for ever, or is for more teams: applied last, and taken away again.
@@ -32,11 +33,12 @@ const SHARING: [&str; 3] = ["lab", "speech", "robotics"];
 const SERVICE: &str = "serve";
 
 /// The jobs in them, all in the namespace `vision`.
-const JOBS: [(Kind, &str); 4] = [
+const JOBS: [(Kind, &str); 5] = [
     (VOLCANO_JOB, "resnet"),
     (BATCH_JOB, "render"),
     (PYTORCH_JOB, "finetune"),
     (BATCH_JOB, "sweep"),
+    (BATCH_JOB, "embed"),
 ];
 
 /// They run up to half a minute each, and not all at once.
@@ -64,6 +66,7 @@ fn every_example_runs_as_it_is() {
         for (member, product) in [
             ("member1", "NVIDIA-H100-80GB"),
             ("member2", "NVIDIA-A100-80GB"),
+            ("member3", "NVIDIA-L40S"),
         ] {
             add_nodes(&case.plane.testbed, member, product).await?;
         }

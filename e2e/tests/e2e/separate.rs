@@ -4,6 +4,7 @@ use e2e::harness::muster::Part;
 
 use crate::case::{Case, managed_alone};
 use crate::race::{CAPABILITY, all_done, check, crowd_nodes, member_of_crowd};
+use crate::split::{ranks_are_whole, training};
 
 const PARTS: [Part; 3] = [Part::Webhook, Part::Controller, Part::Scheduler];
 
@@ -32,6 +33,7 @@ async fn crowd(case: &Case) -> anyhow::Result<()> {
             .await?;
     }
     crowd_nodes(case).await?;
+    in_parts(case).await?;
     let mut jobs = Vec::new();
     for index in 0..30 {
         jobs.push(case.submit(&member_of_crowd(case, index)).await?);
@@ -40,4 +42,15 @@ async fn crowd(case: &Case) -> anyhow::Result<()> {
     let report = case.audit(CAPABILITY.into(), &jobs)?;
     check(case, &jobs, &report);
     Ok(())
+}
+
+/// A gang that no one cluster takes whole.
+async fn in_parts(case: &Case) -> anyhow::Result<()> {
+    let job = case.submit(&training(case, "train", 8)).await?;
+    case.running(&job).await?;
+    ranks_are_whole(case, &job, 9).await?;
+    case.end(&job).await?;
+    case.finished(&job, "Succeeded").await?;
+    case.delete(&job).await?;
+    case.gone(&job).await
 }

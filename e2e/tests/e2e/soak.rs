@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::case::{managed, managed_alone, managed_and_killed};
 use crate::crash::crowd_with_kills;
-use crate::{backfill, bounds, elastic, hierarchy, queues_live, reclaim};
+use crate::{backfill, bounds, elastic, hierarchy, queues_live, reclaim, split};
 
 #[test]
 #[ignore = "soak"]
@@ -31,6 +31,12 @@ fn soak_of_two_queues_pulling_at_each_other() {
     });
 }
 
+#[test]
+#[ignore = "soak"]
+fn soak_of_two_gangs_with_room_for_one() {
+    managed("soaktwo", async |case| split::contended_for(case, 50).await);
+}
+
 /// Stories whose variant with a kill in the middle is not part of every run.
 macro_rules! with_a_kill_in_the_middle {
     ($($name:ident: $namespace:literal, $story:path;)+) => {$(
@@ -52,5 +58,8 @@ with_a_kill_in_the_middle! {
     soak_of_bounds: "soakbounds", bounds::of_class_and_cluster;
     soak_of_lowered_quota: "soaklowered", queues_live::lowered_and_raised;
     soak_of_a_queue_made_again: "soakclosed", queues_live::closed_deleted_recreated;
+    soak_of_a_gang_in_parts: "soaksplit", split::volcano;
+    soak_of_indexes_in_parts: "soakindexed", split::indexed;
+    soak_of_a_part_that_failed: "soakpart", split::failed;
     soak_of_a_crowd_that_waits: "soakcrowd", queues_live::crowd_waits;
 }

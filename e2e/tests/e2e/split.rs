@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
-use e2e::harness::kinds::{BINDING, NAMESPACE, OVERRIDE_POLICY, POD, QUEUE, RESOURCE_QUOTA};
+use e2e::harness::kinds::{
+    BINDING, CLUSTER, NAMESPACE, OVERRIDE_POLICY, POD, QUEUE, RESOURCE_QUOTA,
+};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed};
+use crate::case::{Case, SOON, managed, managed_alone};
 use crate::job::{Job, clusters, record};
 
 /// A Volcano Job of a master and `workers` workers, two GPUs each, that asks to be split.
-fn training(case: &Case, name: &str, workers: u32) -> Value {
+pub(crate) fn training(case: &Case, name: &str, workers: u32) -> Value {
     let mut job = annotated(
         case.gang(name, workers, 2).volcano(),
         "muster.io/split",
@@ -61,7 +63,11 @@ fn rank(pod: &Value) -> anyhow::Result<u64> {
 
 /// Sees to it that the pods of a gang of `size` are told who they are: every rank once, and the
 /// same of the whole.
-async fn ranks_are_whole(case: &Case, job: &Job, size: u64) -> anyhow::Result<Vec<usize>> {
+pub(crate) async fn ranks_are_whole(
+    case: &Case,
+    job: &Job,
+    size: u64,
+) -> anyhow::Result<Vec<usize>> {
     let pods = pods_of(case, job).await?;
     let binding = case.binding(job).await.map_err(anyhow::Error::msg)?;
     let names = clusters(&binding.unwrap_or_default()).join(",");
@@ -151,7 +157,10 @@ pub(crate) async fn indexed(case: &Case) -> anyhow::Result<()> {
     for member in crate::plane::MEMBERS {
         case.nodes(member, 1).await?;
     }
-    let mut template = annotated(case.gang("array", 10, 2).batch(), "muster.io/split", "3");
+    // The job says nothing: its queue does.
+    let split = json!({"spec": {"placement": {"split": "Allowed"}}});
+    case.capacity_policy(split).await?;
+    let mut template = case.gang("array", 10, 2).batch();
     template["spec"]["completionMode"] = json!("Indexed");
     let job = case.submit(&template).await?;
     case.running(&job).await?;
@@ -279,12 +288,51 @@ pub(crate) async fn stuck(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two gangs, and room for one: one of them runs whole, the other not at all.
-pub(crate) async fn contended(case: &Case) -> anyhow::Result<()> {
+/// A cluster is drained: the gang leaves it whole, and goes on where nobody is drained.
+async fn drained(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    for member in crate::plane::MEMBERS {
+        case.nodes(member, 1).await?;
+    }
+    let mut template = annotated(case.gang("array", 6, 2).batch(), "muster.io/split", "2");
+    template["spec"]["completionMode"] = json!("Indexed");
+    let job = case.submit(&template).await?;
+    case.running(&job).await?;
+    let before = case.placed(&job).await?;
+    let drained = before[0].clone();
+    let drain = |on: Value| {
+        let patch = json!({"metadata": {"annotations": {"muster.io/drain": on}}});
+        let clusters = case.karmada();
+        let name = drained.clone();
+        async move { clusters.merge(CLUSTER, None, &name, &patch).await }
+    };
+    drain(json!("true")).await?;
+    let elsewhere = |binding: &Value| {
+        let clusters = clusters(binding);
+        !clusters.is_empty() && !clusters.contains(&drained)
+    };
+    let moved = case.binding_when(&job, "elsewhere", elsewhere).await;
+    let moved = match moved {
+        Ok(binding) => case.running(&job).await.map(|_| binding),
+        Err(error) => Err(error),
+    };
+    drain(Value::Null).await?;
+    assert_eq!(record(&moved?)["attempt"], 2);
+    ranks_are_whole(case, &job, 6).await?;
+    for pods in pods_of(case, &job).await?.values() {
+        for pod in pods {
+            assert_eq!(environment(pod, "MUSTER_ATTEMPT"), Some("2"));
+        }
+    }
+    Ok(())
+}
+
+/// Two gangs, and room for one, so many times: one of them runs whole, the other not at all.
+pub(crate) async fn contended_for(case: &Case, rounds: u32) -> anyhow::Result<()> {
     case.queue(100).await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;
-    for round in 0..5 {
+    for round in 0..rounds {
         let names = ["a", "b"].map(|word| format!("{word}{round}"));
         let (a, b) = tokio::try_join!(
             async { case.submit(&training(case, &names[0], 5)).await },
@@ -344,6 +392,11 @@ fn a_part_that_is_stuck_takes_all_back_at_the_deadline() {
 }
 
 #[test]
+fn a_gang_leaves_a_cluster_that_is_drained() {
+    managed_alone("splitdrain", drained);
+}
+
+#[test]
 fn of_two_gangs_with_room_for_one_one_runs_whole() {
-    managed("splittwo", contended);
+    managed("splittwo", async |case| contended_for(case, 5).await);
 }

@@ -40,6 +40,7 @@ impl Engine {
                 if self.clusters.get(&fact.name) != Some(&fact) {
                     let name = fact.name.clone();
                     self.clusters.insert(name.clone(), fact);
+                    self.drain_due = true;
                     self.refleet(std::iter::once(&name));
                 }
             }
@@ -167,6 +168,7 @@ impl Engine {
     }
 
     fn job_admitted(&mut self, key: &JobKey, admission: Admission, progress: Progress) {
+        self.drain_due = true;
         let job = self
             .jobs
             .entry(key.clone())

@@ -171,7 +171,10 @@ impl Cause {
     pub(crate) fn is_failure(&self) -> bool {
         !matches!(
             self.reason,
-            Reason::Reclaimed | Reason::Preempted | Reason::RuntimeLimitExceeded
+            Reason::Reclaimed
+                | Reason::Preempted
+                | Reason::RuntimeLimitExceeded
+                | Reason::ClusterDrained
         )
     }
 }

@@ -16,6 +16,7 @@ mod config;
 mod deadline;
 mod decay;
 mod decide;
+mod drain;
 mod elastic;
 mod eligible;
 mod empty;
@@ -136,6 +137,8 @@ pub struct Engine {
     stopped: BTreeSet<JobKey>,
     /// Whether something came free since elastic jobs last tried to grow.
     stretch_due: bool,
+    /// Whether some job may have to leave its cluster.
+    drain_due: bool,
     /// Pods that have ended before their jobs are seen to have.
     lingering: Lingering,
     /// Jobs with pods that have lost their room, looked at while it lasts.
@@ -170,6 +173,7 @@ impl Engine {
             takers: Takers::default(),
             stopped: BTreeSet::new(),
             stretch_due: true,
+            drain_due: false,
             lingering: Lingering::default(),
             roomless: BTreeSet::new(),
             changed: Changed::default(),

@@ -12,6 +12,7 @@ mod backfill;
 mod brute;
 mod capacity;
 mod deadline;
+mod drain;
 mod elastic;
 mod explain;
 mod growth;

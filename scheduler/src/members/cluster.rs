@@ -2,8 +2,9 @@
 
 use super::verdict::Verdict;
 use crds::karmada::{Cluster, LooseTaint};
-use crds::names::PRICE_ANNOTATION;
+use crds::names::{DRAIN_ANNOTATION, PRICE_ANNOTATION};
 use engine::facts::ClusterFact;
+use engine::matching::{Taint, TaintEffect};
 use engine::{ClusterName, Quantity};
 use std::collections::BTreeSet;
 
@@ -20,12 +21,24 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> 
             .taints
             .iter()
             .map(LooseTaint::to_taint)
+            .chain(drained(cluster))
             .collect(),
         apis: apis(cluster),
         price_milli: price(cluster).ok().flatten(),
         usable: verdict.usable(),
         unusable_because: verdict.because.clone(),
     }
+}
+
+/// A drain is a taint: whoever tolerates it stays, and may come.
+fn drained(cluster: &Cluster) -> Option<Taint> {
+    let annotations = cluster.metadata.annotations.as_ref()?;
+    let drained = annotations.get(DRAIN_ANNOTATION)? == "true";
+    drained.then(|| Taint {
+        key: DRAIN_ANNOTATION.to_owned(),
+        value: String::new(),
+        effect: TaintEffect::NoExecute,
+    })
 }
 
 /// What one device costs for one hour there, in thousandths; `None` where it is not told.

@@ -450,7 +450,7 @@ async fn prepare(
         serde_json::to_value(&template).map_err(|error| Answer::Later(error.to_string()))?;
     let unreadable = |error: workload::AskError| refuse(Reason::PlanRefused, &error.to_string());
     let order = Order {
-        demand: demand(binding, &template).map_err(unreadable)?,
+        demand: demand(binding, &template, record.parts.is_some()).map_err(unreadable)?,
         priority_classes: ask(binding, &template)
             .map_err(unreadable)?
             .priority_classes(),

@@ -6,10 +6,14 @@ use crate::testing::yaml;
 fn wished(template: &str) -> String {
     let template = yaml(template);
     match wish(&Field::root(&template)) {
-        Ok(wish) => match wish.max_clusters {
-            Some(most) => format!("{:?} {most}", wish.split),
-            None => format!("{:?}", wish.split),
+        Ok(Wish {
+            split: Some(split),
+            max_clusters,
+        }) => match max_clusters {
+            Some(most) => format!("{split:?} {most}"),
+            None => format!("{split:?}"),
         },
+        Ok(_) => "as its queue says".to_owned(),
         Err(error) => error.to_string(),
     }
 }
@@ -34,6 +38,9 @@ fn what_is_asked_for() {
         assert_eq!(wished(&volcano(asked, TASKS)), wish, "{asked}");
     }
     let unsaid = "{apiVersion: batch/v1, kind: Job, metadata: {name: a}}";
+    assert_eq!(wished(unsaid), "as its queue says");
+    // Its queue's word is not for what cannot be split.
+    let unsaid = "{apiVersion: ray.io/v1, kind: RayJob, metadata: {name: a}}";
     assert_eq!(wished(unsaid), "Never");
     for wrong in ["allowed", "\"0\"", "\"-1\"", "two"] {
         let told = wished(&volcano(wrong, TASKS));
@@ -63,6 +70,7 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
         (kind("ray.io/v1", "RayJob"), "a RayJob find each other by names"),
         (kind("apps/v1", "Deployment"), "replicaSchedulingType Divided"),
         (kind("v1", "Pod"), "a Pod is one"),
+        ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Allowed, muster.io/elastic: 'true'}}, spec: {}}".to_owned(), "an elastic job"),
     ];
     for (template, why) in cases {
         assert_eq!(wished(&template), "Never", "{template}");

@@ -1,0 +1,82 @@
+//! Clusters that are emptied: a taint with the effect NoExecute takes back every job there that
+//! does not tolerate it, whole, as it keeps new ones out.
+//!
+//! Looked at when a cluster has changed or a job was told to be admitted, and not in between.
+//! Nothing is wrong with a job that is taken back for this: it is queued at its old place,
+//! without a back-off.
+
+use super::Engine;
+use super::job::Job;
+use crate::decision::Decision;
+use crate::event::Progress;
+use crate::ids::{ClusterName, JobKey};
+use crate::matching::{Taint, TaintEffect, untolerated};
+use crate::reason::Reason;
+use std::collections::BTreeMap;
+
+/// Taints with the effect NoExecute, by cluster.
+type Emptied = BTreeMap<ClusterName, Vec<Taint>>;
+
+impl Engine {
+    /// Takes back what has to leave its cluster, as far as the budget goes.
+    pub(crate) fn take_back_drained(&mut self, decisions: &mut Vec<Decision>) {
+        if !self.drain_due {
+            return;
+        }
+        self.drain_due = false;
+        let emptied = self.emptied();
+        if emptied.is_empty() {
+            return;
+        }
+        let mut leaving: Vec<(JobKey, ClusterName, String)> = self
+            .jobs
+            .iter()
+            .filter_map(|(key, job)| {
+                let (cluster, taint) = must_leave(job, &emptied)?;
+                Some((key.clone(), cluster, taint))
+            })
+            .collect();
+        leaving.sort_unstable();
+        for (key, cluster, taint) in leaving {
+            if decisions.len() >= self.config.decision_budget {
+                self.drain_due = true;
+                return;
+            }
+            let message = format!("cluster {cluster} is being emptied (taint {taint})");
+            let decision = self.take_back(&key, Reason::ClusterDrained, &message, None);
+            decisions.extend(decision);
+        }
+    }
+
+    fn emptied(&self) -> Emptied {
+        let clusters = self.clusters.values();
+        let with_taints = clusters.map(|cluster| {
+            let taints = cluster.taints.iter();
+            let taints = taints.filter(|taint| taint.effect == TaintEffect::NoExecute);
+            (cluster.name.clone(), taints.cloned().collect::<Vec<_>>())
+        });
+        with_taints
+            .filter(|(_, taints)| !taints.is_empty())
+            .collect()
+    }
+}
+
+/// The first cluster that a job has to leave, and why.
+fn must_leave(job: &Job, emptied: &Emptied) -> Option<(ClusterName, String)> {
+    let released = job.released.as_deref()?;
+    if matches!(released.progress, Progress::Ending | Progress::Finished) {
+        return None;
+    }
+    let tolerations = &job.demand.as_deref()?.placement.tolerations;
+    released.admission.shares.iter().find_map(|share| {
+        let taint = untolerated(emptied.get(&share.cluster)?, tolerations)?;
+        let value = match taint.value.as_str() {
+            "" => String::new(),
+            value => format!("={value}"),
+        };
+        Some((
+            share.cluster.clone(),
+            format!("{}{value}:NoExecute", taint.key),
+        ))
+    })
+}

@@ -1,0 +1,77 @@
+//! Clusters that are emptied.
+
+use crate::world::{World, cluster, pods, queue};
+use engine::facts::{Demand, Split};
+use engine::matching::{Taint, TaintEffect, Toleration};
+use engine::{Event, JobState};
+use insta::assert_snapshot;
+
+fn world() -> World {
+    let mut world = World::new();
+    world.queue(queue("q"));
+    for name in ["a", "b"] {
+        world.cluster(name, 2, "cpu 64, gpu 8");
+    }
+    world
+}
+
+fn drain(world: &mut World, name: &str, effect: Option<TaintEffect>) {
+    let mut fact = cluster(name);
+    fact.taints = effect
+        .map(|effect| Taint {
+            key: "muster.io/drain".into(),
+            value: String::new(),
+            effect,
+        })
+        .into_iter()
+        .collect();
+    world.apply(Event::ClusterUpserted(fact));
+}
+
+#[test]
+fn what_is_there_is_taken_back_whole_and_goes_elsewhere_at_once() {
+    let mut world = world();
+    let wide = Demand {
+        split: Split::Allowed,
+        ..pods(3, "gpu 8")
+    };
+    let job = world.job("wide", "q", wide);
+    world.submit(job);
+    assert_snapshot!(world.decide(), @"release wide #1 a(n0 n1) b(n0)");
+    world.run("wide");
+    drain(&mut world, "b", Some(TaintEffect::NoSchedule));
+    assert_snapshot!(world.decide(), @"");
+    drain(&mut world, "b", Some(TaintEffect::NoExecute));
+    assert_snapshot!(world.decide(), @"take back wide #1: ClusterDrained: cluster b is being emptied (taint muster.io/drain:NoExecute)");
+    assert_eq!(world.state("wide"), JobState::Ending);
+    world.works_gone("wide");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("wide"), @"#1 ExceedsFleet: needs 3 pods × nvidia.com/gpu 8; a has room for 2 of 3; it would not fit even if they were empty");
+    drain(&mut world, "b", None);
+    // No back-off: nothing was wrong with it.
+    assert_snapshot!(world.decide(), @"release wide #2 a(n0 n1) b(n0)");
+}
+
+#[test]
+fn who_tolerates_it_stays() {
+    let mut world = world();
+    let mut demand = pods(1, "gpu 8");
+    demand.placement.tolerations = vec![Toleration {
+        key: "muster.io/drain".into(),
+        value: None,
+        effect: None,
+    }];
+    let job = world.job("stays", "q", demand);
+    world.submit(job);
+    world.add("leaves", "q", 1, "gpu 8");
+    world.decide();
+    world.run("stays");
+    world.run("leaves");
+    drain(&mut world, "a", Some(TaintEffect::NoExecute));
+    drain(&mut world, "b", Some(TaintEffect::NoExecute));
+    assert_snapshot!(world.decide(), @"take back leaves #1: ClusterDrained: cluster a is being emptied (taint muster.io/drain:NoExecute)");
+    assert_eq!(world.state("stays"), JobState::Running);
+    // Told again, nothing more happens.
+    drain(&mut world, "a", Some(TaintEffect::NoExecute));
+    assert_snapshot!(world.decide(), @"");
+}
