@@ -6,7 +6,8 @@
 //! object; failures are tried again with back-off, which holds up nothing else; a bounded number
 //! is under way.
 
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use scheduler::overrides;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 mod tests;
 
 /// Field manager of what is applied here.
-const MANAGER: &str = scheduler::overrides::MANAGER;
+const MANAGER: &str = overrides::MANAGER;
 /// Requests under way at once.
 const IN_FLIGHT: usize = 8;
 /// A request that takes longer is given up and tried again.
@@ -166,7 +167,7 @@ async fn carry_out(client: kube::Client, order: Order, tries: u32) -> Done {
                 )
                 .await
                 .map(|_| ()),
-            Want::Deleted => delete_ours(&api, &order.name.name).await,
+            Want::Deleted => overrides::delete_ours(&api, &order.name.name).await,
         }
     };
     let result = tokio::time::timeout(DEADLINE, request).await;
@@ -181,26 +182,6 @@ async fn carry_out(client: kube::Client, order: Order, tries: u32) -> Done {
     };
     tracing::warn!(object = ?order.name, error, tries, "an object was not applied; trying again");
     Done::Failed(order, tries.saturating_add(1))
-}
-
-/// Deletes an object, if the controller applied it, in the version that was read.
-async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), kube::Error> {
-    let Some(object) = api.get_metadata_opt(name).await? else {
-        return Ok(());
-    };
-    let managers = object.metadata.managed_fields.iter().flatten();
-    let ours = managers.filter(|entry| entry.operation.as_deref() == Some("Apply"));
-    if !ours
-        .into_iter()
-        .any(|entry| entry.manager.as_deref() == Some(MANAGER))
-    {
-        return Ok(());
-    }
-    let params = DeleteParams::default().preconditions(Preconditions {
-        uid: object.metadata.uid,
-        resource_version: None,
-    });
-    api.delete(name, &params).await.map(|_| ())
 }
 
 /// Gone, or its namespace is going: nothing to keep. Invalid, or denied by a webhook: trying

@@ -101,9 +101,14 @@ impl Core {
         });
     }
 
-    /// Removes the pin of an attempt that is over, also one made before a restart.
-    pub(crate) fn drop_pin(&mut self, key: &JobKey) {
-        let pinned = self.track(key).unpin();
+    /// Removes the override of an attempt that is over, also one made before a restart: a pin,
+    /// or what took the job apart, whatever its template or its queue says by now.
+    pub(crate) fn drop_override(&mut self, key: &JobKey) {
+        let in_parts = self.world.bindings.get(key).is_some_and(|binding| {
+            let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
+            record.is_ok_and(|record| record.is_some_and(|record| record.parts.is_some()))
+        });
+        let pinned = self.track(key).unpin() || in_parts;
         let held = |fact: &JobFact| fact.demand.replicas_held;
         if pinned || !self.told.get(key).is_some_and(held) {
             self.delete_override(key);

@@ -180,7 +180,7 @@ impl Core {
             scheduler.forget(key);
         }
         self.track(key).ended();
-        self.drop_pin(key);
+        self.drop_override(key);
         self.tell(Event::JobWorksGone {
             key: key.clone(),
             at: now,

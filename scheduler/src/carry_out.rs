@@ -8,7 +8,7 @@ use crate::commit::Write;
 use crate::live::{Live, Objection};
 use crate::members::{MemberEvent, Members};
 use crate::metrics::PlanMetrics;
-use crate::overrides::Overrides;
+use crate::overrides::{OverrideError, Overrides};
 use crate::placement;
 use crate::pools;
 use crate::prepare::{PrepareError, Preparer};
@@ -176,19 +176,24 @@ impl Scheduler {
     /// Has each cluster get its own part, where the job asks to be split: also where one cluster
     /// takes all of it, so that its pods are told the same in every place.
     async fn take_apart(&self, order: &Order) -> Result<Option<Parts>, Refusal> {
-        if order.demand.split == Split::Never {
-            return Ok(None);
-        }
         let Admission {
             attempt, shares, ..
         } = &order.admission;
         let overrides = Overrides::new(self.preparer.control_plane());
-        let done = overrides.take_apart(&order.binding, *attempt, shares).await;
-        done.map_err(|error| Refusal {
+        let refuse = |error: OverrideError| Refusal {
             reason: Reason::PlanRefused,
             message: error.to_string(),
             avoid: None,
-        })?;
+        };
+        if order.demand.split == Split::Never {
+            // An attempt before may have been in parts, and its end not be told.
+            if attempt.0 > 1 && workload::may_be_in_parts(&order.demand.placement.api) {
+                overrides.clear(&order.binding).await.map_err(refuse)?;
+            }
+            return Ok(None);
+        }
+        let done = overrides.take_apart(&order.binding, *attempt, shares).await;
+        done.map_err(refuse)?;
         Ok(Some(if is_suspended(&order.binding) {
             // By its policy, which is not ours to lift.
             Parts::Dispatched

@@ -13,7 +13,7 @@ use crds::karmada::ResourceBinding;
 use crds::names;
 use engine::facts::Share;
 use engine::{Attempt, ClusterName, JobKey};
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
 use runtime::client::{CallError, CallFault, with_deadline};
@@ -110,6 +110,47 @@ impl Overrides {
         applied.map_err(|error| failed("its OverridePolicy cannot be written", &error))?;
         Ok(())
     }
+
+    /// Sees to it that no policy of an earlier attempt meets the placement of the job of
+    /// `binding`, which is not to be in parts.
+    ///
+    /// # Errors
+    /// Where the control plane does not answer.
+    pub async fn clear(&self, binding: &ResourceBinding) -> Result<(), OverrideError> {
+        let (key, client) = (key_of(binding), self.client.clone());
+        let policies: Api<DynamicObject> =
+            Api::namespaced_with(client, &key.namespace, &resource());
+        let name = name(&key);
+        let deleted = with_deadline(delete_ours(&policies, &name), LIMIT).await;
+        match deleted {
+            Ok(()) => Ok(()),
+            Err(error) if error.fault() == CallFault::NotFound => Ok(()),
+            Err(error) => Err(failed("its old OverridePolicy cannot be removed", &error)),
+        }
+    }
+}
+
+/// Deletes an object that was applied as [`MANAGER`], and no other; one that is not there is gone.
+///
+/// # Errors
+/// Where the API server does not answer, or refuses.
+pub async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), kube::Error> {
+    let Some(object) = api.get_metadata_opt(name).await? else {
+        return Ok(());
+    };
+    let managers = object.metadata.managed_fields.iter().flatten();
+    let ours = managers.filter(|entry| entry.operation.as_deref() == Some("Apply"));
+    if !ours
+        .into_iter()
+        .any(|entry| entry.manager.as_deref() == Some(MANAGER))
+    {
+        return Ok(());
+    }
+    let params = DeleteParams::default().preconditions(Preconditions {
+        uid: object.metadata.uid,
+        resource_version: None,
+    });
+    api.delete(name, &params).await.map(|_| ())
 }
 
 /// The template of `binding` as the API server has it.

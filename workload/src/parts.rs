@@ -72,6 +72,22 @@ pub fn mark(attempt: Attempt, shares: &[Share], index: usize) -> String {
     )
 }
 
+/// Whether objects of `api` (`batch/v1/Job`) can be taken apart.
+#[must_use]
+pub fn may_be_in_parts(api: &str) -> bool {
+    let (api_version, kind) = api.rsplit_once('/').unwrap_or(("", api));
+    how(api_version, kind).is_some()
+}
+
+/// How one kind is taken apart.
+fn how(api_version: &str, kind: &str) -> Option<fn(&Value, &Gang<'_>, usize) -> Fields> {
+    match (kind::group(api_version), kind) {
+        ("batch.volcano.sh", "Job") => Some(volcano_job),
+        ("batch", "Job") => Some(batch_job),
+        _ => None,
+    }
+}
+
 /// What each cluster of `shares` gets of `template`, in their order.
 ///
 /// # Errors
@@ -86,11 +102,7 @@ pub fn parts(
         text("apiVersion").unwrap_or_default(),
         text("kind").unwrap_or_default(),
     );
-    let fields: fn(&Value, &Gang<'_>, usize) -> Fields = match (kind::group(api_version), kind) {
-        ("batch.volcano.sh", "Job") => volcano_job,
-        ("batch", "Job") => batch_job,
-        _ => return Err(PartsError::Kind(kind.to_owned())),
-    };
+    let fields = how(api_version, kind).ok_or_else(|| PartsError::Kind(kind.to_owned()))?;
     let gang = Gang::read(template, attempt, shares)?;
     let part = |(index, share): (usize, &Share)| Part {
         cluster: share.cluster.clone(),

@@ -37,6 +37,12 @@ fn soak_of_two_gangs_with_room_for_one() {
     managed("soaktwo", async |case| split::contended_for(case, 50).await);
 }
 
+#[test]
+#[ignore = "soak"]
+fn soak_of_a_hundred_gangs_in_parts() {
+    managed_alone("soakhundred", split::hundred);
+}
+
 /// Stories whose variant with a kill in the middle is not part of every run.
 macro_rules! with_a_kill_in_the_middle {
     ($($name:ident: $namespace:literal, $story:path;)+) => {$(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
 use e2e::harness::kinds::{
-    BINDING, CLUSTER, NAMESPACE, OVERRIDE_POLICY, POD, QUEUE, RESOURCE_QUOTA,
+    BATCH_JOB, BINDING, CLUSTER, NAMESPACE, OVERRIDE_POLICY, POD, QUEUE, RESOURCE_QUOTA,
 };
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
@@ -363,6 +363,48 @@ pub(crate) async fn contended_for(case: &Case, rounds: u32) -> anyhow::Result<()
         case.end(second).await?;
         case.finished(second, "Succeeded").await?;
     }
+    Ok(())
+}
+
+/// A hundred gangs at once, each over as many clusters as its policy asks for: all of them run,
+/// with every rank once.
+pub(crate) async fn hundred(case: &Case) -> anyhow::Result<()> {
+    const GANGS: usize = 100;
+    case.queue(1_000).await?;
+    for member in crate::plane::MEMBERS {
+        case.nodes(member, 30).await?;
+    }
+    let spread = json!({
+        "placement": {"spreadConstraints": [
+            {"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2},
+        ]},
+    });
+    case.policy("spread", BATCH_JOB, "muster", spread).await?;
+    let start = std::time::Instant::now();
+    let mut jobs = Vec::new();
+    for index in 0..GANGS {
+        let gang = case.gang(&format!("gang-{index:02}"), 4, 1).batch();
+        let mut gang = annotated(gang, "muster.io/split", "Allowed");
+        gang["spec"]["completionMode"] = json!("Indexed");
+        jobs.push(case.submit(&gang).await?);
+    }
+    println!(
+        "MEASURED submit_of_{GANGS} {} ms",
+        start.elapsed().as_millis()
+    );
+    for job in &jobs {
+        case.running(job).await?;
+        assert_eq!(case.placed(job).await?.len(), 2);
+    }
+    println!(
+        "MEASURED all_of_{GANGS}_run {} ms",
+        start.elapsed().as_millis()
+    );
+    for job in jobs.iter().step_by(10) {
+        ranks_are_whole(case, job, 4).await?;
+    }
+    let report = case.audit(1_000, &jobs)?;
+    assert_eq!(report.violations, Vec::<String>::new());
     Ok(())
 }
 

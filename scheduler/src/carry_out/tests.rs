@@ -290,3 +290,82 @@ async fn a_member_without_volcano_needs_no_queue() {
         "what is there is left as it is"
     );
 }
+
+const POLICY: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a";
+
+#[tokio::test(start_paused = true)]
+async fn no_override_of_an_earlier_attempt_meets_a_placement_that_has_none() {
+    let stage = stage();
+    let override_of = |manager: &str| {
+        let managed = json!([{"manager": manager, "operation": "Apply"}]);
+        stage
+            .karmada
+            .put(POLICY, json!({"metadata": {"managedFields": managed}}))
+    };
+    let attempt = |number: u32| {
+        let mut order = job("a", 1);
+        order.admission.attempt = Attempt(number);
+        order
+    };
+    override_of("somebody");
+    stage.scheduler.prepare(attempt(2)).await.unwrap();
+    assert!(stage.karmada.get(POLICY).is_some(), "not ours");
+    override_of(crate::overrides::MANAGER);
+    stage.scheduler.prepare(attempt(1)).await.unwrap();
+    assert!(stage.karmada.get(POLICY).is_some(), "there was none before");
+    let Ok(Write::Place { record, .. }) = stage.scheduler.prepare(attempt(2)).await else {
+        panic!("refused");
+    };
+    assert_eq!(record.parts, None);
+    assert!(stage.karmada.get(POLICY).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_asks_to_be_split_is_taken_apart_before_it_is_placed() {
+    let stage = stage();
+    let mut order = job("a", 2);
+    order.demand.split = Split::Allowed;
+    let mut binding = (*order.binding).clone();
+    binding.spec.resource = serde_json::from_value(json!({
+        "apiVersion": "batch/v1", "kind": "Job", "namespace": "team", "name": "a", "uid": "u",
+    }))
+    .unwrap();
+    order.binding = Arc::new(binding);
+    let template = |pods: u32| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"uid": "u"},
+            "spec": {"parallelism": pods, "template": {"spec": {"containers": [{"name": "c"}]}}},
+        })
+    };
+    let path = "/apis/batch/v1/namespaces/team/jobs/a";
+    let refused = refusal(&stage, order.clone()).await;
+    assert_eq!(refused.message, "its template is gone, or another by now");
+    stage.karmada.put(path, template(3));
+    let refused = refusal(&stage, order.clone()).await;
+    assert_eq!(
+        refused.message,
+        "its template changed since it was planned: main has 3 pods, 2 were planned"
+    );
+    assert!(stage.karmada.get(POLICY).is_none());
+    stage.karmada.put(path, template(2));
+    let Ok(Write::Place { record, .. }) = stage.scheduler.prepare(order.clone()).await else {
+        panic!("refused");
+    };
+    assert_eq!(record.parts, Some(Parts::Held));
+    let policy = stage.karmada.get(POLICY).unwrap();
+    assert_eq!(
+        policy["spec"]["overrideRules"][0]["targetCluster"]["clusterNames"][0],
+        "m1"
+    );
+    // Suspended by its policy, it is not ours to dispatch.
+    let mut binding = (*order.binding).clone();
+    binding.spec.suspension = serde_json::from_value(json!({"dispatching": true})).unwrap();
+    let order = Order {
+        binding: Arc::new(binding),
+        ..order
+    };
+    let Ok(Write::Place { record, .. }) = stage.scheduler.prepare(order).await else {
+        panic!("refused");
+    };
+    assert_eq!(record.parts, Some(Parts::Dispatched));
+}

@@ -116,7 +116,8 @@ async fn an_override_goes_with_its_attempt() {
     stage.rest(&["a"]).await;
     stage.part(Some(PART));
     stage.rest(&["a"]).await;
-    stage.template("a", 2, json!({"metadata": {"annotations": {"muster.io/split": "Allowed"}}, "spec": {"suspend": true}}));
+    // Its owner suspends it, and takes back that it may be split.
+    stage.template("a", 2, json!({"spec": {"suspend": true}}));
     stage.rest(&["a"]).await;
     assert!(
         stage.standing("a").starts_with("Ending 1"),
