@@ -5,9 +5,9 @@
 //! that takes the job apart. A member that got the whole template would run the whole gang. So
 //! dispatching is suspended in the write that places the job, and lifted when every Work shows
 //! its part. A part that its member refuses, or that fails for good while others go on, ends
-//! all of them: a gang is nothing in part. A Work that loses its part later (somebody removed the override) has the override
-//! written anew; where that cannot be, because the template is another by now, all parts are
-//! taken back.
+//! all of them: a gang is nothing in part. A Work that loses its part later (somebody removed
+//! the override) has the override written anew; where that cannot be, because the template is
+//! another by now, all parts are taken back.
 
 use crate::core::Core;
 use crate::input::Input;
@@ -52,6 +52,15 @@ enum Repair {
     Failed(String),
 }
 
+/// What the Works of a job show.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Shown {
+    /// Clusters whose Work is something else than the part that it should be.
+    astray: Vec<ClusterName>,
+    /// Whether some cluster has no Work (yet).
+    missing: bool,
+}
+
 /// Why a gang cannot go on, if that lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Trouble {
@@ -77,15 +86,8 @@ enum Step {
 }
 
 impl Watched {
-    /// What to do, `now`, about parts that are as far as `parts`, where the Works in `astray`
-    /// are not (or not yet) what they should be.
-    fn step(
-        &mut self,
-        parts: Parts,
-        astray: &[ClusterName],
-        trouble: Option<Trouble>,
-        now: Time,
-    ) -> Step {
+    /// What to do, `now`, about parts that are as far as `parts`.
+    fn step(&mut self, parts: Parts, shown: &Shown, trouble: Option<Trouble>, now: Time) -> Step {
         if let Some(trouble) = trouble {
             let believed = self.troubled.get_or_insert(now).after(BELIEVED_AFTER_MS);
             return if now >= believed {
@@ -95,9 +97,11 @@ impl Watched {
             };
         }
         self.troubled = None;
-        if astray.is_empty() {
+        if shown.astray.is_empty() {
             *self = Self::default();
             return match parts {
+                // Karmada is not through with it: its Works come as inputs.
+                Parts::Held if shown.missing => Step::Nothing,
                 Parts::Held => Step::Dispatch,
                 Parts::Dispatched => Step::Nothing,
             };
@@ -131,12 +135,12 @@ impl Core {
             return false;
         };
         let shares = record.admission().shares;
-        let astray = self.astray(look, record.attempt, &shares, parts);
+        let shown = self.shown(look, record.attempt, &shares);
         let trouble = self
             .refused_part(look)
             .or_else(|| failed_part(look, &shares));
         let watched = &mut self.track(look.key).parts;
-        match watched.step(parts, &astray, trouble, look.now) {
+        match watched.step(parts, &shown, trouble, look.now) {
             Step::Nothing => return false,
             Step::Wait(until) => {
                 self.look_again(look.key, until);
@@ -150,7 +154,7 @@ impl Core {
                 self.write(look.key, &look.binding, Write::Dispatch { record });
             }
             Step::Repair => {
-                self.repair(look, record.attempt, shares, &astray);
+                self.repair(look, record.attempt, shares, &shown.astray);
                 return false;
             }
             Step::TakeBack(Trouble {
@@ -188,25 +192,20 @@ impl Core {
         })
     }
 
-    /// The clusters whose Work is not the part that it should be; one that has no Work counts
-    /// until the parts are on their way.
-    fn astray(
-        &self,
-        look: &Look<'_>,
-        attempt: Attempt,
-        shares: &[Share],
-        parts: Parts,
-    ) -> Vec<ClusterName> {
-        let is_astray = |(index, share): &(usize, &Share)| {
+    fn shown(&self, look: &Look<'_>, attempt: Attempt, shares: &[Share]) -> Shown {
+        let mut shown = Shown::default();
+        for (index, share) in shares.iter().enumerate() {
             let mut works = self.world.works_of(&look.binding);
             let work = works.find(|work| *work.cluster == *share.cluster.as_str());
             let Some(work) = work else {
-                return parts == Parts::Held;
+                shown.missing = true;
+                continue;
             };
-            work.part.as_deref() != Some(&workload::mark(attempt, shares, *index))
-        };
-        let astray = shares.iter().enumerate().filter(is_astray);
-        astray.map(|(_, share)| share.cluster.clone()).collect()
+            if work.part.as_deref() != Some(&workload::mark(attempt, shares, index)) {
+                shown.astray.push(share.cluster.clone());
+            }
+        }
+        shown
     }
 
     /// Writes the override anew.

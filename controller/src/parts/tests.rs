@@ -2,7 +2,18 @@
 
 use super::*;
 
-const NONE: &[ClusterName] = &[];
+/// Every Work is its part.
+fn whole() -> Shown {
+    Shown::default()
+}
+
+/// The Work in `b` is something else.
+fn astray() -> Shown {
+    Shown {
+        astray: vec![ClusterName::new("b")],
+        missing: false,
+    }
+}
 
 fn seconds(seconds: i64) -> Time {
     Time(seconds * 1_000)
@@ -11,26 +22,33 @@ fn seconds(seconds: i64) -> Time {
 #[test]
 fn parts_go_once_every_work_shows_its_own() {
     let mut watched = Watched::default();
-    let astray = [ClusterName::new("b")];
-    let step = watched.step(Parts::Held, &astray, None, seconds(0));
-    assert_eq!(step, Step::Wait(seconds(1)));
-    let step = watched.step(Parts::Held, NONE, None, seconds(2));
+    let missing = Shown {
+        missing: true,
+        ..whole()
+    };
+    // However long Karmada takes to make it.
+    for second in [0, 600] {
+        let step = watched.step(Parts::Held, &missing, None, seconds(second));
+        assert_eq!(step, Step::Nothing);
+    }
+    let step = watched.step(Parts::Held, &astray(), None, seconds(601));
+    assert_eq!(step, Step::Wait(seconds(602)));
+    let step = watched.step(Parts::Held, &whole(), None, seconds(602));
     assert_eq!(step, Step::Dispatch);
-    let step = watched.step(Parts::Dispatched, NONE, None, seconds(3));
+    let step = watched.step(Parts::Dispatched, &whole(), None, seconds(603));
     assert_eq!(step, Step::Nothing);
 }
 
 #[test]
 fn works_that_stay_astray_are_helped_now_and_then() {
     let mut watched = Watched::default();
-    let astray = [ClusterName::new("b")];
-    let mut step = |second| watched.step(Parts::Held, &astray, None, seconds(second));
+    let mut step = |second| watched.step(Parts::Held, &astray(), None, seconds(second));
     assert_eq!(step(0), Step::Wait(seconds(1)));
     assert_eq!(step(5), Step::Repair);
     // Until it is answered, nothing more is asked.
     assert_eq!(step(20), Step::Wait(seconds(21)));
     watched.repair = Repair::None;
-    let mut step = |second| watched.step(Parts::Held, &astray, None, seconds(second));
+    let mut step = |second| watched.step(Parts::Held, &astray(), None, seconds(second));
     assert_eq!(step(9), Step::Wait(seconds(10)));
     assert_eq!(step(15), Step::Repair);
 }
@@ -38,11 +56,10 @@ fn works_that_stay_astray_are_helped_now_and_then() {
 #[test]
 fn a_part_that_is_lost_while_it_runs_is_helped_at_once() {
     let mut watched = Watched::default();
-    let astray = [ClusterName::new("b")];
-    let step = watched.step(Parts::Dispatched, &astray, None, seconds(0));
+    let step = watched.step(Parts::Dispatched, &astray(), None, seconds(0));
     assert_eq!(step, Step::Repair);
     watched.repair = Repair::Failed("its template changed".to_owned());
-    let step = watched.step(Parts::Dispatched, &astray, None, seconds(1));
+    let step = watched.step(Parts::Dispatched, &astray(), None, seconds(1));
     let Step::TakeBack(trouble) = step else {
         panic!("{step:?}")
     };
@@ -59,7 +76,7 @@ fn trouble_that_lasts_takes_all_parts_back() {
         avoid: Some(ClusterName::new("b")),
     };
     let mut step =
-        |trouble, second| watched.step(Parts::Dispatched, NONE, trouble, seconds(second));
+        |trouble, second| watched.step(Parts::Dispatched, &whole(), trouble, seconds(second));
     assert_eq!(step(Some(trouble.clone()), 0), Step::Wait(seconds(3)));
     // A call that only timed out has been made again.
     assert_eq!(step(None, 1), Step::Nothing);

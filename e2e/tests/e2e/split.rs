@@ -317,11 +317,13 @@ async fn drained(case: &Case) -> anyhow::Result<()> {
         Err(error) => Err(error),
     };
     drain(Value::Null).await?;
-    assert_eq!(record(&moved?)["attempt"], 2);
+    let attempt = record(&moved?)["attempt"].as_u64().unwrap_or_default();
+    assert!(attempt > 1, "attempt {attempt}");
+    let attempt = attempt.to_string();
     ranks_are_whole(case, &job, 6).await?;
     for pods in pods_of(case, &job).await?.values() {
         for pod in pods {
-            assert_eq!(environment(pod, "MUSTER_ATTEMPT"), Some("2"));
+            assert_eq!(environment(pod, "MUSTER_ATTEMPT"), Some(&*attempt));
         }
     }
     Ok(())
