@@ -15,7 +15,7 @@ use crds::record::AdmissionRecord;
 use engine::facts::JobFact;
 use engine::{JobKey, Reason};
 use kube::api::{Api, DynamicObject};
-use scheduler::overrides::{self, Rule};
+use scheduler::overrides::{self, Overrides, Rule};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -104,11 +104,23 @@ impl Core {
     /// Removes the override of an attempt that is over, also one made before a restart: a pin,
     /// or what took the job apart, whatever its template or its queue says by now.
     pub(crate) fn drop_override(&mut self, key: &JobKey) {
-        let in_parts = self.world.bindings.get(key).is_some_and(|binding| {
+        let pinned = self.track(key).unpin();
+        let binding = self.world.bindings.get(key).cloned();
+        let record = binding.as_ref().and_then(|binding| {
             let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
-            record.is_ok_and(|record| record.is_some_and(|record| record.parts.is_some()))
+            record.ok().flatten()
         });
-        let pinned = self.track(key).unpin() || in_parts;
+        if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
+            let overrides = Overrides::new(self.client.clone());
+            let key = key.clone();
+            tokio::spawn(async move {
+                // The next attempt writes its own over it, or removes it first.
+                if let Err(error) = overrides.clear(&binding, record.attempt).await {
+                    tracing::warn!(job = %key, %error, "the override of an attempt that is over stays for now");
+                }
+            });
+            return;
+        }
         let held = |fact: &JobFact| fact.demand.replicas_held;
         if pinned || !self.told.get(key).is_some_and(held) {
             self.delete_override(key);

@@ -8,7 +8,7 @@
 
 use crate::commit::Write;
 use crds::karmada::ResourceBinding;
-use crds::record::{AdmissionRecord, RecordState};
+use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::Time;
 
 /// Milliseconds after an admission in which the status that follows every placement (see
@@ -18,12 +18,15 @@ const SETTLE_MS: i64 = 60_000;
 /// The acknowledgement that `binding` needs `now`, if it is placed by us and needs one.
 #[must_use]
 pub fn ack(binding: &ResourceBinding, now: Time) -> Option<Write> {
-    let placed_at = placed_by_us(binding)?;
-    if now.millis_since(placed_at) < SETTLE_MS {
-        return None;
-    }
+    let record = placed_by_us(binding)?;
     let status = &binding.status;
     let scheduled = status.last_scheduled_time;
+    // The write that dispatches parts is followed by no status of its own.
+    let dispatched = record.parts == Some(Parts::Dispatched) && scheduled.is_some();
+    let placed_at = Time(record.time.as_millisecond());
+    if now.millis_since(placed_at) < SETTLE_MS && !dispatched {
+        return None;
+    }
     let asked_anew = match (binding.spec.reschedule_triggered_at, scheduled) {
         (Some(asked), Some(scheduled)) => asked > scheduled,
         // Karmada's binding status controller waits for this time to be set at all.
@@ -36,8 +39,8 @@ pub fn ack(binding: &ResourceBinding, now: Time) -> Option<Write> {
     })
 }
 
-/// When `binding` was admitted, if it is placed as it was admitted.
-fn placed_by_us(binding: &ResourceBinding) -> Option<Time> {
+/// The record of `binding`, if it is placed as it was admitted.
+fn placed_by_us(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     let record = AdmissionRecord::read(binding.metadata.annotations.as_ref())
         .ok()
         .flatten()?;
@@ -45,7 +48,7 @@ fn placed_by_us(binding: &ResourceBinding) -> Option<Time> {
         && record.template_uid.as_str() == binding.spec.resource.uid
         && !binding.spec.clusters.is_empty()
         && binding.metadata.deletion_timestamp.is_none();
-    stands.then(|| Time(record.time.as_millisecond()))
+    stands.then_some(record)
 }
 
 #[cfg(test)]
@@ -120,6 +123,32 @@ mod tests {
         );
         assert!(ack(&just_placed, admitted.after(SETTLE_MS - 1)).is_none());
         assert!(ack(&just_placed, admitted.after(SETTLE_MS)).is_some());
+    }
+
+    #[test]
+    fn what_was_dispatched_by_a_write_of_its_own_is_acknowledged_at_once() {
+        let at_once = Time(
+            "2026-11-21T00:00:02Z"
+                .parse::<jiff::Timestamp>()
+                .unwrap()
+                .as_millisecond(),
+        );
+        let with = |parts: Value| {
+            let record = json!({
+                "templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "q", "clusters": [],
+                "time": "2026-11-21T00:00:00Z", "parts": parts,
+            });
+            let name = crds::names::ADMISSION_ANNOTATION;
+            let annotations = json!({name: record.to_string()});
+            binding(
+                "Admitted",
+                json!({"metadata": {"generation": 4, "annotations": annotations}}),
+            )
+        };
+        assert!(ack(&with(json!("Dispatched")), at_once).is_some());
+        for other in [json!("Held"), Value::Null] {
+            assert!(ack(&with(other), at_once).is_none());
+        }
     }
 
     #[test]

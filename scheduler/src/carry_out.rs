@@ -188,7 +188,8 @@ impl Scheduler {
         if order.demand.split == Split::Never {
             // An attempt before may have been in parts, and its end not be told.
             if attempt.0 > 1 && workload::may_be_in_parts(&order.demand.placement.api) {
-                overrides.clear(&order.binding).await.map_err(refuse)?;
+                let cleared = overrides.clear(&order.binding, *attempt).await;
+                cleared.map_err(refuse)?;
             }
             return Ok(None);
         }

@@ -14,7 +14,7 @@ use crds::names;
 use engine::facts::Share;
 use engine::{Attempt, ClusterName, JobKey};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, ObjectMeta};
 use kube::{Client, ResourceExt};
 use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::{Value, json};
@@ -111,23 +111,56 @@ impl Overrides {
         Ok(())
     }
 
-    /// Sees to it that no policy of an earlier attempt meets the placement of the job of
-    /// `binding`, which is not to be in parts.
+    /// Removes the policy of the job of `binding`, unless it takes a later attempt apart than
+    /// `ended`: a new attempt may be on its way while the end of the one before is looked after.
     ///
     /// # Errors
     /// Where the control plane does not answer.
-    pub async fn clear(&self, binding: &ResourceBinding) -> Result<(), OverrideError> {
+    pub async fn clear(
+        &self,
+        binding: &ResourceBinding,
+        ended: Attempt,
+    ) -> Result<(), OverrideError> {
         let (key, client) = (key_of(binding), self.client.clone());
         let policies: Api<DynamicObject> =
             Api::namespaced_with(client, &key.namespace, &resource());
+        let gone = |error: CallError| match error.fault() {
+            CallFault::NotFound => Ok(()),
+            _ => Err(failed("its old OverridePolicy cannot be removed", &error)),
+        };
         let name = name(&key);
-        let deleted = with_deadline(delete_ours(&policies, &name), LIMIT).await;
-        match deleted {
-            Ok(()) => Ok(()),
-            Err(error) if error.fault() == CallFault::NotFound => Ok(()),
-            Err(error) => Err(failed("its old OverridePolicy cannot be removed", &error)),
+        let policy = match with_deadline(policies.get(&name), LIMIT).await {
+            Ok(policy) => policy,
+            Err(error) => return gone(error),
+        };
+        if !is_ours(&policy.metadata) || attempt_of(&policy.data).is_some_and(|of| of > ended) {
+            return Ok(());
         }
+        // In the version that was read: what was applied since stays.
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: policy.metadata.uid,
+            resource_version: policy.metadata.resource_version,
+        });
+        let deleted = with_deadline(policies.delete(&name, &params), LIMIT).await;
+        deleted.map(drop).or_else(gone)
     }
+}
+
+/// The attempt that a policy takes apart; `None` for a pin.
+fn attempt_of(policy: &Value) -> Option<Attempt> {
+    let rules = policy.pointer("/spec/overrideRules")?.as_array()?;
+    let marks = rules.iter().filter_map(|rule| {
+        let added = rule.pointer("/overriders/annotationsOverrider/0/value")?;
+        added[names::PART_ANNOTATION].as_str()
+    });
+    marks.filter_map(workload::attempt_of).max()
+}
+
+/// Whether an object was applied as [`MANAGER`].
+fn is_ours(metadata: &ObjectMeta) -> bool {
+    let managers = metadata.managed_fields.iter().flatten();
+    let mut applied = managers.filter(|entry| entry.operation.as_deref() == Some("Apply"));
+    applied.any(|entry| entry.manager.as_deref() == Some(MANAGER))
 }
 
 /// Deletes an object that was applied as [`MANAGER`], and no other; one that is not there is gone.
@@ -138,12 +171,7 @@ pub async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), kub
     let Some(object) = api.get_metadata_opt(name).await? else {
         return Ok(());
     };
-    let managers = object.metadata.managed_fields.iter().flatten();
-    let ours = managers.filter(|entry| entry.operation.as_deref() == Some("Apply"));
-    if !ours
-        .into_iter()
-        .any(|entry| entry.manager.as_deref() == Some(MANAGER))
-    {
+    if !is_ours(&object.metadata) {
         return Ok(());
     }
     let params = DeleteParams::default().preconditions(Preconditions {

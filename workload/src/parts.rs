@@ -72,6 +72,13 @@ pub fn mark(attempt: Attempt, shares: &[Share], index: usize) -> String {
     )
 }
 
+/// The attempt that a [`mark`] was made for; `None` where it is none.
+#[must_use]
+pub fn attempt_of(mark: &str) -> Option<Attempt> {
+    let (attempt, _) = mark.strip_prefix("attempt ")?.split_once(',')?;
+    attempt.parse().ok().map(Attempt)
+}
+
 /// Whether objects of `api` (`batch/v1/Job`) can be taken apart.
 #[must_use]
 pub fn may_be_in_parts(api: &str) -> bool {

@@ -22,6 +22,10 @@ pub(crate) const MEMBERS: [&str; 3] = ["member1", "member2", "member3"];
 /// A taken-back job may soon be tried again, and Lease and view are as in production.
 pub(crate) const FLAGS: [&str; 1] = ["--backoff-seconds=1"];
 
+/// Five times what karmada-controller-manager may ask by default: eight tests share it, and one of
+/// them leaves it a thousand deleted jobs to look after.
+const LIMITS: [&str; 2] = ["--kube-api-qps=200", "--kube-api-burst=300"];
+
 /// A control plane with Muster on it.
 pub(crate) struct Plane {
     pub(crate) testbed: Testbed,
@@ -152,6 +156,7 @@ fn spec() -> anyhow::Result<Spec> {
     Ok(Spec {
         karmada: KarmadaSpec {
             audit_log: true,
+            controller_manager_flags: LIMITS.map(str::to_owned).into(),
             ..KarmadaSpec::default()
         },
         members: MEMBERS.map(member).into(),

@@ -70,3 +70,32 @@ fn a_policy_names_one_template_and_goes_with_its_binding() {
         })
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_later_attempt_has_written_stays() {
+    const PATH: &str =
+        "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a-job";
+    let api = runtime::testing::FakeApi::new();
+    let overrides = Overrides::new(api.client());
+    let key = JobKey::new("team", "a-job");
+    let put = |mark: Option<&str>| {
+        let rule = Rule {
+            cluster: None,
+            mark: mark.map(str::to_owned),
+            fields: Vec::new(),
+        };
+        let mut policy = policy(&key, &binding(), &[rule]);
+        policy["metadata"]["managedFields"] = json!([{"manager": MANAGER, "operation": "Apply"}]);
+        api.put(PATH, policy);
+    };
+    put(Some("attempt 2, part 1 of 1: w=4"));
+    overrides.clear(&binding(), Attempt(1)).await.unwrap();
+    assert!(api.get(PATH).is_some());
+    overrides.clear(&binding(), Attempt(2)).await.unwrap();
+    assert!(api.get(PATH).is_none());
+    // Gone already.
+    overrides.clear(&binding(), Attempt(2)).await.unwrap();
+    put(None);
+    overrides.clear(&binding(), Attempt(1)).await.unwrap();
+    assert!(api.get(PATH).is_none(), "a pin ends with its attempt");
+}

@@ -59,6 +59,8 @@ fn a_volcano_job_is_taken_apart_by_tasks() {
     let parts = parts(&yaml(TRAIN), Attempt(2), &shares).unwrap();
     assert_eq!(parts[0].mark, "attempt 2, part 1 of 2: master=1 worker=5");
     assert_eq!(parts[1].mark, "attempt 2, part 2 of 2: worker=3");
+    assert_eq!(attempt_of(&parts[1].mark), Some(Attempt(2)));
+    assert_eq!(attempt_of("somebody's"), None);
     assert_eq!(field(&parts[0], "/spec/minAvailable"), 6);
     assert_eq!(field(&parts[1], "/spec/minAvailable"), 3);
     let env = |cluster: &str, offset: &str| {
