@@ -134,6 +134,9 @@ impl Core {
         let Some(parts) = record.parts else {
             return false;
         };
+        if self.namespace_of(look.key).terminating {
+            return false; // all of it goes, its override among it
+        }
         let shares = record.admission().shares;
         let shown = self.shown(look, record.attempt, &shares);
         let trouble = self

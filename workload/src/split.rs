@@ -3,7 +3,7 @@
 //!
 //! A kind can be split where each cluster's part is whole to the operator that runs it there:
 //! Volcano Jobs and batch/v1 Jobs, whose pods find their place in the gang in their environment
-//! ([`crate::parts`]). Kinds whose operators give their pods names of each other, which only
+//! ([`mod@crate::parts`]). Kinds whose operators give their pods names of each other, which only
 //! one cluster resolves, stay in one; so does a job with rules that only make sense where all
 //! of it is seen. Asking for what cannot be is no error: the job runs in one cluster, and
 //! [`refused`] tells why.
