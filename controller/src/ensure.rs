@@ -6,7 +6,7 @@
 //! object; failures are tried again with back-off, which holds up nothing else; a bounded number
 //! is under way.
 
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use scheduler::overrides;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,7 +167,7 @@ async fn carry_out(client: kube::Client, order: Order, tries: u32) -> Done {
                 )
                 .await
                 .map(|_| ()),
-            Want::Deleted => overrides::delete_ours(&api, &order.name.name).await,
+            Want::Deleted => delete_ours(&api, &order.name.name).await,
         }
     };
     let result = tokio::time::timeout(DEADLINE, request).await;
@@ -182,6 +182,21 @@ async fn carry_out(client: kube::Client, order: Order, tries: u32) -> Done {
     };
     tracing::warn!(object = ?order.name, error, tries, "an object was not applied; trying again");
     Done::Failed(order, tries.saturating_add(1))
+}
+
+/// Deletes an object, if the controller applied it, in the version that was read.
+async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), kube::Error> {
+    let Some(object) = api.get_metadata_opt(name).await? else {
+        return Ok(());
+    };
+    if !overrides::is_ours(&object.metadata) {
+        return Ok(());
+    }
+    let params = DeleteParams::default().preconditions(Preconditions {
+        uid: object.metadata.uid,
+        resource_version: None,
+    });
+    api.delete(name, &params).await.map(|_| ())
 }
 
 /// Gone, or its namespace is going: nothing to keep. Invalid, or denied by a webhook: trying

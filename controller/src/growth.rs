@@ -9,6 +9,7 @@ use crate::core::Core;
 use crate::fact::Job;
 use crate::notes::Note;
 use crate::reconcile::Look;
+use crate::standing::own_record;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
 use crds::record::AdmissionRecord;
@@ -106,10 +107,7 @@ impl Core {
     pub(crate) fn drop_override(&mut self, key: &JobKey) {
         let pinned = self.track(key).unpin();
         let binding = self.world.bindings.get(key).cloned();
-        let record = binding.as_ref().and_then(|binding| {
-            let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
-            record.ok().flatten()
-        });
+        let record = binding.as_deref().and_then(own_record);
         if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
             let overrides = Overrides::new(self.client.clone());
             let key = key.clone();

@@ -12,7 +12,9 @@
 use crate::core::Core;
 use crate::input::Input;
 use crate::notes::Note;
+use crate::placed::status_in;
 use crate::reconcile::Look;
+use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::{Hold, Share};
@@ -269,13 +271,7 @@ impl Core {
 fn failed_part(look: &Look<'_>, shares: &[Share]) -> Option<Trouble> {
     let resource = &look.binding.spec.resource;
     let of = |share: &Share| {
-        let reported = &look.binding.status.aggregated_status;
-        let part = reported
-            .iter()
-            .find(|item| item.cluster_name == share.cluster.as_str());
-        let status = part
-            .and_then(|item| item.status.clone())
-            .unwrap_or_default();
+        let status = status_in(&look.binding, share.cluster.as_str());
         workload::outcome(&resource.api_version, &resource.kind, &[status])
     };
     let outcomes: Vec<Outcome> = shares.iter().map(of).collect();
@@ -303,11 +299,8 @@ fn failed_part(look: &Look<'_>, shares: &[Share]) -> Option<Trouble> {
 
 /// Why a job does not compete again: a part of it failed, as its record tells.
 pub(crate) fn failed_before(binding: &ResourceBinding) -> Option<Hold> {
-    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
-    let record = record.ok().flatten()?;
-    let failed = record.state == RecordState::Requeued
-        && record.reason == Some(Reason::PartFailed)
-        && record.template_uid.as_str() == binding.spec.resource.uid;
+    let record = own_record(binding)?;
+    let failed = record.state == RecordState::Requeued && record.reason == Some(Reason::PartFailed);
     failed.then(|| Hold {
         reason: Reason::Failed,
         message: format!(

@@ -171,20 +171,18 @@ pub(crate) fn outcome(binding: &ResourceBinding) -> Outcome {
 /// The status of each part, null where a member has not reported yet: a part that is silent
 /// is not finished.
 pub(crate) fn statuses(binding: &ResourceBinding) -> Vec<serde_json::Value> {
-    binding
-        .spec
-        .clusters
-        .iter()
-        .map(|cluster| {
-            binding
-                .status
-                .aggregated_status
-                .iter()
-                .find(|item| item.cluster_name == cluster.name)
-                .and_then(|item| item.status.clone())
-                .unwrap_or_default()
-        })
+    let clusters = binding.spec.clusters.iter();
+    clusters
+        .map(|cluster| status_in(binding, &cluster.name))
         .collect()
+}
+
+/// The status of the part in one cluster, null where that has not reported.
+pub(crate) fn status_in(binding: &ResourceBinding, cluster: &str) -> serde_json::Value {
+    let reported = &binding.status.aggregated_status;
+    let part = reported.iter().find(|item| item.cluster_name == cluster);
+    part.and_then(|item| item.status.clone())
+        .unwrap_or_default()
 }
 
 /// How far a placed job has come: it runs once its gang's minimum does, and once each part of it

@@ -4,7 +4,7 @@
 //! the status are computed here and written elsewhere.
 
 use crate::outlook;
-use crate::placed::{outcome, statuses};
+use crate::placed::{outcome, status_in, statuses};
 use crate::world::SeenWork;
 use crds::conditions::Statement;
 use crds::karmada::ResourceBinding;
@@ -242,15 +242,7 @@ fn placement(shown: &Shown<'_>) -> Vec<PlacedPart> {
         .iter()
         .map(|share| {
             let cluster = share.cluster.as_str();
-            let reported = shown
-                .binding
-                .status
-                .aggregated_status
-                .iter()
-                .find(|item| item.cluster_name == cluster);
-            let status = reported
-                .and_then(|item| item.status.clone())
-                .unwrap_or_default();
+            let status = status_in(shown.binding, cluster);
             let counts = workload::counts(&resource.api_version, &resource.kind, &[status]);
             let refused = shown
                 .works

@@ -146,7 +146,7 @@ fn with_record(
 }
 
 /// The record, if it is readable and of the template that is bound now.
-fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
+pub(crate) fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     AdmissionRecord::read(binding.metadata.annotations.as_ref())
         .ok()
         .flatten()

@@ -3,7 +3,6 @@
 use crate::input::Input;
 use crate::template::{Template, TemplateKind};
 use kube::api::{ApiResource, DynamicObject};
-use kube::core::GroupVersionKind;
 use runtime::watch::{Delta, WatchMetrics, WatchOptions, watch_dynamic};
 use std::collections::BTreeSet;
 use tokio::sync::mpsc;
@@ -71,18 +70,7 @@ fn read(kind: &TemplateKind, delta: Delta<DynamicObject>) -> Delta<Template> {
     }
 }
 
-/// The resource of a kind: its plural where the kind is known, else Kubernetes' usual one.
+/// The resource of a kind.
 pub(crate) fn api_resource(kind: &TemplateKind) -> ApiResource {
-    let (group, version) = kind
-        .api_version
-        .split_once('/')
-        .unwrap_or(("", &kind.api_version));
-    let gvk = GroupVersionKind::gvk(group, version, &kind.kind);
-    let known = workload::KNOWN_KINDS
-        .iter()
-        .find(|known| known.group == group && known.version == version && known.kind == kind.kind);
-    match known {
-        Some(known) => ApiResource::from_gvk_with_plural(&gvk, known.plural),
-        None => ApiResource::from_gvk(&gvk),
-    }
+    crds::kubernetes::api_resource(&kind.api_version, &kind.kind)
 }

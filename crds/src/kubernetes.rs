@@ -12,7 +12,7 @@ use crate::slim_resource;
 use engine::facts::{NodeFact, PodFact, PriorityClassFact};
 use engine::{ClusterName, JobKey, NodeName, PoolClass, ResourceName, Resources, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{ClusterResourceScope, NamespaceResourceScope};
+use kube::core::{ApiResource, ClusterResourceScope, GroupVersionKind, NamespaceResourceScope};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -346,6 +346,21 @@ impl PriorityClass {
             global_default: self.global_default,
             preempts: self.preemption_policy.as_deref() != Some("Never"),
         }
+    }
+}
+
+/// The resource of a kind of workload: its plural where the kind is known, else Kubernetes'
+/// usual one.
+#[must_use]
+pub fn api_resource(api_version: &str, kind: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let gvk = GroupVersionKind::gvk(group, version, kind);
+    let known = workload::KNOWN_KINDS
+        .iter()
+        .find(|known| known.group == group && known.version == version && known.kind == kind);
+    match known {
+        Some(known) => ApiResource::from_gvk_with_plural(&gvk, known.plural),
+        None => ApiResource::from_gvk(&gvk),
     }
 }
 

@@ -148,17 +148,11 @@ impl Scheduler {
             self.preparer
                 .prepare(&share.cluster, api, queue, priority_classes)
         });
-        if let Err(error) = try_join_all(all).await {
-            self.forget(key);
-            return Err(unprepared(&error));
-        }
-        let parts = match self.take_apart(order).await {
-            Ok(parts) => parts,
-            Err(refusal) => {
-                self.forget(key);
-                return Err(refusal);
-            }
+        let ready = match try_join_all(all).await {
+            Ok(_) => self.take_apart(order).await,
+            Err(error) => Err(unprepared(&error)),
         };
+        let parts = ready.inspect_err(|_| self.forget(key))?;
         Ok(Write::Place {
             record: AdmissionRecord {
                 parts,

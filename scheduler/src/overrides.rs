@@ -157,43 +157,17 @@ fn attempt_of(policy: &Value) -> Option<Attempt> {
 }
 
 /// Whether an object was applied as [`MANAGER`].
-fn is_ours(metadata: &ObjectMeta) -> bool {
+#[must_use]
+pub fn is_ours(metadata: &ObjectMeta) -> bool {
     let managers = metadata.managed_fields.iter().flatten();
     let mut applied = managers.filter(|entry| entry.operation.as_deref() == Some("Apply"));
     applied.any(|entry| entry.manager.as_deref() == Some(MANAGER))
 }
 
-/// Deletes an object that was applied as [`MANAGER`], and no other; one that is not there is gone.
-///
-/// # Errors
-/// Where the API server does not answer, or refuses.
-pub async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), kube::Error> {
-    let Some(object) = api.get_metadata_opt(name).await? else {
-        return Ok(());
-    };
-    if !is_ours(&object.metadata) {
-        return Ok(());
-    }
-    let params = DeleteParams::default().preconditions(Preconditions {
-        uid: object.metadata.uid,
-        resource_version: None,
-    });
-    api.delete(name, &params).await.map(|_| ())
-}
-
 /// The template of `binding` as the API server has it.
 async fn template(client: &Client, binding: &ResourceBinding) -> Result<Value, OverrideError> {
     let reference = &binding.spec.resource;
-    let (group, version) = reference
-        .api_version
-        .rsplit_once('/')
-        .unwrap_or(("", &reference.api_version));
-    let kind = GroupVersionKind::gvk(group, version, &reference.kind);
-    let known = workload::KNOWN_KINDS
-        .iter()
-        .find(|known| known.group == group && known.kind == reference.kind);
-    let known = known.ok_or_else(|| PartsError::Kind(reference.kind.clone()))?;
-    let kind = ApiResource::from_gvk_with_plural(&kind, known.plural);
+    let kind = crds::kubernetes::api_resource(&reference.api_version, &reference.kind);
     let templates: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), &reference.namespace, &kind);
     let object = match with_deadline(templates.get(&reference.name), LIMIT).await {

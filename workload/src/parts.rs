@@ -129,6 +129,9 @@ struct Gang<'a> {
     /// Its tasks in the template's order, with all of their pods.
     tasks: Vec<RolePods>,
     min_available: u32,
+    /// Whether Volcano looks at the tasks' own minimums, which it does where the job's is no
+    /// less than they add up to (pkg/scheduler/api/job_info.go, `CheckTaskMinAvailable`).
+    tasks_hold: bool,
     /// Names of all its clusters.
     clusters: String,
 }
@@ -161,6 +164,7 @@ impl<'a> Gang<'a> {
             shares,
             tasks,
             min_available: ask.min_available,
+            tasks_hold: ask.min_available >= ask.min_task_member.values().sum(),
             clusters: clusters.join(","),
         })
     }
@@ -244,27 +248,11 @@ fn volcano_job(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     if stated.is_some_and(|stated| stated > 0) {
         let all = gang.replicas();
         let share = apportion::apportion(u64::from(gang.min_available), &all)[index];
-        let of_tasks = if tasks_hold(template, gang) {
-            needed
-        } else {
-            1
-        };
+        let of_tasks = if gang.tasks_hold { needed } else { 1 };
         let minimum = share.max(of_tasks).max(1).min(all[index]);
         fields.push(("/spec/minAvailable".to_owned(), minimum.into()));
     }
     fields
-}
-
-/// Whether Volcano looks at the tasks' own minimums, which it does where the job's is no less
-/// than they add up to (pkg/scheduler/api/job_info.go, `CheckTaskMinAvailable`).
-fn tasks_hold(template: &Value, gang: &Gang<'_>) -> bool {
-    let list = template.pointer("/spec/tasks").and_then(Value::as_array);
-    let minimum = |task: &Value| {
-        let number = |key: &str| task.get(key).and_then(Value::as_u64);
-        number("minAvailable").or_else(|| number("replicas"))
-    };
-    let sum: u64 = list.into_iter().flatten().filter_map(minimum).sum();
-    u64::from(gang.min_available) >= sum
 }
 
 /// What the cluster runs at once, and completes: the indexes of an indexed Job count from 0 in

@@ -84,7 +84,8 @@ impl Wish {
 fn cannot(template: &Value) -> Option<String> {
     let text = |key| template.get(key).and_then(Value::as_str);
     let (api_version, kind) = (text("apiVersion").unwrap_or_default(), text("kind")?);
-    if is_elastic(template) {
+    // What cannot be read is complained of elsewhere.
+    if wishes::asks_elastic(&Field::root(template)) == Ok(true) {
         return Some("an elastic job is grown and shrunk in one cluster".to_owned());
     }
     match (kind::group(api_version), kind) {
@@ -99,13 +100,6 @@ fn cannot(template: &Value) -> Option<String> {
             "the pods of a {kind} find each other by names that only one cluster resolves"
         )),
     }
-}
-
-/// Whether it asks to be grown and shrunk; what cannot be read is complained of elsewhere.
-fn is_elastic(template: &Value) -> bool {
-    let annotations = template.pointer("/metadata/annotations");
-    let asked = annotations.and_then(|all| all.get(wishes::ELASTIC)?.as_str());
-    matches!(asked, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
 }
 
 /// What of a Volcano Job makes sense only where all of it is.

@@ -9,7 +9,7 @@ use engine::facts::Topology;
 use serde_json::Value;
 
 /// Annotation: whether the job may run with fewer pods than it has, and be grown and shrunk.
-pub(crate) const ELASTIC: &str = "muster.io/elastic";
+const ELASTIC: &str = "muster.io/elastic";
 /// Annotation: pods below which an elastic job neither starts nor is shrunk.
 const MIN_REPLICAS: &str = "muster.io/min-replicas";
 /// Annotation: names of the clusters that hold the data it works on, with commas between.
@@ -27,11 +27,11 @@ pub(crate) fn elastic(
     replicas_held: bool,
     size: &mut Size,
 ) -> Result<bool, AskError> {
-    let annotations = template.get("metadata.annotations")?;
-    let asked = annotations.entry(ELASTIC)?;
-    if !truth(&asked)?.unwrap_or(false) {
+    if !asks_elastic(template)? {
         return Ok(false);
     }
+    let annotations = template.get("metadata.annotations")?;
+    let asked = annotations.entry(ELASTIC)?;
     let surge = size.surge;
     let [role] = size.roles.as_mut_slice() else {
         return Err(asked.invalid(RESIZABLE));
@@ -63,6 +63,15 @@ pub(crate) fn elastic(
     let smallest = [(&role.request, role.min)];
     size.min_resources = size::sum(&asked, smallest)?;
     Ok(role.min < role.count)
+}
+
+/// Whether the template asks to be grown and shrunk, whether or not it can be.
+///
+/// # Errors
+/// Where the annotation is neither true nor false.
+pub(crate) fn asks_elastic(template: &Field<'_>) -> Result<bool, AskError> {
+    let asked = template.get("metadata.annotations")?.entry(ELASTIC)?;
+    Ok(truth(&asked)?.unwrap_or(false))
 }
 
 const RESIZABLE: &str = "false, or a kind that Karmada resizes while it runs: a Deployment, StatefulSet or batch/v1 Job";

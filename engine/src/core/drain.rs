@@ -1,7 +1,7 @@
 //! Clusters that are emptied: a taint with the effect NoExecute takes back every job there that
 //! does not tolerate it, whole, as it keeps new ones out.
 //!
-//! Looked at when a cluster has changed or a job was told to be admitted, and not in between.
+//! Looked at when such a cluster, or an admitted job in one, was told of, and not in between.
 //! Nothing is wrong with a job that is taken back for this: it is queued at its old place,
 //! without a back-off.
 
@@ -9,6 +9,7 @@ use super::Engine;
 use super::job::Job;
 use crate::decision::Decision;
 use crate::event::Progress;
+use crate::facts::ClusterFact;
 use crate::ids::{ClusterName, JobKey};
 use crate::matching::{Taint, TaintEffect, untolerated};
 use crate::reason::Reason;
@@ -48,17 +49,30 @@ impl Engine {
         }
     }
 
+    /// Notes that a job that was told of may have to leave.
+    pub(crate) fn note_drain(&mut self, key: &JobKey) {
+        let released = self.jobs.get(key).and_then(|job| job.released.as_deref());
+        self.drain_due |= released.is_some_and(|released| {
+            let mut shares = released.admission.shares.iter();
+            shares.any(|share| self.clusters.get(&share.cluster).is_some_and(is_emptied))
+        });
+    }
+
     fn emptied(&self) -> Emptied {
-        let clusters = self.clusters.values();
+        let clusters = self.clusters.values().filter(|cluster| is_emptied(cluster));
         let with_taints = clusters.map(|cluster| {
             let taints = cluster.taints.iter();
             let taints = taints.filter(|taint| taint.effect == TaintEffect::NoExecute);
             (cluster.name.clone(), taints.cloned().collect::<Vec<_>>())
         });
-        with_taints
-            .filter(|(_, taints)| !taints.is_empty())
-            .collect()
+        with_taints.collect()
     }
+}
+
+/// Whether a cluster sends away whoever does not tolerate that.
+pub(crate) fn is_emptied(cluster: &ClusterFact) -> bool {
+    let mut taints = cluster.taints.iter();
+    taints.any(|taint| taint.effect == TaintEffect::NoExecute)
 }
 
 /// The first cluster that a job has to leave, and why.

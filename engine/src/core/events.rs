@@ -4,6 +4,7 @@
 //! attempt than the last is ignored.
 
 use super::Engine;
+use super::drain::is_emptied;
 use super::job::{Cause, Derived, Job, Released};
 use crate::event::{Event, Progress};
 use crate::facts::{Admission, JobFact};
@@ -40,7 +41,7 @@ impl Engine {
                 if self.clusters.get(&fact.name) != Some(&fact) {
                     let name = fact.name.clone();
                     self.clusters.insert(name.clone(), fact);
-                    self.drain_due = true;
+                    self.drain_due |= is_emptied(&self.clusters[&name]);
                     self.refleet(std::iter::once(&name));
                 }
             }
@@ -142,6 +143,7 @@ impl Engine {
         self.take_demand(&key);
         self.seat_record(&key);
         self.settle_released(&key);
+        self.note_drain(&key);
     }
 
     /// The job's name belongs to another object now. What the first one holds stays charged
@@ -168,7 +170,6 @@ impl Engine {
     }
 
     fn job_admitted(&mut self, key: &JobKey, admission: Admission, progress: Progress) {
-        self.drain_due = true;
         let job = self
             .jobs
             .entry(key.clone())
@@ -221,6 +222,7 @@ impl Engine {
         }
         self.seat_record(key);
         self.settle_released(key);
+        self.note_drain(key);
     }
 
     /// Holds room for the pods of an admission read back that are not bound yet.

@@ -1,6 +1,6 @@
 //! Clusters that are emptied.
 
-use crate::world::{World, cluster, pods, queue};
+use crate::world::{World, cluster, key, pods, queue};
 use engine::facts::{Demand, Split};
 use engine::matching::{Taint, TaintEffect, Toleration};
 use engine::{Event, JobState};
@@ -74,4 +74,23 @@ fn who_tolerates_it_stays() {
     // Told again, nothing more happens.
     drain(&mut world, "a", Some(TaintEffect::NoExecute));
     assert_snapshot!(world.decide(), @"");
+}
+
+#[test]
+fn what_is_read_back_leaves_once_it_is_known_what_it_tolerates() {
+    let mut world = world();
+    world.add("job", "q", 1, "gpu 8");
+    world.decide();
+    let admission = world.engine.job(&key("job")).unwrap().admission.cloned();
+    // Another process, that begins with a cluster that is being emptied.
+    let mut after = self::world();
+    drain(&mut after, "a", Some(TaintEffect::NoExecute));
+    after.apply(Event::JobAdmitted {
+        key: key("job"),
+        admission: admission.unwrap(),
+        progress: engine::Progress::Running,
+    });
+    assert_snapshot!(after.decide(), @"");
+    after.add("job", "q", 1, "gpu 8");
+    assert_snapshot!(after.decide(), @"take back job #1: ClusterDrained: cluster a is being emptied (taint muster.io/drain:NoExecute)");
 }
