@@ -52,6 +52,8 @@ pub(crate) struct Core {
     pub(crate) later: BTreeSet<(Time, JobKey)>,
     /// Bindings that are no workloads and go to every cluster: looked at when clusters change.
     pub(crate) spread_bindings: BTreeSet<JobKey>,
+    /// Jobs that are split only where their pods can find each other.
+    pub(crate) meeting: BTreeSet<JobKey>,
     /// Writes decided in this pass.
     pub(crate) intents: Vec<Intent>,
     /// Pods of jobs that members show.

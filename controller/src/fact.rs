@@ -45,6 +45,8 @@ pub(crate) struct QueueRules<'a> {
     pub(crate) permitted: Permission<'a>,
     /// Whether jobs that do not say are split.
     pub(crate) split: &'a dyn Fn(&QueueName) -> Split,
+    /// Why pods of different clusters could not find each other, if they could not.
+    pub(crate) apart: &'a dyn Fn(&QueueName) -> Option<String>,
 }
 
 /// A job as the engine is told of it, and what its PodGroup shows.
@@ -53,6 +55,8 @@ pub(crate) struct Job {
     pub(crate) fact: JobFact,
     /// What it asks for; `None` where that is not known.
     pub(crate) ask: Option<Ask>,
+    /// Why it is not split although it may be, in words.
+    pub(crate) unsplit: Option<String>,
 }
 
 /// The job of `binding` and its `template`.
@@ -74,12 +78,22 @@ pub(crate) fn job(
             }),
         ),
     };
+    let queue_split = (rules.split)(&queue);
+    let unsplit = ask.as_ref().and_then(|ask| {
+        let asks = ask.must_meet && ask.may_be_split(queue_split);
+        asks.then(|| (rules.apart)(&queue)).flatten()
+    });
+    let ask = if unsplit.is_some() {
+        ask.map(Ask::whole)
+    } else {
+        ask
+    };
     let own_hold = own_hold(binding, ask.as_ref(), &queue, namespace, rules.permitted);
     hold = hold.or(own_hold);
     let fact = JobFact {
         key: key.clone(),
         uid: Uid::new(&binding.spec.resource.uid),
-        demand: demand(binding, template, ask.as_ref(), (rules.split)(&queue)),
+        demand: demand(binding, template, ask.as_ref(), queue_split),
         queue,
         priority_class: ask.as_ref().and_then(|ask| ask.priority_class.clone()),
         queued_at: queued_at(binding, template),
@@ -89,7 +103,7 @@ pub(crate) fn job(
         preemptible: ask.as_ref().is_none_or(|ask| ask.preemptible),
         checkpointed_at: template.checkpointed_at,
     };
-    Job { fact, ask }
+    Job { fact, ask, unsplit }
 }
 
 /// A job whose template is not to be seen, which is held until it is.

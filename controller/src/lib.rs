@@ -19,6 +19,7 @@ mod fact;
 mod growth;
 mod input;
 mod invariants;
+mod meeting;
 mod metrics;
 mod notes;
 mod outcomes;
@@ -201,6 +202,7 @@ async fn lead(
         dirty: std::collections::BTreeSet::new(),
         later: std::collections::BTreeSet::new(),
         spread_bindings: std::collections::BTreeSet::new(),
+        meeting: std::collections::BTreeSet::new(),
         intents: Vec::new(),
         committer: committer(context, options, &inputs, &cancel),
         mode,

@@ -67,10 +67,12 @@ impl Notes {
                 controller: "muster-controller".into(),
                 instance: None,
             };
-            let recorder = Recorder::new(client, reporter);
             let mut pace = tokio::time::interval(Duration::from_secs(1) / PER_SECOND);
             while let Some(Some((object, note))) = cancel.run_until_cancelled(notes.recv()).await {
                 pace.tick().await;
+                // One that remembers would take a note with the same reason for a repetition of
+                // the last, and count it without its words.
+                let recorder = Recorder::new(client.clone(), reporter.clone());
                 if let Err(error) = recorder.publish(&event(note), &object).await {
                     tracing::debug!(%error, "an event was not posted");
                 }

@@ -159,7 +159,7 @@ impl Core {
                 self.write(look.key, &look.binding, Write::Dispatch { record });
             }
             Step::Repair => {
-                self.repair(look, record.attempt, shares, &shown.astray);
+                self.repair(look, record, shares, &shown.astray);
                 return false;
             }
             Step::TakeBack(Trouble {
@@ -213,11 +213,11 @@ impl Core {
         shown
     }
 
-    /// Writes the override anew.
+    /// Writes the override of the attempt of `record` anew.
     fn repair(
         &mut self,
         look: &Look<'_>,
-        attempt: Attempt,
+        record: &AdmissionRecord,
         shares: Vec<Share>,
         astray: &[ClusterName],
     ) {
@@ -230,8 +230,11 @@ impl Core {
         self.note(look, Note::warning(Reason::PartsLost, "Repair", message));
         let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
+        let (attempt, address) = (record.attempt, record.address.clone());
         tokio::spawn(async move {
-            let result = overrides.take_apart(&binding, attempt, &shares).await;
+            let address = address.as_deref();
+            let result = overrides.take_apart(&binding, attempt, &shares, address);
+            let result = result.await;
             // The owner task is gone only when the process ends.
             let _ = inputs
                 .send(Input::PartsWritten {

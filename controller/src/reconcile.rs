@@ -76,6 +76,7 @@ impl Core {
         self.told.remove(key);
         self.tracks.remove(key);
         self.spread_bindings.remove(key);
+        self.meeting.remove(key);
         self.publisher.forget(key);
     }
 
@@ -227,7 +228,10 @@ impl Core {
         }
         self.track(look.key).ended();
         match self.job_of(look.key, &look.binding, namespace) {
-            Some(job) => self.tell_fact(&job.fact),
+            Some(job) => {
+                self.note_meeting(look, &job);
+                self.tell_fact(&job.fact);
+            }
             None => self.unread(look, namespace),
         }
     }

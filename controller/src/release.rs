@@ -180,6 +180,7 @@ impl Core {
             binding: Arc::clone(binding),
             demand: fact.demand.clone(),
             queue: admission.queue.clone(),
+            address: self.leader_address(binding, &admission),
             priority_classes: ask.map_or_else(
                 || fact.priority_class.iter().cloned().collect(),
                 |ask| ask.priority_classes(),
@@ -221,6 +222,7 @@ impl Core {
                     parts: demand
                         .filter(|demand| demand.split != Split::Never)
                         .map(|_| Parts::Held),
+                    address: self.leader_address(binding, admission),
                     ..AdmissionRecord::new(admission, RecordState::Planned)
                 },
             },

@@ -57,6 +57,7 @@ impl Core {
         };
         self.tell_policy(&name);
         self.publisher.queue(&name);
+        self.dirty.extend(self.meeting.iter().cloned());
         // Who may submit may have changed.
         let keys: Vec<JobKey> = self
             .told
@@ -126,7 +127,11 @@ impl Core {
                     self.dirty.extend(self.spread_bindings.iter().cloned());
                 }
                 self.pods.note(&fact);
+                let known = self.engine.cluster_names().count();
                 self.tell(fact);
+                if self.engine.cluster_names().count() != known {
+                    self.dirty.extend(self.meeting.iter().cloned());
+                }
             }
             MemberEvent::Listed { cluster } => tracing::debug!(%cluster, "member listed"),
             MemberEvent::Ready => {}

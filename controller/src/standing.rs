@@ -247,6 +247,7 @@ mod tests {
             queue: QueueName::new("q"),
             clusters: vec![serde_json::from_value(share).unwrap()],
             parts: None,
+            address: None,
             time: jiff::Timestamp::UNIX_EPOCH,
             reason: None,
             message: String::new(),

@@ -38,9 +38,11 @@ impl Core {
             let policy = self.world.policies.get(queue);
             policy.map_or(Split::Never, CapacityPolicy::split)
         };
+        let apart = |queue: &QueueName| self.apart(queue);
         let rules = QueueRules {
             permitted: &permitted,
             split: &split,
+            apart: &apart,
         };
         Some(fact::job(key, binding, template, namespace, rules))
     }

@@ -286,9 +286,24 @@ pub struct Placement {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_clusters: Option<i32>,
     /// Whether its jobs are placed over several clusters, where they do not say themselves
-    /// (muster.io/split) and can be: Volcano Jobs and batch/v1 Jobs. Unset: Never.
+    /// (muster.io/split) and can be: Volcano Jobs, batch/v1 Jobs, and PyTorchJobs where addresses
+    /// are told. Unset: Never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Loose<Split>>,
+    /// How pods reach those of another cluster, by the name of that cluster or "*" for every
+    /// other: {host}.{namespace}.svc.{cluster}.example.com, ... Holds for the queues below that
+    /// say none. {host} is the name that resolves inside that cluster's namespace. Unset: pods of
+    /// different clusters cannot find each other.
+    #[schemars(extend("maxProperties" = 256, "additionalProperties" = {
+        "type": "string",
+        "maxLength": 253,
+        "pattern": "^([-A-Za-z0-9._:]|[{](host|namespace|cluster)[}])+$",
+    }))]
+    #[serde(
+        deserialize_with = "lenient",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub addresses: BTreeMap<String, String>,
     /// Taken first, in this order, where several would do.
     #[schemars(length(max = 256), inner(length(min = 1, max = 253)))]
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -55,6 +55,9 @@ pub struct AdmissionRecord {
     /// Whether each cluster gets a part of its own, by an override, and how far that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Parts>,
+    /// Where pods of other clusters reach the pod of rank 0, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// When it was admitted, RFC 3339 with milliseconds.
     pub time: jiff::Timestamp,
     /// Why, where the state is Refused or Ending.
@@ -113,6 +116,7 @@ impl AdmissionRecord {
                 })
                 .collect(),
             parts: None,
+            address: None,
             time: timestamp(admission.admitted_at),
             reason: None,
             message: String::new(),

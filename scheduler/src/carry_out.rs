@@ -37,6 +37,8 @@ pub struct Order {
     pub admission: Admission,
     /// What the job is made of.
     pub demand: Demand,
+    /// Where pods of other clusters reach its first one, where that is known.
+    pub address: Option<String>,
     /// The queue that it needs in its members.
     pub queue: QueueName,
     /// The PriorityClasses that it or its pods name.
@@ -139,6 +141,7 @@ impl Scheduler {
             demand,
             queue,
             priority_classes,
+            address,
         } = order;
         self.live
             .assume(key, demand, &admission.shares)
@@ -156,6 +159,7 @@ impl Scheduler {
         Ok(Write::Place {
             record: AdmissionRecord {
                 parts,
+                address: address.clone().filter(|_| parts.is_some()),
                 ..AdmissionRecord::new(admission, RecordState::Admitted)
             },
             clusters: placement::targets(binding, admission, demand),
@@ -187,8 +191,9 @@ impl Scheduler {
             }
             return Ok(None);
         }
-        let done = overrides.take_apart(&order.binding, *attempt, shares).await;
-        done.map_err(refuse)?;
+        let address = order.address.as_deref();
+        let done = overrides.take_apart(&order.binding, *attempt, shares, address);
+        done.await.map_err(refuse)?;
         Ok(Some(if is_suspended(&order.binding) {
             // By its policy, which is not ours to lift.
             Parts::Dispatched

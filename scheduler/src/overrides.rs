@@ -87,8 +87,8 @@ impl Overrides {
         Self { client }
     }
 
-    /// Takes the job of `binding` apart as `shares` say, of this `attempt`: when it returns, the
-    /// API server has the policy.
+    /// Takes the job of `binding` apart as `shares` say, of this `attempt`, whose first pod is
+    /// reached at `address`: when it returns, the API server has the policy.
     ///
     /// # Errors
     /// Where its template is not as planned, or the control plane does not take the policy.
@@ -97,9 +97,10 @@ impl Overrides {
         binding: &ResourceBinding,
         attempt: Attempt,
         shares: &[Share],
+        address: Option<&str>,
     ) -> Result<(), OverrideError> {
         let template = template(&self.client, binding).await?;
-        let parts = workload::parts(&template, attempt, shares)?;
+        let parts = workload::parts(&template, attempt, shares, address)?;
         let rules: Vec<Rule> = parts.into_iter().map(Rule::from).collect();
         let (key, client) = (key_of(binding), self.client.clone());
         let policies: Api<DynamicObject> =

@@ -5,9 +5,10 @@ use crate::error::AskError;
 use crate::field::Field;
 use crate::kind;
 use crate::queue::named_queue;
+use crate::rendezvous::Addresses;
 use crate::size::{PriorityOf, Size};
-use crate::{split, wishes};
-use engine::facts::{ClusterPlacement, Demand, Role, Split, Topology};
+use crate::{rendezvous, split, wishes};
+use engine::facts::{ClusterPlacement, Demand, Role, Share, Split, Topology};
 use engine::{ClusterName, Resources};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +52,10 @@ pub struct Ask {
     pub split: Option<Split>,
     /// Over at most so many clusters, where it says a number.
     pub max_clusters: Option<u32>,
+    /// Whether it can be split only where pods of different clusters can find its first one.
+    pub must_meet: bool,
+    /// The name by which pods of the same cluster reach that of rank 0, where it has one.
+    pub leader_host: Option<String>,
     /// How close its pods must be.
     pub topology: Option<Topology>,
     /// `PodGroup.spec.networkTopology`, as the template has it.
@@ -67,7 +72,8 @@ pub struct Ask {
 
 impl Ask {
     /// What the engine is told it is made of. `divisible` says whether Karmada itself may divide
-    /// its replicas over clusters, `queue_split` whether its queue has jobs split that do not say.
+    /// its replicas over clusters, `queue_split` whether its queue has jobs split that do not say;
+    /// whether a job that must meet can is the caller's to know ([`Self::may_be_split`]).
     #[must_use]
     pub fn demand(
         &self,
@@ -97,6 +103,34 @@ impl Ask {
                 ..placement
             },
         }
+    }
+
+    /// Whether it would be split, where its queue says `queue_split` of those that do not say.
+    #[must_use]
+    pub fn may_be_split(&self, queue_split: Split) -> bool {
+        self.split.unwrap_or(queue_split) != Split::Never
+    }
+
+    /// The same job, in one cluster.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        Self {
+            split: Some(Split::Never),
+            ..self
+        }
+    }
+
+    /// Where pods of other clusters reach that of rank 0, as `addresses` say, once it is known
+    /// which cluster gets it.
+    #[must_use]
+    pub fn leader_address(
+        &self,
+        addresses: &Addresses,
+        namespace: &str,
+        shares: &[Share],
+    ) -> Option<String> {
+        let leading = rendezvous::leading(shares, &self.roles.first()?.name)?;
+        addresses.of(&leading.cluster, namespace, self.leader_host.as_deref()?)
     }
 
     /// Every PriorityClass that a member must have for it.
@@ -198,6 +232,8 @@ fn finish(mut size: Size, template: &Field<'_>, replicas_held: bool) -> Result<A
         data_clusters: wishes::data_clusters(template)?,
         split: split.split,
         max_clusters: split.max_clusters,
+        must_meet: split::must_meet(template)?,
+        leader_host: template.value().and_then(rendezvous::host),
         topology: wishes::topology(size.network_topology.as_ref())?,
         pod_priority_classes: priority_classes(&pod_templates),
         roles: size.roles,

@@ -13,9 +13,12 @@
 //! `MUSTER_RANK_OFFSET` plus its index in its own task (`VC_TASK_INDEX`,
 //! `JOB_COMPLETION_INDEX`). Ranks count through the tasks in the template's order, and through
 //! the clusters within each task, so that the whole gang has each rank from 0 once.
+//! `MUSTER_LEADER_ADDRESS` is where the pod of rank 0 is reached ([`crate::rendezvous`]).
+
+mod pytorch;
 
 use crate::ask::ask;
-use crate::{apportion, batch, kind, volcano};
+use crate::{apportion, batch, kind, rendezvous, volcano};
 use engine::facts::{RolePods, Share};
 use engine::{Attempt, ClusterName};
 use serde_json::{Map, Value, json};
@@ -49,6 +52,9 @@ pub enum PartsError {
         /// Pods that the template has now.
         now: u32,
     },
+    /// Pods of several clusters would look for one that they cannot find.
+    #[error("no address is known at which its other pods could reach {0} on {1}")]
+    NoAddress(String, ClusterName),
     /// The template cannot be read any more.
     #[error("its template changed since it was planned: {0}")]
     Unreadable(String),
@@ -91,11 +97,16 @@ fn how(api_version: &str, kind: &str) -> Option<fn(&Value, &Gang<'_>, usize) -> 
     match (kind::group(api_version), kind) {
         ("batch.volcano.sh", "Job") => Some(volcano_job),
         ("batch", "Job") => Some(batch_job),
+        ("kubeflow.org", "PyTorchJob") => Some(pytorch::fields),
         _ => None,
     }
 }
 
-/// What each cluster of `shares` gets of `template`, in their order.
+/// What keeps a PyTorchJob from being taken apart.
+pub(crate) use pytorch::cannot as pytorch_cannot;
+
+/// What each cluster of `shares` gets of `template`, in their order. `address` is where the
+/// pods of other clusters reach the one of rank 0, where that is known.
 ///
 /// # Errors
 /// Where the kind cannot be taken apart, or `template` is not what `shares` were planned for.
@@ -103,6 +114,7 @@ pub fn parts(
     template: &Value,
     attempt: Attempt,
     shares: &[Share],
+    address: Option<&str>,
 ) -> Result<Vec<Part>, PartsError> {
     let text = |key| template.get(key).and_then(Value::as_str);
     let (api_version, kind) = (
@@ -110,7 +122,14 @@ pub fn parts(
         text("kind").unwrap_or_default(),
     );
     let fields = how(api_version, kind).ok_or_else(|| PartsError::Kind(kind.to_owned()))?;
-    let gang = Gang::read(template, attempt, shares)?;
+    let gang = Gang {
+        address,
+        ..Gang::read(template, attempt, shares)?
+    };
+    if kind == "PyTorchJob" && shares.len() > 1 && address.is_none() {
+        let host = gang.host.clone().unwrap_or_default();
+        return Err(PartsError::NoAddress(host, shares[0].cluster.clone()));
+    }
     let part = |(index, share): (usize, &Share)| Part {
         cluster: share.cluster.clone(),
         mark: mark(attempt, shares, index),
@@ -121,6 +140,9 @@ pub fn parts(
 
 /// Paths and values.
 type Fields = Vec<(String, Value)>;
+
+/// Names of variables, and what each is: a text, or an object that tells where it comes from.
+type Environment = Vec<(&'static str, Value)>;
 
 /// The whole gang.
 struct Gang<'a> {
@@ -134,6 +156,10 @@ struct Gang<'a> {
     tasks_hold: bool,
     /// Names of all its clusters.
     clusters: String,
+    /// How pods of the leading cluster reach the pod of rank 0.
+    host: Option<String>,
+    /// How those of the others do.
+    address: Option<&'a str>,
 }
 
 impl<'a> Gang<'a> {
@@ -166,6 +192,8 @@ impl<'a> Gang<'a> {
             min_available: ask.min_available,
             tasks_hold: ask.min_available >= ask.min_task_member.values().sum(),
             clusters: clusters.join(","),
+            host: rendezvous::host(template),
+            address: None,
         })
     }
 
@@ -194,14 +222,29 @@ impl<'a> Gang<'a> {
     }
 
     /// What every container of the cluster at `index` is told.
-    fn environment(&self, index: usize, rank_offset: u64) -> Vec<(&'static str, String)> {
-        vec![
-            ("MUSTER_ATTEMPT", self.attempt.0.to_string()),
-            ("MUSTER_CLUSTER", self.shares[index].cluster.to_string()),
-            ("MUSTER_CLUSTERS", self.clusters.clone()),
-            ("MUSTER_GANG_SIZE", self.size().to_string()),
-            ("MUSTER_RANK_OFFSET", rank_offset.to_string()),
-        ]
+    fn environment(&self, index: usize, rank_offset: u64) -> Environment {
+        let mut environment = vec![
+            ("MUSTER_ATTEMPT", json!(self.attempt.0.to_string())),
+            ("MUSTER_CLUSTER", json!(self.shares[index].cluster)),
+            ("MUSTER_CLUSTERS", json!(self.clusters)),
+            ("MUSTER_GANG_SIZE", json!(self.size().to_string())),
+            ("MUSTER_RANK_OFFSET", json!(rank_offset.to_string())),
+        ];
+        if let Some(leader) = self.leader(index) {
+            environment.push(("MUSTER_LEADER_ADDRESS", json!(leader)));
+        }
+        environment
+    }
+
+    /// Where pods of the cluster at `index` reach the one of rank 0.
+    fn leader(&self, index: usize) -> Option<&str> {
+        let first = self.tasks.first()?;
+        let leading = rendezvous::leading(self.shares, &first.role)?;
+        if leading.cluster == self.shares[index].cluster {
+            self.host.as_deref()
+        } else {
+            self.address
+        }
     }
 }
 
@@ -286,7 +329,7 @@ fn batch_job(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
 const CONTAINERS: [&str; 2] = ["initContainers", "containers"];
 
 /// Gives every container of a pod template the `environment`.
-fn tell(pods: &mut Map<String, Value>, environment: &[(&'static str, String)]) {
+fn tell(pods: &mut Map<String, Value>, environment: &Environment) {
     let Some(spec) = pods.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
@@ -299,14 +342,17 @@ fn tell(pods: &mut Map<String, Value>, environment: &[(&'static str, String)]) {
 
 /// Before the container's own variables, so that those may refer to these; one that it sets
 /// itself stays its own.
-fn tell_each(containers: &mut Value, environment: &[(&'static str, String)]) {
+fn tell_each(containers: &mut Value, environment: &Environment) {
     let objects = containers.as_array_mut().into_iter().flatten();
     for container in objects.filter_map(Value::as_object_mut) {
         let own = container.get("env").and_then(Value::as_array);
         let own = own.cloned().unwrap_or_default();
         let is_own = |name: &str| own.iter().any(|variable| variable["name"] == name);
         let ours = environment.iter().filter(|(name, _)| !is_own(name));
-        let ours = ours.map(|(name, value)| json!({"name": name, "value": value}));
+        let ours = ours.map(|(name, value)| match value {
+            Value::Object(_) => json!({"name": name, "valueFrom": value}),
+            _ => json!({"name": name, "value": value}),
+        });
         let all: Vec<Value> = ours.chain(own.iter().cloned()).collect();
         container.insert("env".to_owned(), Value::Array(all));
     }

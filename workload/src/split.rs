@@ -3,14 +3,15 @@
 //!
 //! A kind can be split where each cluster's part is whole to the operator that runs it there:
 //! Volcano Jobs and batch/v1 Jobs, whose pods find their place in the gang in their environment
-//! ([`mod@crate::parts`]). Kinds whose operators give their pods names of each other, which only
-//! one cluster resolves, stay in one; so does a job with rules that only make sense where all
+//! ([`mod@crate::parts`]), and PyTorchJobs, where their pods can find each other, too
+//! ([`crate::rendezvous`]). Other kinds whose operators give their pods names of each other, which
+//! only one cluster resolves, stay in one; so does a job with rules that only make sense where all
 //! of it is seen. Asking for what cannot be is no error: the job runs in one cluster, and
 //! [`refused`] tells why.
 
 use crate::error::AskError;
 use crate::field::Field;
-use crate::{kind, wishes};
+use crate::{kind, parts, wishes};
 use engine::facts::Split;
 use serde_json::Value;
 
@@ -49,6 +50,20 @@ pub(crate) fn refused(template: &Value) -> Option<String> {
     Some(format!(
         "annotation {SPLIT} is not followed: {why}; it runs in one cluster"
     ))
+}
+
+/// Whether the parts of a job of this kind have to find its first pod.
+pub(crate) fn must_meet(template: &Field<'_>) -> Result<bool, AskError> {
+    let group = kind::group(template.get("apiVersion")?.text()?.unwrap_or_default());
+    Ok((group, template.get("kind")?.text()?) == ("kubeflow.org", Some("PyTorchJob")))
+}
+
+/// What a job that must meet, and cannot, is told: why its fleet does not let it.
+#[must_use]
+pub fn cannot_meet(why: &str) -> String {
+    format!(
+        "annotation {SPLIT} is not followed: its pods could not find its first pod from other clusters: {why}; it runs in one cluster"
+    )
 }
 
 fn asked(template: &Field<'_>) -> Result<Wish, AskError> {
@@ -91,6 +106,7 @@ fn cannot(template: &Value) -> Option<String> {
     match (kind::group(api_version), kind) {
         ("batch.volcano.sh", "Job") => volcano(template),
         ("batch", "Job") => batch(template),
+        ("kubeflow.org", "PyTorchJob") => parts::pytorch_cannot(template),
         ("apps", "Deployment") => Some(
             "Karmada divides a Deployment itself, where its policy says replicaSchedulingType Divided"
                 .to_owned(),

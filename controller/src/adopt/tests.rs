@@ -39,6 +39,7 @@ fn job(replicas_held: bool) -> Job {
             checkpointed_at: None,
         },
         ask: None,
+        unsplit: None,
     }
 }
 

@@ -91,6 +91,7 @@ impl Stage {
             dirty: BTreeSet::new(),
             later: BTreeSet::new(),
             spread_bindings: BTreeSet::new(),
+            meeting: BTreeSet::new(),
             intents: Vec::new(),
             mode,
             members: Members::default(),

@@ -60,6 +60,7 @@ fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<
                 "wide" => Split::Allowed,
                 _ => Split::Never,
             },
+            apart: &|queue| (queue.as_str() != "meets").then(|| "no address".to_owned()),
         },
     )
 }
@@ -200,4 +201,34 @@ fn a_job_that_does_not_say_is_split_as_its_queue_says() {
         split("wide", json!({"muster.io/elastic": "true"})),
         Split::Never
     );
+}
+
+#[test]
+fn a_job_whose_pods_cannot_find_each_other_is_not_split_and_says_why() {
+    let job = |queue: &str, split: Value| {
+        let container = json!({"name": "pytorch", "command": ["train"]});
+        let group = json!({"template": {"spec": {"containers": [container]}}});
+        let object = json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {
+                "name": "a", "uid": "u", "labels": {"muster.io/queue": queue},
+                "annotations": split,
+            },
+            "spec": {"pytorchReplicaSpecs": {"Master": group, "Worker": group}},
+        });
+        let kind = TemplateKind {
+            api_version: "kubeflow.org/v1".into(),
+            kind: "PyTorchJob".into(),
+        };
+        let template = Template::read(&kind, serde_json::from_value(object).unwrap());
+        let job = job_of(&template, &binding(json!({})), None);
+        (job.fact.demand.split, job.unsplit)
+    };
+    let asks = || json!({"muster.io/split": "Allowed"});
+    assert_eq!(job("meets", asks()), (Split::Allowed, None));
+    let why = Some("no address".to_owned());
+    assert_eq!(job("narrow", asks()), (Split::Never, why.clone()));
+    assert_eq!(job("wide", json!({})), (Split::Never, why));
+    // Who does not ask is not bothered.
+    assert_eq!(job("narrow", json!({})), (Split::Never, None));
 }

@@ -12,6 +12,7 @@ use engine::matching::{Operator, Requirement};
 use engine::{ClusterName, PoolClass, QueueName, Resources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
+use workload::Addresses;
 
 /// Milliseconds in which a released gang must have its minimum bound, where nothing is said.
 pub const DEFAULT_START_DEADLINE_MS: i64 = 600_000;
@@ -93,6 +94,13 @@ impl CapacityPolicy {
                         "spec.placement.split: {word} is not known; Never, Allowed or Preferred is needed"
                     ));
                 }
+                for (cluster, text) in &placement.addresses {
+                    if let Err(error) = Addresses::check(text) {
+                        checks.fail(format!(
+                            "spec.placement.addresses[{cluster}]: {text:?}: {error}"
+                        ));
+                    }
+                }
                 checks.first
             },
         }
@@ -108,6 +116,15 @@ impl CapacityPolicy {
             Some(Split::Allowed) => facts::Split::Allowed,
             Some(Split::Preferred) => facts::Split::Preferred,
         }
+    }
+
+    /// How pods of other clusters are reached; those that are no use among them.
+    #[must_use]
+    pub fn addresses(&self) -> Addresses {
+        let placement = self.spec.placement.as_ref();
+        placement.map_or_else(Addresses::default, |placement| {
+            Addresses::new(&placement.addresses)
+        })
     }
 
     /// Whether a namespace with `labels` may submit to the queue.
@@ -367,6 +384,10 @@ mod tests {
             (
                 json!({"placement": {"split": "Maybe"}}),
                 "spec.placement.split: \"Maybe\" is not known; Never, Allowed or Preferred is needed",
+            ),
+            (
+                json!({"placement": {"addresses": {"gpu-a": "{host}.a", "gpu-b": "{pod}.b"}}}),
+                "spec.placement.addresses[gpu-b]: \"{pod}.b\": {pod} is not known; {host}, {namespace} and {cluster} are put in",
             ),
             (
                 json!({"ordering": "Auction"}),

@@ -32,6 +32,7 @@ mod queues_live;
 mod quota;
 mod race;
 mod reclaim;
+mod rendezvous;
 mod rest;
 mod separate;
 mod soak;

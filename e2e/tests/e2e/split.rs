@@ -31,7 +31,10 @@ pub(crate) fn training(case: &Case, name: &str, workers: u32) -> Value {
 }
 
 /// Pods of a job by cluster.
-async fn pods_of(case: &Case, job: &Job) -> anyhow::Result<BTreeMap<String, Vec<Value>>> {
+pub(crate) async fn pods_of(
+    case: &Case,
+    job: &Job,
+) -> anyhow::Result<BTreeMap<String, Vec<Value>>> {
     let mut pods = BTreeMap::new();
     for member in crate::plane::MEMBERS {
         let all = case.pods(member).await?;
@@ -43,7 +46,7 @@ async fn pods_of(case: &Case, job: &Job) -> anyhow::Result<BTreeMap<String, Vec<
     Ok(pods)
 }
 
-fn environment<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
+pub(crate) fn environment<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     let containers = pod["spec"]["containers"].as_array()?;
     let environment = containers.first()?["env"].as_array()?;
     let variable = environment

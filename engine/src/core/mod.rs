@@ -180,6 +180,11 @@ impl Engine {
         }
     }
 
+    /// Names of the clusters that it has been told of, in order.
+    pub fn cluster_names(&self) -> impl Iterator<Item = &ClusterName> {
+        self.clusters.keys()
+    }
+
     /// Every queue that exists or has jobs, in order of name.
     pub fn queues(&self) -> impl Iterator<Item = &QueueName> {
         self.queues.listed()

@@ -134,6 +134,7 @@ fn order(name: &str, api: &str, pods: u32) -> Order {
             },
         },
         queue: QueueName::new("vision"),
+        address: None,
         priority_classes: ["high".to_owned()].into(),
     }
 }

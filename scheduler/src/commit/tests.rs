@@ -26,6 +26,7 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         queue: QueueName::new("team-a"),
         clusters: Vec::new(),
         parts: None,
+        address: None,
         time: "2026-11-21T04:00:00Z".parse().unwrap(),
         reason: (state == RecordState::Ending).then_some(Reason::Evicted),
         message: String::new(),

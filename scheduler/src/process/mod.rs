@@ -457,6 +457,7 @@ async fn prepare(
         binding: Arc::clone(binding),
         admission: record.admission(),
         queue: record.queue.clone(),
+        address: record.address.clone(),
     };
     let prepared = scheduler.prepare(order).await;
     prepared.map_err(

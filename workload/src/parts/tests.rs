@@ -56,7 +56,7 @@ fn a_volcano_job_is_taken_apart_by_tasks() {
         ("gpu-a", &[("master", 1), ("worker", 5)]),
         ("gpu-b", &[("master", 0), ("worker", 3)]),
     ]);
-    let parts = parts(&yaml(TRAIN), Attempt(2), &shares).unwrap();
+    let parts = parts(&yaml(TRAIN), Attempt(2), &shares, None).unwrap();
     assert_eq!(parts[0].mark, "attempt 2, part 1 of 2: master=1 worker=5");
     assert_eq!(parts[1].mark, "attempt 2, part 2 of 2: worker=3");
     assert_eq!(attempt_of(&parts[1].mark), Some(Attempt(2)));
@@ -116,7 +116,7 @@ fn minimums_are_divided_as_the_pods_are() {
         ("a", &[("default0", 2), ("w", 5)]),
         ("b", &[("default0", 0), ("w", 3)]),
     ]);
-    let parts = parts(&template, Attempt(1), &shares).unwrap();
+    let parts = parts(&template, Attempt(1), &shares, None).unwrap();
     let minimums = |part: &Part| {
         let tasks = field(part, "/spec/tasks").as_array().unwrap().clone();
         let tasks = tasks
@@ -138,7 +138,7 @@ fn a_batch_job_is_taken_apart_by_completions() {
           template: {spec: {containers: [{name: c}]}}}}",
     );
     let shares = shares(&[("a", &[("main", 3)]), ("b", &[("main", 1)])]);
-    let parts = parts(&template, Attempt(1), &shares).unwrap();
+    let parts = parts(&template, Attempt(1), &shares, None).unwrap();
     let paths: Vec<&str> = parts[0].fields.iter().map(|(path, _)| &**path).collect();
     assert_eq!(
         paths,
@@ -163,7 +163,7 @@ fn a_batch_job_is_taken_apart_by_completions() {
 #[test]
 fn a_template_that_changed_is_not_taken_apart() {
     let fails = |template: &str, pods: &[(&str, u32)]| {
-        parts(&yaml(template), Attempt(1), &shares(&[("a", pods)]))
+        parts(&yaml(template), Attempt(1), &shares(&[("a", pods)]), None)
             .unwrap_err()
             .to_string()
     };
@@ -233,7 +233,7 @@ proptest! {
             charge: BTreeMap::new(),
             slots: Vec::new(),
         }).collect();
-        let parts = parts(&template, Attempt(1), &shares).unwrap();
+        let parts = parts(&template, Attempt(1), &shares, None).unwrap();
         let mut ranks = BTreeSet::new();
         let (mut total, mut minimums) = (0, 0);
         for (index, part) in parts.iter().enumerate() {
@@ -258,4 +258,131 @@ proptest! {
         prop_assert_eq!(ranks.last().copied(), Some(u64::from(pods) - 1));
         prop_assert!(minimums >= minimum, "{} of {}", minimums, minimum);
     }
+}
+
+const TORCH: &str = "
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: tune}
+spec:
+  nprocPerNode: '8'
+  runPolicy: {schedulingPolicy: {minAvailable: 4}}
+  pytorchReplicaSpecs:
+    Master:
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              command: [torchrun]
+              args: [train.py, --seed, $(SEED)]
+              ports: [{name: pytorchjob-port, containerPort: 29500}]
+    Worker:
+      replicas: 4
+      template:
+        spec: {containers: [{name: pytorch, command: [torchrun, train.py]}, {name: sidecar, command: [log]}]}
+";
+
+/// A variable of a container, and where it comes from.
+fn variable(container: &Value, name: &str) -> Option<Value> {
+    let env = container["env"].as_array()?;
+    let found = env.iter().find(|variable| variable["name"] == name)?;
+    let value = found.get("value").or_else(|| found.get("valueFrom"));
+    value.cloned()
+}
+
+#[test]
+fn a_pytorchjob_is_taken_apart_by_groups_and_all_find_the_master() {
+    let shares = shares(&[
+        ("gpu-a", &[("master", 1), ("worker", 1)]),
+        ("gpu-b", &[("worker", 3)]),
+    ]);
+    let address = "tune-master-0.team.svc.gpu-a.example.com";
+    let parts = parts(&yaml(TORCH), Attempt(1), &shares, Some(address)).unwrap();
+    let groups = |index: usize| field(&parts[index], "/spec/pytorchReplicaSpecs");
+    let containers =
+        |index: usize, group: &str| groups(index)[group]["template"]["spec"]["containers"].clone();
+    assert_eq!(groups(0)["Master"]["replicas"], 1);
+    assert_eq!(groups(0)["Master"]["restartPolicy"], "Never");
+    assert_eq!(groups(0)["Worker"]["replicas"], 1);
+    assert!(groups(1).get("Master").is_none());
+    assert_eq!(groups(1)["Worker"]["replicas"], 3);
+    let minimum = "/spec/runPolicy/schedulingPolicy/minAvailable";
+    assert_eq!(*field(&parts[0], minimum), 2);
+    assert_eq!(*field(&parts[1], minimum), 2);
+
+    let (master, worker) = (&containers(0, "Master")[0], &containers(1, "Worker")[0]);
+    let told = |container: &Value| {
+        [
+            "MUSTER_LEADER_ADDRESS",
+            "MUSTER_LEADER_PORT",
+            "MUSTER_WORLD_SIZE",
+            "MUSTER_RANK_OFFSET",
+        ]
+        .map(|name| {
+            variable(container, name)
+                .unwrap()
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+    };
+    assert_eq!(told(master), ["tune-master-0", "29500", "40", "0"]);
+    assert_eq!(told(&containers(0, "Worker")[0])[3], "1");
+    assert_eq!(told(worker), [address, "29500", "40", "2"]);
+    let index = json!({"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}});
+    assert_eq!(variable(worker, "MUSTER_REPLICA_INDEX"), Some(index));
+
+    let command = master["command"].as_array().unwrap();
+    assert_eq!(command[..2], [json!("/bin/sh"), json!("-c")]);
+    assert_eq!(command[3..], [json!("muster"), json!("torchrun")]);
+    assert_eq!(master["args"], json!(["train.py", "--seed", "$(SEED)"]));
+    // Nobody but the container that trains is led by the shell.
+    assert_eq!(containers(1, "Worker")[1]["command"], json!(["log"]));
+}
+
+#[test]
+fn a_pytorchjob_in_one_cluster_is_left_to_its_operator() {
+    let shares = shares(&[("gpu-a", &[("master", 1), ("worker", 4)])]);
+    let parts = parts(&yaml(TORCH), Attempt(1), &shares, None).unwrap();
+    let groups = field(&parts[0], "/spec/pytorchReplicaSpecs");
+    let container = &groups["Worker"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["command"], json!(["torchrun", "train.py"]));
+    assert_eq!(variable(container, "MUSTER_WORLD_SIZE"), None);
+}
+
+#[test]
+fn a_pytorchjob_without_an_address_is_not_taken_apart() {
+    let shares = shares(&[
+        ("gpu-a", &[("master", 1), ("worker", 2)]),
+        ("gpu-b", &[("worker", 2)]),
+    ]);
+    let error = parts(&yaml(TORCH), Attempt(1), &shares, None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no address is known at which its other pods could reach tune-master-0 on gpu-a"
+    );
+}
+
+#[test]
+fn pods_of_a_job_with_a_service_are_told_where_their_first_one_is() {
+    let template = yaml(
+        "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: j}, spec: {plugins: {svc: []}, tasks: [
+            {name: w, replicas: 4, template: {spec: {containers: [{name: c}]}}}]}}",
+    );
+    let shares = shares(&[("a", &[("w", 2)]), ("b", &[("w", 2)])]);
+    let leader = |address: Option<&str>| {
+        let parts = parts(&template, Attempt(1), &shares, address).unwrap();
+        let of = |part: &Part| {
+            let tasks = field(part, "/spec/tasks");
+            variable(
+                &tasks[0]["template"]["spec"]["containers"][0],
+                "MUSTER_LEADER_ADDRESS",
+            )
+        };
+        parts.iter().map(of).collect::<Vec<_>>()
+    };
+    let (own, told) = (Some(json!("j-w-0.j")), Some(json!("j-w-0.j.a.example.com")));
+    assert_eq!(leader(Some("j-w-0.j.a.example.com")), [own.clone(), told]);
+    assert_eq!(leader(None), [own, None]);
 }

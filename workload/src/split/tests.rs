@@ -24,6 +24,12 @@ fn volcano(split: &str, spec: &str) -> String {
     )
 }
 
+fn torch(spec: &str) -> String {
+    format!(
+        "{{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {{annotations: {{muster.io/split: Allowed}}}}, spec: {{{spec}}}}}"
+    )
+}
+
 const TASKS: &str = "{tasks: [{name: w, replicas: 4}]}";
 
 #[test]
@@ -66,12 +72,24 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
         (volcano("Allowed", "{tasks: [{replicas: 1, dependsOn: {name: [a]}}]}"), "spec.tasks[0].dependsOn"),
         (volcano("Allowed", "{tasks: [{partitionPolicy: {totalPartitions: 2}}]}"), "spec.tasks[0].partitionPolicy"),
         ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: '2'}}, spec: {successPolicy: {rules: []}}}".to_owned(), "spec.successPolicy"),
-        (kind("kubeflow.org/v1", "PyTorchJob"), "a PyTorchJob find each other by names"),
+        (kind("kubeflow.org/v1", "TFJob"), "a TFJob find each other by names"),
+        (torch("elasticPolicy: {}"), "spec.elasticPolicy"),
+        (torch("runPolicy: {schedulingPolicy: {minResources: {cpu: 1}}}"), "minResources is of the whole"),
+        (torch("pytorchReplicaSpecs: {Worker: {template: {spec: {containers: [{name: pytorch, command: [a]}]}}}}"), "has no Master"),
+        (torch("pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch}]}}}}"), "spec.pytorchReplicaSpecs[Master] container pytorch has no command"),
+        (torch("pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch, command: [a], args: [--rank=$(RANK)]}]}}}}"), "$(RANK)"),
         (kind("ray.io/v1", "RayJob"), "a RayJob find each other by names"),
         (kind("apps/v1", "Deployment"), "replicaSchedulingType Divided"),
         (kind("v1", "Pod"), "a Pod is one"),
         ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Allowed, muster.io/elastic: 'true'}}, spec: {}}".to_owned(), "an elastic job"),
     ];
+    let fine = torch(
+        "pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch, command: [a]}]}}}}",
+    );
+    assert_eq!(
+        (wished(&fine), refused(&yaml(&fine))),
+        ("Allowed".to_owned(), None)
+    );
     for (template, why) in cases {
         assert_eq!(wished(&template), "Never", "{template}");
         let told = refused(&yaml(&template)).unwrap();

@@ -1,0 +1,194 @@
+//! Gangs over clusters whose pods have to find each other: told how their fleet's names resolve,
+//! they do.
+
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context as _, ensure};
+use e2e::harness::jobs::annotated;
+use e2e::harness::kinds::{CAPACITY_POLICY, EVENT, OVERRIDE_POLICY};
+use e2e::harness::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::case::{Case, SOON, managed};
+use crate::job::{Job, record};
+use crate::split::{environment, pods_of};
+
+/// How the names of each cluster resolve in the others, in this fleet.
+const ADDRESSES: &str = "{host}.{namespace}.svc.{cluster}.fleet.example";
+
+/// A PyTorchJob of a master and `workers` workers, two GPUs each, that asks to be split.
+fn training(case: &Case, name: &str, workers: u32, port: u16) -> Value {
+    let job = case.gang(name, workers + 1, 2).pytorch();
+    let mut job = annotated(job, "muster.io/split", "Allowed");
+    for group in ["Master", "Worker"] {
+        let container = job
+            .pointer_mut(&format!(
+                "/spec/pytorchReplicaSpecs/{group}/template/spec/containers/0"
+            ))
+            .unwrap();
+        container["command"] = json!([env!("CARGO_BIN_EXE_rendezvous")]);
+        container["ports"] = json!([{"name": "pytorchjob-port", "containerPort": port}]);
+    }
+    job
+}
+
+/// A port that nobody listens on.
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Starts what a pod's container would run, with the environment that its kubelet would give
+/// it, where `names` resolve to this machine.
+fn start(pod: &Value, names: &[&str]) -> anyhow::Result<std::process::Child> {
+    let container = &pod["spec"]["containers"][0];
+    let words = |field: &str| {
+        let words = container[field].as_array().into_iter().flatten();
+        words.filter_map(Value::as_str).map(str::to_owned)
+    };
+    let mut command = words("command").chain(words("args"));
+    let mut process = Command::new(command.next().context("no command")?);
+    process.args(command).env_clear().stdout(Stdio::piped());
+    let environment = container["env"].as_array().into_iter().flatten();
+    for variable in environment {
+        let name = variable["name"]
+            .as_str()
+            .context("a variable without name")?;
+        let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+            None => variable["value"].as_str().unwrap_or_default(),
+            Some(path) => {
+                let label = path.trim_start_matches("metadata.labels['");
+                let label = label.trim_end_matches("']");
+                let value = pod["metadata"]["labels"][label].as_str();
+                value.with_context(|| format!("{name}: no {path}"))?
+            }
+        };
+        let value = if names.contains(&value) {
+            "127.0.0.1"
+        } else {
+            value
+        };
+        process.env(name, value);
+    }
+    Ok(process.spawn()?)
+}
+
+/// Runs the whole gang as plain processes: all of them meet.
+async fn all_meet(case: &Case, job: &Job, size: u64, names: &[&str]) -> anyhow::Result<()> {
+    let mut processes = Vec::new();
+    for pods in pods_of(case, job).await?.values() {
+        for pod in pods {
+            processes.push(start(pod, names)?);
+        }
+    }
+    let mut said = Vec::new();
+    for process in processes {
+        let Output { status, stdout, .. } = process.wait_with_output()?;
+        let stdout = String::from_utf8_lossy(&stdout).trim().to_owned();
+        ensure!(status.success(), "{status}: {stdout}");
+        said.push(stdout);
+    }
+    said.sort();
+    let sum = size * (size - 1) / 2;
+    let all: Vec<String> = (0..size)
+        .map(|rank| format!("rank {rank} of {size}: sum {sum}"))
+        .collect();
+    assert_eq!(said, all);
+    Ok(())
+}
+
+/// A master and six workers: in one cluster as long as nobody says how its pods would find each
+/// other, over two from then on.
+async fn pytorch(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 1).await?;
+    let job = case
+        .submit(&training(case, "tune", 6, free_port()?))
+        .await?;
+    case.waits(&job, &["ExceedsFleet"]).await?;
+    told(case, "spec.placement.addresses of capacitypolicy").await?;
+
+    let one = json!({"spec": {"placement": {"addresses": {"member1": ADDRESSES}}}});
+    case.capacity_policy(one).await?;
+    told(case, "has no address for cluster member2").await?;
+
+    let wrong = json!({"spec": {"placement": {"addresses": {"*": "{pod}.fleet.example"}}}});
+    let refused = case
+        .karmada()
+        .merge(CAPACITY_POLICY, None, &case.name, &wrong)
+        .await;
+    let refused = refused.err().context("a wrong address was taken")?;
+    let refused = refused.to_string();
+    for word in ["spec.placement.addresses.*", "{pod}", "host|namespace"] {
+        ensure!(refused.contains(word), "{word}: {refused}");
+    }
+    let all = json!({"spec": {"placement": {"addresses": {"*": ADDRESSES}}}});
+    case.capacity_policy(all).await?;
+    case.running(&job).await?;
+    let binding = case.binding(&job).await.map_err(anyhow::Error::msg)?;
+    let record = record(&binding.context("no binding")?);
+    let leading = record["clusters"][0]["name"].as_str().unwrap_or_default();
+    let address = format!("tune-master-0.{}.svc.{leading}.fleet.example", case.name);
+    assert_eq!(record["address"], json!(address));
+    let pods = pods_of(case, &job).await?;
+    assert_eq!(pods.len(), 2, "{:?}", pods.keys());
+    assert_eq!(pods.values().map(Vec::len).sum::<usize>(), 7);
+    for (cluster, pods) in &pods {
+        let expected = if cluster == leading {
+            "tune-master-0"
+        } else {
+            &address
+        };
+        for pod in pods {
+            assert_eq!(environment(pod, "MUSTER_LEADER_ADDRESS"), Some(expected));
+        }
+    }
+    all_meet(case, &job, 7, &["tune-master-0", &address]).await?;
+    case.midway().await?;
+
+    case.end(&job).await?;
+    case.finished(&job, "Succeeded").await?;
+    eventually(SOON, "the template says that it is over", async || {
+        let template = case.template(&job).await?.unwrap_or_default();
+        let conditions = template["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        match conditions.any(|c| c["type"] == "Succeeded" && c["status"] == "True") {
+            true => Ok(()),
+            false => Err(template["status"].to_string()),
+        }
+    })
+    .await?;
+    case.delete(&job).await?;
+    case.gone(&job).await?;
+    let left = case
+        .karmada()
+        .list(OVERRIDE_POLICY, Some(&case.name))
+        .await?;
+    ensure!(left.is_empty(), "{left:?}");
+    let report = case.audit(24, [&job])?;
+    assert_eq!(report.violations, Vec::<String>::new());
+    Ok(())
+}
+
+/// Waits until an event of this test says `words`.
+async fn told(case: &Case, words: &str) -> anyhow::Result<()> {
+    eventually(SOON, &format!("an event says {words:?}"), async || {
+        let events = case.karmada().list(EVENT, Some(&case.name)).await;
+        let events = events.map_err(|error| error.to_string())?;
+        let notes: Vec<&str> = events
+            .iter()
+            .filter_map(|event| event["message"].as_str())
+            .collect();
+        match notes.iter().any(|note| note.contains(words)) {
+            true => Ok(()),
+            false => Err(format!("{notes:?}")),
+        }
+    })
+    .await
+}
+
+#[test]
+fn a_pytorchjob_over_two_clusters_meets_at_its_master() {
+    managed("torchsplit", pytorch);
+}

@@ -1,0 +1,223 @@
+//! How the pods of a gang over several clusters find the one that leads it, the pod of rank 0.
+//!
+//! ```text
+//! template ──► host of rank 0 ──┐
+//! addresses of the queue ───────┴──► address, for the pods of the other clusters
+//! ```
+//!
+//! Inside its own cluster the name that Kubernetes gives that pod resolves. What resolves in
+//! the others is the fleet's matter (an ingress, a mesh, one network with DNS zones per
+//! cluster), so a policy says it, as a text per cluster. Kinds whose framework has to find rank
+//! 0 are split only where it is said for every cluster.
+
+use crate::volcano;
+use engine::ClusterName;
+use engine::facts::Share;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The key that stands for every cluster that has none of its own.
+pub const ANY_CLUSTER: &str = "*";
+
+/// What may stand in a text, in braces.
+const PLACES: [&str; 3] = ["host", "namespace", "cluster"];
+
+/// How pods are addressed from other clusters: by cluster, or [`ANY_CLUSTER`], a text such as
+/// `{host}.{namespace}.svc.{cluster}.example.com`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Addresses(BTreeMap<String, String>);
+
+/// A text that is no address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// It would be no name.
+    #[error("an address is needed, such as {{host}}.{{namespace}}.svc.{{cluster}}.example.com")]
+    Empty,
+    /// A brace without its other, or with something else inside.
+    #[error("{{{0}}} is not known; {{host}}, {{namespace}} and {{cluster}} are put in")]
+    Unknown(String),
+    /// A character that no name has.
+    #[error("{0:?} cannot be part of an address")]
+    Character(char),
+}
+
+impl Addresses {
+    /// The texts by cluster, each as it is: [`Self::check`] tells which are of no use.
+    #[must_use]
+    pub fn new(texts: &BTreeMap<String, String>) -> Self {
+        Self(texts.clone())
+    }
+
+    /// Whether none is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Looks for what is wrong with a text.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(text: &str) -> Result<(), AddressError> {
+        let filled = filled(text, |place| PLACES.contains(&place).then_some("a"))?;
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+        match filled.chars().find(|c| !is_part(*c)) {
+            Some(other) => Err(AddressError::Character(other)),
+            None if filled.is_empty() => Err(AddressError::Empty),
+            None => Ok(()),
+        }
+    }
+
+    /// The first of `clusters` for which nothing is said that can be used.
+    #[must_use]
+    pub fn missing<'a>(
+        &self,
+        clusters: impl IntoIterator<Item = &'a ClusterName>,
+    ) -> Option<&'a ClusterName> {
+        let mut clusters = clusters.into_iter();
+        clusters.find(|cluster| {
+            self.text(cluster)
+                .is_none_or(|text| Self::check(text).is_err())
+        })
+    }
+
+    /// Where pods of other clusters reach `host` of `namespace` in `cluster`.
+    #[must_use]
+    pub fn of(&self, cluster: &ClusterName, namespace: &str, host: &str) -> Option<String> {
+        let value = |place: &str| match place {
+            "host" => Some(host),
+            "namespace" => Some(namespace),
+            "cluster" => Some(cluster.as_str()),
+            _ => None,
+        };
+        filled(self.text(cluster)?, value).ok()
+    }
+
+    fn text(&self, cluster: &ClusterName) -> Option<&str> {
+        let own = self.0.get(cluster.as_str());
+        own.or_else(|| self.0.get(ANY_CLUSTER)).map(String::as_str)
+    }
+}
+
+/// `text` with what `value` gives for each word in braces.
+fn filled<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<String, AddressError> {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        filled.push_str(before);
+        let (place, after) = after
+            .split_once('}')
+            .ok_or_else(|| AddressError::Unknown(after.to_owned()))?;
+        let value = value(place).ok_or_else(|| AddressError::Unknown(place.to_owned()))?;
+        filled.push_str(value);
+        rest = after;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+/// The cluster whose pods begin with rank 0: the first that has pods of the first role.
+pub(crate) fn leading<'a>(shares: &'a [Share], first_role: &str) -> Option<&'a Share> {
+    let has = |share: &&Share| {
+        let mut pods = share.pods.iter();
+        pods.any(|pods| pods.role == first_role && pods.count > 0)
+    };
+    shares.iter().find(has)
+}
+
+/// The name by which pods of the same cluster and namespace reach the pod of rank 0; `None`
+/// where it has none.
+pub(crate) fn host(template: &Value) -> Option<String> {
+    let text = |path| template.pointer(path).and_then(Value::as_str);
+    let name = text("/metadata/name")?;
+    match (crate::kind::group(text("/apiVersion")?), text("/kind")?) {
+        // The operator makes a Service of that name (replicaName in its envvar.go).
+        ("kubeflow.org", "PyTorchJob") => Some(format!("{name}-master-0")),
+        // Its plugin svc makes a headless Service of the job's name, and names each pod
+        // (MakePodName in pkg/controllers/job/helpers).
+        ("batch.volcano.sh", "Job") => {
+            template.pointer("/spec/plugins/svc")?;
+            let task = text("/spec/tasks/0/name");
+            Some(format!("{name}-{}-0.{name}", volcano::task_name(0, task)))
+        }
+        // Pods of an indexed Job have their index in their hostname; the Service is the user's.
+        ("batch", "Job") => {
+            let indexed = text("/spec/completionMode") == Some("Indexed");
+            let service = text("/spec/template/spec/subdomain").filter(|_| indexed)?;
+            Some(format!("{name}-0.{service}"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::testing::yaml;
+
+    fn addresses(texts: &[(&str, &str)]) -> Addresses {
+        let texts = texts
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Addresses::new(&texts.collect())
+    }
+
+    #[test]
+    fn a_text_is_filled_in_for_its_cluster() {
+        let all = addresses(&[
+            ("*", "{host}.{namespace}.svc.{cluster}.example.com"),
+            ("gpu-c", "10.0.3.1"),
+        ]);
+        let of = |cluster| all.of(&ClusterName::new(cluster), "team", "job-master-0");
+        assert_eq!(
+            of("gpu-a").unwrap(),
+            "job-master-0.team.svc.gpu-a.example.com"
+        );
+        assert_eq!(of("gpu-c").unwrap(), "10.0.3.1");
+    }
+
+    #[test]
+    fn a_cluster_that_nobody_speaks_of_is_found() {
+        let (a, b) = (ClusterName::new("a"), ClusterName::new("b"));
+        let some = addresses(&[("a", "{host}.a"), ("c", "{host}.c")]);
+        assert_eq!(some.missing([&a, &b]), Some(&b));
+        assert_eq!(some.missing([&a]), None);
+        assert_eq!(some.of(&b, "n", "h"), None);
+        let wrong = addresses(&[("*", "{pod}.a")]);
+        assert_eq!(wrong.missing([&a]), Some(&a));
+        assert_eq!(Addresses::default().missing([&a]), Some(&a));
+    }
+
+    #[test]
+    fn what_is_no_address_says_why() {
+        for (text, why) in [
+            ("", "an address is needed"),
+            ("{pod}.a", "{pod} is not known"),
+            ("{host", "{host} is not known"),
+            ("{host}.a/b", "'/' cannot be part"),
+            ("{host} ", "' ' cannot be part"),
+        ] {
+            let told = Addresses::check(text).unwrap_err().to_string();
+            assert!(told.contains(why), "{text}: {told}");
+        }
+        for text in ["{host}.{namespace}.svc.{cluster}.x", "10.0.0.1", "fd00::1"] {
+            Addresses::check(text).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_pod_of_rank_0_has_a_name_where_its_kind_or_its_service_gives_one() {
+        let of = |template: &str| host(&yaml(template));
+        let torch = "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: j}}";
+        assert_eq!(of(torch).unwrap(), "j-master-0");
+        let volcano = "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: j}, spec: {plugins: {svc: []}, tasks: [{name: m}]}}";
+        assert_eq!(of(volcano).unwrap(), "j-m-0.j");
+        let unnamed = "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: j}, spec: {tasks: [{name: m}]}}";
+        assert_eq!(of(unnamed), None);
+        let indexed = "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {completionMode: Indexed, template: {spec: {subdomain: s}}}}";
+        assert_eq!(of(indexed).unwrap(), "j-0.s");
+        let plain = "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {subdomain: s}}}}";
+        assert_eq!(of(plain), None);
+    }
+}
