@@ -22,6 +22,7 @@ mod invariants;
 mod meeting;
 mod metrics;
 mod notes;
+mod out_of_service;
 mod outcomes;
 mod outlook;
 mod parts;

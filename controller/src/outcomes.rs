@@ -14,6 +14,7 @@ use engine::{Event, JobKey, Reason, Time};
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use scheduler::carry_out::Refusal;
 use scheduler::commit::{Failure, Outcome, Write, WriteKind};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +68,8 @@ impl Core {
 
     /// Asks the API server afresh whether any Work of the job is left: a watch may be behind.
     pub(crate) fn check_works(&mut self, look: &Look<'_>) {
-        self.look_at_works(look, works_gone);
+        let out_of_service = self.out_of_service(look);
+        self.look_at_works(look, |works, own, _| works_gone(works, own, out_of_service));
     }
 
     /// Removes Works that Karmada has left behind: those that its cache did not show yet when it
@@ -209,10 +211,19 @@ fn refusal(failure: &Failure) -> Refusal {
     }
 }
 
-/// Whether none of these Works is left, by a fresh read.
-async fn works_gone(works: Api<Work>, own: ListParams, _: kube::Client) -> kube::Result<bool> {
-    let list = works.list(&own.limit(1)).await?;
-    Ok(list.items.is_empty())
+/// Whether none of these Works is left, by a fresh read, but for those that are being deleted
+/// in clusters `out_of_service`.
+async fn works_gone(
+    works: Api<Work>,
+    own: ListParams,
+    out_of_service: BTreeSet<String>,
+) -> kube::Result<bool> {
+    let list = works.list(&own).await?;
+    let counts = |work: &Work| {
+        let deleting = work.metadata.deletion_timestamp.is_some();
+        !(deleting && out_of_service.contains(work.cluster()))
+    };
+    Ok(!list.items.iter().any(counts))
 }
 
 /// Deletes those of these Works that nobody is deleting. Whether they are gone shows later.

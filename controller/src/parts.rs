@@ -142,7 +142,7 @@ impl Core {
         let shares = record.admission().shares;
         let shown = self.shown(look, record.attempt, &shares);
         let trouble = self
-            .refused_part(look)
+            .refused_part(look, &shares)
             .or_else(|| failed_part(look, &shares));
         let watched = &mut self.track(look.key).parts;
         match watched.step(parts, &shown, trouble, look.now) {
@@ -181,14 +181,15 @@ impl Core {
     }
 
     /// A member that has started nothing of the job and refuses its part.
-    fn refused_part(&self, look: &Look<'_>) -> Option<Trouble> {
+    fn refused_part(&self, look: &Look<'_>, shares: &[Share]) -> Option<Trouble> {
         let job = self.engine.job(look.key)?;
         if job.state != JobState::Placed {
             return None;
         }
         let mut works = self.world.works_of(&look.binding);
+        let is_part = |cluster: &str| shares.iter().any(|share| share.cluster.as_str() == cluster);
         works.find_map(|work| {
-            let message = work.refused.as_ref()?;
+            let message = work.refused.as_ref().filter(|_| is_part(&work.cluster))?;
             Some(Trouble {
                 reason: Reason::MemberRefused,
                 message: format!("{} refused its part: {message}", work.cluster),

@@ -358,10 +358,6 @@ impl Core {
         });
     }
 
-    pub(crate) fn has_works(&self, look: &Look<'_>) -> bool {
-        self.world.works_of(&look.binding).next().is_some()
-    }
-
     /// Tells the job's user, on the template and in the log.
     pub(crate) fn note(&mut self, look: &Look<'_>, note: Note) {
         tracing::info!(job = %look.key, reason = %note.reason, action = note.action, message = %note.message, "noted");

@@ -14,7 +14,7 @@ use crate::track::Track;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::{Admission, Split};
-use engine::{Attempt, Decision, Event, JobKey, QueueName, Reason, Time};
+use engine::{Attempt, ClusterName, Decision, Event, JobKey, QueueName, Reason, Time};
 use scheduler::carry_out::{Order, Refusal};
 use scheduler::commit::Write;
 use std::sync::Arc;
@@ -134,6 +134,9 @@ impl Core {
         };
         if self.track(key).is_busy(&binding, now) {
             return self.refuse(key, admission.attempt, &busy(), now);
+        }
+        if let Some(left) = self.left_in(&binding, &admission) {
+            return self.refuse(key, admission.attempt, &still_there(left), now);
         }
         self.metrics.released.inc();
         self.notes.say(
@@ -326,6 +329,15 @@ fn gone() -> Refusal {
         reason: Reason::PlanRefused,
         message: "the binding is gone or is being deleted".into(),
         avoid: None,
+    }
+}
+
+/// A cluster that was out of service is back, and has yet to remove what it had of the job.
+fn still_there(cluster: ClusterName) -> Refusal {
+    Refusal {
+        reason: Reason::PlanRefused,
+        message: format!("{cluster} has not removed an earlier attempt yet"),
+        avoid: Some(cluster),
     }
 }
 

@@ -25,6 +25,8 @@ mod tests;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenWork {
     pub(crate) cluster: String,
+    /// Whether it is being deleted.
+    pub(crate) deleting: bool,
     /// Why the member refused it, if it did.
     pub(crate) refused: Option<String>,
     /// Which part of its job it is to apply, where it is one.
@@ -268,17 +270,14 @@ fn object_key(metadata: &kube::core::ObjectMeta) -> ObjectKey {
 
 fn seen_work(work: &Work) -> Option<(String, SeenWork)> {
     let id = label(&work.metadata, names::BINDING_PERMANENT_ID)?.to_owned();
-    let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
-    let cluster = namespace
-        .strip_prefix(names::EXECUTION_NAMESPACE_PREFIX)
-        .unwrap_or(namespace);
     let refused = karmada::condition(&work.status.conditions, "Applied")
         .filter(|condition| condition.status == "False")
         .map(|condition| condition.message.clone());
     Some((
         id,
         SeenWork {
-            cluster: cluster.to_owned(),
+            cluster: work.cluster().to_owned(),
+            deleting: work.metadata.deletion_timestamp.is_some(),
             refused,
             part: work.part().map(str::to_owned),
         },

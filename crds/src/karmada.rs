@@ -279,6 +279,15 @@ pub struct ManifestAnnotations {
 }
 
 impl Work {
+    /// The member that it is for, by the namespace that it is in.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        namespace
+            .strip_prefix(crate::names::EXECUTION_NAMESPACE_PREFIX)
+            .unwrap_or(namespace)
+    }
+
     /// Which part of its job it is, where it is one.
     #[must_use]
     pub fn part(&self) -> Option<&str> {

@@ -32,6 +32,9 @@ pub const PRICE_ANNOTATION: &str = "muster.io/price";
 pub const PART_ANNOTATION: &str = "muster.io/part";
 /// Annotation of a Cluster: `true` keeps new jobs out and takes back those that are there.
 pub const DRAIN_ANNOTATION: &str = "muster.io/drain";
+/// Annotation of a Cluster: `true` says that nothing runs there any more, so that nobody waits
+/// for it to say so itself. Heeded only while it does not answer.
+pub const OUT_OF_SERVICE_ANNOTATION: &str = "muster.io/out-of-service";
 /// Finalizer of a managed binding: keeps it, and with it the charge, until its Works are gone.
 pub const ACCOUNTING_FINALIZER: &str = "muster.io/accounting";
 

@@ -8,6 +8,7 @@
 mod deletion;
 mod faults;
 mod flow;
+mod out_of_service;
 mod parts;
 mod restart;
 

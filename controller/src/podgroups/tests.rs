@@ -136,6 +136,7 @@ fn released(state: JobState, reason: Reason) -> Case {
 fn refused() -> Vec<SeenWork> {
     vec![SeenWork {
         cluster: "m1".into(),
+        deleting: false,
         refused: Some("quota exceeded".into()),
         part: None,
     }]

@@ -12,7 +12,7 @@ use crate::race::{CAPABILITY, all_done, check, crowd_nodes, member_of_crowd};
 
 /// How long a member that was away may keep what was deleted meanwhile: Karmada tries again with
 /// growing pauses.
-const CLEANED: Duration = Duration::from_secs(180);
+pub(crate) const CLEANED: Duration = Duration::from_secs(180);
 
 /// Submits a crowd and kills Muster with `pauses` between, each time starting it again.
 pub(crate) async fn crowd_with_kills(
@@ -111,7 +111,7 @@ fn a_charge_stays_until_the_works_are_gone_though_the_member_is_away() {
 /// come back one by one, pausing for up to half a minute, and what changes meanwhile they may never
 /// act on: a job that is applied then can stay Pending in the member for ever. Muster would take it
 /// back after its start deadline; tests that follow here need not wait for that.
-async fn bring_back(case: &Case, member: &str) -> anyhow::Result<()> {
+pub(crate) async fn bring_back(case: &Case, member: &str) -> anyhow::Result<()> {
     let testbed = &case.plane.testbed;
     testbed.start_member_apiserver(member).await?;
     for process in [

@@ -24,6 +24,7 @@ mod gate;
 mod hierarchy;
 mod job;
 mod lifecycle;
+mod lost_cluster;
 mod namespaces;
 mod order;
 mod plane;

@@ -180,6 +180,12 @@ impl Engine {
         }
     }
 
+    /// What it was told of a cluster.
+    #[must_use]
+    pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterFact> {
+        self.clusters.get(name)
+    }
+
     /// Names of the clusters that it has been told of, in order.
     pub fn cluster_names(&self) -> impl Iterator<Item = &ClusterName> {
         self.clusters.keys()

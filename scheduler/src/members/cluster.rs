@@ -1,8 +1,8 @@
 //! A Cluster object as a fact. Pure.
 
-use super::verdict::Verdict;
+use super::verdict::{Verdict, ViewHealth};
 use crds::karmada::{Cluster, LooseTaint};
-use crds::names::{DRAIN_ANNOTATION, PRICE_ANNOTATION};
+use crds::names::{DRAIN_ANNOTATION, OUT_OF_SERVICE_ANNOTATION, PRICE_ANNOTATION};
 use engine::facts::ClusterFact;
 use engine::matching::{Taint, TaintEffect};
 use engine::{ClusterName, Quantity};
@@ -21,7 +21,7 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> 
             .taints
             .iter()
             .map(LooseTaint::to_taint)
-            .chain(drained(cluster))
+            .chain(emptied(cluster, verdict.health))
             .collect(),
         apis: apis(cluster),
         price_milli: price(cluster).ok().flatten(),
@@ -30,12 +30,18 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> 
     }
 }
 
-/// A drain is a taint: whoever tolerates it stays, and may come.
-fn drained(cluster: &Cluster) -> Option<Taint> {
+/// A drain is a taint: whoever tolerates it stays, and may come. A cluster that is said to be
+/// out of service and answers is drained: then what runs there can be seen to end.
+fn emptied(cluster: &Cluster, health: ViewHealth) -> Option<Taint> {
     let annotations = cluster.metadata.annotations.as_ref()?;
-    let drained = annotations.get(DRAIN_ANNOTATION)? == "true";
-    drained.then(|| Taint {
-        key: DRAIN_ANNOTATION.to_owned(),
+    let says = |key: &str| annotations.get(key).is_some_and(|value| value == "true");
+    let key = match health {
+        ViewHealth::Unreachable if says(OUT_OF_SERVICE_ANNOTATION) => OUT_OF_SERVICE_ANNOTATION,
+        _ if says(DRAIN_ANNOTATION) || says(OUT_OF_SERVICE_ANNOTATION) => DRAIN_ANNOTATION,
+        _ => return None,
+    };
+    Some(Taint {
+        key: key.to_owned(),
         value: String::new(),
         effect: TaintEffect::NoExecute,
     })
@@ -74,8 +80,28 @@ fn apis(cluster: &Cluster) -> Option<BTreeSet<String>> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::price;
+    use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_cluster_is_out_of_service_only_while_it_does_not_answer() {
+        let key = |annotations: serde_json::Value, health| {
+            let cluster = json!({"metadata": {"annotations": annotations}});
+            let taint = emptied(&serde_json::from_value(cluster).unwrap(), health);
+            taint.map_or("none".to_owned(), |taint| taint.key)
+        };
+        let gone = || json!({"muster.io/out-of-service": "true"});
+        let drained = || json!({"muster.io/drain": "true"});
+        assert_eq!(
+            key(gone(), ViewHealth::Unreachable),
+            "muster.io/out-of-service"
+        );
+        assert_eq!(key(gone(), ViewHealth::Stale), "muster.io/drain");
+        assert_eq!(key(gone(), ViewHealth::Ready), "muster.io/drain");
+        assert_eq!(key(drained(), ViewHealth::Unreachable), "muster.io/drain");
+        let no = json!({"muster.io/drain": "false"});
+        assert_eq!(key(no, ViewHealth::Ready), "none");
+    }
 
     #[test]
     fn a_price_is_exact_or_said_to_be_none() {

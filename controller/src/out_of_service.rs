@@ -1,0 +1,55 @@
+//! What is left of jobs in clusters that are out of service.
+//!
+//! A job that is taken back is charged until its Works are gone, and Karmada keeps the Work of a
+//! member that does not answer until it does: nobody else can know what runs there. An operator
+//! can (`muster.io/out-of-service`, as `node.kubernetes.io/out-of-service` does for nodes). Works
+//! there that are being deleted are waited for no longer, for as long as the cluster does not
+//! answer. They stay, so that a cluster that comes back removes what it had; until it has,
+//! nothing of the same job goes there.
+
+use crate::core::Core;
+use crate::reconcile::Look;
+use crate::world::SeenWork;
+use crds::karmada::ResourceBinding;
+use crds::names;
+use engine::ClusterName;
+use engine::facts::Admission;
+use std::collections::BTreeSet;
+
+impl Core {
+    /// Whether a Work of the job is waited for, as far as the watch shows.
+    pub(crate) fn has_works(&self, look: &Look<'_>) -> bool {
+        let mut works = self.world.works_of(&look.binding);
+        works.any(|work| !self.is_given_up(work))
+    }
+
+    /// The clusters out of service that the watch shows Works of the job in.
+    pub(crate) fn out_of_service(&self, look: &Look<'_>) -> BTreeSet<String> {
+        let works = self.world.works_of(&look.binding);
+        let given_up = works.filter(|work| self.is_given_up(work));
+        given_up.map(|work| work.cluster.clone()).collect()
+    }
+
+    /// A cluster of `admission` that still has something of an earlier attempt.
+    pub(crate) fn left_in(
+        &self,
+        binding: &ResourceBinding,
+        admission: &Admission,
+    ) -> Option<ClusterName> {
+        let mut shares = admission.shares.iter().map(|share| &share.cluster);
+        let has_left = |cluster: &&ClusterName| {
+            let mut works = self.world.works_of(binding);
+            works.any(|work| work.deleting && work.cluster == cluster.as_str())
+        };
+        shares.find(has_left).cloned()
+    }
+
+    fn is_given_up(&self, work: &SeenWork) -> bool {
+        let cluster = self.engine.cluster(&ClusterName::new(&work.cluster));
+        work.deleting
+            && cluster.is_some_and(|cluster| {
+                let mut taints = cluster.taints.iter();
+                taints.any(|taint| taint.key == names::OUT_OF_SERVICE_ANNOTATION)
+            })
+    }
+}
