@@ -15,6 +15,7 @@
 mod adopt;
 mod core;
 mod ensure;
+mod expiry;
 mod fact;
 mod growth;
 mod input;

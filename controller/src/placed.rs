@@ -51,6 +51,7 @@ impl Core {
             return;
         }
         self.confirm_shrinks(look, &record);
+        self.expire(look, &record);
         self.acknowledge(look);
     }
 

@@ -184,6 +184,7 @@ impl Core {
             demand: fact.demand.clone(),
             queue: admission.queue.clone(),
             address: self.leader_address(binding, &admission),
+            time_to_live: template.and_then(|template| template.time_to_live?.in_members),
             priority_classes: ask.map_or_else(
                 || fact.priority_class.iter().cloned().collect(),
                 |ask| ask.priority_classes(),

@@ -8,7 +8,7 @@ use engine::{Time, Uid};
 use kube::api::DynamicObject;
 use serde_json::Value;
 use std::fmt;
-use workload::{Ask, AskError};
+use workload::{Ask, AskError, TimeToLive};
 
 /// The kind of a template, as bindings name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +49,10 @@ pub(crate) struct Template {
     pub(crate) user: String,
     /// When its job last saved its work, if it tells.
     pub(crate) checkpointed_at: Option<Time>,
+    /// How long it stays after its end, where it says so.
+    pub(crate) time_to_live: Option<TimeToLive>,
+    /// When it ended, as its status has it.
+    pub(crate) ended_at: Option<Time>,
     /// Whether Karmada itself may divide its replicas, its policy permitting.
     pub(crate) divisible_kind: bool,
     /// What is legal here and refused further on, in words.
@@ -86,6 +90,10 @@ impl Template {
             checkpointed_at: checkpoint
                 .as_ref()
                 .and_then(|read| read.as_ref().ok().copied()),
+            time_to_live: workload::time_to_live(&value),
+            ended_at: workload::ended_at(&value)
+                .and_then(|at| at.parse::<jiff::Timestamp>().ok())
+                .map(|at| Time(at.as_millisecond())),
             divisible_kind: workload::divisible_kind(&value),
             warnings: workload::warnings(&value)
                 .into_iter()

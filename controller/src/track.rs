@@ -54,6 +54,8 @@ pub(crate) struct Track {
     pub(crate) parts: Watched,
     /// The attempt that is taken back for another job, and that job.
     making_room: Option<(Attempt, JobKey)>,
+    /// Whether its members are kept from deleting it when it has ended.
+    pub(crate) kept_alive: bool,
     /// The growth that its override was last made for.
     pinned: Vec<String>,
 }

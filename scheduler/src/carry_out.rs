@@ -39,6 +39,9 @@ pub struct Order {
     pub demand: Demand,
     /// Where pods of other clusters reach its first one, where that is known.
     pub address: Option<String>,
+    /// Where its template says how long it stays after its end (a JSON pointer), if its members
+    /// would act on that.
+    pub time_to_live: Option<&'static str>,
     /// The queue that it needs in its members.
     pub queue: QueueName,
     /// The PriorityClasses that it or its pods name.
@@ -142,6 +145,7 @@ impl Scheduler {
             queue,
             priority_classes,
             address,
+            time_to_live: _,
         } = order;
         self.live
             .assume(key, demand, &admission.shares)
@@ -152,7 +156,7 @@ impl Scheduler {
                 .prepare(&share.cluster, api, queue, priority_classes)
         });
         let ready = match try_join_all(all).await {
-            Ok(_) => self.take_apart(order).await,
+            Ok(_) => self.override_it(order).await,
             Err(error) => Err(unprepared(&error)),
         };
         let parts = ready.inspect_err(|_| self.forget(key))?;
@@ -171,6 +175,16 @@ impl Scheduler {
         })
     }
 
+    /// Writes the overrides of the job, where it has some: how it is taken apart.
+    async fn override_it(&self, order: &Order) -> Result<Option<Parts>, Refusal> {
+        if let Some(path) = order.time_to_live {
+            let overrides = Overrides::new(self.preparer.control_plane());
+            let kept = overrides.keep_alive(&order.binding, path).await;
+            kept.map_err(not_overridden)?;
+        }
+        self.take_apart(order).await
+    }
+
     /// Has each cluster get its own part, where the job asks to be split: also where one cluster
     /// takes all of it, so that its pods are told the same in every place.
     async fn take_apart(&self, order: &Order) -> Result<Option<Parts>, Refusal> {
@@ -178,22 +192,17 @@ impl Scheduler {
             attempt, shares, ..
         } = &order.admission;
         let overrides = Overrides::new(self.preparer.control_plane());
-        let refuse = |error: OverrideError| Refusal {
-            reason: Reason::PlanRefused,
-            message: error.to_string(),
-            avoid: None,
-        };
         if order.demand.split == Split::Never {
             // An attempt before may have been in parts, and its end not be told.
             if attempt.0 > 1 && workload::may_be_in_parts(&order.demand.placement.api) {
                 let cleared = overrides.clear(&order.binding, *attempt).await;
-                cleared.map_err(refuse)?;
+                cleared.map_err(not_overridden)?;
             }
             return Ok(None);
         }
         let address = order.address.as_deref();
         let done = overrides.take_apart(&order.binding, *attempt, shares, address);
-        done.await.map_err(refuse)?;
+        done.await.map_err(not_overridden)?;
         Ok(Some(if is_suspended(&order.binding) {
             // By its policy, which is not ours to lift.
             Parts::Dispatched
@@ -239,6 +248,14 @@ fn objection(cluster: ClusterName, objection: Objection) -> Refusal {
         reason: Reason::PlanRefused,
         message,
         avoid: Some(cluster),
+    }
+}
+
+fn not_overridden(error: OverrideError) -> Refusal {
+    Refusal {
+        reason: Reason::PlanRefused,
+        message: error.to_string(),
+        avoid: None,
     }
 }
 

@@ -1,12 +1,14 @@
-//! The one OverridePolicy of a job: what makes its members run something else than its template.
+//! The OverridePolicies of a job: what makes its members run something else than its template.
 //!
 //! Either it takes a gang apart, with a rule for each cluster, before it is placed; or it pins a
 //! job that grew after its release. Each rule that makes a part marks it
 //! ([`names::PART_ANNOTATION`]), so that what a Work is to apply tells whether it is the part
 //! that it should be.
 //!
-//! The policy is owned by the binding and stays until the Works are gone: removed earlier,
-//! Karmada would push the whole job everywhere.
+//! Another one, where it is needed, keeps members from deleting a job that has ended.
+//!
+//! The policies are owned by the binding. What takes a job apart stays until the Works are gone:
+//! removed earlier, Karmada would push the whole job everywhere.
 
 use crate::carry_out::key_of;
 use crds::karmada::ResourceBinding;
@@ -102,12 +104,32 @@ impl Overrides {
         let template = template(&self.client, binding).await?;
         let parts = workload::parts(&template, attempt, shares, address)?;
         let rules: Vec<Rule> = parts.into_iter().map(Rule::from).collect();
-        let (key, client) = (key_of(binding), self.client.clone());
+        let key = key_of(binding);
+        self.apply(&key, &name(&key), policy(&key, binding, &rules))
+            .await
+    }
+
+    /// Keeps members from deleting the job of `binding` when it has ended, which they would by
+    /// the time that its template says at `path`.
+    ///
+    /// # Errors
+    /// Where the control plane does not take the policy.
+    pub async fn keep_alive(
+        &self,
+        binding: &ResourceBinding,
+        path: &str,
+    ) -> Result<(), OverrideError> {
+        let key = key_of(binding);
+        self.apply(&key, &keep_name(&key), keep(&key, binding, path))
+            .await
+    }
+
+    async fn apply(&self, key: &JobKey, name: &str, policy: Value) -> Result<(), OverrideError> {
+        let client = self.client.clone();
         let policies: Api<DynamicObject> =
             Api::namespaced_with(client, &key.namespace, &resource());
-        let (name, params) = (name(&key), PatchParams::apply(MANAGER).force());
-        let patch = Patch::Apply(policy(&key, binding, &rules));
-        let applied = with_deadline(policies.patch(&name, &params, &patch), LIMIT).await;
+        let (params, patch) = (PatchParams::apply(MANAGER).force(), Patch::Apply(policy));
+        let applied = with_deadline(policies.patch(name, &params, &patch), LIMIT).await;
         applied.map_err(|error| failed("its OverridePolicy cannot be written", &error))?;
         Ok(())
     }
@@ -196,6 +218,26 @@ fn failed(what: &'static str, error: &CallError) -> OverrideError {
 #[must_use]
 pub fn name(key: &JobKey) -> String {
     format!("muster-{}", key.name)
+}
+
+/// The name of the policy that keeps a job from being deleted in its members. Apart from the
+/// other, since it holds for all attempts.
+#[must_use]
+pub fn keep_name(key: &JobKey) -> String {
+    format!("muster-keep-{}", key.name)
+}
+
+/// The policy that keeps a job from being deleted in its members.
+#[must_use]
+pub fn keep(key: &JobKey, binding: &ResourceBinding, path: &str) -> Value {
+    let rule = Rule {
+        cluster: None,
+        mark: None,
+        fields: vec![(path.to_owned(), workload::for_ever())],
+    };
+    let mut policy = policy(key, binding, &[rule]);
+    policy["metadata"]["name"] = json!(keep_name(key));
+    policy
 }
 
 /// The kind of the policies.

@@ -42,6 +42,7 @@ mod size;
 mod split;
 #[cfg(test)]
 mod testing;
+mod ttl;
 mod volcano;
 mod warnings;
 mod wishes;
@@ -62,4 +63,5 @@ pub use placement::{cluster_placement, divided, natively_divisible};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses};
 pub use split::cannot_meet;
+pub use ttl::{TimeToLive, ended_at, for_ever, time_to_live};
 pub use warnings::warnings;

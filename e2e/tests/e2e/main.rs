@@ -38,4 +38,5 @@ mod rest;
 mod separate;
 mod soak;
 mod split;
+mod ttl;
 mod volcano_podgroups;

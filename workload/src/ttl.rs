@@ -1,0 +1,127 @@
+//! How long a job stays after its end.
+//!
+//! Kinds state it in their templates and have it looked after by a controller in the member. There
+//! it must not be: what that removes Karmada makes anew, and the job runs again. Karmada takes the
+//! field away from every kind that is named Job; from the others nobody does. So the time is
+//! looked after where the job was submitted.
+
+use crate::kind;
+use crate::outcome::{condition, text};
+use serde_json::{Value, json};
+
+/// How long a job stays after its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeToLive {
+    /// Milliseconds.
+    pub after_ms: i64,
+    /// Where its template says so, as a JSON pointer, if its members would act on it.
+    pub in_members: Option<&'static str>,
+}
+
+/// What the template of a job says of that; `None` where it says nothing, or others look after
+/// it: for batch/v1 Jobs the control plane's own controller does.
+#[must_use]
+pub fn time_to_live(template: &Value) -> Option<TimeToLive> {
+    let (path, in_members) = match group_and_kind(template) {
+        ("batch.volcano.sh", "Job") => ("/spec/ttlSecondsAfterFinished", false),
+        ("kubeflow.org", _) => ("/spec/runPolicy/ttlSecondsAfterFinished", true),
+        ("jobset.x-k8s.io", "JobSet") => ("/spec/ttlSecondsAfterFinished", true),
+        _ => return None,
+    };
+    let seconds = template.pointer(path)?.as_i64()?;
+    Some(TimeToLive {
+        after_ms: seconds.max(0).saturating_mul(1000),
+        in_members: in_members.then_some(path),
+    })
+}
+
+/// When the job of a template ended, by its status there (RFC 3339); `None` while it has not.
+#[must_use]
+pub fn ended_at(template: &Value) -> Option<&str> {
+    let status = template.get("status")?;
+    let at = match group_and_kind(template) {
+        ("batch.volcano.sh", "Job") => {
+            let state = status.get("state")?;
+            let over = matches!(text(state, "phase"), "Completed" | "Failed" | "Terminated");
+            over.then(|| text(state, "lastTransitionTime"))?
+        }
+        ("kubeflow.org", _) => {
+            let over = condition(status, "Succeeded").or_else(|| condition(status, "Failed"))?;
+            match text(status, "completionTime") {
+                "" => text(over, "lastTransitionTime"),
+                at => at,
+            }
+        }
+        ("jobset.x-k8s.io", "JobSet") => {
+            let over = condition(status, "Completed").or_else(|| condition(status, "Failed"))?;
+            text(over, "lastTransitionTime")
+        }
+        _ => return None,
+    };
+    Some(at).filter(|at| !at.is_empty())
+}
+
+/// What its members are told instead: the longest time there is, some 68 years.
+#[must_use]
+pub fn for_ever() -> Value {
+    json!(i32::MAX)
+}
+
+fn group_and_kind(template: &Value) -> (&str, &str) {
+    (
+        kind::group(text(template, "apiVersion")),
+        text(template, "kind"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::yaml;
+
+    fn told(template: &str) -> String {
+        let template = yaml(template);
+        let Some(ttl) = time_to_live(&template) else {
+            return "none".to_owned();
+        };
+        let path = ttl.in_members.unwrap_or("-");
+        let ended = ended_at(&template).unwrap_or("runs");
+        format!("{} ms, {path}, {ended}", ttl.after_ms)
+    }
+
+    #[test]
+    fn each_kind_says_it_in_its_own_place() {
+        for (template, want) in [
+            (
+                "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {ttlSecondsAfterFinished: 5}, status: {state: {phase: Running, lastTransitionTime: t}}}",
+                "5000 ms, -, runs",
+            ),
+            (
+                "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {ttlSecondsAfterFinished: 0}, status: {state: {phase: Completed, lastTransitionTime: t}}}",
+                "0 ms, -, t",
+            ),
+            (
+                "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {runPolicy: {ttlSecondsAfterFinished: 5}}, status: {completionTime: t, conditions: [{type: Succeeded, status: 'True', lastTransitionTime: u}]}}",
+                "5000 ms, /spec/runPolicy/ttlSecondsAfterFinished, t",
+            ),
+            (
+                "{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, spec: {runPolicy: {ttlSecondsAfterFinished: 5}}, status: {conditions: [{type: Failed, status: 'True', lastTransitionTime: u}, {type: Running, status: 'False'}]}}",
+                "5000 ms, /spec/runPolicy/ttlSecondsAfterFinished, u",
+            ),
+            (
+                "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {ttlSecondsAfterFinished: 5}, status: {conditions: [{type: Completed, status: 'True', lastTransitionTime: u}]}}",
+                "5000 ms, /spec/ttlSecondsAfterFinished, u",
+            ),
+            (
+                "{apiVersion: batch/v1, kind: Job, spec: {ttlSecondsAfterFinished: 5}}",
+                "none",
+            ),
+            (
+                "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {runPolicy: {}}}",
+                "none",
+            ),
+        ] {
+            assert_eq!(told(template), want, "{template}");
+        }
+    }
+}
