@@ -28,6 +28,7 @@ const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/rbac-members.yaml"),
     include_str!("../../deploy/rbac-users.yaml"),
     include_str!("../../deploy/interpreter-volcano-job.yaml"),
+    include_str!("../../deploy/interpreter-job.yaml"),
     include_str!("../../deploy/interpreter-jobset.yaml"),
     include_str!("../../deploy/interpreter-mpijob.yaml"),
     include_str!("../../deploy/interpreter-raycluster.yaml"),

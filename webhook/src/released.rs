@@ -42,6 +42,8 @@ pub struct ReleasedJob {
     pub attempt: Attempt,
     /// The queue that is charged.
     pub queue: QueueName,
+    /// Whether it is placed in parts, each held to its size.
+    pub in_parts: bool,
 }
 
 /// The index. Cloning shares it.
@@ -91,5 +93,6 @@ fn released(binding: &RecordedBinding) -> Option<ReleasedJob> {
         template: record.template_uid,
         attempt: record.attempt,
         queue: record.queue,
+        in_parts: record.parts.is_some(),
     })
 }

@@ -1,8 +1,8 @@
 //! Validation of templates, where saying no at once saves the user a wait.
 //!
 //! - Growth: Karmada hands template edits of some kinds straight to the members (Volcano Jobs,
-//!   PyTorchJobs, ...). An edit that raises pods or requests of a released job is refused, with
-//!   what to do instead.
+//!   PyTorchJobs, ...), and of jobs in parts to nobody. An edit that raises pods or requests of
+//!   such a job, once it is released, is refused, with what to do instead.
 //! - Values that are certain to fail later, in managed namespaces: a quantity that cannot be
 //!   read, a queue that cannot be one.
 //!
@@ -67,15 +67,15 @@ fn growth_of_released(
     released: &Released,
 ) -> Option<String> {
     let old = request.old_object.as_ref()?;
-    let api_version = text(new, "/apiVersion");
-    if workload::holds_replicas(api_version, &request.kind.kind) {
-        return None;
-    }
     let key = ObjectKey {
         namespace: Some(request.namespace.clone()),
         name: binding_name(&request.kind.kind, &request.name),
     };
     let job = released.get(&key, text(new, "/metadata/uid"))?;
+    let held = workload::holds_replicas(text(new, "/apiVersion"), &request.kind.kind);
+    if held && !job.in_parts {
+        return None; // it grows when that is granted
+    }
     // A value that cannot be read is not growth; in managed namespaces it is refused as such.
     let growth = workload::growth(old, new).ok()?;
     let stops = workload::ask(new).is_ok_and(|ask| ask.suspended);
@@ -85,9 +85,12 @@ fn growth_of_released(
 fn refusal(request: &Request<Value>, job: &ReleasedJob, growth: &Growth) -> String {
     let Request { kind, name, .. } = request;
     let ReleasedJob { attempt, queue, .. } = job;
+    let why = match job.in_parts {
+        true => "its parts are held to what was admitted",
+        false => "members would get such an edit at once, past the queue",
+    };
     format!(
-        "{kind} {name} is released (attempt {attempt}, queue {queue}) and cannot grow: {growth}; \
-         members would get such an edit at once, past the queue. Delete the job and submit it again \
+        "{kind} {name} is released (attempt {attempt}, queue {queue}) and cannot grow: {growth}; {why}. Delete the job and submit it again \
          with the larger size, or suspend it first where its kind can be suspended",
         kind = kind.kind,
         attempt = attempt.0,

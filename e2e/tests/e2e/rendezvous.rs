@@ -99,7 +99,7 @@ async fn all_meet(case: &Case, job: &Job, size: u64, names: &[&str]) -> anyhow::
 
 /// A master and six workers: in one cluster as long as nobody says how its pods would find each
 /// other, over two from then on.
-async fn pytorch(case: &Case) -> anyhow::Result<()> {
+pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;

@@ -56,8 +56,8 @@ async fn versions(case: &Case, job: &Job) -> Result<BTreeMap<String, String>, St
     Ok(all)
 }
 
-/// Nobody fights over a gang in parts: once it runs, nothing of it is written for a minute.
-async fn at_rest(case: &Case) -> anyhow::Result<()> {
+/// Nobody fights over a gang in parts: once it runs, nothing of it is written for this time.
+pub(crate) async fn at_rest_for(case: &Case, time: Duration) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;
@@ -67,7 +67,7 @@ async fn at_rest(case: &Case) -> anyhow::Result<()> {
     tokio::time::sleep(Duration::from_secs(15)).await;
     let before = versions(case, &job).await.map_err(anyhow::Error::msg)?;
     assert_eq!(before.len(), 10, "{before:?}");
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(time).await;
     let after = versions(case, &job).await.map_err(anyhow::Error::msg)?;
     assert_eq!(after, before);
     Ok(())
@@ -75,5 +75,6 @@ async fn at_rest(case: &Case) -> anyhow::Result<()> {
 
 #[test]
 fn nothing_of_a_gang_in_parts_is_written_at_rest() {
-    managed("splitrest", at_rest);
+    let minute = Duration::from_secs(60);
+    managed("splitrest", async |case| at_rest_for(case, minute).await);
 }

@@ -43,6 +43,15 @@ fn soak_of_a_hundred_gangs_in_parts() {
     managed_alone("soakhundred", split::hundred);
 }
 
+#[test]
+#[ignore = "soak"]
+fn soak_of_an_hour_at_rest() {
+    let hour = Duration::from_secs(3_600);
+    managed("soakrest", async |case| {
+        crate::rest::at_rest_for(case, hour).await
+    });
+}
+
 /// Stories whose variant with a kill in the middle is not part of every run.
 macro_rules! with_a_kill_in_the_middle {
     ($($name:ident: $namespace:literal, $story:path;)+) => {$(
@@ -67,5 +76,7 @@ with_a_kill_in_the_middle! {
     soak_of_a_gang_in_parts: "soaksplit", split::volcano;
     soak_of_indexes_in_parts: "soakindexed", split::indexed;
     soak_of_a_part_that_failed: "soakpart", split::failed;
+    soak_of_a_rendezvous: "soaktorch", crate::rendezvous::pytorch;
+    soak_of_times_to_live: "soakttl", crate::ttl::ttl;
     soak_of_a_crowd_that_waits: "soakcrowd", queues_live::crowd_waits;
 }

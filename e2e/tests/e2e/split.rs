@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
 use e2e::harness::kinds::{
-    BATCH_JOB, BINDING, CLUSTER, NAMESPACE, OVERRIDE_POLICY, POD, QUEUE, RESOURCE_QUOTA,
+    BATCH_JOB, BINDING, CLUSTER, NAMESPACE, OVERRIDE_POLICY, POD, PROPAGATION_POLICY, QUEUE,
+    RESOURCE_QUOTA,
 };
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
@@ -332,6 +333,70 @@ async fn drained(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The nodes of a part are cordoned between the decision and the dispatch: at the deadline all
+/// is taken back, and goes where there still is room.
+async fn cordoned(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    let deadline = json!({"spec": {"placement": {"startDeadline": "15s"}}});
+    case.capacity_policy(deadline).await?;
+    case.nodes("member1", 1).await?;
+    let cordoned = case.nodes("member2", 1).await?;
+    // What is placed waits until the policy lets it go.
+    let held = json!({"suspension": {"dispatching": true}, "placement": {}});
+    case.policy("held", BATCH_JOB, "muster", held).await?;
+    let gang = case.gang("array", 6, 2).batch();
+    let job = case
+        .submit(&annotated(gang, "muster.io/split", "Allowed"))
+        .await?;
+    assert_eq!(case.placed(&job).await?, ["member1", "member2"]);
+    let testbed = &case.plane.testbed;
+    testbed.cordon("member2", &cordoned[0], true).await?;
+    case.nodes("member3", 1).await?;
+    let go = json!({"spec": {"suspension": null}});
+    let namespace = Some(case.name.as_str());
+    case.karmada()
+        .merge(PROPAGATION_POLICY, namespace, "held", &go)
+        .await?;
+    let elsewhere = |binding: &Value| clusters(binding) == ["member1", "member3"];
+    case.binding_when(&job, "elsewhere", elsewhere).await?;
+    case.running(&job).await?;
+    let pods = pods_of(case, &job).await?;
+    assert_eq!(pods.keys().collect::<Vec<_>>(), ["member1", "member3"]);
+    Ok(())
+}
+
+/// A job in parts is not made larger once it is released, whatever its kind.
+async fn grown(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 2).await?;
+    let mut gang = case.gang("array", 6, 2).batch();
+    gang["spec"]["completions"] = json!(12);
+    let job = case
+        .submit(&annotated(gang, "muster.io/split", "2"))
+        .await?;
+    case.running(&job).await?;
+    let before = pods_of(case, &job).await?;
+    let more = json!({"spec": {"parallelism": 8}});
+    let namespace = Some(case.name.as_str());
+    let refused = case
+        .karmada()
+        .merge(job.kind, namespace, &job.name, &more)
+        .await;
+    let message = refused.err().context("the job grew")?.to_string();
+    for word in ["cannot grow", "6 -> 8", "parts", "submit it again"] {
+        ensure!(message.contains(word), "{word}: {message}");
+    }
+    // Less is not more, and nobody's business.
+    let less = json!({"spec": {"parallelism": 5}});
+    case.karmada()
+        .merge(job.kind, namespace, &job.name, &less)
+        .await?;
+    tokio::time::sleep(crate::case::A_WHILE).await;
+    assert_eq!(pods_of(case, &job).await?.len(), before.len());
+    Ok(())
+}
+
 /// Two gangs, and room for one, so many times: one of them runs whole, the other not at all.
 pub(crate) async fn contended_for(case: &Case, rounds: u32) -> anyhow::Result<()> {
     case.queue(100).await?;
@@ -436,6 +501,16 @@ fn a_part_that_fails_ends_all_of_them() {
 #[test]
 fn a_part_that_is_stuck_takes_all_back_at_the_deadline() {
     managed("splitstuck", stuck);
+}
+
+#[test]
+fn a_gang_whose_nodes_are_cordoned_before_it_is_dispatched_goes_elsewhere() {
+    managed("splitcordon", cordoned);
+}
+
+#[test]
+fn a_gang_in_parts_does_not_grow() {
+    managed("splitgrow", grown);
 }
 
 #[test]

@@ -24,6 +24,7 @@ async fn goes_once(case: &Case, name: &str, template: Value) -> anyhow::Result<(
     let job = case.submit(&template).await?;
     case.running(&job).await?;
     let before = pods(case, &job).await?;
+    case.midway().await?;
     case.end(&job).await?;
     case.finished(&job, "Succeeded").await?;
     let ended = tokio::time::Instant::now();
@@ -54,7 +55,7 @@ async fn goes_once(case: &Case, name: &str, template: Value) -> anyhow::Result<(
     case.gone(&job).await
 }
 
-async fn ttl(case: &Case) -> anyhow::Result<()> {
+pub(crate) async fn ttl(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;

@@ -41,9 +41,14 @@ fn create(new: Value) -> Request<Value> {
 
 /// An index in which the job with the template `uid` is in `state`.
 fn index(uid: &str, state: &str) -> Released {
+    index_with(uid, state, json!(null))
+}
+
+/// The same, of a job that is in parts as far as `parts` says.
+fn index_with(uid: &str, state: &str, parts: Value) -> Released {
     let record = json!({
         "templateUID": uid, "attempt": 2, "state": state, "queue": "team-a", "clusters": [],
-        "time": "2026-11-21T04:00:00Z",
+        "time": "2026-11-21T04:00:00Z", "parts": parts,
     });
     let binding: RecordedBinding = serde_json::from_value(json!({"metadata": {
         "name": "train-job", "namespace": "team-a",
@@ -119,6 +124,9 @@ fn kinds_that_karmada_holds_may_grow() {
         judge(Scope::Managed, &edit, &index("t-1", "Admitted")),
         Answer::allow()
     );
+    // Not in parts, each of which an override holds to its size.
+    let in_parts = index_with("t-1", "Admitted", json!("Dispatched"));
+    insta::assert_snapshot!(denial(judge(Scope::Managed, &edit, &in_parts)), @"Job train is released (attempt 2, queue team-a) and cannot grow: pods of main: 2 -> 9; its parts are held to what was admitted. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
 }
 
 #[test]
