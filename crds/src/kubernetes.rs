@@ -118,17 +118,51 @@ fn domains(labels: &BTreeMap<String, String>) -> Vec<String> {
         .collect()
 }
 
-/// The class of a node's pool: the product of its GPUs, else its device's resource, else `cpu`;
-/// as a DNS label. A device counts even where there are 0 of it: a device plugin that fails
-/// does not move its node to another pool.
+/// The class of a node's pool: the product of its GPUs, or of the parts that these are given out
+/// in; else its device's resource, else `cpu`; as a DNS label. A device counts even where there
+/// are 0 of it: a device plugin that fails does not move its node to another pool.
 #[must_use]
 pub fn pool_class(labels: &BTreeMap<String, String>, allocatable: &Resources) -> PoolClass {
     let product = labels.get(GPU_PRODUCT_LABEL).map(|text| dns_label(text));
+    let product = match (product, parts_of_gpus(allocatable)) {
+        (product, None) => product,
+        // What gpu-feature-discovery says of the parts themselves.
+        (product, Some(parts)) => match labels.get(&format!("{parts}.product")) {
+            Some(own) => Some(dns_label(own)),
+            None => product.map(|product| dns_label(&format!("{product}-{}", suffix(parts)))),
+        },
+    };
     let class = product
         .filter(|label| !label.is_empty())
         .or_else(|| device(allocatable).map(|name| dns_label(name.as_str())))
         .filter(|label| !label.is_empty());
     PoolClass::new(class.as_deref().unwrap_or(ResourceName::CPU))
+}
+
+/// The resource in which a node gives out parts of GPUs, if it has no whole ones: instances of
+/// MIG (strategy `mixed`; of several sizes that of which it has most), or shares of time
+/// (`renameByDefault`). Other ways to part GPUs show in the product label itself
+/// (NVIDIA's k8s-device-plugin and gpu-feature-discovery, v0.17).
+fn parts_of_gpus(resources: &Resources) -> Option<&str> {
+    let amount = |name: &str| resources.amount_of(&ResourceName::new(name)).0;
+    if amount(WHOLE_GPU) > 0 {
+        return None;
+    }
+    let names = resources.iter().map(|(name, _)| name.as_str());
+    let parts = names.filter(|name| name.starts_with(MIG_PREFIX) || *name == SHARED_GPU);
+    parts.max_by_key(|name| (amount(name), std::cmp::Reverse(*name)))
+}
+
+const WHOLE_GPU: &str = "nvidia.com/gpu";
+const SHARED_GPU: &str = "nvidia.com/gpu.shared";
+const MIG_PREFIX: &str = "nvidia.com/mig-";
+
+/// What the class of parts has after the product: `mig-1g.5gb`, `shared`.
+fn suffix(parts: &str) -> &str {
+    parts
+        .strip_prefix("nvidia.com/gpu.")
+        .or_else(|| parts.strip_prefix("nvidia.com/"))
+        .unwrap_or(parts)
 }
 
 /// The resource that a node is counted by: an accelerator before other devices (a node with
@@ -137,7 +171,7 @@ pub fn pool_class(labels: &BTreeMap<String, String>, allocatable: &Resources) ->
 pub fn device(resources: &Resources) -> Option<&ResourceName> {
     let accelerator = |name: &&ResourceName| {
         let kind = name.as_str().rsplit('/').next().unwrap_or_default();
-        ["gpu", "npu", "tpu", "ascend"]
+        ["gpu", "mig-", "npu", "tpu", "ascend"]
             .iter()
             .any(|word| kind.to_ascii_lowercase().contains(word))
     };

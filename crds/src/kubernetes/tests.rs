@@ -41,6 +41,62 @@ fn nodes_are_classed_by_what_makes_devices_interchangeable() {
 }
 
 #[test]
+fn parts_of_gpus_are_classes_of_their_own() {
+    let a100 = (GPU_PRODUCT_LABEL, "NVIDIA-A100-SXM4-40GB");
+    let of_parts = (
+        "nvidia.com/mig-1g.5gb.product",
+        "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+    );
+    for (labels, allocatable, want) in [
+        // MIG, strategy mixed: all of its GPUs are in parts.
+        (
+            vec![a100, of_parts],
+            vec![("nvidia.com/gpu", "0"), ("nvidia.com/mig-1g.5gb", "56")],
+            "nvidia-a100-sxm4-40gb-mig-1g-5gb",
+        ),
+        (
+            vec![a100],
+            vec![
+                ("mellanox.com/rdma", "1"),
+                ("nvidia.com/mig-2g.10gb", "3"),
+                ("nvidia.com/mig-1g.5gb", "7"),
+            ],
+            "nvidia-a100-sxm4-40gb-mig-1g-5gb",
+        ),
+        // Some are whole: those are what it is counted in.
+        (
+            vec![a100, of_parts],
+            vec![("nvidia.com/gpu", "4"), ("nvidia.com/mig-1g.5gb", "28")],
+            "nvidia-a100-sxm4-40gb",
+        ),
+        (
+            vec![a100],
+            vec![("nvidia.com/gpu.shared", "32")],
+            "nvidia-a100-sxm4-40gb-shared",
+        ),
+        // Strategy single, and shares under the old name, are in the label.
+        (
+            vec![(GPU_PRODUCT_LABEL, "NVIDIA-A100-SXM4-40GB-SHARED")],
+            vec![("nvidia.com/gpu", "32")],
+            "nvidia-a100-sxm4-40gb-shared",
+        ),
+        // The device plugin has failed: the node stays what it was.
+        (
+            vec![a100, of_parts],
+            vec![("nvidia.com/gpu", "0"), ("nvidia.com/mig-1g.5gb", "0")],
+            "nvidia-a100-sxm4-40gb-mig-1g-5gb",
+        ),
+    ] {
+        let labels = labels
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let resources = Resources::parse(allocatable.clone()).unwrap();
+        let class = pool_class(&labels.collect(), &resources);
+        assert_eq!(class.as_str(), want, "{allocatable:?}");
+    }
+}
+
+#[test]
 fn domains_are_named_outermost_first() {
     let domains = |labels: Value| -> Vec<String> {
         let node: Node =

@@ -397,7 +397,9 @@ impl NodeRoom {
 /// The device that a node's pool is counted in: of the extended resources it has, the one
 /// that looks like an accelerator, then the first by name. Nodes of class `cpu` have none.
 fn device_of(fact: &NodeFact) -> Option<ResourceName> {
-    const ACCELERATORS: [&str; 7] = ["gpu", "npu", "tpu", "mlu", "dcu", "gaudi", "neuron"];
+    const ACCELERATORS: [&str; 8] = [
+        "gpu", "/mig-", "npu", "tpu", "mlu", "dcu", "gaudi", "neuron",
+    ];
     if fact.class.as_str() == "cpu" {
         return None;
     }
