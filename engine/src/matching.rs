@@ -186,3 +186,67 @@ fn matches_field(requirement: &Requirement, cluster: &crate::facts::ClusterFact)
         .or_else(|| present("region", &cluster.region))
         .is_some_and(|value| requirement.matches(value.as_deref()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::ClusterFact;
+
+    fn cluster(provider: &str, region: &str, zones: &[&str]) -> ClusterFact {
+        ClusterFact {
+            name: ClusterName::from("a"),
+            labels: BTreeMap::new(),
+            provider: provider.to_owned(),
+            region: region.to_owned(),
+            zones: zones.iter().map(|zone| (*zone).to_owned()).collect(),
+            taints: Vec::new(),
+            price_milli: None,
+            apis: None,
+            usable: true,
+            unusable_because: String::new(),
+        }
+    }
+
+    #[test]
+    fn clusters_are_selected_by_provider_region_and_zones() {
+        use Operator::{DoesNotExist, Exists, Gt, In, Lt, NotIn};
+        let full = cluster("p", "r", &["z1", "z2"]);
+        let bare = cluster("", "", &[]);
+        // Whether it selects the cluster that tells all, and the one that tells nothing.
+        let cases: &[(&str, Operator, &[&str], bool, bool)] = &[
+            ("provider", In, &["p", "x"], true, false),
+            ("provider", In, &["z1", "z2"], false, false),
+            ("provider", NotIn, &["p"], false, true),
+            ("provider", Exists, &[], true, false),
+            ("region", In, &["r"], true, false),
+            ("region", In, &["p"], false, false),
+            ("region", NotIn, &["x"], true, true),
+            ("region", DoesNotExist, &[], false, true),
+            ("zone", In, &["z1", "z2", "z3"], true, false),
+            ("zone", In, &["z1"], false, false),
+            ("zone", NotIn, &["z2"], false, true),
+            ("zone", NotIn, &["z3"], true, true),
+            ("zone", Exists, &[], true, false),
+            ("zone", DoesNotExist, &[], false, true),
+            ("zone", Gt, &["1"], false, false),
+            ("zone", Lt, &["1"], false, false),
+            ("continent", NotIn, &["x"], false, false),
+        ];
+        for (key, operator, values, of_full, of_bare) in cases {
+            let rule = ClusterRule {
+                fields: vec![Requirement {
+                    key: (*key).to_owned(),
+                    operator: *operator,
+                    values: values.iter().map(|value| (*value).to_owned()).collect(),
+                }],
+                ..ClusterRule::default()
+            };
+            let selects = (rule.selects(&full), rule.selects(&bare));
+            assert_eq!(
+                selects,
+                (*of_full, *of_bare),
+                "{key} {operator:?} {values:?}"
+            );
+        }
+    }
+}

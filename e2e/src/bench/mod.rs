@@ -13,6 +13,7 @@ mod cost;
 mod counters;
 mod ledger;
 mod load;
+mod parts;
 mod plane;
 mod raw;
 mod report;
@@ -48,6 +49,10 @@ pub struct Options {
     pub shipped_jobs: usize,
     /// How often a job ends to see how fast the next one follows.
     pub reactions: usize,
+    /// Gangs of each measurement of gangs over several clusters; none if 0.
+    pub gangs: usize,
+    /// Leaves everything out but those gangs.
+    pub gangs_only: bool,
     /// How long rest is looked at.
     pub rest: Duration,
 }
@@ -60,9 +65,14 @@ pub async fn run(options: &Options) -> anyhow::Result<bool> {
     let start = Instant::now();
     let mut report = Report::create(&options.out)?;
     report.add("machine", Ok(machine(options)));
-    raised(options, &mut report).await?;
-    if options.shipped_jobs > 0 {
-        shipped(options, &mut report).await?;
+    if !options.gangs_only {
+        raised(options, &mut report).await?;
+        if options.shipped_jobs > 0 {
+            shipped(options, &mut report).await?;
+        }
+    }
+    if options.gangs > 0 {
+        in_parts(options, &mut report).await?;
     }
     report.add(
         "took",
@@ -136,6 +146,22 @@ async fn shipped(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     Ok(plane.testbed.down()?)
 }
 
+/// Gangs over one, two and five clusters, at Karmada's client limits as they are shipped.
+async fn in_parts(options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let most = plane::MANY_MEMBERS as usize;
+    // What is measured first stays where it is and runs.
+    let gpus = (options.gangs + 1) * 3 * most;
+    let plane = Plane::of(&options.state, Limits::Shipped, gpus, plane::MANY_MEMBERS).await?;
+    for clusters in [1, 2, most] {
+        let phase = format!("gangs over {clusters} clusters, as shipped");
+        report.add(
+            &phase,
+            parts::measure(&plane, clusters, options.gangs).await,
+        );
+    }
+    Ok(plane.testbed.down()?)
+}
+
 /// Muster is away, so that it costs Karmada nothing.
 async fn karmada_alone(
     plane: &Plane,
@@ -158,6 +184,7 @@ fn machine(options: &Options) -> serde_json::Value {
         "loadAtStart": cost::load_average(),
         "jobs": options.jobs,
         "shippedJobs": options.shipped_jobs,
+        "gangs": options.gangs,
         "optimized": !cfg!(debug_assertions),
         "startedAt": jiff::Timestamp::now().to_string(),
     })

@@ -32,6 +32,8 @@ pub(super) enum Limits {
 /// shall not be measured.
 const GPUS_PER_NODE: u32 = 64;
 const MEMBERS: u32 = 3;
+/// Members of the plane on which gangs are placed over several.
+pub(super) const MANY_MEMBERS: u32 = 5;
 /// How long anything may take.
 const DEADLINE: Duration = Duration::from_secs(600);
 /// How often is looked; times are taken from events, not from looking.
@@ -51,9 +53,19 @@ pub(super) struct Plane {
 impl Plane {
     /// Starts a testbed with room for `gpus` GPUs, and Muster on it.
     pub(super) async fn up(dir: &Path, limits: Limits, gpus: usize) -> anyhow::Result<Self> {
+        Self::of(dir, limits, gpus, MEMBERS).await
+    }
+
+    /// The same, with so many members.
+    pub(super) async fn of(
+        dir: &Path,
+        limits: Limits,
+        gpus: usize,
+        members: u32,
+    ) -> anyhow::Result<Self> {
         let say = |line: &str| println!("    {line}");
         let tools = tools::ensure(&Toolset::ALL, &say)?;
-        let testbed = Testbed::up(spec(limits, gpus)?, dir, &tools, &say).await?;
+        let testbed = Testbed::up(spec(limits, gpus, members)?, dir, &tools, &say).await?;
         let muster = Muster::install(&testbed, muster::program()?, &["--log-format=json"]).await?;
         muster.start(&testbed, Part::All).await?;
         let client = testbed.karmada().client().await?;
@@ -151,7 +163,7 @@ impl Plane {
     }
 }
 
-fn spec(limits: Limits, gpus: usize) -> anyhow::Result<Spec> {
+fn spec(limits: Limits, gpus: usize, members: u32) -> anyhow::Result<Spec> {
     // With its default cluster models Karmada 1.18 finds no GPU in any cluster: without them its own
     // scheduler can place the same jobs.
     let mut flags = vec!["--feature-gates=CustomizedClusterResourceModeling=false".to_owned()];
@@ -161,7 +173,7 @@ fn spec(limits: Limits, gpus: usize) -> anyhow::Result<Spec> {
             "--kube-api-burst=5000".to_owned(),
         ]);
     }
-    let nodes = u32::try_from(gpus)?.div_ceil(GPUS_PER_NODE * MEMBERS);
+    let nodes = u32::try_from(gpus)?.div_ceil(GPUS_PER_NODE * members);
     let member = |index: u32| MemberSpec {
         name: format!("member{index}"),
         nodes: vec![NodeGroup {
@@ -179,7 +191,7 @@ fn spec(limits: Limits, gpus: usize) -> anyhow::Result<Spec> {
             scheduler_flags: flags,
             ..KarmadaSpec::default()
         },
-        members: (1..=MEMBERS).map(member).collect(),
+        members: (1..=members).map(member).collect(),
         ..Spec::default()
     })
 }

@@ -26,6 +26,8 @@ pub(super) struct Sighting {
     pub(super) admitted: Option<Instant>,
     /// Has clusters.
     pub(super) placed: Option<Instant>,
+    /// All of its parts may go to their members.
+    pub(super) dispatched: Option<Instant>,
     /// A Work of it was applied in its member.
     pub(super) applied: Option<Instant>,
     /// Its Work shows an end.
@@ -114,6 +116,8 @@ impl Seen {
                 .as_ref()
                 .is_some_and(|record| record.state == "Admitted");
         mark(&mut sighting.admitted, admitted);
+        let dispatched = record.as_ref().is_some_and(|record| record.dispatched);
+        mark(&mut sighting.dispatched, admitted && dispatched);
         if let Some(record) = record {
             let entry = Entry::Charged {
                 queue: record.queue,
@@ -199,6 +203,7 @@ impl Sighting {
             gated: None,
             admitted: None,
             placed: None,
+            dispatched: None,
             applied: None,
             ended_in_work: None,
             ended: None,
@@ -212,6 +217,7 @@ struct Record {
     queue: String,
     attempt: u64,
     gpus: u64,
+    dispatched: bool,
 }
 
 impl Record {
@@ -225,6 +231,7 @@ impl Record {
             state: record["state"].as_str()?.to_owned(),
             queue: record["queue"].as_str()?.to_owned(),
             attempt: record["attempt"].as_u64()?,
+            dispatched: record["parts"] == "Dispatched",
             gpus: classes.filter_map(|(_, charge)| gpus(&charge[GPU])).sum(),
         })
     }

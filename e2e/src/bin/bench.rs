@@ -29,6 +29,12 @@ struct Cli {
     /// How often a job ends to see how fast the next follows [default: 120, quick: 20]
     #[arg(long, value_name = "N")]
     reactions: Option<usize>,
+    /// Gangs over one, two and five clusters, of each; 0 leaves them out [default: 40, quick: 5]
+    #[arg(long, value_name = "N")]
+    gangs: Option<usize>,
+    /// Only those gangs
+    #[arg(long)]
+    gangs_only: bool,
     /// Seconds for which rest is looked at [default: 60, quick: 10]
     #[arg(long, value_name = "SECONDS")]
     rest: Option<u64>,
@@ -44,6 +50,8 @@ async fn main() -> ExitCode {
         jobs: or(cli.jobs, 2000, 200),
         shipped_jobs: or(cli.shipped_jobs, 500, 40),
         reactions: or(cli.reactions, 120, 20),
+        gangs: or(cli.gangs, 40, 5),
+        gangs_only: cli.gangs_only,
         rest: Duration::from_secs(cli.rest.unwrap_or(if cli.quick { 10 } else { 60 })),
         state: cli.state.unwrap_or_else(bench::default_state),
         out: cli.out,

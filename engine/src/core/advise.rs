@@ -13,6 +13,7 @@ use super::wants::Want;
 use crate::decision::Help;
 use crate::facts::{Demand, Role};
 use crate::ids::{ClusterName, JobKey, PoolClass, QueueName};
+use crate::quantity::Amount;
 use crate::tally::{Tally, clamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -108,12 +109,48 @@ impl Engine {
     fn higher_bound(&self, asker: Asker<'_>, short: &Short, pools: Option<&Pools>) -> Option<Help> {
         let to = short.needs + short.charged + short.detail.kept;
         let given = given_back(short, pools, to - short.capability);
-        self.passes(asker, &given).then(|| Help::RaiseCapability {
+        let helps = self.passes(asker, &given) && self.is_let_by(asker, short, pools, clamp(to));
+        helps.then(|| Help::RaiseCapability {
             queue: short.queue.clone(),
             class: short.class.clone(),
             resource: short.resource.to_string(),
             to: clamp(to).0,
         })
+    }
+
+    /// Whether all bounds let the job by once the one that stops it is named as `to`: a queue
+    /// below may name as little, and what is guaranteed to others stays theirs.
+    fn is_let_by(
+        &self,
+        asker: Asker<'_>,
+        short: &Short,
+        pools: Option<&Pools>,
+        to: Amount,
+    ) -> bool {
+        let mut queues = self.queues.clone();
+        let node = self.queues.get(&short.queue);
+        if let Some(class) = &short.class {
+            let mut policy = node.and_then(|node| node.policy.clone());
+            let bounds = policy.iter_mut().flat_map(|policy| &mut policy.pools);
+            for bound in bounds {
+                if bound.class == *class && bound.clusters == short.detail.clusters {
+                    bound.capability.set(short.resource.clone(), to);
+                }
+            }
+            queues.set_policy(&short.queue, policy);
+        } else {
+            let mut fact = node.and_then(|node| node.fact.clone());
+            if let Some(fact) = &mut fact {
+                fact.capability.set(short.resource.clone(), to);
+            }
+            queues.set_fact(&short.queue, fact);
+        }
+        let kept = self.headroom_kept(&self.reservations_ahead(asker));
+        let total = queues.check_total(asker.queue, &asker.want.total, &kept);
+        let pools = pools.map_or(Ok(()), |pools| {
+            queues.check_pools(asker.queue, pools, &kept)
+        });
+        total.and(pools).is_ok()
     }
 
     /// Other queues in which it would start, in order of name.
@@ -185,10 +222,14 @@ fn given_back(short: &Short, pools: Option<&Pools>, amount: i128) -> Kept {
     match (&short.class, pools) {
         (Some(class), Some(pools)) => {
             // Any pool that the bound counts stands for all of it.
+            let within = |cluster: &ClusterName| {
+                let clusters = short.detail.clusters.as_ref();
+                clusters.is_none_or(|clusters| clusters.contains(cluster))
+            };
             let mut counted = pools
-                .iter()
-                .filter(|((_, of), charge)| of == class && charge.amount_of(&short.resource).0 > 0);
-            if let Some((pool, _)) = counted.next_back() {
+                .keys()
+                .filter(|(cluster, of)| of == class && within(cluster));
+            if let Some(pool) = counted.next_back() {
                 let pools = BTreeMap::from([(pool.clone(), less)]);
                 given.pools.insert(short.queue.clone(), pools);
             }

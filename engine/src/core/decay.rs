@@ -138,6 +138,7 @@ impl Queues {
         {
             self.fading.remove(&(at, id));
             self.keep_past_of(id);
+            self.watch_past_of(id);
             self.unranked.insert(id);
         }
     }
@@ -151,7 +152,16 @@ impl Queues {
         }
     }
 
-    /// Counts what the queue held up to now.
+    /// What a queue and those above it hold has changed.
+    pub(super) fn watch_past(&mut self, id: QueueId) {
+        let mut at = Some(id);
+        while let Some(id) = at {
+            self.watch_past_of(id);
+            at = self.node(id).parent;
+        }
+    }
+
+    /// Counts what the queue held up to now, before that changes.
     pub(super) fn keep_past_of(&mut self, id: QueueId) {
         let now = self.now;
         let node = self.node_mut(id);
@@ -163,36 +173,37 @@ impl Queues {
         };
         past.advance(now, half_life, &node.overall().charged);
         node.past = Some(past);
-        self.schedule(id, half_life);
     }
 
     /// The policy may ask for the past now, or no longer.
     pub(super) fn refresh_past(&mut self, id: QueueId) {
         let now = self.now;
         let node = self.node_mut(id);
-        let Some(half_life) = node.half_life() else {
+        if node.half_life().is_none() {
             let due = node.past.take().and_then(|past| past.due);
             if let Some(due) = due {
                 self.fading.remove(&(due, id));
             }
             return;
-        };
+        }
         node.past.get_or_insert_with(|| Past {
             average: Sums::default(),
             at: now,
             due: None,
         });
-        self.schedule(id, half_life);
+        self.watch_past_of(id);
     }
 
-    /// When the place of a queue in the order is to be looked at again, by its state alone.
-    fn schedule(&mut self, id: QueueId, half_life: i64) {
+    /// When the place of a queue in the order is to be looked at again, by its state alone: to
+    /// be asked after all that changes what it holds.
+    pub(super) fn watch_past_of(&mut self, id: QueueId) {
         let Some(node) = self.slots[id.index()].as_mut() else {
             return;
         };
         let held = &node.overall().charged;
         let fades = node.past.as_ref().is_some_and(|past| past.fades(held));
-        let Some(past) = &mut node.past else {
+        let half_life = node.half_life();
+        let (Some(past), Some(half_life)) = (&mut node.past, half_life) else {
             return;
         };
         if let Some(due) = past.due.take() {
@@ -262,9 +273,99 @@ impl Queues {
             at: snapshot.at,
             due: None,
         });
-        if let Some(half_life) = half_life {
-            self.schedule(id, half_life);
-        }
+        self.watch_past_of(id);
         self.unranked.insert(id);
+    }
+
+    /// Queues that will be looked at again though nothing of their past fades, or will not be
+    /// though something does.
+    pub(crate) fn pasts_not_watched(&self) -> Vec<String> {
+        let watched =
+            |id: QueueId, past: &Past| past.due.map(|due| self.fading.contains(&(due, id)));
+        let wrong = self.iter().filter_map(|(name, node)| {
+            let past = node.past.as_ref()?;
+            let watched = watched(self.id(name)?, past);
+            let should = past.fades(&node.overall().charged).then_some(true);
+            (watched != should).then(|| format!("queue {name}: its past is watched: {watched:?}"))
+        });
+        wrong.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::measure::Units;
+    use super::super::queues::Pools;
+    use super::*;
+    use crate::facts::{
+        Backfill, FairShare, Limits, PlacementWeights, PolicyFact, Preemption, QueueOrdering,
+    };
+    use crate::ids::{ClusterName, PoolClass};
+
+    fn counting_the_past(queue: &QueueName, half_life: i64) -> PolicyFact {
+        PolicyFact {
+            queue: queue.clone(),
+            pools: Vec::new(),
+            ordering: QueueOrdering::default(),
+            backfill: Backfill::default(),
+            fair_share: FairShare {
+                weight: None,
+                usage_half_life_ms: Some(half_life),
+            },
+            preemption: Preemption::default(),
+            limits: Limits::default(),
+            max_clusters: None,
+            weights: PlacementWeights::default(),
+            preferred_clusters: Vec::new(),
+            start_deadline_ms: 1,
+            invalid: None,
+        }
+    }
+
+    #[test]
+    fn a_queue_is_watched_from_when_it_gives_something_back_until_that_has_faded() {
+        const HALF: i64 = 64_000;
+        let name = QueueName::from("q");
+        let pool = (ClusterName::from("a"), PoolClass::from("gpu"));
+        let four = Resources::parse([("nvidia.com/gpu", "4")]).unwrap();
+        let charge = Pools::from([(pool, four)]);
+        let mut queues = Queues::default();
+        queues.set_policy(&name, Some(counting_the_past(&name, HALF)));
+        queues.charge(&name, &charge, 1);
+        queues.advance(Time(HALF));
+        assert!(queues.fading.is_empty());
+        queues.charge(&name, &charge, -1);
+        let mut looks = 0;
+        while let Some((at, _)) = queues.fading.first().copied() {
+            assert_eq!(queues.pasts_not_watched(), Vec::<String>::new());
+            looks += 1;
+            queues.advance(at);
+        }
+        // Two on average, which is less than a half after two half-lives: that counts as none.
+        assert!((128..140).contains(&looks), "{looks}");
+        queues.charge(&name, &charge, 1);
+        queues.advance(Time(100 * HALF));
+        queues.charge(&name, &charge, -1);
+        queues.fading.clear();
+        assert_eq!(queues.pasts_not_watched().len(), 1);
+    }
+
+    #[test]
+    fn what_is_held_as_it_was_on_average_does_not_fade() {
+        const HALF: i64 = 3_600_000;
+        let gpu = Units::default().intern(&ResourceName::new("nvidia.com/gpu"));
+        let mut held = Sums::default();
+        held.set(gpu, 4);
+        let mut past = Past::default();
+        // It never held more, then for long the same.
+        assert!(!past.fades(&held));
+        past.advance(Time(40 * HALF), HALF, &held);
+        assert!(!past.fades(&held));
+        held.set(gpu, 3);
+        assert!(past.fades(&held));
+        past.advance(Time(80 * HALF), HALF, &held);
+        assert!(!past.fades(&held));
     }
 }

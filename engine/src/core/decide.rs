@@ -85,6 +85,7 @@ impl Engine {
         let grown = self.room.take_grown();
         if !grown.is_empty() {
             self.stretch_due = true;
+            self.takers.moved();
             self.note_grown(grown);
         }
     }
@@ -98,6 +99,7 @@ impl Engine {
         }
         self.eligibility.renew(&self.clusters, &self.room);
         self.bounds_moved();
+        self.takers.moved();
         self.wants.forget_fits();
         self.waiting.wake(&Wake::Fleet);
     }

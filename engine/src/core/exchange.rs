@@ -272,7 +272,7 @@ impl Shift<'_> {
         })
     }
 
-    fn book(&mut self, queue: &QueueName, charge: &Pools, sign: i128) {
+    fn book(&mut self, queue: &QueueName, charge: &Pools, sign: i64) {
         let queues = self.queues;
         let Some(id) = queues.id(queue) else {
             return;
@@ -281,9 +281,8 @@ impl Shift<'_> {
             for (scope, _) in &node.accounts {
                 let within = queues.within(*scope, charge);
                 let moved = self.moved.entry((id, *scope)).or_default();
-                moved.add_all(&within, sign);
+                moved.add_all(&within, i128::from(sign));
             }
-            let sign = if sign < 0 { -1 } else { 1 };
             let headroom = self.kept.headroom.entry(node.name.clone()).or_default();
             let pools = self.kept.pools.entry(node.name.clone()).or_default();
             for (pool, resources) in charge {

@@ -120,6 +120,7 @@ impl Engine {
         if self.room.nothing_touched() {
             wrong.extend(self.queues.differences(&fresh));
         }
+        wrong.extend(self.queues.pasts_not_watched());
         wrong.extend(self.misplaced_queues());
         wrong.extend(self.never_asked());
     }
@@ -219,5 +220,62 @@ impl Engine {
                 ));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use crate::facts::{Admission, Share};
+    use crate::{
+        Attempt, ClusterName, Engine, EngineConfig, Event, JobKey, PoolClass, Progress, QueueName,
+        Resources, Time, Uid,
+    };
+    use std::collections::BTreeMap;
+
+    /// One job that runs.
+    fn running(key: &JobKey) -> Engine {
+        let mut engine = Engine::new(EngineConfig::default());
+        let charge = Resources::parse([("nvidia.com/gpu", "1")]).unwrap();
+        engine.apply(Event::JobAdmitted {
+            key: key.clone(),
+            admission: Admission {
+                uid: Uid::from("uid"),
+                attempt: Attempt(1),
+                queue: QueueName::from("q"),
+                admitted_at: Time(0),
+                shares: vec![Share {
+                    cluster: ClusterName::from("a"),
+                    pods: Vec::new(),
+                    charge: BTreeMap::from([(PoolClass::from("gpu"), charge)]),
+                    slots: Vec::new(),
+                }],
+            },
+            progress: Progress::Running,
+        });
+        engine.decide(Time(1));
+        engine
+    }
+
+    #[test]
+    fn a_job_that_is_listed_elsewhere_than_it_is_held_is_named() {
+        let key = JobKey::new("ns", "job");
+        let sound = running(&key);
+        assert_eq!(sound.check_invariants(), Vec::<String>::new());
+        let names_it = |engine: &Engine| {
+            let wrong = engine.check_invariants();
+            wrong.iter().any(|wrong| wrong.contains("job: held as"))
+        };
+        let held = sound.jobs.get(&key).unwrap().derived.held.clone();
+        assert!(held.is_some());
+        // It knows where it is held, and is not listed there.
+        let mut engine = sound.clone();
+        engine.held.set(&key, held.as_ref(), None);
+        assert!(names_it(&engine));
+        // It is listed, and does not know.
+        let mut engine = sound;
+        engine.jobs.get_mut(&key).unwrap().derived.held = None;
+        assert!(names_it(&engine));
     }
 }

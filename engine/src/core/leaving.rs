@@ -262,3 +262,71 @@ fn take_pods(
     share.slots.retain(|slot| slot.count > 0);
     (taken, nodes)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::event::Progress;
+    use crate::facts::{Admission, RolePods};
+    use crate::{Engine, EngineConfig, Event, QueueName, Uid};
+
+    /// A job that has two pods in `a`, and one in each of `a` and `b` that leaves.
+    fn shrinking() -> Released {
+        let mut engine = Engine::new(EngineConfig::default());
+        let key = JobKey::new("ns", "job");
+        let request = Resources::parse([("nvidia.com/gpu", "1")]).unwrap();
+        let charge = BTreeMap::from([(PoolClass::from("gpu"), request.clone())]);
+        engine.apply(Event::JobAdmitted {
+            key: key.clone(),
+            admission: Admission {
+                uid: Uid::from("uid"),
+                attempt: Attempt(1),
+                queue: QueueName::from("q"),
+                admitted_at: Time(0),
+                shares: vec![Share {
+                    cluster: ClusterName::from("a"),
+                    pods: vec![RolePods {
+                        role: "worker".to_owned(),
+                        count: 2,
+                    }],
+                    charge: charge.clone(),
+                    slots: Vec::new(),
+                }],
+            },
+            progress: Progress::Running,
+        });
+        let mut released = engine.jobs.get(&key).unwrap().released.clone().unwrap();
+        released.leaving = ["a", "b"]
+            .map(|cluster| Leaving {
+                cluster: ClusterName::from(cluster),
+                role: "worker".to_owned(),
+                count: 1,
+                request: request.clone(),
+                charge: charge.clone(),
+            })
+            .to_vec();
+        *released
+    }
+
+    #[test]
+    fn something_has_left_where_fewer_pods_can_be_than_stay_and_leave() {
+        let cases = [
+            ("a", 4, false),
+            ("a", 3, false),
+            ("a", 2, true),
+            ("a", 0, true),
+            ("b", 1, false),
+            ("b", 0, true),
+            ("c", 0, false),
+        ];
+        for (cluster, pods, left) in cases {
+            let mut released = shrinking();
+            let before = released.clone();
+            let cluster = ClusterName::from(cluster);
+            assert_eq!(released.confirm(&cluster, pods), left, "{cluster} {pods}");
+            assert_eq!(released != before, left, "{cluster} {pods}");
+        }
+    }
+}

@@ -43,3 +43,23 @@ impl Names {
         QueueName::shared(self.share(queue.as_str()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_uses_any_more_is_dropped_and_the_rest_stays_shared() {
+        let mut names = Names::default();
+        let used: Vec<Arc<str>> = (0..LEAST / 2)
+            .map(|index| names.share(&format!("used-{index}")))
+            .collect();
+        for index in 0..10 * LEAST {
+            names.share(&format!("gone-{index}"));
+        }
+        assert!(names.texts.len() <= 2 * LEAST, "{}", names.texts.len());
+        for text in &used {
+            assert!(Arc::ptr_eq(text, &names.share(text)), "{text}");
+        }
+    }
+}

@@ -358,6 +358,7 @@ impl Queues {
             }
             self.charge_pool(id, pool, &charge);
         }
+        self.watch_past(id);
         self.unranked.insert(id);
         self.sweep(id);
     }

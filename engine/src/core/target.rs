@@ -70,6 +70,7 @@ impl Engine {
                 cluster: Some(cluster),
                 nodes: kept_on(&sites),
             };
+            // <= would do as well: no two choices have the same key, here nor below.
             if best.as_ref().is_none_or(|best| found.key() < best.key()) {
                 best = Some(found);
             }
@@ -303,6 +304,8 @@ struct Hope<'a> {
 
 impl<'a> Hope<'a> {
     /// No choice of nodes there has a smaller [`Choice::key`].
+    // A key below all others would do as well: then every cluster is looked at, and the best
+    // choice is the same.
     fn key(&self) -> (i128, bool, bool, usize, Option<&'a ClusterName>) {
         (
             self.least,

@@ -149,6 +149,7 @@ impl Queues {
             for from in &below {
                 self.carry_charges(*from, at, sign);
             }
+            self.watch_past_of(at);
         }
     }
 

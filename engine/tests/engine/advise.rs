@@ -1,7 +1,8 @@
 //! What would help a job that waits; each answer is tried out.
 
-use crate::world::{World, below, bound, capped, key, pods, policy, queue};
+use crate::world::{World, below, bound, capped, key, pods, policy, queue, res};
 use engine::decision::Help;
+use engine::facts::{Demand, PolicyFact, QueueFact, Split};
 
 fn helps(world: &World, job: &str) -> Vec<String> {
     let helps = world.engine.advise(&key(job));
@@ -64,6 +65,67 @@ fn a_bound_on_a_class_is_named_with_its_class() {
     world.add("waits", "q", 1, "gpu 2");
     world.decide();
     insta::assert_snapshot!(helps(&world, "waits").join("\n"), @"raise the capability of queue q to nvidia.com/gpu 10 of class gpu");
+}
+
+#[test]
+fn a_bound_on_some_clusters_may_be_what_stops_a_gang_that_is_in_others_too() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .cluster("b", 1, "cpu 64, gpu 8")
+        .queue(queue("q"));
+    world.policy(PolicyFact {
+        pools: vec![bound("gpu", Some(&["a"]), "gpu 8")],
+        ..policy("q")
+    });
+    let wide = Demand {
+        split: Split::Allowed,
+        ..pods(3, "gpu 8")
+    };
+    let job = world.job("waits", "q", wide);
+    world.submit(job);
+    world.decide();
+    insta::assert_snapshot!(helps(&world, "waits").join("\n"), @r"
+    ask for 2 worker pods
+    raise the capability of queue q to nvidia.com/gpu 16 of class gpu
+    ");
+    // Another one would stop it then.
+    world.policy(PolicyFact {
+        pools: vec![
+            bound("gpu", None, "gpu 16"),
+            bound("gpu", Some(&["a", "b"]), "gpu 16"),
+        ],
+        ..policy("q")
+    });
+    world.decide();
+    insta::assert_snapshot!(helps(&world, "waits").join("\n"), @"ask for 2 worker pods");
+}
+
+#[test]
+fn a_bound_is_not_said_to_help_where_what_is_above_or_below_it_stops_the_job_then() {
+    let mut world = World::new();
+    world
+        .cluster("a", 4, "cpu 64, gpu 8")
+        .queue(capped("team", "gpu 16"))
+        .queue(below("team", capped("q", "gpu 16")));
+    world.add("first", "q", 2, "gpu 8");
+    world.add("waits", "q", 1, "gpu 4");
+    world.decide();
+    // Its own queue may have no more than the team.
+    insta::assert_snapshot!(helps(&world, "waits").join("\n"), @"");
+    world.queue(capped("team", "gpu 24"));
+    world.decide();
+    insta::assert_snapshot!(helps(&world, "waits").join("\n"), @"raise the capability of queue q to nvidia.com/gpu 20");
+    // The rest of what the team may have is for another.
+    world.queue(below(
+        "team",
+        QueueFact {
+            guarantee: res("gpu 8"),
+            ..queue("kept")
+        },
+    ));
+    world.decide();
+    insta::assert_snapshot!(helps(&world, "waits").join("\n"), @"submit it to queue kept");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Jobs that change their size after release.
 
-use crate::world::{World, capped, key, pods, queue};
+use crate::world::{World, capped, gang, key, pods, queue, role};
 use engine::facts::{Demand, JobFact};
 use engine::{Event, Progress};
 use insta::assert_snapshot;
@@ -117,6 +117,19 @@ fn of_two_requests_the_larger_is_charged() {
     resized(&mut world, &fact, pods(2, "gpu 2"));
     world.decide();
     assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 4, pods 2 overgrown");
+}
+
+#[test]
+fn a_role_that_is_left_without_pods_takes_no_more_whatever_they_would_request() {
+    let two = |workers, request| {
+        let launcher = role("launcher", 1, "gpu 1");
+        gang(vec![launcher, role("worker", workers, request)])
+    };
+    let (mut world, fact) = released(two(2, "gpu 1"));
+    assert_snapshot!(charged(&world), @"launcher=1 worker=2 nvidia.com/gpu 3, pods 3");
+    resized(&mut world, &fact, two(0, "gpu 2"));
+    world.decide();
+    assert_snapshot!(charged(&world), @"launcher=1 nvidia.com/gpu 1, pods 1");
 }
 
 #[test]

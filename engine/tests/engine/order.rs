@@ -1,6 +1,6 @@
 //! Who goes first.
 
-use crate::world::{World, below, capped, policy, queue};
+use crate::world::{World, below, capped, deserving, policy, queue};
 use engine::Event;
 use engine::facts::{PriorityClassFact, QueueFact, QueueOrdering};
 use insta::assert_snapshot;
@@ -143,6 +143,15 @@ fn shares_are_of_what_a_queue_may_have_where_it_is_bounded() {
     release big-2 #1 a(n3)
     release small-1 #1 a(n4)
     ");
+}
+
+#[test]
+fn who_deserves_a_stated_zero_deserves_nothing() {
+    let mut world = eight();
+    world.queue(deserving("zero", "gpu 0"));
+    world.add("first", "q", 1, "gpu 8");
+    world.add("second", "zero", 1, "gpu 8");
+    assert_snapshot!(drain(&mut world, 2), @"first second");
 }
 
 #[test]

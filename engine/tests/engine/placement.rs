@@ -625,8 +625,10 @@ fn what_is_likeliest_by_look_up_is_not_all_that_is_looked_at() {
 #[test]
 fn what_was_asked_for_of_late_is_kept_over_a_restart() {
     let mut world = world();
-    world.cluster("a", 3, "cpu 64, gpu 8");
+    world.cluster("a", 2, "cpu 64, gpu 8");
     world.apply(foreign("a", "n0", "gpu 2"));
+    // Where a job goes of which nothing but itself is remembered.
+    world.apply(foreign("a", "n1", "gpu 3"));
     for index in 0..100 {
         world.add(&format!("four-{index}"), "other", 1, "gpu 4");
     }

@@ -1,8 +1,9 @@
 //! Taking back from jobs of lower priority in the same queue.
 
 use crate::elastic::elastic;
-use crate::world::{World, capped, key, line, pods, policy, queue};
-use engine::facts::{Demand, JobFact, PolicyFact, Preemption, PriorityClassFact};
+use crate::world::{World, capped, cluster, foreign, key, line, pods, policy, queue};
+use engine::facts::{ClusterFact, Demand, JobFact, PolicyFact, Preemption, PriorityClassFact};
+use engine::matching::{Taint, TaintEffect};
 use engine::{Event, JobState, Reason};
 use insta::assert_snapshot;
 
@@ -133,6 +134,47 @@ fn a_protected_job_is_taken_when_its_time_has_passed() {
     );
     world.wait(57);
     assert_snapshot!(world.decide(), @"");
+    world.wait(1);
+    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+}
+
+#[test]
+fn who_looked_in_vain_looks_again_after_a_pause() {
+    let mut world = world(1);
+    runs(&mut world, "low", "low", pods(1, "gpu 2"));
+    // A pod of others is in the way of the second pod.
+    world.apply(foreign("a", "n0", "gpu 2"));
+    add(&mut world, "high", "high", pods(2, "gpu 2"));
+    assert_snapshot!(world.decide(), @"");
+    let (cluster, uid) = ("a".into(), "foreign-a-n0".into());
+    world.apply(Event::PodGone(cluster, uid));
+    let decided = world.decided();
+    assert_eq!(decided.decisions, Vec::new());
+    let pause = decided.wake_at.map(|at| at.millis_since(world.now));
+    assert_eq!(pause, Some(1_000));
+    world.wait(1);
+    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+}
+
+#[test]
+fn who_looked_in_vain_looks_again_where_another_cluster_takes_jobs() {
+    let mut world = world(1);
+    runs(&mut world, "low", "low", pods(1, "gpu 4"));
+    world.cluster("b", 1, "cpu 64, gpu 4");
+    world.apply(foreign("b", "n0", "gpu 4"));
+    let closed = ClusterFact {
+        taints: vec![Taint {
+            key: "closed".to_owned(),
+            value: String::new(),
+            effect: TaintEffect::NoSchedule,
+        }],
+        ..cluster("a")
+    };
+    world.apply(Event::ClusterUpserted(closed));
+    add(&mut world, "high", "high", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"");
+    world.apply(Event::ClusterUpserted(cluster("a")));
+    world.decide();
     world.wait(1);
     assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }

@@ -1,8 +1,8 @@
 //! Who may pass whom: reservations and backfill.
 
 use crate::world::{World, capped, foreign, key, pods, policy, queue, res};
-use engine::facts::{QueueFact, QueueOrdering};
-use engine::{JobState, QueueName};
+use engine::facts::{Demand, PolicyFact, QueueFact, QueueOrdering, Split};
+use engine::{ClusterName, JobState, QueueName};
 use insta::assert_snapshot;
 
 /// Two nodes of eight GPUs; a job `old` runs on one of them.
@@ -366,4 +366,71 @@ fn who_stands_first_after_another_has_left_is_kept_for_then() {
     assert_snapshot!(world.decide(), @"");
     world.finish("old");
     assert_snapshot!(world.decide(), @"release second #1 a(n0)");
+}
+
+#[test]
+fn of_clusters_where_as_much_has_to_become_free_the_preferred_keeps_nodes() {
+    for (preferred, kept, left) in [(["a", "b"], "a", "b"), (["b", "a"], "b", "a")] {
+        let mut world = World::new();
+        world
+            .cluster("a", 1, "cpu 64, gpu 8")
+            .cluster("b", 1, "cpu 64, gpu 8");
+        world.queue(queue("q")).policy(PolicyFact {
+            preferred_clusters: preferred.map(ClusterName::from).to_vec(),
+            ..policy("q")
+        });
+        for name in ["old-1", "old-2"] {
+            world.add(name, "q", 1, "gpu 6");
+            world.decide();
+            world.run(name);
+        }
+        world.add("head", "q", 1, "gpu 8");
+        world.add("small", "q", 1, "gpu 2");
+        assert_eq!(world.decide(), format!("release small #1 {left}(n0)"));
+        assert!(world.why("head").contains("it is next"), "{kept}");
+    }
+}
+
+#[test]
+fn a_job_that_may_be_divided_keeps_nodes_where_the_least_has_to_become_free() {
+    let mut world = World::new();
+    world.queue(queue("q"));
+    for name in ["a", "b"] {
+        world.cluster(name, 1, "cpu 64, gpu 8");
+        world.add(&format!("old-{name}"), "q", 1, "gpu 5");
+        world.decide();
+        world.run(&format!("old-{name}"));
+    }
+    // One more device on each of them together, five on either alone.
+    let head = Demand {
+        split: Split::Allowed,
+        ..pods(2, "gpu 4")
+    };
+    let head = world.job("head", "q", head);
+    world.submit(head);
+    world.add("small", "q", 1, "gpu 3");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("small"), @"#2 ReservedForAnother: what is free is kept for ns/head, further ahead; beside that it needs 1 pod × nvidia.com/gpu 3; a has room for 0 of 1, b has room for 0 of 1");
+}
+
+#[test]
+fn nodes_are_kept_for_a_job_as_soon_as_they_can_become_free_for_it() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+    world.add("old", "q", 1, "gpu 2");
+    world.decide();
+    world.run("old");
+    // A pod of others is in the way: nothing can be kept for it.
+    world.apply(foreign("a", "n0", "gpu 4"));
+    world.add("head", "q", 1, "gpu 8");
+    world.add("first", "q", 1, "gpu 2");
+    assert_snapshot!(world.decide(), @"release first #1 a(n0)");
+    world.run("first");
+    let (cluster, uid) = ("a".into(), "foreign-a-n0".into());
+    world.apply(engine::Event::PodGone(cluster, uid));
+    world.add("second", "q", 1, "gpu 2");
+    assert_snapshot!(world.decide(), @"");
+    world.finish("old");
+    world.finish("first");
+    assert_snapshot!(world.decide(), @"release head #1 a(n0)");
 }

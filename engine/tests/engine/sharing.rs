@@ -327,6 +327,29 @@ fn past_use_counts_until_it_has_faded() {
 }
 
 #[test]
+fn what_was_given_back_all_at_once_fades_too() {
+    let mut world = fleet(4);
+    for name in ["x", "y"] {
+        world.queue(queue(name)).policy(PolicyFact {
+            fair_share: FairShare {
+                weight: None,
+                usage_half_life_ms: Some(3_600_000),
+            },
+            ..policy(name)
+        });
+    }
+    world.add("large", "x", 4, "gpu 1");
+    world.decide();
+    world.run("large");
+    world.wait(36_000).finish("large");
+    // Nothing happens to x for ten half-lives.
+    world.wait(36_000).decide();
+    fill(&mut world, "x", 4);
+    fill(&mut world, "y", 4);
+    assert_snapshot!(order(&mut world), @"x y x y");
+}
+
+#[test]
 fn every_rule_that_a_queue_breaks_is_told_and_stops_only_what_is_below() {
     let mut world = fleet(20);
     world
