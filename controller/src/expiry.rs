@@ -7,15 +7,20 @@
 
 use crate::core::Core;
 use crate::notes::Note;
-use crate::placed::outcome;
+use crate::parts::failed_before;
+use crate::placed::{outcome, statuses};
 use crate::reconcile::Look;
+use crate::standing::own_record;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
+use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
-use engine::Reason;
+use engine::{Reason, Time};
 use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
 use scheduler::overrides;
+use std::sync::Arc;
 use std::time::Duration;
+use workload::TimeToLive;
 
 /// Deleting takes no longer.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -25,14 +30,12 @@ const RETRY_MS: i64 = 30_000;
 impl Core {
     /// Deletes a job that has ended, once its time is over.
     pub(crate) fn expire(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
-        let Some(template) = self.world.template_of(&look.binding) else {
+        let Some((ttl, version)) = self.time_to_live(look) else {
             return;
         };
-        let (Some(ttl), false) = (template.time_to_live, record.adopted) else {
+        if record.adopted || ttl.by_control_plane {
             return;
-        };
-        let ended_at = template.ended_at;
-        let version = template.resource_version.clone();
+        }
         if let Some(path) = ttl.in_members
             && !std::mem::replace(&mut self.track(look.key).kept_alive, true)
         {
@@ -43,10 +46,30 @@ impl Core {
                 overrides::keep(look.key, &look.binding, path),
             );
         }
-        let Some(ended_at) = ended_at.filter(|_| outcome(&look.binding).is_finished()) else {
-            return;
-        };
-        let over = ended_at.after(ttl.after_ms);
+        if let Some(ended_at) = ended_at(&look.binding) {
+            self.delete_at(look, ended_at.after(ttl.after_ms), version);
+        }
+    }
+
+    /// Deletes a job that failed in part, once its time is over. Its parts are gone, and what
+    /// its template says tells of no end: nobody else would.
+    pub(crate) fn expire_failed(&mut self, look: &Look<'_>) {
+        let failed = failed_before(&look.binding).and_then(|_| own_record(&look.binding));
+        let ended_at = failed.and_then(|record| record.taken_back_at);
+        if let (Some(at), Some((ttl, version))) = (ended_at, self.time_to_live(look)) {
+            let over = Time(at.as_millisecond()).after(ttl.after_ms);
+            self.delete_at(look, over, version);
+        }
+    }
+
+    /// How long a job stays that nobody is deleting, and the version of its template.
+    fn time_to_live(&self, look: &Look<'_>) -> Option<(TimeToLive, String)> {
+        let template = self.world.template_of(&look.binding)?;
+        let ttl = template.time_to_live.filter(|_| !template.deleting)?;
+        Some((ttl, template.resource_version.clone()))
+    }
+
+    fn delete_at(&mut self, look: &Look<'_>, over: Time, version: String) {
         if look.now < over {
             return self.look_again(look.key, over);
         }
@@ -65,7 +88,10 @@ impl Core {
             resource_version: Some(resource_version),
         });
         let (client, key) = (self.client.clone(), look.key.clone());
+        let checks = Arc::clone(&self.checks);
         tokio::spawn(async move {
+            // Never closed.
+            let _slot = checks.acquire().await;
             let api: Api<DynamicObject> =
                 Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
             let deleted = api.delete(&template.name, &params);
@@ -80,4 +106,18 @@ impl Core {
             }
         });
     }
+}
+
+/// When the last part of a job ended; `None` where one has not, or does not tell when.
+fn ended_at(binding: &ResourceBinding) -> Option<Time> {
+    if !outcome(binding).is_finished() {
+        return None;
+    }
+    let resource = &binding.spec.resource;
+    let ends = statuses(binding).into_iter().map(|status| {
+        let at = workload::ended_at(&resource.api_version, &resource.kind, &status)?;
+        let at: jiff::Timestamp = at.parse().ok()?;
+        Some(Time(at.as_millisecond()))
+    });
+    ends.collect::<Option<Vec<_>>>()?.into_iter().max()
 }

@@ -47,7 +47,9 @@ impl Core {
             return;
         }
         self.meeting.insert(look.key.clone());
-        if let Some(why) = &job.unsplit {
+        // Who leaves it to the queue has not asked for it.
+        let asks = job.ask.as_ref().is_some_and(|ask| ask.asks_to_be_split);
+        if let Some(why) = job.unsplit.as_ref().filter(|_| asks) {
             let message = workload::cannot_meet(why);
             self.note(
                 look,

@@ -19,7 +19,12 @@ use std::collections::BTreeSet;
 impl Core {
     /// Whether a Work of the job is waited for, as far as the watch shows.
     pub(crate) fn has_works(&self, look: &Look<'_>) -> bool {
-        let mut works = self.world.works_of(&look.binding);
+        self.waits_for_works(&look.binding)
+    }
+
+    /// Whether a Work of the binding is waited for, as far as the watch shows.
+    pub(crate) fn waits_for_works(&self, binding: &ResourceBinding) -> bool {
+        let mut works = self.world.works_of(binding);
         works.any(|work| !self.is_given_up(work))
     }
 

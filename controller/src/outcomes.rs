@@ -134,6 +134,10 @@ impl Core {
             return;
         }
         match gone {
+            // A cluster that was out of service may answer by now.
+            Ok(true) if self.waits_for_works(&binding) => {
+                return self.look_again(key, now.after(1_000));
+            }
             Ok(true) => {}
             Ok(false) => return self.look_again(key, now.after(1_000)),
             Err(error) => {

@@ -22,6 +22,7 @@ impl Core {
         if self.has_works(look) {
             self.track(look.key).works_seen = true;
         }
+        self.meeting.remove(look.key);
         let ending = self.ending_of(look, &record);
         let outcome = outcome(&look.binding);
         let job = self.job_of(look.key, &look.binding, namespace);
@@ -199,7 +200,9 @@ fn progress(binding: &ResourceBinding, minimum: u32, in_parts: bool) -> Progress
     let started = |status: &serde_json::Value| {
         let part = std::slice::from_ref(status);
         let counts = workload::counts(&resource.api_version, &resource.kind, part);
-        counts.running.saturating_add(counts.succeeded)
+        // What has failed has started: its end is its own operator's to decide.
+        let over = counts.succeeded.saturating_add(counts.failed);
+        counts.running.saturating_add(over)
     };
     let started: Vec<u32> = statuses(binding).iter().map(started).collect();
     let all = started

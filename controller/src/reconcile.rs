@@ -231,6 +231,7 @@ impl Core {
             Some(job) => {
                 self.note_meeting(look, &job);
                 self.tell_fact(&job.fact);
+                self.expire_failed(look);
             }
             None => self.unread(look, namespace),
         }

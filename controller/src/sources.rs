@@ -22,13 +22,18 @@ impl Core {
             Delta::Upserted(queue) => {
                 let name = QueueName::new(queue.metadata.name.as_deref().unwrap_or_default());
                 self.tell(Event::QueueUpserted(queue.to_fact()));
-                self.world.queues.insert(name.clone(), queue);
+                let parent = queue.spec.parent.clone();
+                let before = self.world.queues.insert(name.clone(), queue);
+                if before.is_some_and(|before| before.spec.parent != parent) {
+                    self.dirty.extend(self.meeting.iter().cloned());
+                }
                 self.tell_policy(&name);
                 self.publisher.queue(&name);
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
                 self.world.queues.remove(&name);
+                self.dirty.extend(self.meeting.iter().cloned());
                 self.tell(Event::QueueGone(name.clone()));
                 self.publisher.queue(&name);
             }

@@ -51,8 +51,6 @@ pub(crate) struct Template {
     pub(crate) checkpointed_at: Option<Time>,
     /// How long it stays after its end, where it says so.
     pub(crate) time_to_live: Option<TimeToLive>,
-    /// When it ended, as its status has it.
-    pub(crate) ended_at: Option<Time>,
     /// Whether Karmada itself may divide its replicas, its policy permitting.
     pub(crate) divisible_kind: bool,
     /// What is legal here and refused further on, in words.
@@ -91,9 +89,6 @@ impl Template {
                 .as_ref()
                 .and_then(|read| read.as_ref().ok().copied()),
             time_to_live: workload::time_to_live(&value),
-            ended_at: workload::ended_at(&value)
-                .and_then(|at| at.parse::<jiff::Timestamp>().ok())
-                .map(|at| Time(at.as_millisecond())),
             divisible_kind: workload::divisible_kind(&value),
             warnings: workload::warnings(&value)
                 .into_iter()

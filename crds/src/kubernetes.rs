@@ -145,12 +145,13 @@ pub fn pool_class(labels: &BTreeMap<String, String>, allocatable: &Resources) ->
 /// (NVIDIA's k8s-device-plugin and gpu-feature-discovery, v0.17).
 fn parts_of_gpus(resources: &Resources) -> Option<&str> {
     let amount = |name: &str| resources.amount_of(&ResourceName::new(name)).0;
-    if amount(WHOLE_GPU) > 0 {
-        return None;
-    }
-    let names = resources.iter().map(|(name, _)| name.as_str());
-    let parts = names.filter(|name| name.starts_with(MIG_PREFIX) || *name == SHARED_GPU);
-    parts.max_by_key(|name| (amount(name), std::cmp::Reverse(*name)))
+    let names = || resources.iter().map(|(name, _)| name.as_str());
+    let parts = names().filter(|name| name.starts_with(MIG_PREFIX) || *name == SHARED_GPU);
+    let most = parts.max_by_key(|name| (amount(name), std::cmp::Reverse(*name)))?;
+    // What is left of neither tells nothing: then whole ones are taken to be what it had.
+    let whole = names().any(|name| name == WHOLE_GPU);
+    let in_parts = amount(WHOLE_GPU) == 0 && (amount(most) > 0 || !whole);
+    in_parts.then_some(most)
 }
 
 const WHOLE_GPU: &str = "nvidia.com/gpu";
@@ -169,19 +170,15 @@ fn suffix(parts: &str) -> &str {
 /// GPUs has RDMA devices too), then the first by name.
 #[must_use]
 pub fn device(resources: &Resources) -> Option<&ResourceName> {
-    let accelerator = |name: &&ResourceName| {
-        let kind = name.as_str().rsplit('/').next().unwrap_or_default();
-        ["gpu", "mig-", "npu", "tpu", "ascend"]
-            .iter()
-            .any(|word| kind.to_ascii_lowercase().contains(word))
-    };
     let devices = || {
         resources
             .iter()
             .map(|(name, _)| name)
             .filter(|name| name.is_device())
     };
-    devices().find(accelerator).or_else(|| devices().next())
+    devices()
+        .find(|name| name.is_accelerator())
+        .or_else(|| devices().next())
 }
 
 /// `text` in lower case, everything but letters and digits as single dashes, at most 63 long.

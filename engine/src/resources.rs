@@ -57,6 +57,18 @@ impl ResourceName {
         }
     }
 
+    /// Whether it is a device that computes, by its name: a node is counted by these before
+    /// others (one with GPUs has RDMA devices, too).
+    #[must_use]
+    pub fn is_accelerator(&self) -> bool {
+        const WORDS: [&str; 9] = [
+            "gpu", "mig-", "npu", "tpu", "ascend", "mlu", "dcu", "gaudi", "neuron",
+        ];
+        let kind = self.as_str().rsplit('/').next().unwrap_or_default();
+        let kind = kind.to_ascii_lowercase();
+        self.is_device() && WORDS.iter().any(|word| kind.contains(word))
+    }
+
     /// Whether it is a device (an extended resource such as `nvidia.com/gpu`), which nodes are
     /// classed by.
     #[must_use]

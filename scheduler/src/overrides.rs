@@ -221,10 +221,10 @@ pub fn name(key: &JobKey) -> String {
 }
 
 /// The name of the policy that keeps a job from being deleted in its members. Apart from the
-/// other, since it holds for all attempts.
+/// other, since it holds for all attempts. No binding's name ends so: it ends with its kind.
 #[must_use]
 pub fn keep_name(key: &JobKey) -> String {
-    format!("muster-keep-{}", key.name)
+    format!("muster-{}.keep", key.name)
 }
 
 /// The policy that keeps a job from being deleted in its members.

@@ -126,8 +126,12 @@ fn validating(target: &Target, bundle: &str) -> Value {
     managed.set("failurePolicy", json!("Ignore"));
 
     let mut others = entry("templates.muster.io", target, TEMPLATES, bundle);
-    let straight = |kind: &KnownKind| !holds_replicas(&kind.api_version(), kind.kind);
-    others.set("rules", template_rules(&["UPDATE"], straight));
+    let may_not_grow = |kind: &KnownKind| {
+        let api_version = kind.api_version();
+        let api = format!("{api_version}/{}", kind.kind);
+        !holds_replicas(&api_version, kind.kind) || workload::may_be_in_parts(&api)
+    };
+    others.set("rules", template_rules(&["UPDATE"], may_not_grow));
     others.set("namespaceSelector", namespaces(false));
     others.set("failurePolicy", json!("Ignore"));
     configuration("ValidatingWebhookConfiguration", [managed, others])

@@ -50,6 +50,8 @@ pub struct Ask {
     /// Over how many clusters it may be placed, beside what Karmada divides (`muster.io/split`):
     /// `Never` where it cannot be, `None` where it leaves that to its queue.
     pub split: Option<Split>,
+    /// Whether its own template asks for it.
+    pub asks_to_be_split: bool,
     /// Over at most so many clusters, where it says a number.
     pub max_clusters: Option<u32>,
     /// Whether it can be split only where pods of different clusters can find its first one.
@@ -231,6 +233,7 @@ fn finish(mut size: Size, template: &Field<'_>, replicas_held: bool) -> Result<A
         preemptible: wishes::preemptible(template, &pod_templates)?,
         data_clusters: wishes::data_clusters(template)?,
         split: split.split,
+        asks_to_be_split: split.split.is_some_and(|split| split != Split::Never),
         max_clusters: split.max_clusters,
         must_meet: split::must_meet(template)?,
         leader_host: template.value().and_then(rendezvous::host),

@@ -16,30 +16,34 @@ pub struct TimeToLive {
     pub after_ms: i64,
     /// Where its template says so, as a JSON pointer, if its members would act on it.
     pub in_members: Option<&'static str>,
+    /// Whether the control plane's own controller looks after it, once the template's status
+    /// shows an end: that of batch/v1 Jobs.
+    pub by_control_plane: bool,
 }
 
-/// What the template of a job says of that; `None` where it says nothing, or others look after
-/// it: for batch/v1 Jobs the control plane's own controller does.
+/// What the template of a job says of that; `None` where it says nothing, or its kind has no such
+/// time.
 #[must_use]
 pub fn time_to_live(template: &Value) -> Option<TimeToLive> {
     let (path, in_members) = match group_and_kind(template) {
-        ("batch.volcano.sh", "Job") => ("/spec/ttlSecondsAfterFinished", false),
+        ("batch.volcano.sh" | "batch", "Job") => ("/spec/ttlSecondsAfterFinished", false),
         ("kubeflow.org", _) => ("/spec/runPolicy/ttlSecondsAfterFinished", true),
         ("jobset.x-k8s.io", "JobSet") => ("/spec/ttlSecondsAfterFinished", true),
         _ => return None,
     };
     let seconds = template.pointer(path)?.as_i64()?;
     Some(TimeToLive {
+        by_control_plane: matches!(group_and_kind(template), ("batch", _)),
         after_ms: seconds.max(0).saturating_mul(1000),
         in_members: in_members.then_some(path),
     })
 }
 
-/// When the job of a template ended, by its status there (RFC 3339); `None` while it has not.
+/// When a part of a job ended, by what its member reports of it (RFC 3339); `None` while it has
+/// not.
 #[must_use]
-pub fn ended_at(template: &Value) -> Option<&str> {
-    let status = template.get("status")?;
-    let at = match group_and_kind(template) {
+pub fn ended_at<'a>(api_version: &str, kind: &str, status: &'a Value) -> Option<&'a str> {
+    let at = match (kind::group(api_version), kind) {
         ("batch.volcano.sh", "Job") => {
             let state = status.get("state")?;
             let over = matches!(text(state, "phase"), "Completed" | "Failed" | "Terminated");
@@ -84,8 +88,12 @@ mod tests {
         let Some(ttl) = time_to_live(&template) else {
             return "none".to_owned();
         };
-        let path = ttl.in_members.unwrap_or("-");
-        let ended = ended_at(&template).unwrap_or("runs");
+        let path = match ttl.by_control_plane {
+            true => "the control plane",
+            false => ttl.in_members.unwrap_or("-"),
+        };
+        let (api_version, kind) = (text(&template, "apiVersion"), text(&template, "kind"));
+        let ended = ended_at(api_version, kind, &template["status"]).unwrap_or("runs");
         format!("{} ms, {path}, {ended}", ttl.after_ms)
     }
 
@@ -114,7 +122,7 @@ mod tests {
             ),
             (
                 "{apiVersion: batch/v1, kind: Job, spec: {ttlSecondsAfterFinished: 5}}",
-                "none",
+                "5000 ms, the control plane, runs",
             ),
             (
                 "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {runPolicy: {}}}",

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod deletion;
+mod endings;
 mod faults;
 mod flow;
 mod out_of_service;

@@ -84,6 +84,11 @@ fn parts_of_gpus_are_classes_of_their_own() {
         (
             vec![a100, of_parts],
             vec![("nvidia.com/gpu", "0"), ("nvidia.com/mig-1g.5gb", "0")],
+            "nvidia-a100-sxm4-40gb",
+        ),
+        (
+            vec![a100, of_parts],
+            vec![("nvidia.com/mig-1g.5gb", "0")],
             "nvidia-a100-sxm4-40gb-mig-1g-5gb",
         ),
     ] {

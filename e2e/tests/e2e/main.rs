@@ -38,5 +38,6 @@ mod rest;
 mod separate;
 mod soak;
 mod split;
+mod split_changes;
 mod ttl;
 mod volcano_podgroups;

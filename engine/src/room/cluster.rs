@@ -397,9 +397,6 @@ impl NodeRoom {
 /// The device that a node's pool is counted in: of the extended resources it has, the one
 /// that looks like an accelerator, then the first by name. Nodes of class `cpu` have none.
 fn device_of(fact: &NodeFact) -> Option<ResourceName> {
-    const ACCELERATORS: [&str; 8] = [
-        "gpu", "/mig-", "npu", "tpu", "mlu", "dcu", "gaudi", "neuron",
-    ];
     if fact.class.as_str() == "cpu" {
         return None;
     }
@@ -407,9 +404,6 @@ fn device_of(fact: &NodeFact) -> Option<ResourceName> {
         .iter()
         .filter(|(name, amount)| name.is_device() && amount.0 > 0)
         .map(|(name, _)| name)
-        .min_by_key(|name| {
-            let looks = ACCELERATORS.iter().any(|word| name.as_str().contains(word));
-            (!looks, (*name).clone())
-        })
+        .min_by_key(|name| (!name.is_accelerator(), (*name).clone()))
         .cloned()
 }

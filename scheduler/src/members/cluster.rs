@@ -1,6 +1,6 @@
 //! A Cluster object as a fact. Pure.
 
-use super::verdict::{Verdict, ViewHealth};
+use super::verdict::Verdict;
 use crds::karmada::{Cluster, LooseTaint};
 use crds::names::{DRAIN_ANNOTATION, OUT_OF_SERVICE_ANNOTATION, PRICE_ANNOTATION};
 use engine::facts::ClusterFact;
@@ -20,8 +20,10 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> 
             .spec
             .taints
             .iter()
+            // Only the annotation says so, and only of a member that does not answer.
+            .filter(|taint| taint.key != OUT_OF_SERVICE_ANNOTATION)
             .map(LooseTaint::to_taint)
-            .chain(emptied(cluster, verdict.health))
+            .chain(emptied(cluster, verdict.silent))
             .collect(),
         apis: apis(cluster),
         price_milli: price(cluster).ok().flatten(),
@@ -32,13 +34,14 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> 
 
 /// A drain is a taint: whoever tolerates it stays, and may come. A cluster that is said to be
 /// out of service and answers is drained: then what runs there can be seen to end.
-fn emptied(cluster: &Cluster, health: ViewHealth) -> Option<Taint> {
+fn emptied(cluster: &Cluster, silent: bool) -> Option<Taint> {
     let annotations = cluster.metadata.annotations.as_ref()?;
     let says = |key: &str| annotations.get(key).is_some_and(|value| value == "true");
-    let key = match health {
-        ViewHealth::Unreachable if says(OUT_OF_SERVICE_ANNOTATION) => OUT_OF_SERVICE_ANNOTATION,
-        _ if says(DRAIN_ANNOTATION) || says(OUT_OF_SERVICE_ANNOTATION) => DRAIN_ANNOTATION,
-        _ => return None,
+    let key = match says(OUT_OF_SERVICE_ANNOTATION) {
+        true if silent => OUT_OF_SERVICE_ANNOTATION,
+        true => DRAIN_ANNOTATION,
+        false if says(DRAIN_ANNOTATION) => DRAIN_ANNOTATION,
+        false => return None,
     };
     Some(Taint {
         key: key.to_owned(),
@@ -85,22 +88,18 @@ mod tests {
 
     #[test]
     fn a_cluster_is_out_of_service_only_while_it_does_not_answer() {
-        let key = |annotations: serde_json::Value, health| {
+        let key = |annotations: serde_json::Value, silent| {
             let cluster = json!({"metadata": {"annotations": annotations}});
-            let taint = emptied(&serde_json::from_value(cluster).unwrap(), health);
+            let taint = emptied(&serde_json::from_value(cluster).unwrap(), silent);
             taint.map_or("none".to_owned(), |taint| taint.key)
         };
         let gone = || json!({"muster.io/out-of-service": "true"});
         let drained = || json!({"muster.io/drain": "true"});
-        assert_eq!(
-            key(gone(), ViewHealth::Unreachable),
-            "muster.io/out-of-service"
-        );
-        assert_eq!(key(gone(), ViewHealth::Stale), "muster.io/drain");
-        assert_eq!(key(gone(), ViewHealth::Ready), "muster.io/drain");
-        assert_eq!(key(drained(), ViewHealth::Unreachable), "muster.io/drain");
+        assert_eq!(key(gone(), true), "muster.io/out-of-service");
+        assert_eq!(key(gone(), false), "muster.io/drain");
+        assert_eq!(key(drained(), true), "muster.io/drain");
         let no = json!({"muster.io/drain": "false"});
-        assert_eq!(key(no, ViewHealth::Ready), "none");
+        assert_eq!(key(no, false), "none");
     }
 
     #[test]

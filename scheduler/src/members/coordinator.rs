@@ -59,6 +59,8 @@ struct Member {
     renewed: bool,
     /// As it was told last.
     told: Option<ClusterFact>,
+    /// Whether it did not answer when it was told last.
+    told_silent: bool,
     session: Option<(Address, DropGuard)>,
     connection: Option<Connection>,
 }
@@ -355,6 +357,7 @@ impl Member {
             settled: false,
             renewed: false,
             told: None,
+            told_silent: false,
             session: None,
             connection: None,
         }
@@ -416,7 +419,10 @@ impl Member {
     /// Its fact, if that is another than was told; then it counts as told.
     fn news(&mut self, name: &ClusterName, verdict: &Verdict) -> Option<ClusterFact> {
         let renewed = std::mem::take(&mut self.renewed);
-        let judged_alike = |told: &ClusterFact| told.unusable_because == verdict.because;
+        let was_silent = std::mem::replace(&mut self.told_silent, verdict.silent);
+        let judged_alike = |told: &ClusterFact| {
+            told.unusable_because == verdict.because && was_silent == verdict.silent
+        };
         if !renewed && self.told.as_ref().is_some_and(judged_alike) {
             return None;
         }

@@ -34,6 +34,9 @@ pub enum ViewHealth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) health: ViewHealth,
+    /// Whether it was asked, and does not answer: not one that is only not connected yet, or
+    /// never will be.
+    pub(crate) silent: bool,
     /// Why nothing may be placed there; empty where it may.
     pub(crate) because: String,
 }
@@ -48,7 +51,11 @@ impl Verdict {
     }
 
     fn no(health: ViewHealth, because: String) -> Self {
-        Self { health, because }
+        Self {
+            health,
+            silent: false,
+            because,
+        }
     }
 }
 
@@ -60,15 +67,23 @@ pub(crate) fn verdict(cluster: &Cluster, view: &ViewState, bound: Duration) -> V
     }
     if view.failed_probes >= FAILED_PROBES {
         let why = format!("its API server does not answer: {}", view.last_error);
-        return Verdict::no(Unreachable, why);
+        return Verdict {
+            silent: true,
+            ..Verdict::no(Unreachable, why)
+        };
     }
     let health = match view.age {
         Some(age) if view.listed && age <= bound => Ready,
         Some(_) => Stale,
         None => Unreachable,
     };
+    // Since it began to be asked, it has never answered.
+    let silent = view.age.is_none() && !view.last_error.is_empty();
     if let Some(why) = not_ready(cluster) {
-        return Verdict::no(health, why);
+        return Verdict {
+            silent,
+            ..Verdict::no(health, why)
+        };
     }
     match (health, view.age) {
         (Ready, _) => Verdict::no(Ready, String::new()),
@@ -83,7 +98,10 @@ pub(crate) fn verdict(cluster: &Cluster, view: &ViewState, bound: Duration) -> V
             );
             Verdict::no(Stale, why)
         }
-        (_, None) => Verdict::no(Unreachable, not_reached(&view.last_error)),
+        (_, None) => Verdict {
+            silent,
+            ..Verdict::no(Unreachable, not_reached(&view.last_error))
+        },
     }
 }
 
@@ -209,5 +227,32 @@ mod tests {
                 .because
                 .contains("not said yet")
         );
+    }
+
+    #[test]
+    fn only_a_member_that_was_asked_in_vain_is_silent() {
+        let bound = Duration::from_secs(60);
+        let silent = |view: &ViewState| verdict(&cluster("True"), view, bound).silent;
+        let fresh = ViewState {
+            listed: true,
+            age: Some(Duration::from_secs(3)),
+            ..ViewState::default()
+        };
+        assert!(!silent(&fresh));
+        assert!(silent(&ViewState {
+            failed_probes: 2,
+            ..fresh.clone()
+        }));
+        // Begun anew with other credentials, or never to be reached.
+        assert!(!silent(&ViewState::default()));
+        assert!(!silent(&ViewState {
+            unreachable_by_design: Some("pull mode".into()),
+            last_error: "none".into(),
+            ..ViewState::default()
+        }));
+        assert!(silent(&ViewState {
+            last_error: "refused".into(),
+            ..ViewState::default()
+        }));
     }
 }

@@ -1,0 +1,131 @@
+//! Gangs over several clusters when something changes under them: clusters that are drained, nodes
+//! that are cordoned, a template that is made larger.
+
+use anyhow::{Context as _, ensure};
+use e2e::harness::jobs::annotated;
+use e2e::harness::kinds::{BATCH_JOB, CLUSTER, PROPAGATION_POLICY};
+use serde_json::{Value, json};
+
+use crate::case::{Case, managed, managed_alone};
+use crate::job::{clusters, record};
+use crate::split::{environment, pods_of, ranks_are_whole};
+
+/// A cluster is drained: the gang leaves it whole, and goes on where nobody is drained.
+async fn drained(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    for member in crate::plane::MEMBERS {
+        case.nodes(member, 1).await?;
+    }
+    let mut template = annotated(case.gang("array", 6, 2).batch(), "muster.io/split", "2");
+    template["spec"]["completionMode"] = json!("Indexed");
+    let job = case.submit(&template).await?;
+    case.running(&job).await?;
+    let before = case.placed(&job).await?;
+    let drained = before[0].clone();
+    let drain = |on: Value| {
+        let patch = json!({"metadata": {"annotations": {"muster.io/drain": on}}});
+        let clusters = case.karmada();
+        let name = drained.clone();
+        async move { clusters.merge(CLUSTER, None, &name, &patch).await }
+    };
+    drain(json!("true")).await?;
+    let elsewhere = |binding: &Value| {
+        let clusters = clusters(binding);
+        !clusters.is_empty() && !clusters.contains(&drained)
+    };
+    let moved = case.binding_when(&job, "elsewhere", elsewhere).await;
+    let moved = match moved {
+        Ok(binding) => case.running(&job).await.map(|_| binding),
+        Err(error) => Err(error),
+    };
+    drain(Value::Null).await?;
+    let attempt = record(&moved?)["attempt"].as_u64().unwrap_or_default();
+    assert!(attempt > 1, "attempt {attempt}");
+    let attempt = attempt.to_string();
+    ranks_are_whole(case, &job, 6).await?;
+    for pods in pods_of(case, &job).await?.values() {
+        for pod in pods {
+            assert_eq!(environment(pod, "MUSTER_ATTEMPT"), Some(&*attempt));
+        }
+    }
+    Ok(())
+}
+
+/// The nodes of a part are cordoned between the decision and the dispatch: at the deadline all
+/// is taken back, and goes where there still is room.
+async fn cordoned(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    let deadline = json!({"spec": {"placement": {"startDeadline": "15s"}}});
+    case.capacity_policy(deadline).await?;
+    case.nodes("member1", 1).await?;
+    let cordoned = case.nodes("member2", 1).await?;
+    // What is placed waits until the policy lets it go.
+    let held = json!({"suspension": {"dispatching": true}, "placement": {}});
+    case.policy("held", BATCH_JOB, "muster", held).await?;
+    let gang = case.gang("array", 6, 2).batch();
+    let job = case
+        .submit(&annotated(gang, "muster.io/split", "Allowed"))
+        .await?;
+    assert_eq!(case.placed(&job).await?, ["member1", "member2"]);
+    let testbed = &case.plane.testbed;
+    testbed.cordon("member2", &cordoned[0], true).await?;
+    case.nodes("member3", 1).await?;
+    let go = json!({"spec": {"suspension": null}});
+    let namespace = Some(case.name.as_str());
+    case.karmada()
+        .merge(PROPAGATION_POLICY, namespace, "held", &go)
+        .await?;
+    let elsewhere = |binding: &Value| clusters(binding) == ["member1", "member3"];
+    case.binding_when(&job, "elsewhere", elsewhere).await?;
+    case.running(&job).await?;
+    let pods = pods_of(case, &job).await?;
+    assert_eq!(pods.keys().collect::<Vec<_>>(), ["member1", "member3"]);
+    Ok(())
+}
+
+/// A job in parts is not made larger once it is released, whatever its kind.
+async fn grown(case: &Case) -> anyhow::Result<()> {
+    case.queue(24).await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 2).await?;
+    let mut gang = case.gang("array", 6, 2).batch();
+    gang["spec"]["completions"] = json!(12);
+    let job = case
+        .submit(&annotated(gang, "muster.io/split", "2"))
+        .await?;
+    case.running(&job).await?;
+    let before = pods_of(case, &job).await?;
+    let more = json!({"spec": {"parallelism": 8}});
+    let namespace = Some(case.name.as_str());
+    let refused = case
+        .karmada()
+        .merge(job.kind, namespace, &job.name, &more)
+        .await;
+    let message = refused.err().context("the job grew")?.to_string();
+    for word in ["cannot grow", "6 -> 8", "parts", "submit it again"] {
+        ensure!(message.contains(word), "{word}: {message}");
+    }
+    // Less is not more, and nobody's business.
+    let less = json!({"spec": {"parallelism": 5}});
+    case.karmada()
+        .merge(job.kind, namespace, &job.name, &less)
+        .await?;
+    tokio::time::sleep(crate::case::A_WHILE).await;
+    assert_eq!(pods_of(case, &job).await?.len(), before.len());
+    Ok(())
+}
+
+#[test]
+fn a_gang_whose_nodes_are_cordoned_before_it_is_dispatched_goes_elsewhere() {
+    managed("splitcordon", cordoned);
+}
+
+#[test]
+fn a_gang_in_parts_does_not_grow() {
+    managed("splitgrow", grown);
+}
+
+#[test]
+fn a_gang_leaves_a_cluster_that_is_drained() {
+    managed_alone("splitdrain", drained);
+}
