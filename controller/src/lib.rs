@@ -13,6 +13,7 @@
 //! again on the API server.
 
 mod adopt;
+mod advice;
 mod core;
 mod ensure;
 mod expiry;

@@ -3,6 +3,7 @@
 //!
 //! Written on change, coalesced by the writers to at most once a second per object.
 
+use crate::advice::Advice;
 use crate::core::Core;
 use crate::ensure::Ensurer;
 use crate::fact::NamespaceFact;
@@ -40,6 +41,8 @@ pub(crate) struct Publisher {
     /// The job that was published last, where time ran out: the next pass goes on behind it.
     reached: Option<JobKey>,
     queues: BTreeSet<QueueName>,
+    /// What would help who stands first.
+    pub(crate) advice: Advice,
     /// PodGroup specs as they were last applied.
     applied: HashMap<JobKey, Value>,
     kept_at: Option<Time>,
@@ -54,6 +57,7 @@ impl Publisher {
             jobs: BTreeSet::new(),
             reached: None,
             queues: BTreeSet::new(),
+            advice: Advice::default(),
             applied: HashMap::new(),
             kept_at: None,
         }
@@ -104,6 +108,7 @@ impl Publisher {
     pub(crate) fn forget(&mut self, key: &JobKey) {
         self.jobs.remove(key);
         self.applied.remove(key);
+        self.advice.forget(key);
         self.status
             .forget(&podgroup_target(key, self.status_subresource));
     }
@@ -146,9 +151,13 @@ impl Core {
         let Some(binding) = self.world.bindings.get(key).cloned() else {
             return;
         };
-        let Some(explanation) = self.engine.explain(key) else {
+        let Some(mut explanation) = self.engine.explain(key) else {
             return;
         };
+        match explanation.position {
+            Some(1) => explanation.helps = self.advise(key, now),
+            _ => self.publisher.advice.forget(key),
+        }
         let (Some(view), Some(fact)) = (self.engine.job(key), self.told.get(key)) else {
             return;
         };

@@ -21,8 +21,9 @@ pub fn ack(binding: &ResourceBinding, now: Time) -> Option<Write> {
     let record = placed_by_us(binding)?;
     let status = &binding.status;
     let scheduled = status.last_scheduled_time;
-    // The write that dispatches parts is followed by no status of its own.
-    let dispatched = record.parts == Some(Parts::Dispatched) && scheduled.is_some();
+    // The write that dispatches parts is followed by no status of its own, and that of the
+    // placement before it was written by then, or lost to Karmada's own writes.
+    let dispatched = record.parts == Some(Parts::Dispatched);
     let placed_at = Time(record.time.as_millisecond());
     if now.millis_since(placed_at) < SETTLE_MS && !dispatched {
         return None;
@@ -146,6 +147,10 @@ mod tests {
             )
         };
         assert!(ack(&with(json!("Dispatched")), at_once).is_some());
+        // Also where the status of the placement was lost.
+        let mut lost = with(json!("Dispatched"));
+        lost.status.last_scheduled_time = None;
+        assert!(ack(&lost, at_once).is_some());
         for other in [json!("Held"), Value::Null] {
             assert!(ack(&with(other), at_once).is_none());
         }

@@ -23,6 +23,12 @@ async fn holder_and_waiter(case: &Case) -> anyhow::Result<(Job, Job)> {
         .await?;
     case.waits(&waiter, &["WaitingForQuota", "Reserved"])
         .await?;
+    let raised = format!("spec.capability of queue {} raised", case.name);
+    case.pod_group_when(&waiter, "is told what would help", |group| {
+        let helps = group["status"]["federation"]["helps"].to_string();
+        helps.contains(&raised) && helps.contains("nvidia.com/gpu 16")
+    })
+    .await?;
     Ok((holder, waiter))
 }
 

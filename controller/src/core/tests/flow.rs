@@ -230,3 +230,30 @@ async fn a_queue_that_changes_moves_a_waiting_job_only() {
     assert_eq!(queue_of(&stage, "a"), "q");
     assert_eq!(queue_of(&stage, "b"), "other");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_stands_first_is_told_what_would_help() {
+    let mut stage = stage().await;
+    for name in ["a", "b", "c"] {
+        stage.job(name, 3);
+    }
+    stage.rest(&["a", "b", "c"]).await;
+    let now = stage.now();
+    let helps = stage.core.advise(&JobKey::new("team", "b"), now);
+    let raised = engine::decision::Help::RaiseCapability {
+        queue: QueueName::new("q"),
+        class: None,
+        resource: "cpu".into(),
+        to: 6_000,
+    };
+    assert!(helps.contains(&raised), "{helps:?}");
+    // Its PodGroup shows it once it is there.
+    let podgroup = json!({"metadata": {"name": "b", "namespace": "team"}, "spec": {}});
+    stage.take(Input::PodGroup(Delta::Upserted(read(podgroup))));
+    stage.rest_later(&["b"], 20_000).await;
+    let written = stage.api.requests_of("PATCH").into_iter();
+    let mut helps = written.map(|request| request.body["status"]["federation"]["helps"].clone());
+    let words = "spec.capability of queue q raised to cpu 6";
+    let told = helps.any(|helps| helps.to_string().contains(words));
+    assert!(told, "{:#?}", last(&stage.api.requests()));
+}
