@@ -37,7 +37,7 @@ pub(super) struct Parts {
 /// Submits `gangs`, each once the one before is dispatched.
 pub(super) async fn measure(plane: &Plane, clusters: usize, gangs: usize) -> anyhow::Result<Parts> {
     let batch = Batch::managed(plane, &format!("bench-parts-{clusters}")).await?;
-    batch.capability(plane, clusters * gangs).await?;
+    batch.capability(plane, clusters * (gangs + 1)).await?;
     let spread = json!({
         "metadata": {"name": "spread", "namespace": batch.name},
         "spec": {
