@@ -128,15 +128,18 @@ impl Core {
     pub(crate) fn member(&mut self, event: MemberEvent) {
         match event {
             MemberEvent::Fact(fact) => {
-                if matches!(fact, Event::ClusterUpserted(_)) {
-                    self.dirty.extend(self.spread_bindings.iter().cloned());
+                match &fact {
+                    Event::ClusterUpserted(cluster) => {
+                        self.dirty.extend(self.spread_bindings.iter().cloned());
+                        if self.engine.cluster(&cluster.name).is_none() {
+                            self.dirty.extend(self.meeting.iter().cloned());
+                        }
+                    }
+                    Event::ClusterGone(_) => self.dirty.extend(self.meeting.iter().cloned()),
+                    _ => {}
                 }
                 self.pods.note(&fact);
-                let known = self.engine.cluster_names().count();
                 self.tell(fact);
-                if self.engine.cluster_names().count() != known {
-                    self.dirty.extend(self.meeting.iter().cloned());
-                }
             }
             MemberEvent::Listed { cluster } => tracing::debug!(%cluster, "member listed"),
             MemberEvent::Ready => {}

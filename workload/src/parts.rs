@@ -126,7 +126,7 @@ pub fn parts(
         address,
         ..Gang::read(template, attempt, shares)?
     };
-    if kind == "PyTorchJob" && shares.len() > 1 && address.is_none() {
+    if gang.must_meet && shares.len() > 1 && address.is_none() {
         let host = gang.host.clone().unwrap_or_default();
         return Err(PartsError::NoAddress(host, shares[0].cluster.clone()));
     }
@@ -154,6 +154,8 @@ struct Gang<'a> {
     /// Whether Volcano looks at the tasks' own minimums, which it does where the job's is no
     /// less than they add up to (pkg/scheduler/api/job_info.go, `CheckTaskMinAvailable`).
     tasks_hold: bool,
+    /// Whether pods of all clusters have to find that of rank 0.
+    must_meet: bool,
     /// Names of all its clusters.
     clusters: String,
     /// How pods of the leading cluster reach the pod of rank 0.
@@ -191,6 +193,7 @@ impl<'a> Gang<'a> {
             tasks,
             min_available: ask.min_available,
             tasks_hold: ask.min_available >= ask.min_task_member.values().sum(),
+            must_meet: ask.must_meet,
             clusters: clusters.join(","),
             host: rendezvous::host(template),
             address: None,

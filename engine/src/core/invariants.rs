@@ -227,41 +227,13 @@ impl Engine {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use crate::facts::{Admission, Share};
-    use crate::{
-        Attempt, ClusterName, Engine, EngineConfig, Event, JobKey, PoolClass, Progress, QueueName,
-        Resources, Time, Uid,
-    };
-    use std::collections::BTreeMap;
-
-    /// One job that runs.
-    fn running(key: &JobKey) -> Engine {
-        let mut engine = Engine::new(EngineConfig::default());
-        let charge = Resources::parse([("nvidia.com/gpu", "1")]).unwrap();
-        engine.apply(Event::JobAdmitted {
-            key: key.clone(),
-            admission: Admission {
-                uid: Uid::from("uid"),
-                attempt: Attempt(1),
-                queue: QueueName::from("q"),
-                admitted_at: Time(0),
-                shares: vec![Share {
-                    cluster: ClusterName::from("a"),
-                    pods: Vec::new(),
-                    charge: BTreeMap::from([(PoolClass::from("gpu"), charge)]),
-                    slots: Vec::new(),
-                }],
-            },
-            progress: Progress::Running,
-        });
-        engine.decide(Time(1));
-        engine
-    }
+    use super::super::testing::running;
+    use crate::{Engine, JobKey};
 
     #[test]
     fn a_job_that_is_listed_elsewhere_than_it_is_held_is_named() {
         let key = JobKey::new("ns", "job");
-        let sound = running(&key);
+        let sound = running(&key, Vec::new());
         assert_eq!(sound.check_invariants(), Vec::<String>::new());
         let names_it = |engine: &Engine| {
             let wrong = engine.check_invariants();

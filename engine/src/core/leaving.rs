@@ -267,36 +267,20 @@ fn take_pods(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use super::super::testing::running;
     use super::*;
-    use crate::event::Progress;
-    use crate::facts::{Admission, RolePods};
-    use crate::{Engine, EngineConfig, Event, QueueName, Uid};
+    use crate::facts::RolePods;
 
     /// A job that has two pods in `a`, and one in each of `a` and `b` that leaves.
     fn shrinking() -> Released {
-        let mut engine = Engine::new(EngineConfig::default());
         let key = JobKey::new("ns", "job");
         let request = Resources::parse([("nvidia.com/gpu", "1")]).unwrap();
         let charge = BTreeMap::from([(PoolClass::from("gpu"), request.clone())]);
-        engine.apply(Event::JobAdmitted {
-            key: key.clone(),
-            admission: Admission {
-                uid: Uid::from("uid"),
-                attempt: Attempt(1),
-                queue: QueueName::from("q"),
-                admitted_at: Time(0),
-                shares: vec![Share {
-                    cluster: ClusterName::from("a"),
-                    pods: vec![RolePods {
-                        role: "worker".to_owned(),
-                        count: 2,
-                    }],
-                    charge: charge.clone(),
-                    slots: Vec::new(),
-                }],
-            },
-            progress: Progress::Running,
-        });
+        let workers = RolePods {
+            role: "worker".to_owned(),
+            count: 2,
+        };
+        let engine = running(&key, vec![workers]);
         let mut released = engine.jobs.get(&key).unwrap().released.clone().unwrap();
         released.leaving = ["a", "b"]
             .map(|cluster| Leaving {

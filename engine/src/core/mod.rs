@@ -60,6 +60,8 @@ mod split;
 mod take_back;
 mod takers;
 mod target;
+#[cfg(test)]
+mod testing;
 mod tree;
 mod usage;
 mod validity;

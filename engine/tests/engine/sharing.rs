@@ -286,8 +286,8 @@ fn class_19_names_decide_where_nothing_else_does_whatever_came_first() {
     assert_eq!(decided, ["p q", "p q", "p q"]);
 }
 
-#[test]
-fn past_use_counts_until_it_has_faded() {
+/// Four GPUs, and two queues whose past use counts half after an hour.
+fn with_fading_past() -> World {
     let mut world = fleet(4);
     for name in ["x", "y"] {
         world.queue(queue(name)).policy(PolicyFact {
@@ -298,6 +298,12 @@ fn past_use_counts_until_it_has_faded() {
             ..policy(name)
         });
     }
+    world
+}
+
+#[test]
+fn past_use_counts_until_it_has_faded() {
+    let mut world = with_fading_past();
     fill(&mut world, "x", 4);
     world.decide();
     (0..4).for_each(|index| world.run(&format!("x-{index}")));
@@ -328,16 +334,7 @@ fn past_use_counts_until_it_has_faded() {
 
 #[test]
 fn what_was_given_back_all_at_once_fades_too() {
-    let mut world = fleet(4);
-    for name in ["x", "y"] {
-        world.queue(queue(name)).policy(PolicyFact {
-            fair_share: FairShare {
-                weight: None,
-                usage_half_life_ms: Some(3_600_000),
-            },
-            ..policy(name)
-        });
-    }
+    let mut world = with_fading_past();
     world.add("large", "x", 4, "gpu 1");
     world.decide();
     world.run("large");

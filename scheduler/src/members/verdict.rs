@@ -61,29 +61,30 @@ impl Verdict {
 
 /// Judges `cluster`, whose view may be at most `bound` old.
 pub(crate) fn verdict(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
+    let never_answered = view.age.is_none() && !view.last_error.is_empty();
+    let silent = view.failed_probes >= FAILED_PROBES || never_answered;
+    Verdict {
+        silent: silent && view.unreachable_by_design.is_none(),
+        ..judged(cluster, view, bound)
+    }
+}
+
+fn judged(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
     use ViewHealth::{Ready, Stale, Unreachable};
     if let Some(why) = &view.unreachable_by_design {
         return Verdict::no(Unreachable, why.clone());
     }
     if view.failed_probes >= FAILED_PROBES {
         let why = format!("its API server does not answer: {}", view.last_error);
-        return Verdict {
-            silent: true,
-            ..Verdict::no(Unreachable, why)
-        };
+        return Verdict::no(Unreachable, why);
     }
     let health = match view.age {
         Some(age) if view.listed && age <= bound => Ready,
         Some(_) => Stale,
         None => Unreachable,
     };
-    // Since it began to be asked, it has never answered.
-    let silent = view.age.is_none() && !view.last_error.is_empty();
     if let Some(why) = not_ready(cluster) {
-        return Verdict {
-            silent,
-            ..Verdict::no(health, why)
-        };
+        return Verdict::no(health, why);
     }
     match (health, view.age) {
         (Ready, _) => Verdict::no(Ready, String::new()),
@@ -98,10 +99,7 @@ pub(crate) fn verdict(cluster: &Cluster, view: &ViewState, bound: Duration) -> V
             );
             Verdict::no(Stale, why)
         }
-        (_, None) => Verdict {
-            silent,
-            ..Verdict::no(Unreachable, not_reached(&view.last_error))
-        },
+        (_, None) => Verdict::no(Unreachable, not_reached(&view.last_error)),
     }
 }
 

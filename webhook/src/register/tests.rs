@@ -317,6 +317,15 @@ fn configurations_for_a_url() {
                 - muster-system
         rules:
           - apiGroups:
+              - batch
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - jobs
+            scope: Namespaced
+          - apiGroups:
               - batch.volcano.sh
             apiVersions:
               - "*"
