@@ -52,19 +52,29 @@ impl Search<'_> {
     /// The cheapest choice that was found, with where the job goes then.
     pub(crate) fn cheapest(&self) -> Option<(Chosen, Vec<Share>)> {
         let all: Vec<usize> = (0..self.items.len()).collect();
-        let everything = self.fits(&all.iter().copied().collect())?;
-        let pools = pools_of(&everything);
+        // Only what other queues owe depends on where the job would go.
+        let owed = all.iter().any(|index| self.is_reclaimed(*index));
+        let pools = if owed {
+            pools_of(&self.fits(&all.iter().copied().collect())?)
+        } else {
+            Pools::new()
+        };
         let mut best: Option<(Price, Chosen, Vec<Share>)> = None;
+        let mut is_first = true;
         for group in self.groups(all) {
             let mut by_size = group.clone();
-            by_size.sort_by_key(|index| (self.size(*index), *index));
-            by_size.reverse();
+            by_size.sort_by_cached_key(|index| std::cmp::Reverse((self.size(*index), *index)));
             for order in [group, by_size] {
-                let chain = self.chain(&order, &pools);
-                let Some(found) = self.shortest(&chain) else {
+                let mut chain = Chain::new(self, order, &pools);
+                // The first order has everything in it.
+                let was_first = std::mem::take(&mut is_first);
+                let Some(found) = self.shortest(&mut chain) else {
+                    if was_first && !owed {
+                        return None;
+                    }
                     continue;
                 };
-                let found = self.trimmed(found, &chain);
+                let found = self.trimmed(found, &chain.taken);
                 let found = self.swapped(found);
                 let shares = self.fits(&found);
                 let shares = shares.filter(|shares| self.lawful(&found, shares));
@@ -157,13 +167,13 @@ impl Search<'_> {
     fn groups(&self, all: Vec<usize>) -> Vec<Vec<usize>> {
         let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
         for index in &all {
-            let clusters: BTreeSet<&ClusterName> = self.items[*index]
-                .charge
-                .keys()
-                .map(|(cluster, _)| cluster)
-                .collect();
-            for cluster in clusters {
-                by_cluster.entry(cluster).or_default().push(*index);
+            let clusters = self.items[*index].charge.keys();
+            // In order, so that one cluster's classes stand together.
+            for (cluster, _) in clusters {
+                let group = by_cluster.entry(cluster).or_default();
+                if group.last() != Some(index) {
+                    group.push(*index);
+                }
             }
         }
         let needs = leading(&self.asker.want.total)
@@ -191,50 +201,32 @@ impl Search<'_> {
         std::iter::once(all).chain(groups).collect()
     }
 
-    /// What of `order` may be taken, each after those before it.
-    fn chain(&self, order: &[usize], pools: &Pools) -> Vec<usize> {
-        let job = (&self.asker.want.total, Some(pools));
-        let mut shift = self.shift.clone();
-        let mut chain = Vec::new();
-        let mut waiting: Vec<usize> = order.to_vec();
-        // An order by size may name a gang before its surplus: it is looked at once more.
-        for _ in 0..2 {
-            let mut known: Chosen = chain.iter().copied().collect();
-            for index in std::mem::take(&mut waiting) {
-                let item = &self.items[index];
-                if item.after.is_some_and(|before| !known.contains(&before)) {
-                    waiting.push(index);
-                    continue;
-                }
-                let may = !self.is_reclaimed(index)
-                    || shift
-                        .may_take(self.asker.queue, job, &item.queue, &item.charge)
-                        .is_ok();
-                if may {
-                    shift.take(&item.queue, &item.charge);
-                    known.insert(index);
-                    chain.push(index);
-                }
+    /// The least first items of a chain with which the job fits: looked for among twice as many
+    /// each time, since a few do most often.
+    fn shortest(&self, chain: &mut Chain<'_>) -> Option<Chosen> {
+        let first = |taken: &[usize], count: usize| taken[..count].iter().copied().collect();
+        // That nothing at all would do is asked before.
+        let (mut fails, mut fits) = (0, 1);
+        loop {
+            let is_whole = !chain.reaches(fits);
+            fits = fits.min(chain.taken.len());
+            if fits > fails && self.fits(&first(&chain.taken, fits)).is_some() {
+                break;
             }
+            if is_whole {
+                return None;
+            }
+            (fails, fits) = (fits, fits * 2);
         }
-        chain
-    }
-
-    /// The least first items of a chain with which the job fits.
-    fn shortest(&self, chain: &[usize]) -> Option<Chosen> {
-        let first = |count: usize| chain[..count].iter().copied().collect::<Chosen>();
-        self.fits(&first(chain.len()))?;
-        let (mut fails, mut fits) = (0, chain.len());
         while fits - fails > 1 {
             let middle = fails + (fits - fails) / 2;
-            if self.fits(&first(middle)).is_some() {
+            if self.fits(&first(&chain.taken, middle)).is_some() {
                 fits = middle;
             } else {
                 fails = middle;
             }
         }
-        // That nothing at all would do is asked before.
-        Some(first(fits))
+        Some(first(&chain.taken, fits))
     }
 
     /// Gives back in reverse what turned out needless, in blocks as long as that goes.
@@ -320,6 +312,73 @@ impl Search<'_> {
             if self.closed(&more) {
                 self.exact(index + 1, &more, best);
             }
+        }
+    }
+}
+
+/// What of an order may be taken, each after those before it; found as far as it is asked for.
+struct Chain<'a> {
+    search: &'a Search<'a>,
+    pools: &'a Pools,
+    shift: Shift<'a>,
+    taken: Vec<usize>,
+    known: Chosen,
+    next: std::vec::IntoIter<usize>,
+    /// Those that come after one that was not there yet. An order by size may name a gang
+    /// before its surplus: it is looked at once more.
+    waiting: Vec<usize>,
+    again: bool,
+}
+
+impl<'a> Chain<'a> {
+    fn new(search: &'a Search<'a>, order: Vec<usize>, pools: &'a Pools) -> Self {
+        Self {
+            search,
+            pools,
+            shift: search.shift.clone(),
+            taken: Vec::new(),
+            known: Chosen::new(),
+            next: order.into_iter(),
+            waiting: Vec::new(),
+            again: false,
+        }
+    }
+
+    /// Whether so many may be taken.
+    fn reaches(&mut self, count: usize) -> bool {
+        while self.taken.len() < count {
+            let Some(index) = self.next.next() else {
+                if std::mem::replace(&mut self.again, true) {
+                    return false;
+                }
+                self.next = std::mem::take(&mut self.waiting).into_iter();
+                continue;
+            };
+            self.look_at(index);
+        }
+        true
+    }
+
+    fn look_at(&mut self, index: usize) {
+        let search = self.search;
+        let item = &search.items[index];
+        if item
+            .after
+            .is_some_and(|before| !self.known.contains(&before))
+        {
+            self.waiting.push(index);
+            return;
+        }
+        let asker = search.asker;
+        let job = (&asker.want.total, Some(self.pools));
+        let owed = || {
+            let shift = &self.shift;
+            shift.may_take(asker.queue, job, &item.queue, &item.charge)
+        };
+        if !search.is_reclaimed(index) || owed().is_ok() {
+            self.shift.take(&item.queue, &item.charge);
+            self.known.insert(index);
+            self.taken.push(index);
         }
     }
 }

@@ -143,7 +143,6 @@ impl Engine {
             nodes,
             cost,
         };
-        let mut rest = released.clone();
         let mut nodes = self.room.holdings(key);
         if !released.leaving.is_empty() {
             // What leaves already is counted as gone.
@@ -152,8 +151,15 @@ impl Engine {
                 nodes.entry(node).or_default().add_tally(&held, -1);
             }
         }
-        let on: Vec<(ClusterName, NodeName)> = nodes.keys().cloned().collect();
         let steps = surplus(job, released);
+        let again = pools_of(&released.admission.shares);
+        if steps.is_empty() {
+            let charge = again.clone();
+            let whole = item(usize::MAX, None, charge, again, nodes, cost);
+            return offers.items.push(whole);
+        }
+        let mut rest = released.clone();
+        let on: Vec<(ClusterName, NodeName)> = nodes.keys().cloned().collect();
         for (step, cut) in steps.into_iter().enumerate() {
             let basis = rest.basis.clone().or_else(|| job.demand.clone());
             let Some((leaving, from)) = basis.and_then(|basis| rest.cut(&basis, &cut)) else {
@@ -187,7 +193,6 @@ impl Engine {
                 .push(item(step, Some(cut), charge, again, freed, 0));
         }
         let charge = pools_of(&rest.admission.shares);
-        let again = pools_of(&released.admission.shares);
         offers
             .items
             .push(item(usize::MAX, None, charge, again, nodes, cost));
