@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use engine::Reason;
+use engine::plugins::Holds;
 
 fn reasons() -> String {
     let mut page = String::from(
@@ -20,17 +21,46 @@ fn reasons() -> String {
     page
 }
 
-#[test]
-fn the_page_of_reasons_is_current() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/reasons.md");
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, reasons()).unwrap();
-    }
-    let committed = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        committed == reasons(),
-        "docs/reference/reasons.md is not what engine/src/reason.rs says: run UPDATE_DOCS=1 cargo test -p cli --test reference"
+fn placement() -> String {
+    let mut page = String::from(
+        "<!-- Generated from engine/src/plugins by `UPDATE_DOCS=1 cargo test -p cli --test reference`; do not edit. -->\n\
+         # Filters and scores\n\n\
+         Filters leave out clusters that a job may not go to, in this order; the reason of a job that has none names\n\
+         what each cluster is left out for. A CapacityPolicy names those that can be chosen in `placement.filters`.\n\n\
+         | filter | keeps | holds |\n|---|---|---|\n",
     );
+    for filter in engine::plugins::filters() {
+        let holds = match filter.unset {
+            Holds::Always => "always",
+            Holds::Unset => "unless `placement.filters` names others",
+            Holds::Named => "where `placement.filters` names it",
+        };
+        page += &format!("| `{}` | {} | {holds} |\n", filter.name, filter.about);
+    }
+    page += "\nScores tell which of several placements is the better one, after the fewest clusters, whole topology domains\n\
+             and `placement.preferredClusters`. Each counts in thousandths and is weighed by `placement.weights`.\n\n\
+             | score | aim | weight unset |\n|---|---|---|\n";
+    for score in engine::plugins::scores() {
+        page += &format!("| `{}` | {} | {} |\n", score.name, score.about, score.unset);
+    }
+    page += "\nAnother one is a file in `engine/src/plugins`: see [Developing](../development.md#a-filter-or-score-of-your-own).\n";
+    page
+}
+
+#[test]
+fn generated_pages_are_current() {
+    for (name, page) in [("reasons", reasons()), ("placement", placement())] {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference");
+        let path = format!("{folder}/{name}.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &page).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            committed == page,
+            "docs/reference/{name}.md is not what the code says: run UPDATE_DOCS=1 cargo test -p cli --test reference"
+        );
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::template::Template;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
 use crds::names;
-use engine::facts::{ClusterPlacement, Demand, Hold, JobFact, Split};
+use engine::facts::{ClusterPlacement, Demand, Filters, Hold, JobFact, Split};
 use engine::{JobKey, QueueName, Reason, Time, Uid};
 use std::collections::BTreeMap;
 use workload::{Ask, AskError};
@@ -45,6 +45,8 @@ pub(crate) struct QueueRules<'a> {
     pub(crate) permitted: Permission<'a>,
     /// Whether jobs that do not say are split.
     pub(crate) split: &'a dyn Fn(&QueueName) -> Split,
+    /// Which clusters are left out for its jobs.
+    pub(crate) filters: &'a dyn Fn(&QueueName) -> Filters,
     /// Why pods of different clusters could not find each other, if they could not.
     pub(crate) apart: &'a dyn Fn(&QueueName) -> Option<String>,
 }
@@ -93,7 +95,13 @@ pub(crate) fn job(
     let fact = JobFact {
         key: key.clone(),
         uid: Uid::new(&binding.spec.resource.uid),
-        demand: demand(binding, template, ask.as_ref(), queue_split),
+        demand: demand(
+            binding,
+            template,
+            ask.as_ref(),
+            queue_split,
+            (rules.filters)(&queue),
+        ),
         queue,
         priority_class: ask.as_ref().and_then(|ask| ask.priority_class.clone()),
         queued_at: queued_at(binding, template),
@@ -263,10 +271,14 @@ fn demand(
     template: &Template,
     ask: Option<&Ask>,
     queue_split: Split,
+    filters: Filters,
 ) -> Demand {
     let resource = &binding.spec.resource;
     let api = format!("{}/{}", resource.api_version, resource.kind);
-    let placement = workload::cluster_placement(binding.spec.placement.as_ref(), &api);
+    let placement = ClusterPlacement {
+        filters,
+        ..workload::cluster_placement(binding.spec.placement.as_ref(), &api)
+    };
     let Some(ask) = ask else {
         return unknown_demand(placement);
     };

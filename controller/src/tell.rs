@@ -8,7 +8,7 @@ use crate::reconcile::Look;
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
-use engine::facts::{JobFact, Split};
+use engine::facts::{Filters, JobFact, Split};
 use engine::{Event, JobKey, JobState, Progress, QueueName, Reason};
 
 impl Core {
@@ -38,10 +38,15 @@ impl Core {
             let policy = self.world.policies.get(queue);
             policy.map_or(Split::Never, CapacityPolicy::split)
         };
+        let filters = |queue: &QueueName| {
+            let policy = self.world.policies.get(queue);
+            policy.map_or_else(Filters::default, CapacityPolicy::filters)
+        };
         let apart = |queue: &QueueName| self.apart(queue);
         let rules = QueueRules {
             permitted: &permitted,
             split: &split,
+            filters: &filters,
             apart: &apart,
         };
         Some(fact::job(key, binding, template, namespace, rules))

@@ -11,7 +11,8 @@ pub use fact::DEFAULT_START_DEADLINE_MS;
 pub use status::{CapacityPolicyStatus, ClusterUse, Counts, Head, PoolUse, ResourceUse, Summary};
 
 use crate::duration;
-use crate::loose::{Loose, QuantityText, lenient};
+use crate::loose::{Loose, QuantityText, lenient, nullable};
+use engine::plugins::Holds;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -308,9 +309,21 @@ pub struct Placement {
     #[schemars(length(max = 256), inner(length(min = 1, max = 253)))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preferred_clusters: Vec<String>,
-    /// How much each aim counts where several placements would do.
+    /// Which clusters are left out, beside those that are not ready, not selected, or whose
+    /// taints are not tolerated: the names of filters. Unset: APIEnablement. What each does:
+    /// docs/reference/placement.md.
+    #[schemars(schema_with = "filters_schema")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub weights: Option<Weights>,
+    pub filters: Option<Vec<String>>,
+    /// How much each aim counts where several placements would do, after the fewest clusters,
+    /// whole topology domains and preferredClusters: relative whole numbers by the names of
+    /// scores, 0 for not at all.
+    #[schemars(schema_with = "weights_schema")]
+    #[serde(
+        deserialize_with = "nullable",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub weights: BTreeMap<String, i32>,
     /// How long a released gang may take until its minimum of pods is bound; then it is taken
     /// back. Unset: 10m.
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
@@ -329,29 +342,30 @@ pub enum Split {
     Preferred,
 }
 
-/// How much each aim counts where several placements would do, after the fewest clusters, whole
-/// topology domains and preferredClusters: relative whole numbers, 0 for not at all.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Weights {
-    /// To leave few devices that no usual job can use. Unset: 100.
-    #[schemars(range(min = 0, max = 1000))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fragmentation: Option<i32>,
-    /// To be near the clusters that hold its data (muster.io/data-clusters). Unset: 10.
-    #[schemars(range(min = 0, max = 1000))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<i32>,
-    /// To keep the clusters of one job near each other. Unset: 10.
-    #[schemars(range(min = 0, max = 1000))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub network: Option<i32>,
-    /// To be cheap (muster.io/price of the Cluster). Unset: 1.
-    #[schemars(range(min = 0, max = 1000))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub price: Option<i32>,
-    /// To use clusters evenly. Unset: 0.
-    #[schemars(range(min = 0, max = 1000))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spread: Option<i32>,
+/// What weights there are, from the scores that the engine has.
+fn weights_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let each = engine::plugins::scores().map(|score| {
+        let weight = serde_json::json!({
+            "type": "integer",
+            "format": "int32",
+            "minimum": 0,
+            "maximum": 1000,
+            "description": format!("{}. Unset: {}.", score.about, score.unset),
+        });
+        (score.name.to_owned(), weight)
+    });
+    let each: serde_json::Map<_, _> = each.collect();
+    schemars::json_schema!({"type": "object", "properties": each})
+}
+
+/// What filters can be chosen, from those that the engine has.
+fn filters_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let chosen = engine::plugins::filters().filter(|filter| filter.unset != Holds::Always);
+    let names: Vec<&str> = chosen.map(|filter| filter.name).collect();
+    schemars::json_schema!({
+        "type": "array",
+        "nullable": true,
+        "maxItems": 32,
+        "items": {"type": "string", "enum": names},
+    })
 }

@@ -28,6 +28,9 @@ pub const CHECKPOINTED_AT_ANNOTATION: &str = "muster.io/checkpointed-at";
 /// Annotation of a Cluster: the price of one device for one hour, in whatever the operator
 /// counts in (`2.50`).
 pub const PRICE_ANNOTATION: &str = "muster.io/price";
+/// Annotation of a Cluster: the time to other clusters and back (`gpu-b=0.4ms,gpu-c=12ms`).
+/// What one of two tells holds for both; of two that differ the longer.
+pub const NETWORK_ANNOTATION: &str = "muster.io/network";
 /// Annotation of what runs in a member for a job that is placed in parts: which part it is.
 pub const PART_ANNOTATION: &str = "muster.io/part";
 /// Annotation of a Cluster: `true` keeps new jobs out and takes back those that are there.

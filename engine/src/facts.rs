@@ -5,6 +5,7 @@
 
 use crate::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
 use crate::matching::{ClusterRule, NodeTerm, Taint, Toleration};
+pub use crate::plugins::{Filters, PlacementWeights};
 use crate::reason::Reason;
 use crate::resources::Resources;
 use serde::{Deserialize, Serialize};
@@ -118,34 +119,6 @@ pub struct Backfill {
     pub reservations: Option<u32>,
 }
 
-/// How much each aim counts where several placements would do, after the fewest clusters and
-/// whole topology domains: relative whole numbers, zero for not at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlacementWeights {
-    /// Growth of unusable devices over the observed mix of jobs (FGD).
-    pub fragmentation: u32,
-    /// Distance to the clusters that hold its data.
-    pub data: u32,
-    /// Distance between the clusters of one gang: zone, region, provider.
-    pub network: u32,
-    /// Price per device and hour.
-    pub price: u32,
-    /// Even use of clusters.
-    pub spread: u32,
-}
-
-impl Default for PlacementWeights {
-    fn default() -> Self {
-        Self {
-            fragmentation: 100,
-            data: 10,
-            network: 10,
-            price: 1,
-            spread: 0,
-        }
-    }
-}
-
 /// A bound on what a queue may use of a class of pools, in all clusters or in some.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolBound {
@@ -222,6 +195,8 @@ pub struct ClusterFact {
     /// Price of one device for one hour, in thousandths of whatever the operator counts in;
     /// `None` where it is not told.
     pub price_milli: Option<u64>,
+    /// Time to other clusters and back in microseconds, where it is told.
+    pub network: BTreeMap<ClusterName, u64>,
     /// `apiVersion/Kind` of what it serves (`batch/v1/Job`); `None` while unknown.
     pub apis: Option<BTreeSet<String>>,
     /// Whether it is Ready, not being deleted, and its live view is fresh enough to decide on.
@@ -369,6 +344,8 @@ pub struct ClusterPlacement {
     pub min_clusters: Option<u32>,
     /// Clusters that hold the data it works on, if that is told (`muster.io/data-clusters`).
     pub data_clusters: Vec<ClusterName>,
+    /// Which clusters are left out, as its queue's policy chooses.
+    pub filters: Filters,
 }
 
 /// Why a job may not be considered for now, as the controller found it.

@@ -15,6 +15,7 @@ pub mod event;
 pub mod facts;
 pub mod ids;
 pub mod matching;
+pub mod plugins;
 pub mod quantity;
 pub mod reason;
 pub mod resources;

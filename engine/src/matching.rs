@@ -201,6 +201,7 @@ mod tests {
             zones: zones.iter().map(|zone| (*zone).to_owned()).collect(),
             taints: Vec::new(),
             price_milli: None,
+            network: BTreeMap::new(),
             apis: None,
             usable: true,
             unusable_because: String::new(),

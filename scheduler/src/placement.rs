@@ -167,6 +167,7 @@ mod tests {
             zones: Vec::new(),
             taints: Vec::new(),
             price_milli: None,
+            network: BTreeMap::new(),
             apis: None,
             usable: true,
             unusable_because: String::new(),

@@ -5,7 +5,7 @@ use crate::field::Field;
 use crate::kind;
 use crate::nodes;
 use engine::ClusterName;
-use engine::facts::ClusterPlacement;
+use engine::facts::{ClusterPlacement, Filters};
 use engine::matching::{ClusterRule, Operator, Requirement};
 use serde_json::Value;
 
@@ -31,6 +31,7 @@ pub fn cluster_placement(placement: Option<&Value>, api: &str) -> ClusterPlaceme
         max_clusters,
         min_clusters,
         data_clusters: Vec::new(),
+        filters: Filters::default(),
     }
 }
 

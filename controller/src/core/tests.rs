@@ -407,6 +407,7 @@ fn member_facts() -> [Event; 2] {
         zones: Vec::new(),
         taints: Vec::new(),
         price_milli: None,
+        network: std::collections::BTreeMap::new(),
         apis: Some(["batch/v1/Job".to_owned()].into()),
         usable: true,
         unusable_because: String::new(),

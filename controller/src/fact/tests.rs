@@ -60,6 +60,10 @@ fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<
                 "wide" => Split::Allowed,
                 _ => Split::Never,
             },
+            filters: &|queue| match queue.as_str() {
+                "at-data" => Filters::named(["DataRegion"]).unwrap(),
+                _ => Filters::default(),
+            },
             apart: &|queue| (queue.as_str() != "meets").then(|| "no address".to_owned()),
         },
     )
@@ -201,6 +205,17 @@ fn a_job_that_does_not_say_is_split_as_its_queue_says() {
         split("wide", json!({"muster.io/elastic": "true"})),
         Split::Never
     );
+}
+
+#[test]
+fn the_filters_of_a_queue_hold_for_its_jobs() {
+    let filters = |queue: &str| {
+        let change = json!({"metadata": {"labels": {"muster.io/queue": queue}}});
+        let job = job_of(&template(change), &binding(json!({})), None);
+        job.fact.demand.placement.filters
+    };
+    assert_eq!(filters("at-data"), Filters::named(["DataRegion"]).unwrap());
+    assert_eq!(filters("elsewhere"), Filters::default());
 }
 
 #[test]

@@ -2,13 +2,15 @@
 //! makes the fact invalid, which stops the queue and says why.
 
 use super::{
-    Backfill, Bounds, CapacityPolicy, FairShare, Limits, Ordering, Pool, Preemption, Split, Weights,
+    Backfill, Bounds, CapacityPolicy, FairShare, Limits, Ordering, Placement, Pool, Preemption,
+    Split,
 };
 use crate::duration;
 use crate::loose::{Loose, QuantityList, QuantityText, resources};
 use crate::queue::FIFO;
-use engine::facts::{self, PlacementWeights, PolicyFact, PoolBound, QueueOrdering};
+use engine::facts::{self, Filters, PlacementWeights, PolicyFact, PoolBound, QueueOrdering};
 use engine::matching::{Operator, Requirement};
+use engine::plugins::UnknownFilter;
 use engine::{ClusterName, PoolClass, QueueName, Resources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
@@ -70,12 +72,7 @@ impl CapacityPolicy {
                 placement.max_clusters.map(i64::from),
                 1,
             ),
-            weights: placement
-                .weights
-                .as_ref()
-                .map_or_else(PlacementWeights::default, |weights| {
-                    weights.to_fact(&mut checks)
-                }),
+            weights: weights(&placement.weights, &mut checks),
             start_deadline_ms: checks
                 .duration(
                     "spec.placement.startDeadline",
@@ -94,6 +91,9 @@ impl CapacityPolicy {
                         "spec.placement.split: {word} is not known; Never, Allowed or Preferred is needed"
                     ));
                 }
+                if let Err(error) = chosen(&placement) {
+                    checks.fail(format!("spec.placement.filters: {error}"));
+                }
                 for (cluster, text) in &placement.addresses {
                     if let Err(error) = Addresses::check(text) {
                         checks.fail(format!(
@@ -104,6 +104,15 @@ impl CapacityPolicy {
                 checks.first
             },
         }
+    }
+
+    /// The filters that it chooses for its queue's jobs; a name that is not known chooses none,
+    /// and [`Self::to_fact`] tells.
+    #[must_use]
+    pub fn filters(&self) -> Filters {
+        let placement = self.spec.placement.as_ref();
+        let chosen = placement.and_then(|placement| chosen(placement).ok());
+        chosen.unwrap_or_default()
     }
 
     /// Whether jobs of the queue that do not say themselves are placed over several clusters;
@@ -273,23 +282,25 @@ impl Limits {
     }
 }
 
-impl Weights {
-    fn to_fact(&self, checks: &mut Checks) -> PlacementWeights {
-        let unset = PlacementWeights::default();
-        let mut weight = |aim: &str, stated: Option<i32>, unset: u32| {
-            let field = format!("spec.placement.weights.{aim}");
-            checks
-                .at_least(&field, stated.map(i64::from), 0)
-                .unwrap_or(unset)
-        };
-        PlacementWeights {
-            fragmentation: weight("fragmentation", self.fragmentation, unset.fragmentation),
-            data: weight("data", self.data, unset.data),
-            network: weight("network", self.network, unset.network),
-            price: weight("price", self.price, unset.price),
-            spread: weight("spread", self.spread, unset.spread),
+fn chosen(placement: &Placement) -> Result<Filters, UnknownFilter> {
+    placement.filters.as_ref().map_or_else(
+        || Ok(Filters::default()),
+        |names| Filters::named(names.iter().map(String::as_str)),
+    )
+}
+
+/// Stated weights in the place of those that hold unset.
+fn weights(stated: &BTreeMap<String, i32>, checks: &mut Checks) -> PlacementWeights {
+    let mut all = PlacementWeights::default();
+    for (score, weight) in stated {
+        let field = format!("spec.placement.weights.{score}");
+        let weight = checks.at_least(&field, Some(i64::from(*weight)), 0);
+        match all.with(score, weight.unwrap_or(0)) {
+            Ok(with) => all = with,
+            Err(error) => checks.fail(format!("spec.placement.weights: {error}")),
         }
     }
+    all
 }
 
 /// Whether `selector` selects `labels`; an operator that is not known selects nothing.
@@ -390,6 +401,18 @@ mod tests {
                 "spec.placement.addresses[gpu-b]: \"{pod}.b\": {pod} is not known; {host}, {namespace} and {cluster} are put in",
             ),
             (
+                json!({"placement": {"weights": {"cost": 3}}}),
+                "spec.placement.weights: \"cost\" is no score; one of fragmentation, data, network, price, spread is needed",
+            ),
+            (
+                json!({"placement": {"weights": {"price": -3}}}),
+                "spec.placement.weights.price: -3 is too small; 0 or more is needed",
+            ),
+            (
+                json!({"placement": {"filters": ["DataRegion", "TaintToleration"]}}),
+                "spec.placement.filters: \"TaintToleration\" is no filter that can be chosen; one of APIEnablement, DataRegion is needed",
+            ),
+            (
                 json!({"ordering": "Auction"}),
                 "spec.ordering: \"Auction\" is not known; StrictFIFO, BestEffort, Backfill or ShortestPredicted is needed",
             ),
@@ -457,10 +480,7 @@ mod tests {
         assert_eq!(all.max_clusters, Some(2));
         assert_eq!(
             all.weights,
-            PlacementWeights {
-                price: 7,
-                ..PlacementWeights::default()
-            }
+            PlacementWeights::default().with("price", 7).unwrap()
         );
     }
 

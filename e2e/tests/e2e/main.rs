@@ -28,6 +28,7 @@ mod lost_cluster;
 mod namespaces;
 mod order;
 mod plane;
+mod plugins;
 mod preemption;
 mod queues_live;
 mod quota;

@@ -6,7 +6,8 @@
 use super::Engine;
 use crate::facts::{ClusterFact, ClusterPlacement};
 use crate::ids::ClusterName;
-use crate::matching::{ClusterRule, untolerated};
+use crate::matching::ClusterRule;
+use crate::plugins::{Question, refusal, selects};
 use crate::room::{Place, Room};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,12 +34,20 @@ pub(crate) struct Eligibility {
     prices: Vec<i64>,
     /// The highest price told.
     dearest: u64,
+    /// The longest time between clusters that any tells, in microseconds.
+    farthest: u64,
 }
 
 impl Eligibility {
-    /// The highest price of a cluster, zero where none is told.
-    pub(crate) fn dearest(&self) -> u64 {
-        self.dearest
+    /// The longest time between clusters that any tells, in microseconds; zero where none does.
+    pub(crate) fn farthest(&self) -> u64 {
+        self.farthest
+    }
+
+    /// The price of a cluster in thousandths of the dearest.
+    pub(crate) fn price_of(&self, fact: &ClusterFact) -> i64 {
+        let price = u128::from(fact.price_milli.unwrap_or(self.dearest)) * 1000;
+        i64::try_from(price / u128::from(self.dearest.max(1))).unwrap_or(1000)
     }
 
     /// Prices by place, in thousandths of the dearest; a cluster that tells none is as dear.
@@ -71,8 +80,10 @@ impl Eligibility {
         }
         let prices = clusters.values().filter_map(|fact| fact.price_milli);
         self.dearest = prices.max().unwrap_or(0);
+        let times = clusters.values().flat_map(|fact| fact.network.values());
+        self.farthest = times.copied().max().unwrap_or(0);
         let fact = |name: &ClusterName| clusters.get(name);
-        let price = |name| fact(name).map_or(0, |fact| price_of(fact, self.dearest));
+        let price = |name| fact(name).map_or(0, |fact| self.price_of(fact));
         self.prices = room.places().iter().map(price).collect();
     }
 
@@ -95,12 +106,6 @@ impl Eligibility {
     }
 }
 
-/// The price of a cluster in thousandths of the dearest.
-pub(crate) fn price_of(fact: &ClusterFact, dearest: u64) -> i64 {
-    let price = u128::from(fact.price_milli.unwrap_or(dearest)) * 1000;
-    i64::try_from(price / u128::from(dearest.max(1))).unwrap_or(1000)
-}
-
 /// The groups of a placement; one that selects every cluster where it names none.
 pub(crate) fn groups_of(placement: &ClusterPlacement) -> Cow<'_, [ClusterRule]> {
     if placement.groups.is_empty() {
@@ -117,10 +122,16 @@ fn find_all(
 ) -> Vec<Eligible> {
     let find = |group: &ClusterRule| {
         let may = |cluster: &&ClusterFact| {
-            group.selects(cluster) && ineligible_because(placement, cluster).is_none()
+            let question = Question {
+                placement,
+                group,
+                cluster,
+                fleet: clusters,
+            };
+            refusal(&question).is_none()
         };
-        let clusters = clusters.values().filter(may);
-        Eligible::new(clusters.map(|cluster| cluster.name.clone()).collect(), room)
+        let able = clusters.values().filter(may);
+        Eligible::new(able.map(|cluster| cluster.name.clone()).collect(), room)
     };
     groups_of(placement).iter().map(find).collect()
 }
@@ -187,40 +198,27 @@ impl Engine {
         let mut eligible = Vec::new();
         let mut ineligible = Vec::new();
         for (name, cluster) in &self.clusters {
-            let why = if !group.selects(cluster) {
-                Some("its cluster affinity does not select it".to_owned())
-            } else if without.contains(name) {
+            let question = Question {
+                placement,
+                group,
+                cluster,
+                fleet: &self.clusters,
+            };
+            let selected = selects(&question);
+            let why = if selected && without.contains(name) {
                 Some("an attempt failed there a while ago".to_owned())
             } else {
-                ineligible_because(placement, cluster)
+                refusal(&question)
             };
             match why {
                 None => eligible.push(cluster),
                 Some(why) => ineligible.push(Ineligible {
-                    not_selected: !group.selects(cluster),
+                    not_selected: !selected,
                     cluster: name.clone(),
                     why,
                 }),
             }
         }
         (eligible, ineligible)
-    }
-}
-
-/// Why a selected cluster may not take the job, if it may not.
-fn ineligible_because(placement: &ClusterPlacement, cluster: &ClusterFact) -> Option<String> {
-    if !cluster.usable {
-        return Some(cluster.unusable_because.clone());
-    }
-    if let Some(taint) = untolerated(&cluster.taints, &placement.tolerations) {
-        return Some(format!("its taint {} is not tolerated", taint.key));
-    }
-    if placement.api.is_empty() {
-        return None;
-    }
-    match &cluster.apis {
-        None => Some("what it serves is not known yet".to_owned()),
-        Some(apis) if apis.contains(&placement.api) => None,
-        Some(_) => Some(format!("it does not serve {}", placement.api)),
     }
 }

@@ -7,10 +7,11 @@
 //! guess is wrong. No cluster that holds it is ever left out while none was found.
 
 use super::Engine;
-use super::eligible::price_of;
-use super::plan::{View, largest_role};
+use super::plan::View;
 use super::score::Aims;
 use super::wants::Want;
+use crate::facts::{Demand, Role};
+use crate::plugins::Site;
 use crate::room::{Basis, Place, Seats};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -65,25 +66,24 @@ impl LookUp<'_> {
     fn likely(&self, place: Place) -> Likely {
         let seats = self.seats_at(place);
         let known = self.prices.filter(|_| !self.aims.looks_at_facts());
-        let (preference, price, data) = match known {
-            Some(prices) => (0, prices[place], 0),
+        let (preference, price, fact) = match known {
+            Some(prices) => (0, prices[place], None),
             None => {
                 let name = &self.engine.room.places()[place];
                 let fact = self.engine.clusters.get(name);
-                let dearest = self.engine.eligibility.dearest();
-                (
-                    self.aims.preference(name),
-                    fact.map_or(0, |fact| price_of(fact, dearest)),
-                    fact.map_or(0, |fact| self.aims.guess_of_data(fact)),
-                )
+                let price = fact.map_or(0, |fact| self.engine.eligibility.price_of(fact));
+                (self.aims.preference(name), price, fact)
             }
+        };
+        let site = Site {
+            fact,
+            seats,
+            each: self.each,
+            price,
         };
         Likely {
             preference,
-            weighted: self
-                .aims
-                .guess(seats, self.each, price)
-                .saturating_add(data),
+            weighted: self.aims.guess(&site),
             seats: seats.now,
             place,
         }
@@ -139,12 +139,28 @@ impl Engine {
                 .map(|role| (u64::from(role.count), self.room.seats_for_role(role)))
                 .collect(),
             main: main.map(|role| self.room.seats_for_role(role)),
-            each: main.map_or(0, |role| {
-                let name = crate::room::leading(&role.request);
-                name.map_or(0, |name| role.request.amount_of(name).0)
-            }),
+            each: leading_ask(&want.demand),
             changed: view.nodes.keys().filter_map(place).collect(),
             prices: self.eligibility.prices(&self.room),
         }
     }
+}
+
+/// The role that asks for most: devices before CPU.
+pub(crate) fn largest_role(demand: &Demand) -> Option<&Role> {
+    let roles = demand.roles.iter().filter(|role| role.count > 0);
+    roles.rev().max_by_key(|role| {
+        let leading = crate::room::leading(&role.request);
+        let each = leading.map_or(0, |name| role.request.amount_of(name).0);
+        let total = i128::from(each) * i128::from(role.count);
+        (crate::room::device(&role.request).is_some(), total)
+    })
+}
+
+/// What each pod of the largest role asks for, of what the role is best known by.
+pub(crate) fn leading_ask(demand: &Demand) -> i64 {
+    largest_role(demand).map_or(0, |role| {
+        let name = crate::room::leading(&role.request);
+        name.map_or(0, |name| role.request.amount_of(name).0)
+    })
 }

@@ -9,7 +9,7 @@
 
 use super::Engine;
 use super::eligible::{Eligible, Ineligible, groups_of};
-use super::lookup::{EXACT, Likely};
+use super::lookup::{EXACT, Likely, largest_role, leading_ask};
 pub(crate) use super::noplan::{ClusterLack, NoPlan};
 use super::queues::pools_of;
 use super::quota::Kept;
@@ -17,7 +17,8 @@ use super::score::{Aims, Score};
 use super::wants::Want;
 use crate::facts::{Demand, RolePods, Share, Slot, Split};
 use crate::ids::{ClusterName, NodeName, PoolClass, QueueName};
-use crate::room::{Basis, ClusterRoom, Lens, Need, Packing, Place, Seats, device};
+use crate::plugins::Site;
+use crate::room::{Basis, ClusterRoom, Lens, Need, Packing, Place, Seats};
 use crate::tally::Tally;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,15 +255,21 @@ impl Engine {
             places: parts.iter().map(|(place, _)| *place).collect(),
         };
         let mut facts = Vec::new();
+        let each = leading_ask(&want.demand);
         let pods: u32 = parts.iter().map(|(_, packing)| packing.pods()).sum();
         for ((place, packing), seats) in parts.iter().zip(seats) {
             let cluster = &self.room.places()[*place];
             let lens = lens(view, cluster, None);
             let effect = self.room.effect(cluster, &needs, packing, &lens);
             let fact = self.clusters.get(cluster);
-            let of_cluster = fact.map_or(0, |fact| aims.of_cluster(fact, *seats));
+            let site = Site {
+                fact,
+                seats: *seats,
+                each,
+                price: fact.map_or(0, |fact| self.eligibility.price_of(fact)),
+            };
             let part = i128::from(packing.pods());
-            let weighted = of_cluster + aims.of_effect(&effect);
+            let weighted = aims.of_cluster(&site) + aims.of_nodes(&effect);
             score.weighted += weighted * part / i128::from(pods.max(1));
             score.tier = score.tier.max(effect.tier);
             score.preference += aims.preference(cluster) * u64::from(packing.pods());
@@ -270,7 +277,7 @@ impl Engine {
             score.cpu_left += effect.cpu_left;
             facts.extend(fact);
         }
-        score.weighted += aims.of_network(&facts);
+        score.weighted += aims.of_clusters(&facts);
         Candidate { score, parts }
     }
 
@@ -457,17 +464,6 @@ impl Engine {
             slots,
         }
     }
-}
-
-/// The role that asks for most: devices before CPU.
-pub(crate) fn largest_role(demand: &Demand) -> Option<&crate::facts::Role> {
-    let roles = demand.roles.iter().filter(|role| role.count > 0);
-    roles.rev().max_by_key(|role| {
-        let leading = crate::room::leading(&role.request);
-        let each = leading.map_or(0, |name| role.request.amount_of(name).0);
-        let total = i128::from(each) * i128::from(role.count);
-        (device(&role.request).is_some(), total)
-    })
 }
 
 /// Every role with all its pods.

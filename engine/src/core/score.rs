@@ -1,16 +1,14 @@
 //! What one placement has before another, where both would do.
 //!
-//! Each aim is counted in thousandths, and weighed as the queue's policy says: devices made
-//! unusable per device taken; distance to the data; distance between the parts of a gang; price
-//! against the dearest cluster; how full the cluster is. Lower is better. A cluster that tells
-//! no price is taken to be as dear as the dearest.
+//! What each of the [`crate::plugins`] says, in thousandths, weighed as the queue's policy says.
+//! Lower is better. A cluster that tells no price is taken to be as dear as the dearest.
 
 use super::Engine;
-use super::eligible::price_of;
 use super::wants::Want;
 use crate::facts::{ClusterFact, Demand, PlacementWeights};
 use crate::ids::{ClusterName, JobKey, QueueName};
-use crate::room::{Effect, Place, Seats};
+use crate::plugins::{FRAGMENTATION, Job, Site};
+use crate::room::{Effect, Place};
 
 /// The order among placements over equally many clusters: the policy is the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,32 +33,7 @@ pub(crate) struct Score {
 pub(crate) struct Aims<'a> {
     weights: PlacementWeights,
     preferred: &'a [ClusterName],
-    data: Vec<&'a ClusterFact>,
-    dearest: u64,
-}
-
-/// How full a cluster is, in thousandths of the seats that it would have empty.
-fn fill(seats: Seats) -> i64 {
-    let used = u128::from(seats.empty.saturating_sub(seats.now)) * 1000;
-    let fill = used / u128::from(seats.empty.max(1));
-    i64::try_from(fill).unwrap_or(1000)
-}
-
-/// How far apart two clusters are, in thousandths: 0 the same, then the same zone, region,
-/// provider, and nothing in common.
-fn distance(one: &ClusterFact, other: &ClusterFact) -> i128 {
-    let same = |a: &str, b: &str| !a.is_empty() && a == b;
-    if one.name == other.name {
-        0
-    } else if one.zones.iter().any(|zone| other.zones.contains(zone)) {
-        250
-    } else if same(&one.region, &other.region) {
-        500
-    } else if same(&one.provider, &other.provider) {
-        750
-    } else {
-        1000
-    }
+    job: Job<'a>,
 }
 
 impl Engine {
@@ -71,8 +44,10 @@ impl Engine {
         Aims {
             weights: policy.map_or_else(PlacementWeights::default, |policy| policy.weights),
             preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
-            data: data.filter_map(|name| self.clusters.get(name)).collect(),
-            dearest: self.eligibility.dearest(),
+            job: Job {
+                data: data.filter_map(|name| self.clusters.get(name)).collect(),
+                farthest: self.eligibility.farthest(),
+            },
         }
     }
 
@@ -95,48 +70,52 @@ impl Aims<'_> {
     }
 
     /// What counts of a cluster whatever of it is used.
-    pub(crate) fn of_cluster(&self, fact: &ClusterFact, seats: Seats) -> i128 {
-        let data = self.data.iter().map(|data| distance(fact, data)).min();
-        let price = price_of(fact, self.dearest);
-        i128::from(self.weights.data) * data.unwrap_or(0)
-            + i128::from(self.weights.price) * i128::from(price)
-            + i128::from(self.weights.spread) * i128::from(fill(seats))
+    pub(crate) fn of_cluster(&self, site: &Site<'_>) -> i128 {
+        let each = self.weights.each();
+        let weighed = each
+            .filter(|(_, weight)| *weight > 0)
+            .map(|(score, weight)| {
+                i128::from(weight) * i128::from(score.of_cluster(&self.job, site))
+            });
+        weighed.sum()
     }
 
-    /// What a packing makes unusable, weighed.
-    pub(crate) fn of_effect(&self, effect: &Effect) -> i128 {
-        i128::from(self.weights.fragmentation) * effect.growth
+    /// What counts of the nodes that a packing uses.
+    pub(crate) fn of_nodes(&self, effect: &Effect) -> i128 {
+        let each = self.weights.each();
+        each.map(|(score, weight)| i128::from(weight) * score.of_nodes(effect))
+            .sum()
+    }
+
+    /// What counts of the clusters of one gang.
+    pub(crate) fn of_clusters(&self, clusters: &[&ClusterFact]) -> i128 {
+        let each = self.weights.each();
+        let weighed = each.map(|(score, weight)| {
+            i128::from(weight) * i128::from(score.of_clusters(&self.job, clusters))
+        });
+        weighed.sum()
     }
 
     /// Whether more of a cluster counts than its price and how full it is.
     pub(crate) fn looks_at_facts(&self) -> bool {
-        !self.data.is_empty() || !self.preferred.is_empty()
+        let mut each = self.weights.each();
+        let reads = each.any(|(score, weight)| weight > 0 && score.reads_cluster(&self.job));
+        reads || !self.preferred.is_empty()
     }
 
-    /// Likely what the weighing will come to, of pods that each ask for `each`: only to look at
-    /// likely clusters first. As if the tightest node were taken, and all that it has left were
-    /// unusable.
-    pub(crate) fn guess(&self, seats: Seats, each: i64, price: i64) -> i64 {
-        let left = seats.tightest.saturating_sub(each);
-        let left = left.saturating_mul(1000) / each.max(1);
-        let weighed = |weight: u32, amount: i64| i64::from(weight).saturating_mul(amount);
-        weighed(self.weights.fragmentation.max(1), left)
-            .saturating_add(weighed(self.weights.price, price))
-            .saturating_add(weighed(self.weights.spread, fill(seats)))
-    }
-
-    /// What the data's distance adds to the guess.
-    pub(crate) fn guess_of_data(&self, fact: &ClusterFact) -> i64 {
-        let data = self.data.iter().map(|data| distance(fact, data)).min();
-        let data = i64::try_from(data.unwrap_or(0)).unwrap_or(i64::MAX);
-        i64::from(self.weights.data).saturating_mul(data)
-    }
-
-    /// The longest distance between clusters of one gang, weighed.
-    pub(crate) fn of_network(&self, clusters: &[&ClusterFact]) -> i128 {
-        let pairs = clusters
-            .iter()
-            .flat_map(|one| clusters.iter().map(|other| distance(one, other)));
-        i128::from(self.weights.network) * pairs.max().unwrap_or(0)
+    /// Likely what the weighing will come to: only to look at likely clusters first.
+    pub(crate) fn guess(&self, site: &Site<'_>) -> i64 {
+        let each = self.weights.each().enumerate();
+        each.fold(0, |sum: i64, (place, (score, weight))| {
+            let weight = match place {
+                FRAGMENTATION => weight.max(1),
+                _ => weight,
+            };
+            let weighed = match weight {
+                0 => 0,
+                weight => i64::from(weight).saturating_mul(score.guess(&self.job, site)),
+            };
+            sum.saturating_add(weighed)
+        })
     }
 }

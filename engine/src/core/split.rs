@@ -10,7 +10,8 @@
 
 use super::Engine;
 use super::eligible::Eligible;
-use super::plan::{Candidate, ClusterLack, NoPlan, View, largest_role, lens};
+use super::lookup::largest_role;
+use super::plan::{Candidate, ClusterLack, NoPlan, View, lens};
 use super::queues::pools_of;
 use super::score::Aims;
 use super::wants::Want;

@@ -8,7 +8,8 @@
 
 use super::Engine;
 use super::judge::Asker;
-use super::plan::{KeptNodes, all_needs, largest_role};
+use super::lookup::largest_role;
+use super::plan::{KeptNodes, all_needs};
 use super::reservations::{KeptNode, Reservation};
 use super::wants::Want;
 use crate::facts::{Demand, Role, Split};

@@ -21,6 +21,7 @@ mod lingering;
 mod machine;
 mod order;
 mod placement;
+mod plugins;
 mod prediction;
 mod preemption;
 mod quantities;

@@ -508,9 +508,11 @@ fn a_pod_takes_one_seat_however_often_it_is_told() {
     assert_eq!(pool.used, res(""));
 }
 
-fn weighed(world: &mut World, change: impl Fn(&mut engine::facts::PlacementWeights)) {
+fn weighed(world: &mut World, weights: &[(&str, u32)]) {
     let mut fact = policy("q");
-    change(&mut fact.weights);
+    for (score, weight) in weights {
+        fact.weights = fact.weights.with(score, *weight).unwrap();
+    }
     world.policy(fact);
 }
 
@@ -564,11 +566,8 @@ fn price_data_and_spread_count_as_weighed() {
     release at-data #1 a(n0)
     release near-data #1 c(n0×2 n1)
     ");
-    weighed(&mut world, |weights| {
-        weights.price = 0;
-        weights.fragmentation = 0;
-        weights.spread = 1;
-    });
+    let evenly = [("price", 0), ("fragmentation", 0), ("spread", 1)];
+    weighed(&mut world, &evenly);
     world.add("evenly", "q", 1, "gpu 2");
     assert_snapshot!(world.decide(), @"release evenly #1 a(n1)");
 }

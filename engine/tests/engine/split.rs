@@ -111,10 +111,7 @@ fn parts_are_near_each_other_where_that_is_weighed() {
 fn a_job_that_likes_to_be_split_is_where_that_leaves_less_unusable() {
     let mut world = world(&[("a", 1), ("b", 1), ("c", 2)]);
     world.policy(engine::facts::PolicyFact {
-        weights: PlacementWeights {
-            network: 0,
-            ..PlacementWeights::default()
-        },
+        weights: PlacementWeights::default().with("network", 0).unwrap(),
         ..policy("q")
     });
     // On a and b four devices are free that jobs of eight cannot use.

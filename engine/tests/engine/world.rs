@@ -486,6 +486,7 @@ pub fn cluster(name: &str) -> ClusterFact {
         zones: Vec::new(),
         taints: Vec::new(),
         price_milli: None,
+        network: BTreeMap::new(),
         apis: Some(BTreeSet::from(["batch/v1/Job".to_owned()])),
         usable: true,
         unusable_because: String::new(),

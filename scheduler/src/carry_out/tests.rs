@@ -61,6 +61,7 @@ fn cluster(unusable_because: &str) -> ClusterFact {
         zones: Vec::new(),
         taints: Vec::new(),
         price_milli: None,
+        network: BTreeMap::new(),
         apis: Some(["batch/v1/Job".to_owned()].into()),
         usable: unusable_because.is_empty(),
         unusable_because: unusable_because.to_owned(),

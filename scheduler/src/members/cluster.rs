@@ -2,11 +2,13 @@
 
 use super::verdict::Verdict;
 use crds::karmada::{Cluster, LooseTaint};
-use crds::names::{DRAIN_ANNOTATION, OUT_OF_SERVICE_ANNOTATION, PRICE_ANNOTATION};
+use crds::names::{
+    DRAIN_ANNOTATION, NETWORK_ANNOTATION, OUT_OF_SERVICE_ANNOTATION, PRICE_ANNOTATION,
+};
 use engine::facts::ClusterFact;
 use engine::matching::{Taint, TaintEffect};
 use engine::{ClusterName, Quantity};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the engine is told of `cluster`, as `verdict` has it.
 pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> ClusterFact {
@@ -27,6 +29,7 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> 
             .collect(),
         apis: apis(cluster),
         price_milli: price(cluster).ok().flatten(),
+        network: network(cluster).unwrap_or_default(),
         usable: verdict.usable(),
         unusable_because: verdict.because.clone(),
     }
@@ -68,6 +71,31 @@ pub(super) fn price(cluster: &Cluster) -> Result<Option<u64>, String> {
         .ok_or_else(|| format!("annotation {PRICE_ANNOTATION}: {text:?} is not a price; a number of 0 or more is needed, like 2.50"))
 }
 
+/// The time to other clusters and back in microseconds, where it is told.
+///
+/// # Errors
+/// In words, where the annotation cannot be read: the first part of it that cannot.
+pub(super) fn network(cluster: &Cluster) -> Result<BTreeMap<ClusterName, u64>, String> {
+    let annotations = cluster.metadata.annotations.as_ref();
+    let text = annotations.and_then(|all| all.get(NETWORK_ANNOTATION));
+    let parts = text.into_iter().flat_map(|text| text.split(','));
+    let parts = parts.map(str::trim).filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            time_to(part).ok_or_else(|| {
+                format!("annotation {NETWORK_ANNOTATION}: {part:?} is not the time to a cluster and back; CLUSTER=TIMEms is needed, like gpu-b=0.4ms")
+            })
+        })
+        .collect()
+}
+
+fn time_to(part: &str) -> Option<(ClusterName, u64)> {
+    let (name, time) = part.split_once('=')?;
+    let millis = time.strip_suffix("ms")?.parse::<Quantity>().ok()?;
+    let micros = u64::try_from(millis.milli().ok()?.0).ok()?;
+    (!name.is_empty()).then(|| (ClusterName::new(name), micros))
+}
+
 /// `apiVersion/Kind` of all it serves; `None` while Karmada has not looked.
 fn apis(cluster: &Cluster) -> Option<BTreeSet<String>> {
     let enabled = &cluster.status.api_enablements;
@@ -100,6 +128,23 @@ mod tests {
         assert_eq!(key(drained(), true), "muster.io/drain");
         let no = json!({"muster.io/drain": "false"});
         assert_eq!(key(no, false), "none");
+    }
+
+    #[test]
+    fn times_between_clusters_are_exact_or_said_to_be_none() {
+        let of = |text: &str| {
+            let annotations = json!({"muster.io/network": text});
+            let cluster = json!({"metadata": {"annotations": annotations}});
+            network(&serde_json::from_value(cluster).unwrap())
+        };
+        let read = of("gpu-b=0.4ms, gpu-c=12ms,").unwrap();
+        let read: Vec<_> = read.iter().map(|(name, at)| (name.as_str(), *at)).collect();
+        assert_eq!(read, [("gpu-b", 400), ("gpu-c", 12_000)]);
+        assert_eq!(of(""), Ok(BTreeMap::new()));
+        for text in ["gpu-b", "gpu-b=4", "=4ms", "gpu-b=-1ms", "gpu-b=fastms"] {
+            let error = of(&format!("gpu-a=1ms,{text}")).unwrap_err();
+            assert!(error.contains(&format!("{text:?}")), "{error}");
+        }
     }
 
     #[test]

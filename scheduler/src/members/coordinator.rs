@@ -1,6 +1,6 @@
 //! The one task that owns what is known of all members.
 
-use super::cluster::{fact, price};
+use super::cluster::{fact, network, price};
 use super::connect::{Address, Connector};
 use super::session::{Session, watch_names};
 use super::verdict::{Verdict, ViewHealth, ViewState, verdict};
@@ -185,6 +185,11 @@ impl Coordinator {
             && price(&member.cluster) != Err(problem.clone())
         {
             tracing::warn!(cluster = %name, problem, "its price is not used");
+        }
+        if let Err(problem) = network(&cluster)
+            && network(&member.cluster) != Err(problem.clone())
+        {
+            tracing::warn!(cluster = %name, problem, "its times to others are not used");
         }
         member.cluster = cluster;
         member.renewed = true;

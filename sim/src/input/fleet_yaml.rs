@@ -5,6 +5,7 @@ use super::fleet::PODS_PER_NODE;
 use super::plain;
 use crate::error::{InputError, Place, read};
 use crate::scenario::Fleet;
+use engine::ClusterName;
 use engine::facts::{ClusterFact, NodeFact};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,9 @@ struct Cluster {
     labels: BTreeMap<String, String>,
     /// Price of one device for one hour.
     price: Option<f64>,
+    /// Milliseconds to other clusters and back.
+    #[serde(default)]
+    network: BTreeMap<String, f64>,
     nodes: Vec<Nodes>,
 }
 
@@ -98,7 +102,18 @@ impl Cluster {
                 return Err(place.refuse("price", &price.to_string(), needed));
             }
         };
+        let mut network = BTreeMap::new();
+        for (other, millis) in &self.network {
+            if !(0.0..1e9).contains(millis) {
+                let field = format!("network.{other}");
+                let needed = "milliseconds to that cluster and back, 0 or more, are needed";
+                return Err(place.refuse(&field, &millis.to_string(), needed));
+            }
+            let micros = (millis * 1000.0).round() as u64;
+            network.insert(ClusterName::new(other), micros);
+        }
         Ok(ClusterFact {
+            network,
             labels: self.labels.clone(),
             provider: self.provider.clone(),
             region: self.region.clone(),

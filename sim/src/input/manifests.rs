@@ -5,9 +5,10 @@ use super::amounts::{List, Text, millis, resources};
 use crate::error::{InputError, Place};
 use crate::scenario::{plain_policy, plain_queue};
 use engine::facts::{
-    Backfill, FairShare, Limits, PlacementWeights, PolicyFact, PoolBound, PriorityClassFact,
-    QueueFact, QueueOrdering, QueueState,
+    Backfill, FairShare, Filters, Limits, PlacementWeights, PolicyFact, PoolBound,
+    PriorityClassFact, QueueFact, QueueOrdering, QueueState,
 };
+use engine::plugins::UnknownScore;
 use engine::{ClusterName, PoolClass, QueueName};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -225,17 +226,34 @@ struct Placement {
     preferred_clusters: Vec<String>,
     #[serde(rename = "startDeadline")]
     _start_deadline: Option<IgnoredAny>,
-    weights: Weights,
+    weights: BTreeMap<String, u32>,
+    filters: Option<Vec<String>>,
+    // Jobs say themselves whether they are split, and there are no pods that meet.
+    #[serde(rename = "split")]
+    _split: Option<IgnoredAny>,
+    #[serde(rename = "addresses")]
+    _addresses: Option<IgnoredAny>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Weights {
-    fragmentation: Option<u32>,
-    data: Option<u32>,
-    network: Option<u32>,
-    price: Option<u32>,
-    spread: Option<u32>,
+impl Placement {
+    fn weights(&self, place: &Place<'_>) -> Result<PlacementWeights, InputError> {
+        let mut all = PlacementWeights::default();
+        for (score, weight) in &self.weights {
+            let with = all.with(score, *weight);
+            let refused = |error: UnknownScore| {
+                let needed = error.to_string();
+                place.refuse("spec.placement.weights", score, &needed)
+            };
+            all = with.map_err(refused)?;
+        }
+        // Of what filters look at jobs say nothing here; their names are checked all the same.
+        for name in self.filters.iter().flatten() {
+            Filters::named([name.as_str()]).map_err(|error| {
+                place.refuse("spec.placement.filters", name, &error.to_string())
+            })?;
+        }
+        Ok(all)
+    }
 }
 
 impl PolicySpec {
@@ -269,7 +287,7 @@ impl PolicySpec {
             preferred_clusters: clusters
                 .map(|name| ClusterName::from(name.as_str()))
                 .collect(),
-            weights: placement.weights.fact(),
+            weights: placement.weights(place)?,
             ..plain
         };
         if let Some(stated) = self.preemption {
@@ -335,18 +353,5 @@ impl LimitsSpec {
             pending: self.pending,
             runtime_ms: self.runtime.as_ref().map(read).transpose()?,
         })
-    }
-}
-
-impl Weights {
-    fn fact(&self) -> PlacementWeights {
-        let plain = PlacementWeights::default();
-        PlacementWeights {
-            fragmentation: self.fragmentation.unwrap_or(plain.fragmentation),
-            data: self.data.unwrap_or(plain.data),
-            network: self.network.unwrap_or(plain.network),
-            price: self.price.unwrap_or(plain.price),
-            spread: self.spread.unwrap_or(plain.spread),
-        }
     }
 }

@@ -20,6 +20,7 @@ pub fn cluster(name: &str) -> ClusterFact {
         zones: Vec::new(),
         taints: Vec::new(),
         price_milli: None,
+        network: BTreeMap::new(),
         apis: None,
         usable: true,
         unusable_because: String::new(),

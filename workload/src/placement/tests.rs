@@ -82,7 +82,8 @@ spreadConstraints:
       ],
       "max_clusters": 2,
       "min_clusters": 1,
-      "data_clusters": []
+      "data_clusters": [],
+      "filters": null
     }
     "#);
 }
@@ -96,6 +97,7 @@ fn cluster(name: &str) -> ClusterFact {
         zones: Vec::new(),
         taints: Vec::new(),
         price_milli: None,
+        network: std::collections::BTreeMap::new(),
         apis: None,
         usable: true,
         unusable_because: String::new(),

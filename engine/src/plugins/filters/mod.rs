@@ -1,0 +1,13 @@
+//! The filters that Muster has, one in a file.
+
+mod api_enablement;
+mod cluster_affinity;
+mod cluster_ready;
+mod data_region;
+mod taint_toleration;
+
+pub(super) use api_enablement::ApiEnablement;
+pub(super) use cluster_affinity::ClusterAffinity;
+pub(super) use cluster_ready::ClusterReady;
+pub(super) use data_region::DataRegion;
+pub(super) use taint_toleration::TaintToleration;

@@ -1,0 +1,13 @@
+//! The scores that Muster has, one in a file.
+
+mod data;
+mod fragmentation;
+mod network;
+mod price;
+mod spread;
+
+pub(super) use data::Data;
+pub(super) use fragmentation::Fragmentation;
+pub(super) use network::Network;
+pub(super) use price::Price;
+pub(super) use spread::Spread;
