@@ -29,6 +29,7 @@ mod namespaces;
 mod order;
 mod plane;
 mod preemption;
+mod pull;
 mod queues_live;
 mod quota;
 mod race;
