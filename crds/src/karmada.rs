@@ -339,6 +339,8 @@ pub struct ClusterSpec {
     pub api_endpoint: String,
     /// The Secret with `token` and `caBundle`.
     pub secret_ref: Option<SecretReference>,
+    /// The Secret with the `token` by which Karmada's cluster proxy impersonates users there.
+    pub impersonator_secret_ref: Option<SecretReference>,
     /// Whether its certificate is not checked.
     #[serde(rename = "insecureSkipTLSVerification")]
     pub insecure_skip_tls_verification: bool,

@@ -38,6 +38,9 @@ pub const DRAIN_ANNOTATION: &str = "muster.io/drain";
 /// Annotation of a Cluster: `true` says that nothing runs there any more, so that nobody waits
 /// for it to say so itself. Heeded only while it does not answer.
 pub const OUT_OF_SERVICE_ANNOTATION: &str = "muster.io/out-of-service";
+/// Annotation of a Cluster: `Direct` or `Proxy`, how Muster reaches it. Without it a Push cluster
+/// is reached directly, and a Pull cluster through Karmada's cluster proxy.
+pub const ACCESS_ANNOTATION: &str = "muster.io/access";
 /// Finalizer of a managed binding: keeps it, and with it the charge, until its Works are gone.
 pub const ACCOUNTING_FINALIZER: &str = "muster.io/accounting";
 

@@ -103,4 +103,8 @@ pub(crate) struct Install {
     /// Prints what would be applied, and applies nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// The kubeconfig is that of a member which is reached through Karmada's cluster proxy: applies
+    /// the rights that Muster needs there, and nothing else.
+    #[arg(long)]
+    pub(crate) member: bool,
 }

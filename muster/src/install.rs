@@ -1,5 +1,7 @@
 //! `muster install` and `muster uninstall`: what Muster needs on a Karmada control plane.
 //!
+//! And what it needs in a member that it reaches through Karmada's cluster proxy.
+//!
 //! Server-side apply, so both are safe to repeat. CRDs and queues that are there already are
 //! left as they are.
 
@@ -34,15 +36,25 @@ const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/interpreter-raycluster.yaml"),
 ];
 
+/// What is applied to a member that is reached through Karmada's cluster proxy.
+const IN_MEMBERS: &[&str] = &[
+    include_str!("../../deploy/rbac-in-members.yaml"),
+    include_str!("../../deploy/rbac-workloads.yaml"),
+];
+
 /// The queue of jobs that name none: made where it is missing, never changed.
 const DEFAULT_QUEUE: &str = include_str!("../../deploy/queue-default.yaml");
 
 /// Installs or brings up to date.
 pub(crate) async fn install(connection: &Connection, options: &Install) -> anyhow::Result<()> {
     if options.dry_run {
-        return print_manifests();
+        print_manifests(options.member);
+        return Ok(());
     }
     let client = connect(connection).await?;
+    if options.member {
+        return apply_all(&client, IN_MEMBERS).await;
+    }
     check_queue_crd(&client).await?;
     for (name, yaml) in crds::yaml::manifests() {
         if name == PODGROUPS && has_volcanos_podgroups(&client).await? {
@@ -53,10 +65,15 @@ pub(crate) async fn install(connection: &Connection, options: &Install) -> anyho
         }
         show(&apply::apply_yaml(&client, yaml, MANAGER).await?);
     }
-    for yaml in MANIFESTS {
-        show(&apply::apply_yaml(&client, yaml, MANAGER).await?);
-    }
+    apply_all(&client, MANIFESTS).await?;
     make_default_queue(&client).await
+}
+
+async fn apply_all(client: &Client, manifests: &[&str]) -> anyhow::Result<()> {
+    for yaml in manifests {
+        show(&apply::apply_yaml(client, yaml, MANAGER).await?);
+    }
+    Ok(())
 }
 
 /// Lets go of every job, and unregisters the webhook.
@@ -81,17 +98,19 @@ async fn connect(connection: &Connection) -> anyhow::Result<Client> {
     .await
 }
 
-fn print_manifests() -> anyhow::Result<()> {
+fn print_manifests(member: bool) {
     let crds = crds::yaml::manifests();
-    let all = crds
-        .iter()
-        .map(|(_, yaml)| *yaml)
-        .chain(MANIFESTS.iter().copied())
-        .chain([DEFAULT_QUEUE]);
+    let all: Vec<&str> = match member {
+        true => IN_MEMBERS.to_vec(),
+        false => {
+            let crds = crds.iter().map(|(_, yaml)| *yaml);
+            let manifests = MANIFESTS.iter().copied();
+            crds.chain(manifests).chain([DEFAULT_QUEUE]).collect()
+        }
+    };
     for yaml in all {
         println!("---\n{}", yaml.trim_start_matches("---\n").trim_end());
     }
-    Ok(())
 }
 
 fn show(applied: &[apply::Applied]) {

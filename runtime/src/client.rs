@@ -5,6 +5,7 @@
 //! are off here: whoever writes retries by itself, within its own deadline.
 
 use anyhow::Context as _;
+use kube::client::middleware::BaseUriLayer;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::future::Future;
@@ -63,6 +64,25 @@ pub fn client_of(mut config: Config, user_agent: &str) -> anyhow::Result<Client>
     config.headers.push((name, agent));
     let url = config.cluster_url.clone();
     Client::try_from(config).with_context(|| format!("cannot build a client for {url}"))
+}
+
+/// A client for the API that `client`'s server passes on under `path`, with the connections,
+/// credentials and time-outs of `client`.
+///
+/// # Errors
+/// Where `path` is not the path of a URL.
+pub fn beneath(client: &Client, path: &str) -> anyhow::Result<Client> {
+    let base = path
+        .parse()
+        .with_context(|| format!("{path:?} is not the path of a URL"))?;
+    let (outer, namespace) = (client.clone(), client.default_namespace().to_owned());
+    let service = tower::ServiceBuilder::new()
+        .layer(BaseUriLayer::new(base))
+        .service_fn(move |request| {
+            let outer = outer.clone();
+            async move { outer.send(request).await }
+        });
+    Ok(Client::new(service, namespace))
 }
 
 async fn load(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {
@@ -211,6 +231,7 @@ mod tests {
     use crate::testing::{FakeApi, Fault};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Api;
+    use kube::api::ListParams;
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_tells_whether_the_call_may_have_been_done() {
@@ -232,5 +253,29 @@ mod tests {
             let error = with_deadline(maps.get("a"), Duration::from_secs(1)).await;
             assert_eq!(error.unwrap_err().fault(), wanted, "{fault:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_beneath_a_path_answers_as_if_it_were_called_itself() {
+        let (api, inner) = (FakeApi::new(), FakeApi::new());
+        api.pass_on("/apis/g/v1/things/a/proxy", &inner);
+        let client = beneath(&api.client(), "/apis/g/v1/things/a/proxy").unwrap();
+        inner.put(
+            "/api/v1/namespaces/ns/configmaps/a",
+            serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+        );
+        let maps: Api<ConfigMap> = Api::namespaced(client, "ns");
+        let selected = ListParams::default().labels("a=b");
+        assert_eq!(maps.list(&selected).await.unwrap().items.len(), 1);
+        let passed_on = api.requests().pop().unwrap();
+        assert_eq!(
+            passed_on.path,
+            "/apis/g/v1/things/a/proxy/api/v1/namespaces/ns/configmaps"
+        );
+        assert_eq!(passed_on.query["labelSelector"], "a%3Db");
+        inner.fault(1, Fault::Status(429, "x"), |_| true);
+        let error = with_deadline(maps.get("a"), Duration::from_secs(1)).await;
+        assert_eq!(error.unwrap_err().fault(), CallFault::TryAgain);
+        assert!(beneath(&api.client(), "no path").is_err());
     }
 }

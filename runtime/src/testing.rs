@@ -63,6 +63,8 @@ struct State {
     documents: HashMap<String, Value>,
     rules: Vec<Rule>,
     requests: Vec<Recorded>,
+    /// Prefixes of paths that other servers answer.
+    passed_on: Vec<(String, FakeApi)>,
     serving: usize,
     most_serving: usize,
     /// Watches that began before the last cut end.
@@ -88,6 +90,7 @@ impl FakeApi {
             documents: HashMap::new(),
             rules: Vec::new(),
             requests: Vec::new(),
+            passed_on: Vec::new(),
             serving: 0,
             most_serving: 0,
             cut: broadcast::channel(1).0,
@@ -129,6 +132,13 @@ impl FakeApi {
     /// Serves `document` for GET of `path`, which is no object: discovery, for instance.
     pub fn document(&self, path: &str, document: Value) {
         self.0.lock().documents.insert(path.to_owned(), document);
+    }
+
+    /// Has `to` answer what is asked under `prefix`, as the API server of an aggregated API does.
+    /// Requests show in both.
+    pub fn pass_on(&self, prefix: &str, to: &Self) {
+        let rule = (prefix.to_owned(), to.clone());
+        self.0.lock().passed_on.push(rule);
     }
 
     /// Makes the next `times` calls that `matches` go wrong. Earlier rules come first.
@@ -176,12 +186,18 @@ impl FakeApi {
     }
 
     async fn serve(&self, request: Request<kube::client::Body>) -> Response<Body> {
-        let recorded = record(request).await;
-        let fault = {
+        self.serve_recorded(record(request).await).await
+    }
+
+    async fn serve_recorded(&self, recorded: Recorded) -> Response<Body> {
+        let (fault, passed_on) = {
             let mut state = self.0.lock();
             state.requests.push(recorded.clone());
-            state.fault_for(&recorded)
+            (state.fault_for(&recorded), state.passed_on(&recorded))
         };
+        if let (None, Some((to, inner))) = (&fault, passed_on) {
+            return Box::pin(to.serve_recorded(inner)).await;
+        }
         if recorded.verb == "WATCH" {
             return match fault {
                 Some(Fault::Status(code, message)) => status(code, message),
@@ -254,6 +270,20 @@ impl State {
             .find(|rule| rule.times > 0 && (rule.matches)(request))?;
         rule.times -= 1;
         Some(rule.fault.clone())
+    }
+
+    /// Who answers `request` instead, and what it is asked.
+    fn passed_on(&self, request: &Recorded) -> Option<(FakeApi, Recorded)> {
+        self.passed_on.iter().find_map(|(prefix, to)| {
+            let path = request.path.strip_prefix(prefix)?;
+            path.starts_with('/').then(|| {
+                let inner = Recorded {
+                    path: path.to_owned(),
+                    ..request.clone()
+                };
+                (to.clone(), inner)
+            })
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::process::Command;
 use super::kinds::{Kind, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use super::objects::Objects;
 use super::wait::eventually;
-use crate::testbed::Testbed;
+use crate::testbed::{Cluster, Testbed};
 
 /// How long a process may take until it is ready: a Lease that a killed one held has to pass first.
 const READY: Duration = Duration::from_secs(60);
@@ -106,23 +106,17 @@ impl Muster {
         program: PathBuf,
         flags: &[&str],
     ) -> anyhow::Result<Self> {
-        let mut command = Command::new(&program);
-        command
-            .arg("--kubeconfig")
-            .arg(&testbed.karmada().kubeconfig)
-            .arg("install")
-            .kill_on_drop(true);
-        let output = command.output().await.context("run muster install")?;
-        if !output.status.success() {
-            bail!(
-                "muster install failed ({}):\n{}{}",
-                output.status,
-                String::from_utf8_lossy(&output.stdout),
-                String::from_utf8_lossy(&output.stderr)
-            );
-        }
+        run_install(&program, &testbed.karmada(), &[]).await?;
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         Ok(Self { program, flags })
+    }
+
+    /// Runs `muster install --member` against a member: it may be reached through the proxy then.
+    ///
+    /// # Errors
+    /// If there is no such member, or it fails; with what it printed.
+    pub async fn install_in_member(&self, testbed: &Testbed, member: &str) -> anyhow::Result<()> {
+        run_install(&self.program, &testbed.cluster(member)?, &["--member"]).await
     }
 
     /// Starts a process, or starts it again, and waits until it says that it is ready.
@@ -225,6 +219,27 @@ impl Muster {
         }
         Ok(())
     }
+}
+
+async fn run_install(program: &Path, cluster: &Cluster, flags: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new(program);
+    command
+        .arg("--kubeconfig")
+        .arg(&cluster.kubeconfig)
+        .arg("install")
+        .args(flags)
+        .kill_on_drop(true);
+    let output = command.output().await.context("run muster install")?;
+    if !output.status.success() {
+        bail!(
+            "muster install failed in {} ({}):\n{}{}",
+            cluster.name,
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(())
 }
 
 /// Names of Muster's webhook registrations of a kind.

@@ -39,7 +39,7 @@ pub(super) const KARMADA_PROCESSES: [&str; 4] = [
     KARMADA_SCHEDULER,
 ];
 
-/// A process that every member has, or every one with Volcano; its name is `<member>-<suffix>`.
+/// A process that every member has, or every one with Volcano or in pull mode; its name is `<member>-<suffix>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "names of components")]
 pub enum MemberProcess {
@@ -50,11 +50,12 @@ pub enum MemberProcess {
     VolcanoScheduler,
     VolcanoControllers,
     VolcanoWebhook,
+    KarmadaAgent,
 }
 
 impl MemberProcess {
     /// All of them, in the order in which they start.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Apiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
@@ -62,6 +63,7 @@ impl MemberProcess {
         Self::VolcanoWebhook,
         Self::VolcanoControllers,
         Self::VolcanoScheduler,
+        Self::KarmadaAgent,
     ];
 
     /// The name of this process of `member`.
@@ -74,6 +76,7 @@ impl MemberProcess {
             Self::VolcanoScheduler => "volcano-scheduler",
             Self::VolcanoControllers => "volcano-controllers",
             Self::VolcanoWebhook => "volcano-webhook",
+            Self::KarmadaAgent => "karmada-agent",
         };
         format!("{member}-{suffix}")
     }
@@ -88,8 +91,10 @@ const MEMBER_BURST: u32 = 1000;
 const CONTROL_PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,\
     serviceaccount-token-controller,ttl-after-finished-controller,clusterrole-aggregation-controller";
 
-/// What a member needs; without the node lifecycle its nodes keep the taint `not-ready`.
+/// What a member needs; without the node lifecycle its nodes keep the taint `not-ready`, and
+/// karmada-agent waits for the tokens of the accounts that it makes.
 const MEMBER_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,job-controller,\
+    serviceaccount-token-controller,clusterrole-aggregation-controller,\
     deployment-controller,replicaset-controller,statefulset-controller,endpointslice-controller,\
     node-lifecycle-controller,pod-garbage-collector-controller,ttl-after-finished-controller";
 
@@ -418,6 +423,27 @@ impl Components<'_> {
             format!("--health-probe-bind-address=127.0.0.1:{health}"),
         ];
         launch.args.extend(spec.scheduler_flags.iter().cloned());
+        Ok(launch)
+    }
+
+    /// The agent of a member in pull mode: it works in the member as administrator, as its own
+    /// ClusterRole has it, and so it does on the control plane.
+    pub(super) fn karmada_agent(&self, member: &Cluster, karmada: &Cluster) -> Result<Launch> {
+        let health = self.port()?;
+        let name = MemberProcess::KarmadaAgent.of(&member.name);
+        let mut launch = self.launch(Tool::KarmadaAgent, &name, &[health])?;
+        launch.args = vec![
+            flag("kubeconfig", &member.kubeconfig),
+            flag("karmada-kubeconfig", &karmada.kubeconfig),
+            format!("--karmada-context={KARMADA}"),
+            format!("--cluster-name={}", member.name),
+            // What Karmada's cluster proxy calls.
+            format!("--cluster-api-endpoint={}", member.server),
+            "--cluster-status-update-frequency=5s".into(),
+            "--leader-elect=false".into(),
+            "--metrics-bind-address=0".into(),
+            format!("--health-probe-bind-address=127.0.0.1:{health}"),
+        ];
         Ok(launch)
     }
 

@@ -1,11 +1,12 @@
-//! Starts a member cluster and joins it to Karmada.
+//! Starts a member cluster and joins it to Karmada, and takes it away again.
 //!
-//! Joining needs no karmadactl: a Secret with a bearer token and the CA, and a Cluster object.
+//! Joining needs no karmadactl: a Secret with a bearer token and the CA, and a Cluster object. A
+//! member in pull mode is joined by its karmada-agent.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use kube::Client;
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
@@ -16,14 +17,73 @@ use super::components::{KARMADA_CONTROLLER_MANAGER, MemberProcess};
 use super::control_plane::{namespace, volcano_crds};
 use super::error::{Error, Result, describe};
 use super::manifests::Manifests;
-use super::spec::MemberSpec;
-use super::{Testbed, nodes, wait};
+use super::spec::{MemberSpec, SyncMode};
+use super::{Testbed, nodes, processes_of, wait};
 use crate::tools::Toolset;
 
 /// The queue of jobs that name none; Volcano's scheduler makes it when it starts.
 const DEFAULT_QUEUE: &str = "default";
 
 impl Testbed {
+    /// Starts a further member and joins it; returns once it is Ready in Karmada.
+    ///
+    /// # Errors
+    /// If its name is taken, or a component does not become ready.
+    pub async fn add_member(&self, member: &MemberSpec) -> Result<Cluster> {
+        let mut spec = self.spec.clone();
+        spec.members = vec![member.clone()];
+        spec.validate()?;
+        if self.cluster(&member.name).is_ok() {
+            return Err(Error::Spec(format!(
+                "a cluster {:?} is there already",
+                member.name
+            )));
+        }
+        let port = self.supervisor.reserve_port()?;
+        let cluster = Cluster::create(&member.name, port, &self.pki, &self.dir.join("kubeconfig"))?;
+        self.record(|state| state.clusters.push(cluster.clone()))?;
+        let token = self.spawn_member_apiserver(member, port)?;
+        let (_karmada, ready) = watch::channel(true);
+        self.start_member(member, &token, ready).await?;
+        Ok(cluster)
+    }
+
+    /// Removes a member from Karmada, waits until that has let go of it, and ends its processes.
+    /// Its objects stay in etcd while the testbed is up, so its name is not to be used again.
+    ///
+    /// # Errors
+    /// If there is no such member, or Karmada does not let go of it.
+    pub async fn remove_member(&self, member: &str) -> Result<()> {
+        self.cluster(member)?;
+        let karmada = self.karmada().client().await?;
+        let clusters = api(&karmada, "cluster.karmada.io", "v1alpha1", "Cluster");
+        let gone = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_not_found());
+        match clusters.delete(member, &DeleteParams::default()).await {
+            Err(error) if !gone(&error) => {
+                return Err(Error::kube(format!("delete cluster {member}"))(error));
+            }
+            _ => {}
+        }
+        let what = format!("cluster {member} gone from Karmada");
+        wait::until(
+            &self.supervisor,
+            KARMADA_CONTROLLER_MANAGER,
+            &what,
+            || async {
+                match clusters.get(member).await {
+                    Err(error) if gone(&error) => Ok(()),
+                    Err(error) => Err(describe(&error)),
+                    Ok(cluster) => Err(format!("{:?}", cluster.metadata.finalizers)),
+                }
+            },
+        )
+        .await?;
+        for process in processes_of(member).iter().rev() {
+            self.supervisor.remove(process);
+        }
+        self.record(|state| state.clusters.retain(|cluster| cluster.name != member))
+    }
+
     /// Starts the API server process of a member with a token for Karmada, which is returned.
     pub(super) fn spawn_member_apiserver(&self, member: &MemberSpec, port: u16) -> Result<String> {
         let components = self.components();
@@ -62,7 +122,10 @@ impl Testbed {
         // Nobody ever drops the sender before it said so, except when the whole start is given up.
         let _ = karmada_ready.wait_for(|ready| *ready).await;
         let karmada = self.karmada().client().await?;
-        self.join(&karmada, &cluster, member, token).await?;
+        match member.sync {
+            SyncMode::Push => self.join(&karmada, &cluster, member, token).await?,
+            SyncMode::Pull => self.have_agent_join(&karmada, &cluster, member).await?,
+        }
         self.wait_nodes_ready(&client, &member.name, &node_names)
             .await?;
         if member.volcano {
@@ -212,6 +275,27 @@ impl Testbed {
                 .await?;
         }
         Ok(())
+    }
+
+    /// The agent makes the Cluster, but knows nothing of its labels.
+    async fn have_agent_join(
+        &self,
+        karmada: &Client,
+        cluster: &Cluster,
+        member: &MemberSpec,
+    ) -> Result<()> {
+        let launch = self.components().karmada_agent(cluster, &self.karmada())?;
+        let agent = launch.name.clone();
+        self.spawn(launch)?;
+        let clusters = api(karmada, "cluster.karmada.io", "v1alpha1", "Cluster");
+        let labels = json!({"metadata": {"labels": member.labels}});
+        let what = format!("{} joined by its agent", member.name);
+        wait::until(&self.supervisor, &agent, &what, || async {
+            let (params, patch) = (PatchParams::default(), Patch::Merge(&labels));
+            let patched = clusters.patch(&member.name, &params, &patch);
+            patched.await.map(drop).map_err(|error| describe(&error))
+        })
+        .await
     }
 
     /// Waits until Karmada calls the member Ready and has seen what it serves: Volcano's jobs where

@@ -41,7 +41,7 @@ pub use error::{Error, Result};
 pub use proc::{ProcessId, RunState};
 pub use process::ProcessStatus;
 pub use spec::{
-    DEFAULT_PRODUCTS, KarmadaSpec, MemberSpec, NodeGroup, NodeTaint, Spec, TaintEffect,
+    DEFAULT_PRODUCTS, KarmadaSpec, MemberSpec, NodeGroup, NodeTaint, Spec, SyncMode, TaintEffect,
 };
 pub use state::{Phase, ProcessRecord, State, default_dir};
 
@@ -283,29 +283,6 @@ impl Testbed {
             ports: ports.clone(),
         })?;
         Ok(ports)
-    }
-
-    /// Starts a further member and joins it; returns once it is Ready in Karmada.
-    ///
-    /// # Errors
-    /// If its name is taken, or a component does not become ready.
-    pub async fn add_member(&self, member: &MemberSpec) -> Result<Cluster> {
-        let mut spec = self.spec.clone();
-        spec.members = vec![member.clone()];
-        spec.validate()?;
-        if self.cluster(&member.name).is_ok() {
-            return Err(Error::Spec(format!(
-                "a cluster {:?} is there already",
-                member.name
-            )));
-        }
-        let port = self.supervisor.reserve_port()?;
-        let cluster = Cluster::create(&member.name, port, &self.pki, &self.dir.join("kubeconfig"))?;
-        self.record(|state| state.clusters.push(cluster.clone()))?;
-        let token = self.spawn_member_apiserver(member, port)?;
-        let (_karmada, ready) = watch::channel(true);
-        self.start_member(member, &token, ready).await?;
-        Ok(cluster)
     }
 
     fn prepare(spec: Spec, dir: &Path, tools: &Tools) -> Result<Self> {

@@ -120,6 +120,13 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Ends a process at once if there is one of that name, and forgets it.
+    pub(super) fn remove(&self, name: &str) {
+        if let Some(mut managed) = self.inner.lock().processes.remove(name) {
+            end(&mut managed.child);
+        }
+    }
+
     /// Stops a process where it stands (SIGSTOP).
     pub(super) fn pause(&self, name: &str) -> Result<()> {
         self.signal(name, Signal::SIGSTOP)
@@ -390,6 +397,9 @@ mod tests {
             error,
             "no process \"slepper\" in the testbed; there are: sleeper"
         );
+        let id = supervisor.status()[0].id;
+        supervisor.remove("sleeper");
+        assert!(supervisor.status().is_empty() && !id.is_alive());
     }
 
     #[test]

@@ -49,6 +49,9 @@ pub struct KarmadaSpec {
 pub struct MemberSpec {
     /// Name of the Cluster object and prefix of its processes; a DNS label.
     pub name: String,
+    /// Who carries Works into it.
+    #[serde(default)]
+    pub sync: SyncMode,
     /// Runs Volcano's scheduler and controllers beside kube-scheduler.
     #[serde(default)]
     pub volcano: bool,
@@ -63,6 +66,16 @@ pub struct MemberSpec {
     /// Its nodes, played by KWOK.
     #[serde(default)]
     pub nodes: Vec<NodeGroup>,
+}
+
+/// Who carries Works into a member, and its status out of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum SyncMode {
+    /// karmada-controller-manager.
+    #[default]
+    Push,
+    /// A karmada-agent of the member's own, which joins it too.
+    Pull,
 }
 
 /// Nodes of one shape.
@@ -316,6 +329,7 @@ karmada: {auditLog: true, controllerManagerFlags: [--kube-api-qps=5000]}
 controlPlaneCrds: [crds, /abs/ours.yaml]
 members:
 - name: east
+  sync: Pull
   volcano: true
   nodes:
   - {count: 3, product: NVIDIA-H100-80GB, labels: {topology.kubernetes.io/zone: a}}
@@ -326,6 +340,7 @@ members:
         assert!(spec.karmada.audit_log);
         assert!(spec.control_plane_crds[0].is_absolute());
         assert_eq!(spec.control_plane_crds[1], Path::new("/abs/ours.yaml"));
+        assert_eq!(spec.members[0].sync, SyncMode::Pull);
         let [gpu, cpu] = &spec.members[0].nodes[..] else {
             unreachable!("two groups were given");
         };
@@ -347,6 +362,7 @@ members:
                 "prefix \"x\"",
             ),
             ("members: [{name: a, gpu: 3}]", "gpu"),
+            ("members: [{name: a, sync: pull}]", "pull"),
             (
                 "members: [{name: a, volcanoWebhook: true}]",
                 "needs volcano",

@@ -30,6 +30,7 @@ mod order;
 mod plane;
 mod plugins;
 mod preemption;
+mod pull;
 mod queues_live;
 mod quota;
 mod race;

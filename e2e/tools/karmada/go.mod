@@ -3,6 +3,7 @@ module muster.io/tools/karmada
 go 1.25.10
 
 tool (
+	github.com/karmada-io/karmada/cmd/agent
 	github.com/karmada-io/karmada/cmd/aggregated-apiserver
 	github.com/karmada-io/karmada/cmd/controller-manager
 	github.com/karmada-io/karmada/cmd/scheduler

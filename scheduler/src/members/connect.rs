@@ -1,27 +1,29 @@
-//! How a member is reached: with the credentials that Karmada itself uses for it.
+//! Connections to members: direct ones with the credentials that Karmada itself uses, and those
+//! through Karmada's cluster proxy with Muster's own on the control plane.
 //!
-//! Karmada's rule (pkg/util/membercluster_client.go `BuildClusterConfig`, v1.18): endpoint and
-//! proxy from the Cluster, token and CA bundle from the Secret that it refers to. Client
-//! certificates are not supported there, nor here.
+//! Karmada's rule for direct ones (pkg/util/membercluster_client.go `BuildClusterConfig`, v1.18):
+//! endpoint and proxy from the Cluster, token and CA bundle from the Secret that it refers to.
+//! Client certificates are not supported there, nor here.
 
-use crds::karmada::{Cluster, SecretReference};
+use super::address::{Address, Direct, Proxied};
+use crds::karmada::SecretReference;
+use crds::kubernetes::{Node, Pod};
 use futures::future::BoxFuture;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::config::{
     AuthInfo, Cluster as ConfigCluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo,
     NamedCluster, NamedContext,
 };
-use kube::{Api, Client, Config};
-use runtime::client::{CallError, client_of, with_deadline};
+use kube::{Api, Client, Config, Resource};
+use runtime::client::{CallError, beneath, client_of, with_deadline};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes the client for a member. A value, so that tests can stand in for the network.
+/// Makes the client for a member that is reached directly. A value, so that tests can stand in for the network.
 pub(crate) type Connector = Arc<
-    dyn Fn(&Address, &Credentials) -> BoxFuture<'static, Result<Client, ConnectError>>
-        + Send
-        + Sync,
+    dyn Fn(&Direct, &Credentials) -> BoxFuture<'static, Result<Client, ConnectError>> + Send + Sync,
 >;
 
 /// The connector that connects.
@@ -39,29 +41,12 @@ const TOKEN: &str = "token";
 const CA_BUNDLE: &str = "caBundle";
 /// How long reading the Secret may take.
 const SECRET_LIMIT: Duration = Duration::from_secs(5);
+/// How long a first look at a member may take.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
 
-/// Where a member is and where its credentials are: what a connection is made from, besides
-/// the Secret's content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Address {
-    name: String,
-    endpoint: String,
-    proxy: Option<String>,
-    skip_verification: bool,
-    secret: SecretReference,
-}
-
-/// Why a member cannot be reached directly.
+/// Why a member cannot be connected to.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    #[error(
-        "spec.syncMode is {0:?}; only Push clusters can be reached directly, and this one is reached by its agent only"
-    )]
-    NotPush(String),
-    #[error("spec.apiEndpoint is empty; the URL of its API server is needed")]
-    NoEndpoint,
-    #[error("spec.secretRef is not set; a Secret with token and caBundle is needed")]
-    NoSecretRef,
     #[error("secret {namespace}/{name} cannot be read: {error}")]
     Secret {
         namespace: String,
@@ -77,27 +62,17 @@ pub(crate) enum ConnectError {
     },
     #[error("its endpoint or credentials cannot be used: {0}")]
     Unusable(String),
+    #[error("its {kind} cannot be listed through Karmada's cluster proxy: {error}{hint}")]
+    NotListed {
+        kind: &'static str,
+        error: String,
+        hint: &'static str,
+    },
 }
 
-impl Address {
-    /// The address that `cluster` states.
-    pub(crate) fn of(cluster: &Cluster) -> Result<Self, ConnectError> {
-        let spec = &cluster.spec;
-        if spec.sync_mode != "Push" {
-            return Err(ConnectError::NotPush(spec.sync_mode.clone()));
-        }
-        if spec.api_endpoint.is_empty() {
-            return Err(ConnectError::NoEndpoint);
-        }
-        Ok(Self {
-            name: cluster.metadata.name.clone().unwrap_or_default(),
-            endpoint: spec.api_endpoint.clone(),
-            proxy: Some(spec.proxy_url.clone()).filter(|url| !url.is_empty()),
-            skip_verification: spec.insecure_skip_tls_verification,
-            secret: spec.secret_ref.clone().ok_or(ConnectError::NoSecretRef)?,
-        })
-    }
-}
+/// What helps against a refusal: who impersonates is allowed to by what is installed on the
+/// control plane, and who is impersonated by what is installed in the member.
+const RIGHTS_HINT: &str = "; `muster install` gives these rights on the control plane, and `muster install --member` in the member";
 
 /// What the Secret holds. Compared to notice a rotation; never logged.
 #[derive(Clone, PartialEq, Eq)]
@@ -106,10 +81,84 @@ pub(crate) struct Credentials {
     ca_bundle: Option<ByteString>,
 }
 
-/// Reads the credentials that `address` refers to on the control plane.
-pub(crate) async fn credentials(
+/// A connection, as it was made.
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    /// Of a direct one; the others have those of the control plane's client.
+    credentials: Option<Credentials>,
+}
+
+/// Connects to `address`.
+pub(crate) async fn connect(
     control_plane: &Client,
     address: &Address,
+    connector: &Connector,
+) -> Result<Connected, ConnectError> {
+    match address {
+        Address::Direct(direct) => {
+            let credentials = credentials(control_plane, direct).await?;
+            Ok(Connected {
+                client: connector(direct, &credentials).await?,
+                credentials: Some(credentials),
+            })
+        }
+        Address::Proxy(proxied) => Ok(Connected {
+            client: through_proxy(control_plane, proxied).await?,
+            credentials: None,
+        }),
+    }
+}
+
+/// Whether `connected` would be made with other credentials by now. A Secret that cannot be read
+/// changes nothing while the connection works.
+pub(crate) async fn is_outdated(
+    control_plane: &Client,
+    address: &Address,
+    connected: &Connected,
+) -> bool {
+    match (address, &connected.credentials) {
+        (Address::Direct(direct), Some(used)) => {
+            let now = credentials(control_plane, direct).await;
+            now.is_ok_and(|now| now != *used)
+        }
+        _ => false,
+    }
+}
+
+/// Whoever is let through may still see nothing in the member: rights there are the operator's to
+/// give, and the watches would only say that they list nothing.
+async fn through_proxy(control_plane: &Client, proxied: &Proxied) -> Result<Client, ConnectError> {
+    let client = beneath(control_plane, &proxied.path())
+        .map_err(|error| ConnectError::Unusable(format!("{error:#}")))?;
+    look::<Node>(&client, "nodes").await?;
+    look::<Pod>(&client, "pods").await?;
+    Ok(client)
+}
+
+/// Whether objects of a kind may be listed.
+async fn look<K>(client: &Client, kind: &'static str) -> Result<(), ConnectError>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<K>(&()));
+    let one = ListParams::default().limit(1);
+    match with_deadline(objects.list_metadata(&one), LOOK_LIMIT).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(ConnectError::NotListed {
+            kind,
+            hint: match error.code() {
+                Some(401 | 403) => RIGHTS_HINT,
+                _ => "",
+            },
+            error: error.message(),
+        }),
+    }
+}
+
+/// Reads the credentials that `address` refers to on the control plane.
+async fn credentials(
+    control_plane: &Client,
+    address: &Direct,
 ) -> Result<Credentials, ConnectError> {
     let SecretReference { namespace, name } = address.secret.clone();
     let secrets: Api<Secret> = Api::namespaced(control_plane.clone(), &namespace);
@@ -123,7 +172,7 @@ pub(crate) async fn credentials(
     }
 }
 
-fn check(address: &Address, secret: Secret) -> Result<Credentials, ConnectError> {
+fn check(address: &Direct, secret: Secret) -> Result<Credentials, ConnectError> {
     let incomplete = |key, want| ConnectError::Incomplete {
         namespace: address.secret.namespace.clone(),
         name: address.secret.name.clone(),
@@ -147,7 +196,7 @@ fn check(address: &Address, secret: Secret) -> Result<Credentials, ConnectError>
 }
 
 async fn client(
-    address: &Address,
+    address: &Direct,
     credentials: &Credentials,
     user_agent: &str,
 ) -> Result<Client, ConnectError> {
@@ -160,7 +209,7 @@ async fn client(
 }
 
 /// The connection in the form that kube checks and decodes by itself.
-fn kubeconfig(address: &Address, credentials: &Credentials) -> Result<Kubeconfig, ConnectError> {
+fn kubeconfig(address: &Direct, credentials: &Credentials) -> Result<Kubeconfig, ConnectError> {
     let named = || address.name.clone();
     let verified = (!address.skip_verification)
         .then_some(credentials.ca_bundle.as_ref())
@@ -210,13 +259,6 @@ fn base64_of(bytes: &ByteString) -> Result<String, ConnectError> {
 }
 
 #[cfg(test)]
-impl Address {
-    pub(crate) fn endpoint(&self) -> &str {
-        &self.endpoint
-    }
-}
-
-#[cfg(test)]
 impl Credentials {
     pub(crate) fn token(&self) -> &str {
         &self.token
@@ -229,10 +271,12 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn address(spec: Value) -> Result<Address, ConnectError> {
-        let cluster =
-            serde_json::from_value(json!({"metadata": {"name": "m1"}, "spec": spec})).unwrap();
-        Address::of(&cluster)
+    fn address(spec: Value) -> Direct {
+        let cluster = json!({"metadata": {"name": "m1"}, "spec": spec});
+        match Address::of(&serde_json::from_value(cluster).unwrap()) {
+            Ok(Address::Direct(direct)) => direct,
+            other => unreachable!("a Push cluster is reached directly: {other:?}"),
+        }
     }
 
     fn push(change: &[(&str, Value)]) -> Value {
@@ -248,19 +292,11 @@ mod tests {
 
     fn checked(spec: Value, data: Value) -> Result<Credentials, String> {
         let secret = serde_json::from_value(json!({"data": data})).unwrap();
-        check(&address(spec).unwrap(), secret).map_err(|error| error.to_string())
+        check(&address(spec), secret).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn what_is_missing_is_named() {
-        let error = |spec| address(spec).unwrap_err().to_string();
-        assert!(error(push(&[("syncMode", json!("Pull"))])).contains("only Push clusters"));
-        assert!(
-            error(push(&[("apiEndpoint", json!(""))])).starts_with("spec.apiEndpoint is empty")
-        );
-        assert!(
-            error(push(&[("secretRef", json!(null))])).starts_with("spec.secretRef is not set")
-        );
+    fn what_a_secret_lacks_is_named() {
         let token = "dG9rZW4=";
         let error = |data| checked(push(&[]), data).err().unwrap();
         assert_eq!(
@@ -280,7 +316,7 @@ mod tests {
             json!({"token": "dG9rZW4=", "caBundle": "Y2E="}),
         )
         .unwrap();
-        let kubeconfig = kubeconfig(&address(spec).unwrap(), &credentials).unwrap();
+        let kubeconfig = kubeconfig(&address(spec), &credentials).unwrap();
         let cluster = kubeconfig.clusters[0].cluster.clone().unwrap();
         assert_eq!(cluster.server.as_deref(), Some("https://10.0.0.1:6443"));
         assert_eq!(cluster.certificate_authority_data.as_deref(), Some("Y2E="));

@@ -1,7 +1,8 @@
 //! The one task that owns what is known of all members.
 
+use super::address::Address;
 use super::cluster::{fact, network, price};
-use super::connect::{Address, Connector};
+use super::connect::Connector;
 use super::session::{Session, watch_names};
 use super::verdict::{Verdict, ViewHealth, ViewState, verdict};
 use super::view::View;
@@ -215,7 +216,7 @@ impl Coordinator {
         let Some(member) = self.members.get_mut(name) else {
             return;
         };
-        tracing::info!(cluster = %name, "connecting to member");
+        tracing::info!(cluster = %name, access = address.access(), "connecting to member");
         let token = self.cancel.child_token();
         let session = Session {
             control_plane: self.control_plane.clone(),

@@ -2,7 +2,7 @@
 //! scheduler, which checks plans against them.
 //!
 //! ```text
-//! Cluster objects ─► coordinator ─► one session per Push cluster ─► watches, probes, climbs
+//! Cluster objects ─► coordinator ─► one session per member ─► watches, probes, climbs
 //!                        ▲                                               │
 //!                        └───────────── views (facts, compared) ◄────────┘
 //!                        └─► MemberEvent: facts that changed, Listed, Ready ─► every sink
@@ -12,6 +12,7 @@
 //! is fresh. What is known of one that went away is kept, unusable, until the Cluster object
 //! is gone. Nothing here decides or writes.
 
+mod address;
 mod cluster;
 mod connect;
 mod coordinator;

@@ -2,7 +2,8 @@
 //!
 //! It only reports; what its reports mean for the member is judged by the coordinator.
 
-use super::connect::{self, Address, ConnectError, Connector};
+use super::address::Address;
+use super::connect::{self, ConnectError, Connector};
 use super::owners;
 use super::view::{node_delta, pod_delta};
 use super::{MembersOptions, Message, Origin};
@@ -69,8 +70,9 @@ impl Session {
 
     /// Makes one connection and keeps it until its credentials change.
     async fn connected(&self, cancel: CancellationToken) -> Result<(), ConnectError> {
-        let credentials = connect::credentials(&self.control_plane, &self.address).await?;
-        let client = (self.connector)(&self.address, &credentials).await?;
+        let connected =
+            connect::connect(&self.control_plane, &self.address, &self.connector).await?;
+        let client = connected.client.clone();
         let epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
         let origin = Origin {
             cluster: self.cluster.clone(),
@@ -96,9 +98,7 @@ impl Session {
             self.report(Message::Probed(origin.clone(), probed)).await;
             if until_secret == 0 {
                 until_secret = PROBES_PER_SECRET;
-                let now = connect::credentials(&self.control_plane, &self.address).await;
-                // A Secret that cannot be read changes nothing while the connection works.
-                if now.is_ok_and(|now| now != credentials) {
+                if connect::is_outdated(&self.control_plane, &self.address, &connected).await {
                     tracing::info!(cluster = %self.cluster, "credentials changed; connecting anew");
                     return Ok(());
                 }

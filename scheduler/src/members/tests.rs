@@ -155,7 +155,7 @@ async fn nothing_is_ready_before_every_member_has_listed_or_is_known_to_be_out_o
     assert!(told.contains(&"m2 listed".to_owned()));
     let why = told.iter().find(|event| event.starts_with("m2: ")).unwrap();
     assert!(
-        why.contains("only Push clusters can be reached directly"),
+        why.contains("spec.impersonatorSecretRef is not set"),
         "{why}"
     );
     assert!(fleet.members.client(&ClusterName::new("m1")).is_some());
@@ -278,4 +278,113 @@ async fn a_cluster_that_leaves_is_gone_and_one_that_comes_is_listed() {
     fleet.karmada.remove(&format!("{CLUSTERS}/m1"));
     expect(&mut fleet, &["m1 gone"]).await;
     assert!(fleet.members.client(&ClusterName::new("m1")).is_none());
+}
+
+/// A Pull member whose API the control plane passes on.
+fn proxied(name: &str) -> Value {
+    let mut cluster = cluster(name, "Pull");
+    cluster["spec"]["impersonatorSecretRef"] =
+        json!({"namespace": "karmada-cluster", "name": format!("{name}-impersonator")});
+    cluster
+}
+
+fn proxy_path(name: &str) -> String {
+    format!("{CLUSTERS}/{name}/proxy")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proxied_member_is_watched_and_probed_through_the_control_plane() {
+    let mut fleet = fleet(&[]);
+    fleet.karmada.pass_on(&proxy_path("m2"), &fleet.member);
+    expect(&mut fleet, &["ready"]).await;
+    fleet.karmada.put(&format!("{CLUSTERS}/m2"), proxied("m2"));
+    let told = until(&mut fleet, "m2 usable").await;
+    assert!(told.contains(&"node n1 cpu 8".to_owned()), "{told:?}");
+    fleet
+        .member
+        .put("/api/v1/namespaces/team/pods/a", pod("a", json!([])));
+    until(&mut fleet, "pod of others").await;
+    // All of it went through the control plane, and none of it with the member's own Secret.
+    let paths: Vec<String> = fleet
+        .karmada
+        .requests()
+        .into_iter()
+        .map(|r| r.path)
+        .collect();
+    for path in ["/readyz", "/api/v1/nodes", "/api/v1/pods"] {
+        let wanted = format!("{}{path}", proxy_path("m2"));
+        assert!(paths.contains(&wanted), "{wanted} of {paths:?}");
+    }
+    assert!(!paths.iter().any(|path| path.contains("/secrets/")));
+    // It goes away and comes back as one that is reached directly does.
+    let probed = format!("{}/readyz", proxy_path("m2"));
+    fleet.karmada.fault(
+        2,
+        Fault::Status(500, "dial tcp: connection refused"),
+        move |request| request.path == probed,
+    );
+    until(
+        &mut fleet,
+        "m2: its API server does not answer: dial tcp: connection refused",
+    )
+    .await;
+    until(&mut fleet, "m2 usable").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proxied_member_that_shows_nothing_says_which_rights_are_missing() {
+    let mut fleet = fleet(&[proxied("m2")]);
+    fleet.karmada.pass_on(&proxy_path("m2"), &fleet.member);
+    fleet.member.fault(
+        2,
+        Fault::Status(403, "pods is forbidden: User \"muster\" cannot list it"),
+        |request| request.path == "/api/v1/pods",
+    );
+    let told = until(&mut fleet, "m2 usable").await;
+    let because = "m2: it cannot be reached: ";
+    let mut told = told.iter();
+    let why = told.find(|event| event.starts_with(because)).unwrap();
+    for part in [
+        "its pods cannot be listed through Karmada's cluster proxy",
+        "pods is forbidden",
+        "`muster install --member`",
+    ] {
+        assert!(why.contains(part), "{why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_way_to_a_member_is_taken_at_once_and_a_bad_one_is_said() {
+    let mut fleet = fleet(&[]);
+    fleet.karmada.pass_on(&proxy_path("m1"), &fleet.member);
+    expect(&mut fleet, &["ready"]).await;
+    let path = format!("{CLUSTERS}/m1");
+    let mut member = proxied("m1");
+    fleet.karmada.put(&path, member.clone());
+    until(&mut fleet, "m1 usable").await;
+    member["metadata"]["annotations"] = json!({"muster.io/access": "direct"});
+    fleet.karmada.put(&path, member.clone());
+    let told = until_starts(&mut fleet, "m1: annotation").await;
+    assert!(told.contains("muster.io/access is \"direct\""), "{told}");
+    let before = fleet.karmada.requests().len();
+    member["metadata"]["annotations"] = json!({"muster.io/access": "Direct"});
+    fleet.karmada.put(&path, member);
+    until(&mut fleet, "m1 usable").await;
+    let since = fleet.karmada.requests().split_off(before);
+    assert!(
+        since
+            .iter()
+            .any(|request| request.path == secret_path("m1"))
+    );
+    assert!(!since.iter().any(|request| request.path.contains("/proxy/")));
+}
+
+/// The first event that starts with `wanted`.
+async fn until_starts(fleet: &mut Fleet, wanted: &str) -> String {
+    loop {
+        let event = next(&mut fleet.events).await;
+        if event.starts_with(wanted) {
+            return event;
+        }
+    }
 }

@@ -1,0 +1,129 @@
+//! Members that are reached through Karmada's cluster proxy: one in pull mode, which its own
+//! karmada-agent joins and works on, and one in push mode whose Cluster asks for it.
+//!
+//! Neither lets Muster see anything before it is given rights there, with which it could be told
+//! that the way is the proxy: by the credentials in `secretRef` it may do everything.
+
+use e2e::harness::kinds::{BATCH_JOB, CLUSTER, GPU_POOL, Kind, VOLCANO_JOB};
+use e2e::harness::wait::eventually;
+use e2e::testbed::{MemberSpec, NodeGroup, SyncMode};
+use serde_json::{Value, json};
+
+use crate::case::{Case, SOON, brief, managed_alone};
+use crate::job::Job;
+use crate::plane::MEMBERS;
+
+const PULLED: &str = "pulled";
+const PUSHED: &str = MEMBERS[2];
+
+/// A member in pull mode with one node of the test's class.
+fn pulled(case: &Case) -> MemberSpec {
+    MemberSpec {
+        name: PULLED.into(),
+        sync: SyncMode::Pull,
+        volcano: true,
+        labels: [("case".to_owned(), case.name.clone())].into(),
+        nodes: vec![NodeGroup {
+            product: Some(case.product.clone()),
+            ..NodeGroup::default()
+        }],
+        ..MemberSpec::default()
+    }
+}
+
+/// Says how Muster is to reach the member in push mode.
+async fn access(case: &Case, way: Value) -> anyhow::Result<()> {
+    let patch = json!({"metadata": {"annotations": {"muster.io/access": way}}});
+    case.karmada().merge(CLUSTER, None, PUSHED, &patch).await?;
+    Ok(())
+}
+
+/// Has all jobs of a kind go to one member.
+async fn only_to(case: &Case, kind: Kind, member: &str) -> anyhow::Result<()> {
+    let spec = json!({"placement": {"clusterAffinity": {"clusterNames": [member]}}});
+    case.policy(member, kind, "muster", spec).await
+}
+
+/// Waits until the job says why it is not placed, with these words.
+async fn waits_since(case: &Case, job: &Job, words: &[&str]) -> anyhow::Result<()> {
+    let says = |group: &Value| {
+        let message = group["status"]["federation"]["message"].as_str();
+        message.is_some_and(|message| words.iter().all(|word| message.contains(word)))
+    };
+    let what = format!("waits and says {words:?}");
+    case.pod_group_when(job, &what, says).await.map(drop)
+}
+
+/// Waits until the member's GpuPool shows so many devices free of eight.
+async fn shows_free(case: &Case, member: &str, free: u64) -> anyhow::Result<()> {
+    let name = format!("{member}.{}", case.product.to_lowercase());
+    let what = format!("GpuPool {name} with {free} free");
+    eventually(SOON, &what, async || {
+        let pool = case.karmada().get(GPU_POOL, None, &name).await;
+        let pool = pool.map_err(|error| error.to_string())?.unwrap_or_default();
+        let status = &pool["status"];
+        let right = status["total"] == 8 && status["free"] == free && status["health"] == "Ready";
+        right.then_some(()).ok_or_else(|| brief(&pool))
+    })
+    .await
+}
+
+/// From a member that shows nothing to one whose devices are used, and free again.
+async fn is_used(case: &Case, member: &str, job: &Job) -> anyhow::Result<()> {
+    let rights = ["through Karmada's cluster proxy", "muster install --member"];
+    waits_since(case, job, &rights).await?;
+    let plane = case.plane;
+    plane
+        .muster
+        .install_in_member(&plane.testbed, member)
+        .await?;
+    case.running(job).await?;
+    assert_eq!(case.placed(job).await?, [member]);
+    let pods = case.pods(member).await?;
+    assert_eq!(pods.iter().filter(|pod| job.owns(pod)).count(), 2);
+    shows_free(case, member, 0).await?;
+    case.shows_gpus(&case.name, "allocated", 8).await?;
+    case.end(job).await?;
+    case.finished(job, "Succeeded").await?;
+    shows_free(case, member, 8).await?;
+    case.shows_gpus(&case.name, "allocated", 0).await
+}
+
+async fn through_the_proxy(case: &Case) -> anyhow::Result<()> {
+    only_to(case, VOLCANO_JOB, PULLED).await?;
+    let job = case.submit(&case.gang("pulled", 2, 4).volcano()).await?;
+    is_used(case, PULLED, &job).await?;
+    // A cluster cannot leave Karmada while a binding names it.
+    case.delete(&job).await?;
+    case.gone(&job).await?;
+
+    only_to(case, BATCH_JOB, PUSHED).await?;
+    access(case, json!("Through")).await?;
+    case.nodes(PUSHED, 1).await?;
+    let job = case.submit(&case.gang("pushed", 2, 4).batch()).await?;
+    waits_since(case, &job, &["muster.io/access is \"Through\""]).await?;
+    access(case, json!("Proxy")).await?;
+    is_used(case, PUSHED, &job).await?;
+
+    // Directly again, without anybody's help.
+    access(case, Value::Null).await?;
+    let job = case.submit(&case.gang("direct", 2, 4).batch()).await?;
+    case.running(&job).await?;
+    case.end(&job).await?;
+    case.finished(&job, "Succeeded").await
+}
+
+#[test]
+fn members_are_used_through_karmadas_proxy_in_pull_mode_and_where_push_clusters_ask_for_it() {
+    managed_alone("proxied", async |case| {
+        case.queue(8).await?;
+        let testbed = &case.plane.testbed;
+        testbed.add_member(&pulled(case)).await?;
+        let outcome = through_the_proxy(case).await;
+        let direct = access(case, Value::Null).await;
+        let removed = testbed.remove_member(PULLED).await;
+        outcome?;
+        direct?;
+        Ok(removed?)
+    });
+}
