@@ -29,6 +29,9 @@ const MOST_IN_VAIN: usize = 20_000;
 /// After which pause it then goes on.
 const CUT_PAUSE_MS: i64 = 1_000;
 
+/// Where no more groups of a queue than this are awake, they are gone through in order.
+const FEW_AWAKE: usize = 32;
+
 /// How many of the jobs that are blocked alike are named as changed.
 const NAMED: usize = 10;
 
@@ -247,14 +250,31 @@ impl Engine {
         let takes = LazyCell::new(|| self.lets_take(queue));
         let ordering = self.queues.ordering(queue);
         let strict = ordering == QueueOrdering::StrictFifo;
-        let candidate = leaf.candidate(ordering, |rank, want| {
+        let may = |rank: &Rank, want| {
             // Who holds up all behind it is judged once in any case: what its own queue would
             // never let go holds up nobody, and of that the room for what it wants tells nothing.
             (strict && !leaf.was_judged(want))
                 || self.may_find_room(doors, queue, rank, want)
                 || self.may_reserve(&front, rank, want)
                 || (*takes && self.may_take(queue, want))
-        })?;
+        };
+        let kept = self.wants.shuts().kept();
+        let looking = takes.then(|| leaf.unlooked());
+        let few = doors.open.len() + kept.len() + looking.map_or(0, BTreeSet::len);
+        let candidate = if strict || few * 2 + FEW_AWAKE > leaf.awake() {
+            leaf.candidate(ordering, may)
+        } else {
+            // Of all others it is known that they may not.
+            let fronts = front.jobs.iter().filter_map(|rank| self.want_of(&rank.key));
+            let named = doors
+                .open
+                .keys()
+                .chain(kept)
+                .chain(looking.into_iter().flatten());
+            let named = named.copied().chain(fronts);
+            let firsts = named.filter_map(|want| leaf.first_awake(want));
+            firsts.filter(|(rank, want)| may(rank, *want)).min()
+        }?;
         let competes = self.place_beyond(queue, candidate.0).is_none();
         competes.then_some(candidate)
     }

@@ -55,6 +55,7 @@ mod runtime;
 mod scopes;
 mod score;
 mod shut;
+mod shuts;
 mod snapshot;
 mod split;
 mod take_back;

@@ -14,7 +14,7 @@ use super::hashed::HashedSet;
 use super::job::Rank;
 use super::judge::Asker;
 use super::reservations::Reservation;
-use super::wants::{Want, WantId};
+use super::wants::{Want, WantId, Wants};
 use crate::facts::{Role, Split};
 use crate::ids::{ClusterName, JobKey, NodeName, QueueName};
 use std::cmp::Ordering;
@@ -80,18 +80,24 @@ impl Grown {
 
 /// Which wants find no room as things are.
 pub(crate) struct Doors<'a> {
-    shut: BTreeMap<WantId, &'a Shut>,
+    wants: &'a Wants,
     /// The queues in which somebody awake has a want that might find room, by want.
     pub(crate) open: BTreeMap<WantId, &'a HashedSet<QueueName>>,
-    /// The last in order of those for whom what a want needs is kept, those aside for whom jobs
-    /// are taken back.
+    /// The last in order of those for whom what a want needs is kept that is shut, those aside
+    /// for whom jobs are taken back.
     pub(crate) last: Option<&'a Reservation>,
 }
 
-impl Doors<'_> {
+impl<'a> Doors<'a> {
     /// Whether something that somebody awake wants might find room, whoever asks.
     pub(crate) fn is_open(&self, want: WantId) -> bool {
-        !self.shut.contains_key(&want)
+        self.shut(want).is_none()
+    }
+
+    /// Why no room can be found for something that somebody awake wants, if so.
+    fn shut(&self, want: WantId) -> Option<&'a Shut> {
+        let shut = self.wants.shut(want);
+        shut.filter(|_| !self.open.contains_key(&want))
     }
 
     /// Whether somebody awake in a queue wants such a thing.
@@ -149,45 +155,58 @@ impl Engine {
         if self.grown.nodes.is_empty() {
             return;
         }
-        let open: Vec<WantId> = self
-            .wants
-            .all_shut()
-            .filter(|(id, why)| self.grew_for(*id, why))
-            .map(|(id, _)| id)
-            .collect();
+        let open = self.opened();
         for id in open {
             self.wants.open(id);
         }
         self.grown.nodes.clear();
     }
 
-    /// Which wants might find room now, of those that anybody awake has.
-    pub(crate) fn doors(&self) -> Doors<'_> {
-        let mut shut = BTreeMap::new();
-        let mut open = BTreeMap::new();
-        for (want, queues) in self.waiting.ready() {
-            match self.wants.shut(want) {
-                Some(why) if !self.grew_for(want, why) => {
-                    shut.insert(want, why);
-                }
-                _ => {
-                    open.insert(want, queues);
-                }
+    /// Wants that are shut, and might find room on nodes that have grown since.
+    fn opened(&self) -> BTreeSet<WantId> {
+        let shuts = self.wants.shuts();
+        let mut might = BTreeSet::new();
+        for (cluster, nodes) in &self.grown.nodes {
+            let room = self.room.cluster(cluster);
+            let nodes = nodes.keys();
+            for node in nodes.filter_map(|node| room?.nodes().get(node)) {
+                might.extend(shuts.might_be_on(|name| self.room.free_of(node, name)));
             }
         }
-        let stops = |key: &JobKey| {
-            shut.values().any(|why| match why {
-                Shut::Kept(holders) => holders.contains(key),
-                Shut::NoRoom => false,
-            })
-        };
+        might.retain(|id| {
+            self.wants
+                .shut(*id)
+                .is_some_and(|why| self.grew_for(*id, why))
+        });
+        might
+    }
+
+    /// Which wants might find room now, of those that anybody awake has.
+    pub(crate) fn doors(&self) -> Doors<'_> {
+        let shuts = self.wants.shuts();
+        let might = shuts.open().chain(self.opened());
+        let open = might.filter_map(|want| Some((want, self.waiting.ready_in(want)?)));
         let holders = self.reservations.with_nodes();
-        let holders = holders.filter(|kept| stops(&kept.rank.key));
+        let holders = holders.filter(|kept| shuts.are_stopped_by(&kept.rank.key));
         Doors {
+            wants: &self.wants,
+            open: open.collect(),
             last: self.last_of(holders),
-            shut,
-            open,
         }
+    }
+
+    /// Wants of which nobody looks whether they might find room although they might, or the
+    /// other way round.
+    pub(crate) fn wrong_doors(&self) -> Vec<String> {
+        let doors = self.doors();
+        let wrong = self.waiting.ready().filter(|(want, _)| {
+            let shut = self.wants.shut(*want);
+            let might = shut.is_none_or(|why| self.grew_for(*want, why));
+            might != doors.open.contains_key(want)
+        });
+        wrong
+            .map(|(want, _)| format!("want {want:?}: open and taken for shut, or shut"))
+            .collect()
     }
 
     /// Whether nobody whose want is shut may keep anything, as far as claims are not others: of
@@ -196,14 +215,16 @@ impl Engine {
         let most = self.config.reservations_per_class.max(1);
         let growths = self.grown.count();
         let full = |want: &WantId| {
-            if !self.waiting.is_fronted(*want) || self.wants.is_hopeless(*want, growths) {
+            if self.wants.is_hopeless(*want, growths) {
                 return true;
             }
             let scopes = self.wants.scopes(*want).into_iter().flatten();
             let mut scopes = scopes.peekable();
             scopes.peek().is_some() && scopes.any(|scope| self.reservations.count(scope) >= most)
         };
-        doors.shut.keys().all(full)
+        let mut fronted = self.waiting.fronted();
+        fronted
+            .all(|want| self.waiting.ready_in(want).is_none() || doors.is_open(want) || full(&want))
     }
 
     /// Whether a waiting job might find room.
@@ -214,7 +235,7 @@ impl Engine {
         rank: &Rank,
         want: WantId,
     ) -> bool {
-        match doors.shut.get(&want) {
+        match doors.shut(want) {
             None => true,
             Some(Shut::NoRoom) => false,
             // Who keeps nodes itself is never stopped by all that do.

@@ -68,6 +68,8 @@ pub(crate) struct Leaf {
     awake: BTreeSet<(Rank, WantId)>,
     /// First of each group that sleeps and could go some day.
     hopeful: BTreeSet<(Rank, WantId)>,
+    /// Groups of which the first that may look for something to take back has not done so.
+    unlooked: BTreeSet<WantId>,
 }
 
 /// All waiting jobs.
@@ -113,6 +115,9 @@ impl Waiting {
         let leaf = self.leaves.entry(queue.clone()).or_default();
         leaf.ranks.insert(rank.clone());
         let group = leaf.groups.entry(want).or_default();
+        if !group.looked {
+            leaf.unlooked.insert(want);
+        }
         let before = group.jobs.first().cloned();
         group.jobs.insert(rank.clone());
         if before.as_ref().is_none_or(|first| rank < first) {
@@ -153,6 +158,16 @@ impl Waiting {
         self.ready.iter().map(|(want, queues)| (*want, queues))
     }
 
+    /// The queues in which somebody awake wants this, if any.
+    pub(crate) fn ready_in(&self, want: WantId) -> Option<&HashedSet<QueueName>> {
+        self.ready.get(&want)
+    }
+
+    /// What those want for whom something may be kept.
+    pub(crate) fn fronted(&self) -> impl Iterator<Item = WantId> {
+        self.fronted.keys().copied()
+    }
+
     fn note_ready(&mut self, queue: &QueueName, want: WantId, was: bool, is: bool) {
         if is && !was {
             let queues = self.ready.entry(want).or_default();
@@ -183,6 +198,7 @@ impl Waiting {
         let before = group.jobs.first().cloned();
         group.jobs.remove(rank);
         group.looked = false;
+        leaf.unlooked.insert(want);
         if before.as_ref() == Some(rank) {
             let was_awake = leaf.unlist(want, before);
             self.note_ready(queue, want, was_awake, false);
@@ -297,9 +313,12 @@ impl Waiting {
 
     /// Notes that a group found nothing to take back.
     pub(crate) fn note_looked(&mut self, queue: &QueueName, want: WantId) {
-        let leaf = self.leaves.get_mut(queue);
-        if let Some(group) = leaf.and_then(|leaf| leaf.groups.get_mut(&want)) {
+        let Some(leaf) = self.leaves.get_mut(queue) else {
+            return;
+        };
+        if let Some(group) = leaf.groups.get_mut(&want) {
             group.looked = true;
+            leaf.unlooked.remove(&want);
         }
     }
 
@@ -349,6 +368,7 @@ impl Waiting {
         };
         group.looked = false;
         group.judged = false;
+        leaf.unlooked.insert(want);
         if let Some(sleep) = group.asleep.take() {
             self.woken.insert((queue.clone(), want));
             for wake in sleep.wakes {
@@ -369,6 +389,7 @@ impl Waiting {
             }
             None => {
                 leaf.groups.remove(&want);
+                leaf.unlooked.remove(&want);
             }
         }
         self.note_ready(queue, want, was_awake, is_awake);
@@ -403,6 +424,16 @@ impl Leaf {
         }?;
         let behind = self.hopeful.first().is_some_and(|(ahead, _)| ahead < rank);
         (!strict || !behind).then_some((rank, *want))
+    }
+
+    /// How many groups are awake.
+    pub(crate) fn awake(&self) -> usize {
+        self.awake.len()
+    }
+
+    /// Groups that may look for something to take back.
+    pub(crate) fn unlooked(&self) -> &BTreeSet<WantId> {
+        &self.unlooked
     }
 
     /// The first of a group, if it is awake.

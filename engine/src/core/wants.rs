@@ -2,6 +2,7 @@
 
 use super::reservations::Scope;
 use super::shut::Shut;
+use super::shuts::{Shuts, Was};
 use crate::facts::Demand;
 use crate::ids::{ClusterName, QueueName};
 use crate::resources::Resources;
@@ -73,6 +74,7 @@ pub(crate) struct Wants {
     /// How often room was said to be there for what found none, or was not asked for before.
     openings: u64,
     demands: BTreeSet<Arc<Demand>>,
+    shuts: Shuts,
 }
 
 impl Wants {
@@ -116,6 +118,7 @@ impl Wants {
             self.slots.push(entry);
             WantId(self.slots.len() - 1)
         };
+        self.shuts.note(id, &want, Was::Unused, Was::Open);
         self.ids.insert(want, id);
         id
     }
@@ -128,6 +131,8 @@ impl Wants {
         slot.users -= 1;
         if slot.users == 0 {
             self.ids.remove(&slot.want);
+            let was = Was::of(slot.shut.as_ref());
+            self.shuts.note(id, &slot.want, was, Was::Unused);
             self.slots[id.0] = None;
             self.free.push(id.0);
         }
@@ -162,9 +167,27 @@ impl Wants {
         for slot in self.slots.iter_mut().flatten() {
             slot.could_fit = None;
             slot.let_by.clear();
-            slot.shut = None;
             slot.scopes = None;
         }
+        self.unshut(|_| true);
+    }
+
+    /// Opens those that `which` says, without counting it.
+    fn unshut(&mut self, which: impl Fn(&Slot) -> bool) {
+        for (id, slot) in self.slots.iter_mut().enumerate() {
+            let Some(slot) = slot.as_mut().filter(|slot| which(slot)) else {
+                continue;
+            };
+            if let Some(why) = slot.shut.take() {
+                let was = Was::Shut(&why);
+                self.shuts.note(WantId(id), &slot.want, was, Was::Open);
+            }
+        }
+    }
+
+    /// The wants told apart by what may open them.
+    pub(crate) fn shuts(&self) -> &Shuts {
+        &self.shuts
     }
 
     /// Why no room can be found for it, if so.
@@ -175,6 +198,8 @@ impl Wants {
     /// No room was found for it.
     pub(crate) fn note_shut(&mut self, id: WantId, why: Shut, growths: u64) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
+            let was = Was::of(slot.shut.as_ref());
+            self.shuts.note(id, &slot.want, was, Was::Shut(&why));
             slot.shut = Some(why);
             slot.shut_at = growths;
         }
@@ -226,9 +251,11 @@ impl Wants {
     /// Room may be found for it again.
     pub(crate) fn open(&mut self, id: WantId) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0)
-            && slot.shut.take().is_some()
+            && let Some(why) = slot.shut.take()
         {
             self.openings += 1;
+            let was = Was::Shut(&why);
+            self.shuts.note(id, &slot.want, was, Was::Open);
         }
     }
 
@@ -244,24 +271,16 @@ impl Wants {
     pub(crate) fn open_all(&mut self) {
         self.openings += 1;
         for slot in self.slots.iter_mut().flatten() {
-            slot.shut = None;
             slot.let_by.clear();
         }
+        self.unshut(|_| true);
     }
 
     /// Holders start at other times: whoever ends before may pass.
     pub(crate) fn open_timed(&mut self) {
         self.openings += 1;
-        for slot in self.slots.iter_mut().flatten() {
-            if matches!(slot.shut, Some(Shut::Kept(_))) && slot.want.duration.is_some() {
-                slot.shut = None;
-            }
-        }
-    }
-
-    /// All that are shut, and why.
-    pub(crate) fn all_shut(&self) -> impl Iterator<Item = (WantId, &Shut)> {
-        let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(id, slot)| Some((WantId(id), slot.as_ref()?.shut.as_ref()?)))
+        self.unshut(|slot| {
+            matches!(slot.shut, Some(Shut::Kept(_))) && slot.want.duration.is_some()
+        });
     }
 }

@@ -100,6 +100,11 @@ impl Room {
         }) && can_run_on(role, node)
     }
 
+    /// What a node has free of a resource.
+    pub(crate) fn free_of(&self, node: &NodeRoom, name: &crate::ResourceName) -> i128 {
+        self.dims.get(name).map_or(0, |dim| node.free.get(dim))
+    }
+
     /// A node is gone. Pods bound to it are told apart.
     pub fn remove_node(&mut self, cluster: &ClusterName, node: &NodeName) {
         if let Some(room) = self.clusters.get_mut(cluster) {

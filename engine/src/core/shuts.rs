@@ -1,0 +1,147 @@
+//! Which wants are shut, by what may open them: so that a node on which more has become free
+//! names those that it might take, and nobody goes through all that is shut.
+
+use super::shut::Shut;
+use super::wants::{Want, WantId};
+use crate::ids::JobKey;
+use crate::resources::ResourceName;
+use crate::room::leading;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// The wants in use, told apart.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shuts {
+    /// Not shut.
+    open: BTreeSet<WantId>,
+    /// Shut, by what a pod of one of its roles asks for of what that is best known by.
+    asking: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<WantId>>>,
+    /// Shut, with a role that asks for nothing.
+    undemanding: BTreeSet<WantId>,
+    /// Shut since they fit only where nodes are kept.
+    kept: BTreeSet<WantId>,
+    /// How many of those are stopped by what is kept for a job.
+    stopped_by: HashMap<JobKey, usize>,
+}
+
+impl Shuts {
+    /// A want is shut for this, or open, from now on; `None` before: it was not in use.
+    pub(crate) fn note(&mut self, id: WantId, want: &Want, before: Was<'_>, now: Was<'_>) {
+        match before {
+            Was::Unused => {}
+            Was::Open => {
+                self.open.remove(&id);
+            }
+            Was::Shut(why) => self.unlist(id, want, why),
+        }
+        match now {
+            Was::Unused => {}
+            Was::Open => {
+                self.open.insert(id);
+            }
+            Was::Shut(why) => self.list(id, want, why),
+        }
+    }
+
+    fn list(&mut self, id: WantId, want: &Want, why: &Shut) {
+        for ask in asks(want) {
+            let listed = match ask {
+                Some((name, each)) => {
+                    let asking = self.asking.entry(name.clone()).or_default();
+                    asking.entry(each).or_default()
+                }
+                None => &mut self.undemanding,
+            };
+            listed.insert(id);
+        }
+        if let Shut::Kept(holders) = why {
+            self.kept.insert(id);
+            for holder in holders.iter() {
+                *self.stopped_by.entry(holder.clone()).or_default() += 1;
+            }
+        }
+    }
+
+    fn unlist(&mut self, id: WantId, want: &Want, why: &Shut) {
+        for ask in asks(want) {
+            let Some((name, each)) = ask else {
+                self.undemanding.remove(&id);
+                continue;
+            };
+            let Some(asking) = self.asking.get_mut(name) else {
+                continue;
+            };
+            if let Some(listed) = asking.get_mut(&each) {
+                listed.remove(&id);
+                if listed.is_empty() {
+                    asking.remove(&each);
+                }
+            }
+        }
+        if let Shut::Kept(holders) = why {
+            self.kept.remove(&id);
+            for holder in holders.iter() {
+                if let Some(count) = self.stopped_by.get_mut(holder) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.stopped_by.remove(holder);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Those that are not shut.
+    pub(crate) fn open(&self) -> impl Iterator<Item = WantId> {
+        self.open.iter().copied()
+    }
+
+    /// Those that are shut since they fit only where nodes are kept.
+    pub(crate) fn kept(&self) -> &BTreeSet<WantId> {
+        &self.kept
+    }
+
+    /// Whether what is kept for a job stops any want.
+    pub(crate) fn are_stopped_by(&self, holder: &JobKey) -> bool {
+        self.stopped_by.contains_key(holder)
+    }
+
+    /// Those of the shut ones of which a pod could be on a node with so much free of each
+    /// resource, as far as one resource tells.
+    pub(crate) fn might_be_on(
+        &self,
+        free: impl Fn(&ResourceName) -> i128,
+    ) -> impl Iterator<Item = WantId> {
+        let asking = self.asking.iter().flat_map(move |(name, by_amount)| {
+            let free = i64::try_from(free(name).max(0)).unwrap_or(i64::MAX);
+            by_amount.range(..=free).flat_map(|(_, wants)| wants)
+        });
+        asking.chain(&self.undemanding).copied()
+    }
+}
+
+/// What a want was or is.
+#[derive(Clone, Copy)]
+pub(crate) enum Was<'a> {
+    Unused,
+    Open,
+    Shut(&'a Shut),
+}
+
+impl<'a> Was<'a> {
+    pub(crate) fn of(shut: Option<&'a Shut>) -> Self {
+        shut.map_or(Self::Open, Self::Shut)
+    }
+}
+
+/// What a pod of each role asks for, of what the role is best known by; `None` for nothing. A
+/// want of no pods asks for nothing.
+fn asks(want: &Want) -> impl Iterator<Item = Option<(&ResourceName, i64)>> {
+    let roles = want.demand.roles.iter().filter(|role| role.count > 0);
+    let none = roles.clone().next().is_none();
+    let asks = roles.map(|role| {
+        let name = leading(&role.request)?;
+        let each = role.request.amount_of(name).0;
+        (each > 0).then_some((name, each))
+    });
+    asks.chain(none.then_some(None))
+}
