@@ -1,7 +1,7 @@
 //! From what is seen of a job to what the engine is told: size, queue, priority, placement,
 //! and whether it may be considered at all. Pure.
 
-use crate::parts::failed_before;
+use crate::parts::over_before;
 use crate::standing::{has_our_scheduler, record_problem};
 use crate::template::Template;
 use crds::karmada::ResourceBinding;
@@ -204,8 +204,8 @@ fn own_hold(
     if !has_our_scheduler(binding) {
         return held(Reason::WrongScheduler, wrong_scheduler(binding));
     }
-    if let Some(failed) = failed_before(binding) {
-        return Some(failed);
+    if let Some(over) = over_before(binding) {
+        return Some(over);
     }
     if ask.is_some_and(|ask| ask.suspended) {
         return held(

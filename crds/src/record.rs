@@ -58,6 +58,10 @@ pub struct AdmissionRecord {
     /// Where pods of other clusters reach the pod of rank 0, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The cluster whose part ends the whole job by ending well, where it is in parts and one
+    /// does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leading: Option<ClusterName>,
     /// When it was admitted, RFC 3339 with milliseconds.
     pub time: jiff::Timestamp,
     /// Why, where the state is Refused or Ending.
@@ -117,6 +121,7 @@ impl AdmissionRecord {
                 .collect(),
             parts: None,
             address: None,
+            leading: None,
             time: timestamp(admission.admitted_at),
             reason: None,
             message: String::new(),

@@ -31,6 +31,7 @@ const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/interpreter-job.yaml"),
     include_str!("../../deploy/interpreter-jobset.yaml"),
     include_str!("../../deploy/interpreter-mpijob.yaml"),
+    include_str!("../../deploy/interpreter-pytorchjob.yaml"),
     include_str!("../../deploy/interpreter-raycluster.yaml"),
 ];
 

@@ -39,6 +39,8 @@ pub struct Order {
     pub demand: Demand,
     /// Where pods of other clusters reach its first one, where that is known.
     pub address: Option<String>,
+    /// The cluster whose part ends the whole job by ending well, where one does.
+    pub leading: Option<ClusterName>,
     /// Where its template says how long it stays after its end (a JSON pointer), if its members
     /// would act on that.
     pub time_to_live: Option<&'static str>,
@@ -145,6 +147,7 @@ impl Scheduler {
             queue,
             priority_classes,
             address,
+            leading,
             time_to_live: _,
         } = order;
         self.live
@@ -164,6 +167,7 @@ impl Scheduler {
             record: AdmissionRecord {
                 parts,
                 address: address.clone().filter(|_| parts.is_some()),
+                leading: leading.clone().filter(|_| parts.is_some()),
                 ..AdmissionRecord::new(admission, RecordState::Admitted)
             },
             clusters: placement::targets(binding, admission, demand),

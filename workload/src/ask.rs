@@ -7,7 +7,7 @@ use crate::kind;
 use crate::queue::named_queue;
 use crate::rendezvous::Addresses;
 use crate::size::{PriorityOf, Size};
-use crate::{rendezvous, split, wishes};
+use crate::{leading, rendezvous, split, wishes};
 use engine::facts::{ClusterPlacement, Demand, Role, Share, Split, Topology};
 use engine::{ClusterName, Resources};
 use serde_json::Value;
@@ -58,6 +58,8 @@ pub struct Ask {
     pub must_meet: bool,
     /// The name by which pods of the same cluster reach that of rank 0, where it has one.
     pub leader_host: Option<String>,
+    /// The role of one pod whose good end is that of the whole job, whatever its other pods do.
+    pub leading_role: Option<String>,
     /// How close its pods must be.
     pub topology: Option<Topology>,
     /// `PodGroup.spec.networkTopology`, as the template has it.
@@ -133,6 +135,13 @@ impl Ask {
     ) -> Option<String> {
         let leading = rendezvous::leading(shares, &self.roles.first()?.name)?;
         addresses.of(&leading.cluster, namespace, self.leader_host.as_deref()?)
+    }
+
+    /// The cluster whose part ends the whole job by ending well, where one does.
+    #[must_use]
+    pub fn leading_cluster(&self, shares: &[Share]) -> Option<ClusterName> {
+        let leading = rendezvous::leading(shares, self.leading_role.as_deref()?)?;
+        Some(leading.cluster.clone())
     }
 
     /// Every PriorityClass that a member must have for it.
@@ -237,6 +246,7 @@ fn finish(mut size: Size, template: &Field<'_>, replicas_held: bool) -> Result<A
         max_clusters: split.max_clusters,
         must_meet: split::must_meet(template)?,
         leader_host: template.value().and_then(rendezvous::host),
+        leading_role: template.value().and_then(leading::role),
         topology: wishes::topology(size.network_topology.as_ref())?,
         pod_priority_classes: priority_classes(&pod_templates),
         roles: size.roles,

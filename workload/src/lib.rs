@@ -28,6 +28,7 @@ mod growth;
 mod jobset;
 mod kind;
 mod kubeflow;
+mod leading;
 mod nodes;
 mod outcome;
 mod parts;

@@ -11,7 +11,7 @@
 
 use crate::error::AskError;
 use crate::field::Field;
-use crate::{kind, parts, wishes};
+use crate::{kind, leading, parts, volcano, wishes};
 use engine::facts::Split;
 use serde_json::Value;
 
@@ -128,34 +128,27 @@ fn volcano(template: &Value) -> Option<String> {
             "spec.plugins.{plugin} gives its pods names that only one cluster resolves"
         ));
     }
-    if completes_as_a_whole(spec) {
+    if leading::completes(spec) {
         return Some(
             "spec.policies: CompleteJob would end the part of one cluster and not the others"
                 .to_owned(),
         );
     }
     let tasks = spec.get("tasks").and_then(Value::as_array)?;
+    let leads = leading::role(template);
     tasks.iter().enumerate().find_map(|(index, task)| {
         let of_one_cluster = |key: &str, why: &str| {
             let set = task.get(key).is_some_and(|value| !value.is_null());
             set.then(|| format!("spec.tasks[{index}].{key} {why}"))
         };
-        if completes_as_a_whole(task) {
+        let name = volcano::task_name(index, task.get("name").and_then(Value::as_str));
+        if leading::completes(task) && leads.as_ref() != Some(&name) {
             return Some(format!(
-                "spec.tasks[{index}].policies: CompleteJob would end the part of one cluster and not the others"
+                "spec.tasks[{index}].policies: CompleteJob would end the part of one cluster and not the others, unless it is by TaskCompleted of a single task of one pod"
             ));
         }
         of_one_cluster("dependsOn", "waits for pods that may be in another cluster")
             .or_else(|| of_one_cluster("partitionPolicy", "counts partitions over all of its pods"))
-    })
-}
-
-/// Whether a policy of `object` completes the whole job.
-fn completes_as_a_whole(object: &Value) -> bool {
-    let policies = object.get("policies").and_then(Value::as_array);
-    policies.into_iter().flatten().any(|policy| {
-        let action = policy.get("action").and_then(Value::as_str);
-        action == Some("CompleteJob")
     })
 }
 

@@ -23,6 +23,7 @@ mod foreign_kinds;
 mod gate;
 mod hierarchy;
 mod job;
+mod leading_part;
 mod lifecycle;
 mod lost_cluster;
 mod namespaces;

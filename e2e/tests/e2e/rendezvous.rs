@@ -15,10 +15,10 @@ use crate::job::{Job, record};
 use crate::split::{environment, pods_of};
 
 /// How the names of each cluster resolve in the others, in this fleet.
-const ADDRESSES: &str = "{host}.{namespace}.svc.{cluster}.fleet.example";
+pub(crate) const ADDRESSES: &str = "{host}.{namespace}.svc.{cluster}.fleet.example";
 
 /// A PyTorchJob of a master and `workers` workers, two GPUs each, that asks to be split.
-fn training(case: &Case, name: &str, workers: u32, port: u16) -> Value {
+pub(crate) fn training(case: &Case, name: &str, workers: u32, port: u16) -> Value {
     let job = case.gang(name, workers + 1, 2).pytorch();
     let mut job = annotated(job, "muster.io/split", "Allowed");
     for group in ["Master", "Worker"] {

@@ -135,6 +135,7 @@ fn order(name: &str, api: &str, pods: u32) -> Order {
         },
         queue: QueueName::new("vision"),
         address: None,
+        leading: None,
         time_to_live: None,
         priority_classes: ["high".to_owned()].into(),
     }

@@ -458,6 +458,7 @@ async fn prepare(
         admission: record.admission(),
         queue: record.queue.clone(),
         address: record.address.clone(),
+        leading: record.leading.clone(),
         time_to_live: workload::time_to_live(&template).and_then(|ttl| ttl.in_members),
     };
     let prepared = scheduler.prepare(order).await;

@@ -104,7 +104,12 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
 fn what_can_be_split_is_refused_nothing() {
     let restarts = "{policies: [{event: PodEvicted, action: RestartJob}], plugins: {svc: [], env: []}, tasks: [{replicas: 4}]}";
     let job = "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Preferred}}, spec: {completionMode: Indexed, completions: 4}}";
-    for template in [volcano("Preferred", restarts), job.to_owned()] {
+    let led = "{tasks: [{replicas: 4}, {replicas: 1, policies: [{event: TaskCompleted, action: CompleteJob}]}]}";
+    for template in [
+        volcano("Preferred", restarts),
+        volcano("Preferred", led),
+        job.to_owned(),
+    ] {
         assert_eq!(wished(&template), "Preferred");
         assert_eq!(refused(&yaml(&template)), None);
     }
