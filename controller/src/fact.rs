@@ -10,7 +10,7 @@ use crds::names;
 use engine::facts::{ClusterPlacement, Demand, Hold, JobFact, Split};
 use engine::{JobKey, QueueName, Reason, Time, Uid};
 use std::collections::BTreeMap;
-use workload::{Ask, AskError};
+use workload::{Ask, AskError, Meeting};
 
 #[cfg(test)]
 mod tests;
@@ -46,7 +46,7 @@ pub(crate) struct QueueRules<'a> {
     /// Whether jobs that do not say are split.
     pub(crate) split: &'a dyn Fn(&QueueName) -> Split,
     /// Why pods of different clusters could not find each other, if they could not.
-    pub(crate) apart: &'a dyn Fn(&QueueName) -> Option<String>,
+    pub(crate) apart: &'a dyn Fn(&QueueName, Meeting) -> Option<String>,
 }
 
 /// A job as the engine is told of it, and what its PodGroup shows.
@@ -80,8 +80,8 @@ pub(crate) fn job(
     };
     let queue_split = (rules.split)(&queue);
     let unsplit = ask.as_ref().and_then(|ask| {
-        let asks = ask.must_meet && ask.may_be_split(queue_split);
-        asks.then(|| (rules.apart)(&queue)).flatten()
+        let asks = ask.meeting != Meeting::Nobody && ask.may_be_split(queue_split);
+        asks.then(|| (rules.apart)(&queue, ask.meeting)).flatten()
     });
     let ask = if unsplit.is_some() {
         ask.map(Ask::whole)

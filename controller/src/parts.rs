@@ -247,10 +247,9 @@ impl Core {
         self.note(look, Note::warning(Reason::PartsLost, "Repair", message));
         let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
-        let (attempt, address) = (record.attempt, record.address.clone());
+        let (attempt, reach) = (record.attempt, record.reach());
         tokio::spawn(async move {
-            let address = address.as_deref();
-            let result = overrides.take_apart(&binding, attempt, &shares, address);
+            let result = overrides.take_apart(&binding, attempt, &shares, &reach);
             let result = result.await;
             // The owner task is gone only when the process ends.
             let _ = inputs

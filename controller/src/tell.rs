@@ -38,7 +38,7 @@ impl Core {
             let policy = self.world.policies.get(queue);
             policy.map_or(Split::Never, CapacityPolicy::split)
         };
-        let apart = |queue: &QueueName| self.apart(queue);
+        let apart = |queue: &QueueName, meeting| self.apart(queue, meeting);
         let rules = QueueRules {
             permitted: &permitted,
             split: &split,

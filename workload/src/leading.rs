@@ -11,20 +11,24 @@ use serde_json::Value;
 pub(crate) fn role(template: &Value) -> Option<String> {
     let text = |key| template.get(key).and_then(Value::as_str);
     match (kind::group(text("apiVersion")?), text("kind")?) {
-        ("kubeflow.org", "PyTorchJob") => pytorch(template),
+        ("kubeflow.org", kind @ ("PyTorchJob" | "TFJob")) => kubeflow(template, kind),
         ("batch.volcano.sh", "Job") => volcano(template),
         _ => None,
     }
 }
 
-/// training-operator takes a PyTorchJob for done when its master is (`UpdateJobStatus`, v1.9).
-fn pytorch(template: &Value) -> Option<String> {
-    let field = kubeflow::replica_specs("PyTorchJob")?;
+/// training-operator takes a PyTorchJob for done when its master is, and a TFJob when its chief is,
+/// which may be called its master (`UpdateJobStatus`, v1.9).
+fn kubeflow(template: &Value, kind: &str) -> Option<String> {
+    let field = kubeflow::replica_specs(kind)?;
     let groups = template.get("spec")?.get(field)?.as_object()?;
-    let (key, master) = groups
+    let leads = |key: &str| key == "master" || (key == "chief" && kind == "TFJob");
+    let mut leading = groups
         .iter()
-        .find(|(key, _)| key.eq_ignore_ascii_case("master"))?;
-    is_one(master.get("replicas").unwrap_or(&Value::Null), true).then(|| key.to_lowercase())
+        .map(|(key, group)| (key.to_lowercase(), group))
+        .filter(|(key, _)| leads(key));
+    let (key, group) = leading.next().filter(|_| leading.next().is_none())?;
+    is_one(group.get("replicas").unwrap_or(&Value::Null), true).then_some(key)
 }
 
 /// The one task of a Volcano Job that completes it.
@@ -95,6 +99,21 @@ mod tests {
         ] {
             let job = format!(
                 "{{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {{pytorchReplicaSpecs: {groups}}}}}"
+            );
+            assert_eq!(role(&yaml(&job)).as_deref(), want, "{groups}");
+        }
+    }
+
+    #[test]
+    fn the_chief_of_a_tfjob_leads() {
+        for (groups, want) in [
+            ("{Chief: {}, PS: {replicas: 2}, Worker: {}}", Some("chief")),
+            ("{Master: {}, Worker: {replicas: 3}}", Some("master")),
+            ("{Chief: {}, Master: {}}", None),
+            ("{PS: {}, Worker: {}}", None),
+        ] {
+            let job = format!(
+                "{{apiVersion: kubeflow.org/v1, kind: TFJob, spec: {{tfReplicaSpecs: {groups}}}}}"
             );
             assert_eq!(role(&yaml(&job)).as_deref(), want, "{groups}");
         }

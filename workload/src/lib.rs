@@ -62,7 +62,7 @@ pub use parts::{Part, PartsError, attempt_of, mark, may_be_in_parts, parts};
 pub use pin::pinned;
 pub use placement::{cluster_placement, divided, natively_divisible};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
-pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses};
+pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};
 pub use split::cannot_meet;
 pub use ttl::{TimeToLive, ended_at, for_ever, time_to_live};
 pub use warnings::warnings;

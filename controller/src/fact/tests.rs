@@ -60,7 +60,7 @@ fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<
                 "wide" => Split::Allowed,
                 _ => Split::Never,
             },
-            apart: &|queue| (queue.as_str() != "meets").then(|| "no address".to_owned()),
+            apart: &|queue, _| (queue.as_str() != "meets").then(|| "no address".to_owned()),
         },
     )
 }

@@ -35,30 +35,31 @@ async fn play(
     Ok(())
 }
 
-/// Whether a pod is the master of a PyTorchJob, or of a Volcano Job.
-fn is_master(pod: &Value) -> bool {
+/// Whether a pod is the master of a PyTorchJob or of a Volcano Job, or the chief of a TFJob.
+fn leads(pod: &Value) -> bool {
     let labels = &pod["metadata"]["labels"];
-    labels["training.kubeflow.org/replica-type"] == "master"
-        || labels["volcano.sh/task-spec"] == "master"
+    let group = &labels["training.kubeflow.org/replica-type"];
+    group == "master" || group == "chief" || labels["volcano.sh/task-spec"] == "master"
 }
 
 /// The cluster with the master.
 async fn leading(case: &Case, job: &Job) -> anyhow::Result<String> {
     let pods = pods_of(case, job).await?;
     ensure!(pods.len() == 2, "{} is in {:?}", job.name, pods.keys());
-    let leads = pods.iter().find(|(_, pods)| pods.iter().any(is_master));
-    Ok(leads
+    let first = pods.iter().find(|(_, pods)| pods.iter().any(leads));
+    Ok(first
         .map(|(cluster, _)| cluster.clone())
         .unwrap_or_default())
 }
 
-async fn end_master(case: &Case, job: &Job) -> anyhow::Result<()> {
+/// Makes the pod that leads end well.
+pub(crate) async fn end_leader(case: &Case, job: &Job) -> anyhow::Result<()> {
     let well = json!({"muster.io/run-for": "1ms"});
-    play(case, job, |_, pod| is_master(pod), well).await
+    play(case, job, |_, pod| leads(pod), well).await
 }
 
 /// Waits until the members have no pod of the job.
-async fn no_pods(case: &Case, job: &Job) -> anyhow::Result<()> {
+pub(crate) async fn no_pods(case: &Case, job: &Job) -> anyhow::Result<()> {
     eventually(SOON, "no pod of it is left", async || {
         let pods = pods_of(case, job).await;
         let pods = pods.map_err(|error| error.to_string())?;
@@ -71,7 +72,7 @@ async fn no_pods(case: &Case, job: &Job) -> anyhow::Result<()> {
 }
 
 /// The last of the conditions of a job's template, which is what kubectl shows.
-async fn shows(case: &Case, job: &Job, state: &str) -> anyhow::Result<()> {
+pub(crate) async fn shows(case: &Case, job: &Job, state: &str) -> anyhow::Result<()> {
     let what = format!("the template says {state}");
     eventually(SOON, &what, async || {
         let template = case.template(job).await?.unwrap_or_default();
@@ -89,7 +90,7 @@ async fn shows(case: &Case, job: &Job, state: &str) -> anyhow::Result<()> {
 }
 
 /// A queue with just enough for a gang of seven over two clusters.
-async fn room_for_seven(case: &Case) -> anyhow::Result<()> {
+pub(crate) async fn room_for_seven(case: &Case) -> anyhow::Result<()> {
     case.queue(14).await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;
@@ -106,7 +107,7 @@ async fn succeeds_with_its_master(case: &Case, training: Value, state: &str) -> 
     case.running(&job).await?;
     let next = case.submit(&next).await?;
     case.waits(&next, &["WaitingForQuota", "Reserved"]).await?;
-    end_master(case, &job).await?;
+    end_leader(case, &job).await?;
     case.midway().await?;
     case.finished(&job, "Succeeded").await?;
     shows(case, &job, state).await?;
@@ -143,10 +144,10 @@ pub(crate) async fn workers_fail(case: &Case) -> anyhow::Result<()> {
     let late = crate::rendezvous::training(case, "late", 6, 23456);
     let late = case.submit(&late).await?;
     case.running(&late).await?;
-    let leads = leading(case, &late).await?;
-    end_master(case, &late).await?;
+    let first = leading(case, &late).await?;
+    end_leader(case, &late).await?;
     shows(case, &late, "Succeeded").await?;
-    play(case, &late, |cluster, _| cluster != leads, badly()).await?;
+    play(case, &late, |cluster, _| cluster != first, badly()).await?;
     case.finished(&late, "Succeeded").await?;
     shows(case, &late, "Succeeded").await?;
     case.delete(&late).await?;
@@ -155,8 +156,8 @@ pub(crate) async fn workers_fail(case: &Case) -> anyhow::Result<()> {
     let early = crate::rendezvous::training(case, "early", 6, 23456);
     let early = case.submit(&early).await?;
     case.running(&early).await?;
-    let leads = leading(case, &early).await?;
-    play(case, &early, |cluster, _| cluster != leads, badly()).await?;
+    let first = leading(case, &early).await?;
+    play(case, &early, |cluster, _| cluster != first, badly()).await?;
     case.finished(&early, "Failed").await?;
     shows(case, &early, "Failed").await?;
     no_pods(case, &early).await

@@ -13,6 +13,7 @@ mod backfill;
 mod bad_input;
 mod bounds;
 mod case;
+mod cluster_spec;
 mod contest;
 mod crash;
 mod dependencies;
