@@ -7,7 +7,7 @@
 
 use crate::core::Core;
 use crate::notes::Note;
-use crate::parts::failed_before;
+use crate::parts::over_before;
 use crate::placed::{outcome, statuses};
 use crate::reconcile::Look;
 use crate::standing::own_record;
@@ -51,11 +51,11 @@ impl Core {
         }
     }
 
-    /// Deletes a job that failed in part, once its time is over. Its parts are gone, and what
-    /// its template says tells of no end: nobody else would.
-    pub(crate) fn expire_failed(&mut self, look: &Look<'_>) {
-        let failed = failed_before(&look.binding).and_then(|_| own_record(&look.binding));
-        let ended_at = failed.and_then(|record| record.taken_back_at);
+    /// Deletes a job whose parts were stopped because it was over, once its time is. Its parts are
+    /// gone, and nothing that they reported tells of an end: nobody else would.
+    pub(crate) fn expire_stopped(&mut self, look: &Look<'_>) {
+        let stopped = over_before(&look.binding).and_then(|_| own_record(&look.binding));
+        let ended_at = stopped.and_then(|record| record.taken_back_at);
         if let (Some(at), Some((ttl, version))) = (ended_at, self.time_to_live(look)) {
             let over = Time(at.as_millisecond()).after(ttl.after_ms);
             self.delete_at(look, over, version);

@@ -1,7 +1,7 @@
 //! From what is seen of a job to what the engine is told: size, queue, priority, placement,
 //! and whether it may be considered at all. Pure.
 
-use crate::parts::failed_before;
+use crate::parts::over_before;
 use crate::standing::{has_our_scheduler, record_problem};
 use crate::template::Template;
 use crds::karmada::ResourceBinding;
@@ -10,7 +10,7 @@ use crds::names;
 use engine::facts::{ClusterPlacement, Demand, Filters, Hold, JobFact, Split};
 use engine::{JobKey, QueueName, Reason, Time, Uid};
 use std::collections::BTreeMap;
-use workload::{Ask, AskError};
+use workload::{Ask, AskError, Meeting};
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ pub(crate) struct QueueRules<'a> {
     /// Which clusters are left out for its jobs.
     pub(crate) filters: &'a dyn Fn(&QueueName) -> Filters,
     /// Why pods of different clusters could not find each other, if they could not.
-    pub(crate) apart: &'a dyn Fn(&QueueName) -> Option<String>,
+    pub(crate) apart: &'a dyn Fn(&QueueName, Meeting) -> Option<String>,
 }
 
 /// A job as the engine is told of it, and what its PodGroup shows.
@@ -82,8 +82,8 @@ pub(crate) fn job(
     };
     let queue_split = (rules.split)(&queue);
     let unsplit = ask.as_ref().and_then(|ask| {
-        let asks = ask.must_meet && ask.may_be_split(queue_split);
-        asks.then(|| (rules.apart)(&queue)).flatten()
+        let asks = ask.meeting != Meeting::Nobody && ask.may_be_split(queue_split);
+        asks.then(|| (rules.apart)(&queue, ask.meeting)).flatten()
     });
     let ask = if unsplit.is_some() {
         ask.map(Ask::whole)
@@ -212,8 +212,8 @@ fn own_hold(
     if !has_our_scheduler(binding) {
         return held(Reason::WrongScheduler, wrong_scheduler(binding));
     }
-    if let Some(failed) = failed_before(binding) {
-        return Some(failed);
+    if let Some(over) = over_before(binding) {
+        return Some(over);
     }
     if ask.is_some_and(|ask| ask.suspended) {
         return held(

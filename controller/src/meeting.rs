@@ -12,38 +12,42 @@ use crds::karmada::ResourceBinding;
 use engine::facts::Admission;
 use engine::{QueueName, Reason};
 use std::collections::BTreeSet;
-use workload::Addresses;
+use workload::{Addresses, Meeting, Reach};
 
 impl Core {
-    /// Why pods of a job of `queue` could not find its first one from every cluster, if so.
-    pub(crate) fn apart(&self, queue: &QueueName) -> Option<String> {
+    /// Why pods of a job of `queue` could not find each other from every cluster, if so.
+    pub(crate) fn apart(&self, queue: &QueueName, meeting: Meeting) -> Option<String> {
         let Some((name, addresses)) = self.addresses(queue) else {
             return Some(format!(
                 "spec.placement.addresses of capacitypolicy {queue}, or of one above it, does not say how its pods reach those of other clusters"
             ));
         };
-        let missing = addresses.missing(self.engine.cluster_names())?;
+        let missing = addresses.missing(self.engine.cluster_names(), meeting)?;
+        let which = match meeting {
+            Meeting::All => " with {host} in it, for each of its pods to be found",
+            Meeting::Nobody | Meeting::First => "",
+        };
         Some(format!(
-            "spec.placement.addresses of capacitypolicy {name} has no address for cluster {missing}"
+            "spec.placement.addresses of capacitypolicy {name} has no address for cluster {missing}{which}"
         ))
     }
 
-    /// Where pods of other clusters reach the first one of the job of `binding`.
-    pub(crate) fn leader_address(
-        &self,
-        binding: &ResourceBinding,
-        admission: &Admission,
-    ) -> Option<String> {
-        let ask = self.world.template_of(binding)?.ask.as_ref().ok()?;
-        let (_, addresses) = self.addresses(&admission.queue)?;
-        let namespace = binding.metadata.namespace.as_deref()?;
-        ask.leader_address(&addresses, namespace, &admission.shares)
+    /// How pods of the job of `binding` are reached from other clusters, as far as that is known.
+    pub(crate) fn reach(&self, binding: &ResourceBinding, admission: &Admission) -> Reach {
+        let template = self.world.template_of(binding);
+        let ask = template.and_then(|template| template.ask.as_ref().ok());
+        let (Some(ask), Some((_, addresses))) = (ask, self.addresses(&admission.queue)) else {
+            return Reach::default();
+        };
+        let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+        ask.reach(&addresses, namespace, &admission.shares)
     }
 
     /// Remembers a job whose split hangs on clusters and policies, and tells its owner where
     /// that keeps it from being split.
     pub(crate) fn note_meeting(&mut self, look: &Look<'_>, job: &Job) {
-        if !job.ask.as_ref().is_some_and(|ask| ask.must_meet) {
+        let meeting = job.ask.as_ref().map(|ask| ask.meeting);
+        if meeting.unwrap_or_default() == Meeting::Nobody {
             return;
         }
         self.meeting.insert(look.key.clone());

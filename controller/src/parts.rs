@@ -5,8 +5,9 @@
 //! that takes the job apart. A member that got the whole template would run the whole gang. So
 //! dispatching is suspended in the write that places the job, and lifted when every Work shows
 //! its part. A part that its member refuses, or that fails for good while others go on, ends
-//! all of them: a gang is nothing in part. A Work that loses its part later (somebody removed
-//! the override) has the override written anew; where that cannot be, because the template is
+//! all of them: a gang is nothing in part. So does the part that leads when it has ended well,
+//! and then the job has succeeded. A Work that loses its part later (somebody removed the
+//! override) has the override written anew; where that cannot be, because the template is
 //! another by now, all parts are taken back.
 
 use crate::core::Core;
@@ -32,6 +33,9 @@ const SHOWN_WITHIN_MS: i64 = 5_000;
 /// call that only timed out, too, that it was refused, and parts that end together are not
 /// reported together.
 const BELIEVED_AFTER_MS: i64 = 3_000;
+/// Milliseconds that the other parts have to end by themselves once the one that leads has ended
+/// well: what ends by itself keeps its pods, and their logs, where it ran.
+const ENDS_WITHIN_MS: i64 = 10_000;
 /// Milliseconds between two looks.
 const LOOK_MS: i64 = 1_000;
 
@@ -40,8 +44,8 @@ const LOOK_MS: i64 = 1_000;
 pub(crate) struct Watched {
     /// Since when some Work has not been the part that it should be.
     astray: Option<Time>,
-    /// Since when a part has been in trouble.
-    troubled: Option<Time>,
+    /// Since when there has been a reason to stop all parts, and which.
+    stopping: Option<(Reason, Time)>,
     /// The override is being written, or why it cannot be.
     repair: Repair,
 }
@@ -63,13 +67,23 @@ struct Shown {
     missing: bool,
 }
 
-/// Why a gang cannot go on, if that lasts.
+/// Why a gang is not to go on, if that lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Trouble {
-    reason: Reason,
-    message: String,
+pub(crate) struct Stop {
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
     /// The cluster that is not to be tried again soon.
     avoid: Option<ClusterName>,
+}
+
+impl Stop {
+    /// Milliseconds that it has to last.
+    fn patience(&self) -> i64 {
+        match self.reason {
+            Reason::Succeeded => ENDS_WITHIN_MS,
+            _ => BELIEVED_AFTER_MS,
+        }
+    }
 }
 
 /// What is to be done about a job's parts.
@@ -83,22 +97,24 @@ enum Step {
     Wait(Time),
     /// The override is to be written anew.
     Repair,
-    /// It cannot be held together.
-    TakeBack(Trouble),
+    /// It cannot be held together, or need not be any more.
+    TakeBack(Stop),
 }
 
 impl Watched {
     /// What to do, `now`, about parts that are as far as `parts`.
-    fn step(&mut self, parts: Parts, shown: &Shown, trouble: Option<Trouble>, now: Time) -> Step {
-        if let Some(trouble) = trouble {
-            let believed = self.troubled.get_or_insert(now).after(BELIEVED_AFTER_MS);
+    fn step(&mut self, parts: Parts, shown: &Shown, stop: Option<Stop>, now: Time) -> Step {
+        if let Some(stop) = stop {
+            let since = self.stopping.filter(|(reason, _)| *reason == stop.reason);
+            let (_, since) = *self.stopping.insert(since.unwrap_or((stop.reason, now)));
+            let believed = since.after(stop.patience());
             return if now >= believed {
-                Step::TakeBack(trouble)
+                Step::TakeBack(stop)
             } else {
                 Step::Wait(believed)
             };
         }
-        self.troubled = None;
+        self.stopping = None;
         if shown.astray.is_empty() {
             *self = Self::default();
             return match parts {
@@ -109,7 +125,7 @@ impl Watched {
             };
         }
         if let Repair::Failed(message) = &self.repair {
-            return Step::TakeBack(Trouble {
+            return Step::TakeBack(Stop {
                 reason: Reason::PartsLost,
                 message: format!("its parts cannot be written anew: {message}"),
                 avoid: None,
@@ -141,11 +157,11 @@ impl Core {
         }
         let shares = record.admission().shares;
         let shown = self.shown(look, record.attempt, &shares);
-        let trouble = self
-            .refused_part(look, &shares)
+        let stop = led(&look.binding, record)
+            .or_else(|| self.refused_part(look, &shares))
             .or_else(|| failed_part(look, &shares));
         let watched = &mut self.track(look.key).parts;
-        match watched.step(parts, &shown, trouble, look.now) {
+        match watched.step(parts, &shown, stop, look.now) {
             Step::Nothing => return false,
             Step::Wait(until) => {
                 self.look_again(look.key, until);
@@ -162,7 +178,7 @@ impl Core {
                 self.repair(look, record, shares, &shown.astray);
                 return false;
             }
-            Step::TakeBack(Trouble {
+            Step::TakeBack(Stop {
                 reason,
                 message,
                 avoid,
@@ -181,7 +197,7 @@ impl Core {
     }
 
     /// A member that has started nothing of the job and refuses its part.
-    fn refused_part(&self, look: &Look<'_>, shares: &[Share]) -> Option<Trouble> {
+    fn refused_part(&self, look: &Look<'_>, shares: &[Share]) -> Option<Stop> {
         let job = self.engine.job(look.key)?;
         if job.state != JobState::Placed {
             return None;
@@ -190,7 +206,7 @@ impl Core {
         let is_part = |cluster: &str| shares.iter().any(|share| share.cluster.as_str() == cluster);
         works.find_map(|work| {
             let message = work.refused.as_ref().filter(|_| is_part(&work.cluster))?;
-            Some(Trouble {
+            Some(Stop {
                 reason: Reason::MemberRefused,
                 message: format!("{} refused its part: {message}", work.cluster),
                 avoid: Some(ClusterName::new(&work.cluster)),
@@ -231,10 +247,9 @@ impl Core {
         self.note(look, Note::warning(Reason::PartsLost, "Repair", message));
         let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
-        let (attempt, address) = (record.attempt, record.address.clone());
+        let (attempt, reach) = (record.attempt, record.reach());
         tokio::spawn(async move {
-            let address = address.as_deref();
-            let result = overrides.take_apart(&binding, attempt, &shares, address);
+            let result = overrides.take_apart(&binding, attempt, &shares, &reach);
             let result = result.await;
             // The owner task is gone only when the process ends.
             let _ = inputs
@@ -272,12 +287,8 @@ impl Core {
 }
 
 /// A part that is over badly, or was aborted in its member, while another goes on.
-fn failed_part(look: &Look<'_>, shares: &[Share]) -> Option<Trouble> {
-    let resource = &look.binding.spec.resource;
-    let of = |share: &Share| {
-        let status = status_in(&look.binding, share.cluster.as_str());
-        workload::outcome(&resource.api_version, &resource.kind, &[status])
-    };
+fn failed_part(look: &Look<'_>, shares: &[Share]) -> Option<Stop> {
+    let of = |share: &Share| outcome_in(&look.binding, &share.cluster);
     let outcomes: Vec<Outcome> = shares.iter().map(of).collect();
     if !outcomes.contains(&Outcome::Active) {
         return None;
@@ -291,7 +302,7 @@ fn failed_part(look: &Look<'_>, shares: &[Share]) -> Option<Trouble> {
             _ => None,
         });
     let (share, message) = failed?;
-    Some(Trouble {
+    Some(Stop {
         reason: Reason::PartFailed,
         message: format!(
             "the part on {} failed ({message}), the others were stopped",
@@ -301,15 +312,43 @@ fn failed_part(look: &Look<'_>, shares: &[Share]) -> Option<Trouble> {
     })
 }
 
-/// Why a job does not compete again: a part of it failed, as its record tells.
-pub(crate) fn failed_before(binding: &ResourceBinding) -> Option<Hold> {
-    let record = own_record(binding)?;
-    let failed = record.state == RecordState::Requeued && record.reason == Some(Reason::PartFailed);
-    failed.then(|| Hold {
-        reason: Reason::Failed,
+/// The part that leads has ended well: the job has succeeded, and what others still run is to be
+/// stopped.
+pub(crate) fn led(binding: &ResourceBinding, record: &AdmissionRecord) -> Option<Stop> {
+    let leading = record.leading.as_ref()?;
+    let ended = outcome_in(binding, leading) == Outcome::Succeeded;
+    ended.then(|| Stop {
+        reason: Reason::Succeeded,
         message: format!(
-            "{}; delete it and submit it anew to run it again",
-            record.message
+            "the part on {leading}, which leads, has ended well; what others still ran was stopped"
         ),
+        avoid: None,
     })
+}
+
+/// Where the part in one cluster is.
+fn outcome_in(binding: &ResourceBinding, cluster: &ClusterName) -> Outcome {
+    let resource = &binding.spec.resource;
+    let status = status_in(binding, cluster.as_str());
+    workload::outcome(&resource.api_version, &resource.kind, &[status], None)
+}
+
+/// Why a job does not compete again: its parts were stopped because it was over, as its record
+/// tells.
+pub(crate) fn over_before(binding: &ResourceBinding) -> Option<Hold> {
+    let record = own_record(binding).filter(|record| record.state == RecordState::Requeued)?;
+    match record.reason? {
+        Reason::PartFailed => Some(Hold {
+            reason: Reason::Failed,
+            message: format!(
+                "{}; delete it and submit it anew to run it again",
+                record.message
+            ),
+        }),
+        Reason::Succeeded => Some(Hold {
+            reason: Reason::Succeeded,
+            message: record.message,
+        }),
+        _ => None,
+    }
 }

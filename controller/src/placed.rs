@@ -3,7 +3,9 @@
 
 use crate::core::Core;
 use crate::fact::{Job, NamespaceFact};
+use crate::parts::led;
 use crate::reconcile::Look;
+use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::decision::without_slots;
@@ -35,7 +37,8 @@ impl Core {
         if let Some(job) = job {
             let suspended = job.ask.as_ref().is_some_and(|ask| ask.suspended);
             self.tell_fact(&job.fact);
-            if suspended && !outcome.is_finished() && !record.adopted {
+            let over = outcome.is_finished() || led(&look.binding, &record).is_some();
+            if suspended && !over && !record.adopted {
                 let message = "suspended by its owner; its quota goes back when its pods are gone";
                 self.tell_ending(look, Reason::Suspended, message);
                 return self.take_back(look, &record, Reason::Suspended, message);
@@ -167,7 +170,17 @@ impl Core {
 /// How a placed job fares, from what its members report.
 pub(crate) fn outcome(binding: &ResourceBinding) -> Outcome {
     let resource = &binding.spec.resource;
-    workload::outcome(&resource.api_version, &resource.kind, &statuses(binding))
+    let leading = own_record(binding).and_then(|record| record.leading);
+    let leading = leading.and_then(|leading| {
+        let mut clusters = binding.spec.clusters.iter();
+        clusters.position(|cluster| cluster.name == leading.as_str())
+    });
+    workload::outcome(
+        &resource.api_version,
+        &resource.kind,
+        &statuses(binding),
+        leading,
+    )
 }
 
 /// The status of each part, null where a member has not reported yet: a part that is silent

@@ -158,10 +158,12 @@ fn number(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// The job's state; one that failed in part and is kept from competing again is over.
+/// The job's state; one whose parts were stopped because it was over, and that is kept from
+/// competing again, is over.
 fn state_of(shown: &Shown<'_>) -> JobState {
+    let over = matches!(shown.explanation.reason, Reason::Failed | Reason::Succeeded);
     match shown.view.state {
-        JobState::Queued if shown.explanation.reason == Reason::Failed => JobState::Finished,
+        JobState::Queued if over => JobState::Finished,
         state => state,
     }
 }

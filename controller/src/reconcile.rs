@@ -7,6 +7,7 @@
 use crate::core::Core;
 use crate::fact::{self, NamespaceFact};
 use crate::notes::Note;
+use crate::parts::led;
 use crate::standing::{NamespaceRule, Standing, is_managed, standing};
 use crate::world::template_key;
 use crds::karmada::{ResourceBinding, TargetCluster};
@@ -231,7 +232,7 @@ impl Core {
             Some(job) => {
                 self.note_meeting(look, &job);
                 self.tell_fact(&job.fact);
-                self.expire_failed(look);
+                self.expire_stopped(look);
             }
             None => self.unread(look, namespace),
         }
@@ -316,7 +317,8 @@ impl Core {
         }
     }
 
-    /// Closes a placed binding; it stays charged.
+    /// Closes a placed binding; it stays charged. What has ended well by then is over, whatever
+    /// it is taken back for: it would be run once more.
     pub(crate) fn take_back(
         &mut self,
         look: &Look<'_>,
@@ -324,12 +326,20 @@ impl Core {
         reason: Reason,
         message: &str,
     ) {
+        let led = led(&look.binding, record);
+        let (reason, message) = led
+            .as_ref()
+            .map_or((reason, message), |led| (led.reason, led.message.as_str()));
         let record = AdmissionRecord {
             for_job: self.track(look.key).makes_room_for(record.attempt),
             taken_back_at: Some(crds::record::timestamp(look.now)),
             ..record.in_state(RecordState::Ending, Some(reason), message)
         };
-        self.note(look, Note::warning(reason, "TakeBack", message.to_owned()));
+        let note = match reason {
+            Reason::Succeeded => Note::normal,
+            _ => Note::warning,
+        };
+        self.note(look, note(reason, "TakeBack", message.to_owned()));
         self.write(look.key, &look.binding, Write::TakeBack { record });
     }
 

@@ -183,7 +183,8 @@ impl Core {
             binding: Arc::clone(binding),
             demand: fact.demand.clone(),
             queue: admission.queue.clone(),
-            address: self.leader_address(binding, &admission),
+            reach: self.reach(binding, &admission),
+            leading: ask.and_then(|ask| ask.leading_cluster(&admission.shares)),
             time_to_live: template.and_then(|template| template.time_to_live?.in_members),
             priority_classes: ask.map_or_else(
                 || fact.priority_class.iter().cloned().collect(),
@@ -215,6 +216,8 @@ impl Core {
         admission: &Admission,
     ) {
         let demand = self.told.get(key).map(|fact| &fact.demand);
+        let template = self.world.template_of(binding);
+        let ask = template.and_then(|template| template.ask.as_ref().ok());
         let write = match demand.filter(|_| !binding.spec.clusters.is_empty()) {
             Some(demand) => Write::Place {
                 record: AdmissionRecord::new(admission, RecordState::Admitted),
@@ -226,8 +229,9 @@ impl Core {
                     parts: demand
                         .filter(|demand| demand.split != Split::Never)
                         .map(|_| Parts::Held),
-                    address: self.leader_address(binding, admission),
+                    leading: ask.and_then(|ask| ask.leading_cluster(&admission.shares)),
                     ..AdmissionRecord::new(admission, RecordState::Planned)
+                        .with_reach(self.reach(binding, admission))
                 },
             },
         };

@@ -248,6 +248,8 @@ mod tests {
             clusters: vec![serde_json::from_value(share).unwrap()],
             parts: None,
             address: None,
+            hosts: Default::default(),
+            leading: None,
             time: jiff::Timestamp::UNIX_EPOCH,
             reason: None,
             message: String::new(),

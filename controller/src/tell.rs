@@ -42,7 +42,7 @@ impl Core {
             let policy = self.world.policies.get(queue);
             policy.map_or_else(Filters::default, CapacityPolicy::filters)
         };
-        let apart = |queue: &QueueName| self.apart(queue);
+        let apart = |queue: &QueueName, meeting| self.apart(queue, meeting);
         let rules = QueueRules {
             permitted: &permitted,
             split: &split,

@@ -10,6 +10,7 @@ use engine::facts::{Admission, RolePods, Share};
 use engine::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Reason, Resources, Time, Uid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use workload::Reach;
 
 /// How far an attempt has come, as far as writes tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +59,14 @@ pub struct AdmissionRecord {
     /// Where pods of other clusters reach the pod of rank 0, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// By cluster, where pods of others reach its own, with `{host}` left open; where each of them
+    /// has to be found.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<ClusterName, String>,
+    /// The cluster whose part ends the whole job by ending well, where it is in parts and one
+    /// does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leading: Option<ClusterName>,
     /// When it was admitted, RFC 3339 with milliseconds.
     pub time: jiff::Timestamp,
     /// Why, where the state is Refused or Ending.
@@ -117,6 +126,8 @@ impl AdmissionRecord {
                 .collect(),
             parts: None,
             address: None,
+            hosts: BTreeMap::new(),
+            leading: None,
             time: timestamp(admission.admitted_at),
             reason: None,
             message: String::new(),
@@ -124,6 +135,25 @@ impl AdmissionRecord {
             taken_back_at: None,
             not_before: None,
             adopted: false,
+        }
+    }
+
+    /// How pods of other clusters are reached.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        Reach {
+            leader: self.address.clone(),
+            hosts: self.hosts.clone(),
+        }
+    }
+
+    /// The same record, whose pods reach those of other clusters so.
+    #[must_use]
+    pub fn with_reach(self, reach: Reach) -> Self {
+        Self {
+            address: reach.leader,
+            hosts: reach.hosts,
+            ..self
         }
     }
 

@@ -1,21 +1,22 @@
-//! Kubeflow's training-operator in members, so that PyTorchJobs run.
+//! Kubeflow's training-operator in members, so that PyTorchJobs and TFJobs run.
 //!
 //! It is the real controllers in a program without their webhook (`e2e/tools/training-operator`).
-//! The control plane needs only the kind, before karmada-controller-manager starts; a member needs
-//! the kind before it is joined, and the operator.
+//! The control plane needs only the kinds, before karmada-controller-manager starts; a member needs
+//! the kinds before it is joined, and the operator.
 
 use std::path::PathBuf;
 
 use crate::testbed::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// The CRD of PyTorchJobs, for [`crate::testbed::Spec`]'s lists of CRDs.
+/// The CRDs of PyTorchJobs and TFJobs, for [`crate::testbed::Spec`]'s lists of CRDs.
 ///
 /// # Errors
 /// [`ToolsError::NotBuilt`] if the operator's set was not asked for.
-pub fn crd(tools: &Tools) -> Result<PathBuf, ToolsError> {
+pub fn crds(tools: &Tools) -> Result<[PathBuf; 2], ToolsError> {
     let module = tools.module_dir(Toolset::TrainingOperator)?;
-    Ok(module.join("manifests/base/crds/kubeflow.org_pytorchjobs.yaml"))
+    let crd = |kind| module.join(format!("manifests/base/crds/kubeflow.org_{kind}.yaml"));
+    Ok(["pytorchjobs", "tfjobs"].map(crd))
 }
 
 /// Starts it in a member. Its pods go to the member's kube-scheduler one by one: that they all fit
@@ -30,6 +31,7 @@ pub fn start(testbed: &Testbed, tools: &Tools, member: &str) -> anyhow::Result<(
         vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             "--enable-scheme=pytorchjob".into(),
+            "--enable-scheme=tfjob".into(),
             "--health-probe-bind-address=0".into(),
         ]
     })?;

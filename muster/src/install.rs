@@ -33,7 +33,9 @@ const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/interpreter-job.yaml"),
     include_str!("../../deploy/interpreter-jobset.yaml"),
     include_str!("../../deploy/interpreter-mpijob.yaml"),
+    include_str!("../../deploy/interpreter-pytorchjob.yaml"),
     include_str!("../../deploy/interpreter-raycluster.yaml"),
+    include_str!("../../deploy/interpreter-tfjob.yaml"),
 ];
 
 /// What is applied to a member that is reached through Karmada's cluster proxy.
@@ -158,4 +160,21 @@ async fn make_default_queue(client: &Client) -> anyhow::Result<()> {
     }
     show(&apply::apply_yaml(client, DEFAULT_QUEUE, MANAGER).await?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    /// What follows the first lines, which name the kind.
+    fn script(yaml: &str) -> &str {
+        yaml.split_once("luaScript")
+            .map_or("", |(_, script)| script)
+    }
+
+    #[test]
+    fn the_statuses_of_kubeflows_jobs_are_made_by_one_rule() {
+        let torch = include_str!("../../deploy/interpreter-pytorchjob.yaml");
+        let tensorflow = include_str!("../../deploy/interpreter-tfjob.yaml");
+        assert!(script(torch).contains("AggregateStatus"));
+        assert_eq!(script(torch), script(tensorflow));
+    }
 }

@@ -24,6 +24,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use workload::Reach;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -37,8 +38,10 @@ pub struct Order {
     pub admission: Admission,
     /// What the job is made of.
     pub demand: Demand,
-    /// Where pods of other clusters reach its first one, where that is known.
-    pub address: Option<String>,
+    /// How pods of other clusters are reached, as far as that is known.
+    pub reach: Reach,
+    /// The cluster whose part ends the whole job by ending well, where one does.
+    pub leading: Option<ClusterName>,
     /// Where its template says how long it stays after its end (a JSON pointer), if its members
     /// would act on that.
     pub time_to_live: Option<&'static str>,
@@ -144,7 +147,8 @@ impl Scheduler {
             demand,
             queue,
             priority_classes,
-            address,
+            reach,
+            leading,
             time_to_live: _,
         } = order;
         self.live
@@ -160,12 +164,17 @@ impl Scheduler {
             Err(error) => Err(unprepared(&error)),
         };
         let parts = ready.inspect_err(|_| self.forget(key))?;
-        Ok(Write::Place {
-            record: AdmissionRecord {
+        let record = AdmissionRecord::new(admission, RecordState::Admitted);
+        let record = match parts {
+            None => record,
+            Some(_) => AdmissionRecord {
                 parts,
-                address: address.clone().filter(|_| parts.is_some()),
-                ..AdmissionRecord::new(admission, RecordState::Admitted)
+                leading: leading.clone(),
+                ..record.with_reach(reach.clone())
             },
+        };
+        Ok(Write::Place {
+            record,
             clusters: placement::targets(binding, admission, demand),
             affinity_name: placement::affinity_name(
                 &demand.placement,
@@ -200,8 +209,7 @@ impl Scheduler {
             }
             return Ok(None);
         }
-        let address = order.address.as_deref();
-        let done = overrides.take_apart(&order.binding, *attempt, shares, address);
+        let done = overrides.take_apart(&order.binding, *attempt, shares, &order.reach);
         done.await.map_err(not_overridden)?;
         Ok(Some(if is_suspended(&order.binding) {
             // By its policy, which is not ours to lift.

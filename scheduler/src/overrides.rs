@@ -22,7 +22,7 @@ use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
-use workload::{Part, PartsError};
+use workload::{Part, PartsError, Reach};
 
 /// Field manager of the policies: the same for whoever applies one, so that each takes the
 /// place of the one before, and whoever removes it knows it for ours.
@@ -89,8 +89,8 @@ impl Overrides {
         Self { client }
     }
 
-    /// Takes the job of `binding` apart as `shares` say, of this `attempt`, whose first pod is
-    /// reached at `address`: when it returns, the API server has the policy.
+    /// Takes the job of `binding` apart as `shares` say, of this `attempt`, whose pods are
+    /// reached as `reach` says: when it returns, the API server has the policy.
     ///
     /// # Errors
     /// Where its template is not as planned, or the control plane does not take the policy.
@@ -99,10 +99,10 @@ impl Overrides {
         binding: &ResourceBinding,
         attempt: Attempt,
         shares: &[Share],
-        address: Option<&str>,
+        reach: &Reach,
     ) -> Result<(), OverrideError> {
         let template = template(&self.client, binding).await?;
-        let parts = workload::parts(&template, attempt, shares, address)?;
+        let parts = workload::parts(&template, attempt, shares, reach)?;
         let rules: Vec<Rule> = parts.into_iter().map(Rule::from).collect();
         let key = key_of(binding);
         self.apply(&key, &name(&key), policy(&key, binding, &rules))

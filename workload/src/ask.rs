@@ -5,9 +5,9 @@ use crate::error::AskError;
 use crate::field::Field;
 use crate::kind;
 use crate::queue::named_queue;
-use crate::rendezvous::Addresses;
+use crate::rendezvous::{Addresses, Meeting, Reach};
 use crate::size::{PriorityOf, Size};
-use crate::{rendezvous, split, wishes};
+use crate::{leading, rendezvous, split, wishes};
 use engine::facts::{ClusterPlacement, Demand, Role, Share, Split, Topology};
 use engine::{ClusterName, Resources};
 use serde_json::Value;
@@ -54,10 +54,12 @@ pub struct Ask {
     pub asks_to_be_split: bool,
     /// Over at most so many clusters, where it says a number.
     pub max_clusters: Option<u32>,
-    /// Whether it can be split only where pods of different clusters can find its first one.
-    pub must_meet: bool,
+    /// It can be split only where its pods can find these from different clusters.
+    pub meeting: Meeting,
     /// The name by which pods of the same cluster reach that of rank 0, where it has one.
     pub leader_host: Option<String>,
+    /// The role of one pod whose good end is that of the whole job, whatever its other pods do.
+    pub leading_role: Option<String>,
     /// How close its pods must be.
     pub topology: Option<Topology>,
     /// `PodGroup.spec.networkTopology`, as the template has it.
@@ -122,17 +124,30 @@ impl Ask {
         }
     }
 
-    /// Where pods of other clusters reach that of rank 0, as `addresses` say, once it is known
-    /// which cluster gets it.
+    /// How pods of other clusters are reached, as `addresses` say, once it is known which
+    /// cluster gets what.
     #[must_use]
-    pub fn leader_address(
-        &self,
-        addresses: &Addresses,
-        namespace: &str,
-        shares: &[Share],
-    ) -> Option<String> {
-        let leading = rendezvous::leading(shares, &self.roles.first()?.name)?;
-        addresses.of(&leading.cluster, namespace, self.leader_host.as_deref()?)
+    pub fn reach(&self, addresses: &Addresses, namespace: &str, shares: &[Share]) -> Reach {
+        let first = self.roles.first();
+        let leading = first.and_then(|first| rendezvous::leading(shares, &first.name));
+        let leader = leading.zip(self.leader_host.as_deref());
+        let all = shares.iter().filter(|_| self.meeting == Meeting::All);
+        let open = |share: &Share| {
+            let open = addresses.open(&share.cluster, namespace)?;
+            Some((share.cluster.clone(), open))
+        };
+        Reach {
+            leader: leader
+                .and_then(|(leading, host)| addresses.of(&leading.cluster, namespace, host)),
+            hosts: all.filter_map(open).collect(),
+        }
+    }
+
+    /// The cluster whose part ends the whole job by ending well, where one does.
+    #[must_use]
+    pub fn leading_cluster(&self, shares: &[Share]) -> Option<ClusterName> {
+        let leading = rendezvous::leading(shares, self.leading_role.as_deref()?)?;
+        Some(leading.cluster.clone())
     }
 
     /// Every PriorityClass that a member must have for it.
@@ -235,8 +250,9 @@ fn finish(mut size: Size, template: &Field<'_>, replicas_held: bool) -> Result<A
         split: split.split,
         asks_to_be_split: split.split.is_some_and(|split| split != Split::Never),
         max_clusters: split.max_clusters,
-        must_meet: split::must_meet(template)?,
+        meeting: split::meeting(template)?,
         leader_host: template.value().and_then(rendezvous::host),
+        leading_role: template.value().and_then(leading::role),
         topology: wishes::topology(size.network_topology.as_ref())?,
         pod_priority_classes: priority_classes(&pod_templates),
         roles: size.roles,

@@ -16,7 +16,7 @@ pub enum Outcome {
     Active,
     /// What is not over yet is suspended by its own means and holds no pods.
     Suspended,
-    /// All of it is over, all of it well.
+    /// All of it is over, all of it well, or at least what leads it.
     Succeeded,
     /// All of it is over, some of it badly.
     Failed {
@@ -53,19 +53,29 @@ impl PodCounts {
 
 /// Where a job of this kind is. `statuses` has the status of every part that was placed, null
 /// for one that has reported none; it is over only when every part is, because until then pods
-/// run somewhere. Kinds that are not known, and services, are never over.
+/// run somewhere. `leading` is the part whose good end is that of the whole, where there is one:
+/// how the others ended does not matter then. Kinds that are not known, and services, are never
+/// over.
 #[must_use]
-pub fn outcome(api_version: &str, kind: &str, statuses: &[Value]) -> Outcome {
+pub fn outcome(
+    api_version: &str,
+    kind: &str,
+    statuses: &[Value],
+    leading: Option<usize>,
+) -> Outcome {
     let part =
         kind::of(api_version, kind).map_or(unknown_part as fn(&Value) -> Outcome, |kind| kind.part);
     let parts: Vec<Outcome> = statuses.iter().map(part).collect();
     let has = |outcome: Outcome| parts.contains(&outcome);
+    let led = leading.and_then(|leading| parts.get(leading)) == Some(&Outcome::Succeeded);
     if parts.is_empty() {
         Outcome::Unknown
     } else if has(Outcome::Active) {
         Outcome::Active
     } else if has(Outcome::Unknown) {
         Outcome::Unknown
+    } else if led {
+        Outcome::Succeeded
     } else if has(Outcome::Suspended) {
         Outcome::Suspended
     } else {

@@ -15,9 +15,12 @@
 //! the clusters within each task, so that the whole gang has each rank from 0 once.
 //! `MUSTER_LEADER_ADDRESS` is where the pod of rank 0 is reached ([`crate::rendezvous`]).
 
+mod kubeflow;
 mod pytorch;
+mod tensorflow;
 
 use crate::ask::ask;
+use crate::rendezvous::{Meeting, Reach};
 use crate::{apportion, batch, kind, rendezvous, volcano};
 use engine::facts::{RolePods, Share};
 use engine::{Attempt, ClusterName};
@@ -98,15 +101,17 @@ fn how(api_version: &str, kind: &str) -> Option<fn(&Value, &Gang<'_>, usize) -> 
         ("batch.volcano.sh", "Job") => Some(volcano_job),
         ("batch", "Job") => Some(batch_job),
         ("kubeflow.org", "PyTorchJob") => Some(pytorch::fields),
+        ("kubeflow.org", "TFJob") => Some(tensorflow::fields),
         _ => None,
     }
 }
 
-/// What keeps a PyTorchJob from being taken apart.
+/// What keeps a PyTorchJob, or a TFJob, from being taken apart.
 pub(crate) use pytorch::cannot as pytorch_cannot;
+pub(crate) use tensorflow::cannot as tensorflow_cannot;
 
-/// What each cluster of `shares` gets of `template`, in their order. `address` is where the
-/// pods of other clusters reach the one of rank 0, where that is known.
+/// What each cluster of `shares` gets of `template`, in their order. `reach` is how pods of
+/// other clusters are reached, as far as that is known.
 ///
 /// # Errors
 /// Where the kind cannot be taken apart, or `template` is not what `shares` were planned for.
@@ -114,7 +119,7 @@ pub fn parts(
     template: &Value,
     attempt: Attempt,
     shares: &[Share],
-    address: Option<&str>,
+    reach: &Reach,
 ) -> Result<Vec<Part>, PartsError> {
     let text = |key| template.get(key).and_then(Value::as_str);
     let (api_version, kind) = (
@@ -122,14 +127,8 @@ pub fn parts(
         text("kind").unwrap_or_default(),
     );
     let fields = how(api_version, kind).ok_or_else(|| PartsError::Kind(kind.to_owned()))?;
-    let gang = Gang {
-        address,
-        ..Gang::read(template, attempt, shares)?
-    };
-    if gang.must_meet && shares.len() > 1 && address.is_none() {
-        let host = gang.host.clone().unwrap_or_default();
-        return Err(PartsError::NoAddress(host, shares[0].cluster.clone()));
-    }
+    let gang = Gang::read(template, attempt, shares, reach)?;
+    gang.can_meet()?;
     let part = |(index, share): (usize, &Share)| Part {
         cluster: share.cluster.clone(),
         mark: mark(attempt, shares, index),
@@ -154,18 +153,23 @@ struct Gang<'a> {
     /// Whether Volcano looks at the tasks' own minimums, which it does where the job's is no
     /// less than they add up to (pkg/scheduler/api/job_info.go, `CheckTaskMinAvailable`).
     tasks_hold: bool,
-    /// Whether pods of all clusters have to find that of rank 0.
-    must_meet: bool,
+    /// Whom pods of all clusters have to find.
+    meeting: Meeting,
     /// Names of all its clusters.
     clusters: String,
     /// How pods of the leading cluster reach the pod of rank 0.
     host: Option<String>,
-    /// How those of the others do.
-    address: Option<&'a str>,
+    /// How those of the others do, and how they reach all other pods.
+    reach: &'a Reach,
 }
 
 impl<'a> Gang<'a> {
-    fn read(template: &Value, attempt: Attempt, shares: &'a [Share]) -> Result<Self, PartsError> {
+    fn read(
+        template: &Value,
+        attempt: Attempt,
+        shares: &'a [Share],
+        reach: &'a Reach,
+    ) -> Result<Self, PartsError> {
         let ask = ask(template).map_err(|error| PartsError::Unreadable(error.to_string()))?;
         let tasks: Vec<RolePods> = ask
             .roles
@@ -193,10 +197,27 @@ impl<'a> Gang<'a> {
             tasks,
             min_available: ask.min_available,
             tasks_hold: ask.min_available >= ask.min_task_member.values().sum(),
-            must_meet: ask.must_meet,
+            meeting: ask.meeting,
             clusters: clusters.join(","),
             host: rendezvous::host(template),
-            address: None,
+            reach,
+        })
+    }
+
+    /// Whether its pods can find those that they have to.
+    fn can_meet(&self) -> Result<(), PartsError> {
+        let host = || self.host.clone().unwrap_or_else(|| "its pods".to_owned());
+        let unknown = match self.meeting {
+            _ if self.shares.len() < 2 => None,
+            Meeting::Nobody => None,
+            Meeting::First => self.shares.first().filter(|_| self.reach.leader.is_none()),
+            Meeting::All => {
+                let mut shares = self.shares.iter();
+                shares.find(|share| !self.reach.hosts.contains_key(&share.cluster))
+            }
+        };
+        unknown.map_or(Ok(()), |share| {
+            Err(PartsError::NoAddress(host(), share.cluster.clone()))
         })
     }
 
@@ -246,7 +267,7 @@ impl<'a> Gang<'a> {
         if leading.cluster == self.shares[index].cluster {
             self.host.as_deref()
         } else {
-            self.address
+            self.reach.leader.as_deref()
         }
     }
 }

@@ -1,4 +1,5 @@
-//! How the pods of a gang over several clusters find the one that leads it, the pod of rank 0.
+//! How the pods of a gang over several clusters find the one that leads it, the pod of rank 0, or
+//! all others.
 //!
 //! ```text
 //! template ──► host of rank 0 ──┐
@@ -20,7 +21,40 @@ use std::collections::BTreeMap;
 pub const ANY_CLUSTER: &str = "*";
 
 /// What may stand in a text, in braces.
-const PLACES: [&str; 3] = ["host", "namespace", "cluster"];
+const PLACES: [&str; 3] = [HOST, "namespace", "cluster"];
+/// The pod.
+const HOST: &str = "host";
+/// The same, left open.
+const OPEN: &str = "{host}";
+
+/// Whom the pods of a job have to find from other clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Meeting {
+    /// Nobody, as far as its kind goes.
+    #[default]
+    Nobody,
+    /// The pod of rank 0.
+    First,
+    /// Each the others: an address has to tell the pods of a cluster apart.
+    All,
+}
+
+/// How pods of other clusters are reached, as it is when a job is admitted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Where that of rank 0 is.
+    pub leader: Option<String>,
+    /// By cluster, addresses in which only `{host}` is left open; where all have to be found.
+    pub hosts: BTreeMap<ClusterName, String>,
+}
+
+impl Reach {
+    /// Where the pod with this name in `cluster` is.
+    pub(crate) fn of(&self, cluster: &ClusterName, host: &str) -> Option<String> {
+        let open = self.hosts.get(cluster)?;
+        filled(open, |place| (place == HOST).then_some(host)).ok()
+    }
+}
 
 /// How pods are addressed from other clusters: by cluster, or [`ANY_CLUSTER`], a text such as
 /// `{host}.{namespace}.svc.{cluster}.example.com`.
@@ -68,24 +102,32 @@ impl Addresses {
         }
     }
 
-    /// The first of `clusters` for which nothing is said that can be used.
+    /// The first of `clusters` for which nothing is said that lets pods find those of a job.
     #[must_use]
     pub fn missing<'a>(
         &self,
         clusters: impl IntoIterator<Item = &'a ClusterName>,
+        meeting: Meeting,
     ) -> Option<&'a ClusterName> {
         let mut clusters = clusters.into_iter();
-        clusters.find(|cluster| {
-            self.text(cluster)
-                .is_none_or(|text| Self::check(text).is_err())
-        })
+        let is_of_use = |text: &str| {
+            let tells_apart = text.contains(OPEN) || meeting != Meeting::All;
+            tells_apart && Self::check(text).is_ok()
+        };
+        clusters.find(|cluster| !self.text(cluster).is_some_and(is_of_use))
+    }
+
+    /// Where pods of `namespace` in `cluster` are reached, with `{host}` left open.
+    #[must_use]
+    pub fn open(&self, cluster: &ClusterName, namespace: &str) -> Option<String> {
+        self.of(cluster, namespace, OPEN)
     }
 
     /// Where pods of other clusters reach `host` of `namespace` in `cluster`.
     #[must_use]
     pub fn of(&self, cluster: &ClusterName, namespace: &str, host: &str) -> Option<String> {
         let value = |place: &str| match place {
-            "host" => Some(host),
+            HOST => Some(host),
             "namespace" => Some(namespace),
             "cluster" => Some(cluster.as_str()),
             _ => None,
@@ -178,15 +220,31 @@ mod tests {
     }
 
     #[test]
+    fn pods_are_told_apart_where_each_has_to_be_found() {
+        let (a, b) = (ClusterName::new("a"), ClusterName::new("b"));
+        let some = addresses(&[("a", "{host}.{namespace}.{cluster}"), ("b", "10.0.3.1")]);
+        assert_eq!(some.missing([&a, &b], Meeting::First), None);
+        assert_eq!(some.missing([&a, &b], Meeting::All), Some(&b));
+        let open = some.open(&a, "team").unwrap();
+        assert_eq!(open, "{host}.team.a");
+        let reach = Reach {
+            leader: None,
+            hosts: [(a.clone(), open)].into(),
+        };
+        assert_eq!(reach.of(&a, "j-worker-1").unwrap(), "j-worker-1.team.a");
+        assert_eq!(reach.of(&b, "j-worker-1"), None);
+    }
+
+    #[test]
     fn a_cluster_that_nobody_speaks_of_is_found() {
         let (a, b) = (ClusterName::new("a"), ClusterName::new("b"));
         let some = addresses(&[("a", "{host}.a"), ("c", "{host}.c")]);
-        assert_eq!(some.missing([&a, &b]), Some(&b));
-        assert_eq!(some.missing([&a]), None);
+        assert_eq!(some.missing([&a, &b], Meeting::First), Some(&b));
+        assert_eq!(some.missing([&a], Meeting::First), None);
         assert_eq!(some.of(&b, "n", "h"), None);
         let wrong = addresses(&[("*", "{pod}.a")]);
-        assert_eq!(wrong.missing([&a]), Some(&a));
-        assert_eq!(Addresses::default().missing([&a]), Some(&a));
+        assert_eq!(wrong.missing([&a], Meeting::First), Some(&a));
+        assert_eq!(Addresses::default().missing([&a], Meeting::First), Some(&a));
     }
 
     #[test]

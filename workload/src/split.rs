@@ -3,7 +3,7 @@
 //!
 //! A kind can be split where each cluster's part is whole to the operator that runs it there:
 //! Volcano Jobs and batch/v1 Jobs, whose pods find their place in the gang in their environment
-//! ([`mod@crate::parts`]), and PyTorchJobs, where their pods can find each other, too
+//! ([`mod@crate::parts`]), and PyTorchJobs and TFJobs, where their pods can find each other, too
 //! ([`crate::rendezvous`]). Other kinds whose operators give their pods names of each other, which
 //! only one cluster resolves, stay in one; so does a job with rules that only make sense where all
 //! of it is seen. Asking for what cannot be is no error: the job runs in one cluster, and
@@ -11,7 +11,8 @@
 
 use crate::error::AskError;
 use crate::field::Field;
-use crate::{kind, parts, wishes};
+use crate::rendezvous::Meeting;
+use crate::{kind, leading, parts, volcano, wishes};
 use engine::facts::Split;
 use serde_json::Value;
 
@@ -52,17 +53,21 @@ pub(crate) fn refused(template: &Value) -> Option<String> {
     ))
 }
 
-/// Whether the parts of a job of this kind have to find its first pod.
-pub(crate) fn must_meet(template: &Field<'_>) -> Result<bool, AskError> {
+/// Whom the pods of a job of this kind have to find from other clusters.
+pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, AskError> {
     let group = kind::group(template.get("apiVersion")?.text()?.unwrap_or_default());
-    Ok((group, template.get("kind")?.text()?) == ("kubeflow.org", Some("PyTorchJob")))
+    Ok(match (group, template.get("kind")?.text()?) {
+        ("kubeflow.org", Some("PyTorchJob")) => Meeting::First,
+        ("kubeflow.org", Some("TFJob")) => Meeting::All,
+        _ => Meeting::Nobody,
+    })
 }
 
 /// What a job that must meet, and cannot, is told: why its fleet does not let it.
 #[must_use]
 pub fn cannot_meet(why: &str) -> String {
     format!(
-        "annotation {SPLIT} is not followed: its pods could not find its first pod from other clusters: {why}; it runs in one cluster"
+        "annotation {SPLIT} is not followed: its pods could not find each other from different clusters: {why}; it runs in one cluster"
     )
 }
 
@@ -107,6 +112,7 @@ fn cannot(template: &Value) -> Option<String> {
         ("batch.volcano.sh", "Job") => volcano(template),
         ("batch", "Job") => batch(template),
         ("kubeflow.org", "PyTorchJob") => parts::pytorch_cannot(template),
+        ("kubeflow.org", "TFJob") => parts::tensorflow_cannot(template),
         ("apps", "Deployment") => Some(
             "Karmada divides a Deployment itself, where its policy says replicaSchedulingType Divided"
                 .to_owned(),
@@ -128,34 +134,27 @@ fn volcano(template: &Value) -> Option<String> {
             "spec.plugins.{plugin} gives its pods names that only one cluster resolves"
         ));
     }
-    if completes_as_a_whole(spec) {
+    if leading::completes(spec) {
         return Some(
             "spec.policies: CompleteJob would end the part of one cluster and not the others"
                 .to_owned(),
         );
     }
     let tasks = spec.get("tasks").and_then(Value::as_array)?;
+    let leads = leading::role(template);
     tasks.iter().enumerate().find_map(|(index, task)| {
         let of_one_cluster = |key: &str, why: &str| {
             let set = task.get(key).is_some_and(|value| !value.is_null());
             set.then(|| format!("spec.tasks[{index}].{key} {why}"))
         };
-        if completes_as_a_whole(task) {
+        let name = volcano::task_name(index, task.get("name").and_then(Value::as_str));
+        if leading::completes(task) && leads.as_ref() != Some(&name) {
             return Some(format!(
-                "spec.tasks[{index}].policies: CompleteJob would end the part of one cluster and not the others"
+                "spec.tasks[{index}].policies: CompleteJob would end the part of one cluster and not the others, unless it is by TaskCompleted of a single task of one pod"
             ));
         }
         of_one_cluster("dependsOn", "waits for pods that may be in another cluster")
             .or_else(|| of_one_cluster("partitionPolicy", "counts partitions over all of its pods"))
-    })
-}
-
-/// Whether a policy of `object` completes the whole job.
-fn completes_as_a_whole(object: &Value) -> bool {
-    let policies = object.get("policies").and_then(Value::as_array);
-    policies.into_iter().flatten().any(|policy| {
-        let action = policy.get("action").and_then(Value::as_str);
-        action == Some("CompleteJob")
     })
 }
 

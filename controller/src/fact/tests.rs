@@ -64,7 +64,7 @@ fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<
                 "at-data" => Filters::named(["DataRegion"]).unwrap(),
                 _ => Filters::default(),
             },
-            apart: &|queue| (queue.as_str() != "meets").then(|| "no address".to_owned()),
+            apart: &|queue, _| (queue.as_str() != "meets").then(|| "no address".to_owned()),
         },
     )
 }

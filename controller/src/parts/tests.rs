@@ -70,7 +70,7 @@ fn a_part_that_is_lost_while_it_runs_is_helped_at_once() {
 #[test]
 fn trouble_that_lasts_takes_all_parts_back() {
     let mut watched = Watched::default();
-    let trouble = Trouble {
+    let trouble = Stop {
         reason: Reason::MemberRefused,
         message: "b refused its part: exceeded quota".to_owned(),
         avoid: Some(ClusterName::new("b")),
@@ -82,4 +82,24 @@ fn trouble_that_lasts_takes_all_parts_back() {
     assert_eq!(step(None, 1), Step::Nothing);
     assert_eq!(step(Some(trouble.clone()), 2), Step::Wait(seconds(5)));
     assert_eq!(step(Some(trouble.clone()), 5), Step::TakeBack(trouble));
+}
+
+#[test]
+fn parts_may_end_by_themselves_when_the_one_that_leads_has() {
+    let mut watched = Watched::default();
+    let stop = |reason| Stop {
+        reason,
+        message: String::new(),
+        avoid: None,
+    };
+    let mut step = |reason: Option<Reason>, second| {
+        let stop = reason.map(stop);
+        watched.step(Parts::Dispatched, &whole(), stop, seconds(second))
+    };
+    // A part that failed before has nothing to do with how long the others have.
+    assert_eq!(step(Some(Reason::PartFailed), 0), Step::Wait(seconds(3)));
+    assert_eq!(step(Some(Reason::Succeeded), 2), Step::Wait(seconds(12)));
+    assert_eq!(step(Some(Reason::Succeeded), 9), Step::Wait(seconds(12)));
+    let end = step(Some(Reason::Succeeded), 12);
+    assert_eq!(end, Step::TakeBack(stop(Reason::Succeeded)));
 }

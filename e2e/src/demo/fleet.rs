@@ -19,15 +19,15 @@ const MEMBERS: [(&str, bool, u32, u32, &str); 3] = [
 /// # Errors
 /// If the training-operator's set is not among the tools.
 pub(super) fn spec(tools: &Tools) -> Result<Spec, ToolsError> {
-    let crd = training_operator::crd(tools)?;
+    let crds = training_operator::crds(tools)?;
     Ok(Spec {
         karmada: KarmadaSpec {
             audit_log: true,
             ..KarmadaSpec::default()
         },
         members: MEMBERS.map(member).into(),
-        control_plane_crds: vec![crd.clone()],
-        member_crds: vec![crd],
+        control_plane_crds: crds.clone().into(),
+        member_crds: crds.into(),
     })
 }
 

@@ -62,6 +62,8 @@ pub const QUEUE: Kind = kind("scheduling.volcano.sh", "v1beta1", "Queue", "queue
 pub const POD_GROUP: Kind = kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
 /// Kubeflow's job for PyTorch.
 pub const PYTORCH_JOB: Kind = kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
+/// Kubeflow's job for TensorFlow.
+pub const TF_JOB: Kind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
 /// What a queue may use where.
 pub const CAPACITY_POLICY: Kind = kind(
     "muster.io",
@@ -112,7 +114,7 @@ pub const VALIDATING_WEBHOOKS: Kind = kind(
 );
 
 /// Kinds of templates that can be found again from an object's apiVersion and kind.
-const TEMPLATES: [Kind; 5] = [BATCH_JOB, VOLCANO_JOB, PYTORCH_JOB, DEPLOYMENT, POD];
+const TEMPLATES: [Kind; 6] = [BATCH_JOB, VOLCANO_JOB, PYTORCH_JOB, TF_JOB, DEPLOYMENT, POD];
 
 impl Kind {
     /// `group/version`, or the version alone in the core.

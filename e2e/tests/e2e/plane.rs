@@ -151,8 +151,8 @@ pub(crate) fn state_dir(name: &str) -> PathBuf {
 /// Members without GPUs: each test adds nodes of a class of its own.
 fn spec() -> anyhow::Result<Spec> {
     let tools = tools::ensure(&[Toolset::TrainingOperator], &|line| eprintln!("{line}"))?;
-    let pytorch_jobs = training_operator::crd(&tools)?;
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/fixtures");
+    let mut crds = Vec::from(training_operator::crds(&tools)?);
+    crds.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/fixtures"));
     Ok(Spec {
         karmada: KarmadaSpec {
             audit_log: true,
@@ -160,8 +160,8 @@ fn spec() -> anyhow::Result<Spec> {
             ..KarmadaSpec::default()
         },
         members: MEMBERS.map(member).into(),
-        control_plane_crds: vec![pytorch_jobs.clone(), fixtures.clone()],
-        member_crds: vec![pytorch_jobs, fixtures],
+        control_plane_crds: crds.clone(),
+        member_crds: crds,
     })
 }
 

@@ -15,10 +15,10 @@ use crate::job::{Job, record};
 use crate::split::{environment, pods_of};
 
 /// How the names of each cluster resolve in the others, in this fleet.
-const ADDRESSES: &str = "{host}.{namespace}.svc.{cluster}.fleet.example";
+pub(crate) const ADDRESSES: &str = "{host}.{namespace}.svc.{cluster}.fleet.example";
 
 /// A PyTorchJob of a master and `workers` workers, two GPUs each, that asks to be split.
-fn training(case: &Case, name: &str, workers: u32, port: u16) -> Value {
+pub(crate) fn training(case: &Case, name: &str, workers: u32, port: u16) -> Value {
     let job = case.gang(name, workers + 1, 2).pytorch();
     let mut job = annotated(job, "muster.io/split", "Allowed");
     for group in ["Master", "Worker"] {
@@ -39,8 +39,11 @@ fn free_port() -> anyhow::Result<u16> {
 }
 
 /// Starts what a pod's container would run, with the environment that its kubelet would give
-/// it, where `names` resolve to this machine.
-fn start(pod: &Value, names: &[&str]) -> anyhow::Result<std::process::Child> {
+/// it, where `resolve` has names lead to this machine.
+pub(crate) fn start(
+    pod: &Value,
+    resolve: &dyn Fn(&str) -> String,
+) -> anyhow::Result<std::process::Child> {
     let container = &pod["spec"]["containers"][0];
     let words = |field: &str| {
         let words = container[field].as_array().into_iter().flatten();
@@ -63,22 +66,21 @@ fn start(pod: &Value, names: &[&str]) -> anyhow::Result<std::process::Child> {
                 value.with_context(|| format!("{name}: no {path}"))?
             }
         };
-        let value = if names.contains(&value) {
-            "127.0.0.1"
-        } else {
-            value
-        };
-        process.env(name, value);
+        process.env(name, resolve(value));
     }
     Ok(process.spawn()?)
 }
 
 /// Runs the whole gang as plain processes: all of them meet.
 async fn all_meet(case: &Case, job: &Job, size: u64, names: &[&str]) -> anyhow::Result<()> {
+    let resolve = |value: &str| match names.contains(&value) {
+        true => "127.0.0.1".to_owned(),
+        false => value.to_owned(),
+    };
     let mut processes = Vec::new();
     for pods in pods_of(case, job).await?.values() {
         for pod in pods {
-            processes.push(start(pod, names)?);
+            processes.push(start(pod, &resolve)?);
         }
     }
     let mut said = Vec::new();
@@ -161,11 +163,15 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     .await?;
     case.delete(&job).await?;
     case.gone(&job).await?;
-    let left = case
-        .karmada()
-        .list(OVERRIDE_POLICY, Some(&case.name))
-        .await?;
-    ensure!(left.is_empty(), "{left:?}");
+    eventually(SOON, "its overrides are gone", async || {
+        let left = case.karmada().list(OVERRIDE_POLICY, Some(&case.name)).await;
+        let left = left.map_err(|error| error.to_string())?;
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{left:?}")),
+        }
+    })
+    .await?;
     let report = case.audit(24, [&job])?;
     assert_eq!(report.violations, Vec::<String>::new());
     Ok(())

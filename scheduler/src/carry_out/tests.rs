@@ -135,7 +135,8 @@ fn order(name: &str, api: &str, pods: u32) -> Order {
             },
         },
         queue: QueueName::new("vision"),
-        address: None,
+        reach: Reach::default(),
+        leading: None,
         time_to_live: None,
         priority_classes: ["high".to_owned()].into(),
     }
@@ -334,6 +335,11 @@ async fn what_asks_to_be_split_is_taken_apart_before_it_is_placed() {
     }))
     .unwrap();
     order.binding = Arc::new(binding);
+    order.leading = Some(ClusterName::new("m1"));
+    order.reach = Reach {
+        leader: Some("a-0.example.com".into()),
+        hosts: [(ClusterName::new("m1"), "{host}.m1".into())].into(),
+    };
     let template = |pods: u32| {
         json!({
             "apiVersion": "batch/v1", "kind": "Job", "metadata": {"uid": "u"},
@@ -355,6 +361,8 @@ async fn what_asks_to_be_split_is_taken_apart_before_it_is_placed() {
         panic!("refused");
     };
     assert_eq!(record.parts, Some(Parts::Held));
+    assert_eq!(record.leading, order.leading);
+    assert_eq!(record.reach(), order.reach);
     let policy = stage.karmada.get(POLICY).unwrap();
     assert_eq!(
         policy["spec"]["overrideRules"][0]["targetCluster"]["clusterNames"][0],

@@ -27,6 +27,8 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         clusters: Vec::new(),
         parts: None,
         address: None,
+        hosts: Default::default(),
+        leading: None,
         time: "2026-11-21T04:00:00Z".parse().unwrap(),
         reason: (state == RecordState::Ending).then_some(Reason::Evicted),
         message: String::new(),

@@ -149,7 +149,7 @@ enum Input {
 /// Why a plan led to no placement.
 enum Answer {
     /// To be written: the controller decides again.
-    Refuse(AdmissionRecord),
+    Refuse(Box<AdmissionRecord>),
     /// Nothing is known yet: tried again.
     Later(String),
 }
@@ -345,7 +345,7 @@ impl Process {
             Ok(write) => write,
             Err(Answer::Refuse(record)) => {
                 tracing::info!(job = %key, attempt = record.attempt.0, message = record.message, "plan refused");
-                Write::Refuse { record }
+                Write::Refuse { record: *record }
             }
             Err(Answer::Later(why)) => {
                 tracing::warn!(job = %key, why, "plan cannot be checked; trying again");
@@ -422,7 +422,11 @@ async fn prepare(
     record: &AdmissionRecord,
 ) -> Result<Write, Answer> {
     let refuse = |reason, message: &str| {
-        Answer::Refuse(record.in_state(RecordState::Refused, Some(reason), message))
+        Answer::Refuse(Box::new(record.in_state(
+            RecordState::Refused,
+            Some(reason),
+            message,
+        )))
     };
     let reference = &binding.spec.resource;
     let templates = kinds
@@ -457,7 +461,8 @@ async fn prepare(
         binding: Arc::clone(binding),
         admission: record.admission(),
         queue: record.queue.clone(),
-        address: record.address.clone(),
+        reach: record.reach(),
+        leading: record.leading.clone(),
         time_to_live: workload::time_to_live(&template).and_then(|ttl| ttl.in_members),
     };
     let prepared = scheduler.prepare(order).await;

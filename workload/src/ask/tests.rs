@@ -1,9 +1,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use crate::testing::{asked, shown, yaml};
 use crate::*;
+use engine::ClusterName;
+use engine::facts::{RolePods, Share};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 fn from_binding(spec: &str, template: Option<&str>) -> String {
     let template = template.map(yaml);
@@ -152,7 +155,7 @@ fn read_all(template: &Value, other: &Value) {
     let _ = natively_divisible(template, Some(other));
     let _ = cluster_placement(Some(other), "v1/Pod");
     let statuses = [other.clone(), template.clone()];
-    let _ = outcome(text("apiVersion"), text("kind"), &statuses);
+    let _ = outcome(text("apiVersion"), text("kind"), &statuses, None);
     let _ = counts(text("apiVersion"), text("kind"), &statuses);
 }
 
@@ -249,4 +252,52 @@ proptest! {
             prop_assert_eq!(growth(&template, &template), Ok(Growth::None));
         }
     }
+}
+
+#[test]
+fn a_job_is_reached_and_led_where_its_pods_went() {
+    let shares: Vec<Share> = [("a", "worker"), ("b", "chief")]
+        .map(|(cluster, role)| Share {
+            cluster: ClusterName::new(cluster),
+            pods: vec![RolePods {
+                role: role.to_owned(),
+                count: 1,
+            }],
+            charge: BTreeMap::new(),
+            slots: Vec::new(),
+        })
+        .into();
+    let text = ("*".to_owned(), "{host}.{namespace}.{cluster}".to_owned());
+    let addresses = Addresses::new(&[text].into());
+    let job = |kind: &str, field: &str, chief: &str| {
+        let container = "{template: {spec: {containers: [{name: c}]}}}";
+        let groups = format!("{{{chief}: {container}, Worker: {container}}}");
+        let spec = format!("{{{field}: {groups}}}");
+        let job = format!(
+            "{{apiVersion: kubeflow.org/v1, kind: {kind}, metadata: {{name: j}}, spec: {spec}}}"
+        );
+        ask(&yaml(&job)).unwrap()
+    };
+    let tensorflow = job("TFJob", "tfReplicaSpecs", "Chief");
+    assert_eq!(
+        tensorflow.leading_cluster(&shares),
+        Some(ClusterName::new("b"))
+    );
+    let open = |cluster: &str| {
+        (
+            ClusterName::new(cluster),
+            format!("{{host}}.team.{cluster}"),
+        )
+    };
+    let reach = tensorflow.reach(&addresses, "team", &shares);
+    assert_eq!(
+        (reach.leader, reach.hosts),
+        (None, [open("a"), open("b")].into())
+    );
+    let torch = job("PyTorchJob", "pytorchReplicaSpecs", "Master");
+    let mut shares = shares;
+    shares[1].pods[0].role = "master".to_owned();
+    let reach = torch.reach(&addresses, "team", &shares);
+    assert_eq!(reach.leader.as_deref(), Some("j-master-0.team.b"));
+    assert!(reach.hosts.is_empty(), "only the first has to be found");
 }

@@ -181,7 +181,7 @@ fn each_kind_ends_by_its_own_rules() {
         ("example.com/v1", "Thing", condition("Failed"), "Active"),
     ];
     for (api_version, kind, status, want) in cases {
-        let got = outcome(api_version, kind, std::slice::from_ref(status));
+        let got = outcome(api_version, kind, std::slice::from_ref(status), None);
         assert_eq!(name(&got), *want, "{api_version} {kind} {status}");
     }
 }
@@ -211,9 +211,36 @@ fn a_job_is_over_only_when_every_part_is() {
         (&[phase("Aborted"), phase("Running")], "Active"),
     ];
     for (statuses, want) in cases {
-        let got = outcome("batch.volcano.sh/v1alpha1", "Job", statuses);
+        let got = outcome("batch.volcano.sh/v1alpha1", "Job", statuses, None);
         assert_eq!(name(&got), *want, "{statuses:?}");
     }
+}
+
+#[test]
+fn the_part_that_leads_decides_once_all_are_over() {
+    let ended = |type_: &str| json!({"conditions": [{"type": type_, "status": "True"}]});
+    let runs = json!({"startTime": "t"});
+    let (well, badly, held) = (ended("Succeeded"), ended("Failed"), ended("Suspended"));
+    let cases: &[([&Value; 2], &str)] = &[
+        ([&well, &runs], "Active"),
+        ([&well, &Value::Null], "Unknown"),
+        ([&well, &well], "Succeeded"),
+        ([&well, &badly], "Succeeded"),
+        ([&well, &held], "Succeeded"),
+        ([&badly, &well], "Failed: failed"),
+        ([&held, &well], "Suspended"),
+    ];
+    for (statuses, want) in cases {
+        let statuses = statuses.map(Value::clone);
+        let led = |leading| outcome("kubeflow.org/v1", "PyTorchJob", &statuses, leading);
+        assert_eq!(name(&led(Some(0))), *want, "{statuses:?}");
+        let reversed = [statuses[1].clone(), statuses[0].clone()];
+        let got = outcome("kubeflow.org/v1", "PyTorchJob", &reversed, Some(1));
+        assert_eq!(name(&got), *want, "{reversed:?}");
+    }
+    // Where none leads, each counts.
+    let got = outcome("kubeflow.org/v1", "PyTorchJob", &[well, badly], None);
+    assert_eq!(name(&got), "Failed: failed");
 }
 
 #[test]

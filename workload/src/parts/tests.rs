@@ -56,7 +56,7 @@ fn a_volcano_job_is_taken_apart_by_tasks() {
         ("gpu-a", &[("master", 1), ("worker", 5)]),
         ("gpu-b", &[("master", 0), ("worker", 3)]),
     ]);
-    let parts = parts(&yaml(TRAIN), Attempt(2), &shares, None).unwrap();
+    let parts = parts(&yaml(TRAIN), Attempt(2), &shares, &Reach::default()).unwrap();
     assert_eq!(parts[0].mark, "attempt 2, part 1 of 2: master=1 worker=5");
     assert_eq!(parts[1].mark, "attempt 2, part 2 of 2: worker=3");
     assert_eq!(attempt_of(&parts[1].mark), Some(Attempt(2)));
@@ -116,7 +116,7 @@ fn minimums_are_divided_as_the_pods_are() {
         ("a", &[("default0", 2), ("w", 5)]),
         ("b", &[("default0", 0), ("w", 3)]),
     ]);
-    let parts = parts(&template, Attempt(1), &shares, None).unwrap();
+    let parts = parts(&template, Attempt(1), &shares, &Reach::default()).unwrap();
     let minimums = |part: &Part| {
         let tasks = field(part, "/spec/tasks").as_array().unwrap().clone();
         let tasks = tasks
@@ -138,7 +138,7 @@ fn a_batch_job_is_taken_apart_by_completions() {
           template: {spec: {containers: [{name: c}]}}}}",
     );
     let shares = shares(&[("a", &[("main", 3)]), ("b", &[("main", 1)])]);
-    let parts = parts(&template, Attempt(1), &shares, None).unwrap();
+    let parts = parts(&template, Attempt(1), &shares, &Reach::default()).unwrap();
     let paths: Vec<&str> = parts[0].fields.iter().map(|(path, _)| &**path).collect();
     assert_eq!(
         paths,
@@ -163,9 +163,14 @@ fn a_batch_job_is_taken_apart_by_completions() {
 #[test]
 fn a_template_that_changed_is_not_taken_apart() {
     let fails = |template: &str, pods: &[(&str, u32)]| {
-        parts(&yaml(template), Attempt(1), &shares(&[("a", pods)]), None)
-            .unwrap_err()
-            .to_string()
+        parts(
+            &yaml(template),
+            Attempt(1),
+            &shares(&[("a", pods)]),
+            &Reach::default(),
+        )
+        .unwrap_err()
+        .to_string()
     };
     assert_eq!(
         fails(TRAIN, &[("master", 1), ("worker", 7)]),
@@ -233,7 +238,7 @@ proptest! {
             charge: BTreeMap::new(),
             slots: Vec::new(),
         }).collect();
-        let parts = parts(&template, Attempt(1), &shares, None).unwrap();
+        let parts = parts(&template, Attempt(1), &shares, &Reach::default()).unwrap();
         let mut ranks = BTreeSet::new();
         let (mut total, mut minimums) = (0, 0);
         for (index, part) in parts.iter().enumerate() {
@@ -283,6 +288,14 @@ spec:
         spec: {containers: [{name: pytorch, command: [torchrun, train.py]}, {name: sidecar, command: [log]}]}
 ";
 
+/// The pod of rank 0 is reached there.
+fn leader(address: Option<&str>) -> Reach {
+    Reach {
+        leader: address.map(str::to_owned),
+        ..Reach::default()
+    }
+}
+
 /// A variable of a container, and where it comes from.
 fn variable(container: &Value, name: &str) -> Option<Value> {
     let env = container["env"].as_array()?;
@@ -298,7 +311,7 @@ fn a_pytorchjob_is_taken_apart_by_groups_and_all_find_the_master() {
         ("gpu-b", &[("worker", 3)]),
     ]);
     let address = "tune-master-0.team.svc.gpu-a.example.com";
-    let parts = parts(&yaml(TORCH), Attempt(1), &shares, Some(address)).unwrap();
+    let parts = parts(&yaml(TORCH), Attempt(1), &shares, &leader(Some(address))).unwrap();
     let groups = |index: usize| field(&parts[index], "/spec/pytorchReplicaSpecs");
     let containers =
         |index: usize, group: &str| groups(index)[group]["template"]["spec"]["containers"].clone();
@@ -344,7 +357,7 @@ fn a_pytorchjob_is_taken_apart_by_groups_and_all_find_the_master() {
 #[test]
 fn a_pytorchjob_in_one_cluster_is_left_to_its_operator() {
     let shares = shares(&[("gpu-a", &[("master", 1), ("worker", 4)])]);
-    let parts = parts(&yaml(TORCH), Attempt(1), &shares, None).unwrap();
+    let parts = parts(&yaml(TORCH), Attempt(1), &shares, &Reach::default()).unwrap();
     let groups = field(&parts[0], "/spec/pytorchReplicaSpecs");
     let container = &groups["Worker"]["template"]["spec"]["containers"][0];
     assert_eq!(container["command"], json!(["torchrun", "train.py"]));
@@ -357,10 +370,94 @@ fn a_pytorchjob_without_an_address_is_not_taken_apart() {
         ("gpu-a", &[("master", 1), ("worker", 2)]),
         ("gpu-b", &[("worker", 2)]),
     ]);
-    let error = parts(&yaml(TORCH), Attempt(1), &shares, None).unwrap_err();
+    let error = parts(&yaml(TORCH), Attempt(1), &shares, &Reach::default()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "no address is known at which its other pods could reach tune-master-0 on gpu-a"
+    );
+}
+
+const TENSORFLOW: &str = "
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: tune, namespace: team}
+spec:
+  successPolicy: ''
+  tfReplicaSpecs:
+    Chief:
+      template:
+        spec: {containers: [{name: tensorflow, command: [python, train.py], ports: [{name: tfjob-port, containerPort: 3000}]}]}
+    PS:
+      replicas: 2
+      template:
+        spec: {containers: [{name: tensorflow, command: [python, train.py]}]}
+    Worker:
+      replicas: 3
+      template:
+        spec: {containers: [{name: tensorflow, command: [python, train.py]}]}
+";
+
+fn tensorflow_shares() -> Vec<Share> {
+    shares(&[
+        ("a", &[("chief", 1), ("ps", 1), ("worker", 1)]),
+        ("b", &[("ps", 1), ("worker", 2)]),
+    ])
+}
+
+#[test]
+fn a_tfjob_is_told_where_all_of_its_pods_are() {
+    let shares = tensorflow_shares();
+    let open = |cluster: &str| format!("{{host}}.team.svc.{cluster}.example.com");
+    let hosts = ["a", "b"].map(|cluster| (ClusterName::new(cluster), open(cluster)));
+    let reach = Reach {
+        leader: None,
+        hosts: hosts.into(),
+    };
+    let parts = parts(&yaml(TENSORFLOW), Attempt(1), &shares, &reach).unwrap();
+    let groups = |index: usize| field(&parts[index], "/spec/tfReplicaSpecs");
+    let worker = |index: usize| &groups(index)["Worker"]["template"]["spec"]["containers"][0];
+    let told = |index: usize, name| variable(worker(index), name).unwrap();
+    let cluster = |index: usize| -> Value {
+        serde_json::from_str(told(index, "MUSTER_TF_CLUSTER").as_str().unwrap()).unwrap()
+    };
+    assert_eq!(
+        cluster(0),
+        json!({
+            "chief": ["tune-chief-0.team.svc:3000"],
+            "ps": ["tune-ps-0.team.svc:2222", "tune-ps-0.team.svc.b.example.com:2222"],
+            "worker": [
+                "tune-worker-0.team.svc:2222",
+                "tune-worker-0.team.svc.b.example.com:2222",
+                "tune-worker-1.team.svc.b.example.com:2222",
+            ],
+        })
+    );
+    let chief = &cluster(1)["chief"];
+    assert_eq!(*chief, json!(["tune-chief-0.team.svc.a.example.com:3000"]));
+    let task = ["MUSTER_TASK_TYPE", "MUSTER_TASK_OFFSET"];
+    assert_eq!(task.map(|name| told(0, name)), ["worker", "0"]);
+    assert_eq!(task.map(|name| told(1, name)), ["worker", "1"]);
+    assert_eq!(worker(1)["command"][0], "/bin/sh");
+    // The part with the chief ends with it, the other when all of its workers have.
+    let policy = |index: usize| {
+        let mut fields = parts[index].fields.iter();
+        fields.find(|(path, _)| path == "/spec/successPolicy")
+    };
+    assert_eq!(policy(0), None);
+    assert_eq!(policy(1).unwrap().1, "AllWorkers");
+}
+
+#[test]
+fn a_tfjob_is_not_taken_apart_where_its_pods_cannot_find_each_other() {
+    let shares = tensorflow_shares();
+    let reach = Reach {
+        leader: Some("tune-chief-0.a".to_owned()),
+        hosts: [(ClusterName::new("a"), "{host}.a".to_owned())].into(),
+    };
+    let error = parts(&yaml(TENSORFLOW), Attempt(1), &shares, &reach).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no address is known at which its other pods could reach its pods on b"
     );
 }
 
@@ -371,8 +468,8 @@ fn pods_of_a_job_with_a_service_are_told_where_their_first_one_is() {
             {name: w, replicas: 4, template: {spec: {containers: [{name: c}]}}}]}}",
     );
     let shares = shares(&[("a", &[("w", 2)]), ("b", &[("w", 2)])]);
-    let leader = |address: Option<&str>| {
-        let parts = parts(&template, Attempt(1), &shares, address).unwrap();
+    let told = |address: Option<&str>| {
+        let parts = parts(&template, Attempt(1), &shares, &leader(address)).unwrap();
         let of = |part: &Part| {
             let tasks = field(part, "/spec/tasks");
             variable(
@@ -382,7 +479,7 @@ fn pods_of_a_job_with_a_service_are_told_where_their_first_one_is() {
         };
         parts.iter().map(of).collect::<Vec<_>>()
     };
-    let (own, told) = (Some(json!("j-w-0.j")), Some(json!("j-w-0.j.a.example.com")));
-    assert_eq!(leader(Some("j-w-0.j.a.example.com")), [own.clone(), told]);
-    assert_eq!(leader(None), [own, None]);
+    let (own, other) = (Some(json!("j-w-0.j")), Some(json!("j-w-0.j.a.example.com")));
+    assert_eq!(told(Some("j-w-0.j.a.example.com")), [own.clone(), other]);
+    assert_eq!(told(None), [own, None]);
 }

@@ -30,6 +30,10 @@ fn torch(spec: &str) -> String {
     )
 }
 
+fn tensorflow(spec: &str) -> String {
+    torch(spec).replacen("PyTorchJob", "TFJob", 1)
+}
+
 const TASKS: &str = "{tasks: [{name: w, replicas: 4}]}";
 
 #[test]
@@ -72,7 +76,11 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
         (volcano("Allowed", "{tasks: [{replicas: 1, dependsOn: {name: [a]}}]}"), "spec.tasks[0].dependsOn"),
         (volcano("Allowed", "{tasks: [{partitionPolicy: {totalPartitions: 2}}]}"), "spec.tasks[0].partitionPolicy"),
         ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: '2'}}, spec: {successPolicy: {rules: []}}}".to_owned(), "spec.successPolicy"),
-        (kind("kubeflow.org/v1", "TFJob"), "a TFJob find each other by names"),
+        (kind("kubeflow.org/v1", "TFJob"), "spec.tfReplicaSpecs has no single Chief"),
+        (tensorflow("enableDynamicWorker: true"), "spec.enableDynamicWorker"),
+        (tensorflow("tfReplicaSpecs: {PS: {}, Worker: {}}"), "has no single Chief"),
+        (tensorflow("tfReplicaSpecs: {Chief: {template: {spec: {containers: [{name: tensorflow}]}}}}"), "spec.tfReplicaSpecs[Chief] container tensorflow has no command"),
+        (tensorflow("tfReplicaSpecs: {Chief: {template: {spec: {containers: [{name: tensorflow, command: [a, $(TF_CONFIG)]}]}}}}"), "$(TF_CONFIG)"),
         (torch("elasticPolicy: {}"), "spec.elasticPolicy"),
         (torch("runPolicy: {schedulingPolicy: {minResources: {cpu: 1}}}"), "minResources is of the whole"),
         (torch("pytorchReplicaSpecs: {Worker: {template: {spec: {containers: [{name: pytorch, command: [a]}]}}}}"), "has no Master"),
@@ -85,6 +93,13 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
     ];
     let fine = torch(
         "pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch, command: [a]}]}}}}",
+    );
+    assert_eq!(
+        (wished(&fine), refused(&yaml(&fine))),
+        ("Allowed".to_owned(), None)
+    );
+    let fine = tensorflow(
+        "tfReplicaSpecs: {Chief: {template: {spec: {containers: [{name: tensorflow, command: [a]}]}}}}",
     );
     assert_eq!(
         (wished(&fine), refused(&yaml(&fine))),
@@ -104,7 +119,12 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
 fn what_can_be_split_is_refused_nothing() {
     let restarts = "{policies: [{event: PodEvicted, action: RestartJob}], plugins: {svc: [], env: []}, tasks: [{replicas: 4}]}";
     let job = "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Preferred}}, spec: {completionMode: Indexed, completions: 4}}";
-    for template in [volcano("Preferred", restarts), job.to_owned()] {
+    let led = "{tasks: [{replicas: 4}, {replicas: 1, policies: [{event: TaskCompleted, action: CompleteJob}]}]}";
+    for template in [
+        volcano("Preferred", restarts),
+        volcano("Preferred", led),
+        job.to_owned(),
+    ] {
         assert_eq!(wished(&template), "Preferred");
         assert_eq!(refused(&yaml(&template)), None);
     }

@@ -15,8 +15,9 @@ async fn a_job_whose_pods_have_failed_has_started() {
     assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
 }
 
-/// A job that failed in part a moment ago and may stay for so many seconds.
-async fn failed_in_part(seconds: u32) -> Stage {
+/// A job that is over since a moment ago, whose parts were stopped for `reason`, and that may stay
+/// for so many seconds.
+async fn stopped(reason: &str, seconds: u32) -> Stage {
     let mut stage = stage().await;
     let ttl = json!({"spec": {"ttlSecondsAfterFinished": seconds}});
     stage.template("a", 3, ttl);
@@ -26,7 +27,7 @@ async fn failed_in_part(seconds: u32) -> Stage {
             .unwrap(),
     )
     .unwrap();
-    record["reason"] = json!("PartFailed");
+    record["reason"] = json!(reason);
     record["takenBackAt"] = record["time"].clone();
     let annotations = json!({ names::ADMISSION_ANNOTATION: record.to_string() });
     stage.binding("a", 3, json!({"metadata": {"annotations": annotations}}));
@@ -35,17 +36,131 @@ async fn failed_in_part(seconds: u32) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_failed_in_part_goes_after_its_time() {
+async fn a_job_whose_parts_were_stopped_goes_after_its_time() {
     let deletions = |stage: &Stage| {
         let deleted = stage.api.requests_of("DELETE").into_iter();
         deleted
             .filter(|request| request.path.ends_with("/namespaces/team/jobs/a"))
             .count()
     };
-    let mut stage = failed_in_part(60).await;
-    assert_eq!(stage.state("a"), Some(JobState::Queued));
-    stage.rest_later(&["a"], 50_000).await;
-    assert_eq!(deletions(&stage), 0);
-    stage.rest_later(&["a"], 20_000).await;
-    assert_eq!(deletions(&stage), 1);
+    for reason in ["PartFailed", "Succeeded"] {
+        let mut stage = stopped(reason, 60).await;
+        assert_eq!(stage.state("a"), Some(JobState::Queued));
+        stage.rest_later(&["a"], 50_000).await;
+        assert_eq!(deletions(&stage), 0);
+        stage.rest_later(&["a"], 20_000).await;
+        assert_eq!(deletions(&stage), 1);
+    }
+}
+
+/// A job of three pods in two clusters, of which the part in `m1` leads, with what the members
+/// report of both.
+async fn led(first: Value, second: Value) -> Stage {
+    let mut stage = stage().await;
+    stage.template("a", 3, json!({}));
+    let record = json!({
+        "templateUID": "a-uid", "attempt": 1, "state": "Admitted", "queue": "q",
+        "clusters": [
+            {"name": "m1", "pods": [{"role": "main", "count": 2}], "charge": {"cpu": {"cpu": "2"}}},
+            {"name": "m2", "pods": [{"role": "main", "count": 1}], "charge": {"cpu": {"cpu": "1"}}},
+        ],
+        "parts": "Dispatched", "leading": "m1", "time": jiff::Timestamp::now().to_string(),
+    });
+    let annotations = json!({ names::ADMISSION_ANNOTATION: record.to_string() });
+    stage.work("a", true);
+    stage.binding(
+        "a",
+        3,
+        json!({
+            "metadata": {"annotations": annotations},
+            "spec": {
+                "suspension": {"scheduling": false},
+                "clusters": [{"name": "m1"}, {"name": "m2"}],
+            },
+            "status": {"aggregatedStatus": [
+                {"clusterName": "m1", "status": first},
+                {"clusterName": "m2", "status": second},
+            ]},
+        }),
+    );
+    stage.rest(&["a"]).await;
+    stage
+}
+
+fn ended(how: &str) -> Value {
+    json!({"conditions": [{"type": how, "status": "True"}]})
+}
+
+fn runs() -> Value {
+    json!({"active": 1, "ready": 1})
+}
+
+const PLACED: &str = r#"Admitted 1 open ["m1", "m2"]"#;
+
+#[tokio::test(start_paused = true)]
+async fn the_good_end_of_the_part_that_leads_stops_the_others() {
+    let mut stage = led(ended("Complete"), runs()).await;
+    assert_eq!(stage.standing("a"), PLACED);
+    stage.rest_later(&["a"], 8_000).await;
+    assert_eq!(
+        stage.standing("a"),
+        PLACED,
+        "the others may end by themselves"
+    );
+    stage.rest_later(&["a"], 3_000).await;
+    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    // Karmada forgets what was reported, and the Works go later.
+    stage.change("a", json!({"status": {"aggregatedStatus": null}}));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.charged(), "3");
+    stage.work("a", false);
+    stage.rest_later(&["a"], 10_000).await;
+    assert_eq!(stage.standing("a"), "Requeued 1 gated []");
+    assert_eq!(stage.charged(), "0");
+    stage.rest_later(&["a"], 20 * 60_000).await;
+    assert_eq!(stage.standing("a"), "Requeued 1 gated []", "it runs once");
+    let key = JobKey::new("team", "a");
+    let explanation = stage.core.engine.explain(&key).unwrap();
+    assert_eq!(explanation.reason, engine::Reason::Succeeded);
+    assert!(explanation.message.contains("the part on m1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_that_end_by_themselves_stay_where_they_ran() {
+    let mut stage = led(ended("Complete"), runs()).await;
+    stage.change(
+        "a",
+        json!({"status": {"aggregatedStatus": [
+            {"clusterName": "m1", "status": ended("Complete")},
+            {"clusterName": "m2", "status": ended("Failed")},
+        ]}}),
+    );
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.standing("a"), PLACED);
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
+    assert_eq!(stage.charged(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_succeeded_is_not_run_again_whatever_it_is_taken_back_for() {
+    let mut stage = led(ended("Complete"), runs()).await;
+    // Its owner suspends it; that comes too late.
+    stage.template("a", 3, json!({"spec": {"suspend": true}}));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), PLACED);
+    // Somebody takes a cluster away.
+    stage.change("a", json!({"spec": {"clusters": [{"name": "m1"}]}}));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    let record = stage.record("a").unwrap();
+    assert_eq!(record.reason, Some(engine::Reason::Succeeded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_fails_before_the_one_that_leads_has_ended_fails_the_job() {
+    let mut stage = led(runs(), ended("Failed")).await;
+    stage.rest_later(&["a"], 4_000).await;
+    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    let record = stage.record("a").unwrap();
+    assert_eq!(record.reason, Some(engine::Reason::PartFailed));
 }

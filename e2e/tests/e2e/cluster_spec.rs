@@ -1,0 +1,115 @@
+//! TFJobs over clusters: each pod is told where all the others are, and they are there.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::process::Output;
+
+use anyhow::{Context as _, ensure};
+use e2e::harness::jobs::annotated;
+use serde_json::{Value, json};
+
+use crate::case::{Case, managed};
+use crate::job::{Job, record};
+use crate::leading_part::{end_leader, no_pods, room_for_seven, shows};
+use crate::rendezvous::start;
+use crate::split::pods_of;
+
+/// A TFJob of a chief, a parameter server and five workers, two GPUs each, that asks to be split.
+fn training(case: &Case) -> Value {
+    let mut job = case.gang("tune", 2, 2).pytorch();
+    let mut group = job["spec"]["pytorchReplicaSpecs"]["Master"].take();
+    let container = &mut group["template"]["spec"]["containers"][0];
+    container["name"] = json!("tensorflow");
+    container["command"] = json!([env!("CARGO_BIN_EXE_cluster_spec")]);
+    let of = |replicas: u32| {
+        let mut group = group.clone();
+        group["replicas"] = json!(replicas);
+        group
+    };
+    job["kind"] = json!("TFJob");
+    job["spec"] = json!({
+        "runPolicy": {"cleanPodPolicy": "None"},
+        "tfReplicaSpecs": {"Chief": of(1), "PS": of(1), "Worker": of(5)},
+    });
+    annotated(job, "muster.io/split", "Allowed")
+}
+
+/// As many ports that nobody listens on.
+fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
+    let taken = (0..count).map(|_| TcpListener::bind("127.0.0.1:0"));
+    let taken = taken.collect::<Result<Vec<_>, _>>()?;
+    let ports = taken
+        .iter()
+        .map(|listener| Ok(listener.local_addr()?.port()));
+    ports.collect()
+}
+
+/// Runs the whole gang as plain processes, each at a port of its own, to which its names lead: the
+/// one that its own cluster resolves there, the other elsewhere.
+async fn all_meet(case: &Case, job: &Job) -> anyhow::Result<()> {
+    let pods = pods_of(case, job).await?;
+    assert_eq!(pods.len(), 2, "{:?}", pods.keys());
+    let all: Vec<(&str, &Value)> = pods
+        .iter()
+        .flat_map(|(cluster, pods)| pods.iter().map(|pod| (cluster.as_str(), pod)))
+        .collect();
+    let ports = free_ports(all.len())?;
+    let mut processes = Vec::new();
+    for (cluster, pod) in &all {
+        let mut names = BTreeMap::new();
+        for ((there, other), port) in all.iter().zip(&ports) {
+            let name = other["metadata"]["name"].as_str().unwrap_or_default();
+            let own = format!("\"{name}.{}.svc:2222\"", case.name);
+            let elsewhere = format!("\"{name}.{}.svc.{there}.fleet.example:2222\"", case.name);
+            let name = if there == cluster { own } else { elsewhere };
+            names.insert(name, format!("\"127.0.0.1:{port}\""));
+        }
+        let resolve = |value: &str| {
+            let names = names.iter();
+            names.fold(value.to_owned(), |text, (name, to)| text.replace(name, to))
+        };
+        processes.push(start(pod, &resolve)?);
+    }
+    let mut said = Vec::new();
+    for process in processes {
+        let Output { status, stdout, .. } = process.wait_with_output()?;
+        let stdout = String::from_utf8_lossy(&stdout).trim().to_owned();
+        ensure!(status.success(), "{status}: {stdout}");
+        said.push(stdout);
+    }
+    said.sort();
+    let tasks = ["chief 0", "ps 0"].map(str::to_owned).into_iter();
+    let tasks = tasks.chain((0..5).map(|index| format!("worker {index}")));
+    let all: Vec<String> = tasks
+        .map(|task| format!("{task} of 7: all there"))
+        .collect();
+    assert_eq!(said, all);
+    Ok(())
+}
+
+/// They all meet, and the job is over when its chief has ended well, though parameter server and
+/// workers would run for ever.
+pub(crate) async fn tensorflow(case: &Case) -> anyhow::Result<()> {
+    room_for_seven(case).await?;
+    let job = case.submit(&training(case)).await?;
+    case.running(&job).await?;
+    let binding = case.binding(&job).await.map_err(anyhow::Error::msg)?;
+    let record = record(&binding.context("no binding")?);
+    let hosts = record["hosts"].as_object().context("no hosts")?;
+    assert_eq!(hosts.len(), 2, "{record}");
+    all_meet(case, &job).await?;
+    end_leader(case, &job).await?;
+    case.midway().await?;
+    case.finished(&job, "Succeeded").await?;
+    shows(case, &job, "Succeeded").await?;
+    no_pods(case, &job).await?;
+    case.shows_gpus(&case.name, "allocated", 0).await?;
+    let report = case.audit(14, [&job])?;
+    assert_eq!(report.violations, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn a_tfjob_over_two_clusters_knows_all_of_its_pods_and_ends_with_its_chief() {
+    managed("tfsplit", tensorflow);
+}

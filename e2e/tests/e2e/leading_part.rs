@@ -1,0 +1,184 @@
+//! Gangs over clusters that are over when the part that leads has ended well, whatever the others
+//! still do.
+
+use anyhow::ensure;
+use e2e::harness::kinds::POD;
+use e2e::harness::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::case::{Case, SOON, managed, managed_and_killed};
+use crate::job::Job;
+use crate::rendezvous::ADDRESSES;
+use crate::split::pods_of;
+
+/// How long after its end a job of these tests goes.
+const SECONDS: u64 = 20;
+
+/// Plays the pods of a job that `are` meant: their annotations say how they go on.
+async fn play(
+    case: &Case,
+    job: &Job,
+    are: impl Fn(&str, &Value) -> bool,
+    annotations: Value,
+) -> anyhow::Result<()> {
+    let patch = json!({"metadata": {"annotations": annotations}});
+    let mut played = 0;
+    for (cluster, pods) in pods_of(case, job).await? {
+        let member = case.plane.member(&cluster).await?;
+        for pod in pods.iter().filter(|pod| are(&cluster, pod)) {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            member.merge(POD, Some(&case.name), name, &patch).await?;
+            played += 1;
+        }
+    }
+    ensure!(played > 0, "{} has no such pods", job.name);
+    Ok(())
+}
+
+/// Whether a pod is the master of a PyTorchJob or of a Volcano Job, or the chief of a TFJob.
+fn leads(pod: &Value) -> bool {
+    let labels = &pod["metadata"]["labels"];
+    let group = &labels["training.kubeflow.org/replica-type"];
+    group == "master" || group == "chief" || labels["volcano.sh/task-spec"] == "master"
+}
+
+/// The cluster with the master.
+async fn leading(case: &Case, job: &Job) -> anyhow::Result<String> {
+    let pods = pods_of(case, job).await?;
+    ensure!(pods.len() == 2, "{} is in {:?}", job.name, pods.keys());
+    let first = pods.iter().find(|(_, pods)| pods.iter().any(leads));
+    Ok(first
+        .map(|(cluster, _)| cluster.clone())
+        .unwrap_or_default())
+}
+
+/// Makes the pod that leads end well.
+pub(crate) async fn end_leader(case: &Case, job: &Job) -> anyhow::Result<()> {
+    let well = json!({"muster.io/run-for": "1ms"});
+    play(case, job, |_, pod| leads(pod), well).await
+}
+
+/// Waits until the members have no pod of the job.
+pub(crate) async fn no_pods(case: &Case, job: &Job) -> anyhow::Result<()> {
+    eventually(SOON, "no pod of it is left", async || {
+        let pods = pods_of(case, job).await;
+        let pods = pods.map_err(|error| error.to_string())?;
+        match pods.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{:?}", pods.keys())),
+        }
+    })
+    .await
+}
+
+/// The last of the conditions of a job's template, which is what kubectl shows.
+pub(crate) async fn shows(case: &Case, job: &Job, state: &str) -> anyhow::Result<()> {
+    let what = format!("the template says {state}");
+    eventually(SOON, &what, async || {
+        let template = case.template(job).await?.unwrap_or_default();
+        let status = &template["status"];
+        let conditions = status["conditions"].as_array();
+        let last = conditions.and_then(|conditions| conditions.last());
+        let last = last.filter(|last| last["status"] == "True");
+        let phase = last.map_or(&status["state"]["phase"], |last| &last["type"]);
+        match phase == state {
+            true => Ok(()),
+            false => Err(status.to_string()),
+        }
+    })
+    .await
+}
+
+/// A queue with just enough for a gang of seven over two clusters.
+pub(crate) async fn room_for_seven(case: &Case) -> anyhow::Result<()> {
+    case.queue(14).await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 1).await?;
+    let addresses = json!({"spec": {"placement": {"addresses": {"*": ADDRESSES}}}});
+    case.capacity_policy(addresses).await
+}
+
+/// Its master ends well while workers in both clusters would run for ever: the job has succeeded,
+/// its pods go, the next has its room, and it goes itself after its time.
+async fn succeeds_with_its_master(case: &Case, training: Value, state: &str) -> anyhow::Result<()> {
+    let mut next = training.clone();
+    next["metadata"]["name"] = json!("next");
+    let job = case.submit(&training).await?;
+    case.running(&job).await?;
+    let next = case.submit(&next).await?;
+    case.waits(&next, &["WaitingForQuota", "Reserved"]).await?;
+    end_leader(case, &job).await?;
+    case.midway().await?;
+    case.finished(&job, "Succeeded").await?;
+    shows(case, &job, state).await?;
+    no_pods(case, &job).await?;
+    case.running(&next).await?;
+    case.midway().await?;
+    case.gone(&job).await?;
+    let report = case.audit(14, [&job, &next])?;
+    assert_eq!(report.violations, Vec::<String>::new());
+    Ok(())
+}
+
+pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
+    room_for_seven(case).await?;
+    let mut training = crate::rendezvous::training(case, "train", 6, 23456);
+    training["spec"]["runPolicy"]["ttlSecondsAfterFinished"] = json!(SECONDS);
+    succeeds_with_its_master(case, training, "Succeeded").await
+}
+
+pub(crate) async fn volcano(case: &Case) -> anyhow::Result<()> {
+    room_for_seven(case).await?;
+    let mut training = crate::split::training(case, "train", 6);
+    training["spec"]["tasks"][0]["policies"] =
+        json!([{"event": "TaskCompleted", "action": "CompleteJob"}]);
+    training["spec"]["ttlSecondsAfterFinished"] = json!(SECONDS);
+    succeeds_with_its_master(case, training, "Completed").await
+}
+
+/// A worker that fails after the master has ended well changes nothing; one that fails while it
+/// runs fails the job.
+pub(crate) async fn workers_fail(case: &Case) -> anyhow::Result<()> {
+    room_for_seven(case).await?;
+    let badly = || json!({"muster.io/fail": "true"});
+    let late = crate::rendezvous::training(case, "late", 6, 23456);
+    let late = case.submit(&late).await?;
+    case.running(&late).await?;
+    let first = leading(case, &late).await?;
+    end_leader(case, &late).await?;
+    shows(case, &late, "Succeeded").await?;
+    play(case, &late, |cluster, _| cluster != first, badly()).await?;
+    case.finished(&late, "Succeeded").await?;
+    shows(case, &late, "Succeeded").await?;
+    case.delete(&late).await?;
+    case.gone(&late).await?;
+
+    let early = crate::rendezvous::training(case, "early", 6, 23456);
+    let early = case.submit(&early).await?;
+    case.running(&early).await?;
+    let first = leading(case, &early).await?;
+    play(case, &early, |cluster, _| cluster != first, badly()).await?;
+    case.finished(&early, "Failed").await?;
+    shows(case, &early, "Failed").await?;
+    no_pods(case, &early).await
+}
+
+#[test]
+fn a_pytorchjob_over_two_clusters_succeeds_with_its_master() {
+    managed("leadtorch", pytorch);
+}
+
+#[test]
+fn a_pytorchjob_over_two_clusters_succeeds_with_its_master_though_muster_is_killed() {
+    managed_and_killed("leadkilled", pytorch);
+}
+
+#[test]
+fn a_volcano_job_over_two_clusters_succeeds_with_the_task_that_completes_it() {
+    managed("leadvolcano", volcano);
+}
+
+#[test]
+fn workers_that_fail_after_the_master_has_ended_change_nothing() {
+    managed("leadfailed", workers_fail);
+}

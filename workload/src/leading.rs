@@ -1,0 +1,147 @@
+//! The pod whose good end is that of its whole gang.
+//!
+//! Frameworks have a pod that leads, and take the job for done when that one is, whatever the
+//! others still do. An operator sees to that in its own cluster only. Where a gang is in several,
+//! the part with that pod ends the gang: so it has to be one pod, which is in one part.
+
+use crate::{kind, kubeflow, volcano};
+use serde_json::Value;
+
+/// The role of that pod, where a template has one.
+pub(crate) fn role(template: &Value) -> Option<String> {
+    let text = |key| template.get(key).and_then(Value::as_str);
+    match (kind::group(text("apiVersion")?), text("kind")?) {
+        ("kubeflow.org", kind @ ("PyTorchJob" | "TFJob")) => kubeflow(template, kind),
+        ("batch.volcano.sh", "Job") => volcano(template),
+        _ => None,
+    }
+}
+
+/// training-operator takes a PyTorchJob for done when its master is, and a TFJob when its chief is,
+/// which may be called its master (`UpdateJobStatus`, v1.9).
+fn kubeflow(template: &Value, kind: &str) -> Option<String> {
+    let field = kubeflow::replica_specs(kind)?;
+    let groups = template.get("spec")?.get(field)?.as_object()?;
+    let leads = |key: &str| key == "master" || (key == "chief" && kind == "TFJob");
+    let mut leading = groups
+        .iter()
+        .map(|(key, group)| (key.to_lowercase(), group))
+        .filter(|(key, _)| leads(key));
+    let (key, group) = leading.next().filter(|_| leading.next().is_none())?;
+    is_one(group.get("replicas").unwrap_or(&Value::Null), true).then_some(key)
+}
+
+/// The one task of a Volcano Job that completes it.
+fn volcano(template: &Value) -> Option<String> {
+    let tasks = template.pointer("/spec/tasks")?.as_array()?;
+    let mut completing = tasks.iter().enumerate().filter(|(_, task)| completes(task));
+    let (index, task) = completing.next().filter(|_| completing.next().is_none())?;
+    let name = task.get("name").and_then(Value::as_str);
+    leads(task).then(|| volcano::task_name(index, name))
+}
+
+/// Whether a policy of `object`, a Volcano Job's spec or a task, completes the whole job.
+pub(crate) fn completes(object: &Value) -> bool {
+    policies(object).any(|policy| action(policy) == Some("CompleteJob"))
+}
+
+/// Whether a task that completes its job does so by being completed itself, with its one pod.
+/// What else completes it (a pod that fails, an exit code) would say nothing of how it ended.
+pub(crate) fn leads(task: &Value) -> bool {
+    let mut completing = policies(task).filter(|policy| action(policy) == Some("CompleteJob"));
+    let by_its_end = completing.all(|policy| {
+        let one = policy.get("event").filter(|event| !event.is_null());
+        let many = policy.get("events").and_then(Value::as_array);
+        let mut events = one.into_iter().chain(many.into_iter().flatten()).peekable();
+        let names_one = events.peek().is_some();
+        names_one && events.all(|event| event == "TaskCompleted")
+    });
+    by_its_end && is_one(task.get("replicas").unwrap_or(&Value::Null), false)
+}
+
+fn policies(object: &Value) -> impl Iterator<Item = &Value> {
+    let policies = object.get("policies").and_then(Value::as_array);
+    policies.into_iter().flatten()
+}
+
+fn action(policy: &Value) -> Option<&str> {
+    policy.get("action").and_then(Value::as_str)
+}
+
+/// Whether a count is one; where there is none, `unstated`.
+fn is_one(count: &Value, unstated: bool) -> bool {
+    match count {
+        Value::Null => unstated,
+        count => count.as_u64() == Some(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::yaml;
+
+    const COMPLETES: &str = "policies: [{event: TaskCompleted, action: CompleteJob}]";
+
+    fn volcano(spec: &str) -> Option<String> {
+        let job = "apiVersion: batch.volcano.sh/v1alpha1, kind: Job";
+        role(&yaml(&format!("{{{job}, spec: {spec}}}")))
+    }
+
+    #[test]
+    fn the_master_of_a_pytorchjob_leads() {
+        for (groups, want) in [
+            ("{Master: {}, Worker: {replicas: 3}}", Some("master")),
+            ("{Master: {replicas: 1}}", Some("master")),
+            ("{master: {replicas: 1}}", Some("master")),
+            ("{Master: {replicas: 2}}", None),
+            ("{Worker: {replicas: 3}}", None),
+        ] {
+            let job = format!(
+                "{{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {{pytorchReplicaSpecs: {groups}}}}}"
+            );
+            assert_eq!(role(&yaml(&job)).as_deref(), want, "{groups}");
+        }
+    }
+
+    #[test]
+    fn the_chief_of_a_tfjob_leads() {
+        for (groups, want) in [
+            ("{Chief: {}, PS: {replicas: 2}, Worker: {}}", Some("chief")),
+            ("{Master: {}, Worker: {replicas: 3}}", Some("master")),
+            ("{Chief: {}, Master: {}}", None),
+            ("{PS: {}, Worker: {}}", None),
+        ] {
+            let job = format!(
+                "{{apiVersion: kubeflow.org/v1, kind: TFJob, spec: {{tfReplicaSpecs: {groups}}}}}"
+            );
+            assert_eq!(role(&yaml(&job)).as_deref(), want, "{groups}");
+        }
+    }
+
+    #[test]
+    fn a_task_of_one_pod_leads_that_completes_its_job_by_its_end() {
+        let one = format!("{{name: a, replicas: 1, {COMPLETES}}}");
+        let unnamed = format!("{{replicas: 1, {COMPLETES}}}");
+        for (tasks, want) in [
+            (format!("[{one}, {{name: b, replicas: 2}}]"), Some("a")),
+            (format!("[{{name: b, replicas: 2}}, {unnamed}]"), Some("default1")),
+            ("[{name: a, replicas: 1, policies: [{events: [TaskCompleted], action: CompleteJob}, {event: PodFailed, action: RestartJob}]}]".to_owned(), Some("a")),
+            (format!("[{{name: a, replicas: 2, {COMPLETES}}}]"), None),
+            (format!("[{{name: a, {COMPLETES}}}]"), None),
+            (format!("[{one}, {unnamed}]"), None),
+            ("[{name: a, replicas: 1}]".to_owned(), None),
+            ("[{name: a, replicas: 1, policies: [{event: PodFailed, action: CompleteJob}]}]".to_owned(), None),
+            ("[{name: a, replicas: 1, policies: [{events: [TaskCompleted, PodFailed], action: CompleteJob}]}]".to_owned(), None),
+            ("[{name: a, replicas: 1, policies: [{exitCode: 3, action: CompleteJob}]}]".to_owned(), None),
+        ] {
+            assert_eq!(volcano(&format!("{{tasks: {tasks}}}")).as_deref(), want, "{tasks}");
+        }
+    }
+
+    #[test]
+    fn other_kinds_have_none() {
+        assert_eq!(role(&yaml("{apiVersion: batch/v1, kind: Job}")), None);
+        assert_eq!(role(&yaml("{}")), None);
+    }
+}

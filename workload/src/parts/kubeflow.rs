@@ -1,0 +1,162 @@
+//! What parts of Kubeflow's jobs have in common.
+//!
+//! training-operator tells each pod its place as far as its own cluster goes, after everything
+//! that the template says (v1.9: of two variables with one name the last counts). So what holds
+//! for the whole gang is set where nothing comes after it: a shell sets it and becomes the
+//! container's own command.
+
+use super::{Environment, Fields, Gang, tell};
+use crate::apportion::apportion;
+use serde_json::{Map, Value, json};
+
+/// What differs between frameworks.
+pub(super) struct Framework {
+    /// The field of the spec with its groups of pods.
+    pub(super) groups: &'static str,
+    /// The container that the operator looks at.
+    pub(super) container: &'static str,
+    /// The port that it looks for there, and the one that it adds where there is none.
+    pub(super) port: (&'static str, u64),
+    /// What the shell sets.
+    pub(super) script: &'static str,
+    /// Variables that differ from what the operator says of them, or that it does not set at all.
+    pub(super) retold: &'static [&'static str],
+}
+
+const MIN_AVAILABLE: &str = "/spec/runPolicy/schedulingPolicy/minAvailable";
+const MIN_RESOURCES: &str = "/spec/runPolicy/schedulingPolicy/minResources";
+/// The label in which the operator writes a pod's index within its group.
+const INDEX_LABEL: &str = "training.kubeflow.org/replica-index";
+
+/// Its groups of pods with the replicas that the cluster at `index` gets; a group with none is
+/// left out. `told` is what the script needs in the pods of a group, beside their index.
+pub(super) fn fields(
+    framework: &Framework,
+    template: &Value,
+    gang: &Gang<'_>,
+    index: usize,
+    told: impl Fn(&str) -> Environment,
+) -> Fields {
+    let path = format!("/spec/{}", framework.groups);
+    let groups = template.pointer(&path);
+    let mut own = Map::new();
+    for (key, group) in groups.and_then(Value::as_object).into_iter().flatten() {
+        let name = key.to_lowercase();
+        let each = gang.per_cluster(&name);
+        let (count, Some(group)) = (each[index], group.as_object()) else {
+            continue;
+        };
+        if count == 0 {
+            continue;
+        }
+        let mut group = group.clone();
+        group.insert("replicas".to_owned(), count.into());
+        if let Some(pods) = group.get_mut("template").and_then(Value::as_object_mut) {
+            let mut environment = gang.environment(index, gang.rank_offset(&name, &each, index));
+            if gang.shares.len() > 1 {
+                environment.extend(told(&name));
+                environment.push(("MUSTER_REPLICA_INDEX", own_index()));
+                framework.lead(pods);
+            }
+            tell(pods, &environment);
+        }
+        own.insert(key.clone(), Value::Object(group));
+    }
+    let mut fields = vec![(path, Value::Object(own))];
+    let stated = template.pointer(MIN_AVAILABLE).and_then(Value::as_u64);
+    if let Some(stated) = stated {
+        let all = gang.replicas();
+        let minimum = apportion(stated, &all)[index].max(1);
+        fields.push((MIN_AVAILABLE.to_owned(), minimum.into()));
+    }
+    fields
+}
+
+fn own_index() -> Value {
+    json!({"fieldRef": {"fieldPath": format!("metadata.labels['{INDEX_LABEL}']")}})
+}
+
+impl Framework {
+    /// The port of the pods of a group.
+    pub(super) fn port(&self, template: &Value, name: &str) -> u64 {
+        let (port_name, default) = self.port;
+        let group = self.group(template, name);
+        let container =
+            group.and_then(|group| containers(group).find(|c| c["name"] == self.container));
+        let ports = container.and_then(|container| container.get("ports")?.as_array());
+        let mut ports = ports.into_iter().flatten();
+        let port = ports.find(|port| port["name"] == port_name);
+        port.and_then(|port| port.get("containerPort")?.as_u64())
+            .unwrap_or(default)
+    }
+
+    /// The group of this name, in whatever case the template has it.
+    pub(super) fn group<'a>(&self, template: &'a Value, name: &str) -> Option<&'a Value> {
+        let groups = template.get("spec")?.get(self.groups)?.as_object()?;
+        let mut groups = groups.iter();
+        groups
+            .find(|(key, _)| key.to_lowercase() == name)
+            .map(|(_, group)| group)
+    }
+
+    /// Has the shell come first in the container that trains.
+    fn lead(&self, pods: &mut Map<String, Value>) {
+        let containers = pods
+            .get_mut("spec")
+            .and_then(|spec| spec.get_mut("containers"))
+            .and_then(Value::as_array_mut);
+        let mut containers = containers.into_iter().flatten();
+        let container = containers.find(|container| container["name"] == self.container);
+        let Some(Value::Array(command)) = container.and_then(|c| c.get_mut("command")) else {
+            return;
+        };
+        let shell = ["/bin/sh", "-c", self.script, "muster"].map(|word| json!(word));
+        command.splice(0..0, shell);
+    }
+
+    /// What keeps a job from being split whatever its framework.
+    pub(super) fn cannot(&self, template: &Value) -> Option<String> {
+        let set = |path| template.pointer(path).is_some_and(|value| !value.is_null());
+        if set(MIN_RESOURCES) {
+            return Some(
+                "spec.runPolicy.schedulingPolicy.minResources is of the whole job".to_owned(),
+            );
+        }
+        let groups = template.get("spec")?.get(self.groups)?.as_object()?;
+        groups
+            .iter()
+            .find_map(|(key, group)| self.cannot_lead(key, group))
+    }
+
+    /// Why the shell cannot come first in the pods of a group.
+    fn cannot_lead(&self, key: &str, group: &Value) -> Option<String> {
+        let Self {
+            groups,
+            container: name,
+            ..
+        } = self;
+        let container = containers(group).find(|container| container["name"] == *name)?;
+        let path = format!("spec.{groups}[{key}] container {name}");
+        let words = |field| {
+            let words = container.get(field).and_then(Value::as_array);
+            words.into_iter().flatten().filter_map(Value::as_str)
+        };
+        if words("command").next().is_none() {
+            return Some(format!(
+                "{path} has no command: ranks over clusters are set by a shell that starts it, and that of its image is not known"
+            ));
+        }
+        let retold = words("command").chain(words("args")).find_map(|word| {
+            let mut named = self.retold.iter();
+            named.find(|name| word.contains(&format!("$({name})")))
+        })?;
+        Some(format!(
+            "{path} has $({retold}) put in before ranks over clusters are set; let it read the variable {retold} itself"
+        ))
+    }
+}
+
+fn containers(group: &Value) -> impl Iterator<Item = &Value> {
+    let containers = group.pointer("/template/spec/containers");
+    containers.and_then(Value::as_array).into_iter().flatten()
+}

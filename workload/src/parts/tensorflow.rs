@@ -1,0 +1,92 @@
+//! Parts of a TFJob: each pod is told where all the others are, in `TF_CONFIG`.
+//!
+//! Pods of its own cluster it reaches by the names that the operator gives them there
+//! (`genClusterSpec`, v1.9), the others as the queue's addresses say. A part that has no chief
+//! has succeeded to the operator when its first worker has, so it is told to wait for all of
+//! them; what leads is the part with the chief.
+
+use super::kubeflow::{self, Framework};
+use super::{Environment, Fields, Gang};
+use crate::leading;
+use serde_json::{Map, Value, json};
+
+/// `TFJobDefaultContainerName` and its kin.
+const TENSORFLOW: Framework = Framework {
+    groups: "tfReplicaSpecs",
+    container: "tensorflow",
+    port: ("tfjob-port", 2222),
+    script: r#"TF_CONFIG="{\"cluster\":$MUSTER_TF_CLUSTER,\"task\":{\"type\":\"$MUSTER_TASK_TYPE\",\"index\":$((MUSTER_TASK_OFFSET + MUSTER_REPLICA_INDEX))},\"environment\":\"cloud\"}"
+export TF_CONFIG
+exec "$@""#,
+    retold: &["TF_CONFIG"],
+};
+
+/// What the cluster at `index` gets.
+pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+    let pods = cluster(template, gang, index).to_string();
+    let told = |name: &str| task(gang, index, name, &pods);
+    let mut fields = kubeflow::fields(&TENSORFLOW, template, gang, index, told);
+    let leads = leading::role(template).is_some_and(|role| gang.per_cluster(&role)[index] > 0);
+    if gang.shares.len() > 1 && !leads {
+        fields.push(("/spec/successPolicy".to_owned(), json!("AllWorkers")));
+    }
+    fields
+}
+
+/// What the script needs in the pods of a group.
+fn task(gang: &Gang<'_>, index: usize, name: &str, pods: &str) -> Environment {
+    let before: u64 = gang.per_cluster(name)[..index].iter().sum();
+    vec![
+        ("MUSTER_TF_CLUSTER", json!(pods)),
+        ("MUSTER_TASK_TYPE", json!(name)),
+        ("MUSTER_TASK_OFFSET", json!(before.to_string())),
+    ]
+}
+
+/// Where pods of the cluster at `index` reach every pod of the gang, by group.
+fn cluster(template: &Value, gang: &Gang<'_>, index: usize) -> Value {
+    let text = |path| template.pointer(path).and_then(Value::as_str);
+    let job = text("/metadata/name").unwrap_or_default();
+    let namespace = text("/metadata/namespace").unwrap_or_default();
+    let own = &gang.shares[index].cluster;
+    let mut groups = Map::new();
+    for group in gang.tasks.iter().map(|task| task.role.as_str()) {
+        let port = TENSORFLOW.port(template, group);
+        let mut all = Vec::new();
+        for (share, count) in gang.shares.iter().zip(gang.per_cluster(group)) {
+            for pod in 0..count {
+                let host = format!("{job}-{group}-{pod}");
+                let address = match share.cluster == *own {
+                    true => Some(format!("{host}.{namespace}.svc")),
+                    false => gang.reach.of(&share.cluster, &host),
+                };
+                all.push(endpoint(&address.unwrap_or(host), port));
+            }
+        }
+        groups.insert(group.to_owned(), json!(all));
+    }
+    Value::Object(groups)
+}
+
+/// An address of colons is one of IPv6.
+fn endpoint(address: &str, port: u64) -> String {
+    match address.contains(':') {
+        true => format!("[{address}]:{port}"),
+        false => format!("{address}:{port}"),
+    }
+}
+
+/// What keeps one from being split.
+pub(crate) fn cannot(template: &Value) -> Option<String> {
+    if template.pointer("/spec/enableDynamicWorker") == Some(&json!(true)) {
+        return Some("spec.enableDynamicWorker has workers come and go in one cluster".to_owned());
+    }
+    let no_chief = || {
+        let missing = leading::role(template).is_none();
+        missing.then(|| {
+            "spec.tfReplicaSpecs has no single Chief, whose end would be that of all parts"
+                .to_owned()
+        })
+    };
+    TENSORFLOW.cannot(template).or_else(no_chief)
+}
