@@ -21,6 +21,7 @@ mod fact;
 mod growth;
 mod input;
 mod invariants;
+mod leaving;
 mod meeting;
 mod metrics;
 mod notes;

@@ -333,10 +333,13 @@ fn outcome_in(binding: &ResourceBinding, cluster: &ClusterName) -> Outcome {
     workload::outcome(&resource.api_version, &resource.kind, &[status], None)
 }
 
-/// Why a job does not compete again: its parts were stopped because it was over, as its record
-/// tells.
+/// Why a job does not compete again: it was over when it was taken back, as its record tells.
 pub(crate) fn over_before(binding: &ResourceBinding) -> Option<Hold> {
-    let record = own_record(binding).filter(|record| record.state == RecordState::Requeued)?;
+    // Known before its quota comes free, so that it is not even decided on.
+    let back = |record: &AdmissionRecord| {
+        matches!(record.state, RecordState::Ending | RecordState::Requeued)
+    };
+    let record = own_record(binding).filter(back)?;
     match record.reason? {
         Reason::PartFailed => Some(Hold {
             reason: Reason::Failed,

@@ -28,9 +28,15 @@ impl Core {
         let ending = self.ending_of(look, &record);
         let outcome = outcome(&look.binding);
         let job = self.job_of(look.key, &look.binding, namespace);
+        if outcome.is_finished() {
+            self.track(look.key).ended = Some((record.attempt, outcome.clone()));
+        }
         // The engine has taken it back and the write did not get through, or not yet.
         if let Some(why) = ending {
             return self.take_back(look, &record, why.reason, &why.message);
+        }
+        if self.leaves_its_end(look, &record) {
+            return;
         }
         let progress = self.progress_of(look, &record, job.as_ref());
         self.tell_admission(look, &record, progress);

@@ -317,8 +317,8 @@ impl Core {
         }
     }
 
-    /// Closes a placed binding; it stays charged. What has ended well by then is over, whatever
-    /// it is taken back for: it would be run once more.
+    /// Closes a placed binding; it stays charged. What has ended by then is over, whatever it is
+    /// taken back for: it would be run once more.
     pub(crate) fn take_back(
         &mut self,
         look: &Look<'_>,
@@ -326,10 +326,13 @@ impl Core {
         reason: Reason,
         message: &str,
     ) {
-        let led = led(&look.binding, record);
-        let (reason, message) = led
+        let led = led(&look.binding, record).map(|led| (led.reason, led.message));
+        let end = self.end_of(look, record);
+        let end = end.map(|(end, how)| (end, format!("{how}, and was taken back: {message}")));
+        let over = led.or(end);
+        let (reason, message) = over
             .as_ref()
-            .map_or((reason, message), |led| (led.reason, led.message.as_str()));
+            .map_or((reason, message), |(reason, how)| (*reason, how.as_str()));
         let record = AdmissionRecord {
             for_job: self.track(look.key).makes_room_for(record.attempt),
             taken_back_at: Some(crds::record::timestamp(look.now)),

@@ -131,6 +131,7 @@ impl Core {
                 match &fact {
                     Event::ClusterUpserted(cluster) => {
                         self.dirty.extend(self.spread_bindings.iter().cloned());
+                        self.note_leaving(cluster);
                         if self.engine.cluster(&cluster.name).is_none() {
                             self.dirty.extend(self.meeting.iter().cloned());
                         }

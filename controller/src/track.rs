@@ -7,6 +7,7 @@ use crate::shrink::Shrinks;
 use crds::karmada::ResourceBinding;
 use engine::{Attempt, JobKey, Time};
 use scheduler::commit::Write;
+use workload::Outcome;
 
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,8 @@ pub(crate) struct Track {
     making_room: Option<(Attempt, JobKey)>,
     /// Whether its members are kept from deleting it when it has ended.
     pub(crate) kept_alive: bool,
+    /// How it ended, as last reported.
+    pub(crate) ended: Option<(Attempt, Outcome)>,
     /// The growth that its override was last made for.
     pinned: Vec<String>,
 }

@@ -122,6 +122,10 @@ impl Toleration {
     }
 }
 
+/// The key of what a cluster counts as tainted with that is being removed from the federation.
+/// Karmada takes everything out of it at once: there is nothing to tolerate.
+pub const LEAVING: &str = "muster.io/leaving";
+
 /// The first taint that keeps out what has `tolerations`, if any does.
 #[must_use]
 pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
@@ -129,9 +133,10 @@ pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Optio
         .iter()
         .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
         .find(|taint| {
-            !tolerations
-                .iter()
-                .any(|toleration| toleration.tolerates(taint))
+            taint.key == LEAVING
+                || !tolerations
+                    .iter()
+                    .any(|toleration| toleration.tolerates(taint))
         })
 }
 

@@ -9,6 +9,7 @@ mod deletion;
 mod endings;
 mod faults;
 mod flow;
+mod leaving;
 mod out_of_service;
 mod parts;
 mod restart;

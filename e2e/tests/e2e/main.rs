@@ -44,4 +44,5 @@ mod soak;
 mod split;
 mod split_changes;
 mod ttl;
+mod unjoined;
 mod volcano_podgroups;

@@ -6,7 +6,7 @@ use crds::names::{
     DRAIN_ANNOTATION, NETWORK_ANNOTATION, OUT_OF_SERVICE_ANNOTATION, PRICE_ANNOTATION,
 };
 use engine::facts::ClusterFact;
-use engine::matching::{Taint, TaintEffect};
+use engine::matching::{LEAVING, Taint, TaintEffect};
 use engine::{ClusterName, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,8 +36,18 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> 
 }
 
 /// A drain is a taint: whoever tolerates it stays, and may come. A cluster that is said to be
-/// out of service and answers is drained: then what runs there can be seen to end.
+/// out of service and answers is drained: then what runs there can be seen to end. One that is
+/// being removed is left by everybody.
 fn emptied(cluster: &Cluster, silent: bool) -> Option<Taint> {
+    let taint = |key: &str| Taint {
+        key: key.to_owned(),
+        value: String::new(),
+        effect: TaintEffect::NoExecute,
+    };
+    // Karmada removes all Works there, and then waits for placements to go elsewhere.
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return Some(taint(LEAVING));
+    }
     let annotations = cluster.metadata.annotations.as_ref()?;
     let says = |key: &str| annotations.get(key).is_some_and(|value| value == "true");
     let key = match says(OUT_OF_SERVICE_ANNOTATION) {
@@ -46,11 +56,7 @@ fn emptied(cluster: &Cluster, silent: bool) -> Option<Taint> {
         false if says(DRAIN_ANNOTATION) => DRAIN_ANNOTATION,
         false => return None,
     };
-    Some(Taint {
-        key: key.to_owned(),
-        value: String::new(),
-        effect: TaintEffect::NoExecute,
-    })
+    Some(taint(key))
 }
 
 /// What one device costs for one hour there, in thousandths; `None` where it is not told.
@@ -112,6 +118,7 @@ fn apis(cluster: &Cluster) -> Option<BTreeSet<String>> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use engine::matching::{Toleration, untolerated};
     use serde_json::json;
 
     #[test]
@@ -128,6 +135,23 @@ mod tests {
         assert_eq!(key(drained(), true), "muster.io/drain");
         let no = json!({"muster.io/drain": "false"});
         assert_eq!(key(no, false), "none");
+    }
+
+    #[test]
+    fn a_cluster_that_is_being_removed_is_left_by_everybody() {
+        let cluster = json!({"metadata": {
+            "annotations": {"muster.io/drain": "true"},
+            "deletionTimestamp": "2026-11-22T00:00:00Z",
+        }});
+        let taint = emptied(&serde_json::from_value(cluster).unwrap(), false).unwrap();
+        let everything = Toleration {
+            key: String::new(),
+            value: None,
+            effect: None,
+        };
+        let taints = [taint];
+        let left = untolerated(&taints, &[everything]);
+        assert_eq!(left.unwrap().key, "muster.io/leaving");
     }
 
     #[test]

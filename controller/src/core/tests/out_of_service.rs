@@ -5,7 +5,7 @@ use engine::matching::{Taint, TaintEffect};
 
 impl Stage {
     /// The member `m1` as it stands; `why` it is not usable.
-    fn member(&mut self, taint: Option<&str>, why: &str) {
+    pub(super) fn member(&mut self, taint: Option<&str>, why: &str) {
         let taint = taint.map(|key| Taint {
             key: key.to_owned(),
             value: String::new(),

@@ -1,0 +1,70 @@
+//! Clusters that are being removed from the federation, and what has ended there.
+//!
+//! Karmada takes all Works out of such a cluster, forgets what was reported of them, and lets the
+//! cluster go once no placement names it. What runs there is taken back as from any cluster that
+//! is emptied (`engine::matching::LEAVING`), and goes on elsewhere. What has ended must not run
+//! again: its placement is taken away too, and its record says for good how it ended.
+
+use crate::core::Core;
+use crate::reconcile::Look;
+use crds::karmada::ResourceBinding;
+use crds::record::AdmissionRecord;
+use engine::facts::ClusterFact;
+use engine::matching::LEAVING;
+use engine::{ClusterName, Reason};
+use workload::Outcome;
+
+impl Core {
+    /// Takes a job that has ended out of a cluster that is being removed, if it is in one.
+    pub(crate) fn leaves_its_end(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
+        let leaving = self.leaving_cluster(&look.binding);
+        let Some(cluster) = leaving.filter(|_| self.end_of(look, record).is_some()) else {
+            return false;
+        };
+        let message = format!("cluster {cluster}, where it was, is being removed");
+        self.tell_ending(look, Reason::ClusterDrained, &message);
+        self.take_back(look, record, Reason::ClusterDrained, &message);
+        true
+    }
+
+    /// How an attempt ended that is over, in the words of a record. What was reported may be
+    /// forgotten by now.
+    pub(crate) fn end_of(
+        &mut self,
+        look: &Look<'_>,
+        record: &AdmissionRecord,
+    ) -> Option<(Reason, String)> {
+        let ended = self.track(look.key).ended.clone();
+        let (_, ended) = ended.filter(|(attempt, _)| *attempt == record.attempt)?;
+        Some(match ended {
+            Outcome::Failed { message } => {
+                (Reason::PartFailed, format!("it has failed: {message}"))
+            }
+            _ => (Reason::Succeeded, "it has ended well".to_owned()),
+        })
+    }
+
+    /// A cluster of a placement that is being removed.
+    fn leaving_cluster(&self, binding: &ResourceBinding) -> Option<ClusterName> {
+        let clusters = binding.spec.clusters.iter();
+        let mut names = clusters.map(|cluster| ClusterName::new(&cluster.name));
+        names.find(|name| self.engine.cluster(name).is_some_and(is_leaving))
+    }
+
+    /// Looks at all that is placed in a cluster that is being removed from now on.
+    pub(crate) fn note_leaving(&mut self, cluster: &ClusterFact) {
+        let known = self.engine.cluster(&cluster.name);
+        if !is_leaving(cluster) || known.is_some_and(is_leaving) {
+            return;
+        }
+        let bindings = self.world.bindings.iter().filter(|(_, binding)| {
+            let mut clusters = binding.spec.clusters.iter();
+            clusters.any(|placed| placed.name == cluster.name.as_str())
+        });
+        self.dirty.extend(bindings.map(|(key, _)| key.clone()));
+    }
+}
+
+fn is_leaving(cluster: &ClusterFact) -> bool {
+    cluster.taints.iter().any(|taint| taint.key == LEAVING)
+}
