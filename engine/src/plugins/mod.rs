@@ -1,8 +1,8 @@
 //! What decides about clusters, by name: filters say which may take a job at all, scores which
 //! of those that could is the best.
 //!
-//! A placement asks them in the order of their lists: [`FILTERS`](filter::FILTERS), then, among
-//! placements over equally many clusters, [`SCORES`](score::SCORES), each weighed as the queue's
+//! A placement asks them in the order of their lists: `FILTERS`, then, among
+//! placements over equally many clusters, `SCORES`, each weighed as the queue's
 //! CapacityPolicy says. Facts flow in; a refusal in words or a number flows out. Each stands in a
 //! file of its own below `filters/` and `scores/`: another one is another file and its line in
 //! the list, and is then known to CapacityPolicies, to the simulator and to the docs.
