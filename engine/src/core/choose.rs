@@ -97,7 +97,7 @@ impl Search<'_> {
         let mut view = self.view.clone();
         for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
             self.engine.without(&mut view, &item.queue, &item.charge);
-            for ((cluster, node), held) in &item.nodes {
+            for ((cluster, node), held) in &*item.nodes(&self.engine.room) {
                 let cluster = view.nodes.entry(cluster.clone()).or_default();
                 cluster.entry(node.clone()).or_default().add_tally(held, -1);
             }

@@ -145,7 +145,7 @@ pub(crate) struct Derived {
     /// Its place in line, while it competes.
     pub(crate) line: Option<Line>,
     /// What is charged to which queue.
-    pub(crate) charge: Option<(QueueName, Pools)>,
+    pub(crate) charge: Option<(QueueName, Arc<Pools>)>,
     /// In which queue and for which user it counts as released, while it is charged.
     pub(crate) holder: Option<(QueueName, Arc<str>)>,
     /// In which queue it counts as what, with what it wants while it waits.

@@ -158,12 +158,12 @@ impl Engine {
         job.queued_at.after(later)
     }
 
-    pub(crate) fn charge_of(&self, job: &Job) -> Option<(QueueName, Pools)> {
+    pub(crate) fn charge_of(&self, job: &Job) -> Option<(QueueName, Arc<Pools>)> {
         let released = job
             .released
             .as_ref()
             .filter(|released| released.charged())?;
-        Some((released.admission.queue.clone(), released.pools()))
+        Some((released.admission.queue.clone(), Arc::new(released.pools())))
     }
 
     pub(crate) fn holder_of(&self, job: &Job) -> Option<(QueueName, Arc<str>)> {
@@ -303,7 +303,7 @@ impl Engine {
         }
     }
 
-    fn recharge(&mut self, was: &Derived, charge: Option<&(QueueName, Pools)>) {
+    fn recharge(&mut self, was: &Derived, charge: Option<&(QueueName, Arc<Pools>)>) {
         if let Some((queue, pools)) = charge {
             self.queues.charge(queue, pools, 1);
             self.touch_queues(queue, false);

@@ -92,7 +92,7 @@ impl Engine {
                 continue;
             };
             for above in path.iter().filter(|above| self.queues.is_within(of, above)) {
-                for ((cluster, class), resources) in pools {
+                for ((cluster, class), resources) in pools.iter() {
                     relief.push(Relief {
                         from: Some(key.clone()),
                         queue: above.clone(),

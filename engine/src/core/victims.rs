@@ -15,8 +15,10 @@ use super::queues::{Pools, pools_of};
 use crate::ids::{ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::reason::Reason;
 use crate::resources::{ResourceName, Resources};
-use crate::room::Holdings;
+use crate::room::{Holdings, Room};
+use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 /// Most steps in which the surplus of one gang is offered.
 const STEPS: u32 = 64;
@@ -34,11 +36,11 @@ pub(crate) struct Item {
     /// The item of the same job that has to be taken before.
     pub(crate) after: Option<usize>,
     /// What is no longer charged without it.
-    pub(crate) charge: Pools,
+    pub(crate) charge: Arc<Pools>,
     /// What it would be charged when it comes back.
-    pub(crate) again: Pools,
-    /// What is free on nodes without it.
-    pub(crate) nodes: Holdings,
+    pub(crate) again: Arc<Pools>,
+    /// What is free on nodes without it; `None`: all that the job holds.
+    nodes: Option<Holdings>,
     /// What is lost by it.
     pub(crate) cost: i128,
     order: Order,
@@ -78,6 +80,14 @@ impl Offers {
     }
 }
 
+impl Item {
+    /// What is free on nodes without it.
+    pub(crate) fn nodes<'a>(&'a self, room: &Room) -> Cow<'a, Holdings> {
+        let all = || Cow::Owned(room.holdings(&self.key));
+        self.nodes.as_ref().map_or_else(all, Cow::Borrowed)
+    }
+}
+
 impl Engine {
     /// Adds what could be taken of the jobs of a queue that hold anything of `wanted`, of
     /// those with a priority below `below`.
@@ -101,7 +111,9 @@ impl Engine {
             let Some(released) = job.released.as_deref() else {
                 continue;
             };
-            let charge = released.pools();
+            let Some((_, charge)) = &job.derived.charge else {
+                continue;
+            };
             if !charge.values().any(|part| shares_something(part, wanted)) {
                 continue;
             }
@@ -124,7 +136,7 @@ impl Engine {
         priority: i32,
     ) {
         let cost = self.cost_of(job, released, priority);
-        let item = |step, cut: Option<Cut>, charge, again, nodes, cost| Item {
+        let item = |step, cut: Option<Cut>, charge, again, nodes, cost: i128| Item {
             key: key.clone(),
             queue: released.admission.queue.clone(),
             reason,
@@ -143,6 +155,15 @@ impl Engine {
             nodes,
             cost,
         };
+        let steps = surplus(job, released);
+        if let Some((_, charge)) = &job.derived.charge
+            && steps.is_empty()
+            && released.leaving.is_empty()
+        {
+            let (charge, again) = (Arc::clone(charge), Arc::clone(charge));
+            let whole = item(usize::MAX, None, charge, again, None, cost);
+            return offers.items.push(whole);
+        }
         let mut nodes = self.room.holdings(key);
         if !released.leaving.is_empty() {
             // What leaves already is counted as gone.
@@ -151,13 +172,7 @@ impl Engine {
                 nodes.entry(node).or_default().add_tally(&held, -1);
             }
         }
-        let steps = surplus(job, released);
-        let again = pools_of(&released.admission.shares);
-        if steps.is_empty() {
-            let charge = again.clone();
-            let whole = item(usize::MAX, None, charge, again, nodes, cost);
-            return offers.items.push(whole);
-        }
+        let again = Arc::new(pools_of(&released.admission.shares));
         let mut rest = released.clone();
         let on: Vec<(ClusterName, NodeName)> = nodes.keys().cloned().collect();
         for (step, cut) in steps.into_iter().enumerate() {
@@ -187,15 +202,14 @@ impl Engine {
                 .into_iter()
                 .map(|(class, part)| ((cut.cluster.clone(), class), part))
                 .collect();
-            let again = charge.clone();
-            offers
-                .items
-                .push(item(step, Some(cut), charge, again, freed, 0));
+            let charge = Arc::new(charge);
+            let again = Arc::clone(&charge);
+            let step = item(step, Some(cut), charge, again, Some(freed), 0);
+            offers.items.push(step);
         }
-        let charge = pools_of(&rest.admission.shares);
-        offers
-            .items
-            .push(item(usize::MAX, None, charge, again, nodes, cost));
+        let charge = Arc::new(pools_of(&rest.admission.shares));
+        let whole = item(usize::MAX, None, charge, again, Some(nodes), cost);
+        offers.items.push(whole);
     }
 
     /// What is lost if a job is taken back.
@@ -203,21 +217,31 @@ impl Engine {
         let saved = released.started_at.max(job.checkpointed_at);
         let since = released.started_at.and(saved);
         let lost = since.map_or(0, |since| self.now.millis_since(since).max(0));
-        let total = released.admission.charge().unwrap_or_default();
+        let charged = job.derived.charge.as_ref();
+        let charged = charged.filter(|_| released.leaving.is_empty());
+        let weight = match charged {
+            Some((_, pools)) => weight(pools.values()),
+            None => weight(&released.admission.charge()),
+        };
         let rank = i128::try_from(self.held.rank(priority)).unwrap_or(i128::MAX);
-        weight(&total) * i128::from(lost) * (1 + rank)
+        weight * i128::from(lost) * (1 + rank)
     }
 }
 
 /// Devices in thousandths; CPUs where there are none, eight as a device.
-fn weight(total: &Resources) -> i128 {
-    let devices = total.iter().filter(|(name, _)| name.is_device());
-    let devices: i128 = devices.map(|(_, amount)| i128::from(amount.0)).sum();
+fn weight<'a>(parts: impl IntoIterator<Item = &'a Resources>) -> i128 {
+    let (mut devices, mut cpus) = (0, 0);
+    for (name, amount) in parts.into_iter().flat_map(Resources::iter) {
+        if name.is_device() {
+            devices += i128::from(amount.0);
+        } else if name.as_str() == ResourceName::CPU {
+            cpus += i128::from(amount.0);
+        }
+    }
     if devices > 0 {
         return devices * 1000;
     }
-    let cpus = total.amount_of(&ResourceName::new(ResourceName::CPU));
-    (i128::from(cpus.0) / 8).max(1)
+    (cpus / 8).max(1)
 }
 
 /// Whether anything of `wanted` but pod slots is in `part`.
