@@ -126,6 +126,7 @@ impl Engine {
     pub(crate) fn next_candidate(&mut self) -> Option<Candidate> {
         self.rank_queues();
         let doors = self.doors();
+        debug_assert_eq!(self.wrong_doors(&doors), Vec::<String>::new());
         let openings = (self.wants.openings(), self.grown.count());
         let (found, nobody) = self.ask_in_order(&doors, openings);
         for queue in nobody {

@@ -35,6 +35,17 @@ const FEW_AWAKE: usize = 32;
 /// How many of the jobs that are blocked alike are named as changed.
 const NAMED: usize = 10;
 
+/// How the job of a queue is found that is to be judged next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Way {
+    /// All groups are gone through in order.
+    InOrder,
+    /// Those are asked that may be judged, as far as is known.
+    ByName,
+    /// What likely costs less.
+    Cheaper,
+}
+
 impl Engine {
     /// Decides all that can be decided at `now`, up to the budget. A time before one that was
     /// told already counts as that one.
@@ -245,6 +256,20 @@ impl Engine {
         queue: &QueueName,
         doors: &Doors<'_>,
     ) -> Option<(&Rank, WantId)> {
+        let found = self.candidate_by(queue, doors, Way::Cheaper);
+        // When nobody may be judged any more all ways find nobody: only here can they differ.
+        debug_assert_eq!(found, self.candidate_by(queue, doors, Way::InOrder));
+        debug_assert_eq!(found, self.candidate_by(queue, doors, Way::ByName));
+        found
+    }
+
+    /// The same, found this way: both ways find the same.
+    pub(crate) fn candidate_by(
+        &self,
+        queue: &QueueName,
+        doors: &Doors<'_>,
+        way: Way,
+    ) -> Option<(&Rank, WantId)> {
         let leaf = self.waiting.leaf(queue)?;
         let front = LazyCell::new(|| self.front(queue));
         let takes = LazyCell::new(|| self.lets_take(queue));
@@ -261,7 +286,12 @@ impl Engine {
         let kept = self.wants.shuts().kept();
         let looking = takes.then(|| leaf.unlooked());
         let few = doors.open.len() + kept.len() + looking.map_or(0, BTreeSet::len);
-        let candidate = if strict || few * 2 + FEW_AWAKE > leaf.awake() {
+        let in_order = match way {
+            Way::InOrder => true,
+            Way::ByName => false,
+            Way::Cheaper => few * 2 + FEW_AWAKE > leaf.awake(),
+        };
+        let candidate = if strict || in_order {
             leaf.candidate(ordering, may)
         } else {
             // Of all others it is known that they may not.

@@ -123,7 +123,7 @@ impl Engine {
         wrong.extend(self.queues.pasts_not_watched());
         wrong.extend(self.misplaced_queues());
         wrong.extend(self.never_asked());
-        wrong.extend(self.wrong_doors());
+        wrong.extend(self.wrong_doors(&self.doors()));
     }
 
     /// What nodes have free equals what they have less pods and seats; seats belong to jobs

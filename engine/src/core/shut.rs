@@ -197,8 +197,7 @@ impl Engine {
 
     /// Wants of which nobody looks whether they might find room although they might, or the
     /// other way round.
-    pub(crate) fn wrong_doors(&self) -> Vec<String> {
-        let doors = self.doors();
+    pub(crate) fn wrong_doors(&self, doors: &Doors<'_>) -> Vec<String> {
         let wrong = self.waiting.ready().filter(|(want, _)| {
             let shut = self.wants.shut(*want);
             let might = shut.is_none_or(|why| self.grew_for(*want, why));
