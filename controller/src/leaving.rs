@@ -17,8 +17,10 @@ use workload::Outcome;
 impl Core {
     /// Takes a job that has ended out of a cluster that is being removed, if it is in one.
     pub(crate) fn leaves_its_end(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
-        let leaving = self.leaving_cluster(&look.binding);
-        let Some(cluster) = leaving.filter(|_| self.end_of(look, record).is_some()) else {
+        if self.ended(look, record).is_none() {
+            return false;
+        }
+        let Some(cluster) = self.leaving_cluster(&look.binding) else {
             return false;
         };
         let message = format!("cluster {cluster}, where it was, is being removed");
@@ -27,16 +29,19 @@ impl Core {
         true
     }
 
-    /// How an attempt ended that is over, in the words of a record. What was reported may be
-    /// forgotten by now.
+    /// How an attempt ended, if it is over. What was reported may be forgotten by now.
+    fn ended(&self, look: &Look<'_>, record: &AdmissionRecord) -> Option<&Outcome> {
+        let (attempt, ended) = self.tracks.get(look.key)?.ended.as_ref()?;
+        (*attempt == record.attempt).then_some(ended)
+    }
+
+    /// The same in the words of a record.
     pub(crate) fn end_of(
-        &mut self,
+        &self,
         look: &Look<'_>,
         record: &AdmissionRecord,
     ) -> Option<(Reason, String)> {
-        let ended = self.track(look.key).ended.clone();
-        let (_, ended) = ended.filter(|(attempt, _)| *attempt == record.attempt)?;
-        Some(match ended {
+        Some(match self.ended(look, record)? {
             Outcome::Failed { message } => {
                 (Reason::PartFailed, format!("it has failed: {message}"))
             }
@@ -66,5 +71,5 @@ impl Core {
 }
 
 fn is_leaving(cluster: &ClusterFact) -> bool {
-    cluster.taints.iter().any(|taint| taint.key == LEAVING)
+    cluster.has_taint(LEAVING)
 }

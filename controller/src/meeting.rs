@@ -34,8 +34,7 @@ impl Core {
 
     /// How pods of the job of `binding` are reached from other clusters, as far as that is known.
     pub(crate) fn reach(&self, binding: &ResourceBinding, admission: &Admission) -> Reach {
-        let template = self.world.template_of(binding);
-        let ask = template.and_then(|template| template.ask.as_ref().ok());
+        let ask = self.world.ask_of(binding);
         let (Some(ask), Some((_, addresses))) = (ask, self.addresses(&admission.queue)) else {
             return Reach::default();
         };

@@ -52,9 +52,6 @@ impl Core {
     fn is_given_up(&self, work: &SeenWork) -> bool {
         let cluster = self.engine.cluster(&ClusterName::new(&work.cluster));
         work.deleting
-            && cluster.is_some_and(|cluster| {
-                let mut taints = cluster.taints.iter();
-                taints.any(|taint| taint.key == names::OUT_OF_SERVICE_ANNOTATION)
-            })
+            && cluster.is_some_and(|cluster| cluster.has_taint(names::OUT_OF_SERVICE_ANNOTATION))
     }
 }

@@ -178,7 +178,7 @@ impl Core {
             return self.refuse(key, admission.attempt, &gone(), now);
         };
         let template = self.world.template_of(binding);
-        let ask = template.and_then(|template| template.ask.as_ref().ok());
+        let ask = self.world.ask_of(binding);
         let order = Order {
             binding: Arc::clone(binding),
             demand: fact.demand.clone(),
@@ -216,8 +216,7 @@ impl Core {
         admission: &Admission,
     ) {
         let demand = self.told.get(key).map(|fact| &fact.demand);
-        let template = self.world.template_of(binding);
-        let ask = template.and_then(|template| template.ask.as_ref().ok());
+        let ask = self.world.ask_of(binding);
         let write = match demand.filter(|_| !binding.spec.clusters.is_empty()) {
             Some(demand) => Write::Place {
                 record: AdmissionRecord::new(admission, RecordState::Admitted),

@@ -17,6 +17,7 @@ use engine::{JobKey, QueueName};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use workload::Ask;
 
 #[cfg(test)]
 mod tests;
@@ -202,6 +203,11 @@ impl World {
         self.templates
             .get(&template_key(binding))
             .filter(|template| template.uid.as_str() == binding.spec.resource.uid)
+    }
+
+    /// What the template of a binding asks for, where that is known.
+    pub(crate) fn ask_of(&self, binding: &ResourceBinding) -> Option<&Ask> {
+        self.template_of(binding)?.ask.as_ref().ok()
     }
 
     /// The Works of a binding that the watch shows.

@@ -205,6 +205,14 @@ pub struct ClusterFact {
     pub unusable_because: String,
 }
 
+impl ClusterFact {
+    /// Whether it has a taint with this key.
+    #[must_use]
+    pub fn has_taint(&self, key: &str) -> bool {
+        self.taints.iter().any(|taint| taint.key == key)
+    }
+}
+
 /// A node of a member cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFact {

@@ -88,6 +88,11 @@ mod tests {
         role(&yaml(&format!("{{{job}, spec: {spec}}}")))
     }
 
+    fn kubeflow(kind: &str, field: &str, groups: &str) -> Option<String> {
+        let job = format!("apiVersion: kubeflow.org/v1, kind: {kind}");
+        role(&yaml(&format!("{{{job}, spec: {{{field}: {groups}}}}}")))
+    }
+
     #[test]
     fn the_master_of_a_pytorchjob_leads() {
         for (groups, want) in [
@@ -97,10 +102,8 @@ mod tests {
             ("{Master: {replicas: 2}}", None),
             ("{Worker: {replicas: 3}}", None),
         ] {
-            let job = format!(
-                "{{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {{pytorchReplicaSpecs: {groups}}}}}"
-            );
-            assert_eq!(role(&yaml(&job)).as_deref(), want, "{groups}");
+            let role = kubeflow("PyTorchJob", "pytorchReplicaSpecs", groups);
+            assert_eq!(role.as_deref(), want, "{groups}");
         }
     }
 
@@ -112,10 +115,8 @@ mod tests {
             ("{Chief: {}, Master: {}}", None),
             ("{PS: {}, Worker: {}}", None),
         ] {
-            let job = format!(
-                "{{apiVersion: kubeflow.org/v1, kind: TFJob, spec: {{tfReplicaSpecs: {groups}}}}}"
-            );
-            assert_eq!(role(&yaml(&job)).as_deref(), want, "{groups}");
+            let role = kubeflow("TFJob", "tfReplicaSpecs", groups);
+            assert_eq!(role.as_deref(), want, "{groups}");
         }
     }
 

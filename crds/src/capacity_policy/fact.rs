@@ -10,7 +10,7 @@ use crate::loose::{Loose, QuantityList, QuantityText, resources};
 use crate::queue::FIFO;
 use engine::facts::{self, Filters, PlacementWeights, PolicyFact, PoolBound, QueueOrdering};
 use engine::matching::{Operator, Requirement};
-use engine::plugins::UnknownFilter;
+use engine::plugins::UnknownPlugin;
 use engine::{ClusterName, PoolClass, QueueName, Resources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
@@ -282,7 +282,7 @@ impl Limits {
     }
 }
 
-fn chosen(placement: &Placement) -> Result<Filters, UnknownFilter> {
+fn chosen(placement: &Placement) -> Result<Filters, UnknownPlugin> {
     placement.filters.as_ref().map_or_else(
         || Ok(Filters::default()),
         |names| Filters::named(names.iter().map(String::as_str)),
@@ -328,189 +328,4 @@ fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool 
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use serde_json::{Value, json};
-
-    fn policy(spec: Value) -> CapacityPolicy {
-        serde_json::from_value(json!({
-            "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
-            "metadata": {"name": "team-a"}, "spec": spec,
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn an_empty_policy_follows_its_queue() {
-        let empty = policy(json!({}));
-        for (strategy, want) in [
-            (None, QueueOrdering::Backfill),
-            (Some("traverse"), QueueOrdering::Backfill),
-            (Some("fifo"), QueueOrdering::StrictFifo),
-        ] {
-            let fact = empty.to_fact(strategy);
-            assert_eq!(
-                (fact.ordering, fact.start_deadline_ms, fact.invalid),
-                (want, 600_000, None)
-            );
-        }
-        let stated = policy(json!({"ordering": "BestEffort"}));
-        assert_eq!(
-            stated.to_fact(Some("fifo")).ordering,
-            QueueOrdering::BestEffort
-        );
-    }
-
-    #[test]
-    fn bounds_and_placement_become_facts() {
-        let fact = policy(json!({
-            "pools": [
-                {"class": "h100", "resources": {"nvidia.com/gpu": {"capability": 16, "deserved": 8}}},
-                {"class": "cpu", "clusters": ["b", "a"], "resources": {"cpu": {"guarantee": 1}}},
-            ],
-            "placement": {"preferredClusters": ["b", "a"], "startDeadline": "1m30s"},
-        }))
-        .to_fact(None);
-        assert_eq!(fact.pools[0].capability.to_string(), "nvidia.com/gpu 16");
-        assert_eq!(fact.pools[0].clusters, None);
-        assert!(fact.pools[1].capability.is_empty());
-        assert_eq!(fact.pools[1].clusters.as_ref().unwrap().len(), 2);
-        assert_eq!(fact.preferred_clusters, ["b".into(), "a".into()]);
-        assert_eq!((fact.start_deadline_ms, fact.invalid), (90_000, None));
-    }
-
-    #[test]
-    fn what_cannot_be_used_is_named() {
-        for (spec, want) in [
-            (
-                json!({"pools": [{"class": "a"}, {"class": "b", "resources": {"cpu": {"capability": "4x"}}}]}),
-                "spec.pools[1].capability[cpu]: quantity \"4x\" is not a number with an optional suffix (like 500m, 2, 1.5Gi or 1e3)",
-            ),
-            (
-                json!({"placement": {"startDeadline": "soon"}}),
-                "spec.placement.startDeadline: \"soon\" is not a duration; digits with units h, m, s or ms are needed, like 90s or 1h30m",
-            ),
-            (json!({"pools": [{}]}), "spec.pools[0].class is missing"),
-            (
-                json!({"placement": {"split": "Maybe"}}),
-                "spec.placement.split: \"Maybe\" is not known; Never, Allowed or Preferred is needed",
-            ),
-            (
-                json!({"placement": {"addresses": {"gpu-a": "{host}.a", "gpu-b": "{pod}.b"}}}),
-                "spec.placement.addresses[gpu-b]: \"{pod}.b\": {pod} is not known; {host}, {namespace} and {cluster} are put in",
-            ),
-            (
-                json!({"placement": {"weights": {"cost": 3}}}),
-                "spec.placement.weights: \"cost\" is no score; one of fragmentation, data, network, price, spread is needed",
-            ),
-            (
-                json!({"placement": {"weights": {"price": -3}}}),
-                "spec.placement.weights.price: -3 is too small; 0 or more is needed",
-            ),
-            (
-                json!({"placement": {"filters": ["DataRegion", "TaintToleration"]}}),
-                "spec.placement.filters: \"TaintToleration\" is no filter that can be chosen; one of APIEnablement, DataRegion is needed",
-            ),
-            (
-                json!({"ordering": "Auction"}),
-                "spec.ordering: \"Auction\" is not known; StrictFIFO, BestEffort, Backfill or ShortestPredicted is needed",
-            ),
-            (
-                json!({"fairShare": {"usageHalfLife": "0s"}}),
-                "spec.fairShare.usageHalfLife: \"0s\" is too short; more than 0 is needed",
-            ),
-            (
-                json!({"limits": {"jobs": -1}}),
-                "spec.limits.jobs: -1 is too small; 0 or more is needed",
-            ),
-            (
-                json!({"pools": [{"class": "a", "resources": {"cpu": {"deserved": "-2"}}}]}),
-                "spec.pools[0].deserved[cpu]: quantity \"-2\" is negative; 0 or more is needed",
-            ),
-        ] {
-            assert_eq!(policy(spec).to_fact(None).invalid.unwrap(), want);
-        }
-    }
-
-    #[test]
-    fn every_field_becomes_a_fact() {
-        let all = policy(json!({
-            "pools": [{"class": "a", "resources": {"cpu": {"guarantee": 1, "deserved": 2, "capability": 3}}}],
-            "ordering": "ShortestPredicted",
-            "backfill": {"conservative": true, "reservations": 4},
-            "fairShare": {"weight": 2, "usageHalfLife": "24h"},
-            "preemption": {"withinQueue": true, "reclaim": false, "minRuntime": "5m"},
-            "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 5_000_000_000_i64, "runtime": "1h"},
-            "placement": {"maxClusters": 2, "weights": {"price": 7}},
-        }))
-        .to_fact(Some("fifo"));
-        assert_eq!(all.invalid, None);
-        let bound = &all.pools[0];
-        assert_eq!(
-            [&bound.guarantee, &bound.deserved, &bound.capability].map(ToString::to_string),
-            ["cpu 1", "cpu 2", "cpu 3"]
-        );
-        assert_eq!(all.ordering, QueueOrdering::ShortestPredicted);
-        assert_eq!(
-            (all.backfill.conservative, all.backfill.reservations),
-            (true, Some(4))
-        );
-        assert_eq!(
-            (all.fair_share.weight, all.fair_share.usage_half_life_ms),
-            (Some(2), Some(86_400_000))
-        );
-        assert_eq!(
-            all.preemption,
-            facts::Preemption {
-                within_queue: true,
-                reclaim: false,
-                min_runtime_ms: 300_000
-            }
-        );
-        assert_eq!(
-            all.limits,
-            facts::Limits {
-                jobs: Some(3),
-                jobs_per_user: Some(0),
-                pending: Some(u32::MAX),
-                runtime_ms: Some(3_600_000),
-            }
-        );
-        assert_eq!(all.max_clusters, Some(2));
-        assert_eq!(
-            all.weights,
-            PlacementWeights::default().with("price", 7).unwrap()
-        );
-    }
-
-    #[test]
-    fn namespaces_are_selected_as_kubernetes_selects() {
-        let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
-        for (selector, want) in [
-            (json!(null), true),
-            (json!({}), true),
-            (json!({"matchLabels": {"team": "a"}}), true),
-            (json!({"matchLabels": {"team": "b"}}), false),
-            (
-                json!({"matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}]}),
-                true,
-            ),
-            (
-                json!({"matchExpressions": [{"key": "stage", "operator": "NotIn", "values": ["x"]}]}),
-                true,
-            ),
-            (
-                json!({"matchExpressions": [{"key": "stage", "operator": "Exists"}]}),
-                false,
-            ),
-            (
-                json!({"matchExpressions": [{"key": "team", "operator": "Like", "values": ["a"]}]}),
-                false,
-            ),
-        ] {
-            let policy = policy(json!({"namespaceSelector": selector}));
-            assert_eq!(policy.admits_namespace(Some(&labels)), want, "{selector}");
-        }
-    }
-}
+mod tests;

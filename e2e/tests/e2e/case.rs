@@ -14,7 +14,7 @@ use e2e::harness::kinds::{
 use e2e::harness::muster::Part;
 use e2e::harness::objects::Objects;
 use e2e::harness::wait::{eventually, never_within};
-use e2e::testbed::NodeGroup;
+use e2e::testbed::{MemberSpec, NodeGroup, SyncMode};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
@@ -192,6 +192,21 @@ impl Case {
         let made = (member.to_owned(), names.clone());
         self.made.lock().unwrap().nodes.push(made);
         Ok(names)
+    }
+
+    /// A member of this test's own with one node of its class, to be joined and removed by it.
+    pub(crate) fn own_member(&self, name: &str, sync: SyncMode) -> MemberSpec {
+        MemberSpec {
+            name: name.to_owned(),
+            sync,
+            volcano: true,
+            labels: [("case".to_owned(), self.name.clone())].into(),
+            nodes: vec![NodeGroup {
+                product: Some(self.product.clone()),
+                ..NodeGroup::default()
+            }],
+            ..MemberSpec::default()
+        }
     }
 
     /// A job of this test: `pods` pods with `gpus` GPUs each that run for ever.

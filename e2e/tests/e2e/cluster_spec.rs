@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::process::Output;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use e2e::harness::jobs::annotated;
 use serde_json::{Value, json};
 
 use crate::case::{Case, managed};
 use crate::job::{Job, record};
 use crate::leading_part::{end_leader, no_pods, room_for_seven, shows};
-use crate::rendezvous::start;
+use crate::rendezvous::{said_by, start};
 use crate::split::pods_of;
 
 /// A TFJob of a chief, a parameter server and five workers, two GPUs each, that asks to be split.
@@ -70,14 +69,7 @@ async fn all_meet(case: &Case, job: &Job) -> anyhow::Result<()> {
         };
         processes.push(start(pod, &resolve)?);
     }
-    let mut said = Vec::new();
-    for process in processes {
-        let Output { status, stdout, .. } = process.wait_with_output()?;
-        let stdout = String::from_utf8_lossy(&stdout).trim().to_owned();
-        ensure!(status.success(), "{status}: {stdout}");
-        said.push(stdout);
-    }
-    said.sort();
+    let said = said_by(processes)?;
     let tasks = ["chief 0", "ps 0"].map(str::to_owned).into_iter();
     let tasks = tasks.chain((0..5).map(|index| format!("worker {index}")));
     let all: Vec<String> = tasks

@@ -6,7 +6,7 @@
 
 use e2e::harness::kinds::{BATCH_JOB, CLUSTER, GPU_POOL, Kind, VOLCANO_JOB};
 use e2e::harness::wait::eventually;
-use e2e::testbed::{MemberSpec, NodeGroup, SyncMode};
+use e2e::testbed::SyncMode;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SOON, brief, managed_alone};
@@ -15,21 +15,6 @@ use crate::plane::MEMBERS;
 
 const PULLED: &str = "pulled";
 const PUSHED: &str = MEMBERS[2];
-
-/// A member in pull mode with one node of the test's class.
-fn pulled(case: &Case) -> MemberSpec {
-    MemberSpec {
-        name: PULLED.into(),
-        sync: SyncMode::Pull,
-        volcano: true,
-        labels: [("case".to_owned(), case.name.clone())].into(),
-        nodes: vec![NodeGroup {
-            product: Some(case.product.clone()),
-            ..NodeGroup::default()
-        }],
-        ..MemberSpec::default()
-    }
-}
 
 /// Says how Muster is to reach the member in push mode.
 async fn access(case: &Case, way: Value) -> anyhow::Result<()> {
@@ -118,7 +103,8 @@ fn members_are_used_through_karmadas_proxy_in_pull_mode_and_where_push_clusters_
     managed_alone("proxied", async |case| {
         case.queue(8).await?;
         let testbed = &case.plane.testbed;
-        testbed.add_member(&pulled(case)).await?;
+        let pulled = case.own_member(PULLED, SyncMode::Pull);
+        testbed.add_member(&pulled).await?;
         let outcome = through_the_proxy(case).await;
         let direct = access(case, Value::Null).await;
         let removed = testbed.remove_member(PULLED).await;

@@ -2,7 +2,7 @@
 //! they do.
 
 use std::net::TcpListener;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
@@ -71,6 +71,19 @@ pub(crate) fn start(
     Ok(process.spawn()?)
 }
 
+/// What each of the processes says by its end, which has to be a good one; in order.
+pub(crate) fn said_by(processes: Vec<Child>) -> anyhow::Result<Vec<String>> {
+    let mut said = Vec::new();
+    for process in processes {
+        let Output { status, stdout, .. } = process.wait_with_output()?;
+        let stdout = String::from_utf8_lossy(&stdout).trim().to_owned();
+        ensure!(status.success(), "{status}: {stdout}");
+        said.push(stdout);
+    }
+    said.sort();
+    Ok(said)
+}
+
 /// Runs the whole gang as plain processes: all of them meet.
 async fn all_meet(case: &Case, job: &Job, size: u64, names: &[&str]) -> anyhow::Result<()> {
     let resolve = |value: &str| match names.contains(&value) {
@@ -83,14 +96,7 @@ async fn all_meet(case: &Case, job: &Job, size: u64, names: &[&str]) -> anyhow::
             processes.push(start(pod, &resolve)?);
         }
     }
-    let mut said = Vec::new();
-    for process in processes {
-        let Output { status, stdout, .. } = process.wait_with_output()?;
-        let stdout = String::from_utf8_lossy(&stdout).trim().to_owned();
-        ensure!(status.success(), "{status}: {stdout}");
-        said.push(stdout);
-    }
-    said.sort();
+    let said = said_by(processes)?;
     let sum = size * (size - 1) / 2;
     let all: Vec<String> = (0..size)
         .map(|rank| format!("rank {rank} of {size}: sum {sum}"))

@@ -1,7 +1,7 @@
 //! A member that is removed from the federation: what runs there goes on elsewhere, what has
 //! ended there stays ended, and the member is let go.
 
-use e2e::testbed::{MemberSpec, NodeGroup};
+use e2e::testbed::SyncMode;
 use serde_json::{Value, json};
 
 use crate::case::{A_WHILE, Case, managed_alone};
@@ -11,16 +11,7 @@ const LEAVES: &str = "leaves";
 
 /// A member with one node of the test's class, to which its jobs go first.
 async fn joined(case: &Case) -> anyhow::Result<()> {
-    let member = MemberSpec {
-        name: LEAVES.into(),
-        volcano: true,
-        labels: [("case".to_owned(), case.name.clone())].into(),
-        nodes: vec![NodeGroup {
-            product: Some(case.product.clone()),
-            ..NodeGroup::default()
-        }],
-        ..MemberSpec::default()
-    };
+    let member = case.own_member(LEAVES, SyncMode::default());
     case.plane.testbed.add_member(&member).await?;
     let first = json!({"spec": {"placement": {"preferredClusters": [LEAVES]}}});
     case.capacity_policy(first).await

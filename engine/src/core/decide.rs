@@ -12,7 +12,7 @@ use super::ladder::Front;
 use super::queues::QueueId;
 use super::reservations::{KeptNode, Scope};
 use super::shut::{Doors, Shut};
-use super::waiting::{Sleep, Wake};
+use super::sleep::{Sleep, Wake};
 use super::wants::WantId;
 use crate::decision::{Decision, Decisions};
 use crate::facts::QueueOrdering;
@@ -37,7 +37,7 @@ const NAMED: usize = 10;
 
 /// How the job of a queue is found that is to be judged next.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Way {
+enum Way {
     /// All groups are gone through in order.
     InOrder,
     /// Those are asked that may be judged, as far as is known.
@@ -263,8 +263,8 @@ impl Engine {
         found
     }
 
-    /// The same, found this way: both ways find the same.
-    pub(crate) fn candidate_by(
+    /// The same, found in this way; what is found does not depend on it.
+    fn candidate_by(
         &self,
         queue: &QueueName,
         doors: &Doors<'_>,

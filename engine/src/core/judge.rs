@@ -10,7 +10,7 @@ use super::plan::{ClusterLack, NoPlan, View};
 use super::queues::Pools;
 use super::quota::{Kept, Short};
 use super::shut::Shut;
-use super::waiting::Wake;
+use super::sleep::Wake;
 use super::wants::Want;
 use crate::decision::Blocker;
 use crate::facts::{Demand, Role, Share};

@@ -12,7 +12,7 @@ use super::score::Aims;
 use super::wants::Want;
 use crate::facts::{Demand, Role};
 use crate::plugins::Site;
-use crate::room::{Basis, Place, Seats};
+use crate::room::{Basis, Place, Seats, device, leading_amount};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -39,9 +39,8 @@ pub(crate) struct LookUp<'a> {
     empty: bool,
     /// Pods and seats by place, for each role.
     seats: Vec<(u64, Cow<'a, [Seats]>)>,
-    /// Seats for the largest role, and what each of its pods asks for.
+    /// Seats for the largest role.
     main: Option<Cow<'a, [Seats]>>,
-    each: i64,
     /// Clusters that do not look as they are kept: nothing is known of those.
     changed: BTreeSet<Place>,
     prices: Option<&'a [i64]>,
@@ -75,12 +74,7 @@ impl LookUp<'_> {
                 (self.aims.preference(name), price, fact)
             }
         };
-        let site = Site {
-            fact,
-            seats,
-            each: self.each,
-            price,
-        };
+        let site = Site { fact, seats, price };
         Likely {
             preference,
             weighted: self.aims.guess(&site),
@@ -139,7 +133,6 @@ impl Engine {
                 .map(|role| (u64::from(role.count), self.room.seats_for_role(role)))
                 .collect(),
             main: main.map(|role| self.room.seats_for_role(role)),
-            each: leading_ask(&want.demand),
             changed: view.nodes.keys().filter_map(place).collect(),
             prices: self.eligibility.prices(&self.room),
         }
@@ -150,17 +143,12 @@ impl Engine {
 pub(crate) fn largest_role(demand: &Demand) -> Option<&Role> {
     let roles = demand.roles.iter().filter(|role| role.count > 0);
     roles.rev().max_by_key(|role| {
-        let leading = crate::room::leading(&role.request);
-        let each = leading.map_or(0, |name| role.request.amount_of(name).0);
-        let total = i128::from(each) * i128::from(role.count);
-        (crate::room::device(&role.request).is_some(), total)
+        let total = i128::from(leading_amount(&role.request)) * i128::from(role.count);
+        (device(&role.request).is_some(), total)
     })
 }
 
 /// What each pod of the largest role asks for, of what the role is best known by.
 pub(crate) fn leading_ask(demand: &Demand) -> i64 {
-    largest_role(demand).map_or(0, |role| {
-        let name = crate::room::leading(&role.request);
-        name.map_or(0, |name| role.request.amount_of(name).0)
-    })
+    largest_role(demand).map_or(0, |role| leading_amount(&role.request))
 }

@@ -56,6 +56,7 @@ mod scopes;
 mod score;
 mod shut;
 mod shuts;
+mod sleep;
 mod snapshot;
 mod split;
 mod take_back;

@@ -9,7 +9,7 @@
 
 use super::Engine;
 use super::eligible::{Eligible, Ineligible, groups_of};
-use super::lookup::{EXACT, Likely, largest_role, leading_ask};
+use super::lookup::{EXACT, Likely, largest_role};
 pub(crate) use super::noplan::{ClusterLack, NoPlan};
 use super::queues::pools_of;
 use super::quota::Kept;
@@ -255,7 +255,6 @@ impl Engine {
             places: parts.iter().map(|(place, _)| *place).collect(),
         };
         let mut facts = Vec::new();
-        let each = leading_ask(&want.demand);
         let pods: u32 = parts.iter().map(|(_, packing)| packing.pods()).sum();
         for ((place, packing), seats) in parts.iter().zip(seats) {
             let cluster = &self.room.places()[*place];
@@ -265,7 +264,6 @@ impl Engine {
             let site = Site {
                 fact,
                 seats: *seats,
-                each,
                 price: fact.map_or(0, |fact| self.eligibility.price_of(fact)),
             };
             let part = i128::from(packing.pods());

@@ -10,7 +10,7 @@ use super::job::{Derived, Job, JobState, Line, Rank};
 use super::predict::{Forecast, Outlook, outlook};
 use super::queues::Pools;
 use super::reservations::Reservation;
-use super::waiting::Wake;
+use super::sleep::Wake;
 use super::wants::Want;
 use crate::facts::{Demand, QueueOrdering};
 use crate::ids::{JobKey, QueueName};

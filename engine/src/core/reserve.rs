@@ -26,7 +26,7 @@ use super::plan::KeptNodes;
 use super::queues::{Pools, pools_of};
 use super::quota::Kept;
 use super::reservations::{KeptNode, Reservation, Scope};
-use super::waiting::Wake;
+use super::sleep::Wake;
 use super::wants::WantId;
 use crate::facts::{Demand, QueueOrdering, Share};
 use crate::ids::{JobKey, PoolClass, QueueName, Time};

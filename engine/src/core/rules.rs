@@ -3,7 +3,7 @@
 //! Those whom it concerns move in their lines and are judged anew; what is charged stays.
 
 use super::Engine;
-use super::waiting::Wake;
+use super::sleep::Wake;
 use crate::facts::PriorityClassFact;
 use crate::ids::{JobKey, QueueName};
 

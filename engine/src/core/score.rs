@@ -4,6 +4,7 @@
 //! Lower is better. A cluster that tells no price is taken to be as dear as the dearest.
 
 use super::Engine;
+use super::lookup::leading_ask;
 use super::wants::Want;
 use crate::facts::{ClusterFact, Demand, PlacementWeights};
 use crate::ids::{ClusterName, JobKey, QueueName};
@@ -47,6 +48,7 @@ impl Engine {
             job: Job {
                 data: data.filter_map(|name| self.clusters.get(name)).collect(),
                 farthest: self.eligibility.farthest(),
+                each: leading_ask(&want.demand),
             },
         }
     }

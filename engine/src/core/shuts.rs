@@ -24,7 +24,7 @@ pub(crate) struct Shuts {
 }
 
 impl Shuts {
-    /// A want is shut for this, or open, from now on; `None` before: it was not in use.
+    /// What a want was, and is from now on.
     pub(crate) fn note(&mut self, id: WantId, want: &Want, before: Was<'_>, now: Was<'_>) {
         match before {
             Was::Unused => {}

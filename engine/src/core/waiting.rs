@@ -7,6 +7,7 @@
 use super::hashed::{Hashed, HashedSet};
 use super::job::Rank;
 use super::ranks::Ranks;
+use super::sleep::{Sleep, Wake};
 use super::wants::WantId;
 use crate::facts::QueueOrdering;
 use crate::ids::{PoolClass, QueueName};
@@ -14,47 +15,12 @@ use crate::reason::Reason;
 use crate::resources::ResourceName;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Something that a sleeping group waits for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wake {
-    /// Any headroom of a queue, or another limit of it.
-    Quota(QueueName),
-    /// So much headroom of one bound. The needs come last, so that those who wait for the
-    /// least of a bound stand first.
-    Headroom {
-        queue: QueueName,
-        /// The class that is bounded; `None`: the queue as a whole.
-        class: Option<PoolClass>,
-        resource: ResourceName,
-        needs: i128,
-    },
-    /// More room on a node that could take one of its pods.
-    Room,
-    /// Another fleet: a node or cluster that came or changed.
-    Fleet,
-    /// Another set of reservations.
-    Reservation,
-}
-
-/// Why a group sleeps.
-#[derive(Debug, Clone)]
-pub(crate) struct Sleep {
-    /// In one word.
-    pub(crate) reason: Reason,
-    /// Whether it could go some day as things are: then it counts as standing ahead.
-    pub(crate) hopeful: bool,
-    /// What it waits for.
-    pub(crate) wakes: Vec<Wake>,
-}
-
 #[derive(Debug, Clone, Default)]
 struct Group {
     jobs: BTreeSet<Rank>,
     asleep: Option<Sleep>,
     /// Why it slept last.
     last: Option<Reason>,
-    /// Whether the first of it that may look for something to take back has done so, in vain.
-    looked: bool,
     /// Whether its first was judged since it was woken, whatever is known of what it wants.
     judged: bool,
 }
@@ -68,7 +34,7 @@ pub(crate) struct Leaf {
     awake: BTreeSet<(Rank, WantId)>,
     /// First of each group that sleeps and could go some day.
     hopeful: BTreeSet<(Rank, WantId)>,
-    /// Groups of which the first that may look for something to take back has not done so.
+    /// Groups of which the first that may look for something to take back has not done so in vain.
     unlooked: BTreeSet<WantId>,
 }
 
@@ -114,10 +80,10 @@ impl Waiting {
         self.stir(queue);
         let leaf = self.leaves.entry(queue.clone()).or_default();
         leaf.ranks.insert(rank.clone());
-        let group = leaf.groups.entry(want).or_default();
-        if !group.looked {
+        if !leaf.groups.contains_key(&want) {
             leaf.unlooked.insert(want);
         }
+        let group = leaf.groups.entry(want).or_default();
         let before = group.jobs.first().cloned();
         group.jobs.insert(rank.clone());
         if before.as_ref().is_none_or(|first| rank < first) {
@@ -197,7 +163,6 @@ impl Waiting {
         };
         let before = group.jobs.first().cloned();
         group.jobs.remove(rank);
-        group.looked = false;
         leaf.unlooked.insert(want);
         if before.as_ref() == Some(rank) {
             let was_awake = leaf.unlist(want, before);
@@ -313,11 +278,7 @@ impl Waiting {
 
     /// Notes that a group found nothing to take back.
     pub(crate) fn note_looked(&mut self, queue: &QueueName, want: WantId) {
-        let Some(leaf) = self.leaves.get_mut(queue) else {
-            return;
-        };
-        if let Some(group) = leaf.groups.get_mut(&want) {
-            group.looked = true;
+        if let Some(leaf) = self.leaves.get_mut(queue) {
             leaf.unlooked.remove(&want);
         }
     }
@@ -366,7 +327,6 @@ impl Waiting {
         let Some(group) = leaf.groups.get_mut(&want) else {
             return;
         };
-        group.looked = false;
         group.judged = false;
         leaf.unlooked.insert(want);
         if let Some(sleep) = group.asleep.take() {
@@ -495,7 +455,7 @@ impl Leaf {
 
     /// Whether a group found nothing to take back, as far as nothing has changed for it.
     pub(crate) fn has_looked(&self, want: WantId) -> bool {
-        self.groups.get(&want).is_some_and(|group| group.looked)
+        self.groups.contains_key(&want) && !self.unlooked.contains(&want)
     }
 
     /// Who comes after `rank` in a group.

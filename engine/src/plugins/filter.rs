@@ -1,7 +1,7 @@
 //! Filters: which clusters may take a job, whatever room they have.
 
-use super::Plugin;
 use super::filters::{ApiEnablement, ClusterAffinity, ClusterReady, DataRegion, TaintToleration};
+use super::{Plugin, UnknownPlugin};
 use crate::facts::{ClusterFact, ClusterPlacement};
 use crate::ids::ClusterName;
 use crate::matching::ClusterRule;
@@ -78,30 +78,18 @@ pub struct Filters {
     named: Option<u32>,
 }
 
-/// A name that no filter has which may be chosen.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no filter that can be chosen; one of {known} is needed")]
-pub struct UnknownFilter {
-    name: String,
-    known: String,
-}
-
 impl Filters {
     /// Those of these names.
     ///
     /// # Errors
     /// Where a name is not that of a filter that can be chosen.
-    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownFilter> {
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownPlugin> {
         let mut named = 0;
         for name in names {
             let place = Self::choices().find(|(_, plugin)| plugin.name == name);
-            let (place, _) = place.ok_or_else(|| UnknownFilter {
-                name: name.to_owned(),
-                known: Self::choices()
-                    .map(|(_, plugin)| plugin.name)
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            })?;
+            let known = || Self::choices().map(|(_, plugin)| plugin.name);
+            let unknown = || UnknownPlugin::new("filter that can be chosen", name, known());
+            let (place, _) = place.ok_or_else(unknown)?;
             named |= 1 << place;
         }
         Ok(Self { named: Some(named) })
@@ -122,7 +110,7 @@ impl Filters {
 }
 
 impl TryFrom<Option<Vec<String>>> for Filters {
-    type Error = UnknownFilter;
+    type Error = UnknownPlugin;
 
     fn try_from(names: Option<Vec<String>>) -> Result<Self, Self::Error> {
         names.map_or_else(

@@ -17,8 +17,8 @@ mod filters;
 mod score;
 mod scores;
 
-pub use filter::{Filters, Holds, UnknownFilter, filters};
-pub use score::{PlacementWeights, UnknownScore, scores};
+pub use filter::{Filters, Holds, filters};
+pub use score::{PlacementWeights, scores};
 
 pub(crate) use filter::{Question, refusal, selects};
 pub(crate) use score::{FRAGMENTATION, Job, Site};
@@ -32,4 +32,23 @@ pub struct Plugin<U> {
     pub about: &'static str,
     /// What holds of it where a policy says nothing.
     pub unset: U,
+}
+
+/// A name that no plugin has which could stand there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is no {what}; one of {known} is needed")]
+pub struct UnknownPlugin {
+    what: &'static str,
+    name: String,
+    known: String,
+}
+
+impl UnknownPlugin {
+    fn new(what: &'static str, name: &str, known: impl Iterator<Item = &'static str>) -> Self {
+        Self {
+            what,
+            name: name.to_owned(),
+            known: known.collect::<Vec<_>>().join(", "),
+        }
+    }
 }

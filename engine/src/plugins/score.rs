@@ -4,8 +4,8 @@
 //! says. Before them stand what no weight changes: the fewest clusters, whole topology domains,
 //! the queue's preferred clusters.
 
-use super::Plugin;
 use super::scores::{Data, Fragmentation, Network, Price, Spread};
+use super::{Plugin, UnknownPlugin};
 use crate::facts::ClusterFact;
 use crate::room::{Effect, Seats};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ pub(crate) struct Job<'a> {
     pub(crate) data: Vec<&'a ClusterFact>,
     /// The longest time between clusters that any tells, in microseconds.
     pub(crate) farthest: u64,
+    /// What each pod of its largest role asks for, of what [`Site::seats`] counts in.
+    pub(crate) each: i64,
 }
 
 /// A cluster that takes a job, or one of its parts, whatever nodes of it are used.
@@ -32,8 +34,6 @@ pub(crate) struct Site<'a> {
     /// `None` where no score that counts asks for it.
     pub(crate) fact: Option<&'a ClusterFact>,
     pub(crate) seats: Seats,
-    /// What each of the job's pods asks for of what `seats` counts in.
-    pub(crate) each: i64,
     /// In thousandths of the dearest cluster's.
     pub(crate) price: i64,
 }
@@ -80,14 +80,6 @@ pub fn scores() -> impl Iterator<Item = Plugin<u32>> {
 #[serde(try_from = "BTreeMap<String, u32>", into = "BTreeMap<String, u32>")]
 pub struct PlacementWeights([u32; COUNT]);
 
-/// A name that no score has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no score; one of {known} is needed")]
-pub struct UnknownScore {
-    name: String,
-    known: String,
-}
-
 impl Default for PlacementWeights {
     fn default() -> Self {
         let mut weights = [0; COUNT];
@@ -103,15 +95,10 @@ impl PlacementWeights {
     ///
     /// # Errors
     /// Where no score has that name.
-    pub fn with(mut self, name: &str, weight: u32) -> Result<Self, UnknownScore> {
+    pub fn with(mut self, name: &str, weight: u32) -> Result<Self, UnknownPlugin> {
         let place = scores().position(|plugin| plugin.name == name);
-        let place = place.ok_or_else(|| UnknownScore {
-            name: name.to_owned(),
-            known: scores()
-                .map(|plugin| plugin.name)
-                .collect::<Vec<_>>()
-                .join(", "),
-        })?;
+        let known = || scores().map(|plugin| plugin.name);
+        let place = place.ok_or_else(|| UnknownPlugin::new("score", name, known()))?;
         self.0[place] = weight;
         Ok(self)
     }
@@ -123,7 +110,7 @@ impl PlacementWeights {
 }
 
 impl TryFrom<BTreeMap<String, u32>> for PlacementWeights {
-    type Error = UnknownScore;
+    type Error = UnknownPlugin;
 
     fn try_from(named: BTreeMap<String, u32>) -> Result<Self, Self::Error> {
         let mut named = named.into_iter();

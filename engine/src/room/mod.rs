@@ -27,7 +27,7 @@ pub(crate) use cluster::{ClusterRoom, NodeRoom};
 pub(crate) use holdings::Holdings;
 pub(crate) use index::{Place, Seats};
 pub(crate) use mix::MixRecord;
-pub(crate) use pack::{Basis, Lens, Need, Packing, can_run_on, device, leading};
+pub(crate) use pack::{Basis, Lens, Need, Packing, can_run_on, device, leading, leading_amount};
 pub(crate) use place::Effect;
 pub(crate) use seats::Seat;
 
@@ -211,8 +211,8 @@ impl Room {
                 Err(Blocker {
                     scope: format!("cluster/{}", share.cluster),
                     resource: pack::leading(&role.request).map(ToString::to_string),
-                    needs: Some(pack::leading_amount(&role.request) * i64::from(lack.wanted)),
-                    free: Some(pack::leading_amount(&role.request) * i64::from(lack.placed)),
+                    needs: Some(leading_amount(&role.request) * i64::from(lack.wanted)),
+                    free: Some(leading_amount(&role.request) * i64::from(lack.placed)),
                 })
             }
         }

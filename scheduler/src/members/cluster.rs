@@ -63,7 +63,7 @@ fn emptied(cluster: &Cluster, silent: bool) -> Option<Taint> {
 ///
 /// # Errors
 /// In words, where the annotation is no price.
-pub(super) fn price(cluster: &Cluster) -> Result<Option<u64>, String> {
+fn price(cluster: &Cluster) -> Result<Option<u64>, String> {
     let annotations = cluster.metadata.annotations.as_ref();
     let Some(text) = annotations.and_then(|all| all.get(PRICE_ANNOTATION)) else {
         return Ok(None);
@@ -81,7 +81,7 @@ pub(super) fn price(cluster: &Cluster) -> Result<Option<u64>, String> {
 ///
 /// # Errors
 /// In words, where the annotation cannot be read: the first part of it that cannot.
-pub(super) fn network(cluster: &Cluster) -> Result<BTreeMap<ClusterName, u64>, String> {
+fn network(cluster: &Cluster) -> Result<BTreeMap<ClusterName, u64>, String> {
     let annotations = cluster.metadata.annotations.as_ref();
     let text = annotations.and_then(|all| all.get(NETWORK_ANNOTATION));
     let parts = text.into_iter().flat_map(|text| text.split(','));
@@ -100,6 +100,16 @@ fn time_to(part: &str) -> Option<(ClusterName, u64)> {
     let millis = time.strip_suffix("ms")?.parse::<Quantity>().ok()?;
     let micros = u64::try_from(millis.milli().ok()?.0).ok()?;
     (!name.is_empty()).then(|| (ClusterName::new(name), micros))
+}
+
+/// What of its annotations cannot be read, and what that has come of it.
+pub(super) fn unread(cluster: &Cluster) -> Vec<(String, &'static str)> {
+    let price = price(cluster)
+        .err()
+        .map(|problem| (problem, "its price is not used"));
+    let times = network(cluster).err();
+    let times = times.map(|problem| (problem, "its times to others are not used"));
+    price.into_iter().chain(times).collect()
 }
 
 /// `apiVersion/Kind` of all it serves; `None` while Karmada has not looked.

@@ -1,7 +1,7 @@
 //! The one task that owns what is known of all members.
 
 use super::address::Address;
-use super::cluster::{fact, network, price};
+use super::cluster::{fact, unread};
 use super::connect::Connector;
 use super::session::{Session, watch_names};
 use super::verdict::{Verdict, ViewHealth, ViewState, verdict};
@@ -182,15 +182,13 @@ impl Coordinator {
             .members
             .entry(name.clone())
             .or_insert_with(|| Member::new(&name));
-        if let Err(problem) = price(&cluster)
-            && price(&member.cluster) != Err(problem.clone())
+        let before = unread(&member.cluster);
+        for unread in unread(&cluster)
+            .iter()
+            .filter(|unread| !before.contains(unread))
         {
-            tracing::warn!(cluster = %name, problem, "its price is not used");
-        }
-        if let Err(problem) = network(&cluster)
-            && network(&member.cluster) != Err(problem.clone())
-        {
-            tracing::warn!(cluster = %name, problem, "its times to others are not used");
+            let (problem, consequence) = unread;
+            tracing::warn!(cluster = %name, problem, "{consequence}");
         }
         member.cluster = cluster;
         member.renewed = true;

@@ -8,7 +8,6 @@ use engine::facts::{
     Backfill, FairShare, Filters, Limits, PlacementWeights, PolicyFact, PoolBound,
     PriorityClassFact, QueueFact, QueueOrdering, QueueState,
 };
-use engine::plugins::UnknownScore;
 use engine::{ClusterName, PoolClass, QueueName};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -240,19 +239,21 @@ impl Placement {
         let mut all = PlacementWeights::default();
         for (score, weight) in &self.weights {
             let with = all.with(score, *weight);
-            let refused = |error: UnknownScore| {
-                let needed = error.to_string();
-                place.refuse("spec.placement.weights", score, &needed)
-            };
-            all = with.map_err(refused)?;
+            all = with.map_err(|error| {
+                place.refuse("spec.placement.weights", score, &error.to_string())
+            })?;
         }
-        // Of what filters look at jobs say nothing here; their names are checked all the same.
+        Ok(all)
+    }
+
+    /// Of what filters look at jobs say nothing here; their names are checked all the same.
+    fn check_filters(&self, place: &Place<'_>) -> Result<(), InputError> {
         for name in self.filters.iter().flatten() {
             Filters::named([name.as_str()]).map_err(|error| {
                 place.refuse("spec.placement.filters", name, &error.to_string())
             })?;
         }
-        Ok(all)
+        Ok(())
     }
 }
 
@@ -272,6 +273,7 @@ impl PolicySpec {
         let pools = pools.map(|(index, pool)| pool.fact(place, index));
         let backfill = self.backfill.unwrap_or_default();
         let placement = self.placement.unwrap_or_default();
+        placement.check_filters(place)?;
         let clusters = placement.preferred_clusters.iter();
         let plain = plain_policy(queue);
         let mut fact = PolicyFact {

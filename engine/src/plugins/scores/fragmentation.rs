@@ -21,8 +21,8 @@ impl Score for Fragmentation {
     }
 
     /// As if the tightest node were taken, and all that it has left were unusable.
-    fn guess(&self, _: &Job<'_>, site: &Site<'_>) -> i64 {
-        let left = site.seats.tightest.saturating_sub(site.each);
-        left.saturating_mul(1000) / site.each.max(1)
+    fn guess(&self, job: &Job<'_>, site: &Site<'_>) -> i64 {
+        let left = site.seats.tightest.saturating_sub(job.each);
+        left.saturating_mul(1000) / job.each.max(1)
     }
 }

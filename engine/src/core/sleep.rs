@@ -1,0 +1,38 @@
+//! Why a group of waiting jobs sleeps, and what wakes it.
+
+use crate::ids::{PoolClass, QueueName};
+use crate::reason::Reason;
+use crate::resources::ResourceName;
+
+/// Something that a sleeping group waits for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wake {
+    /// Any headroom of a queue, or another limit of it.
+    Quota(QueueName),
+    /// So much headroom of one bound. The needs come last, so that those who wait for the
+    /// least of a bound stand first.
+    Headroom {
+        queue: QueueName,
+        /// The class that is bounded; `None`: the queue as a whole.
+        class: Option<PoolClass>,
+        resource: ResourceName,
+        needs: i128,
+    },
+    /// More room on a node that could take one of its pods.
+    Room,
+    /// Another fleet: a node or cluster that came or changed.
+    Fleet,
+    /// Another set of reservations.
+    Reservation,
+}
+
+/// Why a group sleeps.
+#[derive(Debug, Clone)]
+pub(crate) struct Sleep {
+    /// In one word.
+    pub(crate) reason: Reason,
+    /// Whether it could go some day as things are: then it counts as standing ahead.
+    pub(crate) hopeful: bool,
+    /// What it waits for.
+    pub(crate) wakes: Vec<Wake>,
+}
