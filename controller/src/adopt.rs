@@ -3,7 +3,7 @@
 use crate::fact::Job;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
-use engine::facts::{Admission, Role, RolePods, Share};
+use engine::facts::{Admission, Held, Role, RolePods, Share};
 use engine::{Attempt, ClusterName, PoolClass, Resources, Time, Uid};
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub(crate) fn record(binding: &ResourceBinding, job: &Job, now: Time) -> Admissi
 
 fn share(cluster: &TargetCluster, job: &Job) -> Share {
     let roles = &job.fact.demand.roles;
-    let held = job.fact.demand.replicas_held && roles.len() == 1;
+    let held = job.fact.demand.held == Held::ByReplicas && roles.len() == 1;
     let count = |role: &Role| match cluster.replicas.and_then(|r| u32::try_from(r).ok()) {
         Some(replicas) if held => replicas,
         _ => role.count,

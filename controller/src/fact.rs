@@ -2,12 +2,13 @@
 //! and whether it may be considered at all. Pure.
 
 use crate::parts::over_before;
-use crate::standing::{has_our_scheduler, record_problem};
+use crate::standing::{has_our_scheduler, own_record, record_problem};
 use crate::template::Template;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
 use crds::names;
-use engine::facts::{ClusterPlacement, Demand, Filters, Hold, JobFact, Split};
+use crds::record::{AdmissionRecord, RecordState};
+use engine::facts::{ClusterPlacement, Demand, Filters, Held, Hold, JobFact, Split};
 use engine::{JobKey, QueueName, Reason, Time, Uid};
 use std::collections::BTreeMap;
 use workload::{Ask, AskError, Meeting};
@@ -159,7 +160,7 @@ fn unknown_demand(placement: ClusterPlacement) -> Demand {
         roles: Vec::new(),
         min_available: 0,
         natively_divisible: false,
-        replicas_held: false,
+        held: Held::Not,
         elastic: false,
         split: Split::Never,
         topology: None,
@@ -283,5 +284,31 @@ fn demand(
         return unknown_demand(placement);
     };
     let divisible = template.divisible_kind && workload::divided(binding.spec.placement.as_ref());
-    ask.demand(divisible, queue_split, placement)
+    let demand = ask.demand(divisible, queue_split, placement);
+    match released(binding) {
+        Some(record) => as_released(demand, &record),
+        None => demand,
+    }
+}
+
+/// Its record, while it is released.
+fn released(binding: &ResourceBinding) -> Option<AdmissionRecord> {
+    own_record(binding).filter(|record| record.state == RecordState::Admitted)
+}
+
+/// `demand` of a job that is placed: whether its parts are resized was settled when they were
+/// made, whatever its template says by now.
+fn as_released(demand: Demand, record: &AdmissionRecord) -> Demand {
+    match (demand.held, record.resizable) {
+        (Held::ByOverride, false) => Demand {
+            held: Held::Not,
+            elastic: false,
+            ..demand
+        },
+        (Held::Not, true) => Demand {
+            held: Held::ByOverride,
+            ..demand
+        },
+        _ => demand,
+    }
 }

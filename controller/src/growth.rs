@@ -13,7 +13,7 @@ use crate::standing::own_record;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
 use crds::record::AdmissionRecord;
-use engine::facts::JobFact;
+use engine::facts::{Held, JobFact};
 use engine::{JobKey, Reason};
 use kube::api::{Api, DynamicObject};
 use scheduler::overrides::{self, Overrides, Rule};
@@ -29,7 +29,7 @@ const READ_DEADLINE: Duration = Duration::from_secs(10);
 impl Core {
     /// Pins a released job of a kind that Karmada cannot hold, if it has grown.
     pub(crate) fn pin_growth(&mut self, look: &Look<'_>, job: &Job, record: &AdmissionRecord) {
-        if job.fact.demand.replicas_held || record.adopted {
+        if job.fact.demand.held != Held::Not || record.adopted {
             return;
         }
         let admitted = admitted_pods(record);
@@ -119,7 +119,7 @@ impl Core {
             });
             return;
         }
-        let held = |fact: &JobFact| fact.demand.replicas_held;
+        let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
         if pinned || !self.told.get(key).is_some_and(held) {
             self.delete_override(key);
         }

@@ -9,6 +9,9 @@
 //! and then the job has succeeded. A Work that loses its part later (somebody removed the
 //! override) has the override written anew; where that cannot be, because the template is
 //! another by now, all parts are taken back.
+//!
+//! The parts of an elastic gang are resized by the same override: first the record says what is
+//! charged, then the override follows it.
 
 use crate::core::Core;
 use crate::input::Input;
@@ -48,6 +51,8 @@ pub(crate) struct Watched {
     stopping: Option<(Reason, Time)>,
     /// The override is being written, or why it cannot be.
     repair: Repair,
+    /// What the override was last resized to, by the marks of its parts.
+    resized: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +70,8 @@ struct Shown {
     astray: Vec<ClusterName>,
     /// Whether some cluster has no Work (yet).
     missing: bool,
+    /// The marks that all parts are to have, where those astray have only another size.
+    resizing: Option<Vec<String>>,
 }
 
 /// Why a gang is not to go on, if that lasts.
@@ -97,6 +104,8 @@ enum Step {
     Wait(Time),
     /// The override is to be written anew.
     Repair,
+    /// The override is to follow what is charged by now.
+    Resize,
     /// It cannot be held together, or need not be any more.
     TakeBack(Stop),
 }
@@ -131,6 +140,13 @@ impl Watched {
                 avoid: None,
             });
         }
+        let follows = shown.resizing.is_none() || self.resized == shown.resizing;
+        if !follows && !matches!(self.repair, Repair::Open) {
+            self.resized.clone_from(&shown.resizing);
+            self.astray = Some(now.after(SHOWN_WITHIN_MS));
+            self.repair = Repair::Open;
+            return Step::Resize;
+        }
         let since = *self.astray.get_or_insert(now);
         // What is dispatched runs: there is no time to lose.
         let patience = match parts {
@@ -156,7 +172,7 @@ impl Core {
             return false; // all of it goes, its override among it
         }
         let shares = record.admission().shares;
-        let shown = self.shown(look, record.attempt, &shares);
+        let shown = self.shown(look, record, &shares);
         let stop = led(&look.binding, record)
             .or_else(|| self.refused_part(look, &shares))
             .or_else(|| failed_part(look, &shares));
@@ -174,8 +190,15 @@ impl Core {
                 };
                 self.write(look.key, &look.binding, Write::Dispatch { record });
             }
+            Step::Resize => {
+                tracing::info!(job = %look.key, parts = ?shown.resizing, "its override follows its size");
+                self.write_override(look, record, shares);
+                self.look_again(look.key, look.now.after(LOOK_MS));
+                return false;
+            }
             Step::Repair => {
-                self.repair(look, record, shares, &shown.astray);
+                self.tell_repair(look, &shown.astray);
+                self.write_override(look, record, shares);
                 return false;
             }
             Step::TakeBack(Stop {
@@ -214,8 +237,10 @@ impl Core {
         })
     }
 
-    fn shown(&self, look: &Look<'_>, attempt: Attempt, shares: &[Share]) -> Shown {
+    fn shown(&self, look: &Look<'_>, record: &AdmissionRecord, shares: &[Share]) -> Shown {
         let mut shown = Shown::default();
+        let mut resizing = record.resizable;
+        let mark = |index| workload::mark(record.attempt, shares, index);
         for (index, share) in shares.iter().enumerate() {
             let mut works = self.world.works_of(&look.binding);
             let work = works.find(|work| *work.cluster == *share.cluster.as_str());
@@ -223,21 +248,18 @@ impl Core {
                 shown.missing = true;
                 continue;
             };
-            if work.part.as_deref() != Some(&workload::mark(attempt, shares, index)) {
+            if work.part.as_deref() != Some(&mark(index)) {
+                let made_for = work.part.as_deref().and_then(workload::attempt_of);
+                resizing &= made_for == Some(record.attempt);
                 shown.astray.push(share.cluster.clone());
             }
         }
+        let all = || (0..shares.len()).map(mark).collect();
+        shown.resizing = (resizing && !shown.astray.is_empty()).then(all);
         shown
     }
 
-    /// Writes the override of the attempt of `record` anew.
-    fn repair(
-        &mut self,
-        look: &Look<'_>,
-        record: &AdmissionRecord,
-        shares: Vec<Share>,
-        astray: &[ClusterName],
-    ) {
+    fn tell_repair(&mut self, look: &Look<'_>, astray: &[ClusterName]) {
         self.metrics.parts_repaired.inc();
         let names: Vec<&str> = astray.iter().map(ClusterName::as_str).collect();
         let message = format!(
@@ -245,12 +267,20 @@ impl Core {
             names.join(", ")
         );
         self.note(look, Note::warning(Reason::PartsLost, "Repair", message));
+    }
+
+    /// Writes the override of the attempt of `record` anew.
+    fn write_override(&self, look: &Look<'_>, record: &AdmissionRecord, shares: Vec<Share>) {
         let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
-        let (attempt, reach) = (record.attempt, record.reach());
+        let (attempt, reach, resizable) = (record.attempt, record.reach(), record.resizable);
         tokio::spawn(async move {
-            let result = overrides.take_apart(&binding, attempt, &shares, &reach);
-            let result = result.await;
+            let result = if resizable {
+                overrides.resize(&binding, attempt, &shares, &reach).await
+            } else {
+                let written = overrides.take_apart(&binding, attempt, &shares, &reach, false);
+                written.await
+            };
             // The owner task is gone only when the process ends.
             let _ = inputs
                 .send(Input::PartsWritten {

@@ -9,6 +9,7 @@ use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::decision::without_slots;
+use engine::facts::Held;
 use engine::{Event, JobState, Progress, Reason};
 use scheduler::commit::Write;
 use workload::Outcome;
@@ -52,7 +53,7 @@ impl Core {
             if self.readopted(look, &job, &record, progress) {
                 return;
             }
-            if job.fact.demand.replicas_held && self.resized(look, &record) {
+            if job.fact.demand.held != Held::Not && self.resized(look, &record) {
                 return;
             }
             self.pin_growth(look, &job, &record);

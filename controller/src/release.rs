@@ -13,9 +13,9 @@ use crate::reconcile::Look;
 use crate::track::Track;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
-use engine::facts::{Admission, Split};
+use engine::facts::Admission;
 use engine::{Attempt, ClusterName, Decision, Event, JobKey, QueueName, Reason, Time};
-use scheduler::carry_out::{Order, Refusal};
+use scheduler::carry_out::{Order, Refusal, in_parts};
 use scheduler::commit::Write;
 use std::sync::Arc;
 
@@ -219,14 +219,17 @@ impl Core {
         let ask = self.world.ask_of(binding);
         let write = match demand.filter(|_| !binding.spec.clusters.is_empty()) {
             Some(demand) => Write::Place {
-                record: AdmissionRecord::new(admission, RecordState::Admitted),
+                record: match in_parts(binding, admission.attempt) {
+                    Some(placed) => placed.resized(admission),
+                    None => AdmissionRecord::new(admission, RecordState::Admitted),
+                },
                 clusters: scheduler::placement::targets(binding, admission, demand),
                 affinity_name: None,
             },
             None => Write::Plan {
                 record: AdmissionRecord {
                     parts: demand
-                        .filter(|demand| demand.split != Split::Never)
+                        .filter(|demand| demand.in_parts())
                         .map(|_| Parts::Held),
                     leading: ask.and_then(|ask| ask.leading_cluster(&admission.shares)),
                     ..AdmissionRecord::new(admission, RecordState::Planned)

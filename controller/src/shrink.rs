@@ -119,12 +119,15 @@ impl Core {
         }
         let (key, attempt) = (look.key.clone(), record.attempt);
         let (members, inputs) = (self.members.clone(), self.inputs.clone());
+        let held = record
+            .parts
+            .map(|_| pods_in(&record.admission().shares, &cluster));
         let (binding, checks) = (Arc::clone(&look.binding), Arc::clone(&self.checks));
         tokio::spawn(async move {
             // Never closed.
             let _slot = checks.acquire().await;
             let small = match members.client(&cluster) {
-                Some(client) => is_small(client, &binding, &cluster).await,
+                Some(client) => is_small(client, &binding, &cluster, held).await,
                 None => Err("it is not connected".to_owned()),
             };
             let answer = Input::SizeChecked {
@@ -177,12 +180,13 @@ fn pods_in(shares: &[Share], cluster: &ClusterName) -> u32 {
     in_it.map(Share::replicas).sum()
 }
 
-/// Whether the object in the member is no larger than its binding says, and its controller has
-/// seen that.
+/// Whether the object in the member is no larger than its override makes it (`held`), or else
+/// than its binding says, and its controller has seen that.
 async fn is_small(
     client: kube::Client,
     binding: &ResourceBinding,
     cluster: &ClusterName,
+    held: Option<u32>,
 ) -> Result<bool, String> {
     let template = template_key(binding);
     let api: Api<DynamicObject> =
@@ -195,25 +199,44 @@ async fn is_small(
     };
     let mut clusters = binding.spec.clusters.iter();
     let placed = clusters.find(|placed| placed.name == cluster.as_str());
-    let most = placed.and_then(|placed| placed.replicas).unwrap_or(0);
+    let replicas = placed.and_then(|placed| placed.replicas).unwrap_or(0);
+    let most = held.map_or(i64::from(replicas), i64::from);
     let Some(object) = object else {
         return Ok(placed.is_none());
     };
     let generation = object.metadata.generation;
-    Ok(has_taken(&object.data, generation, i64::from(most)))
+    Ok(has_taken(&object.data, generation, most))
 }
 
-/// Whether an object of a kind whose replicas Karmada holds runs at most `most` pods by now, by
-/// what it is told and by what its controller says.
+/// Whether an object of a kind that is resized runs at most `most` pods by now, by what it is
+/// told and by what its controller says.
 fn has_taken(object: &Value, generation: Option<i64>, most: i64) -> bool {
     let number = |path: &str| object.pointer(path).and_then(Value::as_i64);
-    let told = number("/spec/parallelism").or_else(|| number("/spec/replicas"));
+    let told = number("/spec/parallelism")
+        .or_else(|| number("/spec/replicas"))
+        .or_else(|| of_tasks(object));
     let observed = number("/status/observedGeneration");
-    // Jobs do not say what they have observed; they count what they keep active.
-    let runs = number("/status/active").or_else(|| number("/status/replicas"));
+    // Jobs do not say what they have observed; they count what they keep active, Volcano's by
+    // how far their pods are.
+    let by_phase = ["/status/pending", "/status/running", "/status/terminating"];
+    let by_phase = by_phase.iter().filter_map(|phase| number(phase)).sum();
+    let runs = number("/status/active")
+        .or_else(|| number("/status/replicas"))
+        .or(Some(by_phase));
     told.is_some_and(|told| told <= most)
         && runs.unwrap_or(0) <= most
         && observed.is_none_or(|observed| Some(observed) >= generation)
+}
+
+/// Pods that the tasks of a Volcano Job are to have.
+fn of_tasks(object: &Value) -> Option<i64> {
+    let tasks = object.pointer("/spec/tasks")?.as_array()?;
+    Some(
+        tasks
+            .iter()
+            .filter_map(|task| task["replicas"].as_i64())
+            .sum(),
+    )
 }
 
 #[cfg(test)]
@@ -281,6 +304,21 @@ mod tests {
             ),
             (
                 json!({"spec": {"parallelism": 2}, "status": {"active": 4}}),
+                false,
+            ),
+            (
+                json!({
+                    "spec": {"tasks": [{"replicas": 1}, {"replicas": 1}]},
+                    "status": {"running": 1, "pending": 1, "succeeded": 4},
+                }),
+                true,
+            ),
+            (
+                json!({"spec": {"tasks": [{"replicas": 2}]}, "status": {"running": 2, "terminating": 1}}),
+                false,
+            ),
+            (
+                json!({"spec": {"tasks": [{"replicas": 3}]}, "status": {}}),
                 false,
             ),
             (json!({"spec": {}, "status": {}}), false),

@@ -247,6 +247,7 @@ mod tests {
             queue: QueueName::new("q"),
             clusters: vec![serde_json::from_value(share).unwrap()],
             parts: None,
+            resizable: false,
             address: None,
             hosts: Default::default(),
             leading: None,

@@ -56,6 +56,9 @@ pub struct AdmissionRecord {
     /// Whether each cluster gets a part of its own, by an override, and how far that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Parts>,
+    /// Whether its parts were made to be resized while they run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resizable: bool,
     /// Where pods of other clusters reach the pod of rank 0, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
@@ -125,6 +128,7 @@ impl AdmissionRecord {
                 })
                 .collect(),
             parts: None,
+            resizable: false,
             address: None,
             hosts: BTreeMap::new(),
             leading: None,
@@ -136,6 +140,21 @@ impl AdmissionRecord {
             not_before: None,
             adopted: false,
         }
+    }
+
+    /// The same placement with the shares of `admission`, which is of the same attempt.
+    #[must_use]
+    pub fn resized(&self, admission: &Admission) -> Self {
+        Self {
+            clusters: Self::new(admission, self.state).clusters,
+            ..self.clone()
+        }
+    }
+
+    /// Whether it is the record of `attempt`, placed in parts.
+    #[must_use]
+    pub fn is_in_parts(&self, attempt: Attempt) -> bool {
+        self.state == RecordState::Admitted && self.attempt == attempt && self.parts.is_some()
     }
 
     /// How pods of other clusters are reached.

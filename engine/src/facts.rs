@@ -294,6 +294,22 @@ pub struct Topology {
     pub highest_tier: u32,
 }
 
+/// What keeps the clusters of a released job to what was admitted.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub enum Held {
+    /// Nothing: an edit of its template goes straight to the members (Volcano Job, PyTorchJob, ...).
+    #[default]
+    Not,
+    /// Karmada dispatches exactly `spec.clusters[].replicas` of it (batch/v1 Job, Deployment,
+    /// StatefulSet, Pod, ...).
+    ByReplicas,
+    /// An override for each cluster, which is changed as its share is (an elastic Volcano Job).
+    /// Its parts stay where they are: none of them is shrunk to nothing while the job runs.
+    ByOverride,
+}
+
 /// What a job is made of. A million jobs have a few hundred of these.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Demand {
@@ -304,11 +320,9 @@ pub struct Demand {
     /// Whether Karmada itself divides and holds its replicas by `spec.clusters[].replicas`
     /// (batch/v1 Job, Deployment, ... with a Divided policy): one role, any whole division.
     pub natively_divisible: bool,
-    /// Whether Karmada dispatches exactly `spec.clusters[].replicas` of it (batch/v1 Job,
-    /// Deployment, StatefulSet, Pod, ...): then growth after release is held until the engine
-    /// grants it. Of other kinds (Volcano Job, PyTorchJob, ...) a template edit goes straight
-    /// to the members.
-    pub replicas_held: bool,
+    /// What keeps each cluster to the pods that were admitted for it: where something does,
+    /// growth after release waits until the engine grants it.
+    pub held: Held,
     /// Whether it may be started with fewer pods than its counts, down to its minimums, and
     /// grown and shrunk between them while it runs (elastic gang).
     pub elastic: bool,
@@ -321,6 +335,18 @@ pub struct Demand {
 }
 
 impl Demand {
+    /// Whether its clusters get what overrides make of its template, each its own part.
+    #[must_use]
+    pub fn in_parts(&self) -> bool {
+        self.split != Split::Never || self.held == Held::ByOverride
+    }
+
+    /// Whether a cluster starts what was admitted for it, and not what its template says.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.held != Held::Not || self.natively_divisible
+    }
+
     /// What all its pods request together, or `None` where that cannot be counted.
     #[must_use]
     pub fn total(&self) -> Option<Resources> {

@@ -14,8 +14,8 @@ use crate::pools;
 use crate::prepare::{PrepareError, Preparer};
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
-use engine::facts::{Admission, Demand, Split};
-use engine::{ClusterName, JobKey, QueueName, Reason};
+use engine::facts::{Admission, Demand, Held};
+use engine::{Attempt, ClusterName, JobKey, QueueName, Reason};
 use futures::future::try_join_all;
 use kube::Client;
 use runtime::lease::Leadership;
@@ -147,9 +147,7 @@ impl Scheduler {
             demand,
             queue,
             priority_classes,
-            reach,
-            leading,
-            time_to_live: _,
+            ..
         } = order;
         self.live
             .assume(key, demand, &admission.shares)
@@ -160,19 +158,10 @@ impl Scheduler {
                 .prepare(&share.cluster, api, queue, priority_classes)
         });
         let ready = match try_join_all(all).await {
-            Ok(_) => self.override_it(order).await,
+            Ok(_) => self.record(order).await,
             Err(error) => Err(unprepared(&error)),
         };
-        let parts = ready.inspect_err(|_| self.forget(key))?;
-        let record = AdmissionRecord::new(admission, RecordState::Admitted);
-        let record = match parts {
-            None => record,
-            Some(_) => AdmissionRecord {
-                parts,
-                leading: leading.clone(),
-                ..record.with_reach(reach.clone())
-            },
-        };
+        let record = ready.inspect_err(|_| self.forget(key))?;
         Ok(Write::Place {
             record,
             clusters: placement::targets(binding, admission, demand),
@@ -181,6 +170,28 @@ impl Scheduler {
                 admission,
                 &self.live.clusters(),
             ),
+        })
+    }
+
+    /// The record to be written, once the job's overrides are. One that is in parts already has
+    /// its override; that is resized when the new shares are charged.
+    async fn record(&self, order: &Order) -> Result<AdmissionRecord, Refusal> {
+        let Order {
+            binding, admission, ..
+        } = order;
+        if let Some(placed) = in_parts(binding, admission.attempt) {
+            return Ok(placed.resized(admission));
+        }
+        let record = AdmissionRecord::new(admission, RecordState::Admitted);
+        let parts = self.override_it(order).await?;
+        Ok(match parts {
+            None => record,
+            Some(_) => AdmissionRecord {
+                parts,
+                resizable: order.demand.held == Held::ByOverride,
+                leading: order.leading.clone(),
+                ..record.with_reach(order.reach.clone())
+            },
         })
     }
 
@@ -194,14 +205,14 @@ impl Scheduler {
         self.take_apart(order).await
     }
 
-    /// Has each cluster get its own part, where the job asks to be split: also where one cluster
-    /// takes all of it, so that its pods are told the same in every place.
+    /// Has each cluster get its own part, where the job asks to be split or has its parts resized:
+    /// also where one cluster takes all of it, so that its pods are told the same in every place.
     async fn take_apart(&self, order: &Order) -> Result<Option<Parts>, Refusal> {
         let Admission {
             attempt, shares, ..
         } = &order.admission;
         let overrides = Overrides::new(self.preparer.control_plane());
-        if order.demand.split == Split::Never {
+        if !order.demand.in_parts() {
             // An attempt before may have been in parts, and its end not be told.
             if attempt.0 > 1 && workload::may_be_in_parts(&order.demand.placement.api) {
                 let cleared = overrides.clear(&order.binding, *attempt).await;
@@ -209,7 +220,8 @@ impl Scheduler {
             }
             return Ok(None);
         }
-        let done = overrides.take_apart(&order.binding, *attempt, shares, &order.reach);
+        let resizable = order.demand.held == Held::ByOverride;
+        let done = overrides.take_apart(&order.binding, *attempt, shares, &order.reach, resizable);
         done.await.map_err(not_overridden)?;
         Ok(Some(if is_suspended(&order.binding) {
             // By its policy, which is not ours to lift.
@@ -218,6 +230,13 @@ impl Scheduler {
             Parts::Held
         }))
     }
+}
+
+/// The record of `binding`, if `attempt` is placed in parts there.
+#[must_use]
+pub fn in_parts(binding: &ResourceBinding, attempt: Attempt) -> Option<AdmissionRecord> {
+    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref()).ok()??;
+    record.is_in_parts(attempt).then_some(record)
 }
 
 /// Whether dispatching is suspended.

@@ -90,7 +90,8 @@ impl Overrides {
     }
 
     /// Takes the job of `binding` apart as `shares` say, of this `attempt`, whose pods are
-    /// reached as `reach` says: when it returns, the API server has the policy.
+    /// reached as `reach` says, so that the parts can be resized if they are `resizable`: when it
+    /// returns, the API server has the policy.
     ///
     /// # Errors
     /// Where its template is not as planned, or the control plane does not take the policy.
@@ -100,11 +101,44 @@ impl Overrides {
         attempt: Attempt,
         shares: &[Share],
         reach: &Reach,
+        resizable: bool,
     ) -> Result<(), OverrideError> {
         let template = template(&self.client, binding).await?;
-        let parts = workload::parts(&template, attempt, shares, reach)?;
+        let parts = workload::parts(&template, attempt, shares, reach, resizable)?;
         let rules: Vec<Rule> = parts.into_iter().map(Rule::from).collect();
         let key = key_of(binding);
+        self.apply(&key, &name(&key), policy(&key, binding, &rules))
+            .await
+    }
+
+    /// Resizes the parts of `attempt` to `shares`: what is told to its pods stays as it was placed
+    /// ([`workload::resized`]). Where the policy is gone it is rendered anew.
+    ///
+    /// # Errors
+    /// As of [`Self::take_apart`].
+    pub async fn resize(
+        &self,
+        binding: &ResourceBinding,
+        attempt: Attempt,
+        shares: &[Share],
+        reach: &Reach,
+    ) -> Result<(), OverrideError> {
+        let template = template(&self.client, binding).await?;
+        let parts = workload::parts(&template, attempt, shares, reach, true)?;
+        let key = key_of(binding);
+        let policies: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &key.namespace, &resource());
+        let placed = with_deadline(policies.get_opt(&name(&key)), LIMIT).await;
+        let placed = placed.map_err(|error| failed("its OverridePolicy cannot be read", &error))?;
+        let placed = placed.map_or_else(Vec::new, |policy| rules_of(&policy.data, attempt));
+        let rules = parts.into_iter().map(|part| {
+            let before = placed.iter().find(|(cluster, _)| *cluster == part.cluster);
+            Rule::from(match before {
+                Some((_, fields)) => workload::resized(part, fields),
+                None => part,
+            })
+        });
+        let rules: Vec<Rule> = rules.collect();
         self.apply(&key, &name(&key), policy(&key, binding, &rules))
             .await
     }
@@ -171,12 +205,34 @@ impl Overrides {
 
 /// The attempt that a policy takes apart; `None` for a pin.
 fn attempt_of(policy: &Value) -> Option<Attempt> {
-    let rules = policy.pointer("/spec/overrideRules")?.as_array()?;
-    let marks = rules.iter().filter_map(|rule| {
-        let added = rule.pointer("/overriders/annotationsOverrider/0/value")?;
-        added[names::PART_ANNOTATION].as_str()
-    });
-    marks.filter_map(workload::attempt_of).max()
+    rule_values(policy).filter_map(made_for).max()
+}
+
+fn rule_values(policy: &Value) -> impl Iterator<Item = &Value> {
+    let rules = policy.pointer("/spec/overrideRules");
+    rules.and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The attempt that a rule makes a part of.
+fn made_for(rule: &Value) -> Option<Attempt> {
+    let added = rule.pointer("/overriders/annotationsOverrider/0/value")?;
+    workload::attempt_of(added[names::PART_ANNOTATION].as_str()?)
+}
+
+/// By cluster, the fields that a policy replaces for `attempt`.
+fn rules_of(policy: &Value, attempt: Attempt) -> Vec<(ClusterName, Vec<(String, Value)>)> {
+    let rules = rule_values(policy).filter(|rule| made_for(rule) == Some(attempt));
+    let read = |rule: &Value| {
+        let cluster = rule.pointer("/targetCluster/clusterNames/0")?.as_str()?;
+        let fields = rule.pointer("/overriders/plaintext")?.as_array()?.iter();
+        let field =
+            |field: &Value| Some((field["path"].as_str()?.to_owned(), field["value"].clone()));
+        Some((
+            ClusterName::new(cluster),
+            fields.filter_map(field).collect(),
+        ))
+    };
+    rules.filter_map(read).collect()
 }
 
 /// Whether an object was applied as [`MANAGER`].

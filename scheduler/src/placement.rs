@@ -7,7 +7,7 @@
 
 use crds::karmada::{ResourceBinding, TargetCluster};
 use engine::ClusterName;
-use engine::facts::{Admission, ClusterFact, ClusterPlacement, Demand};
+use engine::facts::{Admission, ClusterFact, ClusterPlacement, Demand, Held};
 use std::collections::BTreeMap;
 
 /// Where `admission` places `binding`.
@@ -32,7 +32,7 @@ pub fn targets(
 /// Replicas of each share, in their order; `None` for kinds that have no such number.
 fn replicas(binding: &ResourceBinding, admission: &Admission, demand: &Demand) -> Option<Vec<i32>> {
     let interpreted = binding.spec.replicas.filter(|replicas| *replicas > 0);
-    if interpreted.is_none() && !demand.replicas_held {
+    if interpreted.is_none() && demand.held != Held::ByReplicas {
         return None;
     }
     let pods: Vec<u64> = admission
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    fn demand(count: u32, replicas_held: bool) -> Demand {
+    fn demand(count: u32, held: bool) -> Demand {
         let role = Role {
             name: "main".into(),
             count,
@@ -115,7 +115,10 @@ mod tests {
             roles: vec![role],
             min_available: count,
             natively_divisible: true,
-            replicas_held,
+            held: match held {
+                true => Held::ByReplicas,
+                false => Held::Not,
+            },
             elastic: false,
             split: engine::facts::Split::Never,
             topology: None,

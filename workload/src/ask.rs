@@ -8,7 +8,7 @@ use crate::queue::named_queue;
 use crate::rendezvous::{Addresses, Meeting, Reach};
 use crate::size::{PriorityOf, Size};
 use crate::{leading, rendezvous, split, wishes};
-use engine::facts::{ClusterPlacement, Demand, Role, Share, Split, Topology};
+use engine::facts::{ClusterPlacement, Demand, Held, Role, Share, Split, Topology};
 use engine::{ClusterName, Resources};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,12 +89,18 @@ impl Ask {
         // Karmada divides a Job's completions with its replicas, and they cannot change while
         // it runs: one that is resized has to stay in one cluster.
         let stays = self.elastic && placement.api.starts_with("batch/");
+        // Each part is held to its size by the override that makes it, which is changed only
+        // where the parts were made for that.
+        let held = match (self.replicas_held, split) {
+            (true, Split::Never) => Held::ByReplicas,
+            (false, _) if self.elastic => Held::ByOverride,
+            _ => Held::Not,
+        };
         Demand {
             roles: self.roles.clone(),
             min_available: self.min_available,
             natively_divisible: divisible && !stays,
-            // Each part is held to its size by the override that makes it.
-            replicas_held: self.replicas_held && split == Split::Never,
+            held,
             elastic: self.elastic,
             split,
             topology: self.topology,

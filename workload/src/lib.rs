@@ -58,7 +58,7 @@ pub use kind::{
     KNOWN_KINDS, KnownKind, divisible_kind, holds_replicas, is_known_kind, may_start_pods,
 };
 pub use outcome::{Outcome, PodCounts, counts, outcome};
-pub use parts::{Part, PartsError, attempt_of, mark, may_be_in_parts, parts};
+pub use parts::{Part, PartsError, attempt_of, mark, may_be_in_parts, parts, resized};
 pub use pin::pinned;
 pub use placement::{cluster_placement, divided, natively_divisible};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};

@@ -12,11 +12,14 @@
 //! Pods of two parts have the same names and indexes, so a pod's rank in the whole gang is
 //! `MUSTER_RANK_OFFSET` plus its index in its own task (`VC_TASK_INDEX`,
 //! `JOB_COMPLETION_INDEX`). Ranks count through the tasks in the template's order, and through
-//! the clusters within each task, so that the whole gang has each rank from 0 once.
+//! the clusters within each task, so that the whole gang has each rank from 0 once. In an elastic
+//! gang each task has room for all of its pods in each of the clusters, so that a rank belongs to
+//! one pod however the parts grow; some ranks are nobody's then.
 //! `MUSTER_LEADER_ADDRESS` is where the pod of rank 0 is reached ([`crate::rendezvous`]).
 
 mod kubeflow;
 mod pytorch;
+mod resize;
 mod tensorflow;
 
 use crate::ask::ask;
@@ -108,10 +111,13 @@ fn how(api_version: &str, kind: &str) -> Option<fn(&Value, &Gang<'_>, usize) -> 
 
 /// What keeps a PyTorchJob, or a TFJob, from being taken apart.
 pub(crate) use pytorch::cannot as pytorch_cannot;
+pub(crate) use resize::may_be_resized;
+pub use resize::resized;
 pub(crate) use tensorflow::cannot as tensorflow_cannot;
 
 /// What each cluster of `shares` gets of `template`, in their order. `reach` is how pods of
-/// other clusters are reached, as far as that is known.
+/// other clusters are reached, as far as that is known. Parts that are `resizable` may have fewer
+/// pods than the template, and are told nothing that a change of their size would change.
 ///
 /// # Errors
 /// Where the kind cannot be taken apart, or `template` is not what `shares` were planned for.
@@ -120,6 +126,7 @@ pub fn parts(
     attempt: Attempt,
     shares: &[Share],
     reach: &Reach,
+    resizable: bool,
 ) -> Result<Vec<Part>, PartsError> {
     let text = |key| template.get(key).and_then(Value::as_str);
     let (api_version, kind) = (
@@ -127,7 +134,7 @@ pub fn parts(
         text("kind").unwrap_or_default(),
     );
     let fields = how(api_version, kind).ok_or_else(|| PartsError::Kind(kind.to_owned()))?;
-    let gang = Gang::read(template, attempt, shares, reach)?;
+    let gang = Gang::read(template, attempt, shares, reach, resizable)?;
     gang.can_meet()?;
     let part = |(index, share): (usize, &Share)| Part {
         cluster: share.cluster.clone(),
@@ -150,6 +157,8 @@ struct Gang<'a> {
     /// Its tasks in the template's order, with all of their pods.
     tasks: Vec<RolePods>,
     min_available: u32,
+    /// Whether its parts may be resized while they run.
+    resizable: bool,
     /// Whether Volcano looks at the tasks' own minimums, which it does where the job's is no
     /// less than they add up to (pkg/scheduler/api/job_info.go, `CheckTaskMinAvailable`).
     tasks_hold: bool,
@@ -169,6 +178,7 @@ impl<'a> Gang<'a> {
         attempt: Attempt,
         shares: &'a [Share],
         reach: &'a Reach,
+        resizable: bool,
     ) -> Result<Self, PartsError> {
         let ask = ask(template).map_err(|error| PartsError::Unreadable(error.to_string()))?;
         let tasks: Vec<RolePods> = ask
@@ -185,7 +195,8 @@ impl<'a> Gang<'a> {
         let gone = gone.map(|planned| (planned.role.clone(), planned.count, 0));
         let resized = tasks.iter().find_map(|task| {
             let planned = shares.iter().map(|share| of_role(share, &task.role)).sum();
-            (planned != task.count).then(|| (task.role.clone(), planned, task.count))
+            // Of what is resized any number may be admitted; a part that is too large shrinks.
+            (planned != task.count && !resizable).then(|| (task.role.clone(), planned, task.count))
         });
         if let Some((role, planned, now)) = gone.or(resized) {
             return Err(PartsError::Changed { role, planned, now });
@@ -196,6 +207,7 @@ impl<'a> Gang<'a> {
             shares,
             tasks,
             min_available: ask.min_available,
+            resizable,
             tasks_hold: ask.min_available >= ask.min_task_member.values().sum(),
             meeting: ask.meeting,
             clusters: clusters.join(","),
@@ -221,6 +233,7 @@ impl<'a> Gang<'a> {
         })
     }
 
+    /// Pods that it has at most.
     fn size(&self) -> u64 {
         self.tasks.iter().map(|task| u64::from(task.count)).sum()
     }
@@ -242,6 +255,11 @@ impl<'a> Gang<'a> {
     fn rank_offset(&self, role: &str, each: &[u64], index: usize) -> u64 {
         let before = self.tasks.iter().take_while(|task| task.role != role);
         let before: u64 = before.map(|task| u64::from(task.count)).sum();
+        if self.resizable {
+            let task = self.tasks.iter().find(|task| task.role == role);
+            let all = task.map_or(0, |task| u64::from(task.count));
+            return before * self.shares.len() as u64 + all * index as u64;
+        }
         before + each[..index].iter().sum::<u64>()
     }
 
@@ -290,7 +308,8 @@ fn volcano_job(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
         let (count, Some(task)) = (each[index], task.as_object()) else {
             continue;
         };
-        if count == 0 {
+        // No task may be added to a Job that runs.
+        if count == 0 && !gang.resizable {
             continue;
         }
         let mut task = task.clone();

@@ -105,8 +105,11 @@ fn cannot(template: &Value) -> Option<String> {
     let text = |key| template.get(key).and_then(Value::as_str);
     let (api_version, kind) = (text("apiVersion").unwrap_or_default(), text("kind")?);
     // What cannot be read is complained of elsewhere.
-    if wishes::asks_elastic(&Field::root(template)) == Ok(true) {
-        return Some("an elastic job is grown and shrunk in one cluster".to_owned());
+    let elastic = wishes::asks_elastic(&Field::root(template)) == Ok(true);
+    if elastic && !parts::may_be_resized(template) {
+        return Some(format!(
+            "an elastic {kind} is grown and shrunk in one cluster"
+        ));
     }
     match (kind::group(api_version), kind) {
         ("batch.volcano.sh", "Job") => volcano(template),

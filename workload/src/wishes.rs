@@ -1,8 +1,10 @@
 //! What a template says of how its job may be run, beside its size: elastic or not, who may
-//! take it back, where its data is, how close its pods must be. The same for every kind.
+//! take it back, where its data is, how close its pods must be. The same for every kind, but
+//! that a Volcano Job says itself with how few pods it runs.
 
 use crate::error::AskError;
 use crate::field::Field;
+use crate::parts;
 use crate::size::{self, MIN_AVAILABLE, Size};
 use engine::ClusterName;
 use engine::facts::Topology;
@@ -32,6 +34,9 @@ pub(crate) fn elastic(
     }
     let annotations = template.get("metadata.annotations")?;
     let asked = annotations.entry(ELASTIC)?;
+    if template.value().is_some_and(parts::may_be_resized) {
+        return elastic_gang(template, size);
+    }
     let surge = size.surge;
     let [role] = size.roles.as_mut_slice() else {
         return Err(asked.invalid(RESIZABLE));
@@ -65,6 +70,30 @@ pub(crate) fn elastic(
     Ok(role.min < role.count)
 }
 
+/// The same for a kind whose own fields say with how few of its pods it runs.
+fn elastic_gang(template: &Field<'_>, size: &Size) -> Result<bool, AskError> {
+    let field = template.get("metadata.annotations")?.entry(MIN_REPLICAS)?;
+    if field.is_set() {
+        return Err(field.invalid("nothing: spec.minAvailable says it for this kind"));
+    }
+    let minimum = template.get("spec.minAvailable")?;
+    let pods: u64 = size.roles.iter().map(|role| u64::from(role.count)).sum();
+    if minimum.count()?.unwrap_or(0) == 0 {
+        return Err(minimum.invalid(format!(
+            "with how few of its {pods} pods it may run, since {ELASTIC} is true"
+        )));
+    }
+    for task in template.get("spec.tasks")?.items()? {
+        let partitions = task.get("partitionPolicy")?;
+        if partitions.is_set() {
+            return Err(partitions.invalid(format!(
+                "nothing, since {ELASTIC} is true: all of its partitions have to be there"
+            )));
+        }
+    }
+    Ok(u64::from(size.min_available) < pods)
+}
+
 /// Whether the template asks to be grown and shrunk, whether or not it can be.
 ///
 /// # Errors
@@ -74,7 +103,7 @@ pub(crate) fn asks_elastic(template: &Field<'_>) -> Result<bool, AskError> {
     Ok(truth(&asked)?.unwrap_or(false))
 }
 
-const RESIZABLE: &str = "false, or a kind that Karmada resizes while it runs: a Deployment, StatefulSet or batch/v1 Job";
+const RESIZABLE: &str = "false, or a kind that is resized while it runs: a Deployment, StatefulSet, batch/v1 Job or Volcano Job";
 
 /// Whether the job may be taken back for another: unless it, or the template of some of its
 /// pods, says no.

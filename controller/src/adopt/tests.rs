@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use engine::facts::{ClusterPlacement, Demand, JobFact};
+use engine::facts::{ClusterPlacement, Demand, Held, JobFact};
 use engine::{JobKey, QueueName, Resources};
 use serde_json::json;
 
 /// A job of 4 pods with one CPU each.
-fn job(replicas_held: bool) -> Job {
+fn job(held: Held) -> Job {
     let role = Role {
         name: "main".into(),
         count: 4,
@@ -25,8 +25,8 @@ fn job(replicas_held: bool) -> Job {
             demand: Demand {
                 roles: vec![role],
                 min_available: 4,
-                natively_divisible: replicas_held,
-                replicas_held,
+                natively_divisible: held == Held::ByReplicas,
+                held,
                 elastic: false,
                 split: engine::facts::Split::Never,
                 topology: None,
@@ -50,8 +50,8 @@ fn binding(clusters: serde_json::Value) -> ResourceBinding {
 }
 
 /// CPUs charged per cluster.
-fn charged(clusters: serde_json::Value, replicas_held: bool) -> String {
-    let record = record(&binding(clusters), &job(replicas_held), Time(0));
+fn charged(clusters: serde_json::Value, held: Held) -> String {
+    let record = record(&binding(clusters), &job(held), Time(0));
     let parts: Vec<String> = record
         .clusters
         .iter()
@@ -66,15 +66,19 @@ fn charged(clusters: serde_json::Value, replicas_held: bool) -> String {
 #[test]
 fn each_cluster_is_charged_what_karmada_starts_there() {
     let divided = || json!([{"name": "m1", "replicas": 1}, {"name": "m2", "replicas": 3}]);
-    insta::assert_snapshot!(charged(divided(), true), @"m1: 1 pods, cpu 1; m2: 3 pods, cpu 3");
+    insta::assert_snapshot!(charged(divided(), Held::ByReplicas), @"m1: 1 pods, cpu 1; m2: 3 pods, cpu 3");
     // One that Karmada cannot divide runs as a whole wherever it is.
-    insta::assert_snapshot!(charged(divided(), false), @"m1: 4 pods, cpu 4; m2: 4 pods, cpu 4");
-    insta::assert_snapshot!(charged(json!([{"name": "m1"}]), true), @"m1: 4 pods, cpu 4");
+    insta::assert_snapshot!(charged(divided(), Held::Not), @"m1: 4 pods, cpu 4; m2: 4 pods, cpu 4");
+    insta::assert_snapshot!(charged(json!([{"name": "m1"}]), Held::ByReplicas), @"m1: 4 pods, cpu 4");
 }
 
 #[test]
 fn the_record_says_that_it_was_adopted() {
-    let record = record(&binding(json!([{"name": "m1"}])), &job(true), Time(5));
+    let record = record(
+        &binding(json!([{"name": "m1"}])),
+        &job(Held::ByReplicas),
+        Time(5),
+    );
     assert!(record.adopted);
     assert_eq!(
         (record.state, record.attempt),

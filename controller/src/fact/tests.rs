@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::template::TemplateKind;
+use engine::facts::Held;
 use serde_json::{Value, json};
 
 fn template(change: Value) -> Template {
@@ -188,7 +189,11 @@ fn a_job_that_does_not_say_is_split_as_its_queue_says() {
         let template = Template::read(&kind, serde_json::from_value(object).unwrap());
         let demand = job_of(&template, &binding(json!({})), None).fact.demand;
         // Each part is held to its size by its override.
-        assert_eq!(demand.replicas_held, demand.split == Split::Never);
+        let held = match demand.split {
+            Split::Never => Held::ByReplicas,
+            _ => Held::Not,
+        };
+        assert_eq!(demand.held, held);
         demand.split
     };
     assert_eq!(split("wide", json!({})), Split::Allowed);
@@ -205,6 +210,47 @@ fn a_job_that_does_not_say_is_split_as_its_queue_says() {
         split("wide", json!({"muster.io/elastic": "true"})),
         Split::Never
     );
+}
+
+#[test]
+fn whether_a_placed_gang_is_resized_was_settled_when_it_was_placed() {
+    let kind = TemplateKind {
+        api_version: "batch.volcano.sh/v1alpha1".into(),
+        kind: "Job".into(),
+    };
+    let held = |elastic: &str, record: Option<Value>| {
+        let template = json!({
+            "metadata": {
+                "namespace": "team", "name": "a", "uid": "u",
+                "annotations": {"muster.io/elastic": elastic},
+            },
+            "spec": {"minAvailable": 1, "tasks": [
+                {"replicas": 3, "template": {"spec": {"containers": [{"name": "c"}]}}},
+            ]},
+        });
+        let template = Template::read(&kind, serde_json::from_value(template).unwrap());
+        let text = record.map(|more| {
+            let mut record = json!({
+                "templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "q",
+                "time": "1970-01-01T00:00:00Z",
+            });
+            merge(&mut record, more);
+            json!({"metadata": {"annotations": {"muster.io/admission": record.to_string()}}})
+        });
+        let demand = job_of(&template, &binding(text.unwrap_or(json!({}))), None);
+        let demand = demand.fact.demand;
+        (demand.held, demand.elastic)
+    };
+    let resizable = || Some(json!({"parts": "Dispatched", "resizable": true}));
+    assert_eq!(held("true", None), (Held::ByOverride, true));
+    assert_eq!(held("true", resizable()), (Held::ByOverride, true));
+    // What was placed whole has no override to change.
+    assert_eq!(held("true", Some(json!({}))), (Held::Not, false));
+    assert_eq!(held("false", resizable()), (Held::ByOverride, false));
+    // The next attempt is as its template says.
+    let back = Some(json!({"state": "Requeued"}));
+    assert_eq!(held("true", back), (Held::ByOverride, true));
+    assert_eq!(held("false", None), (Held::Not, false));
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn whole() -> Shown {
 fn astray() -> Shown {
     Shown {
         astray: vec![ClusterName::new("b")],
-        missing: false,
+        ..Shown::default()
     }
 }
 
@@ -65,6 +65,32 @@ fn a_part_that_is_lost_while_it_runs_is_helped_at_once() {
     };
     assert_eq!(trouble.reason, Reason::PartsLost);
     assert!(trouble.message.contains("its template changed"));
+}
+
+#[test]
+fn the_override_follows_what_is_charged_at_once_and_once() {
+    let mut watched = Watched::default();
+    let sized = |worker: u32| Shown {
+        resizing: Some(vec![format!("attempt 1, part 1 of 1: worker={worker}")]),
+        ..astray()
+    };
+    let step = |watched: &mut Watched, worker, second| {
+        watched.step(Parts::Dispatched, &sized(worker), None, seconds(second))
+    };
+    assert_eq!(step(&mut watched, 4, 0), Step::Resize);
+    assert_eq!(step(&mut watched, 4, 1), Step::Wait(seconds(2)));
+    watched.repair = Repair::None;
+    // It is written; Karmada is not through with it.
+    assert_eq!(step(&mut watched, 4, 2), Step::Wait(seconds(3)));
+    // The next size does not wait for that.
+    assert_eq!(step(&mut watched, 6, 3), Step::Resize);
+    watched.repair = Repair::None;
+    // It does not come: as with any part that was lost.
+    assert_eq!(step(&mut watched, 6, 8), Step::Repair);
+    watched.repair = Repair::None;
+    let whole = watched.step(Parts::Dispatched, &whole(), None, seconds(9));
+    assert_eq!(whole, Step::Nothing);
+    assert_eq!(step(&mut watched, 4, 10), Step::Resize);
 }
 
 #[test]

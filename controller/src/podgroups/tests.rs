@@ -52,7 +52,7 @@ impl Case {
                 roles: Vec::new(),
                 min_available: 2,
                 natively_divisible: false,
-                replicas_held: true,
+                held: engine::facts::Held::ByReplicas,
                 elastic: false,
                 split: engine::facts::Split::Never,
                 topology: None,

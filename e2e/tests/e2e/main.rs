@@ -19,6 +19,7 @@ mod crash;
 mod dependencies;
 mod diagnosis;
 mod elastic;
+mod elastic_parts;
 mod examples;
 mod foreign_kinds;
 mod gate;

@@ -3,6 +3,7 @@
 use e2e::harness::muster::Part;
 
 use crate::case::{Case, managed_alone};
+use crate::elastic_parts::grows_in_both;
 use crate::race::{CAPABILITY, all_done, check, crowd_nodes, member_of_crowd};
 use crate::split::{ranks_are_whole, training};
 
@@ -10,13 +11,23 @@ const PARTS: [Part; 3] = [Part::Webhook, Part::Controller, Part::Scheduler];
 
 #[test]
 fn separate_processes_keep_the_same_bounds_and_finish_all_jobs() {
-    managed_alone("separate", async |case| {
+    separately("separate", crowd);
+}
+
+#[test]
+fn separate_processes_resize_a_gang_in_its_clusters() {
+    separately("separateelastic", grows_in_both);
+}
+
+/// Runs `test` with each part of Muster in a process of its own.
+fn separately(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
+    managed_alone(name, async |case| {
         let (muster, testbed) = (&case.plane.muster, &case.plane.testbed);
         muster.stop(testbed, Part::All).await?;
         for part in PARTS {
             muster.launch(testbed, part).await?;
         }
-        let outcome = crowd(case).await;
+        let outcome = ready_for(case, test).await;
         for part in PARTS {
             muster.stop(testbed, part).await?;
         }
@@ -25,13 +36,20 @@ fn separate_processes_keep_the_same_bounds_and_finish_all_jobs() {
     });
 }
 
-async fn crowd(case: &Case) -> anyhow::Result<()> {
+async fn ready_for(
+    case: &Case,
+    test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     for part in PARTS {
         case.plane
             .muster
             .wait_ready(&case.plane.testbed, part)
             .await?;
     }
+    test(case).await
+}
+
+async fn crowd(case: &Case) -> anyhow::Result<()> {
     crowd_nodes(case).await?;
     in_parts(case).await?;
     let mut jobs = Vec::new();

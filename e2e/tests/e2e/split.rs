@@ -56,7 +56,7 @@ pub(crate) fn environment<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 /// The rank of a pod in the whole gang, as its program reckons it.
-fn rank(pod: &Value) -> anyhow::Result<u64> {
+pub(crate) fn rank(pod: &Value) -> anyhow::Result<u64> {
     let offset = environment(pod, "MUSTER_RANK_OFFSET").context("no offset")?;
     let completion = "batch.kubernetes.io/job-completion-index";
     let index = environment(pod, "VC_TASK_INDEX")

@@ -36,8 +36,7 @@ impl<'a> Sizes<'a> {
         let most = sum(demand.pods()).saturating_sub(minimums);
         let least = demand.min_available.saturating_sub(minimums).min(most);
         // What nothing holds at a size has the size of its template.
-        let held = demand.replicas_held || demand.natively_divisible;
-        (demand.elastic && held && least < most).then_some(Self {
+        (demand.elastic && demand.is_held() && least < most).then_some(Self {
             demand,
             least,
             most,
@@ -118,13 +117,34 @@ impl Engine {
             let Some(alike) = self.grows_like(&key).filter(|alike| !fails.contains(alike)) else {
                 continue;
             };
-            match self.largest_growth(&key) {
-                Some(more) => decisions.extend(self.enlarge(&key, &more)),
+            match self.grow_everywhere(&key) {
+                Some(grown) => decisions.push(grown),
                 None => {
                     fails.insert(alike);
                 }
             }
         }
+    }
+
+    /// Grows a job in each of its clusters by what goes there, as one decision.
+    fn grow_everywhere(&mut self, key: &JobKey) -> Option<Decision> {
+        let mut grown: Option<Decision> = None;
+        while let Some(more) = self.largest_growth(key) {
+            let Some(mut next) = self.enlarge(key, &more) else {
+                break;
+            };
+            if let (
+                Decision::Resize { message, .. },
+                Some(Decision::Resize {
+                    message: before, ..
+                }),
+            ) = (&mut next, &grown)
+            {
+                *message = format!("{before}, {message}");
+            }
+            grown = Some(next);
+        }
+        grown
     }
 
     /// Elastic jobs below their full size, in order. Not those that are still shrinking: which of

@@ -13,7 +13,7 @@ use super::queues::pools_of;
 use super::wants::Want;
 use crate::decision::Decision;
 use crate::event::Progress;
-use crate::facts::{Admission, Demand, Role, RolePods, Share};
+use crate::facts::{Admission, Demand, Held, Role, RolePods, Share};
 use crate::ids::{JobKey, PoolClass};
 use crate::resources::Resources;
 use crate::room::{Basis, Need, leading};
@@ -46,7 +46,7 @@ impl Engine {
         if basis == demand && released.granted.is_none() {
             return;
         }
-        if demand.replicas_held || demand.natively_divisible {
+        if demand.is_held() {
             if let Some(raised) = with_larger_requests(&basis, &demand) {
                 charge_raise(&mut released.admission.shares, &basis, &raised);
                 let raised = self.wants.intern_demand(&raised);
@@ -79,10 +79,10 @@ impl Engine {
             let (Some(demand), Some(released)) = (&job.demand, &job.released) else {
                 return false;
             };
-            let held = demand.replicas_held || demand.natively_divisible;
             let alive = !matches!(released.progress, Progress::Ending | Progress::Finished);
             let same_object = released.admission.uid == job.uid;
-            held && alive
+            demand.is_held()
+                && alive
                 && same_object
                 && job.hold.is_none()
                 && differences(demand, &released.admission)
@@ -268,14 +268,18 @@ impl Engine {
     fn shrink(&mut self, key: &JobKey) -> Option<Decision> {
         let job = self.jobs.get(key)?;
         let admission = &job.released.as_ref()?.admission;
+        let demand = job.demand.as_ref()?;
+        let mut spare = spare(demand, &admission.shares);
         let mut cuts = Vec::new();
-        for difference in differences(job.demand.as_ref()?, admission) {
+        for difference in differences(demand, admission) {
             let mut left = difference.admitted.saturating_sub(difference.role.count);
-            for share in admission.shares.iter().rev() {
+            for (share, spare) in admission.shares.iter().zip(&mut spare).rev() {
                 let pods = share.pods.iter();
                 let has = pods.filter(|pods| pods.role == difference.role.name);
-                let count = has.map(|pods| pods.count).sum::<u32>().min(left);
+                let has = has.map(|pods| pods.count).sum::<u32>();
+                let count = has.min(left).min(*spare);
                 left -= count;
+                *spare -= count;
                 if count > 0 {
                     cuts.push(Cut {
                         cluster: share.cluster.clone(),
@@ -287,6 +291,14 @@ impl Engine {
         }
         self.let_go(key, &cuts, None, "")
     }
+}
+
+/// How many pods each share may lose at most: where overrides hold the parts of a gang, none of
+/// them goes whole, for those that stay were told of it.
+pub(crate) fn spare(demand: &Demand, shares: &[Share]) -> Vec<u32> {
+    let kept = u32::from(demand.held == Held::ByOverride);
+    let spare = |share: &Share| share.replicas().saturating_sub(kept);
+    shares.iter().map(spare).collect()
 }
 
 fn role_named<'a>(demand: &'a Demand, name: &str) -> Option<&'a Role> {

@@ -9,6 +9,7 @@
 
 use super::Engine;
 use super::elastic::least_counts;
+use super::growth::spare;
 use super::job::{Job, Released};
 use super::leaving::Cut;
 use super::queues::{Pools, pools_of};
@@ -253,7 +254,7 @@ fn shares_something(part: &Resources, wanted: &Resources) -> bool {
 }
 
 /// The steps by which an elastic gang comes down to its least: the last role first, and of it
-/// the last part.
+/// the last part. Where overrides hold its parts, each keeps a pod.
 fn surplus(job: &Job, released: &Released) -> Vec<Cut> {
     let Some(demand) = job.demand.as_ref() else {
         return Vec::new();
@@ -262,6 +263,7 @@ fn surplus(job: &Job, released: &Released) -> Vec<Cut> {
         return Vec::new();
     };
     let shares = &released.admission.shares;
+    let mut spare = spare(demand, shares);
     let mut cuts = Vec::new();
     for (role, least) in demand.roles.iter().zip(least).rev() {
         let has = |share: &crate::facts::Share| {
@@ -270,9 +272,10 @@ fn surplus(job: &Job, released: &Released) -> Vec<Cut> {
         };
         let mut left = shares.iter().map(has).sum::<u32>().saturating_sub(least);
         let each = left.div_ceil(STEPS).max(1);
-        for share in shares.iter().rev() {
-            let mut here = has(share).min(left);
+        for (share, spare) in shares.iter().zip(&mut spare).rev() {
+            let mut here = has(share).min(left).min(*spare);
             left -= here;
+            *spare -= here;
             while here > 0 {
                 let count = each.min(here);
                 here -= count;

@@ -126,7 +126,7 @@ fn what_may_be_divided_keeps_nodes_of_several_clusters() {
     world.run("old");
     let mut demand = pods(4, "gpu 8");
     demand.natively_divisible = true;
-    demand.replicas_held = true;
+    demand.held = engine::facts::Held::ByReplicas;
     let wide = world.job("wide", "q", demand);
     world.submit(wide);
     world.add("small", "q", 1, "gpu 1");

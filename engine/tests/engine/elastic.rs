@@ -1,6 +1,6 @@
 //! Gangs that may be smaller than their full size.
 
-use crate::world::{World, capped, key, pods, queue, res};
+use crate::world::{World, capped, deserving, key, pods, queue, res};
 use engine::facts::Demand;
 use engine::{Engine, EngineConfig, Progress};
 use insta::assert_snapshot;
@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 /// A gang of `least` to `count` pods.
 pub fn elastic(least: u32, count: u32, request: &str) -> Demand {
     let mut demand = Demand {
-        replicas_held: true,
+        held: engine::facts::Held::ByReplicas,
         elastic: true,
         min_available: least,
         ..pods(count, request)
@@ -150,6 +150,75 @@ fn several_grow_in_order_as_far_as_it_goes() {
     world.finish("there");
     assert_snapshot!(world.decide(), @"resize two #1 a(n1 n0×2)");
     assert_eq!((size(&world, "one"), size(&world, "two")), (3, 3));
+}
+
+/// A gang of a master and up to eight workers over two clusters of four GPUs each.
+fn over_two_clusters() -> World {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 4")
+        .cluster("b", 1, "cpu 64, gpu 4")
+        .queue(queue("q"))
+        .queue(deserving("other", "gpu 8"));
+    world
+}
+
+fn in_parts(least: u32, count: u32) -> Demand {
+    Demand {
+        held: engine::facts::Held::ByOverride,
+        split: engine::facts::Split::Allowed,
+        ..elastic(least, count, "gpu 1")
+    }
+}
+
+#[test]
+fn a_gang_in_parts_grows_in_each_of_its_clusters() {
+    let mut world = over_two_clusters();
+    for name in ["t1", "t2"] {
+        world.add(name, "other", 1, "gpu 3");
+    }
+    assert_snapshot!(world.decide(), @r"
+    release t1 #1 a(n0)
+    release t2 #1 b(n0)
+    ");
+    add(&mut world, "job", in_parts(2, 8));
+    assert_snapshot!(world.decide(), @"release job #1 a(n0) b(n0)");
+    world.run("job");
+    for name in ["t1", "t2"] {
+        world.run(name);
+        world.finish(name);
+    }
+    // One decision, though each cluster is given its own.
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0 n0×3) b(n0 n0×3)");
+    assert_eq!(size(&world, "job"), 8);
+}
+
+#[test]
+fn a_gang_in_parts_keeps_a_pod_in_each_of_its_clusters() {
+    let mut world = over_two_clusters();
+    add(&mut world, "job", in_parts(1, 8));
+    assert_snapshot!(world.decide(), @"release job #1 a(n0×4) b(n0×4)");
+    world.run("job");
+    world.add("small", "other", 1, "gpu 3");
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0×4) b(n0)");
+    world.resized("job");
+    world.settle(3);
+    // Its user wants one, and cannot have fewer than it has clusters.
+    let mut fact = world.job("job", "q", in_parts(1, 1));
+    fact.0.queued_at = engine::Time(1000);
+    world.submit(fact);
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0) b(n0)");
+    assert_eq!(size(&world, "job"), 2);
+}
+
+#[test]
+fn a_gang_in_parts_is_taken_back_for_what_needs_all_of_a_part() {
+    let mut world = over_two_clusters();
+    add(&mut world, "job", in_parts(1, 8));
+    world.decide();
+    world.run("job");
+    world.add("late", "other", 1, "gpu 4");
+    assert_snapshot!(world.decide(), @"take back job #1 for late: Reclaimed: reclaimed for ns/late: queue other has nvidia.com/gpu 0 of the 8 that it deserves, queue q has 8 and deserves 0");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 
 fn held(count: u32, request: &str) -> Demand {
     Demand {
-        replicas_held: true,
+        held: engine::facts::Held::ByReplicas,
         ..pods(count, request)
     }
 }

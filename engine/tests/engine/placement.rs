@@ -296,7 +296,7 @@ fn one_class_is_taken_where_it_is_enough() {
 fn divisible(count: u32, request: &str) -> Demand {
     Demand {
         natively_divisible: true,
-        replicas_held: true,
+        held: engine::facts::Held::ByReplicas,
         elastic: false,
         split: engine::facts::Split::Never,
         topology: None,

@@ -125,7 +125,7 @@ fn order(name: &str, api: &str, pods: u32) -> Order {
             roles: vec![role],
             min_available: pods,
             natively_divisible: false,
-            replicas_held: true,
+            held: engine::facts::Held::ByReplicas,
             elastic: false,
             split: engine::facts::Split::Never,
             topology: None,
@@ -328,7 +328,7 @@ async fn no_override_of_an_earlier_attempt_meets_a_placement_that_has_none() {
 async fn what_asks_to_be_split_is_taken_apart_before_it_is_placed() {
     let stage = stage();
     let mut order = job("a", 2);
-    order.demand.split = Split::Allowed;
+    order.demand.split = engine::facts::Split::Allowed;
     let mut binding = (*order.binding).clone();
     binding.spec.resource = serde_json::from_value(json!({
         "apiVersion": "batch/v1", "kind": "Job", "namespace": "team", "name": "a", "uid": "u",

@@ -26,6 +26,7 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         queue: QueueName::new("team-a"),
         clusters: Vec::new(),
         parts: None,
+        resizable: false,
         address: None,
         hosts: Default::default(),
         leading: None,

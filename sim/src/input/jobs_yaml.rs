@@ -5,7 +5,7 @@ use super::amounts::{List, Shape, Text, millis};
 use super::plain::{self, NAMESPACE};
 use crate::error::{InputError, Place, read};
 use crate::scenario::SimJob;
-use engine::facts::{Demand, Role, Split, Topology};
+use engine::facts::{Demand, Held, Role, Split, Topology};
 use engine::matching::{ClusterRule, NodeTerm, Operator, Requirement};
 use engine::{ClusterName, JobKey, Time};
 use serde::Deserialize;
@@ -191,7 +191,11 @@ impl Job {
         let mut demand = plain::gang(roles);
         demand.elastic = self.elastic;
         // Only what Karmada holds replica by replica can be grown and shrunk.
-        demand.replicas_held = self.elastic;
+        demand.held = if self.elastic {
+            Held::ByReplicas
+        } else {
+            Held::Not
+        };
         demand.split = match self.split {
             Splits::Never => Split::Never,
             Splits::Allowed => Split::Allowed,

@@ -64,7 +64,7 @@ pub fn gang(roles: Vec<Role>) -> Demand {
         min_available: roles.iter().map(|role| role.min).sum(),
         roles,
         natively_divisible: false,
-        replicas_held: false,
+        held: engine::facts::Held::Not,
         elastic: false,
         split: Split::Never,
         topology: None,

@@ -5,6 +5,8 @@ use crate::testing::yaml;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
+mod resizing;
+
 /// Shares like `a: master=1 worker=5`.
 fn shares(parts: &[(&str, &[(&str, u32)])]) -> Vec<Share> {
     let share = |(cluster, pods): &(&str, &[(&str, u32)])| Share {
@@ -56,7 +58,7 @@ fn a_volcano_job_is_taken_apart_by_tasks() {
         ("gpu-a", &[("master", 1), ("worker", 5)]),
         ("gpu-b", &[("master", 0), ("worker", 3)]),
     ]);
-    let parts = parts(&yaml(TRAIN), Attempt(2), &shares, &Reach::default()).unwrap();
+    let parts = parts(&yaml(TRAIN), Attempt(2), &shares, &Reach::default(), false).unwrap();
     assert_eq!(parts[0].mark, "attempt 2, part 1 of 2: master=1 worker=5");
     assert_eq!(parts[1].mark, "attempt 2, part 2 of 2: worker=3");
     assert_eq!(attempt_of(&parts[1].mark), Some(Attempt(2)));
@@ -116,7 +118,7 @@ fn minimums_are_divided_as_the_pods_are() {
         ("a", &[("default0", 2), ("w", 5)]),
         ("b", &[("default0", 0), ("w", 3)]),
     ]);
-    let parts = parts(&template, Attempt(1), &shares, &Reach::default()).unwrap();
+    let parts = parts(&template, Attempt(1), &shares, &Reach::default(), false).unwrap();
     let minimums = |part: &Part| {
         let tasks = field(part, "/spec/tasks").as_array().unwrap().clone();
         let tasks = tasks
@@ -138,7 +140,7 @@ fn a_batch_job_is_taken_apart_by_completions() {
           template: {spec: {containers: [{name: c}]}}}}",
     );
     let shares = shares(&[("a", &[("main", 3)]), ("b", &[("main", 1)])]);
-    let parts = parts(&template, Attempt(1), &shares, &Reach::default()).unwrap();
+    let parts = parts(&template, Attempt(1), &shares, &Reach::default(), false).unwrap();
     let paths: Vec<&str> = parts[0].fields.iter().map(|(path, _)| &**path).collect();
     assert_eq!(
         paths,
@@ -168,6 +170,7 @@ fn a_template_that_changed_is_not_taken_apart() {
             Attempt(1),
             &shares(&[("a", pods)]),
             &Reach::default(),
+            false,
         )
         .unwrap_err()
         .to_string()
@@ -238,7 +241,7 @@ proptest! {
             charge: BTreeMap::new(),
             slots: Vec::new(),
         }).collect();
-        let parts = parts(&template, Attempt(1), &shares, &Reach::default()).unwrap();
+        let parts = parts(&template, Attempt(1), &shares, &Reach::default(), false).unwrap();
         let mut ranks = BTreeSet::new();
         let (mut total, mut minimums) = (0, 0);
         for (index, part) in parts.iter().enumerate() {
@@ -311,7 +314,14 @@ fn a_pytorchjob_is_taken_apart_by_groups_and_all_find_the_master() {
         ("gpu-b", &[("worker", 3)]),
     ]);
     let address = "tune-master-0.team.svc.gpu-a.example.com";
-    let parts = parts(&yaml(TORCH), Attempt(1), &shares, &leader(Some(address))).unwrap();
+    let parts = parts(
+        &yaml(TORCH),
+        Attempt(1),
+        &shares,
+        &leader(Some(address)),
+        false,
+    )
+    .unwrap();
     let groups = |index: usize| field(&parts[index], "/spec/pytorchReplicaSpecs");
     let containers =
         |index: usize, group: &str| groups(index)[group]["template"]["spec"]["containers"].clone();
@@ -357,7 +367,7 @@ fn a_pytorchjob_is_taken_apart_by_groups_and_all_find_the_master() {
 #[test]
 fn a_pytorchjob_in_one_cluster_is_left_to_its_operator() {
     let shares = shares(&[("gpu-a", &[("master", 1), ("worker", 4)])]);
-    let parts = parts(&yaml(TORCH), Attempt(1), &shares, &Reach::default()).unwrap();
+    let parts = parts(&yaml(TORCH), Attempt(1), &shares, &Reach::default(), false).unwrap();
     let groups = field(&parts[0], "/spec/pytorchReplicaSpecs");
     let container = &groups["Worker"]["template"]["spec"]["containers"][0];
     assert_eq!(container["command"], json!(["torchrun", "train.py"]));
@@ -370,7 +380,7 @@ fn a_pytorchjob_without_an_address_is_not_taken_apart() {
         ("gpu-a", &[("master", 1), ("worker", 2)]),
         ("gpu-b", &[("worker", 2)]),
     ]);
-    let error = parts(&yaml(TORCH), Attempt(1), &shares, &Reach::default()).unwrap_err();
+    let error = parts(&yaml(TORCH), Attempt(1), &shares, &Reach::default(), false).unwrap_err();
     assert_eq!(
         error.to_string(),
         "no address is known at which its other pods could reach tune-master-0 on gpu-a"
@@ -413,7 +423,7 @@ fn a_tfjob_is_told_where_all_of_its_pods_are() {
         leader: None,
         hosts: hosts.into(),
     };
-    let parts = parts(&yaml(TENSORFLOW), Attempt(1), &shares, &reach).unwrap();
+    let parts = parts(&yaml(TENSORFLOW), Attempt(1), &shares, &reach, false).unwrap();
     let groups = |index: usize| field(&parts[index], "/spec/tfReplicaSpecs");
     let worker = |index: usize| &groups(index)["Worker"]["template"]["spec"]["containers"][0];
     let told = |index: usize, name| variable(worker(index), name).unwrap();
@@ -454,7 +464,7 @@ fn a_tfjob_is_not_taken_apart_where_its_pods_cannot_find_each_other() {
         leader: Some("tune-chief-0.a".to_owned()),
         hosts: [(ClusterName::new("a"), "{host}.a".to_owned())].into(),
     };
-    let error = parts(&yaml(TENSORFLOW), Attempt(1), &shares, &reach).unwrap_err();
+    let error = parts(&yaml(TENSORFLOW), Attempt(1), &shares, &reach, false).unwrap_err();
     assert_eq!(
         error.to_string(),
         "no address is known at which its other pods could reach its pods on b"
@@ -469,7 +479,7 @@ fn pods_of_a_job_with_a_service_are_told_where_their_first_one_is() {
     );
     let shares = shares(&[("a", &[("w", 2)]), ("b", &[("w", 2)])]);
     let told = |address: Option<&str>| {
-        let parts = parts(&template, Attempt(1), &shares, &leader(address)).unwrap();
+        let parts = parts(&template, Attempt(1), &shares, &leader(address), false).unwrap();
         let of = |part: &Part| {
             let tasks = field(part, "/spec/tasks");
             variable(

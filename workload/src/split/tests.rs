@@ -89,7 +89,7 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
         (kind("ray.io/v1", "RayJob"), "a RayJob find each other by names"),
         (kind("apps/v1", "Deployment"), "replicaSchedulingType Divided"),
         (kind("v1", "Pod"), "a Pod is one"),
-        ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Allowed, muster.io/elastic: 'true'}}, spec: {}}".to_owned(), "an elastic job"),
+        ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Allowed, muster.io/elastic: 'true'}}, spec: {}}".to_owned(), "an elastic Job"),
     ];
     let fine = torch(
         "pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch, command: [a]}]}}}}",

@@ -58,12 +58,56 @@ fn an_elastic_job_starts_with_what_it_may_be_shrunk_to() {
 
 #[test]
 fn what_cannot_be_resized_while_it_runs_is_not_elastic() {
-    let volcano = ask(&yaml(
-        "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {annotations: {muster.io/elastic: 'true'}}, spec: {tasks: [{replicas: 2, template: {spec: {containers: [{name: a}]}}}]}}",
+    let torch = ask(&yaml(
+        "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {annotations: {muster.io/elastic: 'true'}}, spec: {pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: a}]}}}}}}",
     ));
-    insta::assert_snapshot!(volcano.unwrap_err(), @r#"metadata.annotations[muster.io/elastic] is "true"; needed: false, or a kind that Karmada resizes while it runs: a Deployment, StatefulSet or batch/v1 Job"#);
+    insta::assert_snapshot!(torch.unwrap_err(), @r#"metadata.annotations[muster.io/elastic] is "true"; needed: false, or a kind that is resized while it runs: a Deployment, StatefulSet, batch/v1 Job or Volcano Job"#);
     let word = job("Job", "{annotations: {muster.io/elastic: often}}", "");
     insta::assert_snapshot!(word.unwrap_err(), @r#"metadata.annotations[muster.io/elastic] is "often"; needed: true or false"#);
+}
+
+#[test]
+fn an_elastic_volcano_job_says_itself_with_how_few_pods_it_runs() {
+    let said = |annotations: &str, spec: &str, task: &str| {
+        let job = ask(&yaml(&format!(
+            "{{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {{annotations: {{muster.io/elastic: 'true'{annotations}}}}}, spec: {{{spec} tasks: [\
+             {{name: master, replicas: 1, template: {{spec: {{containers: [{{name: a}}]}}}}}}, \
+             {{name: worker, replicas: 4, {task} template: {{spec: {{containers: [{{name: a}}]}}}}}}]}}}}"
+        )));
+        match job {
+            Ok(ask) => {
+                let placement = engine::facts::ClusterPlacement::default();
+                let demand = ask.demand(false, engine::facts::Split::Never, placement);
+                let roles = demand.roles.iter();
+                let roles: Vec<String> = roles
+                    .map(|role| format!("{} {} to {}", role.name, role.min, role.count))
+                    .collect();
+                let (least, held) = (demand.min_available, demand.held);
+                format!("at least {least}, {}, held {held:?}", roles.join(", "))
+            }
+            Err(error) => error.to_string(),
+        }
+    };
+    let table = [
+        said("", "minAvailable: 2,", ""),
+        said("", "minAvailable: 3,", "minAvailable: 2,"),
+        said("", "minAvailable: 5,", ""),
+        said("", "", ""),
+        said(", muster.io/min-replicas: '2'", "minAvailable: 2,", ""),
+        said(
+            "",
+            "minAvailable: 2,",
+            "partitionPolicy: {totalPartitions: 2, partitionSize: 2},",
+        ),
+    ];
+    insta::assert_snapshot!(table.join("\n"), @r#"
+    at least 2, master 0 to 1, worker 0 to 4, held ByOverride
+    at least 3, master 1 to 1, worker 2 to 4, held ByOverride
+    at least 5, master 1 to 1, worker 4 to 4, held Not
+    spec.minAvailable is absent; needed: with how few of its 5 pods it may run, since muster.io/elastic is true
+    metadata.annotations[muster.io/min-replicas] is "2"; needed: nothing: spec.minAvailable says it for this kind
+    spec.tasks[1].partitionPolicy is an object; needed: nothing, since muster.io/elastic is true: all of its partitions have to be there
+    "#);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::QUEUES;
 use super::model::Model;
 use super::step::{Kind, Submitted};
 use crate::world::{gang, pods, role};
-use engine::facts::{Demand, Hold, JobFact, PodFact, Split, Topology};
+use engine::facts::{Demand, Held, Hold, JobFact, PodFact, Split, Topology};
 use engine::{ClusterName, Event, JobKey, JobState, NodeName, Progress, QueueName, Reason, Uid};
 
 pub fn demand(count: u32, gpus: u32, kind: Kind) -> Demand {
@@ -16,16 +16,23 @@ pub fn demand(count: u32, gpus: u32, kind: Kind) -> Demand {
     let mut demand = pods(count, &request);
     match kind {
         Kind::Plain | Kind::WithoutDevices => {}
-        Kind::Held => demand.replicas_held = true,
+        Kind::Held => demand.held = Held::ByReplicas,
         Kind::Divisible => {
             demand.natively_divisible = true;
-            demand.replicas_held = true;
+            demand.held = Held::ByReplicas;
         }
         Kind::Elastic => {
-            demand.replicas_held = true;
+            demand.held = Held::ByReplicas;
             demand.elastic = true;
             demand.min_available = 1;
             demand.roles[0].min = 1;
+        }
+        Kind::Stretchable => {
+            demand.held = Held::ByOverride;
+            demand.split = Split::Allowed;
+            demand.elastic = true;
+            demand.min_available = 1;
+            demand.roles[0].min = 0;
         }
         Kind::Split => {
             let worker = role("worker", count, &request);
@@ -45,13 +52,17 @@ pub fn demand(count: u32, gpus: u32, kind: Kind) -> Demand {
 /// Which of the kinds a demand is of.
 fn kind(demand: &Demand) -> Kind {
     match demand {
+        Demand {
+            held: Held::ByOverride,
+            ..
+        } => Kind::Stretchable,
         Demand { elastic: true, .. } => Kind::Elastic,
         Demand {
             natively_divisible: true,
             ..
         } => Kind::Divisible,
         Demand {
-            replicas_held: true,
+            held: Held::ByReplicas,
             ..
         } => Kind::Held,
         Demand {

@@ -89,6 +89,8 @@ pub enum Kind {
     WithoutDevices,
     /// Between one pod and its full size.
     Elastic,
+    /// The same over several clusters, each held to its part.
+    Stretchable,
     /// Two roles, over several clusters where no one has room.
     Split,
     /// Within one rack of a cluster.
@@ -147,6 +149,7 @@ fn submitted() -> impl Strategy<Value = Submitted> {
         Just(Kind::Divisible),
         Just(Kind::WithoutDevices),
         Just(Kind::Elastic),
+        Just(Kind::Stretchable),
         Just(Kind::Split),
         Just(Kind::Close),
     ];

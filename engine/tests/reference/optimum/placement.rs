@@ -3,7 +3,7 @@
 use super::Record;
 use crate::case::{Amounts, Role, amounts_text, demand};
 use crate::world;
-use engine::facts::{ClusterPlacement, Demand, Split};
+use engine::facts::{ClusterPlacement, Demand, Held, Split};
 use engine::{Decision, Engine, EngineConfig, Event, Time};
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, Variable, constraint, microlp};
 use good_lp::{ResolutionError, variable};
@@ -82,7 +82,11 @@ impl Case {
         let plain = demand(&self.roles);
         Demand {
             natively_divisible: self.kind == Kind::Divisible,
-            replicas_held: self.kind == Kind::Divisible,
+            held: if self.kind == Kind::Divisible {
+                Held::ByReplicas
+            } else {
+                Held::Not
+            },
             split: if self.kind == Kind::Split {
                 Split::Allowed
             } else {

@@ -1,0 +1,155 @@
+//! Elastic gangs that overrides hold to their size: Volcano Jobs that start with what fits, grow
+//! in place in each of their clusters, and are shrunk before anybody is taken back.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, ensure};
+use e2e::harness::jobs::annotated;
+use e2e::harness::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::case::{Case, SOON, managed, managed_and_killed};
+use crate::job::{Job, record};
+use crate::split::{environment, pods_of, rank, training};
+
+/// A master and `workers` workers of two GPUs, that may run with `least` of them.
+fn elastic(case: &Case, name: &str, workers: u32, least: u32) -> Value {
+    let mut job = annotated(training(case, name, workers), "muster.io/elastic", "true");
+    job["spec"]["minAvailable"] = json!(least);
+    job
+}
+
+/// Waits until the gang is so large in each cluster, and all of it runs. Its pods.
+async fn runs_with(case: &Case, job: &Job, parts: &[(&str, usize)]) -> anyhow::Result<Vec<Value>> {
+    let wanted: Vec<String> = parts
+        .iter()
+        .map(|(cluster, pods)| format!("{cluster}:{pods}"))
+        .collect();
+    eventually(
+        SOON,
+        &format!("{} is {}", job.name, wanted.join(",")),
+        async || {
+            let pods = pods_of(case, job)
+                .await
+                .map_err(|error| error.to_string())?;
+            let group = case.pod_group(job).await?.unwrap_or_default();
+            let summary = &group["status"]["federation"]["placementSummary"];
+            let found: Vec<String> = pods
+                .iter()
+                .map(|(cluster, pods)| format!("{cluster}:{}", pods.len()))
+                .collect();
+            let pods: Vec<Value> = pods.into_values().flatten().collect();
+            let run = pods.iter().all(|pod| pod["status"]["phase"] == "Running");
+            match found == wanted && run && *summary == json!(wanted.join(",")) {
+                true => Ok(pods),
+                false => Err(format!("pods {found:?}, all run: {run}, told {summary}")),
+            }
+        },
+    )
+    .await
+}
+
+fn uids(pods: &[Value]) -> BTreeSet<String> {
+    let uid = |pod: &Value| pod["metadata"]["uid"].to_string();
+    pods.iter().map(uid).collect()
+}
+
+/// No two pods have the same rank, and all are told the same of the whole.
+fn ranks_are_apart(pods: &[Value], most: u64) -> anyhow::Result<()> {
+    let ranks: Vec<u64> = pods.iter().map(rank).collect::<anyhow::Result<_>>()?;
+    let apart: BTreeSet<&u64> = ranks.iter().collect();
+    ensure!(apart.len() == ranks.len(), "ranks {ranks:?}");
+    for pod in pods {
+        assert_eq!(
+            environment(pod, "MUSTER_GANG_SIZE"),
+            Some(&*most.to_string())
+        );
+    }
+    Ok(())
+}
+
+/// Fills two nodes with what another queue deserves half of: gives it up, and takes it again.
+pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
+    let half = json!({"deserved": {"nvidia.com/gpu": 8}});
+    let deserving = case.queue_of("deserving", half.clone()).await?;
+    let borrower = case.queue_of("borrower", half).await?;
+    case.nodes("member1", 2).await?;
+    let mut template = elastic(case, "train", 7, 2);
+    template["spec"]["queue"] = json!(borrower);
+    let job = case.submit(&template).await?;
+    let full = runs_with(case, &job, &[("member1", 8)]).await?;
+    ranks_are_apart(&full, 8)?;
+
+    let taker = case
+        .submit(&case.gang_in(&deserving, "taker", 4, 2).volcano())
+        .await?;
+    case.midway().await?;
+    case.running(&taker).await?;
+    let small = runs_with(case, &job, &[("member1", 4)]).await?;
+    ensure!(uids(&small).is_subset(&uids(&full)), "pods were made anew");
+    case.shows_gpus(&borrower, "allocated", 8).await?;
+
+    case.end(&taker).await?;
+    let grown = runs_with(case, &job, &[("member1", 8)]).await?;
+    ensure!(uids(&small).is_subset(&uids(&grown)), "pods were made anew");
+    ranks_are_apart(&grown, 8)?;
+    case.shows_gpus(&borrower, "allocated", 16).await?;
+    assert_eq!(case.placements(&job)?, 1, "it was taken back");
+
+    // Its own words: the control plane has the minimum as it was written, and counts all pods.
+    let told = async || {
+        let template = case.template(&job).await?.unwrap_or_default();
+        let (spec, status) = (&template["spec"], &template["status"]);
+        match (spec["minAvailable"] == 2, status["running"] == 8) {
+            (true, true) => Ok(()),
+            _ => Err(format!("{} {status}", spec["minAvailable"])),
+        }
+    };
+    eventually(SOON, "the template tells of eight pods", told).await?;
+    case.end(&job).await?;
+    case.finished(&job, "Succeeded").await
+}
+
+/// Starts with three pods in two clusters, and grows in both when they have room.
+pub(crate) async fn grows_in_both(case: &Case) -> anyhow::Result<()> {
+    case.queue(64).await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 1).await?;
+    let mut holders = Vec::new();
+    for (name, pods) in [("one", 2), ("two", 3)] {
+        let holder = case.submit(&case.gang(name, pods, 2).volcano()).await?;
+        case.running(&holder).await?;
+        holders.push(holder);
+    }
+    let job = case.submit(&elastic(case, "train", 7, 3)).await?;
+    let small = runs_with(case, &job, &[("member1", 2), ("member2", 1)]).await?;
+    let binding = case.binding(&job).await.map_err(anyhow::Error::msg)?;
+    let binding = binding.context("no binding")?;
+    assert_eq!(record(&binding)["resizable"], true);
+    case.midway().await?;
+    for holder in &holders {
+        case.end(holder).await?;
+    }
+    let full = runs_with(case, &job, &[("member1", 4), ("member2", 4)]).await?;
+    ensure!(uids(&small).is_subset(&uids(&full)), "pods were made anew");
+    ranks_are_apart(&full, 8)?;
+    assert_eq!(case.placements(&job)?, 1, "it was taken back");
+    case.end(&job).await?;
+    case.finished(&job, "Succeeded").await?;
+    case.shows_gpus(&case.name, "allocated", 0).await
+}
+
+#[test]
+fn an_elastic_volcano_job_is_shrunk_and_grown_where_it_runs() {
+    managed("elasticvolcano", shrinks_and_grows);
+}
+
+#[test]
+fn an_elastic_volcano_job_is_shrunk_and_grown_though_muster_is_killed_meanwhile() {
+    managed_and_killed("elasticvolcanokill", shrinks_and_grows);
+}
+
+#[test]
+fn an_elastic_gang_grows_in_each_of_its_clusters() {
+    managed("elasticboth", grows_in_both);
+}
