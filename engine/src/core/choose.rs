@@ -9,6 +9,7 @@
 
 use super::Engine;
 use super::exchange::Shift;
+use super::hashed::Hashed;
 use super::judge::Asker;
 use super::plan::View;
 use super::queues::{Pools, pools_of};
@@ -16,9 +17,10 @@ use super::victims::Item;
 use crate::facts::Share;
 use crate::ids::ClusterName;
 use crate::reason::Reason;
+use crate::resources::Resources;
 use crate::room::leading;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Clusters that are looked at one by one.
 const CLUSTERS: usize = 8;
@@ -36,6 +38,8 @@ pub(crate) struct Search<'a> {
     pub(crate) asker: Asker<'a>,
     /// What is offered, in order.
     pub(crate) items: &'a [Item],
+    /// How much of what the job needs most each of them gives ([`sizes`]).
+    pub(crate) sizes: Vec<i64>,
     /// The fleet and the quota as they will be without anything taken.
     pub(crate) view: &'a View,
     /// The same between queues.
@@ -43,6 +47,16 @@ pub(crate) struct Search<'a> {
     /// Whether the job has to be entitled to take from other queues.
     pub(crate) reclaims: bool,
     pub(crate) tries: Cell<u32>,
+}
+
+/// How much of the leading resource of `wanted` each item gives.
+pub(crate) fn sizes(items: &[Item], wanted: &Resources) -> Vec<i64> {
+    let name = leading(wanted);
+    let size = |item: &Item| {
+        let parts = item.charge.values();
+        name.map_or(0, |name| parts.map(|part| part.amount_of(name).0).sum())
+    };
+    items.iter().map(size).collect()
 }
 
 /// What a choice costs: what is lost, whole jobs, items.
@@ -62,9 +76,8 @@ impl Search<'_> {
         let mut best: Option<(Price, Chosen, Vec<Share>)> = None;
         let mut is_first = true;
         for group in self.groups(all) {
-            let mut by_size = group.clone();
-            by_size.sort_by_cached_key(|index| std::cmp::Reverse((self.size(*index), *index)));
-            for order in [group, by_size] {
+            let by_size = self.by_size(&group);
+            for order in std::iter::once(group).chain(by_size) {
                 let mut chain = Chain::new(self, order, &pools);
                 // The first order has everything in it.
                 let was_first = std::mem::take(&mut is_first);
@@ -149,11 +162,18 @@ impl Search<'_> {
     }
 
     fn size(&self, index: usize) -> i64 {
-        let Some(name) = leading(&self.asker.want.total) else {
-            return 0;
-        };
-        let parts = self.items[index].charge.values();
-        parts.map(|part| part.amount_of(name).0).sum()
+        self.sizes[index]
+    }
+
+    /// A group with what gives most first; `None` where all of it gives the same.
+    fn by_size(&self, group: &[usize]) -> Option<Vec<usize>> {
+        let first = self.size(*group.first()?);
+        if group.iter().all(|index| self.size(*index) == first) {
+            return None;
+        }
+        let mut by_size = group.to_vec();
+        by_size.sort_by_key(|index| std::cmp::Reverse((self.size(*index), *index)));
+        Some(by_size)
     }
 
     fn price(&self, chosen: &Chosen) -> Price {
@@ -165,7 +185,7 @@ impl Search<'_> {
     /// What is offered together: all, and what is in each of the clusters where enough of it
     /// looks cheapest.
     fn groups(&self, all: Vec<usize>) -> Vec<Vec<usize>> {
-        let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
+        let mut by_cluster: Hashed<&ClusterName, Vec<usize>> = Hashed::default();
         for index in &all {
             let clusters = self.items[*index].charge.keys();
             // In order, so that one cluster's classes stand together.
@@ -193,6 +213,7 @@ impl Search<'_> {
             .into_iter()
             .map(|(cluster, group)| (looks(&group), cluster, group))
             .collect();
+        // Whatever order they came in: no two have the same name.
         groups.sort();
         groups.truncate(CLUSTERS);
         let single = groups.len() < 2;

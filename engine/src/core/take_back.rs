@@ -15,7 +15,7 @@
 //! in [`super::EngineConfig::take_retry_ms`]; so a storm of blocked jobs stays cheap.
 
 use super::Engine;
-use super::choose::{Chosen, Search};
+use super::choose::{Chosen, Search, sizes};
 use super::exchange::Shift;
 use super::job::Rank;
 use super::judge::{Asker, Block, Gate, Verdict};
@@ -233,6 +233,7 @@ impl Engine {
                 engine: self,
                 asker,
                 items,
+                sizes: sizes(items, &asker.want.total),
                 view: &view,
                 shift: &shift,
                 reclaims,
@@ -246,13 +247,16 @@ impl Engine {
             search.cheapest().map(Some)
         };
         let reclaims = rights.reclaim && shift.could_be_entitled(asker.queue, &asker.want.total);
-        let others = reclaims.then(|| self.offers(asker, &shift, true, false));
-        let own = rights
-            .preempt
-            .then(|| self.offers(asker, &shift, false, true));
-        let both = (reclaims && rights.preempt).then(|| self.offers(asker, &shift, true, true));
-        for (offers, reclaims) in [(others, true), (own, false), (both, true)] {
-            let Some(offers) = offers else { continue };
+        // From others, of its own queue, or both: each is gathered only when those before it are
+        // not enough.
+        let ways: &[(bool, bool)] = match (reclaims, rights.preempt) {
+            (true, true) => &[(true, false), (false, true), (true, true)],
+            (true, false) => &[(true, false)],
+            (false, true) => &[(false, true)],
+            (false, false) => &[],
+        };
+        for &(others, own) in ways {
+            let (offers, reclaims) = (self.offers(asker, &shift, others, own), others);
             *more_at = more_at.iter().copied().chain(offers.more_at).min();
             if let Some(found) = search(&offers.items, reclaims) {
                 let (chosen, shares) = found?;

@@ -10,6 +10,7 @@
 use super::Engine;
 use super::elastic::least_counts;
 use super::growth::spare;
+use super::hashed::Hashed;
 use super::job::{Job, Released};
 use super::leaving::Cut;
 use super::queues::{Pools, pools_of};
@@ -74,9 +75,13 @@ impl Offers {
     /// Puts everything in order. To be called once all is there.
     pub(crate) fn sort(&mut self) {
         self.items.sort_by(|a, b| a.order.cmp(&b.order));
-        let mut last: std::collections::BTreeMap<JobKey, usize> = std::collections::BTreeMap::new();
+        // Most jobs are offered whole only, and come after nothing.
+        let mut last: Hashed<JobKey, usize> = Hashed::default();
         for (index, item) in self.items.iter_mut().enumerate() {
-            item.after = last.insert(item.key.clone(), index);
+            item.after = match item.cut {
+                Some(_) => last.insert(item.key.clone(), index),
+                None => last.get(&item.key).copied(),
+            };
         }
     }
 }
