@@ -238,6 +238,36 @@ fn what_cannot_be_split_names_its_field() {
     ");
 }
 
+#[test]
+fn one_whose_containers_name_its_pods_is_not_split() {
+    let why = |container: &str| {
+        let job = format!(
+            "{{name: w, replicas: 3, template: {{spec: {{template: {{spec: {{containers: [{{name: c, {container}}}]}}}}}}}}}}"
+        );
+        let set = "apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: tune}";
+        cannot(&yaml(&format!(
+            "{{{set}, spec: {{replicatedJobs: [{{name: d}}, {job}]}}}}"
+        )))
+    };
+    for named in [
+        "env: [{name: MASTER_ADDR, value: tune-d-0-0.tune}]",
+        "command: [torchrun, --rdzv-endpoint=tune-d-0-0.tune:3389]",
+        "command: [sh, -c], args: ['join tune-w-${NEXT}-0.tune']",
+    ] {
+        let told = why(named).unwrap();
+        assert!(
+            told.starts_with("spec.replicatedJobs[1] container c names a pod in"),
+            "{told}"
+        );
+    }
+    for fine in [
+        "command: [tune-d, --log=/logs/tune-w-all]",
+        "env: [{name: MASTER_ADDR, value: $(MUSTER_LEADER_ADDRESS)}]",
+    ] {
+        assert_eq!(why(fine), None, "{fine}");
+    }
+}
+
 /// Replicated jobs: pods of each over up to four clusters, whether they are Jobs of their own,
 /// and how many more have to complete than run at once.
 fn sets() -> impl Strategy<Value = Vec<(Vec<u32>, bool, u32)>> {
