@@ -32,6 +32,7 @@ pub enum Toolset {
     Karmada,
     Volcano,
     TrainingOperator,
+    JobSet,
 }
 
 /// A built component.
@@ -53,6 +54,7 @@ pub enum Tool {
     VolcanoControllerManager,
     VolcanoWebhookManager,
     TrainingOperator,
+    JobSet,
 }
 
 /// Built sets: where their binaries and the folders of their modules are.
@@ -123,13 +125,14 @@ type Result<T, E = ToolsError> = std::result::Result<T, E>;
 
 impl Toolset {
     /// All sets, quickest build first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Etcd,
         Self::Kwok,
         Self::Kubernetes,
         Self::Karmada,
         Self::Volcano,
         Self::TrainingOperator,
+        Self::JobSet,
     ];
 
     /// The name of its folder.
@@ -141,6 +144,7 @@ impl Toolset {
             Self::Karmada => "karmada",
             Self::Volcano => "volcano",
             Self::TrainingOperator => "training-operator",
+            Self::JobSet => "jobset",
         }
     }
 
@@ -153,6 +157,7 @@ impl Toolset {
             Self::Karmada => "github.com/karmada-io/karmada",
             Self::Volcano => "volcano.sh/volcano",
             Self::TrainingOperator => "github.com/kubeflow/training-operator",
+            Self::JobSet => "sigs.k8s.io/jobset",
         }
     }
 
@@ -196,6 +201,7 @@ impl Tool {
             Self::VolcanoControllerManager => (Toolset::Volcano, "controller-manager"),
             Self::VolcanoWebhookManager => (Toolset::Volcano, "webhook-manager"),
             Self::TrainingOperator => (Toolset::TrainingOperator, "training-operator"),
+            Self::JobSet => (Toolset::JobSet, "jobset"),
         }
     }
 }

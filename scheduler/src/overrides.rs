@@ -37,7 +37,7 @@ pub struct Rule {
     pub cluster: Option<ClusterName>,
     /// What tells that it was applied.
     pub mark: Option<String>,
-    /// Paths (JSON pointers) and the values that are put there.
+    /// Paths (JSON pointers) and the values that are put there; null takes away what is there.
     pub fields: Vec<(String, Value)>,
 }
 
@@ -336,7 +336,10 @@ fn rule(rule: &Rule) -> Value {
     // An object's field is added whether it is there or not; only lists would grow by it.
     let fields = rule.fields.iter();
     let plaintext: Vec<Value> = fields
-        .map(|(path, value)| json!({ "path": path, "operator": "add", "value": value }))
+        .map(|(path, value)| match value {
+            Value::Null => json!({ "path": path, "operator": "remove" }),
+            value => json!({ "path": path, "operator": "add", "value": value }),
+        })
         .collect();
     let mut overriders = json!({ "plaintext": plaintext });
     if let Some(mark) = &rule.mark {

@@ -53,11 +53,8 @@ fn role(job: &Field<'_>) -> Result<(Role, Option<String>), AskError> {
 
 /// The pod templates of its Jobs.
 pub(crate) fn pod_templates(template: &Value) -> Vec<&Value> {
-    let jobs = template
-        .pointer("/spec/replicatedJobs")
-        .and_then(Value::as_array);
-    jobs.into_iter()
-        .flatten()
+    replicated_jobs(template)
+        .iter()
         .filter_map(|job| job.pointer("/template/spec/template"))
         .collect()
 }
@@ -81,22 +78,97 @@ pub(crate) fn part(status: &Value) -> Outcome {
     outcome::active_if_told(status)
 }
 
-/// Its Jobs in one member: a JobSet reports Jobs, not pods. Active Jobs are pending until all
-/// their pods are ready.
+/// Its pods in one member. A JobSet reports Jobs; how many pods each runs at once is `pods`, which
+/// `deploy/interpreter-jobset.yaml` adds. Active Jobs are pending until all their pods are ready.
 pub(crate) fn counts(status: &Value) -> PodCounts {
     let groups = status.get("replicatedJobsStatus").and_then(Value::as_array);
     groups
         .into_iter()
         .flatten()
         .fold(PodCounts::default(), |sum, group| {
-            let running = outcome::number(group, "ready");
+            let each = outcome::number(group, "pods").max(1);
+            let pods = |key| outcome::number(group, key).saturating_mul(each);
+            let running = pods("ready");
             sum.plus(PodCounts {
-                pending: outcome::number(group, "active").saturating_sub(running),
+                pending: pods("active").saturating_sub(running),
                 running,
-                succeeded: outcome::number(group, "succeeded"),
-                failed: outcome::number(group, "failed"),
+                succeeded: pods("succeeded"),
+                failed: pods("failed"),
             })
         })
+}
+
+/// How many Jobs a replicated job makes, and what each of them runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Its Jobs.
+    pub(crate) jobs: u64,
+    /// Pods of one Job that run at once.
+    pub(crate) at_once: u64,
+    /// Pods of one Job that have to end well, where that is said.
+    pub(crate) completions: Option<u64>,
+}
+
+impl Shape {
+    /// That of a replicated job that [`size()`] has read.
+    pub(crate) fn of(replicated: &Value) -> Self {
+        let number = |path| replicated.pointer(path).and_then(Value::as_u64);
+        let completions = number("/template/spec/completions");
+        let parallelism = number("/template/spec/parallelism").unwrap_or(1);
+        Self {
+            jobs: number("/replicas").unwrap_or(1),
+            at_once: completions.map_or(parallelism, |bound| parallelism.min(bound)),
+            completions,
+        }
+    }
+
+    /// Whether there is never more than one pod of it, so that one cluster gets it.
+    pub(crate) fn is_one_pod(self) -> bool {
+        self.jobs == 1 && self.at_once == 1
+    }
+}
+
+/// Its replicated jobs.
+pub(crate) fn replicated_jobs(template: &Value) -> &[Value] {
+    let jobs = template
+        .pointer("/spec/replicatedJobs")
+        .and_then(Value::as_array);
+    jobs.map_or(&[], Vec::as_slice)
+}
+
+/// The replicated jobs that its success policy names.
+pub(crate) fn targets(template: &Value) -> Vec<&str> {
+    let names = template.pointer("/spec/successPolicy/targetReplicatedJobs");
+    let names = names.and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(Value::as_str).collect()
+}
+
+/// The name of a replicated job.
+pub(crate) fn name(replicated: &Value) -> &str {
+    outcome::text(replicated, "name")
+}
+
+/// The name by which pods of the same cluster reach the first pod of its first replicated job:
+/// `<jobset>-<replicated job>-<job>-<pod>.<subdomain>` (`GenPodName` and `GetSubdomain`, v0.11).
+/// Its webhook has Jobs indexed and their pods named unless the template says otherwise.
+pub(crate) fn first_host(template: &Value) -> Option<String> {
+    let text = |path| template.pointer(path).and_then(Value::as_str);
+    let first = replicated_jobs(template).first()?;
+    let named = template.pointer("/spec/network/enableDNSHostnames");
+    if !is_indexed(first) || named.and_then(Value::as_bool) == Some(false) {
+        return None;
+    }
+    let set = text("/metadata/name")?;
+    let subdomain = text("/spec/network/subdomain").filter(|subdomain| !subdomain.is_empty());
+    let subdomain = subdomain.unwrap_or(set);
+    Some(format!("{set}-{}-0-0.{subdomain}", name(first)))
+}
+
+/// Whether pods of a Job of a replicated job have indexes: they do unless it says otherwise.
+pub(crate) fn is_indexed(replicated: &Value) -> bool {
+    let mode = replicated.pointer("/template/spec/completionMode");
+    mode.and_then(Value::as_str)
+        .is_none_or(|mode| mode == "Indexed")
 }
 
 #[cfg(test)]

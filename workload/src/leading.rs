@@ -4,7 +4,7 @@
 //! others still do. An operator sees to that in its own cluster only. Where a gang is in several,
 //! the part with that pod ends the gang: so it has to be one pod, which is in one part.
 
-use crate::{kind, kubeflow, volcano};
+use crate::{jobset, kind, kubeflow, volcano};
 use serde_json::Value;
 
 /// The role of that pod, where a template has one.
@@ -13,6 +13,7 @@ pub(crate) fn role(template: &Value) -> Option<String> {
     match (kind::group(text("apiVersion")?), text("kind")?) {
         ("kubeflow.org", kind @ ("PyTorchJob" | "TFJob")) => kubeflow(template, kind),
         ("batch.volcano.sh", "Job") => volcano(template),
+        ("jobset.x-k8s.io", "JobSet") => jobset(template),
         _ => None,
     }
 }
@@ -38,6 +39,20 @@ fn volcano(template: &Value) -> Option<String> {
     let (index, task) = completing.next().filter(|_| completing.next().is_none())?;
     let name = task.get("name").and_then(Value::as_str);
     leads(task).then(|| volcano::task_name(index, name))
+}
+
+/// The one replicated job that the success policy of a JobSet names, where others have to end
+/// otherwise. Of one that is all there is every part has to succeed.
+fn jobset(template: &Value) -> Option<String> {
+    let target = match *jobset::targets(template) {
+        [target] => target,
+        _ => return None,
+    };
+    let jobs = jobset::replicated_jobs(template);
+    let job = jobs.iter().find(|job| jobset::name(job) == target)?;
+    jobset::Shape::of(job)
+        .is_one_pod()
+        .then(|| target.to_owned())
 }
 
 /// Whether a policy of `object`, a Volcano Job's spec or a task, completes the whole job.
@@ -137,6 +152,54 @@ mod tests {
             ("[{name: a, replicas: 1, policies: [{exitCode: 3, action: CompleteJob}]}]".to_owned(), None),
         ] {
             assert_eq!(volcano(&format!("{{tasks: {tasks}}}")).as_deref(), want, "{tasks}");
+        }
+    }
+
+    #[test]
+    fn a_replicated_job_of_one_pod_leads_that_alone_has_to_succeed() {
+        const DRIVER: &str = "{name: driver, template: {spec: {completions: 1}}}";
+        const WORKERS: &str = "{name: workers, replicas: 3}";
+        for (jobs, policy, want) in [
+            (
+                [DRIVER, WORKERS],
+                "{operator: All, targetReplicatedJobs: [driver]}",
+                Some("driver"),
+            ),
+            (
+                [DRIVER, WORKERS],
+                "{operator: Any, targetReplicatedJobs: [driver]}",
+                Some("driver"),
+            ),
+            (
+                [DRIVER, WORKERS],
+                "{operator: All, targetReplicatedJobs: [workers]}",
+                None,
+            ),
+            (
+                [DRIVER, WORKERS],
+                "{operator: Any, targetReplicatedJobs: [driver, workers]}",
+                None,
+            ),
+            ([DRIVER, WORKERS], "{operator: Any}", None),
+            (
+                [DRIVER, WORKERS],
+                "{operator: All, targetReplicatedJobs: [other]}",
+                None,
+            ),
+            (
+                [
+                    "{name: driver, template: {spec: {parallelism: 2}}}",
+                    WORKERS,
+                ],
+                "{operator: All, targetReplicatedJobs: [driver]}",
+                None,
+            ),
+        ] {
+            let set = "apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet";
+            let jobs = jobs.join(", ");
+            let set =
+                format!("{{{set}, spec: {{replicatedJobs: [{jobs}], successPolicy: {policy}}}}}");
+            assert_eq!(role(&yaml(&set)).as_deref(), want, "{set}");
         }
     }
 

@@ -101,8 +101,7 @@ fn over(parts: Vec<Outcome>) -> Outcome {
     }
 }
 
-/// Pods of a job of this kind, summed over its parts; zero for kinds that are not known. A
-/// JobSet counts its Jobs, because that is what it reports.
+/// Pods of a job of this kind, summed over its parts; zero for kinds that are not known.
 #[must_use]
 pub fn counts(api_version: &str, kind: &str, statuses: &[Value]) -> PodCounts {
     let Some(kind) = kind::of(api_version, kind) else {

@@ -11,12 +11,13 @@
 //!
 //! Pods of two parts have the same names and indexes, so a pod's rank in the whole gang is
 //! `MUSTER_RANK_OFFSET` plus its index in its own task (`VC_TASK_INDEX`,
-//! `JOB_COMPLETION_INDEX`). Ranks count through the tasks in the template's order, and through
-//! the clusters within each task, so that the whole gang has each rank from 0 once. In an elastic
-//! gang each task has room for all of its pods in each of the clusters, so that a rank belongs to
-//! one pod however the parts grow; some ranks are nobody's then.
+//! `JOB_COMPLETION_INDEX`; `MUSTER_REPLICA_INDEX` in a JobSet). Ranks count through the tasks in
+//! the template's order, and through the clusters within each task, so that the whole gang has each
+//! rank from 0 once. In an elastic gang each task has room for all of its pods in each of the
+//! clusters, so that a rank belongs to one pod however the parts grow; some ranks are nobody's then.
 //! `MUSTER_LEADER_ADDRESS` is where the pod of rank 0 is reached ([`crate::rendezvous`]).
 
+mod jobset;
 mod kubeflow;
 mod pytorch;
 mod resize;
@@ -36,7 +37,7 @@ pub struct Part {
     pub cluster: ClusterName,
     /// What tells that the part was made from this attempt and these shares ([`mark`]).
     pub mark: String,
-    /// Paths (JSON pointers) and the values that are put there.
+    /// Paths (JSON pointers) and the values that are put there; null takes away what is there.
     pub fields: Vec<(String, Value)>,
 }
 
@@ -105,11 +106,13 @@ fn how(api_version: &str, kind: &str) -> Option<fn(&Value, &Gang<'_>, usize) -> 
         ("batch", "Job") => Some(batch_job),
         ("kubeflow.org", "PyTorchJob") => Some(pytorch::fields),
         ("kubeflow.org", "TFJob") => Some(tensorflow::fields),
+        ("jobset.x-k8s.io", "JobSet") => Some(jobset::fields),
         _ => None,
     }
 }
 
-/// What keeps a PyTorchJob, or a TFJob, from being taken apart.
+/// What keeps a JobSet, a PyTorchJob, or a TFJob, from being taken apart.
+pub(crate) use jobset::cannot as jobset_cannot;
 pub(crate) use pytorch::cannot as pytorch_cannot;
 pub(crate) use resize::may_be_resized;
 pub use resize::resized;

@@ -188,6 +188,7 @@ pub(crate) fn host(template: &Value) -> Option<String> {
             let service = text("/spec/template/spec/subdomain").filter(|_| indexed)?;
             Some(format!("{name}-0.{service}"))
         }
+        ("jobset.x-k8s.io", "JobSet") => crate::jobset::first_host(template),
         _ => None,
     }
 }
@@ -277,5 +278,18 @@ mod tests {
         assert_eq!(of(indexed).unwrap(), "j-0.s");
         let plain = "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {subdomain: s}}}}";
         assert_eq!(of(plain), None);
+        let set = |spec: &str| {
+            of(&format!(
+                "{{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {{name: j}}, spec: {{{spec}}}}}"
+            ))
+        };
+        let jobs = "replicatedJobs: [{name: d}, {name: w}]";
+        assert_eq!(set(jobs).unwrap(), "j-d-0-0.j");
+        let named = set(&format!("{jobs}, network: {{subdomain: s}}"));
+        assert_eq!(named.unwrap(), "j-d-0-0.s");
+        let unnamed = set(&format!("{jobs}, network: {{enableDNSHostnames: false}}"));
+        assert_eq!(unnamed, None);
+        let plain = "replicatedJobs: [{name: d, template: {spec: {completionMode: NonIndexed}}}]";
+        assert_eq!(set(plain), None);
     }
 }

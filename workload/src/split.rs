@@ -2,12 +2,12 @@
 //! its kind can be.
 //!
 //! A kind can be split where each cluster's part is whole to the operator that runs it there:
-//! Volcano Jobs and batch/v1 Jobs, whose pods find their place in the gang in their environment
-//! ([`mod@crate::parts`]), and PyTorchJobs and TFJobs, where their pods can find each other, too
-//! ([`crate::rendezvous`]). Other kinds whose operators give their pods names of each other, which
-//! only one cluster resolves, stay in one; so does a job with rules that only make sense where all
-//! of it is seen. Asking for what cannot be is no error: the job runs in one cluster, and
-//! [`refused`] tells why.
+//! Volcano Jobs, batch/v1 Jobs and JobSets, whose pods find their place in the gang in their
+//! environment ([`mod@crate::parts`]), and PyTorchJobs and TFJobs, where their pods can find each
+//! other, too ([`crate::rendezvous`]). Other kinds whose operators give their pods names of each
+//! other, which only one cluster resolves, stay in one; so does a job with rules that only make
+//! sense where all of it is seen. Asking for what cannot be is no error: the job runs in one
+//! cluster, and [`refused`] tells why.
 
 use crate::error::AskError;
 use crate::field::Field;
@@ -59,6 +59,10 @@ pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, AskError> {
     Ok(match (group, template.get("kind")?.text()?) {
         ("kubeflow.org", Some("PyTorchJob")) => Meeting::First,
         ("kubeflow.org", Some("TFJob")) => Meeting::All,
+        // Each of its pods is told where the coordinator is.
+        ("jobset.x-k8s.io", Some("JobSet")) if template.get("spec.coordinator")?.is_set() => {
+            Meeting::First
+        }
         _ => Meeting::Nobody,
     })
 }
@@ -116,6 +120,7 @@ fn cannot(template: &Value) -> Option<String> {
         ("batch", "Job") => batch(template),
         ("kubeflow.org", "PyTorchJob") => parts::pytorch_cannot(template),
         ("kubeflow.org", "TFJob") => parts::tensorflow_cannot(template),
+        ("jobset.x-k8s.io", "JobSet") => parts::jobset_cannot(template),
         ("apps", "Deployment") => Some(
             "Karmada divides a Deployment itself, where its policy says replicaSchedulingType Divided"
                 .to_owned(),
@@ -162,7 +167,7 @@ fn volcano(template: &Value) -> Option<String> {
 }
 
 /// What of a batch/v1 Job makes sense only where all of it is.
-fn batch(template: &Value) -> Option<String> {
+pub(crate) fn batch(template: &Value) -> Option<String> {
     let set = |key: &str| {
         let value = template.pointer(&format!("/spec/{key}"));
         value.is_some_and(|value| !value.is_null())

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::kinds::{BATCH_JOB, DEPLOYMENT, Kind, POD, PYTORCH_JOB, VOLCANO_JOB};
+use super::kinds::{BATCH_JOB, DEPLOYMENT, JOB_SET, Kind, POD, PYTORCH_JOB, VOLCANO_JOB};
 
 /// A job of `pods` pods with `gpus` GPUs each.
 #[derive(Debug, Clone)]
@@ -75,6 +75,24 @@ impl Gang {
             },
         });
         self.object(PYTORCH_JOB, spec, true)
+    }
+
+    /// A JobSet: a driver and the rest workers, each a Job of one pod that is not tried again.
+    pub fn job_set(&self) -> Value {
+        let job = |name: &str, replicas: u32| {
+            let spec = json!({
+                "parallelism": 1,
+                "completions": 1,
+                "backoffLimit": 0,
+                "template": self.template("Never"),
+            });
+            json!({"name": name, "replicas": replicas, "template": {"spec": spec}})
+        };
+        let jobs = [
+            job("driver", 1),
+            job("workers", self.pods.saturating_sub(1)),
+        ];
+        self.object(JOB_SET, json!({"replicatedJobs": jobs}), true)
     }
 
     /// A Deployment, which never ends.

@@ -64,6 +64,8 @@ pub const POD_GROUP: Kind = kind("scheduling.volcano.sh", "v1beta1", "PodGroup",
 pub const PYTORCH_JOB: Kind = kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
 /// Kubeflow's job for TensorFlow.
 pub const TF_JOB: Kind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
+/// A set of batch Jobs.
+pub const JOB_SET: Kind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
 /// What a queue may use where.
 pub const CAPACITY_POLICY: Kind = kind(
     "muster.io",
@@ -114,7 +116,15 @@ pub const VALIDATING_WEBHOOKS: Kind = kind(
 );
 
 /// Kinds of templates that can be found again from an object's apiVersion and kind.
-const TEMPLATES: [Kind; 6] = [BATCH_JOB, VOLCANO_JOB, PYTORCH_JOB, TF_JOB, DEPLOYMENT, POD];
+const TEMPLATES: [Kind; 7] = [
+    BATCH_JOB,
+    VOLCANO_JOB,
+    PYTORCH_JOB,
+    TF_JOB,
+    JOB_SET,
+    DEPLOYMENT,
+    POD,
+];
 
 impl Kind {
     /// `group/version`, or the version alone in the core.

@@ -453,11 +453,11 @@ impl Components<'_> {
         self.write_conf(&format!("{}.tokens", member.name), &line)
     }
 
-    fn port(&self) -> Result<u16> {
+    pub(super) fn port(&self) -> Result<u16> {
         self.supervisor.reserve_port()
     }
 
-    fn launch(&self, tool: Tool, name: &str, ports: &[u16]) -> Result<Launch> {
+    pub(super) fn launch(&self, tool: Tool, name: &str, ports: &[u16]) -> Result<Launch> {
         Ok(Launch {
             name: name.to_owned(),
             program: self.tools.program(tool)?,
@@ -466,14 +466,14 @@ impl Components<'_> {
         })
     }
 
-    fn write_conf(&self, name: &str, content: &str) -> Result<PathBuf> {
+    pub(super) fn write_conf(&self, name: &str, content: &str) -> Result<PathBuf> {
         let path = self.conf_dir.join(name);
         super::pki::write_private(&path, content)?;
         Ok(path)
     }
 }
 
-fn flag(name: &str, path: &Path) -> String {
+pub(super) fn flag(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 

@@ -96,6 +96,18 @@ impl Manifests {
         self
     }
 
+    /// Webhook registrations with the webhooks of these names only.
+    pub(super) fn with_webhooks_only(mut self, names: &[&str]) -> Self {
+        let lists = self
+            .0
+            .iter_mut()
+            .filter_map(|object| object.data["webhooks"].as_array_mut());
+        for webhooks in lists {
+            webhooks.retain(|webhook| names.iter().any(|name| webhook["name"] == *name));
+        }
+        self
+    }
+
     /// These and those.
     pub(super) fn and(mut self, others: &Self) -> Self {
         self.0.extend(others.0.iter().cloned());

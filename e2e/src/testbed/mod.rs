@@ -13,6 +13,7 @@ mod cluster;
 mod components;
 mod control_plane;
 mod error;
+pub mod jobset;
 mod manifests;
 mod member;
 pub mod nodes;

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::harness::kinds::{BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, Kind, PYTORCH_JOB, VOLCANO_JOB};
+use e2e::harness::kinds::{
+    BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, JOB_SET, Kind, PYTORCH_JOB, VOLCANO_JOB,
+};
 use e2e::testbed::{NodeGroup, Testbed};
 use e2e::tools::Tool;
 use tokio::process::Command;
@@ -14,7 +16,7 @@ use crate::job::{Job, condition};
 use e2e::harness::wait::eventually;
 
 /// In the order in which examples/README.md names them.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "namespace.yaml",
     "queue.yaml",
     "priority-class.yaml",
@@ -23,6 +25,7 @@ const FILES: [&str; 8] = [
     "pytorch-job.yaml",
     "propagation-policy.yaml",
     "split-job.yaml",
+    "split-jobset.yaml",
 ];
 
 /// What goes on for ever, or is for more teams: applied last, and taken away again.
@@ -33,12 +36,13 @@ const SHARING: [&str; 3] = ["lab", "speech", "robotics"];
 const SERVICE: &str = "serve";
 
 /// The jobs in them, all in the namespace `vision`.
-const JOBS: [(Kind, &str); 5] = [
+const JOBS: [(Kind, &str); 6] = [
     (VOLCANO_JOB, "resnet"),
     (BATCH_JOB, "render"),
     (PYTORCH_JOB, "finetune"),
     (BATCH_JOB, "sweep"),
     (BATCH_JOB, "embed"),
+    (JOB_SET, "trials"),
 ];
 
 /// They run up to half a minute each, and not all at once.

@@ -1,6 +1,6 @@
 //! A submitted job: its template, and what others make of it.
 
-use e2e::harness::kinds::Kind;
+use e2e::harness::kinds::{JOB_SET, Kind};
 use serde_json::Value;
 
 /// A job as it was submitted.
@@ -32,8 +32,13 @@ impl Job {
         format!("{}-{}", self.name, self.kind.name).to_lowercase()
     }
 
-    /// Whether a pod in a member is one of this job's, made by the job itself.
+    /// Whether a pod in a member is one of this job's, made by the job itself, or by a Job of
+    /// this JobSet.
     pub(crate) fn owns(&self, pod: &Value) -> bool {
+        if self.kind == JOB_SET {
+            let set = &pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"];
+            return *set == self.name.as_str();
+        }
         let owners = pod["metadata"]["ownerReferences"].as_array();
         let mut owners = owners.into_iter().flatten();
         owners.any(|owner| owner["kind"] == self.kind.name && owner["name"] == self.name.as_str())

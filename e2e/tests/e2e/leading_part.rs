@@ -12,10 +12,10 @@ use crate::rendezvous::ADDRESSES;
 use crate::split::pods_of;
 
 /// How long after its end a job of these tests goes.
-const SECONDS: u64 = 20;
+pub(crate) const SECONDS: u64 = 20;
 
 /// Plays the pods of a job that `are` meant: their annotations say how they go on.
-async fn play(
+pub(crate) async fn play(
     case: &Case,
     job: &Job,
     are: impl Fn(&str, &Value) -> bool,
@@ -35,11 +35,16 @@ async fn play(
     Ok(())
 }
 
-/// Whether a pod is the master of a PyTorchJob or of a Volcano Job, or the chief of a TFJob.
+/// Whether a pod is the master of a PyTorchJob or of a Volcano Job, the chief of a TFJob, or the
+/// driver of a JobSet.
 fn leads(pod: &Value) -> bool {
     let labels = &pod["metadata"]["labels"];
     let group = &labels["training.kubeflow.org/replica-type"];
-    group == "master" || group == "chief" || labels["volcano.sh/task-spec"] == "master"
+    let driver = &labels["jobset.sigs.k8s.io/replicatedjob-name"];
+    group == "master"
+        || group == "chief"
+        || labels["volcano.sh/task-spec"] == "master"
+        || driver == "driver"
 }
 
 /// The cluster with the master.
@@ -100,7 +105,11 @@ pub(crate) async fn room_for_seven(case: &Case) -> anyhow::Result<()> {
 
 /// Its master ends well while workers in both clusters would run for ever: the job has succeeded,
 /// its pods go, the next has its room, and it goes itself after its time.
-async fn succeeds_with_its_master(case: &Case, training: Value, state: &str) -> anyhow::Result<()> {
+pub(crate) async fn succeeds_with_its_master(
+    case: &Case,
+    training: Value,
+    state: &str,
+) -> anyhow::Result<()> {
     let mut next = training.clone();
     next["metadata"]["name"] = json!("next");
     let job = case.submit(&training).await?;

@@ -25,6 +25,7 @@ mod foreign_kinds;
 mod gate;
 mod hierarchy;
 mod job;
+mod job_set;
 mod leading_part;
 mod lifecycle;
 mod lost_cluster;

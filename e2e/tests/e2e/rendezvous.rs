@@ -184,7 +184,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
 }
 
 /// Waits until an event of this test says `words`.
-async fn told(case: &Case, words: &str) -> anyhow::Result<()> {
+pub(crate) async fn told(case: &Case, words: &str) -> anyhow::Result<()> {
     eventually(SOON, &format!("an event says {words:?}"), async || {
         let events = case.karmada().list(EVENT, Some(&case.name)).await;
         let events = events.map_err(|error| error.to_string())?;

@@ -55,11 +55,23 @@ pub(crate) fn environment<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     variable["value"].as_str()
 }
 
+/// A variable that a kubelet would take from a label or an annotation.
+pub(crate) fn of_metadata<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
+    let environment = pod["spec"]["containers"][0]["env"].as_array()?;
+    let variable = environment
+        .iter()
+        .find(|variable| variable["name"] == name)?;
+    let path = variable["valueFrom"]["fieldRef"]["fieldPath"].as_str()?;
+    let (map, key) = path.strip_prefix("metadata.")?.split_once("['")?;
+    pod["metadata"][map][key.trim_end_matches("']")].as_str()
+}
+
 /// The rank of a pod in the whole gang, as its program reckons it.
 pub(crate) fn rank(pod: &Value) -> anyhow::Result<u64> {
     let offset = environment(pod, "MUSTER_RANK_OFFSET").context("no offset")?;
     let completion = "batch.kubernetes.io/job-completion-index";
     let index = environment(pod, "VC_TASK_INDEX")
+        .or_else(|| of_metadata(pod, "MUSTER_REPLICA_INDEX"))
         .or_else(|| pod["metadata"]["annotations"][completion].as_str());
     Ok(offset.parse::<u64>()? + index.context("no index")?.parse::<u64>()?)
 }

@@ -18,10 +18,13 @@ fn a_policy_names_one_template_and_goes_with_its_binding() {
         Rule {
             cluster: Some(ClusterName::new("gpu-a")),
             mark: Some("attempt 1, part 1 of 1: w=4".to_owned()),
-            fields: vec![(
-                "/spec/tasks".to_owned(),
-                json!([{"name": "w", "replicas": 4}]),
-            )],
+            fields: vec![
+                (
+                    "/spec/tasks".to_owned(),
+                    json!([{"name": "w", "replicas": 4}]),
+                ),
+                ("/spec/policies".to_owned(), Value::Null),
+            ],
         },
         Rule {
             cluster: None,
@@ -56,10 +59,13 @@ fn a_policy_names_one_template_and_goes_with_its_binding() {
                                 "operator": "add",
                                 "value": {"muster.io/part": "attempt 1, part 1 of 1: w=4"},
                             }],
-                            "plaintext": [{
-                                "path": "/spec/tasks", "operator": "add",
-                                "value": [{"name": "w", "replicas": 4}],
-                            }],
+                            "plaintext": [
+                                {
+                                    "path": "/spec/tasks", "operator": "add",
+                                    "value": [{"name": "w", "replicas": 4}],
+                                },
+                                {"path": "/spec/policies", "operator": "remove"},
+                            ],
                         },
                     },
                     {"overriders": {"plaintext": [

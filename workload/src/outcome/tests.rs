@@ -303,6 +303,13 @@ fn pods_are_summed_over_parts() {
         counted("jobset.x-k8s.io/v1alpha2", "JobSet", &[set]),
         [1, 1, 3, 0]
     );
+    let set = json!({"replicatedJobsStatus": [
+        {"name": "a", "ready": 1, "active": 2, "pods": 4}, {"name": "b", "succeeded": 1, "failed": 1},
+    ]});
+    assert_eq!(
+        counted("jobset.x-k8s.io/v1alpha2", "JobSet", &[set]),
+        [4, 4, 1, 1]
+    );
     assert_eq!(
         counted("v1", "Pod", &[json!({"phase": "Running"})]),
         [0, 1, 0, 0]

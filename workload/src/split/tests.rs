@@ -86,6 +86,7 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
         (torch("pytorchReplicaSpecs: {Worker: {template: {spec: {containers: [{name: pytorch, command: [a]}]}}}}"), "has no Master"),
         (torch("pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch}]}}}}"), "spec.pytorchReplicaSpecs[Master] container pytorch has no command"),
         (torch("pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch, command: [a], args: [--rank=$(RANK)]}]}}}}"), "$(RANK)"),
+        ("{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {annotations: {muster.io/split: Allowed}}, spec: {failurePolicy: {maxRestarts: 1}}}".to_owned(), "spec.failurePolicy.maxRestarts"),
         (kind("ray.io/v1", "RayJob"), "a RayJob find each other by names"),
         (kind("apps/v1", "Deployment"), "replicaSchedulingType Divided"),
         (kind("v1", "Pod"), "a Pod is one"),
@@ -120,10 +121,12 @@ fn what_can_be_split_is_refused_nothing() {
     let restarts = "{policies: [{event: PodEvicted, action: RestartJob}], plugins: {svc: [], env: []}, tasks: [{replicas: 4}]}";
     let job = "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Preferred}}, spec: {completionMode: Indexed, completions: 4}}";
     let led = "{tasks: [{replicas: 4}, {replicas: 1, policies: [{event: TaskCompleted, action: CompleteJob}]}]}";
+    let set = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {annotations: {muster.io/split: Preferred}}, spec: {replicatedJobs: [{name: w, replicas: 4}]}}";
     for template in [
         volcano("Preferred", restarts),
         volcano("Preferred", led),
         job.to_owned(),
+        set.to_owned(),
     ] {
         assert_eq!(wished(&template), "Preferred");
         assert_eq!(refused(&yaml(&template)), None);

@@ -26,6 +26,7 @@ impl Footprint {
             ("kubeflow.org", "PyTorchJob") => {
                 sum(spec["pytorchReplicaSpecs"].as_object()?.values())
             }
+            ("jobset.x-k8s.io", "JobSet") => jobs(spec["replicatedJobs"].as_array()?),
             ("batch", "Job") => count(&spec["parallelism"]) * pod(&spec["template"]["spec"]),
             ("apps", "Deployment") => count(&spec["replicas"]) * pod(&spec["template"]["spec"]),
             ("v1", "Pod") => pod(spec),
@@ -43,6 +44,14 @@ impl Footprint {
 fn sum<'a>(roles: impl IntoIterator<Item = &'a Value>) -> u64 {
     let role = |role: &Value| count(&role["replicas"]) * pod(&role["template"]["spec"]);
     roles.into_iter().map(role).sum()
+}
+
+fn jobs(replicated: &[Value]) -> u64 {
+    let job = |job: &Value| {
+        let spec = &job["template"]["spec"];
+        count(&job["replicas"]) * count(&spec["parallelism"]) * pod(&spec["template"]["spec"])
+    };
+    replicated.iter().map(job).sum()
 }
 
 /// A replica count, 1 where it is left out.
@@ -90,6 +99,7 @@ mod tests {
         assert_eq!(Footprint::of(&gang.volcano()), expected(24));
         assert_eq!(Footprint::of(&gang.batch()), expected(24));
         assert_eq!(Footprint::of(&gang.pytorch()), expected(24));
+        assert_eq!(Footprint::of(&gang.job_set()), expected(24));
         assert_eq!(Footprint::of(&gang.deployment()), expected(24));
         assert_eq!(Footprint::of(&gang.pod()), expected(8));
     }
