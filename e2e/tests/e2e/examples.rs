@@ -16,7 +16,7 @@ use crate::job::{Job, condition};
 use e2e::harness::wait::eventually;
 
 /// In the order in which examples/README.md names them.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "namespace.yaml",
     "queue.yaml",
     "priority-class.yaml",
@@ -26,6 +26,7 @@ const FILES: [&str; 9] = [
     "propagation-policy.yaml",
     "split-job.yaml",
     "split-jobset.yaml",
+    "elastic-gang.yaml",
 ];
 
 /// What goes on for ever, or is for more teams: applied last, and taken away again.
@@ -36,13 +37,14 @@ const SHARING: [&str; 3] = ["lab", "speech", "robotics"];
 const SERVICE: &str = "serve";
 
 /// The jobs in them, all in the namespace `vision`.
-const JOBS: [(Kind, &str); 6] = [
+const JOBS: [(Kind, &str); 7] = [
     (VOLCANO_JOB, "resnet"),
     (BATCH_JOB, "render"),
     (PYTORCH_JOB, "finetune"),
     (BATCH_JOB, "sweep"),
     (BATCH_JOB, "embed"),
     (JOB_SET, "trials"),
+    (VOLCANO_JOB, "tune"),
 ];
 
 /// They run up to half a minute each, and not all at once.
