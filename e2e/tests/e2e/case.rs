@@ -170,7 +170,7 @@ impl Case {
         Ok(name)
     }
 
-    /// Adds `count` nodes with eight GPUs of this test's class to a member.
+    /// Adds `count` nodes with eight GPUs of this test's class.
     pub(crate) async fn nodes(&self, member: &str, count: u32) -> anyhow::Result<Vec<String>> {
         self.node_group(member, "n", count).await
     }
@@ -188,7 +188,16 @@ impl Case {
             product: Some(self.product.clone()),
             ..NodeGroup::default()
         };
-        let names = self.plane.testbed.add_nodes(member, &group).await?;
+        self.nodes_like(member, &group).await
+    }
+
+    /// Adds nodes to a member, which go when the test ends.
+    pub(crate) async fn nodes_like(
+        &self,
+        member: &str,
+        group: &NodeGroup,
+    ) -> anyhow::Result<Vec<String>> {
+        let names = self.plane.testbed.add_nodes(member, group).await?;
         let made = (member.to_owned(), names.clone());
         self.made.lock().unwrap().nodes.push(made);
         Ok(names)
