@@ -172,18 +172,13 @@ fn suffix(parts: &str) -> &str {
 }
 
 /// The resource that a node is counted by: an accelerator before other devices (a node with
-/// GPUs has RDMA devices too), then the first by name.
+/// GPUs has RDMA devices too), one of a device plugin before a DeviceClass (both may give out the
+/// same devices), then the first by name.
 #[must_use]
 pub fn device(resources: &Resources) -> Option<&ResourceName> {
-    let devices = || {
-        resources
-            .iter()
-            .map(|(name, _)| name)
-            .filter(|name| name.is_device())
-    };
-    devices()
-        .find(|name| name.is_accelerator())
-        .or_else(|| devices().next())
+    let names = resources.iter().map(|(name, _)| name);
+    let devices = names.filter(|name| name.is_device());
+    devices.min_by_key(|name| name.rank_as_device())
 }
 
 /// `text` in lower case, everything but letters and digits as single dashes, at most 63 long.

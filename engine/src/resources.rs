@@ -91,6 +91,15 @@ impl ResourceName {
         self.0.contains('/') && !self.0.starts_with("kubernetes.io/")
     }
 
+    /// Orders the devices of a node by which of them it is counted in, the first first:
+    /// accelerators, resources of device plugins before DeviceClasses (both may give out the same
+    /// devices), then by name.
+    #[must_use]
+    pub fn rank_as_device(&self) -> impl Ord + use<> {
+        let (other, of_class) = (!self.is_accelerator(), self.device_class().is_some());
+        (other, of_class, self.clone())
+    }
+
     /// Reads `text` as an amount of this resource that is asked for or offered.
     ///
     /// # Errors

@@ -199,7 +199,7 @@ fn a_job_keeps_what_its_claim_templates_claimed_when_it_was_placed() {
     let gpus = |count| format!("deviceclass.resource.kubernetes.io/gpu {count}, pods 1");
     assert_eq!(request(&world), "unknown");
     let named = world.claim_template(claims(2)).unwrap();
-    assert_eq!(world.jobs_that_claim(&named), [job.clone()]);
+    assert_eq!(world.jobs_that_claim(&named), std::slice::from_ref(&job));
     assert_eq!(world.claim_template(claims(2)), None, "nothing new");
     assert_eq!(request(&world), gpus(2));
     world.keep_claims(&job);

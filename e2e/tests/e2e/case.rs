@@ -80,6 +80,9 @@ pub(crate) struct Case {
     made: Mutex<Made>,
 }
 
+/// Names of nodes that were made.
+type Names = anyhow::Result<Vec<String>>;
+
 /// What has to be cleaned up besides the namespace.
 #[derive(Default)]
 struct Made {
@@ -171,17 +174,12 @@ impl Case {
     }
 
     /// Adds `count` nodes with eight GPUs of this test's class.
-    pub(crate) async fn nodes(&self, member: &str, count: u32) -> anyhow::Result<Vec<String>> {
+    pub(crate) async fn nodes(&self, member: &str, count: u32) -> Names {
         self.node_group(member, "n", count).await
     }
 
     /// The same, with a word in the names that tells them from others of this test.
-    pub(crate) async fn node_group(
-        &self,
-        member: &str,
-        word: &str,
-        count: u32,
-    ) -> anyhow::Result<Vec<String>> {
+    pub(crate) async fn node_group(&self, member: &str, word: &str, count: u32) -> Names {
         let group = NodeGroup {
             count,
             prefix: Some(format!("{}-{word}", self.name)),
@@ -192,12 +190,8 @@ impl Case {
     }
 
     /// Adds nodes to a member, which go when the test ends.
-    pub(crate) async fn nodes_like(
-        &self,
-        member: &str,
-        group: &NodeGroup,
-    ) -> anyhow::Result<Vec<String>> {
-        let names = self.plane.testbed.add_nodes(member, group).await?;
+    pub(crate) async fn nodes_like(&self, member: &str, like: &NodeGroup) -> Names {
+        let names = self.plane.testbed.add_nodes(member, like).await?;
         let made = (member.to_owned(), names.clone());
         self.made.lock().unwrap().nodes.push(made);
         Ok(names)

@@ -294,8 +294,9 @@ impl View {
         let Some(uid) = self.pod_uids.remove(key) else {
             return;
         };
-        let gone = self.pods.remove(&uid);
-        if let Some(Belongs::Owned { owner, .. }) = gone.map(|known| known.seen.belongs) {
+        let gone = self.pods.remove(&uid).map(|known| known.seen);
+        self.wait_no_more(&uid, gone.as_ref());
+        if let Some(Belongs::Owned { owner, .. }) = gone.map(|pod| pod.belongs) {
             let is_last = self.owners.get_mut(&owner.uid).is_some_and(|entry| {
                 entry.pods.remove(&uid);
                 entry.pods.is_empty()

@@ -1,7 +1,7 @@
 //! Claims of devices in the view of a member: part of what their pods request, or, where no pod
 //! that is known has them, used by others.
 
-use super::View;
+use super::{SeenPod, View};
 use crate::members::devices::{DeviceDelta, SeenClaim, Touched};
 use engine::facts::PodFact;
 use engine::{Event, NodeName, Resources, Uid};
@@ -72,6 +72,18 @@ impl View {
         }
     }
 
+    /// A pod that is gone waits for none of its claims.
+    pub(super) fn wait_no_more(&mut self, uid: &Uid, pod: Option<&SeenPod>) {
+        for claim in pod.into_iter().flat_map(|pod| pod.claims.iter().flatten()) {
+            if let Some(pods) = self.waiting.get_mut(claim) {
+                pods.remove(uid);
+                if pods.is_empty() {
+                    self.waiting.remove(claim);
+                }
+            }
+        }
+    }
+
     /// Of the claims that a pod names, those that have not been seen with what they got.
     fn unseen_claims(&self, claims: &[Option<ObjectKey>]) -> Vec<Option<ObjectKey>> {
         let is_seen = |claim: &Option<ObjectKey>| {
@@ -132,7 +144,7 @@ impl View {
         let held = self.devices.held(claim).into_iter();
         held.map(|(node, request)| PodFact {
             cluster: self.cluster.clone(),
-            uid: Uid::new(&format!("{}@{node}", claim.uid)),
+            uid: Uid::new(format!("{}@{node}", claim.uid)),
             node: Some(NodeName::new(&node)),
             request,
             job: None,

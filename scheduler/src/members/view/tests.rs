@@ -251,6 +251,16 @@ fn a_pod_requests_what_its_claim_got_and_is_bound_once_that_is_seen() {
 }
 
 #[test]
+fn a_pod_that_goes_before_it_got_anything_waits_for_nothing() {
+    let mut view = with_devices();
+    view.pod(claiming("a", "u1", Some("a-gpus")));
+    assert_eq!(view.waiting.len(), 1);
+    view.pod(gone(Some("team"), "a"));
+    assert_eq!(amounts(&mut view), "u1 on - cpu 1, pods 1; -u1");
+    assert!(view.waiting.is_empty());
+}
+
+#[test]
 fn claims_that_no_pod_was_made_for_are_used_by_others() {
     let mut view = with_devices();
     view.device(claim("shared", None, Some(&["gpu-0", "gpu-1", "gpu-2"])));
