@@ -145,6 +145,7 @@ impl Core {
             Input::Queue(delta) => self.queue(delta),
             Input::Policy(delta) => self.policy(delta),
             Input::PriorityClass(delta) => self.priority_class(delta),
+            Input::ClaimTemplate(delta) => self.claim_template(delta),
             Input::PodGroup(delta) => self.podgroup(delta),
             Input::Member(event) => self.member(event),
             Input::Outcome(outcome) => self.outcome(outcome, now),

@@ -11,7 +11,7 @@ use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{ClusterPlacement, Demand, Filters, Held, Hold, JobFact, Split};
 use engine::{JobKey, QueueName, Reason, Time, Uid};
 use std::collections::BTreeMap;
-use workload::{Ask, AskError, Meeting};
+use workload::{Ask, AskError, ClaimedDevices, Meeting};
 
 #[cfg(test)]
 mod tests;
@@ -40,6 +40,9 @@ impl NamespaceFact {
 /// Who may submit to a queue, if that is limited.
 pub(crate) type Permission<'a> = &'a dyn Fn(&QueueName, &NamespaceFact) -> bool;
 
+/// What a ResourceClaimTemplate of the job's namespace claims for one pod.
+pub(crate) type Claimed<'a> = &'a dyn Fn(&str) -> Option<&'a ClaimedDevices>;
+
 /// What queues say of the jobs in them.
 #[derive(Clone, Copy)]
 pub(crate) struct QueueRules<'a> {
@@ -56,7 +59,8 @@ pub(crate) struct QueueRules<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) fact: JobFact,
-    /// What it asks for; `None` where that is not known.
+    /// What it asks for; `None` where that is not known. Without the devices that its pods claim
+    /// where only these are not known.
     pub(crate) ask: Option<Ask>,
     /// Why it is not split although it may be, in words.
     pub(crate) unsplit: Option<String>,
@@ -69,17 +73,16 @@ pub(crate) fn job(
     template: &Template,
     namespace: &NamespaceFact,
     rules: QueueRules<'_>,
+    claimed: Claimed<'_>,
 ) -> Job {
     let queue = queue(template, namespace);
     let (ask, mut hold) = match size(binding, template) {
-        Ok(ask) => (Some(ask), None),
-        Err(error) => (
-            None,
-            Some(Hold {
-                reason: reason_of(&error),
-                message: error.to_string(),
-            }),
-        ),
+        Ok(ask) => match ask.with_claims(claimed) {
+            Ok(whole) => (Some(whole), None),
+            // A job that runs goes on by all else that it says.
+            Err(error) => (Some(ask.without_claims()), Some(held(&error))),
+        },
+        Err(error) => (None, Some(held(&error))),
     };
     let queue_split = (rules.split)(&queue);
     let unsplit = ask.as_ref().and_then(|ask| {
@@ -194,10 +197,10 @@ fn size(binding: &ResourceBinding, template: &Template) -> Result<Ask, AskError>
     }
 }
 
-fn reason_of(error: &AskError) -> Reason {
-    match error {
-        AskError::SizeUnknown { .. } => Reason::SizeUnknown,
-        AskError::Invalid { .. } => Reason::InvalidTemplate,
+fn held(error: &AskError) -> Hold {
+    Hold {
+        reason: error.reason(),
+        message: error.to_string(),
     }
 }
 

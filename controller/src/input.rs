@@ -2,6 +2,7 @@
 
 use crate::template::{Template, TemplateKind};
 use crds::capacity_policy::CapacityPolicy;
+use crds::devices::ResourceClaimTemplate;
 use crds::karmada::{ResourceBinding, Work};
 use crds::kubernetes::{Namespace, PriorityClass};
 use crds::podgroup::PodGroup;
@@ -22,6 +23,7 @@ pub(crate) enum Input {
     Queue(Delta<Queue>),
     Policy(Delta<CapacityPolicy>),
     PriorityClass(Delta<PriorityClass>),
+    ClaimTemplate(Delta<ResourceClaimTemplate>),
     PodGroup(Delta<PodGroup>),
     Template(TemplateKind, Delta<Template>),
     Member(MemberEvent),

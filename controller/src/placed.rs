@@ -26,6 +26,7 @@ impl Core {
             self.track(look.key).works_seen = true;
         }
         self.meeting.remove(look.key);
+        self.world.keep_claims(look.key);
         let ending = self.ending_of(look, &record);
         let outcome = outcome(&look.binding);
         let job = self.job_of(look.key, &look.binding, namespace);

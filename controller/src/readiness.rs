@@ -18,6 +18,7 @@ enum Source {
     Queues,
     Policies,
     PriorityClasses,
+    ClaimTemplates,
     PodGroups,
     Members,
     Templates(TemplateKind),
@@ -34,7 +35,8 @@ pub(crate) struct Readiness {
 impl Readiness {
     pub(crate) fn new() -> Self {
         use Source::{
-            Bindings, Members, Namespaces, PodGroups, Policies, PriorityClasses, Queues, Works,
+            Bindings, ClaimTemplates, Members, Namespaces, PodGroups, Policies, PriorityClasses,
+            Queues, Works,
         };
         let missing = BTreeSet::from([
             Bindings,
@@ -43,6 +45,7 @@ impl Readiness {
             Queues,
             Policies,
             PriorityClasses,
+            ClaimTemplates,
             PodGroups,
             Members,
         ]);
@@ -67,6 +70,7 @@ impl Readiness {
             Input::Queue(Delta::Listed) => Source::Queues,
             Input::Policy(Delta::Listed) => Source::Policies,
             Input::PriorityClass(Delta::Listed) => Source::PriorityClasses,
+            Input::ClaimTemplate(Delta::Listed) => Source::ClaimTemplates,
             Input::PodGroup(Delta::Listed) => Source::PodGroups,
             Input::Member(MemberEvent::Ready) => Source::Members,
             Input::Template(kind, Delta::Listed) => Source::Templates(kind.clone()),

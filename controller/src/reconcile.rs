@@ -78,6 +78,7 @@ impl Core {
         self.tracks.remove(key);
         self.spread_bindings.remove(key);
         self.meeting.remove(key);
+        self.world.drop_claims(key);
         self.publisher.forget(key);
     }
 
@@ -228,6 +229,7 @@ impl Core {
             _ => {}
         }
         self.track(look.key).ended();
+        self.world.drop_claims(look.key);
         match self.job_of(look.key, &look.binding, namespace) {
             Some(job) => {
                 self.note_meeting(look, &job);

@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::notes::Note;
 use crate::template::{Template, TemplateKey, TemplateKind};
 use crds::capacity_policy::CapacityPolicy;
+use crds::devices::ResourceClaimTemplate;
 use crds::karmada::ObjectReference;
 use crds::kubernetes::PriorityClass;
 use crds::podgroup::PodGroup;
@@ -91,6 +92,13 @@ impl Core {
             Delta::Upserted(class) => self.tell(Event::PriorityClassUpserted(class.to_fact())),
             Delta::Gone(object) => self.tell(Event::PriorityClassGone(object.name)),
             Delta::Listed => {}
+        }
+    }
+
+    /// What pods claim devices by came, changed or went: the jobs that name it have another size.
+    pub(crate) fn claim_template(&mut self, delta: Delta<ResourceClaimTemplate>) {
+        if let Some(template) = self.world.claim_template(delta) {
+            self.dirty.extend(self.world.jobs_that_claim(&template));
         }
     }
 

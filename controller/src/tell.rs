@@ -49,7 +49,10 @@ impl Core {
             filters: &filters,
             apart: &apart,
         };
-        Some(fact::job(key, binding, template, namespace, rules))
+        let claimed = |template: &str| self.world.claimed_by(key, template);
+        Some(fact::job(
+            key, binding, template, namespace, rules, &claimed,
+        ))
     }
 
     /// Tells the engine of the job, unless it knows.

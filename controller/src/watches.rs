@@ -3,6 +3,7 @@
 use crate::input::Input;
 use crate::template::TemplateKind;
 use crds::capacity_policy::CapacityPolicy;
+use crds::devices::ResourceClaimTemplate;
 use crds::karmada::{ResourceBinding, Work};
 use crds::kubernetes::{Namespace, PriorityClass};
 use crds::podgroup::PodGroup;
@@ -40,6 +41,13 @@ pub(crate) fn spawn(
     each.watch::<CapacityPolicy>("CapacityPolicy", Input::Policy);
     each.watch::<PriorityClass>("PriorityClass", Input::PriorityClass);
     each.watch::<PodGroup>("PodGroup", Input::PodGroup);
+    // Only jobs that claim devices wait for these: a control plane need not have them.
+    let options = WatchOptions {
+        absent_is_empty: true,
+        denied_is_listed: true,
+        ..each.options()
+    };
+    each.watch_as::<ResourceClaimTemplate>("ResourceClaimTemplate", options, Input::ClaimTemplate);
 }
 
 struct Each<'a> {
@@ -59,10 +67,25 @@ impl Each<'_> {
             + Send
             + 'static,
     {
-        let options = WatchOptions {
+        self.watch_as(kind, self.options(), wrap);
+    }
+
+    fn options(&self) -> WatchOptions {
+        WatchOptions {
             metrics: Some(self.metrics.clone()),
             ..WatchOptions::default()
-        };
+        }
+    }
+
+    fn watch_as<K>(&self, kind: &str, options: WatchOptions, wrap: fn(Delta<K>) -> Input)
+    where
+        K: kube::Resource<DynamicType = ()>
+            + Clone
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug
+            + Send
+            + 'static,
+    {
         watch(
             Api::<K>::all(self.client.clone()),
             options,

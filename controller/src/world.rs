@@ -8,6 +8,7 @@ use crate::fact::NamespaceFact;
 use crate::standing::is_workload;
 use crate::template::{Template, TemplateKey, TemplateKind};
 use crds::capacity_policy::CapacityPolicy;
+use crds::devices::ResourceClaimTemplate;
 use crds::karmada::{self, ResourceBinding, Work};
 use crds::kubernetes::Namespace;
 use crds::names;
@@ -17,7 +18,7 @@ use engine::{JobKey, QueueName};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use workload::Ask;
+use workload::{Ask, ClaimedDevices};
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,10 @@ pub(crate) struct World {
     pub(crate) queues: BTreeMap<QueueName, Queue>,
     pub(crate) policies: BTreeMap<QueueName, CapacityPolicy>,
     pub(crate) podgroups: HashMap<JobKey, Arc<PodGroup>>,
+    /// What ResourceClaimTemplates claim for one pod.
+    claim_templates: HashMap<ObjectKey, ClaimedDevices>,
+    /// What these claimed, by name, when jobs were placed that name them.
+    claimed: HashMap<JobKey, BTreeMap<String, ClaimedDevices>>,
     /// Works by the permanent id of their binding, then by namespace and name.
     works: HashMap<String, BTreeMap<ObjectKey, SeenWork>>,
     /// Where a Work is filed, for deltas that carry its name only.
@@ -193,6 +198,72 @@ impl World {
         }
     }
 
+    /// Takes in the delta of a ResourceClaimTemplate; returns which it is where it changed.
+    pub(crate) fn claim_template(
+        &mut self,
+        delta: Delta<ResourceClaimTemplate>,
+    ) -> Option<ObjectKey> {
+        match delta {
+            Delta::Upserted(template) => {
+                let key = object_key(&template.metadata);
+                let claims = template.claimed_devices();
+                let before = self.claim_templates.insert(key.clone(), claims.clone());
+                (before != Some(claims)).then_some(key)
+            }
+            Delta::Gone(key) => self.claim_templates.remove(&key).map(|_| key),
+            Delta::Listed => None,
+        }
+    }
+
+    /// What a ResourceClaimTemplate that `job` names claims for one pod: as it was when the job
+    /// was placed, else as it is, if it is there.
+    pub(crate) fn claimed_by(&self, job: &JobKey, template: &str) -> Option<&ClaimedDevices> {
+        let placed = self.claimed.get(job);
+        let placed = placed.and_then(|claimed| claimed.get(template));
+        placed.or_else(|| {
+            self.claim_templates.get(&ObjectKey {
+                namespace: Some(job.namespace.to_string()),
+                name: template.to_owned(),
+            })
+        })
+    }
+
+    /// `job` is placed: whatever becomes of its ResourceClaimTemplates, its pods have what these
+    /// claim now.
+    pub(crate) fn keep_claims(&mut self, job: &JobKey) {
+        if self.claimed.contains_key(job) {
+            return;
+        }
+        let binding = self.bindings.get(job);
+        let Some(ask) = binding.and_then(|binding| self.ask_of(binding)) else {
+            return;
+        };
+        let names = ask.claim_templates().into_iter();
+        let claimed: BTreeMap<_, _> = names
+            .filter_map(|name| Some((name.to_owned(), self.claimed_by(job, name)?.clone())))
+            .collect();
+        if !claimed.is_empty() {
+            self.claimed.insert(job.clone(), claimed);
+        }
+    }
+
+    /// `job` is queued, or gone: its next pods have what its templates claim then.
+    pub(crate) fn drop_claims(&mut self, job: &JobKey) {
+        self.claimed.remove(job);
+    }
+
+    /// The jobs whose pods claim devices by a ResourceClaimTemplate.
+    pub(crate) fn jobs_that_claim(&self, template: &ObjectKey) -> Vec<JobKey> {
+        let namespace = template.namespace.as_deref().unwrap_or_default();
+        let claims = |key: &JobKey| {
+            let binding = self.bindings.get(key);
+            let ask = binding.and_then(|binding| self.ask_of(binding));
+            ask.is_some_and(|ask| ask.claim_templates().contains(template.name.as_str()))
+        };
+        let jobs = self.jobs_in(namespace).into_iter();
+        jobs.filter(claims).collect()
+    }
+
     /// The job made from a template, if its binding is there.
     pub(crate) fn job_of_template(&self, template: &TemplateKey) -> Option<&JobKey> {
         self.by_template.get(template)
@@ -205,7 +276,8 @@ impl World {
             .filter(|template| template.uid.as_str() == binding.spec.resource.uid)
     }
 
-    /// What the template of a binding asks for, where that is known.
+    /// What the template of a binding asks for, where that is known; devices that it claims stand
+    /// under the names of their ResourceClaimTemplates.
     pub(crate) fn ask_of(&self, binding: &ResourceBinding) -> Option<&Ask> {
         self.template_of(binding)?.ask.as_ref().ok()
     }

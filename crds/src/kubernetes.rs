@@ -119,7 +119,7 @@ fn domains(labels: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// The class of a node's pool: the product of its GPUs, or of the parts that these are given out
-/// in; else its device's resource, else `cpu`; as a DNS label. A device counts even where there
+/// in; else its device's DeviceClass or resource, else `cpu`; as a DNS label. A device counts even where there
 /// are 0 of it: a device plugin that fails does not move its node to another pool.
 #[must_use]
 pub fn pool_class(labels: &BTreeMap<String, String>, allocatable: &Resources) -> PoolClass {
@@ -134,9 +134,14 @@ pub fn pool_class(labels: &BTreeMap<String, String>, allocatable: &Resources) ->
     };
     let class = product
         .filter(|label| !label.is_empty())
-        .or_else(|| device(allocatable).map(|name| dns_label(name.as_str())))
+        .or_else(|| device(allocatable).map(|name| dns_label(class_name(name))))
         .filter(|label| !label.is_empty());
     PoolClass::new(class.as_deref().unwrap_or(ResourceName::CPU))
+}
+
+/// What a class of nodes is named by that are counted in `device`.
+fn class_name(device: &ResourceName) -> &str {
+    device.device_class().unwrap_or(device.as_str())
 }
 
 /// The resource in which a node gives out parts of GPUs, if it has no whole ones: instances of
@@ -167,18 +172,13 @@ fn suffix(parts: &str) -> &str {
 }
 
 /// The resource that a node is counted by: an accelerator before other devices (a node with
-/// GPUs has RDMA devices too), then the first by name.
+/// GPUs has RDMA devices too), one of a device plugin before a DeviceClass (both may give out the
+/// same devices), then the first by name.
 #[must_use]
 pub fn device(resources: &Resources) -> Option<&ResourceName> {
-    let devices = || {
-        resources
-            .iter()
-            .map(|(name, _)| name)
-            .filter(|name| name.is_device())
-    };
-    devices()
-        .find(|name| name.is_accelerator())
-        .or_else(|| devices().next())
+    let names = resources.iter().map(|(name, _)| name);
+    let devices = names.filter(|name| name.is_device());
+    devices.min_by_key(|name| name.rank_as_device())
 }
 
 /// `text` in lower case, everything but letters and digits as single dashes, at most 63 long.
@@ -232,6 +232,22 @@ pub struct PodSpec {
     /// Requests of the pod as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ContainerResources>,
+    /// Claims of devices. What these hold is in the claims; nothing of the request is computed
+    /// from them.
+    #[serde(deserialize_with = "nullable", skip_serializing)]
+    pub resource_claims: Vec<PodClaim>,
+}
+
+/// A claim that a pod names.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodClaim {
+    /// By which its containers and its status refer to it.
+    pub name: String,
+    /// The claim, where it is there already; else it is made from a template, and the status
+    /// has its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_claim_name: Option<String>,
 }
 
 /// What a container requests.
@@ -268,10 +284,13 @@ pub struct ContainerResources {
 
 /// `status` of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
     /// Pending, Running, Succeeded, Failed or Unknown.
     pub phase: String,
+    /// The claims that were made for it.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub resource_claim_statuses: Vec<PodClaim>,
 }
 
 impl Pod {
@@ -287,6 +306,21 @@ impl Pod {
             request: self.request()?,
             job,
             ended: self.has_ended(),
+        })
+    }
+
+    /// The names of its claims of devices, `None` for one that has not been made yet; less those
+    /// that turned out not to be needed.
+    pub fn claim_names(&self) -> impl Iterator<Item = Option<&str>> {
+        self.spec.resource_claims.iter().filter_map(|claim| {
+            if let Some(name) = &claim.resource_claim_name {
+                return Some(Some(name.as_str()));
+            }
+            let mut made = self.status.resource_claim_statuses.iter();
+            match made.find(|made| made.name == claim.name) {
+                Some(made) => made.resource_claim_name.as_deref().map(Some),
+                None => Some(None),
+            }
         })
     }
 

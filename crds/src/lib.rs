@@ -11,6 +11,7 @@
 
 pub mod capacity_policy;
 pub mod conditions;
+pub mod devices;
 pub mod duration;
 pub mod gpu_pool;
 pub mod karmada;

@@ -33,11 +33,26 @@ impl ResourceName {
     pub const MEMORY: &'static str = "memory";
     /// `pods`: the slots of a node.
     pub const PODS: &'static str = "pods";
+    /// What Kubernetes puts before the name of a DeviceClass to make a resource of it: devices
+    /// of that class, whoever asks for them.
+    const OF_DEVICE_CLASS: &'static str = "deviceclass.resource.kubernetes.io/";
 
     /// A name from its text.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(Arc::from(name))
+    }
+
+    /// The resource of which the devices of a DeviceClass are units.
+    #[must_use]
+    pub fn of_device_class(class: &str) -> Self {
+        Self::new(&format!("{}{class}", Self::OF_DEVICE_CLASS))
+    }
+
+    /// The DeviceClass of which units are devices, if it is the resource of one.
+    #[must_use]
+    pub fn device_class(&self) -> Option<&str> {
+        self.0.strip_prefix(Self::OF_DEVICE_CLASS)
     }
 
     /// The name's text.
@@ -61,8 +76,8 @@ impl ResourceName {
     /// others (one with GPUs has RDMA devices, too).
     #[must_use]
     pub fn is_accelerator(&self) -> bool {
-        const WORDS: [&str; 9] = [
-            "gpu", "mig-", "npu", "tpu", "ascend", "mlu", "dcu", "gaudi", "neuron",
+        const WORDS: [&str; 10] = [
+            "gpu", "mig-", "mig.", "npu", "tpu", "ascend", "mlu", "dcu", "gaudi", "neuron",
         ];
         let kind = self.as_str().rsplit('/').next().unwrap_or_default();
         let kind = kind.to_ascii_lowercase();
@@ -74,6 +89,15 @@ impl ResourceName {
     #[must_use]
     pub fn is_device(&self) -> bool {
         self.0.contains('/') && !self.0.starts_with("kubernetes.io/")
+    }
+
+    /// Orders the devices of a node by which of them it is counted in, the first first:
+    /// accelerators, resources of device plugins before DeviceClasses (both may give out the same
+    /// devices), then by name.
+    #[must_use]
+    pub fn rank_as_device(&self) -> impl Ord + use<> {
+        let (other, of_class) = (!self.is_accelerator(), self.device_class().is_some());
+        (other, of_class, self.clone())
     }
 
     /// Reads `text` as an amount of this resource that is asked for or offered.
@@ -302,6 +326,20 @@ mod tests {
             error([("cpu", "9223372036854775807")]),
             "cpu: quantity \"9223372036854775807\" is too large to be counted; at most 2^63-1 base units are"
         );
+    }
+
+    #[test]
+    fn a_device_class_is_a_resource_of_devices() {
+        let gpus = ResourceName::of_device_class("gpu.nvidia.com");
+        assert_eq!(
+            gpus.as_str(),
+            "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+        );
+        assert_eq!(gpus.device_class(), Some("gpu.nvidia.com"));
+        assert!(gpus.is_device() && gpus.is_accelerator());
+        assert!(ResourceName::of_device_class("mig.nvidia.com").is_accelerator());
+        assert!(!ResourceName::of_device_class("nic.example.com").is_accelerator());
+        assert_eq!(ResourceName::new("nvidia.com/gpu").device_class(), None);
     }
 
     #[test]

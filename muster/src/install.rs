@@ -31,10 +31,14 @@ const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/rbac-users.yaml"),
     include_str!("../../deploy/interpreter-volcano-job.yaml"),
     include_str!("../../deploy/interpreter-job.yaml"),
+    include_str!("../../deploy/interpreter-deployment.yaml"),
     include_str!("../../deploy/interpreter-jobset.yaml"),
     include_str!("../../deploy/interpreter-mpijob.yaml"),
+    include_str!("../../deploy/interpreter-pod.yaml"),
     include_str!("../../deploy/interpreter-pytorchjob.yaml"),
     include_str!("../../deploy/interpreter-raycluster.yaml"),
+    include_str!("../../deploy/interpreter-rayjob.yaml"),
+    include_str!("../../deploy/interpreter-statefulset.yaml"),
     include_str!("../../deploy/interpreter-tfjob.yaml"),
 ];
 

@@ -297,7 +297,10 @@ where
     async fn absent(&mut self, error: &CallError) -> Result<(), Closed> {
         self.report.failed("list", error);
         match self.options.absent_is_empty {
-            true => self.sweep().await,
+            true => {
+                self.report.absent();
+                self.sweep().await
+            }
             false => Ok(()),
         }
     }

@@ -6,17 +6,14 @@ use engine::facts::{Demand, Split};
 use serde_json::{Value, json};
 use workload::{Ask, AskError};
 
-/// The demand of the job that `binding` binds `template` for; `in_parts` says whether it was
-/// planned to be placed in parts, which its queue may have a say in.
-///
-/// # Errors
-/// Where its size cannot be known, or a value of the template cannot be used.
+/// The demand of the job that `binding` binds `template` for, which asks for `ask`; `in_parts` says
+/// whether it was planned to be placed in parts, which its queue may have a say in.
 pub(crate) fn demand(
     binding: &ResourceBinding,
     template: &Value,
+    ask: &Ask,
     in_parts: bool,
-) -> Result<Demand, AskError> {
-    let ask = ask(binding, template)?;
+) -> Demand {
     let split = if in_parts {
         Split::Allowed
     } else {
@@ -24,14 +21,18 @@ pub(crate) fn demand(
     };
     let spec = &binding.spec;
     let api = format!("{}/{}", spec.resource.api_version, spec.resource.kind);
-    Ok(ask.demand(
+    ask.demand(
         workload::natively_divisible(template, spec.placement.as_ref()),
         split,
         workload::cluster_placement(spec.placement.as_ref(), &api),
-    ))
+    )
 }
 
-/// By kind, else by what Karmada's interpreter says of it on the binding.
+/// What it asks for: by kind, else by what Karmada's interpreter says of it on the binding. What
+/// its pods claim by ResourceClaimTemplates is still to be put in.
+///
+/// # Errors
+/// Where its size cannot be known, or a value of the template cannot be used.
 pub(crate) fn ask(binding: &ResourceBinding, template: &Value) -> Result<Ask, AskError> {
     match workload::ask(template) {
         Err(AskError::SizeUnknown { .. }) => {

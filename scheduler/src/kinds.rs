@@ -35,6 +35,11 @@ impl Kinds {
         }
     }
 
+    /// By which they are reached.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// The objects of `kind` in `namespace`, or everywhere if they have none.
     pub(crate) async fn api(
         &self,

@@ -124,7 +124,7 @@ fn invalid_value(template: &Value) -> Option<String> {
     match workload::ask(template) {
         Err(error @ AskError::Invalid { .. }) => Some(error.to_string()),
         // Of unknown size: its binding may tell, and if not the job says so itself.
-        Ok(_) | Err(AskError::SizeUnknown { .. }) => None,
+        Ok(_) | Err(AskError::SizeUnknown { .. } | AskError::Uncounted { .. }) => None,
     }
 }
 

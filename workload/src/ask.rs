@@ -1,12 +1,13 @@
 //! What a template asks for, whatever its kind.
 
+use crate::claims::{self, ClaimedDevices};
 use crate::duration;
 use crate::error::AskError;
 use crate::field::Field;
 use crate::kind;
 use crate::queue::named_queue;
 use crate::rendezvous::{Addresses, Meeting, Reach};
-use crate::size::{PriorityOf, Size};
+use crate::size::{PriorityOf, Size, check_total};
 use crate::{leading, rendezvous, split, wishes};
 use engine::facts::{ClusterPlacement, Demand, Held, Role, Share, Split, Topology};
 use engine::{ClusterName, Resources};
@@ -154,6 +155,43 @@ impl Ask {
     pub fn leading_cluster(&self, shares: &[Share]) -> Option<ClusterName> {
         let leading = rendezvous::leading(shares, self.leading_role.as_deref()?)?;
         Some(leading.cluster.clone())
+    }
+
+    /// The ResourceClaimTemplates that its pods name: what they ask for stands in its amounts
+    /// under their names until [`Self::with_claims`] puts devices in their place.
+    #[must_use]
+    pub fn claim_templates(&self) -> BTreeSet<&str> {
+        let requests = self.roles.iter().map(|role| &role.request);
+        requests.flat_map(claims::templates).collect()
+    }
+
+    /// The same job with the devices that the ResourceClaimTemplates of its pods claim; `of`
+    /// looks one of its namespace up.
+    ///
+    /// # Errors
+    /// Where one is missing, or claims what cannot be counted.
+    pub fn with_claims<'a>(
+        &self,
+        of: &dyn Fn(&str) -> Option<&'a ClaimedDevices>,
+    ) -> Result<Self, AskError> {
+        let mut whole = self.clone();
+        for role in &mut whole.roles {
+            role.request = claims::resolved(&role.request, of)?;
+        }
+        whole.min_resources = claims::resolved(&self.min_resources, of)?;
+        check_total(&Field::absent(), &whole.roles)?;
+        Ok(whole)
+    }
+
+    /// The same job without the devices that its pods claim: for what else it says while these
+    /// are not known.
+    #[must_use]
+    pub fn without_claims(mut self) -> Self {
+        for role in &mut self.roles {
+            role.request = claims::left_out(&role.request);
+        }
+        self.min_resources = claims::left_out(&self.min_resources);
+        self
     }
 
     /// Every PriorityClass that a member must have for it.

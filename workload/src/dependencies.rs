@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 /// An object that must be where the job's pods are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dependency {
-    /// `v1`.
+    /// `v1`, `resource.k8s.io/v1`.
     pub api_version: String,
-    /// `ConfigMap`, `Secret`, `PersistentVolumeClaim` or `ServiceAccount`.
+    /// `ConfigMap`, `Secret`, `PersistentVolumeClaim`, `ServiceAccount` or
+    /// `ResourceClaimTemplate`.
     pub kind: String,
     /// The job's namespace.
     pub namespace: String,
@@ -19,6 +20,9 @@ pub struct Dependency {
 
 /// The ConfigMap that every namespace of every cluster has of its own.
 const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// What devices are claimed by; in the version that is current since Kubernetes 1.34.
+const CLAIM_TEMPLATE: &str = "ResourceClaimTemplate";
 
 /// Where volumes name Secrets (karmada v1.18, pkg/util/lifted/podtemplate.go and its likes).
 const VOLUME_SECRETS: &[&str] = &[
@@ -34,8 +38,8 @@ const VOLUME_SECRETS: &[&str] = &[
     "/storageos/secretRef/name",
 ];
 
-/// The ConfigMaps, Secrets, PersistentVolumeClaims and ServiceAccounts that the pod templates
-/// of `template` name, in order; none for kinds that are not known. What cannot be read is left
+/// The ConfigMaps, Secrets, PersistentVolumeClaims, ServiceAccounts and ResourceClaimTemplates
+/// that the pod templates of `template` name, in order; none for kinds that are not known. What cannot be read is left
 /// out: the member's API server will say.
 #[must_use]
 pub fn dependencies(template: &Value) -> Vec<Dependency> {
@@ -85,12 +89,19 @@ impl<'a> Named<'a> {
 
     fn into_dependencies(self, namespace: &str) -> Vec<Dependency> {
         let of = |(kind, name): (&str, &str)| Dependency {
-            api_version: "v1".to_owned(),
+            api_version: api_version(kind).to_owned(),
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
         self.0.into_iter().map(of).collect()
+    }
+}
+
+fn api_version(kind: &str) -> &'static str {
+    match kind {
+        CLAIM_TEMPLATE => "resource.k8s.io/v1",
+        _ => "v1",
     }
 }
 
@@ -101,6 +112,9 @@ fn of_pod<'a>(spec: &'a Value, named: &mut Named<'a>) {
     }
     for volume in list(spec, "volumes") {
         of_volume(volume, named);
+    }
+    for claim in list(spec, "resourceClaims") {
+        named.add(CLAIM_TEMPLATE, claim.get("resourceClaimTemplateName"));
     }
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
         for container in list(spec, containers) {

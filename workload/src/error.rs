@@ -21,6 +21,14 @@ pub enum AskError {
         /// What is missing, and what would help.
         why: String,
     },
+    /// A field asks for devices whose number it does not tell.
+    #[error("{field}: {why}")]
+    Uncounted {
+        /// Path of the field (`spec.template.spec.resourceClaims[0].resourceClaimName`).
+        field: String,
+        /// What is not known, and what would help.
+        why: String,
+    },
     /// A field holds what cannot be used.
     #[error("{field} is {value}; needed: {want}")]
     Invalid {
@@ -38,7 +46,7 @@ impl AskError {
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
-            Self::SizeUnknown { .. } => Reason::SizeUnknown,
+            Self::SizeUnknown { .. } | Self::Uncounted { .. } => Reason::SizeUnknown,
             Self::Invalid { .. } => Reason::InvalidTemplate,
         }
     }
@@ -55,6 +63,14 @@ impl AskError {
             field: field.to_owned(),
             value: shown,
             want: want.into(),
+        }
+    }
+
+    /// `field` asks for devices that cannot be counted.
+    pub(crate) fn uncounted(field: &str, why: impl Into<String>) -> Self {
+        Self::Uncounted {
+            field: field.to_owned(),
+            why: why.into(),
         }
     }
 

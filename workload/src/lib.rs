@@ -20,6 +20,7 @@ mod apps;
 mod ask;
 mod batch;
 mod binding;
+mod claims;
 mod dependencies;
 mod duration;
 mod error;
@@ -50,6 +51,7 @@ mod wishes;
 
 pub use apportion::apportion;
 pub use ask::{Ask, ask, ask_from_binding, ask_with, pod_request};
+pub use claims::{ClaimedDevices, claimed_devices};
 pub use dependencies::{Dependency, dependencies};
 pub use duration::parse_millis as duration_millis;
 pub use error::AskError;

@@ -2,6 +2,7 @@
 //! (k8s.io/component-helpers `resource.PodRequests`, with the defaults that the API server
 //! sets on the pods made from a template).
 
+use crate::claims;
 use crate::error::AskError;
 use crate::field::Field;
 use crate::nodes;
@@ -106,10 +107,12 @@ fn request(spec: &Field<'_>) -> Result<Resources, AskError> {
     }
     let of_containers = Resources::max(&running, &starting);
     let of_pod = pod_level(&spec.get("resources")?, of_containers)?;
+    let with_overhead = plus(spec.path(), &of_pod, &spec.get("overhead")?.resources()?)?;
+    // Claims are the pod's, whichever of its containers use them.
     Ok(one_pod(plus(
         spec.path(),
-        &of_pod,
-        &spec.get("overhead")?.resources()?,
+        &with_overhead,
+        &claims::named_by(spec)?,
     )?))
 }
 

@@ -70,7 +70,7 @@ fn check_names(from: &Field<'_>, roles: &[Role]) -> Result<(), AskError> {
     }
 }
 
-fn check_total(from: &Field<'_>, roles: &[Role]) -> Result<(), AskError> {
+pub(crate) fn check_total(from: &Field<'_>, roles: &[Role]) -> Result<(), AskError> {
     let pods: u64 = roles.iter().map(|role| u64::from(role.count)).sum();
     if pods > u64::from(MAX_PODS) {
         return Err(AskError::Invalid {

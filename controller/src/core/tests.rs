@@ -159,6 +159,7 @@ impl Stage {
             Input::Queue(Delta::Listed),
             Input::Policy(Delta::Listed),
             Input::PriorityClass(Delta::Listed),
+            Input::ClaimTemplate(Delta::Listed),
             Input::PodGroup(Delta::Listed),
             Input::Member(MemberEvent::Ready),
         ] {

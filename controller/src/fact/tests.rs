@@ -4,6 +4,7 @@ use super::*;
 use crate::template::TemplateKind;
 use engine::facts::Held;
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
 fn template(change: Value) -> Template {
     let mut object = json!({
@@ -67,7 +68,40 @@ fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<
             },
             apart: &|queue, _| (queue.as_str() != "meets").then(|| "no address".to_owned()),
         },
+        &|name| (name == "two-gpus").then_some(&*TWO_GPUS),
     )
+}
+
+/// What the one ResourceClaimTemplate that there is claims.
+static TWO_GPUS: LazyLock<ClaimedDevices> = LazyLock::new(|| {
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "gpu.x", "count": 2}}]);
+    workload::claimed_devices(&json!({"spec": {"spec": {"devices": {"requests": requests}}}}))
+});
+
+#[test]
+fn devices_that_pods_claim_are_part_of_what_they_request() {
+    let claiming = |name: &str| {
+        let claims = json!([{"name": "gpus", "resourceClaimTemplateName": name}]);
+        json!({"spec": {"template": {"spec": {"resourceClaims": claims}}}})
+    };
+    let there = job_of(
+        &template_of(claiming("two-gpus")),
+        &binding(json!({})),
+        None,
+    );
+    assert_eq!(there.fact.hold, None);
+    assert_eq!(
+        there.fact.demand.roles[0].request.to_string(),
+        "cpu 1, deviceclass.resource.kubernetes.io/gpu.x 2, pods 1"
+    );
+    let missing = hold(claiming("four-gpus"), json!({}));
+    assert!(
+        missing.starts_with("SizeUnknown: ResourceClaimTemplate four-gpus: it is not to be seen"),
+        "{missing}"
+    );
+    // Karmada's own count knows nothing of claims, and is not asked.
+    let counted = json!({"spec": {"replicas": 2, "replicaRequirements": {}}});
+    assert_eq!(hold(claiming("four-gpus"), counted), missing);
 }
 
 fn hold(template: Value, binding_change: Value) -> String {

@@ -18,6 +18,7 @@ fn everything_has_to_list_once_templates_included() {
         Input::Queue(Delta::Listed),
         Input::Policy(Delta::Listed),
         Input::PriorityClass(Delta::Listed),
+        Input::ClaimTemplate(Delta::Listed),
         Input::PodGroup(Delta::Listed),
         Input::Member(MemberEvent::Ready),
         Input::Template(kind("Sim"), Delta::Listed),

@@ -164,3 +164,54 @@ fn jobs_are_found_by_namespace_and_kinds_by_what_starts_pods() {
         .collect();
     assert_eq!(kinds, ["batch/v1/Job"]);
 }
+
+#[test]
+fn a_job_keeps_what_its_claim_templates_claimed_when_it_was_placed() {
+    let mut world = World::default();
+    let job = JobKey::new("team", "a");
+    world.binding(Delta::Upserted(binding("a", "id-a", "Job")));
+    let kind = TemplateKind {
+        api_version: "batch/v1".into(),
+        kind: "Job".into(),
+    };
+    let pods = json!({"spec": {
+        "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "gpus"}],
+        "containers": [{"name": "c"}],
+    }});
+    let object = json!({
+        "metadata": {"namespace": "team", "name": "a", "uid": "u1"}, "spec": {"template": pods},
+    });
+    let template = Template::read(&kind, read(object));
+    world.template(&kind, Delta::Upserted(template));
+    let claims = |count: u32| {
+        let requests =
+            json!([{"name": "r", "exactly": {"deviceClassName": "gpu", "count": count}}]);
+        Delta::Upserted(read::<ResourceClaimTemplate>(json!({
+            "metadata": {"namespace": "team", "name": "gpus"},
+            "spec": {"spec": {"devices": {"requests": requests}}},
+        })))
+    };
+    let request = |world: &World| {
+        let ask = world.ask_of(&world.bindings[&job]).unwrap();
+        let whole = ask.with_claims(&|name| world.claimed_by(&job, name));
+        whole.map_or("unknown".to_owned(), |ask| ask.roles[0].request.to_string())
+    };
+    let gpus = |count| format!("deviceclass.resource.kubernetes.io/gpu {count}, pods 1");
+    assert_eq!(request(&world), "unknown");
+    let named = world.claim_template(claims(2)).unwrap();
+    assert_eq!(world.jobs_that_claim(&named), std::slice::from_ref(&job));
+    assert_eq!(world.claim_template(claims(2)), None, "nothing new");
+    assert_eq!(request(&world), gpus(2));
+    world.keep_claims(&job);
+    world.claim_template(claims(4));
+    assert_eq!(request(&world), gpus(2));
+    world.claim_template(Delta::Gone(gone("team", "gpus")));
+    assert_eq!(request(&world), gpus(2));
+    world.drop_claims(&job);
+    assert_eq!(request(&world), "unknown");
+    world.claim_template(claims(4));
+    assert_eq!(request(&world), gpus(4));
+    // Another of that name elsewhere is none of its business.
+    let elsewhere = gone("other", "gpus");
+    assert!(world.jobs_that_claim(&elsewhere).is_empty());
+}

@@ -102,6 +102,38 @@ fn parts_of_gpus_are_classes_of_their_own() {
 }
 
 #[test]
+fn nodes_are_classed_and_counted_by_a_device_class_where_nothing_else_names_their_gpus() {
+    const GPU: &str = "deviceclass.resource.kubernetes.io/gpu.nvidia.com";
+    const NIC: &str = "deviceclass.resource.kubernetes.io/a-nic.example.com";
+    for (product, allocatable, class, counted_by) in [
+        (None, vec![(GPU, "8")], "gpu-nvidia-com", GPU),
+        (None, vec![(GPU, "0"), (NIC, "2")], "gpu-nvidia-com", GPU),
+        (None, vec![(NIC, "2")], "a-nic-example-com", NIC),
+        (Some("NVIDIA-H100"), vec![(GPU, "8")], "nvidia-h100", GPU),
+        // Both may give out the same GPUs: they are one class, and counted once.
+        (
+            Some("NVIDIA-H100"),
+            vec![(GPU, "8"), ("nvidia.com/gpu", "8")],
+            "nvidia-h100",
+            "nvidia.com/gpu",
+        ),
+        (
+            None,
+            vec![(GPU, "8"), ("rdma/hca", "1")],
+            "gpu-nvidia-com",
+            GPU,
+        ),
+    ] {
+        let labels = product.map(|text| (GPU_PRODUCT_LABEL.to_owned(), text.to_owned()));
+        let resources = Resources::parse(allocatable.clone()).unwrap();
+        let found = pool_class(&labels.into_iter().collect(), &resources);
+        assert_eq!(found.as_str(), class, "{allocatable:?}");
+        let found = device(&resources).unwrap();
+        assert_eq!(found.as_str(), counted_by, "{allocatable:?}");
+    }
+}
+
+#[test]
 fn domains_are_named_outermost_first() {
     let domains = |labels: Value| -> Vec<String> {
         let node: Node =

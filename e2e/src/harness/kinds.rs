@@ -54,6 +54,19 @@ pub const PRIORITY_CLASS: Kind = kind(
     "PriorityClass",
     "priorityclasses",
 );
+/// What makes a class of devices.
+pub const DEVICE_CLASS: Kind = kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses");
+/// Devices of a node.
+pub const RESOURCE_SLICE: Kind = kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices");
+/// A claim of devices.
+pub const RESOURCE_CLAIM: Kind = kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");
+/// What claims of pods are made from.
+pub const RESOURCE_CLAIM_TEMPLATE: Kind = kind(
+    "resource.k8s.io",
+    "v1",
+    "ResourceClaimTemplate",
+    "resourceclaimtemplates",
+);
 /// Volcano's job.
 pub const VOLCANO_JOB: Kind = kind("batch.volcano.sh", "v1alpha1", "Job", "jobs");
 /// Volcano's queue.

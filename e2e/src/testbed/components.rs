@@ -96,7 +96,8 @@ const CONTROL_PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-
 const MEMBER_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,job-controller,\
     serviceaccount-token-controller,clusterrole-aggregation-controller,\
     deployment-controller,replicaset-controller,statefulset-controller,endpointslice-controller,\
-    node-lifecycle-controller,pod-garbage-collector-controller,ttl-after-finished-controller";
+    node-lifecycle-controller,pod-garbage-collector-controller,ttl-after-finished-controller,\
+    resourceclaim-controller";
 
 /// KWOK's stages in its module: nodes become and stay ready, pods run at once and go when deleted,
 /// claims are bound to volumes made for them.

@@ -80,6 +80,9 @@ pub(crate) struct Case {
     made: Mutex<Made>,
 }
 
+/// Names of nodes that were made.
+type Names = anyhow::Result<Vec<String>>;
+
 /// What has to be cleaned up besides the namespace.
 #[derive(Default)]
 struct Made {
@@ -170,25 +173,25 @@ impl Case {
         Ok(name)
     }
 
-    /// Adds `count` nodes with eight GPUs of this test's class to a member.
-    pub(crate) async fn nodes(&self, member: &str, count: u32) -> anyhow::Result<Vec<String>> {
+    /// Adds `count` nodes with eight GPUs of this test's class.
+    pub(crate) async fn nodes(&self, member: &str, count: u32) -> Names {
         self.node_group(member, "n", count).await
     }
 
     /// The same, with a word in the names that tells them from others of this test.
-    pub(crate) async fn node_group(
-        &self,
-        member: &str,
-        word: &str,
-        count: u32,
-    ) -> anyhow::Result<Vec<String>> {
+    pub(crate) async fn node_group(&self, member: &str, word: &str, count: u32) -> Names {
         let group = NodeGroup {
             count,
             prefix: Some(format!("{}-{word}", self.name)),
             product: Some(self.product.clone()),
             ..NodeGroup::default()
         };
-        let names = self.plane.testbed.add_nodes(member, &group).await?;
+        self.nodes_like(member, &group).await
+    }
+
+    /// Adds nodes to a member, which go when the test ends.
+    pub(crate) async fn nodes_like(&self, member: &str, like: &NodeGroup) -> Names {
+        let names = self.plane.testbed.add_nodes(member, like).await?;
         let made = (member.to_owned(), names.clone());
         self.made.lock().unwrap().nodes.push(made);
         Ok(names)

@@ -150,17 +150,28 @@ impl Case {
         field: &str,
         gpus: u32,
     ) -> anyhow::Result<()> {
-        let what = format!("{queue} shows {field} {gpus}");
+        self.shows(queue, field, "nvidia.com/gpu", gpus).await
+    }
+
+    /// The same of any resource that is counted in units.
+    pub(crate) async fn shows(
+        &self,
+        queue: &str,
+        field: &str,
+        name: &str,
+        units: u32,
+    ) -> anyhow::Result<()> {
+        let what = format!("{queue} shows {field} {units} {name}");
         eventually(SOON, &what, async || {
             let policy = self.karmada().get(CAPACITY_POLICY, None, queue).await;
             let policy = policy.map_err(|error| error.to_string())?;
             let status = &policy.unwrap_or_default()["status"];
             let resources = status["resources"].as_array().into_iter().flatten();
-            let mut shown = resources.filter(|resource| resource["name"] == "nvidia.com/gpu");
+            let mut shown = resources.filter(|resource| resource["name"] == name);
             let shown = shown.next().map(|resource| resource[field].clone());
             // What is not stated is none of it.
             let text = shown.as_ref().and_then(Value::as_str).unwrap_or("0");
-            match text == gpus.to_string() {
+            match text == units.to_string() {
                 true => Ok(()),
                 false => Err(status["resources"].to_string()),
             }

@@ -17,6 +17,7 @@ mod cluster_spec;
 mod contest;
 mod crash;
 mod dependencies;
+mod devices;
 mod diagnosis;
 mod elastic;
 mod elastic_parts;

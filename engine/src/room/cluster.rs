@@ -394,8 +394,8 @@ impl NodeRoom {
     }
 }
 
-/// The device that a node's pool is counted in: of the extended resources it has, the one
-/// that looks like an accelerator, then the first by name. Nodes of class `cpu` have none.
+/// The device that a node's pool is counted in: of the devices it has, the one that ranks first.
+/// Nodes of class `cpu` have none.
 fn device_of(fact: &NodeFact) -> Option<ResourceName> {
     if fact.class.as_str() == "cpu" {
         return None;
@@ -404,6 +404,6 @@ fn device_of(fact: &NodeFact) -> Option<ResourceName> {
         .iter()
         .filter(|(name, amount)| name.is_device() && amount.0 > 0)
         .map(|(name, _)| name)
-        .min_by_key(|name| (!name.is_accelerator(), (*name).clone()))
+        .min_by_key(|name| name.rank_as_device())
         .cloned()
 }

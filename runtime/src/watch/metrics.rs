@@ -50,7 +50,8 @@ impl WatchMetrics {
     }
 
     /// How long ago the watch of `kind` heard from its server: an event, a bookmark, or the
-    /// answer to a call. `None` before the first time, and after the watch ended.
+    /// answer to a call. `None` before the first time, after the watch ended, and while the server
+    /// does not have the kind where that counts as having no objects.
     #[must_use]
     pub fn age(&self, kind: &str) -> Option<Duration> {
         self.contacts.lock().get(kind).map(Instant::elapsed)
@@ -149,6 +150,11 @@ impl Reporter {
             ),
         }
         self.trouble = Some(code);
+    }
+
+    /// The server does not have the kind: there is nothing whose age could be told.
+    pub(super) fn absent(&self) {
+        self.metrics.contacts.lock().remove(&self.kind);
     }
 
     /// An event could not be decoded; which object it was about is not known.

@@ -6,6 +6,7 @@
 //! Client certificates are not supported there, nor here.
 
 use super::address::{Address, Direct, Proxied};
+use crds::devices::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::karmada::SecretReference;
 use crds::kubernetes::{Node, Pod};
 use futures::future::BoxFuture;
@@ -65,6 +66,8 @@ pub(crate) enum ConnectError {
     #[error("its {kind} cannot be listed through Karmada's cluster proxy: {error}{hint}")]
     NotListed {
         kind: &'static str,
+        /// The HTTP status, where there was an answer.
+        code: Option<u16>,
         error: String,
         hint: &'static str,
     },
@@ -132,6 +135,9 @@ async fn through_proxy(control_plane: &Client, proxied: &Proxied) -> Result<Clie
         .map_err(|error| ConnectError::Unusable(format!("{error:#}")))?;
     look::<Node>(&client, "nodes").await?;
     look::<Pod>(&client, "pods").await?;
+    look_if_served::<ResourceSlice>(&client, "resourceslices").await?;
+    look_if_served::<DeviceClass>(&client, "deviceclasses").await?;
+    look_if_served::<ResourceClaim>(&client, "resourceclaims").await?;
     Ok(client)
 }
 
@@ -146,12 +152,26 @@ where
         Ok(_) => Ok(()),
         Err(error) => Err(ConnectError::NotListed {
             kind,
+            code: error.code(),
             hint: match error.code() {
                 Some(401 | 403) => RIGHTS_HINT,
                 _ => "",
             },
             error: error.message(),
         }),
+    }
+}
+
+/// The same of a kind that a member need not have.
+async fn look_if_served<K>(client: &Client, kind: &'static str) -> Result<(), ConnectError>
+where
+    K: Resource<DynamicType = ()>,
+{
+    match look::<K>(client, kind).await {
+        Err(ConnectError::NotListed {
+            code: Some(404), ..
+        }) => Ok(()),
+        looked => looked,
     }
 }
 

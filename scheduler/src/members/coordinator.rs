@@ -3,7 +3,7 @@
 use super::address::Address;
 use super::cluster::{fact, unread};
 use super::connect::Connector;
-use super::session::{Session, watch_names};
+use super::session::{Session, device_watch_names, watch_names};
 use super::verdict::{Verdict, ViewHealth, ViewState, verdict};
 use super::view::View;
 use super::{MemberEvent, Members, MembersOptions, Message, Origin, Reach};
@@ -160,6 +160,11 @@ impl Coordinator {
                 let listed = matches!(delta, Delta::Listed);
                 self.viewed(&origin, listed, |view| view.pod(delta)).await;
             }
+            Message::Device(origin, delta) => {
+                let listed = delta.is_listed();
+                self.viewed(&origin, listed, |view| view.device(delta))
+                    .await;
+            }
             Message::Owner(origin, uid, job) => {
                 self.viewed(&origin, false, |view| view.owner_known(&uid, job))
                     .await;
@@ -283,6 +288,7 @@ impl Coordinator {
             return;
         };
         member.state.listed = member.view.has_listed();
+        member.state.devices_listed = member.view.devices_have_listed();
         member.state.age = age(&self.options, name, member);
         let verdict = verdict(&member.cluster, &member.state, self.options.freshness);
         let settled = !member.settled && member.has_settled(&verdict, self.options.first_list);
@@ -347,8 +353,12 @@ impl Coordinator {
 /// The age of the oldest source that a decision would rest on.
 fn age(options: &MembersOptions, name: &ClusterName, member: &Member) -> Option<Duration> {
     let probe = member.connection.as_ref()?.answered?.elapsed();
-    let [nodes, pods] = watch_names(name).map(|watch| options.watch_metrics.age(&watch));
-    Some(probe.max(nodes?).max(pods?))
+    let age = |watch: &String| options.watch_metrics.age(watch);
+    let [nodes, pods] = watch_names(name);
+    let watched = probe.max(age(&nodes)?).max(age(&pods)?);
+    // Those of kinds that it does not serve have no age.
+    let devices = device_watch_names(name);
+    Some(devices.iter().filter_map(age).fold(watched, Duration::max))
 }
 
 impl Member {
@@ -416,7 +426,8 @@ impl Member {
     fn has_settled(&self, verdict: &Verdict, limit: Duration) -> bool {
         let known_out_of_reach = verdict.health == ViewHealth::Unreachable
             && (self.state.unreachable_by_design.is_some() || !self.state.last_error.is_empty());
-        let whole = self.view.has_listed() && self.state.age.is_some();
+        let listed = self.view.has_listed() && self.view.devices_have_listed();
+        let whole = listed && self.state.age.is_some();
         whole || known_out_of_reach || self.since.elapsed() >= limit
     }
 

@@ -1,4 +1,4 @@
-//! The members' nodes and pods, live: for the engine, which decides on them, and for the
+//! The members' nodes, devices and pods, live: for the engine, which decides on them, and for the
 //! scheduler, which checks plans against them.
 //!
 //! ```text
@@ -16,7 +16,10 @@ mod address;
 mod cluster;
 mod connect;
 mod coordinator;
+mod devices;
+mod known;
 mod owners;
+mod selectors;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -76,7 +79,7 @@ impl Default for MembersOptions {
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "all but a few are facts")]
 pub enum MemberEvent {
-    /// A cluster, node or pod is there, changed or is gone: one of [`Event::ClusterUpserted`],
+    /// A cluster, node or pod (or a claim of devices that is no pod's, in the shape of one) is there, changed or is gone: one of [`Event::ClusterUpserted`],
     /// [`Event::ClusterGone`], [`Event::NodeUpserted`], [`Event::NodeGone`],
     /// [`Event::PodUpserted`], [`Event::PodGone`].
     Fact(Event),
@@ -192,6 +195,7 @@ enum Message {
     Probed(Origin, Result<(), String>),
     Node(Origin, Delta<NodeFact>),
     Pod(Origin, Delta<view::SeenPod>),
+    Device(Origin, devices::DeviceDelta),
     /// A climb from the owner of this UID ended.
     Owner(Origin, String, Option<JobKey>),
 }

@@ -4,14 +4,17 @@
 
 use super::address::Address;
 use super::connect::{self, ConnectError, Connector};
+use super::devices::{DeviceDelta, claim_delta};
 use super::owners;
 use super::view::{node_delta, pod_delta};
 use super::{MembersOptions, Message, Origin};
 use crds::kubernetes::{Node, Pod};
 use engine::ClusterName;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use runtime::client::with_deadline;
-use runtime::watch::{WatchOptions, watch};
+use runtime::watch::{Delta, WatchOptions, watch};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -41,6 +44,15 @@ pub(super) struct Session {
 /// The names under which the watches of `cluster` report how they do.
 pub(super) fn watch_names(cluster: &ClusterName) -> [String; 2] {
     [format!("nodes@{cluster}"), format!("pods@{cluster}")]
+}
+
+/// The same of those of devices.
+pub(super) fn device_watch_names(cluster: &ClusterName) -> [String; 3] {
+    [
+        format!("resourceslices@{cluster}"),
+        format!("deviceclasses@{cluster}"),
+        format!("resourceclaims@{cluster}"),
+    ]
 }
 
 impl Session {
@@ -108,12 +120,7 @@ impl Session {
 
     fn watch(&self, client: &Client, origin: &Origin, cancel: &CancellationToken) {
         let [nodes, pods] = watch_names(&self.cluster);
-        let options = WatchOptions {
-            // Silence is broken well within the time that a view is trusted for.
-            timeout: self.options.freshness / 2,
-            metrics: Some(self.options.watch_metrics.clone()),
-            ..WatchOptions::default()
-        };
+        let options = self.watch_options();
         let of_pods = WatchOptions {
             fields: Some(PODS_THAT_COUNT.to_owned()),
             ..options.clone()
@@ -141,6 +148,50 @@ impl Session {
             self.sink.clone(),
             cancel.clone(),
         );
+        self.watch_devices(client, origin, cancel);
+    }
+
+    /// Many members serve none of these kinds; then they have listed at once.
+    fn watch_devices(&self, client: &Client, origin: &Origin, cancel: &CancellationToken) {
+        let [slices, classes, claims] = device_watch_names(&self.cluster);
+        self.watch_device(client, slices, origin, DeviceDelta::Slice, cancel);
+        self.watch_device(client, classes, origin, DeviceDelta::Class, cancel);
+        let read = |delta| DeviceDelta::Claim(claim_delta(delta));
+        self.watch_device(client, claims, origin, read, cancel);
+    }
+
+    fn watch_device<K>(
+        &self,
+        client: &Client,
+        name: String,
+        origin: &Origin,
+        read: fn(Delta<K>) -> DeviceDelta,
+        cancel: &CancellationToken,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let options = WatchOptions {
+            absent_is_empty: true,
+            ..self.watch_options()
+        };
+        let origin = origin.clone();
+        watch(
+            Api::<K>::all(client.clone()),
+            options,
+            name,
+            move |delta| Message::Device(origin.clone(), read(delta)),
+            self.sink.clone(),
+            cancel.clone(),
+        );
+    }
+
+    fn watch_options(&self) -> WatchOptions {
+        WatchOptions {
+            // Silence is broken well within the time that a view is trusted for.
+            timeout: self.options.freshness / 2,
+            metrics: Some(self.options.watch_metrics.clone()),
+            ..WatchOptions::default()
+        }
     }
 
     async fn report(&self, message: Message) {

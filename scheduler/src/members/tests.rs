@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod devices;
+
 use super::connect::Connector;
 use super::*;
 use runtime::testing::{FakeApi, Fault};

@@ -11,7 +11,9 @@ pub(crate) struct ViewState {
     pub(crate) unreachable_by_design: Option<String>,
     /// Whether its nodes and pods have listed since the connection was made.
     pub(crate) listed: bool,
-    /// Age of the oldest of what we were told: the watches of nodes and of pods, and the last
+    /// Whether its devices, their classes and claims have: at once where it serves none.
+    pub(crate) devices_listed: bool,
+    /// Age of the oldest of what we were told: the watches of nodes, pods and devices, and the last
     /// probe that was answered. `None` before the first answer.
     pub(crate) age: Option<Duration>,
     /// Probes in a row that failed, and what the last of them said.
@@ -79,7 +81,7 @@ fn judged(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
         return Verdict::no(Unreachable, why);
     }
     let health = match view.age {
-        Some(age) if view.listed && age <= bound => Ready,
+        Some(age) if view.listed && view.devices_listed && age <= bound => Ready,
         Some(_) => Stale,
         None => Unreachable,
     };
@@ -90,6 +92,10 @@ fn judged(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
         (Ready, _) => Verdict::no(Ready, String::new()),
         (_, Some(_)) if !view.listed => {
             Verdict::no(Stale, "its nodes and pods are not listed yet".into())
+        }
+        (_, Some(_)) if !view.devices_listed => {
+            let why = "its devices are not listed yet; get, list and watch on resourceslices, deviceclasses and resourceclaims (resource.k8s.io) are needed there";
+            Verdict::no(Stale, why.into())
         }
         // No ages in words: each of them would be told as a change.
         (_, Some(_)) => {
@@ -146,6 +152,7 @@ mod tests {
     fn only_a_ready_member_with_a_fresh_view_is_decided_on() {
         let fresh = ViewState {
             listed: true,
+            devices_listed: true,
             age: Some(Duration::from_secs(3)),
             ..ViewState::default()
         };
@@ -181,6 +188,14 @@ mod tests {
             ),
             (
                 "True",
+                ViewState {
+                    devices_listed: false,
+                    ..fresh.clone()
+                },
+                "Stale: its devices are not listed yet; get, list and watch on resourceslices, deviceclasses and resourceclaims (resource.k8s.io) are needed there",
+            ),
+            (
+                "True",
                 failed(2),
                 "Unreachable: its API server does not answer: refused",
             ),
@@ -210,6 +225,7 @@ mod tests {
     fn a_member_that_leaves_or_is_new_is_not_decided_on() {
         let fresh = ViewState {
             listed: true,
+            devices_listed: true,
             age: Some(Duration::ZERO),
             ..ViewState::default()
         };
@@ -233,6 +249,7 @@ mod tests {
         let silent = |view: &ViewState| verdict(&cluster("True"), view, bound).silent;
         let fresh = ViewState {
             listed: true,
+            devices_listed: true,
             age: Some(Duration::from_secs(3)),
             ..ViewState::default()
         };

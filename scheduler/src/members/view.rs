@@ -1,29 +1,37 @@
 //! The live view of one member: what its watches told, as facts for the engine.
 //!
 //! ```text
-//! nodes, pods (deltas) ─┐
-//! answers of climbs ────┴─► View ─► events, only where a fact changed
-//!                            └────► owners to climb from, once each
+//! nodes, pods (deltas) ──────┐
+//! devices, claims of devices ├─► View ─► events, only where a fact changed
+//! answers of climbs ─────────┘    └────► owners to climb from, once each
 //! ```
+//!
+//! Devices are resources of their nodes, and claims of them part of what pods request: the
+//! facts are put together of both here.
 //!
 //! A view outlives its connection: while a member is away its nodes and pods stay as they
 //! were, and what has vanished meanwhile is found when the next connection has listed. Pure.
 
+mod claims;
+
+use super::devices::Devices;
 use crate::matching::{Belongs, Owner, belongs};
-use crds::kubernetes::{Node, Pod};
+use crds::kubernetes::{Node, Pod, pool_class};
 use engine::facts::{NodeFact, PodFact};
 use engine::{Amount, ClusterName, Event, JobKey, NodeName, ResourceName, Uid};
 use runtime::watch::{Delta, ObjectKey};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A pod as far as room is concerned. Made in the watch's own task, so that the object itself
 /// is never kept.
 #[derive(Debug, Clone)]
 pub(crate) struct SeenPod {
     key: ObjectKey,
-    /// Without its job.
+    /// Without its job and the devices that it has claimed.
     fact: PodFact,
     belongs: Belongs,
+    /// Its claims of devices; `None` for one that is not made yet.
+    claims: Vec<Option<ObjectKey>>,
 }
 
 impl SeenPod {
@@ -33,10 +41,15 @@ impl SeenPod {
             tracing::warn!(%cluster, pod = %key, %error, "its request cannot be read; counted as one pod");
             unread(cluster, pod)
         });
+        let claim = |name: &str| ObjectKey {
+            namespace: pod.metadata.namespace.clone(),
+            name: name.to_owned(),
+        };
         Self {
             key,
             fact,
             belongs: belongs(&pod.metadata),
+            claims: pod.claim_names().map(|name| name.map(claim)).collect(),
         }
     }
 }
@@ -84,12 +97,31 @@ struct OwnerEntry {
     answer: Option<Option<JobKey>>,
 }
 
+/// A node as it was seen, and as it was told.
+#[derive(Debug)]
+struct KnownNode {
+    seen: NodeFact,
+    told: Option<NodeFact>,
+}
+
+/// A pod as it was seen, with its job, and as it was told.
+#[derive(Debug)]
+struct KnownPod {
+    seen: SeenPod,
+    told: Option<PodFact>,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct View {
     cluster: ClusterName,
-    nodes: BTreeMap<String, NodeFact>,
-    pods: HashMap<Uid, SeenPod>,
+    nodes: BTreeMap<String, KnownNode>,
+    pods: HashMap<Uid, KnownPod>,
+    devices: Devices,
+    /// What was told of claims that no pod which is known has: they hold devices all the same.
+    loose: BTreeMap<ObjectKey, Vec<PodFact>>,
+    /// Pods that count as not bound until what these claims got has been seen.
+    waiting: BTreeMap<ObjectKey, BTreeSet<Uid>>,
     pod_uids: HashMap<ObjectKey, Uid>,
     owners: HashMap<String, OwnerEntry>,
     /// Known from an earlier connection and not yet seen over this one.
@@ -108,6 +140,9 @@ impl View {
             cluster,
             nodes: BTreeMap::new(),
             pods: HashMap::new(),
+            devices: Devices::default(),
+            loose: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             pod_uids: HashMap::new(),
             owners: HashMap::new(),
             unseen_nodes: HashSet::new(),
@@ -123,6 +158,7 @@ impl View {
     pub(crate) fn begin(&mut self) {
         self.nodes_listed = false;
         self.pods_listed = false;
+        self.devices.begin();
         self.unseen_nodes = self.nodes.keys().cloned().collect();
         self.unseen_pods = self.pod_uids.keys().cloned().collect();
         let open = self.owners.values().filter(|entry| entry.answer.is_none());
@@ -132,6 +168,11 @@ impl View {
     /// Whether nodes and pods have listed over the present connection.
     pub(crate) fn has_listed(&self) -> bool {
         self.nodes_listed && self.pods_listed
+    }
+
+    /// Whether devices, their classes and claims have listed over the present connection.
+    pub(crate) fn devices_have_listed(&self) -> bool {
+        self.devices.has_listed()
     }
 
     /// How many nodes and pods are known.
@@ -153,10 +194,10 @@ impl View {
             Delta::Upserted(fact) => {
                 let name = fact.name.as_str().to_owned();
                 self.unseen_nodes.remove(&name);
-                if self.nodes.get(&name) != Some(&fact) {
-                    self.nodes.insert(name, fact.clone());
-                    self.events.push(Event::NodeUpserted(fact));
-                }
+                let told = self.nodes.remove(&name).and_then(|known| known.told);
+                let known = KnownNode { seen: fact, told };
+                self.nodes.insert(name.clone(), known);
+                self.tell_node(&name);
             }
             Delta::Gone(key) => self.node_gone(&key.name),
             Delta::Listed => {
@@ -169,8 +210,27 @@ impl View {
     }
 
     fn node_gone(&mut self, name: &str) {
-        if let Some(fact) = self.nodes.remove(name) {
-            self.events.push(Event::NodeGone(fact.cluster, fact.name));
+        if let Some(known) = self.nodes.remove(name) {
+            let NodeFact { cluster, name, .. } = known.seen;
+            self.events.push(Event::NodeGone(cluster, name));
+        }
+    }
+
+    /// Tells of a node with the devices that it has, where that is new.
+    fn tell_node(&mut self, name: &str) {
+        let Some(known) = self.nodes.get_mut(name) else {
+            return;
+        };
+        let mut fact = known.seen.clone();
+        if let Some(devices) = self.devices.of_node(name) {
+            for (class, count) in devices.iter() {
+                fact.allocatable.set(class.clone(), count);
+            }
+            fact.class = pool_class(&fact.labels, &fact.allocatable);
+        }
+        if known.told.as_ref() != Some(&fact) {
+            known.told = Some(fact.clone());
+            self.events.push(Event::NodeUpserted(fact));
         }
     }
 
@@ -201,11 +261,14 @@ impl View {
             self.pod_gone(&pod.key.clone());
         }
         pod.fact.job = self.job_of(&uid, &pod.belongs);
-        if self.pods.get(&uid).map(|known| &known.fact) != Some(&pod.fact) {
-            self.events.push(Event::PodUpserted(pod.fact.clone()));
-        }
         self.pod_uids.insert(pod.key.clone(), uid.clone());
-        self.pods.insert(uid, pod);
+        let told = self.pods.remove(&uid).and_then(|known| known.told);
+        let is_new = told.is_none();
+        self.pods.insert(uid.clone(), KnownPod { seen: pod, told });
+        self.tell_pod(&uid);
+        if is_new {
+            self.tell_claims_of(&uid);
+        }
     }
 
     /// The job of the pod `uid`: what the climb from its owner found, else what is likely.
@@ -231,7 +294,9 @@ impl View {
         let Some(uid) = self.pod_uids.remove(key) else {
             return;
         };
-        if let Some(Belongs::Owned { owner, .. }) = self.pods.remove(&uid).map(|pod| pod.belongs) {
+        let gone = self.pods.remove(&uid).map(|known| known.seen);
+        self.wait_no_more(&uid, gone.as_ref());
+        if let Some(Belongs::Owned { owner, .. }) = gone.map(|pod| pod.belongs) {
             let is_last = self.owners.get_mut(&owner.uid).is_some_and(|entry| {
                 entry.pods.remove(&uid);
                 entry.pods.is_empty()
@@ -240,7 +305,9 @@ impl View {
                 self.owners.remove(&owner.uid);
             }
         }
-        self.events.push(Event::PodGone(self.cluster.clone(), uid));
+        self.events
+            .push(Event::PodGone(self.cluster.clone(), uid.clone()));
+        self.tell_claims_of(&uid);
     }
 
     /// The climb from the owner `uid` ended: at a job, or at the top of what is nobody's.
@@ -253,9 +320,10 @@ impl View {
             let Some(pod) = self.pods.get_mut(uid) else {
                 continue;
             };
-            if pod.fact.job != job {
-                pod.fact.job.clone_from(&job);
-                self.events.push(Event::PodUpserted(pod.fact.clone()));
+            pod.seen.fact.job.clone_from(&job);
+            if let Some(told) = pod.told.as_mut().filter(|told| told.job != job) {
+                told.job.clone_from(&job);
+                self.events.push(Event::PodUpserted(told.clone()));
             }
         }
         entry.answer = Some(job);
@@ -263,132 +331,4 @@ impl View {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use serde_json::{Value, json};
-
-    fn cluster() -> ClusterName {
-        ClusterName::new("m1")
-    }
-
-    fn pod(name: &str, uid: &str, owner: Option<&str>) -> Delta<SeenPod> {
-        let owners: Value = owner.map_or(json!([]), |name| {
-            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("{name}-uid"),
-                    "controller": true}])
-        });
-        let pod = serde_json::from_value(json!({
-            "metadata": {"namespace": "team", "name": name, "uid": uid, "ownerReferences": owners},
-            "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-            "status": {"phase": "Running"},
-        }))
-        .unwrap();
-        pod_delta(&cluster(), Delta::Upserted(pod))
-    }
-
-    fn node(name: &str, cpu: &str) -> Delta<NodeFact> {
-        let node = serde_json::from_value(json!({
-            "metadata": {"name": name},
-            "status": {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]},
-        }))
-        .unwrap();
-        node_delta(&cluster(), Delta::Upserted(node))
-    }
-
-    fn gone<K>(namespace: Option<&str>, name: &str) -> Delta<K> {
-        Delta::Gone(ObjectKey {
-            namespace: namespace.map(str::to_owned),
-            name: name.to_owned(),
-        })
-    }
-
-    /// Events in short, and the owners asked for.
-    fn told(view: &mut View) -> String {
-        let (events, asks) = view.take();
-        let events = events.iter().map(|event| match event {
-            Event::NodeUpserted(fact) => format!("+{} {}", fact.name, fact.allocatable),
-            Event::NodeGone(_, name) => format!("-{name}"),
-            Event::PodUpserted(fact) => {
-                let job = fact
-                    .job
-                    .as_ref()
-                    .map_or("others".to_owned(), ToString::to_string);
-                format!("+{} of {job}", fact.uid)
-            }
-            Event::PodGone(_, uid) => format!("-{uid}"),
-            other => format!("{other:?}"),
-        });
-        let asks = asks.iter().map(|owner| format!("?{}", owner.name));
-        events.chain(asks).collect::<Vec<_>>().join(", ")
-    }
-
-    #[test]
-    fn only_changes_are_told() {
-        let mut view = View::new(cluster());
-        view.node(node("n1", "8"));
-        assert_eq!(told(&mut view), "+n1 cpu 8");
-        view.node(node("n1", "8"));
-        assert_eq!(told(&mut view), "");
-        view.node(node("n1", "4"));
-        view.node(gone(None, "n1"));
-        view.node(gone(None, "n1"));
-        assert_eq!(told(&mut view), "+n1 cpu 4, -n1");
-        view.pod(pod("p", "u1", None));
-        view.pod(pod("p", "u1", None));
-        view.pod(pod("p", "u2", None));
-        assert_eq!(told(&mut view), "+u1 of others, -u1, +u2 of others");
-    }
-
-    #[test]
-    fn the_climb_corrects_what_was_likely_once_per_owner() {
-        let mut view = View::new(cluster());
-        view.pod(pod("a", "u1", Some("set-0")));
-        view.pod(pod("b", "u2", Some("set-0")));
-        assert_eq!(
-            told(&mut view),
-            "+u1 of team/set-0-job, +u2 of team/set-0-job, ?set-0"
-        );
-        view.pod(gone(Some("team"), "b"));
-        view.owner_known("set-0-uid", Some(JobKey::new("team", "set-jobset")));
-        assert_eq!(told(&mut view), "-u2, +u1 of team/set-jobset");
-        view.pod(pod("c", "u3", Some("set-0")));
-        assert_eq!(told(&mut view), "+u3 of team/set-jobset");
-        // The last pod takes the answer with it; another owner of that name is asked about.
-        view.pod(gone(Some("team"), "a"));
-        view.pod(gone(Some("team"), "c"));
-        view.pod(pod("d", "u4", Some("set-0")));
-        view.owner_known("set-0-uid", None);
-        assert_eq!(
-            told(&mut view),
-            "-u1, -u3, +u4 of team/set-0-job, +u4 of others, ?set-0"
-        );
-    }
-
-    #[test]
-    fn what_vanished_between_two_connections_is_gone_once_both_have_listed() {
-        let mut view = View::new(cluster());
-        view.begin();
-        view.node(node("n1", "8"));
-        view.node(node("n2", "8"));
-        view.pod(pod("a", "u1", Some("j")));
-        view.pod(pod("b", "u2", None));
-        view.node(Delta::Listed);
-        assert!(!view.has_listed());
-        view.pod(Delta::Listed);
-        assert!(view.has_listed());
-        told(&mut view);
-        view.begin();
-        assert!(!view.has_listed());
-        assert_eq!(
-            told(&mut view),
-            "?j",
-            "nothing is forgotten while the member is away"
-        );
-        view.pod(pod("b", "u2", None));
-        view.pod(Delta::Listed);
-        view.node(node("n2", "8"));
-        view.node(Delta::Listed);
-        assert_eq!(told(&mut view), "-u1, -n1");
-        assert_eq!(view.counts(), (1, 1));
-    }
-}
+mod tests;

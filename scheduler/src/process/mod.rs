@@ -20,6 +20,7 @@ use crate::commit::{self, CommitOptions, Committer, Failure, Intent, Outcome, Wr
 use crate::demand::{ask, demand};
 use crate::kinds::Kinds;
 use crate::members::{MemberEvent, Members, MembersOptions};
+use crds::devices::ResourceClaimTemplate;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
 use due::{Due, due};
@@ -38,6 +39,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
+use workload::{Ask, ClaimedDevices};
 
 /// Inputs that may wait; watches wait beyond that.
 const INPUTS: usize = 1024;
@@ -453,11 +455,14 @@ async fn prepare(
     let template =
         serde_json::to_value(&template).map_err(|error| Answer::Later(error.to_string()))?;
     let unreadable = |error: workload::AskError| refuse(Reason::PlanRefused, &error.to_string());
+    let ask = ask(binding, &template).map_err(unreadable)?;
+    let claimed = claimed(kinds.client(), &reference.namespace, &ask).await?;
+    let ask = ask
+        .with_claims(&|name| claimed.get(name))
+        .map_err(unreadable)?;
     let order = Order {
-        demand: demand(binding, &template, record.parts.is_some()).map_err(unreadable)?,
-        priority_classes: ask(binding, &template)
-            .map_err(unreadable)?
-            .priority_classes(),
+        demand: demand(binding, &template, &ask, record.parts.is_some()),
+        priority_classes: ask.priority_classes(),
         binding: Arc::clone(binding),
         admission: record.admission(),
         queue: record.queue.clone(),
@@ -471,4 +476,22 @@ async fn prepare(
              reason, message, ..
          }| refuse(reason, &message),
     )
+}
+
+/// What the ResourceClaimTemplates that `ask` names claim, as far as they are there.
+async fn claimed(
+    client: &Client,
+    namespace: &str,
+    ask: &Ask,
+) -> Result<BTreeMap<String, ClaimedDevices>, Answer> {
+    let templates: Api<ResourceClaimTemplate> = Api::namespaced(client.clone(), namespace);
+    let mut claimed = BTreeMap::new();
+    for name in ask.claim_templates() {
+        match with_deadline(templates.get(name), TEMPLATE_LIMIT).await {
+            Ok(template) => claimed.insert(name.to_owned(), template.claimed_devices()),
+            Err(error) if error.fault() == CallFault::NotFound => None,
+            Err(error) => return Err(Answer::Later(error.message())),
+        };
+    }
+    Ok(claimed)
 }

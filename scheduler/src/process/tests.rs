@@ -161,6 +161,48 @@ async fn a_plan_whose_template_is_gone_or_another_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn devices_that_pods_claim_are_part_of_the_plan() {
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "gpu.x"}}]);
+    for (devices, message) in [
+        (
+            None,
+            "ResourceClaimTemplate gpus: it is not to be seen in the job's namespace",
+        ),
+        (
+            Some(json!({"requests": requests})),
+            "member m1 has no room any more",
+        ),
+        (Some(json!({})), ""),
+    ] {
+        let stage = stage();
+        put_template(&stage.karmada, 2);
+        let claims = json!([{"name": "c", "resourceClaimTemplateName": "gpus"}]);
+        stage.karmada.merge(
+            "/apis/batch/v1/namespaces/team/jobs/train",
+            &json!({"spec": {"template": {"spec": {"resourceClaims": claims}}}}),
+        );
+        if let Some(devices) = devices {
+            let template = json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+                "metadata": {}, "spec": {"spec": {"devices": devices}},
+            });
+            let path = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaimtemplates/gpus";
+            stage.karmada.put(path, template);
+        }
+        put_binding(&stage.karmada, Some(&planned(2, "m1")), true);
+        let _process = process(&stage);
+        let (_, record) = after_a_while(&stage.karmada).await;
+        let record = record.unwrap();
+        let state = match message {
+            "" => RecordState::Admitted,
+            _ => RecordState::Refused,
+        };
+        assert_eq!(record.state, state, "{}", record.message);
+        assert!(record.message.starts_with(message), "{}", record.message);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_no_record_admits_is_left_alone_and_said_once() {
     let stage = stage();
     put_template(&stage.karmada, 2);

@@ -242,7 +242,9 @@ proptest! {
         match ask(&template) {
             Ok(ask) => check(&ask)?,
             Err(AskError::Invalid { field, .. }) => prop_assert!(!field.is_empty()),
-            Err(AskError::SizeUnknown { .. }) => prop_assert!(false, "known kinds have a size"),
+            Err(AskError::SizeUnknown { .. } | AskError::Uncounted { .. }) => {
+                prop_assert!(false, "known kinds have a size");
+            }
         }
     }
 

@@ -30,6 +30,9 @@ volumes:
 - {name: e, emptyDir: {}}
 - {name: x, csi: {driver: d, nodePublishSecretRef: {name: csi}}}
 - {name: own, persistentVolumeClaim: {claimName: scratch}}
+resourceClaims:
+- {name: gpus, resourceClaimTemplateName: two-gpus}
+- {name: shared, resourceClaimName: there-already}
 "#;
 
 fn indented(by: usize) -> String {
@@ -47,6 +50,7 @@ fn everything_that_pods_name_follows() {
     v1 ConfigMap team-a/more
     v1 PersistentVolumeClaim team-a/data
     v1 PersistentVolumeClaim team-a/scratch
+    resource.k8s.io/v1 ResourceClaimTemplate team-a/two-gpus
     v1 Secret team-a/csi
     v1 Secret team-a/init-secret
     v1 Secret team-a/keys

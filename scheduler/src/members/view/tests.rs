@@ -1,0 +1,297 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::members::devices::{DeviceDelta, claim_delta};
+use serde_json::{Value, json};
+
+fn cluster() -> ClusterName {
+    ClusterName::new("m1")
+}
+
+fn pod(name: &str, uid: &str, owner: Option<&str>) -> Delta<SeenPod> {
+    let owners: Value = owner.map_or(json!([]), |name| {
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("{name}-uid"),
+                "controller": true}])
+    });
+    let pod = serde_json::from_value(json!({
+        "metadata": {"namespace": "team", "name": name, "uid": uid, "ownerReferences": owners},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"phase": "Running"},
+    }))
+    .unwrap();
+    pod_delta(&cluster(), Delta::Upserted(pod))
+}
+
+fn node(name: &str, cpu: &str) -> Delta<NodeFact> {
+    let node = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "status": {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+    .unwrap();
+    node_delta(&cluster(), Delta::Upserted(node))
+}
+
+fn gone<K>(namespace: Option<&str>, name: &str) -> Delta<K> {
+    Delta::Gone(ObjectKey {
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+    })
+}
+
+/// Events in short, and the owners asked for.
+fn told(view: &mut View) -> String {
+    let (events, asks) = view.take();
+    let events = events.iter().map(|event| match event {
+        Event::NodeUpserted(fact) => format!("+{} {}", fact.name, fact.allocatable),
+        Event::NodeGone(_, name) => format!("-{name}"),
+        Event::PodUpserted(fact) => {
+            let job = fact
+                .job
+                .as_ref()
+                .map_or("others".to_owned(), ToString::to_string);
+            format!("+{} of {job}", fact.uid)
+        }
+        Event::PodGone(_, uid) => format!("-{uid}"),
+        other => format!("{other:?}"),
+    });
+    let asks = asks.iter().map(|owner| format!("?{}", owner.name));
+    events.chain(asks).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn only_changes_are_told() {
+    let mut view = View::new(cluster());
+    view.node(node("n1", "8"));
+    assert_eq!(told(&mut view), "+n1 cpu 8");
+    view.node(node("n1", "8"));
+    assert_eq!(told(&mut view), "");
+    view.node(node("n1", "4"));
+    view.node(gone(None, "n1"));
+    view.node(gone(None, "n1"));
+    assert_eq!(told(&mut view), "+n1 cpu 4, -n1");
+    view.pod(pod("p", "u1", None));
+    view.pod(pod("p", "u1", None));
+    view.pod(pod("p", "u2", None));
+    assert_eq!(told(&mut view), "+u1 of others, -u1, +u2 of others");
+}
+
+#[test]
+fn the_climb_corrects_what_was_likely_once_per_owner() {
+    let mut view = View::new(cluster());
+    view.pod(pod("a", "u1", Some("set-0")));
+    view.pod(pod("b", "u2", Some("set-0")));
+    assert_eq!(
+        told(&mut view),
+        "+u1 of team/set-0-job, +u2 of team/set-0-job, ?set-0"
+    );
+    view.pod(gone(Some("team"), "b"));
+    view.owner_known("set-0-uid", Some(JobKey::new("team", "set-jobset")));
+    assert_eq!(told(&mut view), "-u2, +u1 of team/set-jobset");
+    view.pod(pod("c", "u3", Some("set-0")));
+    assert_eq!(told(&mut view), "+u3 of team/set-jobset");
+    // The last pod takes the answer with it; another owner of that name is asked about.
+    view.pod(gone(Some("team"), "a"));
+    view.pod(gone(Some("team"), "c"));
+    view.pod(pod("d", "u4", Some("set-0")));
+    view.owner_known("set-0-uid", None);
+    assert_eq!(
+        told(&mut view),
+        "-u1, -u3, +u4 of team/set-0-job, +u4 of others, ?set-0"
+    );
+}
+
+#[test]
+fn what_vanished_between_two_connections_is_gone_once_both_have_listed() {
+    let mut view = View::new(cluster());
+    view.begin();
+    view.node(node("n1", "8"));
+    view.node(node("n2", "8"));
+    view.pod(pod("a", "u1", Some("j")));
+    view.pod(pod("b", "u2", None));
+    view.node(Delta::Listed);
+    assert!(!view.has_listed());
+    view.pod(Delta::Listed);
+    assert!(view.has_listed());
+    told(&mut view);
+    view.begin();
+    assert!(!view.has_listed());
+    assert_eq!(
+        told(&mut view),
+        "?j",
+        "nothing is forgotten while the member is away"
+    );
+    view.pod(pod("b", "u2", None));
+    view.pod(Delta::Listed);
+    view.node(node("n2", "8"));
+    view.node(Delta::Listed);
+    assert_eq!(told(&mut view), "-u1, -n1");
+    assert_eq!(view.counts(), (1, 1));
+}
+
+fn gpus(node: &str, count: u32) -> DeviceDelta {
+    let devices = (0..count).map(|index| json!({"name": format!("gpu-{index}")}));
+    let slice = json!({
+        "metadata": {"name": node},
+        "spec": {
+            "driver": "gpu.x", "nodeName": node, "devices": devices.collect::<Vec<_>>(),
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        },
+    });
+    DeviceDelta::Slice(Delta::Upserted(serde_json::from_value(slice).unwrap()))
+}
+
+/// A claim in the namespace `team`, made for `pod` if it says so, with these devices of `n1`.
+fn claim(name: &str, pod: Option<&str>, devices: Option<&[&str]>) -> DeviceDelta {
+    let owners: Vec<Value> = pod
+        .iter()
+        .map(|uid| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": true}))
+        .collect();
+    let mut claim = json!({"metadata": {
+        "namespace": "team", "name": name, "uid": format!("{name}-uid"), "ownerReferences": owners,
+    }});
+    if let Some(devices) = devices {
+        let results = devices.iter().map(
+            |device| json!({"request": "r", "driver": "gpu.x", "pool": "n1", "device": device}),
+        );
+        claim["status"] =
+            json!({"allocation": {"devices": {"results": results.collect::<Vec<_>>()}}});
+    }
+    let claim = serde_json::from_value(claim).unwrap();
+    DeviceDelta::Claim(claim_delta(Delta::Upserted(claim)))
+}
+
+/// A pod of team that has claimed devices by a template, and whose claim has this name.
+fn claiming(name: &str, uid: &str, made: Option<&str>) -> Delta<SeenPod> {
+    let statuses: Vec<Value> = made
+        .iter()
+        .map(|name| json!({"name": "gpus", "resourceClaimName": name}))
+        .collect();
+    let pod = json!({
+        "metadata": {"namespace": "team", "name": name, "uid": uid},
+        "spec": {
+            "nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "two"}],
+        },
+        "status": {"phase": "Running", "resourceClaimStatuses": statuses},
+    });
+    pod_delta(
+        &cluster(),
+        Delta::Upserted(serde_json::from_value(pod).unwrap()),
+    )
+}
+
+/// Requests of pods and what nodes have, in short.
+fn amounts(view: &mut View) -> String {
+    let (events, _) = view.take();
+    let events = events.iter().map(|event| match event {
+        Event::NodeUpserted(fact) => format!("{} {} {}", fact.name, fact.class, fact.allocatable),
+        Event::PodUpserted(fact) => {
+            let node = fact.node.as_ref().map_or("-", NodeName::as_str);
+            format!("{} on {node} {}", fact.uid, fact.request)
+        }
+        Event::PodGone(_, uid) => format!("-{uid}"),
+        other => format!("{other:?}"),
+    });
+    let told = events.collect::<Vec<_>>().join("; ");
+    told.replace("deviceclass.resource.kubernetes.io/", "")
+}
+
+/// A view of a node `n1` with eight devices of class `gpu.x`.
+fn with_devices() -> View {
+    let mut view = View::new(cluster());
+    let class = serde_json::from_value(json!({"metadata": {"name": "gpu.x"}})).unwrap();
+    view.device(DeviceDelta::Class(Delta::Upserted(class)));
+    view.device(DeviceDelta::Class(Delta::Listed));
+    view.device(DeviceDelta::Claim(Delta::Listed));
+    view.node(node("n1", "8"));
+    assert_eq!(amounts(&mut view), "n1 cpu cpu 8");
+    view.device(gpus("n1", 8));
+    view.device(DeviceDelta::Slice(Delta::Listed));
+    assert_eq!(amounts(&mut view), "n1 gpu-x cpu 8, gpu.x 8");
+    view
+}
+
+#[test]
+fn devices_are_resources_of_their_node_whichever_is_seen_first() {
+    let mut view = with_devices();
+    view.device(gpus("n2", 4));
+    assert_eq!(amounts(&mut view), "");
+    view.node(node("n2", "8"));
+    assert_eq!(amounts(&mut view), "n2 gpu-x cpu 8, gpu.x 4");
+    view.device(gpus("n1", 6));
+    assert_eq!(amounts(&mut view), "n1 gpu-x cpu 8, gpu.x 6");
+    view.device(DeviceDelta::Slice(gone(None, "n1")));
+    assert_eq!(amounts(&mut view), "n1 cpu cpu 8");
+}
+
+#[test]
+fn a_pod_requests_what_its_claim_got_and_is_bound_once_that_is_seen() {
+    let mut view = with_devices();
+    view.pod(claiming("a", "u1", Some("a-gpus")));
+    assert_eq!(amounts(&mut view), "u1 on - cpu 1, pods 1");
+    view.device(claim("a-gpus", Some("u1"), None));
+    assert_eq!(amounts(&mut view), "");
+    view.device(claim("a-gpus", Some("u1"), Some(&["gpu-0", "gpu-1"])));
+    assert_eq!(amounts(&mut view), "u1 on n1 cpu 1, gpu.x 2, pods 1");
+    // Another way round: what is claimed is used before the pod is seen to be bound.
+    view.device(claim("b-gpus", Some("u2"), Some(&["gpu-2"])));
+    assert_eq!(amounts(&mut view), "b-gpus-uid@n1 on n1 gpu.x 1");
+    view.pod(claiming("b", "u2", Some("b-gpus")));
+    assert_eq!(
+        amounts(&mut view),
+        "u2 on n1 cpu 1, gpu.x 1, pods 1; -b-gpus-uid@n1"
+    );
+    // It ends before its claim does.
+    view.pod(gone(Some("team"), "b"));
+    assert_eq!(amounts(&mut view), "-u2; b-gpus-uid@n1 on n1 gpu.x 1");
+    view.device(DeviceDelta::Claim(gone(Some("team"), "b-gpus")));
+    assert_eq!(amounts(&mut view), "-b-gpus-uid@n1");
+    // One whose claim is taken from it stays where it is.
+    view.device(DeviceDelta::Claim(gone(Some("team"), "a-gpus")));
+    assert_eq!(amounts(&mut view), "u1 on n1 cpu 1, pods 1");
+}
+
+#[test]
+fn a_pod_that_goes_before_it_got_anything_waits_for_nothing() {
+    let mut view = with_devices();
+    view.pod(claiming("a", "u1", Some("a-gpus")));
+    assert_eq!(view.waiting.len(), 1);
+    view.pod(gone(Some("team"), "a"));
+    assert_eq!(amounts(&mut view), "u1 on - cpu 1, pods 1; -u1");
+    assert!(view.waiting.is_empty());
+}
+
+#[test]
+fn claims_that_no_pod_was_made_for_are_used_by_others() {
+    let mut view = with_devices();
+    view.device(claim("shared", None, Some(&["gpu-0", "gpu-1", "gpu-2"])));
+    assert_eq!(amounts(&mut view), "shared-uid@n1 on n1 gpu.x 3");
+    view.device(claim("shared", None, Some(&["gpu-0"])));
+    assert_eq!(amounts(&mut view), "shared-uid@n1 on n1 gpu.x 1");
+    view.device(claim("shared", None, None));
+    assert_eq!(amounts(&mut view), "-shared-uid@n1");
+    // What it has is found when the devices are.
+    view.device(DeviceDelta::Slice(gone(None, "n1")));
+    view.device(claim("shared", None, Some(&["gpu-0"])));
+    assert_eq!(amounts(&mut view), "n1 cpu cpu 8");
+    view.device(gpus("n1", 8));
+    assert_eq!(
+        amounts(&mut view),
+        "n1 gpu-x cpu 8, gpu.x 8; shared-uid@n1 on n1 gpu.x 1"
+    );
+}
+
+#[test]
+fn devices_that_a_container_requests_by_their_class_count_once() {
+    let mut view = with_devices();
+    let pod = json!({
+        "metadata": {"namespace": "team", "name": "p", "uid": "u1"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {
+            "requests": {"deviceclass.resource.kubernetes.io/gpu.x": "2"},
+        }}]},
+    });
+    let pod = serde_json::from_value(pod).unwrap();
+    view.pod(pod_delta(&cluster(), Delta::Upserted(pod)));
+    assert_eq!(amounts(&mut view), "u1 on n1 gpu.x 2, pods 1");
+    view.device(claim("p-extended", Some("u1"), Some(&["gpu-0", "gpu-1"])));
+    assert_eq!(amounts(&mut view), "");
+}

@@ -1,0 +1,160 @@
+//! Devices that pods claim (Dynamic Resource Allocation, `resource.k8s.io/v1`).
+//!
+//! A pod names ResourceClaimTemplates; from each the member makes a claim for that pod alone.
+//! What a template claims stands in another object, so a size is read in two steps: a template
+//! that is named counts as one unit of a resource that only bears its name, and goes through
+//! all sums like any other; [`resolved`] puts what the template claims in its place.
+
+use crate::error::AskError;
+use crate::field::Field;
+use engine::Resources;
+use engine::quantity::Amount;
+use engine::resources::ResourceName;
+use serde_json::Value;
+
+/// What the resource that stands for a template begins with. No API server takes a resource of
+/// such a name.
+const NAMED: &str = "claims of ResourceClaimTemplate ";
+
+/// What a ResourceClaimTemplate claims for one pod: devices by class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedDevices(Result<Resources, AskError>);
+
+/// What `template`, a ResourceClaimTemplate, claims for one pod.
+#[must_use]
+pub fn claimed_devices(template: &Value) -> ClaimedDevices {
+    ClaimedDevices(of_template(&Field::root(template)))
+}
+
+/// What a pod of `spec` claims: one unit of each template for each time that it is named.
+///
+/// # Errors
+/// Where it uses a claim that is there already: others may use it too, so that its devices are
+/// no pod's.
+pub(crate) fn named_by(spec: &Field<'_>) -> Result<Resources, AskError> {
+    let mut named = Resources::new();
+    for claim in spec.get("resourceClaims")?.items()? {
+        let shared = claim.get("resourceClaimName")?;
+        if let Some(name) = shared.name()? {
+            let why = format!(
+                "ResourceClaim {name} may be shared, and its devices cannot be counted for one pod; name a ResourceClaimTemplate instead"
+            );
+            return Err(AskError::uncounted(shared.path(), why));
+        }
+        let template = claim.get("resourceClaimTemplateName")?;
+        let name = template
+            .name()?
+            .ok_or_else(|| template.invalid("the name of a ResourceClaimTemplate"))?;
+        let unit = ResourceName::new(&format!("{NAMED}{name}"));
+        let times = Amount(named.amount_of(&unit).0.saturating_add(1));
+        named.set(unit, times);
+    }
+    Ok(named)
+}
+
+/// The templates that stand in `request`.
+pub(crate) fn templates(request: &Resources) -> impl Iterator<Item = &str> {
+    request
+        .iter()
+        .filter_map(|(name, _)| name.as_str().strip_prefix(NAMED))
+}
+
+/// `request` with what its templates claim in their place, by what `of` finds.
+///
+/// # Errors
+/// Where a template is not found, or claims what cannot be counted.
+pub(crate) fn resolved<'a>(
+    request: &Resources,
+    of: &dyn Fn(&str) -> Option<&'a ClaimedDevices>,
+) -> Result<Resources, AskError> {
+    let mut whole = Resources::new();
+    for (name, amount) in request.iter() {
+        let part = match name.as_str().strip_prefix(NAMED) {
+            None => Some([(name.clone(), amount)].into_iter().collect()),
+            Some(template) => times(&claimed(template, of)?, amount),
+        };
+        whole = part
+            .and_then(|part| whole.checked_add(&part))
+            .ok_or_else(|| AskError::too_large("", "what its ResourceClaimTemplates claim"))?;
+    }
+    Ok(whole)
+}
+
+/// `request` without its templates.
+pub(crate) fn left_out(request: &Resources) -> Resources {
+    let is_known = |name: &ResourceName| !name.as_str().starts_with(NAMED);
+    let known = request.iter().filter(|(name, _)| is_known(name));
+    known.map(|(name, amount)| (name.clone(), amount)).collect()
+}
+
+fn times(devices: &Resources, amount: Amount) -> Option<Resources> {
+    devices.checked_mul(u32::try_from(amount.0).ok()?)
+}
+
+fn claimed<'a>(
+    template: &str,
+    of: &dyn Fn(&str) -> Option<&'a ClaimedDevices>,
+) -> Result<Resources, AskError> {
+    let field = format!("ResourceClaimTemplate {template}");
+    match of(template) {
+        None => {
+            let why = "it is not to be seen in the job's namespace: it is missing, or Muster may not read resourceclaimtemplates (resource.k8s.io/v1)";
+            Err(AskError::uncounted(&field, why))
+        }
+        Some(ClaimedDevices(Ok(devices))) => Ok(devices.clone()),
+        Some(ClaimedDevices(Err(error))) => Err(AskError::uncounted(&field, error.to_string())),
+    }
+}
+
+fn of_template(template: &Field<'_>) -> Result<Resources, AskError> {
+    let requests = template.get("spec.spec.devices.requests")?;
+    let mut devices = Resources::new();
+    for request in requests.items()? {
+        let Some((class, count)) = of_request(&request)? else {
+            continue;
+        };
+        let more = [(ResourceName::of_device_class(class), count)];
+        devices = devices
+            .checked_add(&more.into_iter().collect())
+            .ok_or_else(|| AskError::too_large(requests.path(), "all its devices"))?;
+    }
+    Ok(devices)
+}
+
+/// The class and the number of devices of one request; none where it takes none from others.
+fn of_request<'a>(request: &Field<'a>) -> Result<Option<(&'a str, Amount)>, AskError> {
+    let exactly = request.get("exactly")?;
+    if !exactly.is_set() {
+        let either = request.get("firstAvailable")?;
+        let why = "which of its alternatives is taken, and so how many devices of which class, is known in the member only; use `exactly`";
+        return Err(AskError::uncounted(either.path(), why));
+    }
+    let mode = exactly.get("allocationMode")?;
+    match mode.name()? {
+        None | Some("ExactCount") => {}
+        Some(other) => {
+            let why = format!(
+                "with {other:?} the number of devices is known in the member only; use ExactCount"
+            );
+            return Err(AskError::uncounted(mode.path(), why));
+        }
+    }
+    let part = exactly.get("capacity")?;
+    if part.is_set() {
+        let why = "parts of devices that many share cannot be counted as devices";
+        return Err(AskError::uncounted(part.path(), why));
+    }
+    // Who looks after a device does not take it from those who use it.
+    if exactly.get("adminAccess")?.flag()? {
+        return Ok(None);
+    }
+    let class = exactly.get("deviceClassName")?;
+    let name = class
+        .name()?
+        .ok_or_else(|| class.invalid("the name of a DeviceClass"))?;
+    let count = exactly.get("count")?.count()?.unwrap_or(1);
+    Ok(Some((name, Amount(i64::from(count)))))
+}
+
+#[cfg(test)]
+mod tests;
