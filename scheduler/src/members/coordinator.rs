@@ -6,7 +6,7 @@ use super::connect::Connector;
 use super::session::{Session, device_watch_names, watch_names};
 use super::verdict::{Verdict, ViewHealth, ViewState, verdict};
 use super::view::View;
-use super::{MemberEvent, Members, MembersOptions, Message, Origin, Reach};
+use super::{FailedProbe, MemberEvent, Members, MembersOptions, Message, Origin, Reach};
 use crate::matching::Owner;
 use crate::metrics::MemberMetrics;
 use crds::karmada::Cluster;
@@ -392,6 +392,7 @@ impl Member {
     fn disconnected(&mut self) {
         self.connection = None;
         self.state.failed_probes = 0;
+        self.state.refuses = false;
         self.state.last_error.clear();
     }
 
@@ -405,10 +406,11 @@ impl Member {
         }
     }
 
-    fn probed(&mut self, result: Result<(), String>) {
+    fn probed(&mut self, result: Result<(), FailedProbe>) {
         match result {
             Ok(()) => {
                 self.state.failed_probes = 0;
+                self.state.refuses = false;
                 self.state.last_error.clear();
                 if let Some(connection) = &mut self.connection {
                     connection.answered = Some(Instant::now());
@@ -416,7 +418,8 @@ impl Member {
             }
             Err(error) => {
                 self.state.failed_probes = self.state.failed_probes.saturating_add(1);
-                self.state.last_error = error;
+                self.state.refuses = error.answered;
+                self.state.last_error = error.message;
             }
         }
     }

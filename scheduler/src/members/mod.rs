@@ -185,6 +185,14 @@ struct Origin {
     epoch: u64,
 }
 
+/// A member that is not found well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FailedProbe {
+    /// Whether it answered all the same: it refuses what it is asked, and is alive.
+    answered: bool,
+    message: String,
+}
+
 /// What reaches the coordinator.
 enum Message {
     Cluster(Box<Delta<Cluster>>),
@@ -192,7 +200,7 @@ enum Message {
     Connected(Origin, Client, mpsc::UnboundedSender<Owner>),
     /// No connection could be made, and why.
     NotConnected(ClusterName, String),
-    Probed(Origin, Result<(), String>),
+    Probed(Origin, Result<(), FailedProbe>),
     Node(Origin, Delta<NodeFact>),
     Pod(Origin, Delta<view::SeenPod>),
     Device(Origin, devices::DeviceDelta),

@@ -7,11 +7,11 @@ use super::connect::{self, ConnectError, Connector};
 use super::devices::{DeviceDelta, claim_delta};
 use super::owners;
 use super::view::{node_delta, pod_delta};
-use super::{MembersOptions, Message, Origin};
+use super::{FailedProbe, MembersOptions, Message, Origin};
 use crds::kubernetes::{Node, Pod};
 use engine::ClusterName;
 use kube::{Api, Client, Resource};
-use runtime::client::with_deadline;
+use runtime::client::{CallFault, with_deadline};
 use runtime::watch::{Delta, WatchOptions, watch};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -201,12 +201,16 @@ impl Session {
 }
 
 /// Whether the member's API server answers, says that it is ready, and takes our token.
-async fn probe(client: &Client) -> Result<(), String> {
+async fn probe(client: &Client) -> Result<(), FailedProbe> {
     let request = http::Request::get("/readyz")
         .body(Vec::new())
-        .map_err(|error| error.to_string())?;
-    match with_deadline(client.request_text(request), PROBE_LIMIT).await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.message()),
-    }
+        .map_err(|error| FailedProbe {
+            answered: false,
+            message: error.to_string(),
+        })?;
+    let answer = with_deadline(client.request_text(request), PROBE_LIMIT).await;
+    answer.map(drop).map_err(|error| FailedProbe {
+        answered: error.fault() != CallFault::Unknown,
+        message: error.message(),
+    })
 }

@@ -242,6 +242,16 @@ async fn a_member_that_stops_answering_is_unusable_and_keeps_its_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_member_that_refuses_to_answer_is_unusable_and_alive() {
+    let mut fleet = fleet(&[cluster("m1", "Push")]);
+    until(&mut fleet, "ready").await;
+    let no = Fault::Status(403, "muster may not get /readyz");
+    fleet.member.fault(usize::MAX, no, |_| true);
+    let why = "m1: its API server refuses what Muster asks: muster may not get /readyz";
+    expect(&mut fleet, &[why]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_member_whose_secret_is_missing_says_so_and_holds_nobody_up() {
     let mut fleet = fleet(&[cluster("m3", "Push")]);
     let told = until(&mut fleet, "ready").await;

@@ -18,6 +18,9 @@ pub(crate) struct ViewState {
     pub(crate) age: Option<Duration>,
     /// Probes in a row that failed, and what the last of them said.
     pub(crate) failed_probes: u32,
+    /// Whether the last of them was answered, if only with a no: its rights or its credentials are
+    /// not what they should be.
+    pub(crate) refuses: bool,
     pub(crate) last_error: String,
 }
 
@@ -66,7 +69,7 @@ pub(crate) fn verdict(cluster: &Cluster, view: &ViewState, bound: Duration) -> V
     let never_answered = view.age.is_none() && !view.last_error.is_empty();
     let silent = view.failed_probes >= FAILED_PROBES || never_answered;
     Verdict {
-        silent: silent && view.unreachable_by_design.is_none(),
+        silent: silent && !view.refuses && view.unreachable_by_design.is_none(),
         ..judged(cluster, view, bound)
     }
 }
@@ -77,8 +80,11 @@ fn judged(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
         return Verdict::no(Unreachable, why.clone());
     }
     if view.failed_probes >= FAILED_PROBES {
-        let why = format!("its API server does not answer: {}", view.last_error);
-        return Verdict::no(Unreachable, why);
+        let how = match view.refuses {
+            true => "its API server refuses what Muster asks",
+            false => "its API server does not answer",
+        };
+        return Verdict::no(Unreachable, format!("{how}: {}", view.last_error));
     }
     let health = match view.age {
         Some(age) if view.listed && view.devices_listed && age <= bound => Ready,
@@ -201,6 +207,14 @@ mod tests {
             ),
             (
                 "True",
+                ViewState {
+                    refuses: true,
+                    ..failed(2)
+                },
+                "Unreachable: its API server refuses what Muster asks: refused",
+            ),
+            (
+                "True",
                 ViewState::default(),
                 "Unreachable: it is not connected yet",
             ),
@@ -256,6 +270,12 @@ mod tests {
         assert!(!silent(&fresh));
         assert!(silent(&ViewState {
             failed_probes: 2,
+            ..fresh.clone()
+        }));
+        // Alive: nobody may say that what runs there does not.
+        assert!(!silent(&ViewState {
+            failed_probes: 2,
+            refuses: true,
             ..fresh.clone()
         }));
         // Begun anew with other credentials, or never to be reached.
