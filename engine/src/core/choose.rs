@@ -76,6 +76,11 @@ impl Search<'_> {
         let mut best: Option<(Price, Chosen, Vec<Share>)> = None;
         let mut is_first = true;
         for group in self.groups(all) {
+            // Nothing of it costs less than its cheapest thing alone.
+            let least = || group.iter().map(|index| self.price_alone(*index)).min();
+            if best.as_ref().is_some_and(|best| Some(best.0) <= least()) {
+                continue;
+            }
             let by_size = self.by_size(&group);
             for order in std::iter::once(group).chain(by_size) {
                 let mut chain = Chain::new(self, order, &pools);
@@ -180,6 +185,11 @@ impl Search<'_> {
         let items = || chosen.iter().map(|index| &self.items[*index]);
         let whole = items().filter(|item| item.cut.is_none()).count();
         (items().map(|item| item.cost).sum(), whole, chosen.len())
+    }
+
+    fn price_alone(&self, index: usize) -> Price {
+        let item = &self.items[index];
+        (item.cost, usize::from(item.cut.is_none()), 1)
     }
 
     /// What is offered together: all, and what is in each of the clusters where enough of it
