@@ -30,6 +30,7 @@ mod regressions;
 mod reservation;
 mod runtime;
 mod scale;
+mod seats;
 mod sharing;
 mod speed;
 mod split;

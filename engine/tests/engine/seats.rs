@@ -1,0 +1,162 @@
+//! What is free on nodes, and what holds it: pods that are seen, and plans that are not bound yet.
+
+use crate::placement::world;
+use crate::world::{World, foreign, key, node, pod, pods, res};
+use engine::facts::{NodeFact, PodFact};
+use engine::{ClusterName, Event, JobKey, NodeName, Uid};
+use insta::assert_snapshot;
+
+#[test]
+fn room_is_neither_counted_twice_nor_leaked() {
+    let mut world = world();
+    world.cluster("a", 2, "cpu 64, gpu 8");
+    world.add("job", "q", 2, "gpu 4");
+    world.decide();
+    let free = |world: &World| {
+        let pool = &world.engine.pools()[0];
+        format!(
+            "{} free, {} assumed, {} used",
+            pool.free, pool.assumed, pool.used
+        )
+    };
+    let gpus = |world: &World| free(world).replace("cpu 128, ", "");
+    assert_snapshot!(gpus(&world), @"nvidia.com/gpu 8, pods 218 free, nvidia.com/gpu 8, pods 2 assumed,  used");
+    let planned = world.planned_pods(&key("job"));
+    let mut unbound = planned[0].clone();
+    unbound.node = None;
+    world.apply(Event::PodUpserted(unbound));
+    assert_snapshot!(gpus(&world), @"nvidia.com/gpu 8, pods 218 free, nvidia.com/gpu 8, pods 2 assumed,  used");
+    // Its own scheduler takes another node than planned.
+    let mut moved = planned[0].clone();
+    moved.node = Some(NodeName::from("n1"));
+    world.apply(Event::PodUpserted(moved.clone()));
+    assert_snapshot!(gpus(&world), @"nvidia.com/gpu 8, pods 218 free, nvidia.com/gpu 4, pods 1 assumed, nvidia.com/gpu 4, pods 1 used");
+    world.apply(Event::PodUpserted(planned[1].clone()));
+    assert_snapshot!(gpus(&world), @"nvidia.com/gpu 8, pods 218 free,  assumed, nvidia.com/gpu 8, pods 2 used");
+    world.apply(Event::PodUpserted(PodFact {
+        ended: true,
+        ..moved.clone()
+    }));
+    world.apply(Event::PodGone(moved.cluster, moved.uid));
+    world.wait(5).decide();
+    assert_snapshot!(gpus(&world), @"nvidia.com/gpu 12, pods 219 free,  assumed, nvidia.com/gpu 4, pods 1 used");
+}
+
+#[test]
+fn a_pool_shows_its_nodes_and_how_broken_it_is() {
+    let mut world = world();
+    world.cluster("a", 4, "cpu 64, gpu 8");
+    world.apply(foreign("a", "n0", "gpu 6"));
+    world.apply(Event::NodeUpserted(NodeFact {
+        usable: false,
+        ..node("a", "n3", "cpu 64, gpu 8")
+    }));
+    let pools = world.engine.pools();
+    let pool = &pools[0];
+    assert_eq!(pools.len(), 1);
+    assert_snapshot!(
+        format!(
+            "{}/{} {:?} {}/{} nodes, total {}, free {}, {:?}, largest {}, broken {}",
+            pool.cluster, pool.class, pool.device.as_ref().map(ToString::to_string),
+            pool.usable_nodes, pool.nodes, pool.total, pool.free, pool.histogram,
+            pool.largest_free_node, pool.fragmentation_permille
+        ), @r#"a/gpu Some("nvidia.com/gpu") 3/4 nodes, total cpu 256, nvidia.com/gpu 32, pods 440, free cpu 192, nvidia.com/gpu 18, pods 329, {2: 1, 8: 2}, largest 8, broken 111"#);
+}
+
+#[test]
+fn a_room_alone_checks_what_is_not_bound_yet() {
+    let mut room = engine::room::Room::new();
+    for index in 0..2 {
+        room.upsert_node(node("a", &format!("n{index}"), "cpu 64, gpu 8"));
+    }
+    let demand = pods(2, "gpu 8");
+    let share = engine::facts::Share {
+        cluster: ClusterName::from("a"),
+        pods: vec![engine::facts::RolePods {
+            role: "worker".to_owned(),
+            count: 2,
+        }],
+        charge: std::collections::BTreeMap::new(),
+        slots: Vec::new(),
+    };
+    let job: JobKey = key("job");
+    assert_eq!(room.check(&job, &demand, &share), Ok(()));
+    room.assume(&job, &demand, std::slice::from_ref(&share));
+    assert_eq!(
+        room.check(&job, &demand, &share),
+        Ok(()),
+        "not against itself"
+    );
+    let other = room.check(&key("other"), &demand, &share).unwrap_err();
+    assert_eq!(
+        (other.scope.as_str(), other.needs, other.free),
+        ("cluster/a", Some(16), Some(0))
+    );
+    room.upsert_pod(PodFact {
+        cluster: ClusterName::from("a"),
+        uid: Uid::from("p0"),
+        node: Some(NodeName::from("n0")),
+        request: pod("gpu 8"),
+        job: Some(job.clone()),
+        ended: false,
+    });
+    room.remove_node(&ClusterName::from("a"), &NodeName::from("n1"));
+    let lost = room.check(&job, &demand, &share).unwrap_err();
+    assert_eq!((lost.needs, lost.free), (Some(8), Some(0)));
+    room.forget(&job);
+    assert_eq!(room.pools()[0].assumed, res(""));
+}
+
+#[test]
+fn a_plan_for_a_job_that_runs_holds_room_for_what_is_missing_only() {
+    let mut room = engine::room::Room::new();
+    room.upsert_node(node("a", "n0", "cpu 64, gpu 8"));
+    room.upsert_node(node("a", "n1", "cpu 64, gpu 8"));
+    let job: JobKey = key("job");
+    for name in ["p0", "p1"] {
+        room.upsert_pod(PodFact {
+            cluster: ClusterName::from("a"),
+            uid: Uid::from(name),
+            node: Some(NodeName::from("n0")),
+            request: pod("gpu 4"),
+            job: Some(job.clone()),
+            ended: false,
+        });
+    }
+    let share = |on_n1: u32| {
+        let slot = |node: &str, count: u32| engine::facts::Slot {
+            node: NodeName::from(node),
+            role: "worker".to_owned(),
+            count,
+        };
+        engine::facts::Share {
+            cluster: ClusterName::from("a"),
+            pods: vec![engine::facts::RolePods {
+                role: "worker".to_owned(),
+                count: 2 + on_n1,
+            }],
+            charge: std::collections::BTreeMap::new(),
+            slots: vec![slot("n0", 2), slot("n1", on_n1)],
+        }
+    };
+    room.assume(&job, &pods(3, "gpu 4"), &[share(1)]);
+    assert_eq!(room.pools()[0].assumed, pod("gpu 4"), "it grew by one");
+    room.assume(&job, &pods(2, "gpu 4"), &[share(0)]);
+    assert_eq!(room.pools()[0].assumed, res(""), "it shrank");
+}
+
+#[test]
+fn a_pod_takes_one_seat_however_often_it_is_told() {
+    let mut world = world();
+    world.cluster("a", 1, "cpu 64, gpu 8");
+    world.add("job", "q", 2, "gpu 4");
+    world.decide();
+    let pod = world.planned_pods(&key("job"))[0].clone();
+    world.apply(Event::PodUpserted(pod.clone()));
+    world.apply(Event::PodUpserted(PodFact { ended: true, ..pod }));
+    world.wait(5).decide();
+    // The first pod has ended; the seat of the second is still held.
+    let pool = &world.engine.pools()[0];
+    assert_eq!(pool.assumed, crate::world::pod("gpu 4"));
+    assert_eq!(pool.used, res(""));
+}
