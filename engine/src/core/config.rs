@@ -25,7 +25,8 @@ pub struct EngineConfig {
     /// Most reservations of one class of pools, and of one queue's headroom.
     pub reservations_per_class: usize,
     /// In a queue that puts the shortest first, how many times its predicted run time later a
-    /// job counts as queued.
+    /// job counts as queued. With few, long jobs pass each other and large ones wait the longer;
+    /// with more, nobody is kept from being passed.
     pub ageing: u32,
     /// How long a job is taken to run there of which nothing is known.
     pub assumed_runtime_ms: i64,
@@ -44,7 +45,7 @@ impl Default for EngineConfig {
             room_lost_grace_ms: 10_000,
             take_retry_ms: 1_000,
             reservations_per_class: 2,
-            ageing: 4,
+            ageing: 24,
             assumed_runtime_ms: 3_600_000,
             conservative_depth: 16,
         }

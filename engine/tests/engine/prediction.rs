@@ -88,12 +88,12 @@ fn what_is_declared_counts_before_what_was() {
 
 #[test]
 fn nobody_is_passed_by_who_came_later_than_ageing_times_its_own_prediction() {
-    // 4 × 100 s: who is queued 400 s after it or later stays behind it, however short.
+    // 24 × 100 s: who is queued 2,400 s after it or later stays behind it, however short.
     let mut world = short_first();
     let hundred = world.job("hundred", "q", pods(1, "gpu 8")).lasts(100);
     let queued_at = hundred.0.queued_at;
     world.submit(hundred);
-    for (name, after) in [("in-time", 395), ("too-late", 397)] {
+    for (name, after) in [("in-time", 2375), ("too-late", 2377)] {
         let mut job = world.job(name, "q", pods(1, "gpu 8")).lasts(1);
         job.0.queued_at = queued_at.after(after * 1000);
         world.submit(job);
