@@ -65,6 +65,33 @@ fn the_lower_goes_and_the_higher_gets_its_place() {
 }
 
 #[test]
+fn what_looks_cheaper_and_does_not_help_is_left_alone() {
+    let mut world = world(17);
+    for name in ["old-a", "old-b"] {
+        runs(&mut world, name, "low", pods(1, "gpu 2"));
+    }
+    world.wait(100);
+    // Each beside one that may not be taken: its node would still not take the whole pod.
+    for index in 0..16 {
+        runs(
+            &mut world,
+            &format!("stays-{index}"),
+            "high",
+            pods(1, "gpu 2"),
+        );
+        runs(&mut world, &format!("new-{index}"), "low", pods(1, "gpu 2"));
+    }
+    world.wait(10);
+    add(&mut world, "late", "high", pods(1, "gpu 4"));
+    let taken = world.decide();
+    let taken: Vec<&str> = taken
+        .lines()
+        .filter_map(|line| line.strip_prefix("take back ")?.split(' ').next())
+        .collect();
+    assert_eq!(taken, ["old-a", "old-b"]);
+}
+
+#[test]
 fn nobody_of_the_same_priority_and_only_where_the_queue_allows_it() {
     let mut world = world(1);
     runs(&mut world, "first", "normal", pods(1, "gpu 4"));

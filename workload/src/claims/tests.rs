@@ -130,6 +130,14 @@ fn a_job_requests_what_its_templates_claim_for_each_pod() {
 }
 
 #[test]
+fn without_its_claims_a_job_asks_for_all_else() {
+    let ask = job().without_claims();
+    assert!(ask.claim_templates().is_empty());
+    assert_eq!(ask.roles[0].request.to_string(), "cpu 1, pods 1");
+    assert_eq!(ask.min_resources.to_string(), "cpu 3, pods 3");
+}
+
+#[test]
 fn a_job_whose_template_is_missing_or_not_countable_has_no_size() {
     let all = template("[{name: a, exactly: {deviceClassName: gpu, allocationMode: All}}]");
     let error = |of: &dyn Fn(&str) -> Option<&'static ClaimedDevices>| {

@@ -37,6 +37,11 @@ fn an_elastic_job_starts_with_what_it_may_be_shrunk_to() {
             ", muster.io/min-replicas: '2', muster.io/min-available: '3'",
             "parallelism: 4,",
         ),
+        (
+            "Job",
+            ", muster.io/min-replicas: '3', muster.io/min-available: '3'",
+            "parallelism: 4,",
+        ),
         ("Deployment", "", "replicas: 3, strategy: {type: Recreate},"),
         ("Deployment", "", "replicas: 3,"),
     ];
@@ -51,6 +56,7 @@ fn an_elastic_job_starts_with_what_it_may_be_shrunk_to() {
     elastic false: 4 to 4, at least cpu 8, pods 4
     metadata.annotations[muster.io/min-replicas] is "5"; needed: a whole number from 1 to 4, the pods it has
     metadata.annotations[muster.io/min-replicas] is "2"; needed: 3, what muster.io/min-available says, or no muster.io/min-available: an elastic job starts with what it may be shrunk to
+    elastic true: 3 to 4, at least cpu 6, pods 3
     elastic true: 1 to 3, at least cpu 2, pods 1
     metadata.annotations[muster.io/elastic] is "true"; needed: a Deployment whose updates start no pods beside its replicas: spec.strategy.type Recreate, or rollingUpdate.maxSurge 0
     "#);
