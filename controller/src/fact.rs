@@ -77,6 +77,7 @@ pub(crate) fn job(
 ) -> Job {
     let queue = queue(template, namespace);
     let (ask, mut hold) = match size(binding, template) {
+        Ok(ask) if ask.claim_templates().is_empty() => (Some(ask), None),
         Ok(ask) => match ask.with_claims(claimed) {
             Ok(whole) => (Some(whole), None),
             // A job that runs goes on by all else that it says.

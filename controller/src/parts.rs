@@ -193,7 +193,6 @@ impl Core {
             Step::Resize => {
                 tracing::info!(job = %look.key, parts = ?shown.resizing, "its override follows its size");
                 self.write_override(look, record, shares);
-                self.look_again(look.key, look.now.after(LOOK_MS));
                 return false;
             }
             Step::Repair => {

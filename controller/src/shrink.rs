@@ -222,9 +222,9 @@ fn has_taken(object: &Value, generation: Option<i64>, most: i64) -> bool {
     let by_phase = by_phase.iter().filter_map(|phase| number(phase)).sum();
     let runs = number("/status/active")
         .or_else(|| number("/status/replicas"))
-        .or(Some(by_phase));
+        .unwrap_or(by_phase);
     told.is_some_and(|told| told <= most)
-        && runs.unwrap_or(0) <= most
+        && runs <= most
         && observed.is_none_or(|observed| Some(observed) >= generation)
 }
 

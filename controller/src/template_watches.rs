@@ -63,11 +63,7 @@ impl TemplateWatches {
 }
 
 fn read(kind: &TemplateKind, delta: Delta<DynamicObject>) -> Delta<Template> {
-    match delta {
-        Delta::Upserted(object) => Delta::Upserted(Template::read(kind, object)),
-        Delta::Gone(key) => Delta::Gone(key),
-        Delta::Listed => Delta::Listed,
-    }
+    delta.map(|object| Template::read(kind, object))
 }
 
 /// The resource of a kind.

@@ -31,7 +31,10 @@ pub(crate) fn spawn(
     let each = Each {
         client,
         inputs,
-        metrics,
+        options: WatchOptions {
+            metrics: Some(metrics.clone()),
+            ..WatchOptions::default()
+        },
         cancel,
     };
     each.watch::<ResourceBinding>("ResourceBinding", Input::Binding);
@@ -42,18 +45,21 @@ pub(crate) fn spawn(
     each.watch::<PriorityClass>("PriorityClass", Input::PriorityClass);
     each.watch::<PodGroup>("PodGroup", Input::PodGroup);
     // Only jobs that claim devices wait for these: a control plane need not have them.
-    let options = WatchOptions {
-        absent_is_empty: true,
-        denied_is_listed: true,
-        ..each.options()
+    let optional = Each {
+        options: WatchOptions {
+            absent_is_empty: true,
+            denied_is_listed: true,
+            ..each.options.clone()
+        },
+        ..each
     };
-    each.watch_as::<ResourceClaimTemplate>("ResourceClaimTemplate", options, Input::ClaimTemplate);
+    optional.watch::<ResourceClaimTemplate>("ResourceClaimTemplate", Input::ClaimTemplate);
 }
 
 struct Each<'a> {
     client: &'a Client,
     inputs: &'a mpsc::Sender<Input>,
-    metrics: &'a WatchMetrics,
+    options: WatchOptions,
     cancel: &'a CancellationToken,
 }
 
@@ -67,28 +73,9 @@ impl Each<'_> {
             + Send
             + 'static,
     {
-        self.watch_as(kind, self.options(), wrap);
-    }
-
-    fn options(&self) -> WatchOptions {
-        WatchOptions {
-            metrics: Some(self.metrics.clone()),
-            ..WatchOptions::default()
-        }
-    }
-
-    fn watch_as<K>(&self, kind: &str, options: WatchOptions, wrap: fn(Delta<K>) -> Input)
-    where
-        K: kube::Resource<DynamicType = ()>
-            + Clone
-            + serde::de::DeserializeOwned
-            + std::fmt::Debug
-            + Send
-            + 'static,
-    {
         watch(
             Api::<K>::all(self.client.clone()),
-            options,
+            self.options.clone(),
             kind,
             wrap,
             self.inputs.clone(),

@@ -50,6 +50,17 @@ pub enum Delta<K> {
     Listed,
 }
 
+impl<K> Delta<K> {
+    /// The same of what `read` makes of the object.
+    pub fn map<T>(self, read: impl FnOnce(K) -> T) -> Delta<T> {
+        match self {
+            Self::Upserted(object) => Delta::Upserted(read(object)),
+            Self::Gone(key) => Delta::Gone(key),
+            Self::Listed => Delta::Listed,
+        }
+    }
+}
+
 /// Namespace, where it has one, and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {

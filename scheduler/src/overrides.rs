@@ -105,10 +105,7 @@ impl Overrides {
     ) -> Result<(), OverrideError> {
         let template = template(&self.client, binding).await?;
         let parts = workload::parts(&template, attempt, shares, reach, resizable)?;
-        let rules: Vec<Rule> = parts.into_iter().map(Rule::from).collect();
-        let key = key_of(binding);
-        self.apply(&key, &name(&key), policy(&key, binding, &rules))
-            .await
+        self.apply_parts(binding, parts).await
     }
 
     /// Resizes the parts of `attempt` to `shares`: what is told to its pods stays as it was placed
@@ -126,21 +123,34 @@ impl Overrides {
         let template = template(&self.client, binding).await?;
         let parts = workload::parts(&template, attempt, shares, reach, true)?;
         let key = key_of(binding);
-        let policies: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &key.namespace, &resource());
+        let policies = self.policies(&key);
         let placed = with_deadline(policies.get_opt(&name(&key)), LIMIT).await;
         let placed = placed.map_err(|error| failed("its OverridePolicy cannot be read", &error))?;
         let placed = placed.map_or_else(Vec::new, |policy| rules_of(&policy.data, attempt));
-        let rules = parts.into_iter().map(|part| {
+        let parts = parts.into_iter().map(|part| {
             let before = placed.iter().find(|(cluster, _)| *cluster == part.cluster);
-            Rule::from(match before {
+            match before {
                 Some((_, fields)) => workload::resized(part, fields),
                 None => part,
-            })
+            }
         });
-        let rules: Vec<Rule> = rules.collect();
+        self.apply_parts(binding, parts.collect()).await
+    }
+
+    async fn apply_parts(
+        &self,
+        binding: &ResourceBinding,
+        parts: Vec<Part>,
+    ) -> Result<(), OverrideError> {
+        let rules: Vec<Rule> = parts.into_iter().map(Rule::from).collect();
+        let key = key_of(binding);
         self.apply(&key, &name(&key), policy(&key, binding, &rules))
             .await
+    }
+
+    /// The policies of the namespace of `key`.
+    fn policies(&self, key: &JobKey) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &key.namespace, &resource())
     }
 
     /// Keeps members from deleting the job of `binding` when it has ended, which they would by
@@ -159,9 +169,7 @@ impl Overrides {
     }
 
     async fn apply(&self, key: &JobKey, name: &str, policy: Value) -> Result<(), OverrideError> {
-        let client = self.client.clone();
-        let policies: Api<DynamicObject> =
-            Api::namespaced_with(client, &key.namespace, &resource());
+        let policies = self.policies(key);
         let (params, patch) = (PatchParams::apply(MANAGER).force(), Patch::Apply(policy));
         let applied = with_deadline(policies.patch(name, &params, &patch), LIMIT).await;
         applied.map_err(|error| failed("its OverridePolicy cannot be written", &error))?;
@@ -178,9 +186,8 @@ impl Overrides {
         binding: &ResourceBinding,
         ended: Attempt,
     ) -> Result<(), OverrideError> {
-        let (key, client) = (key_of(binding), self.client.clone());
-        let policies: Api<DynamicObject> =
-            Api::namespaced_with(client, &key.namespace, &resource());
+        let key = key_of(binding);
+        let policies = self.policies(&key);
         let gone = |error: CallError| match error.fault() {
             CallFault::NotFound => Ok(()),
             _ => Err(failed("its old OverridePolicy cannot be removed", &error)),

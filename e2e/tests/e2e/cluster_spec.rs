@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, managed};
 use crate::job::{Job, record};
-use crate::leading_part::{end_leader, no_pods, room_for_seven, shows};
+use crate::leading_part::{end_leader, room_for_seven, shows};
 use crate::rendezvous::{said_by, start};
-use crate::split::pods_of;
+use crate::split::{no_pods, pods_of};
 
 /// A TFJob of a chief, a parameter server and five workers, two GPUs each, that asks to be split.
 fn training(case: &Case) -> Value {

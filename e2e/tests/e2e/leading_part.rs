@@ -2,38 +2,16 @@
 //! still do.
 
 use anyhow::ensure;
-use e2e::harness::kinds::POD;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SOON, managed, managed_and_killed};
 use crate::job::Job;
 use crate::rendezvous::ADDRESSES;
-use crate::split::pods_of;
+use crate::split::{no_pods, play, pods_of};
 
 /// How long after its end a job of these tests goes.
 pub(crate) const SECONDS: u64 = 20;
-
-/// Plays the pods of a job that `are` meant: their annotations say how they go on.
-pub(crate) async fn play(
-    case: &Case,
-    job: &Job,
-    are: impl Fn(&str, &Value) -> bool,
-    annotations: Value,
-) -> anyhow::Result<()> {
-    let patch = json!({"metadata": {"annotations": annotations}});
-    let mut played = 0;
-    for (cluster, pods) in pods_of(case, job).await? {
-        let member = case.plane.member(&cluster).await?;
-        for pod in pods.iter().filter(|pod| are(&cluster, pod)) {
-            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            member.merge(POD, Some(&case.name), name, &patch).await?;
-            played += 1;
-        }
-    }
-    ensure!(played > 0, "{} has no such pods", job.name);
-    Ok(())
-}
 
 /// Whether a pod is the master of a PyTorchJob or of a Volcano Job, the chief of a TFJob, or the
 /// driver of a JobSet.
@@ -61,19 +39,6 @@ async fn leading(case: &Case, job: &Job) -> anyhow::Result<String> {
 pub(crate) async fn end_leader(case: &Case, job: &Job) -> anyhow::Result<()> {
     let well = json!({"muster.io/run-for": "1ms"});
     play(case, job, |_, pod| leads(pod), well).await
-}
-
-/// Waits until the members have no pod of the job.
-pub(crate) async fn no_pods(case: &Case, job: &Job) -> anyhow::Result<()> {
-    eventually(SOON, "no pod of it is left", async || {
-        let pods = pods_of(case, job).await;
-        let pods = pods.map_err(|error| error.to_string())?;
-        match pods.is_empty() {
-            true => Ok(()),
-            false => Err(format!("{:?}", pods.keys())),
-        }
-    })
-    .await
 }
 
 /// The last of the conditions of a job's template, which is what kubectl shows.

@@ -46,6 +46,40 @@ pub(crate) async fn pods_of(
     Ok(pods)
 }
 
+/// Waits until the members have no pod of the job.
+pub(crate) async fn no_pods(case: &Case, job: &Job) -> anyhow::Result<()> {
+    eventually(SOON, "no pod of it is left", async || {
+        let pods = pods_of(case, job).await;
+        let pods = pods.map_err(|error| error.to_string())?;
+        match pods.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{:?}", pods.keys())),
+        }
+    })
+    .await
+}
+
+/// Plays the pods of a job that `are` meant: their annotations say how they go on.
+pub(crate) async fn play(
+    case: &Case,
+    job: &Job,
+    are: impl Fn(&str, &Value) -> bool,
+    annotations: Value,
+) -> anyhow::Result<()> {
+    let patch = json!({"metadata": {"annotations": annotations}});
+    let mut played = 0;
+    for (cluster, pods) in pods_of(case, job).await? {
+        let member = case.plane.member(&cluster).await?;
+        for pod in pods.iter().filter(|pod| are(&cluster, pod)) {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            member.merge(POD, Some(&case.name), name, &patch).await?;
+            played += 1;
+        }
+    }
+    ensure!(played > 0, "{} has no such pods", job.name);
+    Ok(())
+}
+
 pub(crate) fn environment<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     let containers = pod["spec"]["containers"].as_array()?;
     let environment = containers.first()?["env"].as_array()?;
@@ -224,16 +258,7 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     let job = case.submit(&training(case, "train", 5)).await?;
     let message = case.waits(&job, &["BackingOff", "WaitingForRoom"]).await?;
     println!("refused: {message}");
-    eventually(SOON, "nothing of it is left in a member", async || {
-        let pods = pods_of(case, &job)
-            .await
-            .map_err(|error| error.to_string())?;
-        match pods.is_empty() {
-            true => Ok(()),
-            false => Err(format!("{:?}", pods.keys())),
-        }
-    })
-    .await?;
+    no_pods(case, &job).await?;
     case.node_group("member1", "more", 1).await?;
     case.running(&job).await?;
     let parts = ranks_are_whole(case, &job, 6).await?;
@@ -248,25 +273,14 @@ pub(crate) async fn failed(case: &Case) -> anyhow::Result<()> {
     case.nodes("member2", 1).await?;
     let job = case.submit(&training(case, "train", 5)).await?;
     case.running(&job).await?;
-    let member = case.plane.member("member2").await?;
-    for pod in &pods_of(case, &job).await?["member2"] {
-        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-        let fail = json!({"metadata": {"annotations": {"muster.io/fail": "true"}}});
-        member.merge(POD, Some(&case.name), name, &fail).await?;
-    }
+    let badly = json!({"muster.io/fail": "true"});
+    play(case, &job, |cluster, _| cluster == "member2", badly).await?;
     case.finished(&job, "Failed").await?;
     let group = case.pod_group(&job).await.map_err(anyhow::Error::msg)?;
     let group = group.context("no PodGroup")?;
     let message = group["status"]["federation"]["message"].to_string();
     ensure!(message.contains("member2"), "{message}");
-    eventually(SOON, "nothing of it is left in a member", async || {
-        let pods = pods_of(case, &job).await;
-        match pods.map_err(|error| error.to_string())?.is_empty() {
-            true => Ok(()),
-            false => Err("pods".to_owned()),
-        }
-    })
-    .await?;
+    no_pods(case, &job).await?;
     case.shows_gpus(&case.name, "allocated", 0).await?;
     case.midway().await?;
     case.stays_unplaced(&job, crate::case::A_WHILE).await

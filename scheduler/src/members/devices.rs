@@ -75,11 +75,7 @@ impl SeenClaim {
 
 /// Turns `delta` of a claim into one of what is seen of it.
 pub(crate) fn claim_delta(delta: Delta<ResourceClaim>) -> Delta<SeenClaim> {
-    match delta {
-        Delta::Upserted(claim) => Delta::Upserted(SeenClaim::new(&claim)),
-        Delta::Gone(key) => Delta::Gone(key),
-        Delta::Listed => Delta::Listed,
-    }
+    delta.map(|claim| SeenClaim::new(&claim))
 }
 
 /// A slice, and the classes of its devices while these are worked out.
@@ -178,11 +174,7 @@ impl Devices {
     }
 
     fn claim(&mut self, delta: Delta<SeenClaim>) -> Touched {
-        let delta = match delta {
-            Delta::Upserted(claim) => Delta::Upserted((claim.key.clone(), claim)),
-            Delta::Gone(key) => Delta::Gone(key),
-            Delta::Listed => Delta::Listed,
-        };
+        let delta = delta.map(|claim| (claim.key.clone(), claim));
         let mut claims = Vec::new();
         for (key, before) in self.claims.take(delta) {
             if let Some(pod) = before.and_then(|before| before.pod) {
@@ -466,11 +458,7 @@ fn keyed<K: kube::Resource, T>(
     delta: Delta<K>,
     read: impl FnOnce(K) -> T,
 ) -> Delta<(ObjectKey, T)> {
-    match delta {
-        Delta::Upserted(object) => Delta::Upserted((ObjectKey::of(&object), read(object))),
-        Delta::Gone(key) => Delta::Gone(key),
-        Delta::Listed => Delta::Listed,
-    }
+    delta.map(|object| (ObjectKey::of(&object), read(object)))
 }
 
 #[cfg(test)]

@@ -70,20 +70,12 @@ fn unread(cluster: &ClusterName, pod: &Pod) -> PodFact {
 
 /// Turns `delta` of a node into one of its fact.
 pub(crate) fn node_delta(cluster: &ClusterName, delta: Delta<Node>) -> Delta<NodeFact> {
-    map(delta, |node| node.to_fact(cluster))
+    delta.map(|node| node.to_fact(cluster))
 }
 
 /// Turns `delta` of a pod into one of what is seen of it.
 pub(crate) fn pod_delta(cluster: &ClusterName, delta: Delta<Pod>) -> Delta<SeenPod> {
-    map(delta, |pod| SeenPod::new(cluster, &pod))
-}
-
-fn map<A, B>(delta: Delta<A>, read: impl FnOnce(A) -> B) -> Delta<B> {
-    match delta {
-        Delta::Upserted(object) => Delta::Upserted(read(object)),
-        Delta::Gone(key) => Delta::Gone(key),
-        Delta::Listed => Delta::Listed,
-    }
+    delta.map(|pod| SeenPod::new(cluster, &pod))
 }
 
 /// What is known of an owner.
