@@ -7,13 +7,13 @@
 //!   for one of them for which nothing could be;
 //! - a want that somebody in it has might find room again (a door opened);
 //! - it stands before one of those whose reservations stop a want: it may take what they keep;
-//! - claims to reservations are others ([`super::claims`]): then everybody is asked once.
+//! - claims to reservations are others ([`super::claims`]): then who stands in front is asked once.
 //!
 //! So a round costs what may have changed, not the number of queues. Whatever else lets a job
 //! go has to stir its queue or open its want.
 
 use super::Engine;
-use super::hashed::HashedSet;
+use super::hashed::{Hashed, HashedSet};
 use super::job::Rank;
 use super::ladder::Round;
 use super::queues::QueueId;
@@ -23,7 +23,7 @@ use super::wants::WantId;
 use crate::facts::QueueOrdering;
 use crate::ids::QueueName;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Where more queues than this have a want that might find room, they are asked in order until
 /// one has somebody, since that will be soon.
@@ -40,57 +40,58 @@ pub(crate) struct Asking {
     stirred: Stirred,
     /// Openings and growths of nodes at which all who might find room were asked in vain.
     in_vain: Option<(u64, u64)>,
-    /// Whether everybody has to be asked.
+    /// Whether claims are others: who stands in front of each queue has to be asked.
     everybody: bool,
     /// Queues that were, and had nobody.
-    answered: HashedSet<QueueName>,
+    answered: HashedSet<QueueId>,
     /// Queues that held less than they deserve when they were last ranked.
     unsatisfied: BTreeSet<QueueId>,
 }
 
 impl Asking {
     /// Anybody's claim may be better now.
-    pub(crate) fn ask_everybody(&mut self) {
+    pub(crate) fn ask_fronts(&mut self) {
         self.everybody = true;
         self.answered.clear();
     }
 
     /// A queue had nobody.
-    fn note_nobody(&mut self, queue: QueueName) {
-        self.stirred.remove(&queue);
+    fn note_nobody(&mut self, queue: QueueId) {
+        self.stirred.remove(queue);
         if self.everybody {
             self.answered.insert(queue);
         }
     }
 
     /// Whether a queue had nobody when it was last asked, and nothing about it has changed since.
-    fn has_answered(&self, queue: &QueueName) -> bool {
-        !self.stirred.contains(queue) && (!self.everybody || self.answered.contains(queue))
+    fn has_answered(&self, queue: QueueId) -> bool {
+        !self.stirred.contains(queue) && (!self.everybody || self.answered.contains(&queue))
     }
 }
 
-/// Queues that were stirred, each with those above it, and how many below each were.
+/// Queues that were stirred, each with those above it, and how many below each were. A number that
+/// another queue gets later has that one asked once too often.
 #[derive(Debug, Clone, Default)]
 struct Stirred {
-    paths: BTreeMap<QueueName, Path>,
-    below: BTreeMap<QueueId, u32>,
+    paths: Hashed<QueueId, Path>,
+    below: Hashed<QueueId, u32>,
 }
 
 impl Stirred {
-    fn contains(&self, queue: &QueueName) -> bool {
-        self.paths.contains_key(queue)
+    fn contains(&self, queue: QueueId) -> bool {
+        self.paths.contains_key(&queue)
     }
 
-    fn insert(&mut self, queue: QueueName, path: Path) {
-        self.remove(&queue);
+    fn insert(&mut self, queue: QueueId, path: Path) {
+        self.remove(queue);
         for id in &path {
             *self.below.entry(*id).or_default() += 1;
         }
         self.paths.insert(queue, path);
     }
 
-    fn remove(&mut self, queue: &QueueName) {
-        for id in self.paths.remove(queue).into_iter().flatten() {
+    fn remove(&mut self, queue: QueueId) {
+        for id in self.paths.remove(&queue).into_iter().flatten() {
             if let Some(count) = self.below.get_mut(&id) {
                 *count -= 1;
                 if *count == 0 {
@@ -111,6 +112,9 @@ pub(crate) struct Candidate {
     /// wants, nor may anything be kept for it.
     pub(crate) only_takes: bool,
 }
+
+/// The job of a queue that is to be judged next, if any may be.
+type Answer<'a> = Option<(&'a Rank, WantId)>;
 
 /// The queues that are asked wherever they stand.
 enum Asked {
@@ -144,11 +148,12 @@ impl Engine {
         &self,
         doors: &Doors<'_>,
         openings: (u64, u64),
-    ) -> (Option<Candidate>, Vec<QueueName>) {
+    ) -> (Option<Candidate>, Vec<QueueId>) {
         let asked = self.to_be_asked(doors, openings);
         let settled = self.is_settled(doors);
         let behind = Cell::new(false);
-        let nobody = RefCell::new(Vec::new());
+        // Queues that stand alike are asked more than once in a round; each is looked at once.
+        let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
         let stirred = &self.asking.stirred;
         let is_skipped = |id: QueueId| match &asked {
             Asked::Few(few) => {
@@ -156,29 +161,32 @@ impl Engine {
             }
             Asked::Everybody | Asked::Open => false,
         };
-        let ask = |queue: &QueueName| {
+        let answer_of = |id: QueueId| {
+            let queue = &self.queues.node(id).name;
             if settled && !behind.get() {
                 behind.set(self.is_behind_all(doors, queue));
             }
-            if behind.get() && !self.is_asked(&asked, doors, queue) {
-                return None;
+            match &asked {
+                _ if !behind.get() => self.candidate_of(queue, doors),
+                Asked::Few(few) if !few.contains(&id) && !stirred.contains(id) => None,
+                Asked::Everybody | Asked::Open | Asked::Few(_) => self.answer_behind(id, doors),
             }
-            let candidate = if behind.get() {
-                self.answer_behind(queue, doors)
-            } else {
-                self.candidate_of(queue, doors)
-            };
-            if candidate.is_none() {
-                nobody.borrow_mut().push(queue.clone());
-            }
-            candidate.map(|(rank, _)| rank.clone())
+        };
+        let ask = |id: QueueId| {
+            let known = answers.borrow().get(&id).copied();
+            let answer = known.unwrap_or_else(|| answer_of(id));
+            answers.borrow_mut().insert(id, answer);
+            answer.map(|(rank, _)| rank)
         };
         let round = Round {
             ask: &ask,
             skips: &is_skipped,
         };
-        let found = self.queues.next(&round).and_then(|queue| {
-            let (rank, want) = self.candidate_of(queue, doors)?;
+        let next = self.queues.next(&round);
+        let answers = answers.into_inner();
+        let found = next.and_then(|id| {
+            let (rank, want) = answers.get(&id).copied()??;
+            let queue = &self.queues.node(id).name;
             let strict = self.queues.ordering(queue) == QueueOrdering::StrictFifo;
             let goes = strict
                 || self.may_find_room(doors, queue, rank, want)
@@ -190,7 +198,10 @@ impl Engine {
                 only_takes: !goes,
             })
         });
-        (found, nobody.into_inner())
+        let nobody = answers.into_iter().filter(|(_, answer)| answer.is_none());
+        let nobody = nobody.map(|(id, _)| id);
+        let news = nobody.filter(|id| !self.asking.has_answered(*id));
+        (found, news.collect())
     }
 
     fn to_be_asked(&self, doors: &Doors<'_>, openings: (u64, u64)) -> Asked {
@@ -216,32 +227,50 @@ impl Engine {
     }
 
     /// Whether a queue is asked wherever it stands.
-    fn is_asked(&self, asked: &Asked, doors: &Doors<'_>, queue: &QueueName) -> bool {
+    fn is_asked(&self, asked: &Asked, doors: &Doors<'_>, id: QueueId) -> bool {
         let named = || match asked {
-            Asked::Everybody if !self.asking.has_answered(queue) => true,
-            Asked::Everybody | Asked::Open => doors.is_open_in(queue),
-            Asked::Few(few) => self.queues.id(queue).is_some_and(|id| few.contains(&id)),
+            Asked::Everybody if !self.asking.has_answered(id) => true,
+            Asked::Everybody | Asked::Open => doors.is_open_in(&self.queues.node(id).name),
+            Asked::Few(few) => few.contains(&id),
         };
-        self.asking.stirred.contains(queue) || named()
+        self.asking.stirred.contains(id) || named()
     }
 
     /// The job to be judged next of a queue that stands behind all whose reservations stop a
     /// want. Where it had nobody when it was last asked and nothing about it has changed since,
-    /// only those may be whose want has opened.
-    fn answer_behind(&self, queue: &QueueName, doors: &Doors<'_>) -> Option<(&Rank, WantId)> {
-        if !self.asking.has_answered(queue) {
+    /// only those may be whose want has opened; and those with claims, where they are others.
+    fn answer_behind(&self, id: QueueId, doors: &Doors<'_>) -> Answer<'_> {
+        let queue = &self.queues.node(id).name;
+        let ordering = self.queues.ordering(queue);
+        let strict = ordering == QueueOrdering::StrictFifo;
+        if self.asking.stirred.contains(id) || (strict && !self.asking.has_answered(id)) {
             return self.candidate_of(queue, doors);
         }
         let leaf = self.waiting.leaf(queue)?;
-        let ordering = self.queues.ordering(queue);
-        let first = if ordering != QueueOrdering::StrictFifo && doors.open.len() <= FEW_OPEN {
+        let opened = if !strict && doors.open.len() <= FEW_OPEN {
             let open = doors.open.keys();
             open.filter_map(|want| leaf.first_awake(*want)).min()
         } else {
             leaf.candidate(ordering, |_, want| doors.is_open(want))
-        }?;
-        let competes = self.place_beyond(queue, first.0).is_none();
-        competes.then_some(first)
+        };
+        // Claims that are others are those of who stands in front.
+        let claims = !self.asking.has_answered(id);
+        let claimed = claims.then(|| self.first_with_a_claim(queue)).flatten();
+        let first = opened.into_iter().chain(claimed).min();
+        let found = first.filter(|(rank, _)| self.place_beyond(queue, rank).is_none());
+        debug_assert!(!claims || found == self.candidate_of(queue, doors));
+        found
+    }
+
+    /// The first in front of a queue for whom something may be kept.
+    fn first_with_a_claim(&self, queue: &QueueName) -> Answer<'_> {
+        let leaf = self.waiting.leaf(queue)?;
+        let front = self.front(queue);
+        let wants = front.jobs.iter().filter_map(|rank| self.want_of(&rank.key));
+        let firsts = wants.filter_map(|want| leaf.first_awake(want));
+        firsts
+            .filter(|(rank, want)| self.may_reserve(&front, rank, *want))
+            .min()
     }
 
     /// Whether all jobs of a queue stand behind all whose reservations stop a want.
@@ -265,19 +294,28 @@ impl Engine {
         } else {
             self.asking.unsatisfied.remove(&id);
         }
-        let name = self.queues.node(id).name.clone();
+        let name = &self.queues.node(id).name;
         // Those whose claims are worse than the holder's was may have better ones now.
-        if !unsatisfied && self.reservations.holders_in(&name).next().is_some() {
-            self.asking.ask_everybody();
+        if !unsatisfied && self.reservations.holders_in(name).next().is_some() {
+            self.asking.ask_fronts();
         }
-        self.stir(name);
+        self.asking.stirred.insert(id, self.queues.path_of(id));
+    }
+
+    /// The answers of all queues may be others, whatever anybody wants.
+    pub(crate) fn stir_all(&mut self) {
+        let queues = self.waiting.leaves().map(|(queue, _)| queue.clone());
+        for queue in queues.collect::<Vec<_>>() {
+            self.stir(&queue);
+        }
     }
 
     /// The answer of a queue may be another.
-    fn stir(&mut self, queue: QueueName) {
-        let id = self.queues.id(&queue);
-        let path = id.map(|id| self.queues.path_of(id)).unwrap_or_default();
-        self.asking.stirred.insert(queue, path);
+    fn stir(&mut self, queue: &QueueName) {
+        // One without a number has no jobs.
+        if let Some(id) = self.queues.id(queue) {
+            self.asking.stirred.insert(id, self.queues.path_of(id));
+        }
     }
 
     /// Something may be kept after all for jobs for which nothing could be: their queues' answers
@@ -287,7 +325,7 @@ impl Engine {
             let job = self.jobs.get(&key);
             let line = job.and_then(|job| job.derived.line.as_ref());
             if let Some(queue) = line.map(|line| line.queue.clone()) {
-                self.stir(queue);
+                self.stir(&queue);
             }
         }
     }
@@ -307,7 +345,7 @@ impl Engine {
             }
             self.waiting.note_fronts(&queue, wants);
             self.queues.unrank(&queue);
-            self.stir(queue);
+            self.stir(&queue);
         }
         for id in self.queues.take_unranked() {
             self.note_satisfied(id);
@@ -337,8 +375,8 @@ impl Engine {
                 return None;
             }
             let has = self.candidate_of(queue, &doors).map(|(rank, _)| &rank.key);
-            let is_asked = self.is_asked(&asked, &doors, queue);
-            let gives = is_asked.then(|| self.answer_behind(queue, &doors));
+            let is_asked = self.is_asked(&asked, &doors, id);
+            let gives = is_asked.then(|| self.answer_behind(id, &doors));
             let gives = gives.flatten().map(|(rank, _)| &rank.key);
             (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
         });

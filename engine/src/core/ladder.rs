@@ -67,9 +67,9 @@ pub(crate) struct Front {
 }
 
 /// How queues are asked for a job to be judged.
-pub(crate) struct Round<'a> {
+pub(crate) struct Round<'a, 'j> {
     /// The job of a queue that may be judged, if there is one.
-    pub(crate) ask: &'a dyn Fn(&QueueName) -> Option<Rank>,
+    pub(crate) ask: &'a dyn Fn(QueueId) -> Option<&'j Rank>,
     /// Whether neither a queue nor any below it has to be asked.
     pub(crate) skips: &'a dyn Fn(QueueId) -> bool,
 }
@@ -77,25 +77,25 @@ pub(crate) struct Round<'a> {
 impl Queues {
     /// The queue whose job is judged next. Queues without one are passed over where they stand:
     /// what stops them may be gone the next moment.
-    pub(crate) fn next(&self, round: &Round<'_>) -> Option<&QueueName> {
+    pub(crate) fn next<'j>(&'j self, round: &Round<'_, 'j>) -> Option<QueueId> {
         if self.node(QueueId::ROOT).rungs.below.is_empty() {
             return None;
         }
         self.first_of(QueueId::ROOT, round)
     }
 
-    fn first_of(&self, at: QueueId, round: &Round<'_>) -> Option<&QueueName> {
-        let node = self.node(at);
-        if node.rungs.below.is_empty() {
-            return (round.ask)(&node.name).map(|_| &node.name);
+    fn first_of<'j>(&'j self, at: QueueId, round: &Round<'_, 'j>) -> Option<QueueId> {
+        let below = &self.node(at).rungs.below;
+        if below.is_empty() {
+            return (round.ask)(at).map(|_| at);
         }
-        let mut best: Option<(&Rung, Rank, &QueueName)> = None;
-        let mut rungs = node.rungs.below.iter().peekable();
+        let mut best: Option<(&Rung, &Rank, QueueId)> = None;
+        let mut rungs = below.iter().peekable();
         while let Some(rung) = rungs.next() {
             // Those who stand alike are told apart by who goes first in each. A head may be of
             // one who may not go: then its queue goes later than its rung says, never earlier.
             let decided = best.as_ref().is_some_and(|(known, rank, _)| {
-                rung.standing != known.standing || rung.head >= *rank
+                rung.standing != known.standing || rung.head >= **rank
             });
             if decided {
                 break;
@@ -111,9 +111,7 @@ impl Queues {
             if best.is_none() && alone {
                 return Some(found);
             }
-            let rank = self
-                .first_to_go(rung.id, round)
-                .unwrap_or_else(|| rung.head.clone());
+            let rank = self.first_to_go(rung.id, round).unwrap_or(&rung.head);
             if best.as_ref().is_none_or(|(_, known, _)| rank < *known) {
                 best = Some((rung, rank, found));
             }
@@ -122,14 +120,14 @@ impl Queues {
     }
 
     /// Who goes first of all that may go in a queue and below it.
-    fn first_to_go(&self, at: QueueId, round: &Round<'_>) -> Option<Rank> {
+    fn first_to_go<'j>(&'j self, at: QueueId, round: &Round<'_, 'j>) -> Option<&'j Rank> {
         let rungs = &self.node(at).rungs;
         if rungs.below.is_empty() {
-            return (round.ask)(&self.node(at).name);
+            return (round.ask)(at);
         }
-        let mut first: Option<Rank> = None;
+        let mut first: Option<&Rank> = None;
         for (head, below) in &rungs.heads.0 {
-            if first.as_ref().is_some_and(|first| first <= head) {
+            if first.is_some_and(|first| first <= head) {
                 break;
             }
             if (round.skips)(*below) {
@@ -343,13 +341,15 @@ mod tests {
         let begin = Instant::now();
         let mut running = std::collections::VecDeque::new();
         for number in 0..ADMISSIONS {
+            let first = rank(0);
             let round = Round {
-                ask: &|_| Some(rank(0)),
+                ask: &|_| Some(&first),
                 skips: &|_| false,
             };
-            let Some(queue) = queues.next(&round).cloned() else {
+            let Some(id) = queues.next(&round) else {
                 break;
             };
+            let queue = queues.node(id).name.clone();
             let fits = queues.check_total(&queue, &request, &Default::default());
             assert!(
                 fits.is_ok()

@@ -43,7 +43,7 @@ pub(crate) fn pools_of(shares: &[Share]) -> Pools {
 }
 
 /// A queue by number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QueueId(u32);
 
 impl QueueId {

@@ -424,7 +424,7 @@ impl Engine {
         self.changed.jobs.insert(planned.rank.key.clone());
         if known.is_none_or(|known| known.scopes != planned.scopes) {
             // Whoever was outdone by another before may have a better claim than this one.
-            self.asking.ask_everybody();
+            self.asking.ask_fronts();
         }
         if let Some(known) = known.cloned() {
             // What it kept before it keeps no more, and it may start later.

@@ -20,7 +20,7 @@ impl Engine {
         self.changed.queues.insert(name.clone());
         self.stretch_due = true;
         self.takers.hurry();
-        self.asking.ask_everybody();
+        self.stir_all();
         self.waiting.wake(&Wake::Quota(name.clone()));
         self.bounds_moved();
         // Its jobs, and those of every queue below it, are judged by other bounds now.
@@ -121,7 +121,7 @@ impl Engine {
             return;
         }
         self.takers.hurry();
-        self.asking.ask_everybody();
+        self.stir_all();
         let default = |fact: &Option<PriorityClassFact>| {
             fact.as_ref().is_some_and(|fact| fact.global_default)
         };

@@ -12,10 +12,9 @@ use super::lookup::largest_role;
 use super::plan::{KeptNodes, all_needs};
 use super::reservations::{KeptNode, Reservation};
 use super::wants::Want;
-use crate::facts::{Demand, Role, Split};
+use crate::facts::{Demand, Split};
 use crate::ids::{ClusterName, JobKey, NodeName, Time};
-use crate::resources::Resources;
-use crate::room::{ClusterRoom, Need, NodeRoom, can_run_on, leading};
+use crate::room::{Need, Sites, leading};
 use crate::tally::Tally;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,16 +24,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Target {
     pub(crate) nodes: Vec<KeptNode>,
     pub(crate) start: Option<Time>,
-}
-
-/// A node while pods are put on it one by one.
-struct Site<'a> {
-    node: &'a NodeRoom,
-    /// Free now, less what others ahead keep and what was put on it; may go below zero.
-    now: Tally,
-    /// The same with all pods of jobs gone; never goes below zero.
-    cleared: Tally,
-    taken: Tally,
 }
 
 impl Engine {
@@ -59,7 +48,7 @@ impl Engine {
                 break;
             }
             let Hope { cluster, .. } = hope;
-            let mut sites = self.sites(cluster, &kept);
+            let mut sites = self.room.sites([cluster], &kept);
             let Some(cost) = put_all(demand, &mut sites) else {
                 continue;
             };
@@ -127,7 +116,7 @@ impl Engine {
             let room = self.room.cluster(&kept.cluster);
             let node = room.and_then(|room| room.nodes().get(&kept.node));
             let name = leading(&kept.resources);
-            let free = |name| node.map_or(0, |node| node.free().get(name).max(0));
+            let free = |name| node.map_or(0, |node| self.room.free_of(node, name).max(0));
             name.map_or(0, |name| {
                 let needs = i128::from(kept.resources.amount_of(name).0);
                 (needs - free(name)).max(0)
@@ -148,10 +137,12 @@ impl Engine {
                 want,
                 tells: false,
             };
+            if demand.natively_divisible || demand.split != Split::Never {
+                return true;
+            }
             let ahead = self.nodes_kept(&self.reservations_ahead(asker));
-            let divisible = demand.natively_divisible || demand.split != Split::Never;
-            let cost = put_all(demand, &mut self.sites(cluster, &ahead));
-            divisible || cost.is_some_and(|cost| cost < lacking)
+            let cost = put_all(demand, &mut self.room.sites([cluster], &ahead));
+            cost.is_some_and(|cost| cost < lacking)
         })
     }
 
@@ -171,8 +162,8 @@ impl Engine {
         if !divisible || most < 2 {
             return None;
         }
-        let all = |cluster: &ClusterName| {
-            let mut sites = self.sites(cluster, kept);
+        let all = |cluster: &'a ClusterName| {
+            let mut sites = self.room.sites([cluster], kept);
             put_some(demand, &mut sites)
         };
         let mut rooms: Vec<(Reverse<u64>, &ClusterName)> = clusters
@@ -183,7 +174,7 @@ impl Engine {
         rooms.sort();
         for few in least.max(2)..=most.min(rooms.len()) {
             let chosen = rooms.iter().take(few).map(|(_, cluster)| *cluster);
-            let mut sites: Sites<'_> = chosen.flat_map(|c| self.sites(c, kept)).collect();
+            let mut sites = self.room.sites(chosen, kept);
             if let Some(cost) = put_all(demand, &mut sites) {
                 let nodes = kept_on(&sites);
                 return Some(Choice {
@@ -197,20 +188,6 @@ impl Engine {
             }
         }
         None
-    }
-
-    fn sites(&self, cluster: &ClusterName, kept: &KeptNodes) -> Sites<'_> {
-        let Some((cluster, room)) = self.room.clusters().get_key_value(cluster) else {
-            return Sites::new();
-        };
-        let kept = kept.get(cluster);
-        let usable = room.nodes().iter().filter(|(_, node)| node.fact.usable);
-        usable
-            .map(|(name, node)| {
-                let kept = kept.and_then(|kept| kept.get(name));
-                ((cluster, name), Site::new(room, node, kept))
-            })
-            .collect()
     }
 
     fn clusters_for(&self, demand: &Demand) -> BTreeSet<&ClusterName> {
@@ -279,9 +256,6 @@ impl Engine {
     }
 }
 
-/// The nodes that are looked at, by cluster and name.
-type Sites<'a> = BTreeMap<(&'a ClusterName, &'a NodeName), Site<'a>>;
-
 /// One choice of nodes.
 struct Choice<'a> {
     /// What has to become free.
@@ -334,14 +308,13 @@ impl<'a> Choice<'a> {
 
 /// What is taken of the sites.
 fn kept_on(sites: &Sites<'_>) -> Vec<KeptNode> {
-    let taken = sites.iter().filter(|(_, site)| !site.taken.is_empty());
-    let nodes = taken.map(|((cluster, name), site)| KeptNode {
-        cluster: (*cluster).clone(),
-        node: (*name).clone(),
-        class: site.node.fact.class.clone(),
-        resources: site.taken.to_resources(),
+    let taken = sites.taken().into_iter().map(|taken| KeptNode {
+        cluster: taken.cluster.clone(),
+        node: taken.node.clone(),
+        class: taken.class.clone(),
+        resources: taken.resources,
     });
-    nodes.collect()
+    taken.collect()
 }
 
 /// All roles, those with the most devices first.
@@ -359,7 +332,7 @@ fn ordered(demand: &Demand) -> Vec<Need<'_>> {
 fn put_all(demand: &Demand, sites: &mut Sites<'_>) -> Option<i128> {
     let mut cost = 0;
     for need in ordered(demand) {
-        let (freed, left) = put(need.role, need.count, sites);
+        let (freed, left) = sites.put(need.role, need.count);
         if left > 0 {
             return None;
         }
@@ -371,87 +344,6 @@ fn put_all(demand: &Demand, sites: &mut Sites<'_>) -> Option<i128> {
 /// Puts as many pods as fit; how many.
 fn put_some(demand: &Demand, sites: &mut Sites<'_>) -> u64 {
     let needs = ordered(demand).into_iter();
-    let placed = needs.map(|need| need.count - put(need.role, need.count, sites).1);
+    let placed = needs.map(|need| need.count - sites.put(need.role, need.count).1);
     placed.map(u64::from).sum()
-}
-
-impl<'a> Site<'a> {
-    fn new(room: &ClusterRoom, node: &'a NodeRoom, kept: Option<&Tally>) -> Self {
-        let mut cleared = Tally::from(&node.fact.allocatable);
-        for pod in room
-            .pods_on(&node.fact.name)
-            .filter(|pod| pod.job.is_none())
-        {
-            cleared.add(&pod.request, -1);
-        }
-        let mut now = node.free();
-        if let Some(kept) = kept {
-            cleared.add_tally(kept, -1);
-            now.add_tally(kept, -1);
-        }
-        Self {
-            node,
-            now,
-            cleared,
-            taken: Tally::default(),
-        }
-    }
-
-    /// How much has to become free for one pod more; `None` where none can ever fit.
-    fn cost(&self, request: &Resources) -> Option<i128> {
-        if self.cleared.fits(request, 1) == 0 {
-            return None;
-        }
-        if self.now.fits(request, 1) == 1 {
-            return Some(0);
-        }
-        let lacking = leading(request).map_or(0, |name| {
-            let asked = i128::from(request.amount_of(name).0);
-            asked - self.now.get(name).clamp(0, asked)
-        });
-        Some(lacking.max(1))
-    }
-
-    fn take(&mut self, request: &Resources) {
-        self.now.add(request, -1);
-        self.cleared.add(request, -1);
-        self.taken.add(request, 1);
-    }
-}
-
-/// Puts the pods of a role one by one where the least has to become free. What has to, and
-/// how many pods do not fit.
-fn put<'a>(role: &Role, count: u32, sites: &mut Sites<'a>) -> (i128, u32) {
-    let mut queue: BTreeSet<Entry<'a>> = sites
-        .iter()
-        .filter(|(_, site)| can_run_on(role, site.node))
-        .filter_map(|(at, site)| entry(site, *at, &role.request))
-        .collect();
-    let mut cost = 0;
-    for placed in 0..count {
-        let Some((lacking, _, name, cluster)) = queue.pop_first() else {
-            return (cost, count - placed);
-        };
-        let Some(site) = sites.get_mut(&(cluster, name)) else {
-            continue;
-        };
-        site.take(&role.request);
-        cost += lacking;
-        queue.extend(entry(site, (cluster, name), &role.request));
-    }
-    (cost, 0)
-}
-
-/// A node in the order in which pods are put: where the least has to become free, then the
-/// fewest free devices, then the name.
-type Entry<'a> = (i128, i128, &'a NodeName, &'a ClusterName);
-
-fn entry<'a>(
-    site: &Site<'_>,
-    (cluster, name): (&'a ClusterName, &'a NodeName),
-    request: &Resources,
-) -> Option<Entry<'a>> {
-    let device = site.node.device.as_ref();
-    let devices = device.map_or(0, |device| site.now.get(device));
-    Some((site.cost(request)?, devices, name, cluster))
 }
