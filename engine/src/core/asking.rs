@@ -240,8 +240,9 @@ impl Engine {
     /// want. Where it had nobody when it was last asked and nothing about it has changed since,
     /// only those may be whose want has opened; and those with claims, where they are others.
     fn answer_behind(&self, id: QueueId, doors: &Doors<'_>) -> Answer<'_> {
-        let queue = &self.queues.node(id).name;
-        let ordering = self.queues.ordering(queue);
+        let node = self.queues.node(id);
+        let queue = &node.name;
+        let ordering = node.ordering();
         let strict = ordering == QueueOrdering::StrictFifo;
         if self.asking.stirred.contains(id) || (strict && !self.asking.has_answered(id)) {
             return self.candidate_of(queue, doors);

@@ -13,7 +13,6 @@ use super::order::Standing;
 use super::queues::{QueueId, QueueNode, Queues};
 use crate::ids::QueueName;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// The place of a queue among its siblings: the policy is the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,8 +27,8 @@ pub(super) struct Rung {
 /// The ladder of those directly below a queue, and its own place on that of its parent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rungs {
-    below: BTreeSet<Arc<Rung>>,
-    own: Option<Arc<Rung>>,
+    below: BTreeSet<Rung>,
+    own: Option<Rung>,
     /// The first job to be judged of each queue directly below.
     heads: Firsts,
     /// The first job in line of each queue directly below, asleep or awake.
@@ -187,12 +186,11 @@ impl Queues {
             id,
         });
         let own = node.rungs.own.clone();
-        if own.as_deref() == rung.as_ref() {
+        if own == rung {
             return;
         }
-        let rung = rung.map(Arc::new);
         let above = &mut self.node_mut(parent).rungs;
-        let [before, now] = [&own, &rung].map(|rung| rung.as_deref().map(|rung| &rung.head));
+        let [before, now] = [&own, &rung].map(|rung| rung.as_ref().map(|rung| &rung.head));
         if before != now {
             above.heads.replace(id, before, now);
         }
@@ -232,7 +230,7 @@ impl Queues {
             name: node.name.clone(),
             id,
         });
-        let stands = node.rungs.own.as_deref();
+        let stands = node.rungs.own.as_ref();
         let entry = |rank: &Rank| (rank.clone(), id);
         let listed = node
             .rungs

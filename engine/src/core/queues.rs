@@ -161,6 +161,12 @@ impl QueueNode {
         Some(&mut self.accounts.get_mut(at.ok()?)?.1)
     }
 
+    /// How its jobs are ordered.
+    pub(crate) fn ordering(&self) -> QueueOrdering {
+        let policy = self.policy.as_ref();
+        policy.map(|policy| policy.ordering).unwrap_or_default()
+    }
+
     /// The account over everything, which every queue has.
     pub(crate) fn overall(&self) -> &Account {
         &self.accounts[0].1
@@ -277,9 +283,7 @@ impl Queues {
     }
 
     pub(crate) fn ordering(&self, name: &QueueName) -> QueueOrdering {
-        self.policy(name)
-            .map(|policy| policy.ordering)
-            .unwrap_or_default()
+        self.get(name).map(QueueNode::ordering).unwrap_or_default()
     }
 
     pub(crate) fn policy(&self, name: &QueueName) -> Option<&PolicyFact> {

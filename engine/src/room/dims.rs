@@ -7,6 +7,7 @@
 
 use crate::resources::{ResourceName, Resources};
 use crate::tally::Tally;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -55,6 +56,11 @@ impl Dims {
         self.numbers.get(name).copied()
     }
 
+    /// The name of a number that was given.
+    pub(crate) fn name(&self, dim: Dim) -> &ResourceName {
+        &self.names[dim]
+    }
+
     /// The names by number.
     pub(crate) fn names(&self) -> &Arc<[ResourceName]> {
         &self.names
@@ -93,9 +99,10 @@ impl Dims {
     }
 }
 
-/// Amounts by dimension; equal amounts are equal rows.
+/// Amounts by dimension; equal amounts are equal rows. CPU, memory, pods and one device, which is
+/// what most nodes have, need no allocation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct Row(Vec<i128>);
+pub(crate) struct Row(SmallVec<[i128; 4]>);
 
 impl Row {
     /// The amount of one dimension.

@@ -21,7 +21,7 @@ impl Room {
         let dim = mix::counted_in(&role.request, &self.dims);
         Main {
             dim,
-            each: self.dims.ask(&role.request).get(dim),
+            each: role.request.amount_of(self.dims.name(dim)).0,
             count: u64::from(role.count),
         }
     }
