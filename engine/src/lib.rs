@@ -13,6 +13,7 @@ mod core;
 pub mod decision;
 pub mod event;
 pub mod facts;
+mod few;
 pub mod ids;
 pub mod matching;
 pub mod plugins;

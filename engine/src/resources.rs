@@ -3,6 +3,7 @@
 //! A [`Resources`] is a small ordered map. It never guesses: an absent resource is absent,
 //! an explicit zero stays a zero (Volcano: `cpu: 0` in a capability means none, not all).
 
+use crate::few::Few;
 use crate::quantity::{Amount, Quantity, QuantityError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -165,7 +166,7 @@ pub struct ResourceError {
 
 /// Amounts by resource. Serialized as a Kubernetes resource list, quantities as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Resources(BTreeMap<ResourceName, Amount>);
+pub struct Resources(Few<ResourceName, Amount>);
 
 impl Resources {
     /// No resources.
@@ -211,6 +212,14 @@ impl Resources {
         self.0.insert(name, amount);
     }
 
+    /// The same, without another copy of the name where it is there already.
+    fn put(&mut self, name: &ResourceName, amount: Amount) {
+        match self.0.get_mut(name) {
+            Some(known) => *known = amount,
+            None => self.0.insert(name.clone(), amount),
+        }
+    }
+
     /// Resource by resource, in order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, Amount)> {
         self.0.iter().map(|(name, amount)| (name, *amount))
@@ -227,8 +236,8 @@ impl Resources {
     pub fn checked_add(&self, other: &Self) -> Option<Self> {
         let mut sum = self.clone();
         for (name, amount) in other.iter() {
-            let entry = sum.0.entry(name.clone()).or_default();
-            *entry = entry.checked_add(amount)?;
+            let whole = sum.amount_of(name).checked_add(amount)?;
+            sum.put(name, whole);
         }
         Some(sum)
     }
@@ -247,8 +256,8 @@ impl Resources {
     pub fn max(&self, other: &Self) -> Self {
         let mut largest = self.clone();
         for (name, amount) in other.iter() {
-            let entry = largest.0.entry(name.clone()).or_insert(amount);
-            *entry = (*entry).max(amount);
+            let larger = largest.get(name).map_or(amount, |known| known.max(amount));
+            largest.put(name, larger);
         }
         largest
     }

@@ -4,13 +4,13 @@
 //! 63-bit facts can overflow it. It may go below zero (a node whose pods request more than it
 //! has). It must never be read as a bound: an absent resource is zero here.
 
+use crate::few::Few;
 use crate::quantity::Amount;
 use crate::resources::{ResourceName, Resources};
-use std::collections::BTreeMap;
 
 /// Exact amounts by resource; zero entries are not kept, so equal sums are equal values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Tally(BTreeMap<ResourceName, i128>);
+pub(crate) struct Tally(Few<ResourceName, i128>);
 
 impl Tally {
     /// So much of one resource.
@@ -34,7 +34,7 @@ impl Tally {
 
     /// Adds `times × other`.
     pub(crate) fn add_tally(&mut self, other: &Self, times: i64) {
-        for (name, amount) in &other.0 {
+        for (name, amount) in other.0.iter() {
             self.add_amount(name, amount * i128::from(times));
         }
     }
@@ -60,7 +60,7 @@ impl Tally {
 
     /// Leaves only what is above zero.
     pub(crate) fn drop_negative(&mut self) {
-        self.0.retain(|_, amount| *amount > 0);
+        self.0.retain(|amount| *amount > 0);
     }
 
     /// Whether every amount is zero.
