@@ -7,8 +7,8 @@
 //!
 //! Another one, where it is needed, keeps members from deleting a job that has ended.
 //!
-//! Where its pods are found by Services of their own ([`crate::services`]), those are written with
-//! it, and go with it.
+//! Where its pods are found by Services of their own (`services.rs`), those are written with it, and
+//! go with it.
 //!
 //! The policies are owned by the binding. What takes a job apart stays until the Works are gone:
 //! removed earlier, Karmada would push the whole job everywhere.

@@ -156,8 +156,8 @@ impl Addresses {
     }
 
     /// Where pods of other clusters reach `host` of `namespace` in `cluster`, with `{service}` left
-    /// open; `None` where the text needs a name that the pod has not got, or a Service that could
-    /// not select it.
+    /// open; `None` where the text needs a Service that could not select the pod, or the pod has no
+    /// name and nothing selects it: what would be reached there is anybody's guess.
     #[must_use]
     pub fn of(
         &self,
@@ -173,7 +173,9 @@ impl Addresses {
             "cluster" => Some(cluster.as_str()),
             _ => None,
         };
-        filled(self.text(cluster)?, value).ok()
+        let text = self.text(cluster)?;
+        let is_found = host.is_some() || text.contains(OPEN_SERVICE);
+        filled(text, value).ok().filter(|_| is_found)
     }
 
     fn text(&self, cluster: &ClusterName) -> Option<&str> {
@@ -293,13 +295,17 @@ mod tests {
         let some = addresses(&[
             ("a", "{service}.{namespace}.svc"),
             ("b", "{host}.{service}.{cluster}"),
+            ("c", "10.0.3.1"),
         ]);
+        let c = ClusterName::new("c");
         assert_eq!(some.missing([&a, &b], Meeting::All), None);
         let of = |cluster, host, selectable| some.of(cluster, "team", host, selectable);
         let open = of(&a, None, true).unwrap();
         assert_eq!(open, "{service}.team.svc", "it needs no other name");
         assert_eq!(of(&a, Some("h"), false), None, "nothing selects the pod");
         assert_eq!(of(&b, None, true), None);
+        assert_eq!(of(&c, None, true), None, "who would be there?");
+        assert_eq!(of(&c, Some("h"), false).unwrap(), "10.0.3.1");
         assert_eq!(of(&b, Some("h"), true).unwrap(), "h.{service}.b");
         let reach = Reach {
             leader: Some(open),

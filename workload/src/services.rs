@@ -10,7 +10,7 @@
 //! restart in every part, so what an operator writes on its pods does not tell those of two
 //! clusters apart. The pods of a job that has such Services are therefore labelled with their part
 //! ([`PART_LABEL`]), and a Service selects by it: in the other clusters it selects nobody, whatever
-//! came there first. A selector that were taken away there would not do: Kubernetes keeps the
+//! came there first. A selector that is taken away there would not do: Kubernetes keeps the
 //! EndpointSlices that it made before.
 //!
 //! Names hold the template, the attempt and the cluster, so that nothing of an attempt that is over
