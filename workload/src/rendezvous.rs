@@ -10,7 +10,7 @@
 //! the others is the fleet's matter (an ingress, a mesh, one network with DNS zones per
 //! cluster), so a policy says it, as a text per cluster. Kinds whose framework has to find rank
 //! 0 are split only where it is said for every cluster. Where the text says `{service}`, the pod
-//! gets a Service of its own there ([`crate::services`]), whose name is known once the job is
+//! gets a Service of its own there ([`mod@crate::services`]), whose name is known once the job is
 //! taken apart; until then it is left open.
 
 use crate::volcano;
