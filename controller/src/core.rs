@@ -162,6 +162,11 @@ impl Core {
                 attempt,
                 result,
             } => self.parts_written(&key, attempt, result),
+            Input::ServicesSeen {
+                key,
+                attempt,
+                result,
+            } => self.services_seen(&key, attempt, result, now),
             Input::SizeChecked {
                 key,
                 attempt,

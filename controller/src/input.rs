@@ -48,6 +48,13 @@ pub(crate) enum Input {
         attempt: Attempt,
         result: Result<(), OverrideError>,
     },
+    /// The Services by which the pods of a job find each other were seen to: why Karmada does not
+    /// carry them, if so.
+    ServicesSeen {
+        key: JobKey,
+        attempt: Attempt,
+        result: Result<Option<String>, OverrideError>,
+    },
     /// A member was asked whether it has taken up that a job is smaller.
     SizeChecked {
         key: JobKey,

@@ -3,16 +3,42 @@
 //! What resolves between clusters is said by capacity policies, for a queue and those below it.
 //! A job that must meet is split only where its queue has an address for every cluster; else it
 //! runs in one, and its owner is told why.
+//!
+//! Where addresses are made of Services, Karmada has to carry these between clusters, by a feature
+//! that is off unless somebody turns it on. A job whose Services it does not take up goes on, since
+//! its pods may be waiting still when that comes; its owner is told.
 
 use crate::core::Core;
 use crate::fact::Job;
+use crate::input::Input;
 use crate::notes::Note;
 use crate::reconcile::Look;
 use crds::karmada::ResourceBinding;
+use crds::record::AdmissionRecord;
 use engine::facts::Admission;
-use engine::{QueueName, Reason};
+use engine::{Attempt, JobKey, QueueName, Reason, Time};
+use scheduler::overrides::{OverrideError, Overrides};
 use std::collections::BTreeSet;
 use workload::{Addresses, Meeting, Reach};
+
+/// Milliseconds in which Karmada should have taken up the Services of a job.
+const TAKEN_UP_WITHIN_MS: i64 = 30_000;
+/// Milliseconds after which Services that it has not taken up are looked at again.
+const LOOK_AGAIN_MS: i64 = 60_000;
+
+/// Whether the pods of a placed job can find each other by its Services. May be forgotten.
+#[derive(Debug, Default)]
+pub(crate) enum Finding {
+    /// Nobody has looked.
+    #[default]
+    Unknown,
+    /// To be looked at then.
+    From(Time),
+    /// Somebody is looking.
+    Open,
+    /// They can, as far as Karmada goes.
+    Found,
+}
 
 impl Core {
     /// Why pods of a job of `queue` could not find each other from every cluster, if so.
@@ -24,7 +50,7 @@ impl Core {
         };
         let missing = addresses.missing(self.engine.cluster_names(), meeting)?;
         let which = match meeting {
-            Meeting::All => " with {host} in it, for each of its pods to be found",
+            Meeting::All => " with {host} or {service} in it, for each of its pods to be found",
             Meeting::Nobody | Meeting::First => "",
         };
         Some(format!(
@@ -58,6 +84,72 @@ impl Core {
                 look,
                 Note::warning(Reason::InvalidTemplate, "Validate", message),
             );
+        }
+    }
+
+    /// Sees to the Services by which pods of a placed job find each other, where they do so.
+    pub(crate) fn keep_found(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
+        let (shares, reach) = (record.admission().shares, record.reach());
+        if record.parts.is_none() || !workload::needs_services(&shares, &reach) {
+            return;
+        }
+        let finding = &mut self.track(look.key).finding;
+        let from = match finding {
+            Finding::Unknown => look.now.after(TAKEN_UP_WITHIN_MS),
+            Finding::From(from) => *from,
+            Finding::Open | Finding::Found => return,
+        };
+        if look.now < from {
+            *finding = Finding::From(from);
+            return self.look_again(look.key, from);
+        }
+        *finding = Finding::Open;
+        let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
+        let (key, binding, attempt) = (look.key.clone(), look.binding.clone(), record.attempt);
+        tokio::spawn(async move {
+            let seen = overrides.find_each_other(&binding, attempt, &shares, &reach);
+            let result = seen.await;
+            // The owner task is gone only when the process ends.
+            let _ = inputs
+                .send(Input::ServicesSeen {
+                    key,
+                    attempt,
+                    result,
+                })
+                .await;
+        });
+    }
+
+    /// The Services of a job were seen to.
+    pub(crate) fn services_seen(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        result: Result<Option<String>, OverrideError>,
+        now: Time,
+    ) {
+        let job = self.engine.job(key);
+        let current = job.and_then(|job| job.admission.map(|a| a.attempt));
+        let binding = self.world.bindings.get(key).cloned();
+        let Some(binding) = binding.filter(|_| current == Some(attempt)) else {
+            return; // of an attempt that is over
+        };
+        let why = match result {
+            // What is no more what was placed has no Services to look after.
+            Ok(None) | Err(OverrideError::Gone | OverrideError::Parts(_)) => None,
+            Ok(Some(why)) => Some(why),
+            Err(error) => Some(error.to_string()),
+        };
+        self.track(key).finding = match why {
+            None => Finding::Found,
+            Some(_) => Finding::From(now.after(LOOK_AGAIN_MS)),
+        };
+        self.dirty.insert(key.clone());
+        if let Some(why) = why {
+            let message =
+                format!("its pods may not find each other from different clusters: {why}");
+            let look = Look { key, binding, now };
+            self.note(&look, Note::warning(Reason::PodsApart, "Meet", message));
         }
     }
 

@@ -305,7 +305,12 @@ impl Core {
         }
         self.track(key).parts.repair = match result {
             Ok(()) => Repair::None,
-            Err(error @ OverrideError::Call { .. }) => {
+            // The override itself comes before the Services of its pods.
+            Err(
+                error @ (OverrideError::Call { .. }
+                | OverrideError::Foreign { .. }
+                | OverrideError::NotServed(_)),
+            ) => {
                 tracing::warn!(job = %key, %error, "its parts were not written anew; trying again");
                 Repair::None
             }

@@ -62,6 +62,9 @@ impl Core {
         if !outcome.is_finished() && self.keep_parts(look, &record) {
             return;
         }
+        if !outcome.is_finished() {
+            self.keep_found(look, &record);
+        }
         self.confirm_shrinks(look, &record);
         self.expire(look, &record);
         self.acknowledge(look);

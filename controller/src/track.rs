@@ -2,6 +2,7 @@
 //! show before the job is looked at again, checks and retries. In memory only: a restart
 //! finds everything again by looking.
 
+use crate::meeting::Finding;
 use crate::parts::Watched;
 use crate::shrink::Shrinks;
 use crds::karmada::ResourceBinding;
@@ -53,6 +54,8 @@ pub(crate) struct Track {
     pub(crate) shrinks: Shrinks,
     /// How the parts of the present placement stand, where it has some.
     pub(crate) parts: Watched,
+    /// Whether its pods can find each other, where they do by Services.
+    pub(crate) finding: Finding,
     /// The attempt that is taken back for another job, and that job.
     making_room: Option<(Attempt, JobKey)>,
     /// Whether its members are kept from deleting it when it has ended.
@@ -193,6 +196,7 @@ impl Track {
         self.works_seen = false;
         self.shrinks = Shrinks::default();
         self.parts = Watched::default();
+        self.finding = Finding::default();
     }
 }
 

@@ -293,12 +293,14 @@ pub struct Placement {
     pub split: Option<Loose<Split>>,
     /// How pods reach those of another cluster, by the name of that cluster or "*" for every
     /// other: {host}.{namespace}.svc.{cluster}.example.com, ... Holds for the queues below that
-    /// say none. {host} is the name that resolves inside that cluster's namespace. Unset: pods of
-    /// different clusters cannot find each other.
+    /// say none. {host} is the name that resolves inside that cluster's namespace. {service} is a
+    /// Service that Muster makes for the pod and Karmada's MultiClusterService takes to the other
+    /// clusters: {service}.{namespace}.svc. Unset: pods of different clusters cannot find each
+    /// other.
     #[schemars(extend("maxProperties" = 256, "additionalProperties" = {
         "type": "string",
         "maxLength": 253,
-        "pattern": "^([-A-Za-z0-9._:]|[{](host|namespace|cluster)[}])+$",
+        "pattern": "^([-A-Za-z0-9._:]|[{](host|service|namespace|cluster)[}])+$",
     }))]
     #[serde(
         deserialize_with = "lenient",

@@ -33,6 +33,13 @@ pub const PRICE_ANNOTATION: &str = "muster.io/price";
 pub const NETWORK_ANNOTATION: &str = "muster.io/network";
 /// Annotation of what runs in a member for a job that is placed in parts: which part it is.
 pub const PART_ANNOTATION: &str = "muster.io/part";
+/// Label of pods that are found by Services from other clusters: which part of which attempt they
+/// are of.
+pub use workload::PART_LABEL;
+/// Label of the Services by which pods of a split job are found: the UID of its binding.
+pub const JOB_LABEL: &str = "muster.io/job-uid";
+/// Label of the same: the attempt that they are of.
+pub const ATTEMPT_LABEL: &str = "muster.io/attempt";
 /// Annotation of a Cluster: `true` keeps new jobs out and takes back those that are there.
 pub const DRAIN_ANNOTATION: &str = "muster.io/drain";
 /// Annotation of a Cluster: `true` says that nothing runs there any more, so that nobody waits

@@ -59,11 +59,12 @@ pub struct AdmissionRecord {
     /// Whether its parts were made to be resized while they run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resizable: bool,
-    /// Where pods of other clusters reach the pod of rank 0, where that is known.
+    /// Where pods of other clusters reach the pod of rank 0, where that is known, with `{service}`
+    /// left open: the name of its Service follows from the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// By cluster, where pods of others reach its own, with `{host}` left open; where each of them
-    /// has to be found.
+    /// By cluster, where pods of others reach its own, with `{host}` and `{service}` left open; where
+    /// each of them has to be found.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<ClusterName, String>,
     /// The cluster whose part ends the whole job by ending well, where it is in parts and one

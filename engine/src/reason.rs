@@ -120,6 +120,9 @@ reasons! {
     PartFailed,
     /// What goes to a cluster is not the part of the gang that was planned for it.
     PartsLost,
+    /// Its pods cannot find each other from different clusters: Karmada does not carry the Services
+    /// by which they would.
+    PodsApart,
     /// It asks for more than it was admitted with; the surplus is held.
     GrowthHeld,
     /// It was opened by hand, without admission, and was closed again.

@@ -6,6 +6,7 @@
 //!                                                 │
 //! plan (admission, demand) ─► carry_out: checked on the live view ─► prepare: Queue and
 //!      PriorityClass in the members ─► overrides: a gang's parts, by its OverridePolicy
+//!      ─► services: where its first pod, or each, is found from other clusters
 //!      ─► placement: what spec.clusters says ─► a Write
 //!                                                                               │
 //! bindings ◄── commit ◄─────────────────────────────────────────────────────────┘
@@ -32,6 +33,7 @@ pub mod placement;
 mod pools;
 mod prepare;
 pub mod process;
+mod services;
 pub mod uninstall;
 
 pub use carry_out::{Order, Refusal, Scheduler, SchedulerOptions};

@@ -7,10 +7,14 @@
 //!
 //! Another one, where it is needed, keeps members from deleting a job that has ended.
 //!
+//! Where its pods are found by Services of their own (`services.rs`), those are written with it, and
+//! go with it.
+//!
 //! The policies are owned by the binding. What takes a job apart stays until the Works are gone:
 //! removed earlier, Karmada would push the whole job everywhere.
 
 use crate::carry_out::key_of;
+use crate::services::Services;
 use crds::karmada::ResourceBinding;
 use crds::names;
 use engine::facts::Share;
@@ -28,7 +32,7 @@ use workload::{Part, PartsError, Reach};
 /// place of the one before, and whoever removes it knows it for ours.
 pub const MANAGER: &str = "muster-controller";
 /// How long one call may take.
-const LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
 /// A rule of a policy.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +64,21 @@ pub enum OverrideError {
     /// Its template is not there, or another.
     #[error("its template is gone, or another by now")]
     Gone,
+    /// An object by which its pods were to be found is somebody else's.
+    #[error(
+        "{kind} {name}, by which its pods would be found, is there already and is not Muster's"
+    )]
+    Foreign {
+        /// `Service`, `MultiClusterService`.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// The control plane has no such kind.
+    #[error(
+        "its control plane serves no {0}, which {{service}} in spec.placement.addresses of its queue needs: Karmada's CRDs and feature gate MultiClusterService"
+    )]
+    NotServed(String),
     /// The control plane did not answer as it should.
     #[error("{what}: {error}")]
     Call {
@@ -105,7 +124,37 @@ impl Overrides {
     ) -> Result<(), OverrideError> {
         let template = template(&self.client, binding).await?;
         let parts = workload::parts(&template, attempt, shares, reach, resizable)?;
-        self.apply_parts(binding, parts).await
+        let services = workload::services(&template, attempt, shares, reach)?;
+        // Where parts are mended they come first: what is whole runs.
+        self.apply_parts(binding, parts).await?;
+        let own = self.services(binding);
+        if attempt.0 > 1 {
+            own.clear(Attempt(attempt.0 - 1)).await;
+        }
+        own.apply(attempt, &services).await
+    }
+
+    /// Sees to it that the Services of `attempt` are there, as [`Self::take_apart`] wrote them, and
+    /// says why Karmada does not carry them to the job's clusters, if so.
+    ///
+    /// # Errors
+    /// As of [`Self::take_apart`].
+    pub async fn find_each_other(
+        &self,
+        binding: &ResourceBinding,
+        attempt: Attempt,
+        shares: &[Share],
+        reach: &Reach,
+    ) -> Result<Option<String>, OverrideError> {
+        let template = template(&self.client, binding).await?;
+        let services = workload::services(&template, attempt, shares, reach)?;
+        let own = self.services(binding);
+        own.apply(attempt, &services).await?;
+        own.trouble(&services).await
+    }
+
+    fn services<'a>(&self, binding: &'a ResourceBinding) -> Services<'a> {
+        Services::of(self.client.clone(), binding)
     }
 
     /// Resizes the parts of `attempt` to `shares`: what is told to its pods stays as it was placed
@@ -176,12 +225,23 @@ impl Overrides {
         Ok(())
     }
 
-    /// Removes the policy of the job of `binding`, unless it takes a later attempt apart than
-    /// `ended`: a new attempt may be on its way while the end of the one before is looked after.
+    /// Removes the policy of the job of `binding`, and its Services, unless they are of a later
+    /// attempt than `ended`: a new attempt may be on its way while the end of the one before is
+    /// looked after.
     ///
     /// # Errors
-    /// Where the control plane does not answer.
+    /// Where the control plane does not answer. The policy is what matters: Services that stay
+    /// mislead nobody, and go with the binding.
     pub async fn clear(
+        &self,
+        binding: &ResourceBinding,
+        ended: Attempt,
+    ) -> Result<(), OverrideError> {
+        self.services(binding).clear(ended).await;
+        self.clear_policy(binding, ended).await
+    }
+
+    async fn clear_policy(
         &self,
         binding: &ResourceBinding,
         ended: Attempt,
@@ -270,7 +330,7 @@ async fn template(client: &Client, binding: &ResourceBinding) -> Result<Value, O
     })
 }
 
-fn failed(what: &'static str, error: &CallError) -> OverrideError {
+pub(crate) fn failed(what: &'static str, error: &CallError) -> OverrideError {
     OverrideError::Call {
         what,
         error: error.message(),

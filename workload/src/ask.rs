@@ -8,7 +8,7 @@ use crate::kind;
 use crate::queue::named_queue;
 use crate::rendezvous::{Addresses, Meeting, Reach};
 use crate::size::{PriorityOf, Size, check_total};
-use crate::{leading, rendezvous, split, wishes};
+use crate::{leading, rendezvous, services, split, wishes};
 use engine::facts::{ClusterPlacement, Demand, Held, Role, Share, Split, Topology};
 use engine::{ClusterName, Resources};
 use serde_json::Value;
@@ -59,6 +59,8 @@ pub struct Ask {
     pub meeting: Meeting,
     /// The name by which pods of the same cluster reach that of rank 0, where it has one.
     pub leader_host: Option<String>,
+    /// Whether a Service can select single pods of it, by what its operator writes on them.
+    pub selectable: bool,
     /// The role of one pod whose good end is that of the whole job, whatever its other pods do.
     pub leading_role: Option<String>,
     /// How close its pods must be.
@@ -137,15 +139,16 @@ impl Ask {
     pub fn reach(&self, addresses: &Addresses, namespace: &str, shares: &[Share]) -> Reach {
         let first = self.roles.first();
         let leading = first.and_then(|first| rendezvous::leading(shares, &first.name));
-        let leader = leading.zip(self.leader_host.as_deref());
         let all = shares.iter().filter(|_| self.meeting == Meeting::All);
         let open = |share: &Share| {
             let open = addresses.open(&share.cluster, namespace)?;
             Some((share.cluster.clone(), open))
         };
         Reach {
-            leader: leader
-                .and_then(|(leading, host)| addresses.of(&leading.cluster, namespace, host)),
+            leader: leading.and_then(|leading| {
+                let host = self.leader_host.as_deref();
+                addresses.of(&leading.cluster, namespace, host, self.selectable)
+            }),
             hosts: all.filter_map(open).collect(),
         }
     }
@@ -296,6 +299,7 @@ fn finish(mut size: Size, template: &Field<'_>, replicas_held: bool) -> Result<A
         max_clusters: split.max_clusters,
         meeting: split::meeting(template)?,
         leader_host: template.value().and_then(rendezvous::host),
+        selectable: template.value().is_some_and(services::can_select),
         leading_role: template.value().and_then(leading::role),
         topology: wishes::topology(size.network_topology.as_ref())?,
         pod_priority_classes: priority_classes(&pod_templates),

@@ -4,7 +4,7 @@
 //! template ──► kind ──► Size (roles, minimum) ──┐
 //! binding  ──► (any other kind) ────────────────┴──► Ask ──► engine::facts::Demand
 //! aggregatedStatus ──► Outcome, PodCounts
-//! template + admitted shares ──► Part per cluster
+//! template + admitted shares ──► Part per cluster, PodService per pod that has to be found
 //! ```
 //!
 //! One file per family of kinds (`batch`, `volcano`, `apps`, `single`, `kubeflow`, `ray`,
@@ -39,6 +39,7 @@ mod pod;
 mod queue;
 mod ray;
 mod rendezvous;
+mod services;
 mod single;
 mod size;
 mod split;
@@ -65,6 +66,7 @@ pub use pin::pinned;
 pub use placement::{cluster_placement, divided, natively_divisible};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};
+pub use services::{PART_LABEL, PodService, needs_services, services};
 pub use split::cannot_meet;
 pub use ttl::{TimeToLive, ended_at, for_ever, time_to_live};
 pub use warnings::warnings;

@@ -25,7 +25,8 @@ mod tensorflow;
 
 use crate::ask::ask;
 use crate::rendezvous::{Meeting, Reach};
-use crate::{apportion, batch, kind, rendezvous, volcano};
+use crate::services::Whose;
+use crate::{apportion, batch, kind, rendezvous, services, volcano};
 use engine::facts::{RolePods, Share};
 use engine::{Attempt, ClusterName};
 use serde_json::{Map, Value, json};
@@ -171,13 +172,17 @@ struct Gang<'a> {
     clusters: String,
     /// How pods of the leading cluster reach the pod of rank 0.
     host: Option<String>,
-    /// How those of the others do, and how they reach all other pods.
+    /// How those of the others do.
+    leader: Option<String>,
+    /// How they reach all other pods.
     reach: &'a Reach,
+    /// Its Services are called after it.
+    whose: Whose<'a>,
 }
 
 impl<'a> Gang<'a> {
     fn read(
-        template: &Value,
+        template: &'a Value,
         attempt: Attempt,
         shares: &'a [Share],
         reach: &'a Reach,
@@ -205,6 +210,11 @@ impl<'a> Gang<'a> {
             return Err(PartsError::Changed { role, planned, now });
         }
         let clusters: Vec<&str> = shares.iter().map(|share| share.cluster.as_str()).collect();
+        let whose = Whose::of(template, attempt);
+        let service = first_service(&whose, &tasks, shares).unwrap_or_default();
+        // The Service of the first pod is there in its own cluster, too.
+        let found = shares.len() > 1 && reach.first_has_service();
+        let own = || found.then(|| service.clone());
         Ok(Self {
             attempt,
             shares,
@@ -214,8 +224,10 @@ impl<'a> Gang<'a> {
             tasks_hold: ask.min_available >= ask.min_task_member.values().sum(),
             meeting: ask.meeting,
             clusters: clusters.join(","),
-            host: rendezvous::host(template),
+            host: rendezvous::host(template).or_else(own),
+            leader: reach.first(&service),
             reach,
+            whose,
         })
     }
 
@@ -288,9 +300,31 @@ impl<'a> Gang<'a> {
         if leading.cluster == self.shares[index].cluster {
             self.host.as_deref()
         } else {
-            self.reach.leader.as_deref()
+            self.leader.as_deref()
         }
     }
+
+    /// Has the pods of the cluster at `index` labelled with their part, where Services select by
+    /// that.
+    fn label(&self, index: usize, pods: &mut Map<String, Value>) {
+        if let Some(part) = self.part_label(index) {
+            let metadata = pods.entry("metadata").or_insert_with(|| json!({}));
+            metadata["labels"][services::PART_LABEL] = json!(part);
+        }
+    }
+
+    /// The part that pods of the cluster at `index` are labelled with.
+    fn part_label(&self, index: usize) -> Option<String> {
+        let needed = services::needs_services(self.shares, self.reach);
+        needed.then(|| self.whose.part_label(&self.shares[index].cluster))
+    }
+}
+
+/// The name that the Service of the pod of rank 0 has, or would have.
+fn first_service(whose: &Whose<'_>, tasks: &[RolePods], shares: &[Share]) -> Option<String> {
+    let first = &tasks.first()?.role;
+    let leading = rendezvous::leading(shares, first)?;
+    Some(whose.service(&leading.cluster, first, 0))
 }
 
 fn of_role(share: &Share, role: &str) -> u32 {
@@ -327,6 +361,7 @@ fn volcano_job(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
         let environment = gang.environment(index, gang.rank_offset(&name, &each, index));
         if let Some(pods) = task.get_mut("template").and_then(Value::as_object_mut) {
             tell(pods, &environment);
+            gang.label(index, pods);
         }
         tasks.push(Value::Object(task));
     }
@@ -368,7 +403,27 @@ fn batch_job(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
             fields.push((path, containers));
         }
     }
+    fields.extend(
+        gang.part_label(index)
+            .map(|part| own_label(template, &part)),
+    );
     fields
+}
+
+/// The label of a Job's pods with their part, in as small a field as there is: Karmada takes away
+/// what the API server has added beside it.
+fn own_label(template: &Value, part: &str) -> (String, Value) {
+    let (metadata, labels) = ("/spec/template/metadata", "/spec/template/metadata/labels");
+    let is_object = |path| template.pointer(path).is_some_and(Value::is_object);
+    let label = json!({ (services::PART_LABEL): part });
+    match (is_object(metadata), is_object(labels)) {
+        (_, true) => {
+            let key = services::PART_LABEL.replace('/', "~1");
+            (format!("{labels}/{key}"), json!(part))
+        }
+        (true, false) => (labels.to_owned(), label),
+        (false, false) => (metadata.to_owned(), json!({ "labels": label })),
+    }
 }
 
 /// Where pods have containers that may be given an environment.
@@ -405,4 +460,4 @@ fn tell_each(containers: &mut Value, environment: &Environment) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

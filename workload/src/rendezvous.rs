@@ -9,7 +9,9 @@
 //! Inside its own cluster the name that Kubernetes gives that pod resolves. What resolves in
 //! the others is the fleet's matter (an ingress, a mesh, one network with DNS zones per
 //! cluster), so a policy says it, as a text per cluster. Kinds whose framework has to find rank
-//! 0 are split only where it is said for every cluster.
+//! 0 are split only where it is said for every cluster. Where the text says `{service}`, the pod
+//! gets a Service of its own there ([`mod@crate::services`]), whose name is known once the job is
+//! taken apart; until then it is left open.
 
 use crate::volcano;
 use engine::ClusterName;
@@ -21,11 +23,15 @@ use std::collections::BTreeMap;
 pub const ANY_CLUSTER: &str = "*";
 
 /// What may stand in a text, in braces.
-const PLACES: [&str; 3] = [HOST, "namespace", "cluster"];
+const PLACES: [&str; 4] = [HOST, SERVICE, "namespace", "cluster"];
 /// The pod.
 const HOST: &str = "host";
 /// The same, left open.
 const OPEN: &str = "{host}";
+/// The Service that Muster makes for the pod.
+const SERVICE: &str = "service";
+/// The same, left open.
+const OPEN_SERVICE: &str = "{service}";
 
 /// Whom the pods of a job have to find from other clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,17 +48,40 @@ pub enum Meeting {
 /// How pods of other clusters are reached, as it is when a job is admitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Where that of rank 0 is.
+    /// Where that of rank 0 is, with `{service}` left open.
     pub leader: Option<String>,
-    /// By cluster, addresses in which only `{host}` is left open; where all have to be found.
+    /// By cluster, addresses in which only `{host}` and `{service}` are left open; where all have
+    /// to be found.
     pub hosts: BTreeMap<ClusterName, String>,
 }
 
 impl Reach {
-    /// Where the pod with this name in `cluster` is.
-    pub(crate) fn of(&self, cluster: &ClusterName, host: &str) -> Option<String> {
-        let open = self.hosts.get(cluster)?;
-        filled(open, |place| (place == HOST).then_some(host)).ok()
+    /// Where the pod of rank 0 is, whose Service would be `service`.
+    pub(crate) fn first(&self, service: &str) -> Option<String> {
+        let open = self.leader.as_ref()?;
+        filled(open, |place| (place == SERVICE).then_some(service)).ok()
+    }
+
+    /// Where the pod with this name in `cluster` is, whose Service would be `service`.
+    pub(crate) fn of(&self, cluster: &ClusterName, host: &str, service: &str) -> Option<String> {
+        let value = |place: &str| match place {
+            HOST => Some(host),
+            SERVICE => Some(service),
+            _ => None,
+        };
+        filled(self.hosts.get(cluster)?, value).ok()
+    }
+
+    /// Whether the pod of rank 0 is found by a Service.
+    pub(crate) fn first_has_service(&self) -> bool {
+        let leader = self.leader.as_ref();
+        leader.is_some_and(|leader| leader.contains(OPEN_SERVICE))
+    }
+
+    /// Whether each pod in `cluster` is found by a Service.
+    pub(crate) fn has_services(&self, cluster: &ClusterName) -> bool {
+        let open = self.hosts.get(cluster);
+        open.is_some_and(|open| open.contains(OPEN_SERVICE))
     }
 }
 
@@ -68,7 +97,9 @@ pub enum AddressError {
     #[error("an address is needed, such as {{host}}.{{namespace}}.svc.{{cluster}}.example.com")]
     Empty,
     /// A brace without its other, or with something else inside.
-    #[error("{{{0}}} is not known; {{host}}, {{namespace}} and {{cluster}} are put in")]
+    #[error(
+        "{{{0}}} is not known; {{host}}, {{service}}, {{namespace}} and {{cluster}} are put in"
+    )]
     Unknown(String),
     /// A character that no name has.
     #[error("{0:?} cannot be part of an address")]
@@ -111,28 +142,40 @@ impl Addresses {
     ) -> Option<&'a ClusterName> {
         let mut clusters = clusters.into_iter();
         let is_of_use = |text: &str| {
-            let tells_apart = text.contains(OPEN) || meeting != Meeting::All;
+            let tells = text.contains(OPEN) || text.contains(OPEN_SERVICE);
+            let tells_apart = tells || meeting != Meeting::All;
             tells_apart && Self::check(text).is_ok()
         };
         clusters.find(|cluster| !self.text(cluster).is_some_and(is_of_use))
     }
 
-    /// Where pods of `namespace` in `cluster` are reached, with `{host}` left open.
+    /// Where pods of `namespace` in `cluster` are reached, with `{host}` and `{service}` left open.
     #[must_use]
     pub fn open(&self, cluster: &ClusterName, namespace: &str) -> Option<String> {
-        self.of(cluster, namespace, OPEN)
+        self.of(cluster, namespace, Some(OPEN), true)
     }
 
-    /// Where pods of other clusters reach `host` of `namespace` in `cluster`.
+    /// Where pods of other clusters reach `host` of `namespace` in `cluster`, with `{service}` left
+    /// open; `None` where the text needs a Service that could not select the pod, or the pod has no
+    /// name and nothing selects it: what would be reached there is anybody's guess.
     #[must_use]
-    pub fn of(&self, cluster: &ClusterName, namespace: &str, host: &str) -> Option<String> {
+    pub fn of(
+        &self,
+        cluster: &ClusterName,
+        namespace: &str,
+        host: Option<&str>,
+        selectable: bool,
+    ) -> Option<String> {
         let value = |place: &str| match place {
-            HOST => Some(host),
+            HOST => host,
+            SERVICE => selectable.then_some(OPEN_SERVICE),
             "namespace" => Some(namespace),
             "cluster" => Some(cluster.as_str()),
             _ => None,
         };
-        filled(self.text(cluster)?, value).ok()
+        let text = self.text(cluster)?;
+        let is_found = host.is_some() || text.contains(OPEN_SERVICE);
+        filled(text, value).ok().filter(|_| is_found)
     }
 
     fn text(&self, cluster: &ClusterName) -> Option<&str> {
@@ -212,7 +255,14 @@ mod tests {
             ("*", "{host}.{namespace}.svc.{cluster}.example.com"),
             ("gpu-c", "10.0.3.1"),
         ]);
-        let of = |cluster| all.of(&ClusterName::new(cluster), "team", "job-master-0");
+        let of = |cluster| {
+            all.of(
+                &ClusterName::new(cluster),
+                "team",
+                Some("job-master-0"),
+                true,
+            )
+        };
         assert_eq!(
             of("gpu-a").unwrap(),
             "job-master-0.team.svc.gpu-a.example.com"
@@ -232,8 +282,39 @@ mod tests {
             leader: None,
             hosts: [(a.clone(), open)].into(),
         };
-        assert_eq!(reach.of(&a, "j-worker-1").unwrap(), "j-worker-1.team.a");
-        assert_eq!(reach.of(&b, "j-worker-1"), None);
+        assert_eq!(
+            reach.of(&a, "j-worker-1", "s").unwrap(),
+            "j-worker-1.team.a"
+        );
+        assert_eq!(reach.of(&b, "j-worker-1", "s"), None);
+    }
+
+    #[test]
+    fn a_service_is_left_open_until_its_name_is_known() {
+        let (a, b) = (ClusterName::new("a"), ClusterName::new("b"));
+        let some = addresses(&[
+            ("a", "{service}.{namespace}.svc"),
+            ("b", "{host}.{service}.{cluster}"),
+            ("c", "10.0.3.1"),
+        ]);
+        let c = ClusterName::new("c");
+        assert_eq!(some.missing([&a, &b], Meeting::All), None);
+        let of = |cluster, host, selectable| some.of(cluster, "team", host, selectable);
+        let open = of(&a, None, true).unwrap();
+        assert_eq!(open, "{service}.team.svc", "it needs no other name");
+        assert_eq!(of(&a, Some("h"), false), None, "nothing selects the pod");
+        assert_eq!(of(&b, None, true), None);
+        assert_eq!(of(&c, None, true), None, "who would be there?");
+        assert_eq!(of(&c, Some("h"), false).unwrap(), "10.0.3.1");
+        assert_eq!(of(&b, Some("h"), true).unwrap(), "h.{service}.b");
+        let reach = Reach {
+            leader: Some(open),
+            hosts: [(b.clone(), some.open(&b, "team").unwrap())].into(),
+        };
+        assert!(reach.first_has_service() && reach.has_services(&b));
+        assert!(!reach.has_services(&a));
+        assert_eq!(reach.first("s").unwrap(), "s.team.svc");
+        assert_eq!(reach.of(&b, "w-0", "s").unwrap(), "w-0.s.b");
     }
 
     #[test]
@@ -242,7 +323,7 @@ mod tests {
         let some = addresses(&[("a", "{host}.a"), ("c", "{host}.c")]);
         assert_eq!(some.missing([&a, &b], Meeting::First), Some(&b));
         assert_eq!(some.missing([&a], Meeting::First), None);
-        assert_eq!(some.of(&b, "n", "h"), None);
+        assert_eq!(some.of(&b, "n", Some("h"), true), None);
         let wrong = addresses(&[("*", "{pod}.a")]);
         assert_eq!(wrong.missing([&a], Meeting::First), Some(&a));
         assert_eq!(Addresses::default().missing([&a], Meeting::First), Some(&a));
@@ -252,7 +333,10 @@ mod tests {
     fn what_is_no_address_says_why() {
         for (text, why) in [
             ("", "an address is needed"),
-            ("{pod}.a", "{pod} is not known"),
+            (
+                "{pod}.a",
+                "{pod} is not known; {host}, {service}, {namespace} and",
+            ),
             ("{host", "{host} is not known"),
             ("{host}.a/b", "'/' cannot be part"),
             ("{host} ", "' ' cannot be part"),
@@ -260,7 +344,12 @@ mod tests {
             let told = Addresses::check(text).unwrap_err().to_string();
             assert!(told.contains(why), "{text}: {told}");
         }
-        for text in ["{host}.{namespace}.svc.{cluster}.x", "10.0.0.1", "fd00::1"] {
+        for text in [
+            "{host}.{namespace}.svc.{cluster}.x",
+            "{service}.{namespace}.svc",
+            "10.0.0.1",
+            "fd00::1",
+        ] {
             Addresses::check(text).unwrap();
         }
     }

@@ -10,6 +10,7 @@ mod endings;
 mod faults;
 mod flow;
 mod leaving;
+mod meeting;
 mod out_of_service;
 mod parts;
 mod restart;

@@ -40,6 +40,17 @@ pub const NODE: Kind = kind("", "v1", "Node", "nodes");
 /// Kubernetes' own.
 pub const POD: Kind = kind("", "v1", "Pod", "pods");
 /// Kubernetes' own.
+pub const SERVICE: Kind = kind("", "v1", "Service", "services");
+/// What a Service leads to.
+pub const ENDPOINT_SLICE: Kind = kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+/// Karmada's way of a Service to other members.
+pub const MULTI_CLUSTER_SERVICE: Kind = kind(
+    "networking.karmada.io",
+    "v1alpha1",
+    "MultiClusterService",
+    "multiclusterservices",
+);
+/// Kubernetes' own.
 pub const PVC: Kind = kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 /// Kubernetes' own.
 pub const RESOURCE_QUOTA: Kind = kind("", "v1", "ResourceQuota", "resourcequotas");

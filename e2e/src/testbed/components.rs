@@ -86,6 +86,9 @@ impl MemberProcess {
 const MEMBER_QPS: u32 = 500;
 const MEMBER_BURST: u32 = 1000;
 
+/// Off by default; what carries Services between members.
+const MULTI_CLUSTER_SERVICES: &str = "--feature-gates=MultiClusterService=true";
+
 /// What the control plane needs of Kubernetes' controllers. Never those of workloads: a template on
 /// the control plane must not start pods there.
 const CONTROL_PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,\
@@ -403,6 +406,7 @@ impl Components<'_> {
             // each that is there anew, one by one, whenever a policy is made. Without a kind,
             // since kinds are looked up before the CRD is known, and then nothing is skipped.
             "--skipped-propagating-apis=scheduling.volcano.sh/v1beta1".into(),
+            MULTI_CLUSTER_SERVICES.into(),
         ];
         launch
             .args
@@ -440,6 +444,7 @@ impl Components<'_> {
             format!("--cluster-name={}", member.name),
             // What Karmada's cluster proxy calls.
             format!("--cluster-api-endpoint={}", member.server),
+            MULTI_CLUSTER_SERVICES.into(),
             "--cluster-status-update-frequency=5s".into(),
             "--leader-elect=false".into(),
             "--metrics-bind-address=0".into(),

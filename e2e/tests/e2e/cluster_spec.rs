@@ -14,7 +14,7 @@ use crate::rendezvous::{said_by, start};
 use crate::split::{no_pods, pods_of};
 
 /// A TFJob of a chief, a parameter server and five workers, two GPUs each, that asks to be split.
-fn training(case: &Case) -> Value {
+pub(crate) fn training(case: &Case) -> Value {
     let mut job = case.gang("tune", 2, 2).pytorch();
     let mut group = job["spec"]["pytorchReplicaSpecs"]["Master"].take();
     let container = &mut group["template"]["spec"]["containers"][0];
@@ -44,8 +44,13 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
 }
 
 /// Runs the whole gang as plain processes, each at a port of its own, to which its names lead: the
-/// one that its own cluster resolves there, the other elsewhere.
-async fn all_meet(case: &Case, job: &Job) -> anyhow::Result<()> {
+/// one that its own cluster resolves there, and what `elsewhere` says of a cluster and a pod of
+/// another in that.
+pub(crate) async fn all_meet(
+    case: &Case,
+    job: &Job,
+    elsewhere: &dyn Fn(&str, &str, &Value) -> String,
+) -> anyhow::Result<()> {
     let pods = pods_of(case, job).await?;
     assert_eq!(pods.len(), 2, "{:?}", pods.keys());
     let all: Vec<(&str, &Value)> = pods
@@ -58,10 +63,11 @@ async fn all_meet(case: &Case, job: &Job) -> anyhow::Result<()> {
         let mut names = BTreeMap::new();
         for ((there, other), port) in all.iter().zip(&ports) {
             let name = other["metadata"]["name"].as_str().unwrap_or_default();
-            let own = format!("\"{name}.{}.svc:2222\"", case.name);
-            let elsewhere = format!("\"{name}.{}.svc.{there}.fleet.example:2222\"", case.name);
-            let name = if there == cluster { own } else { elsewhere };
-            names.insert(name, format!("\"127.0.0.1:{port}\""));
+            let name = match there == cluster {
+                true => format!("{name}.{}.svc", case.name),
+                false => elsewhere(cluster, there, other),
+            };
+            names.insert(format!("\"{name}:2222\""), format!("\"127.0.0.1:{port}\""));
         }
         let resolve = |value: &str| {
             let names = names.iter();
@@ -89,7 +95,11 @@ pub(crate) async fn tensorflow(case: &Case) -> anyhow::Result<()> {
     let record = record(&binding.context("no binding")?);
     let hosts = record["hosts"].as_object().context("no hosts")?;
     assert_eq!(hosts.len(), 2, "{record}");
-    all_meet(case, &job).await?;
+    let elsewhere = |_: &str, there: &str, pod: &Value| {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        format!("{name}.{}.svc.{there}.fleet.example", case.name)
+    };
+    all_meet(case, &job, &elsewhere).await?;
     end_leader(case, &job).await?;
     case.midway().await?;
     case.finished(&job, "Succeeded").await?;

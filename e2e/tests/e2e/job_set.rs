@@ -21,7 +21,7 @@ fn training(case: &Case, name: &str, workers: u32) -> Value {
 }
 
 /// The same, whose workers are pods of one Job, and whose driver all of them know and follow.
-fn led(case: &Case, name: &str, workers: u32) -> Value {
+pub(crate) fn led(case: &Case, name: &str, workers: u32) -> Value {
     let mut set = training(case, name, workers);
     let spec = &mut set["spec"];
     let of_workers = &mut spec["replicatedJobs"][1];

@@ -43,6 +43,7 @@ mod reclaim;
 mod rendezvous;
 mod rest;
 mod separate;
+mod services;
 mod soak;
 mod split;
 mod split_changes;

@@ -34,7 +34,7 @@ pub(crate) fn training(case: &Case, name: &str, workers: u32, port: u16) -> Valu
 }
 
 /// A port that nobody listens on.
-fn free_port() -> anyhow::Result<u16> {
+pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
@@ -84,14 +84,21 @@ pub(crate) fn said_by(processes: Vec<Child>) -> anyhow::Result<Vec<String>> {
     Ok(said)
 }
 
-/// Runs the whole gang as plain processes: all of them meet.
-async fn all_meet(case: &Case, job: &Job, size: u64, names: &[&str]) -> anyhow::Result<()> {
-    let resolve = |value: &str| match names.contains(&value) {
-        true => "127.0.0.1".to_owned(),
-        false => value.to_owned(),
-    };
+/// Runs the whole gang as plain processes, where `names` are those that lead to its master in a
+/// cluster: all of them meet.
+pub(crate) async fn all_meet(
+    case: &Case,
+    job: &Job,
+    size: u64,
+    names: &dyn Fn(&str) -> Vec<String>,
+) -> anyhow::Result<()> {
     let mut processes = Vec::new();
-    for pods in pods_of(case, job).await?.values() {
+    for (cluster, pods) in &pods_of(case, job).await? {
+        let names = names(cluster);
+        let resolve = |value: &str| match names.iter().any(|name| name == value) {
+            true => "127.0.0.1".to_owned(),
+            false => value.to_owned(),
+        };
         for pod in pods {
             processes.push(start(pod, &resolve)?);
         }
@@ -128,7 +135,11 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
         .await;
     let refused = refused.err().context("a wrong address was taken")?;
     let refused = refused.to_string();
-    for word in ["spec.placement.addresses.*", "{pod}", "host|namespace"] {
+    for word in [
+        "spec.placement.addresses.*",
+        "{pod}",
+        "host|service|namespace",
+    ] {
         ensure!(refused.contains(word), "{word}: {refused}");
     }
     let all = json!({"spec": {"placement": {"addresses": {"*": ADDRESSES}}}});
@@ -152,7 +163,8 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
             assert_eq!(environment(pod, "MUSTER_LEADER_ADDRESS"), Some(expected));
         }
     }
-    all_meet(case, &job, 7, &["tune-master-0", &address]).await?;
+    let names = |_: &str| vec!["tune-master-0".to_owned(), address.clone()];
+    all_meet(case, &job, 7, &names).await?;
     case.midway().await?;
 
     case.end(&job).await?;

@@ -19,6 +19,11 @@ fn separate_processes_resize_a_gang_in_its_clusters() {
     separately("separateelastic", grows_in_both);
 }
 
+#[test]
+fn separate_processes_have_pods_found_by_services() {
+    separately("separateserve", crate::services::pytorch);
+}
+
 /// Runs `test` with each part of Muster in a process of its own.
 fn separately(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     managed_alone(name, async |case| {

@@ -1,9 +1,12 @@
 //! A control plane set up otherwise: it has Volcano's own PodGroup CRD, which is left as it is while jobs
-//! still show, and Karmada's gate MultiplePodTemplatesScheduling, with which it refuses the bindings of
-//! jobs whose tasks have long names.
+//! still show; Karmada's gate MultiplePodTemplatesScheduling, with which it refuses the bindings of
+//! jobs whose tasks have long names; and not its gate MultiClusterService, as without any flag.
 
 use e2e::harness::jobs::{self, Gang};
-use e2e::harness::kinds::{EVENT, NAMESPACE, POD_GROUP, QUEUE, VOLCANO_JOB};
+use e2e::harness::kinds::{
+    BATCH_JOB, BINDING, CAPACITY_POLICY, EVENT, MULTI_CLUSTER_SERVICE, NAMESPACE, POD_GROUP, QUEUE,
+    SERVICE, VOLCANO_JOB,
+};
 use e2e::harness::muster::Part;
 use e2e::harness::wait::eventually;
 use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
@@ -16,7 +19,7 @@ use crate::plane::{Plane, state_dir, without_plane};
 const NAME: &str = "plain";
 
 #[test]
-fn jobs_show_their_state_in_volcanos_own_podgroups_and_refused_bindings_in_events() {
+fn jobs_show_their_state_in_volcanos_own_podgroups_and_what_karmada_does_not_do_in_events() {
     without_plane(async || {
         let plane = Plane::up(spec(), &state_dir("e2e-volcano-podgroups")).await?;
         let outcome = async {
@@ -26,7 +29,8 @@ fn jobs_show_their_state_in_volcanos_own_podgroups_and_refused_bindings_in_event
             plane.karmada.create(NAMESPACE, &namespace).await?;
             plane.karmada.create(QUEUE, &jobs::queue(NAME, 0)).await?;
             queued_placed_and_shown(&plane).await?;
-            a_long_task_name_is_told(&plane).await
+            a_long_task_name_is_told(&plane).await?;
+            services_that_nobody_carries_are_told(&plane).await
         };
         let outcome = outcome.await;
         if outcome.is_err() {
@@ -38,19 +42,21 @@ fn jobs_show_their_state_in_volcanos_own_podgroups_and_refused_bindings_in_event
 }
 
 fn spec() -> Spec {
-    let gate = "--feature-gates=MultiplePodTemplatesScheduling=true";
+    let gates =
+        "--feature-gates=MultiplePodTemplatesScheduling=true,MultiClusterService=false".into();
+    let member = |name: &str, volcano| MemberSpec {
+        name: name.into(),
+        volcano,
+        nodes: vec![NodeGroup::default()],
+        ..MemberSpec::default()
+    };
     Spec {
         karmada: KarmadaSpec {
             volcano_podgroup_crd_on_control_plane: true,
-            controller_manager_flags: vec![gate.into()],
+            controller_manager_flags: vec![gates],
             ..KarmadaSpec::default()
         },
-        members: vec![MemberSpec {
-            name: "member1".into(),
-            volcano: true,
-            nodes: vec![NodeGroup::default()],
-            ..MemberSpec::default()
-        }],
+        members: vec![member("member1", true), member("member2", false)],
         ..Spec::default()
     }
 }
@@ -77,21 +83,26 @@ async fn queued_placed_and_shown(plane: &Plane) -> anyhow::Result<()> {
         let message = admitted["message"].as_str().unwrap_or_default();
         admitted["status"] == "False" && !message.is_empty()
     };
-    shows(plane, "waits", waits).await?;
+    shows(plane, "train-job", "waits", waits).await?;
     let raise = json!({"spec": {"capability": {"nvidia.com/gpu": 8}}});
     plane.karmada.merge(QUEUE, None, NAME, &raise).await?;
     let finished = |group: &Value| {
         let finished = condition(group, "Finished");
         finished["status"] == "True" && finished["reason"] == "Succeeded"
     };
-    shows(plane, "finished", finished).await
+    shows(plane, "train-job", "finished", finished).await
 }
 
-async fn shows(plane: &Plane, what: &str, check: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
+async fn shows(
+    plane: &Plane,
+    name: &str,
+    what: &str,
+    check: impl Fn(&Value) -> bool,
+) -> anyhow::Result<()> {
     eventually(
         SOON,
-        &format!("the PodGroup shows: {what}"),
-        async || match plane.karmada.get(POD_GROUP, Some(NAME), "train-job").await {
+        &format!("PodGroup {name} shows: {what}"),
+        async || match plane.karmada.get(POD_GROUP, Some(NAME), name).await {
             Ok(Some(group)) if check(&group) => Ok(()),
             Ok(Some(group)) => Err(group["status"].to_string()),
             other => Err(format!("{other:?}")),
@@ -106,21 +117,75 @@ async fn a_long_task_name_is_told(plane: &Plane) -> anyhow::Result<()> {
     let mut template = gang("longname").volcano();
     template["spec"]["tasks"][0]["name"] = json!(task);
     plane.karmada.create(VOLCANO_JOB, &template).await?;
-    eventually(SOON, "an event that names the task", async || {
+    told(plane, "longname", &[task, "32"]).await
+}
+
+/// Waits until an event on the job says all of `words`.
+async fn told(plane: &Plane, name: &str, words: &[&str]) -> anyhow::Result<()> {
+    eventually(SOON, &format!("an event says {words:?}"), async || {
         let events = plane.karmada.list(EVENT, Some(NAME)).await;
         let events = events.map_err(|error| error.to_string())?;
         let own = events
             .iter()
-            .filter(|event| event["involvedObject"]["name"] == "longname");
+            .filter(|event| event["involvedObject"]["name"] == name);
         let notes: Vec<String> = own
             .map(|event| format!("{}: {}", event["reason"], event["message"]))
             .collect();
-        match notes
-            .iter()
-            .any(|note| note.contains(task) && note.contains("32"))
-        {
+        let says = |note: &String| words.iter().all(|word| note.contains(word));
+        match notes.iter().any(says) {
             true => Ok(()),
             false => Err(notes.join("; ")),
+        }
+    })
+    .await
+}
+
+/// A gang whose pods would find each other by Services runs all the same, and nothing of them is
+/// left when it goes.
+async fn services_that_nobody_carries_are_told(plane: &Plane) -> anyhow::Result<()> {
+    let raise = json!({"spec": {"capability": {"nvidia.com/gpu": 16}}});
+    plane.karmada.merge(QUEUE, None, NAME, &raise).await?;
+    let addresses = json!({"*": "{service}.{namespace}.svc"});
+    let addresses = json!({"spec": {"placement": {"addresses": addresses}}});
+    let policies = plane.karmada.merge(CAPACITY_POLICY, None, NAME, &addresses);
+    policies.await?;
+    let gang = Gang {
+        pods: 8,
+        gpus: 2,
+        run_for: None,
+        ..gang("apart")
+    };
+    let mut template = jobs::annotated(gang.batch(), "muster.io/split", "Allowed");
+    template["spec"]["completionMode"] = json!("Indexed");
+    plane.karmada.create(BATCH_JOB, &template).await?;
+    let runs = |group: &Value| condition(group, "Ready")["status"] == "True";
+    shows(plane, "apart-job", "running", runs).await?;
+    told(
+        plane,
+        "apart",
+        &["PodsApart", "feature gate MultiClusterService"],
+    )
+    .await?;
+    shows(plane, "apart-job", "still running", runs).await?;
+    let made = plane
+        .karmada
+        .list(MULTI_CLUSTER_SERVICE, Some(NAME))
+        .await?;
+    assert_eq!(made.len(), 1, "{made:?}");
+    plane.karmada.delete(BATCH_JOB, Some(NAME), "apart").await?;
+    eventually(SOON, "nothing of the job is left", async || {
+        let mut left = Vec::new();
+        for kind in [BINDING, SERVICE, MULTI_CLUSTER_SERVICE] {
+            let found = plane.karmada.list(kind, Some(NAME)).await;
+            let found = found.map_err(|error| error.to_string())?;
+            let names = found
+                .iter()
+                .map(|object| object["metadata"]["name"].to_string());
+            left.extend(names.filter(|name| name.contains("apart")));
+        }
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(left.join(", ")),
         }
     })
     .await

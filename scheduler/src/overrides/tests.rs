@@ -105,3 +105,78 @@ async fn what_a_later_attempt_has_written_stays() {
     overrides.clear(&binding(), Attempt(1)).await.unwrap();
     assert!(api.get(PATH).is_none(), "a pin ends with its attempt");
 }
+
+/// An indexed Job of four pods whose first one is found by a Service, and its binding.
+fn found_by_a_service(api: &runtime::testing::FakeApi) -> ResourceBinding {
+    api.put(
+        "/apis/batch/v1/namespaces/team/jobs/a",
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"uid": "a-uid"},
+            "spec": {
+                "completionMode": "Indexed", "parallelism": 4, "completions": 4,
+                "template": {"spec": {"containers": [{"name": "c"}]}},
+            },
+        }),
+    );
+    serde_json::from_value(json!({
+        "metadata": {"namespace": "team", "name": "a-job", "uid": "b-uid"},
+        "spec": {"resource": {
+            "apiVersion": "batch/v1", "kind": "Job", "namespace": "team", "name": "a", "uid": "a-uid",
+        }},
+    }))
+    .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_are_written_with_the_policy_and_go_with_their_attempt() {
+    let api = runtime::testing::FakeApi::new();
+    let binding = found_by_a_service(&api);
+    let overrides = Overrides::new(api.client());
+    let share = |cluster: &str| Share {
+        cluster: ClusterName::new(cluster),
+        pods: vec![engine::facts::RolePods {
+            role: "main".to_owned(),
+            count: 2,
+        }],
+        charge: std::collections::BTreeMap::new(),
+        slots: Vec::new(),
+    };
+    let reach = Reach {
+        leader: Some("{service}.team.svc".to_owned()),
+        ..Reach::default()
+    };
+    let take_apart = async |attempt: u32, first: &str, second: &str| {
+        let shares = [share(first), share(second)];
+        let taken = overrides.take_apart(&binding, Attempt(attempt), &shares, &reach, false);
+        taken.await.unwrap();
+    };
+    // By what there is of both kinds: the cluster that provides.
+    let providers = || {
+        let applied = api.requests_of("APPLY").into_iter();
+        let services = applied.filter(|request| request.path.contains("/services/"));
+        let there = services.filter_map(|service| {
+            let name = service.path.rsplit('/').next()?.to_owned();
+            let carried = format!(
+                "/apis/networking.karmada.io/v1alpha1/namespaces/team/multiclusterservices/{name}"
+            );
+            let managed = json!([{"manager": MANAGER, "operation": "Apply"}]);
+            let managed = json!({"metadata": {"managedFields": managed}});
+            api.merge(&service.path, &managed);
+            api.merge(&carried, &managed);
+            let carried = api.get(&carried);
+            assert_eq!(api.get(&service.path).is_some(), carried.is_some());
+            let provider = carried?["spec"]["providerClusters"][0]["name"].clone();
+            Some(provider.as_str()?.to_owned())
+        });
+        there.collect::<Vec<_>>()
+    };
+    take_apart(1, "m1", "m2").await;
+    assert_eq!(providers(), ["m1"]);
+    // The next has other shares.
+    take_apart(2, "m3", "m1").await;
+    assert_eq!(providers(), ["m3"]);
+    overrides.clear(&binding, Attempt(1)).await.unwrap();
+    assert_eq!(providers(), ["m3"], "of the attempt that goes on");
+    overrides.clear(&binding, Attempt(2)).await.unwrap();
+    assert_eq!(providers(), Vec::<String>::new());
+}

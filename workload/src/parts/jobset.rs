@@ -8,7 +8,7 @@
 
 mod cannot;
 
-use super::{Environment, Fields, Gang, tell};
+use super::{Fields, Gang, tell};
 use crate::apportion::apportion;
 use crate::jobset::{Shape, is_indexed, name, replicated_jobs, targets};
 use crate::leading;
@@ -36,8 +36,14 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
             gang.environment(index, ranks_before + ranks[..index].iter().sum::<u64>());
         ranks_before += ranks.iter().sum::<u64>();
         environment.extend(own_index(job).map(|own| ("MUSTER_REPLICA_INDEX", own)));
-        let part = (each[index] > 0)
-            .then(|| of_cluster(job, each[index], ranks[index], &environment, elsewhere));
+        let tell_pods = |pods: &mut Map<String, Value>| {
+            tell(pods, &environment);
+            gang.label(index, pods);
+            if let Some(address) = elsewhere {
+                tell_coordinator(pods, address);
+            }
+        };
+        let part = (each[index] > 0).then(|| of_cluster(job, each[index], ranks[index], tell_pods));
         jobs.extend(part.flatten());
     }
     let mut fields = vec![("/spec/replicatedJobs".to_owned(), Value::Array(jobs))];
@@ -56,13 +62,13 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
     fields
 }
 
-/// A replicated job with the `count` pods that a cluster gets, which have `ranks` ranks in all.
+/// A replicated job with the `count` pods that a cluster gets, which have `ranks` ranks in all;
+/// `tell_pods` what only this cluster's are told.
 fn of_cluster(
     job: &Value,
     count: u64,
     ranks: u64,
-    environment: &Environment,
-    coordinator: Option<&str>,
+    tell_pods: impl FnOnce(&mut Map<String, Value>),
 ) -> Option<Value> {
     let shape = Shape::of(job);
     let mut job = job.clone();
@@ -78,11 +84,7 @@ fn of_cluster(
             spec.insert("completions".to_owned(), ranks.into());
         }
     }
-    let pods = spec.get_mut("template")?.as_object_mut()?;
-    tell(pods, environment);
-    if let Some(address) = coordinator {
-        tell_coordinator(pods, address);
-    }
+    tell_pods(spec.get_mut("template")?.as_object_mut()?);
     Some(job)
 }
 

@@ -59,6 +59,7 @@ pub(super) fn fields(
                 framework.lead(pods);
             }
             tell(pods, &environment);
+            gang.label(index, pods);
         }
         own.insert(key.clone(), Value::Object(group));
     }

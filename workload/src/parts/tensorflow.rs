@@ -54,11 +54,12 @@ fn cluster(template: &Value, gang: &Gang<'_>, index: usize) -> Value {
         let port = TENSORFLOW.port(template, group);
         let mut all = Vec::new();
         for (share, count) in gang.shares.iter().zip(gang.per_cluster(group)) {
-            for pod in 0..count {
+            for pod in 0..u32::try_from(count).unwrap_or(u32::MAX) {
                 let host = format!("{job}-{group}-{pod}");
+                let service = gang.whose.service(&share.cluster, group, pod);
                 let address = match share.cluster == *own {
                     true => Some(format!("{host}.{namespace}.svc")),
-                    false => gang.reach.of(&share.cluster, &host),
+                    false => gang.reach.of(&share.cluster, &host, &service),
                 };
                 all.push(endpoint(&address.unwrap_or(host), port));
             }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 mod resizing;
 
 /// Shares like `a: master=1 worker=5`.
-pub(super) fn shares(parts: &[(&str, &[(&str, u32)])]) -> Vec<Share> {
+pub(crate) fn shares(parts: &[(&str, &[(&str, u32)])]) -> Vec<Share> {
     let share = |(cluster, pods): &(&str, &[(&str, u32)])| Share {
         cluster: ClusterName::new(cluster),
         pods: pods
@@ -43,7 +43,7 @@ spec:
             - {name: sidecar}
 ";
 
-pub(super) fn field<'a>(part: &'a Part, path: &str) -> &'a Value {
+pub(crate) fn field<'a>(part: &'a Part, path: &str) -> &'a Value {
     &part
         .fields
         .iter()
@@ -292,7 +292,7 @@ spec:
 ";
 
 /// The pod of rank 0 is reached there.
-pub(super) fn leader(address: Option<&str>) -> Reach {
+pub(crate) fn leader(address: Option<&str>) -> Reach {
     Reach {
         leader: address.map(str::to_owned),
         ..Reach::default()
@@ -300,7 +300,7 @@ pub(super) fn leader(address: Option<&str>) -> Reach {
 }
 
 /// A variable of a container, and where it comes from.
-pub(super) fn variable(container: &Value, name: &str) -> Option<Value> {
+pub(crate) fn variable(container: &Value, name: &str) -> Option<Value> {
     let env = container["env"].as_array()?;
     let found = env.iter().find(|variable| variable["name"] == name)?;
     let value = found.get("value").or_else(|| found.get("valueFrom"));

@@ -67,7 +67,7 @@ fn what_cannot_be_used_is_named() {
         ),
         (
             json!({"placement": {"addresses": {"gpu-a": "{host}.a", "gpu-b": "{pod}.b"}}}),
-            "spec.placement.addresses[gpu-b]: \"{pod}.b\": {pod} is not known; {host}, {namespace} and {cluster} are put in",
+            "spec.placement.addresses[gpu-b]: \"{pod}.b\": {pod} is not known; {host}, {service}, {namespace} and {cluster} are put in",
         ),
         (
             json!({"placement": {"weights": {"cost": 3}}}),

@@ -1,0 +1,260 @@
+//! The Services by which pods of a split job are found from other clusters, where the addresses of
+//! its queue ask for them, and the MultiClusterServices that have Karmada carry them there.
+//!
+//! ```text
+//! workload::services ──► Service + MultiClusterService per pod, before the job is placed
+//!                          └─► Karmada: the Service in all clusters of the job, and in those that
+//!                              have not got the pod the EndpointSlices of the one that has it
+//! ```
+//!
+//! Both are owned by the job's binding, and go with it; those of an attempt that is over go before.
+//! What somebody else made is neither taken over nor removed.
+//!
+//! A Service is marked as claimed from its birth ([`CLAIMED_BY`]), so that no policy that selects
+//! Services takes it before Karmada's controller of MultiClusterServices does. Its own binding is
+//! claimed by no policy then, and so none of Muster's business either.
+
+use crate::carry_out::key_of;
+use crate::overrides::{LIMIT, MANAGER, OverrideError, failed, is_ours};
+use crds::karmada::ResourceBinding;
+use crds::names;
+use engine::Attempt;
+use futures::{StreamExt as _, TryStreamExt as _};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions,
+};
+use kube::core::{GroupVersionKind, ObjectMeta, PartialObjectMeta};
+use kube::{Client, ResourceExt};
+use runtime::client::{CallFault, with_deadline};
+use serde_json::{Value, json};
+use workload::PodService;
+
+/// Karmada's label on a template: which resource propagates it, instead of policies.
+const CLAIMED_BY: &str = "resourcetemplate.karmada.io/claimed-by";
+/// Karmada's condition of a MultiClusterService whose Service it has taken up.
+const APPLIED: &str = "ServiceApplied";
+/// Services that are written at once.
+const IN_FLIGHT: usize = 8;
+
+/// Writes and removes them.
+pub(crate) struct Services<'a> {
+    client: Client,
+    binding: &'a ResourceBinding,
+    namespace: String,
+}
+
+impl<'a> Services<'a> {
+    /// Those of the job of `binding`.
+    pub(crate) fn of(client: Client, binding: &'a ResourceBinding) -> Self {
+        Self {
+            client,
+            binding,
+            namespace: key_of(binding).namespace.to_string(),
+        }
+    }
+
+    /// Has the API server have `services`, which are of `attempt`.
+    pub(crate) async fn apply(
+        &self,
+        attempt: Attempt,
+        services: &[PodService],
+    ) -> Result<(), OverrideError> {
+        let written = services.iter().map(|service| async move {
+            let [first, second] = [self.service(attempt, service), self.mcs(attempt, service)];
+            self.apply_one(&service_kind(), &service.name, first)
+                .await?;
+            self.apply_one(&mcs_kind(), &service.name, second).await
+        });
+        let written = futures::stream::iter(written.collect::<Vec<_>>());
+        written.buffer_unordered(IN_FLIGHT).try_collect().await
+    }
+
+    /// Applies `object`, unless there is one of its name that is not ours.
+    async fn apply_one(
+        &self,
+        kind: &ApiResource,
+        name: &str,
+        object: Value,
+    ) -> Result<(), OverrideError> {
+        let objects = self.api(kind);
+        let there = with_deadline(objects.get_metadata_opt(name), LIMIT).await;
+        let there =
+            there.map_err(|error| failed("a Service of its pods cannot be read", &error))?;
+        let params = PatchParams::apply(MANAGER);
+        let params = match &there {
+            Some(there) if !is_ours(&there.metadata) => {
+                return Err(OverrideError::Foreign {
+                    kind: kind.kind.clone(),
+                    name: name.to_owned(),
+                });
+            }
+            Some(_) => params.force(),
+            // One that somebody makes at this moment stays as it is.
+            None => params,
+        };
+        let patch = Patch::Apply(object);
+        let applied = with_deadline(objects.patch(name, &params, &patch), LIMIT).await;
+        applied.map(drop).map_err(|error| match error.fault() {
+            CallFault::NoSuchKind => OverrideError::NotServed(kind.kind.clone()),
+            _ => failed("a Service of its pods cannot be written", &error),
+        })
+    }
+
+    /// Removes those of attempts up to `ended`. What cannot be removed goes with the binding.
+    pub(crate) async fn clear(&self, ended: Attempt) {
+        // Services first: one that loses its MultiClusterService before is given back to the
+        // policies that select Services.
+        for kind in [service_kind(), mcs_kind()] {
+            let objects = self.api(&kind);
+            let own = ListParams::default().labels(&format!("{}={}", names::JOB_LABEL, self.uid()));
+            let list = match with_deadline(objects.list_metadata(&own), LIMIT).await {
+                Ok(list) => list.items,
+                Err(error) => {
+                    let error = error.message();
+                    tracing::debug!(kind = kind.kind, error, "Services are not looked through");
+                    return;
+                }
+            };
+            let over = |object: &ObjectMeta| {
+                is_ours(object) && self.attempt_of(object).is_some_and(|of| of <= ended)
+            };
+            let over = list.iter().filter(|object| over(&object.metadata));
+            let deleted = over.map(|object| delete(&objects, object));
+            let deleted = futures::stream::iter(deleted.collect::<Vec<_>>());
+            deleted.buffer_unordered(IN_FLIGHT).collect::<()>().await;
+        }
+    }
+
+    /// Why Karmada does not carry `services`, if so.
+    pub(crate) async fn trouble(
+        &self,
+        services: &[PodService],
+    ) -> Result<Option<String>, OverrideError> {
+        for service in services {
+            let objects = self.api(&mcs_kind());
+            let mcs = with_deadline(objects.get_opt(&service.name), LIMIT).await;
+            let mcs =
+                mcs.map_err(|error| failed("its MultiClusterService cannot be read", &error))?;
+            let why = mcs.map_or_else(
+                || Some("it is gone".to_owned()),
+                |mcs| not_applied(&mcs.data),
+            );
+            if let Some(why) = why {
+                return Ok(Some(format!("multiclusterservice {}: {why}", service.name)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn api(&self, kind: &ApiResource) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, kind)
+    }
+
+    fn uid(&self) -> &str {
+        self.binding.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// The attempt of this job that an object is of.
+    fn attempt_of(&self, object: &ObjectMeta) -> Option<Attempt> {
+        let label = |key| object.labels.as_ref()?.get(key);
+        label(names::JOB_LABEL).filter(|uid| *uid == self.uid())?;
+        label(names::ATTEMPT_LABEL)?.parse().ok().map(Attempt)
+    }
+
+    fn metadata(&self, attempt: Attempt, service: &PodService) -> Value {
+        json!({
+            "name": service.name,
+            "namespace": self.namespace,
+            "labels": {
+                "app.kubernetes.io/managed-by": "muster",
+                (names::JOB_LABEL): self.uid(),
+                (names::ATTEMPT_LABEL): attempt.0.to_string(),
+            },
+            "ownerReferences": [{
+                "apiVersion": "work.karmada.io/v1alpha2",
+                "kind": "ResourceBinding",
+                "name": self.binding.metadata.name,
+                "uid": self.binding.metadata.uid,
+            }],
+        })
+    }
+
+    /// Without an address or a port of its own: its name leads to the pod.
+    fn service(&self, attempt: Attempt, service: &PodService) -> Value {
+        let mut metadata = self.metadata(attempt, service);
+        metadata["labels"][CLAIMED_BY] = json!(mcs_kind().kind);
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {
+                "clusterIP": "None",
+                "selector": service.selector,
+                // Pods are ready once they have found each other.
+                "publishNotReadyAddresses": true,
+            },
+        })
+    }
+
+    fn mcs(&self, attempt: Attempt, service: &PodService) -> Value {
+        let consumers = service.consumers.iter();
+        json!({
+            "apiVersion": "networking.karmada.io/v1alpha1",
+            "kind": "MultiClusterService",
+            "metadata": self.metadata(attempt, service),
+            "spec": {
+                "types": ["CrossCluster"],
+                "providerClusters": [{"name": service.provider}],
+                "consumerClusters": consumers.map(|name| json!({"name": name})).collect::<Vec<_>>(),
+            },
+        })
+    }
+}
+
+/// Deletes `object`, and no later one of its name.
+async fn delete(objects: &Api<DynamicObject>, object: &PartialObjectMeta<DynamicObject>) {
+    let params = DeleteParams::default().preconditions(Preconditions {
+        uid: object.uid(),
+        resource_version: None,
+    });
+    let name = object.name_any();
+    if let Err(error) = with_deadline(objects.delete(&name, &params), LIMIT).await
+        && error.fault() != CallFault::NotFound
+    {
+        let error = error.message();
+        tracing::warn!(
+            name,
+            error,
+            "a Service of an attempt that is over stays for now"
+        );
+    }
+}
+
+/// What a MultiClusterService says of not being taken up.
+fn not_applied(mcs: &Value) -> Option<String> {
+    let conditions = mcs.pointer("/status/conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    match conditions.find(|condition| condition["type"] == APPLIED) {
+        Some(condition) if condition["status"] == "True" => None,
+        Some(condition) => {
+            let message = condition["message"].as_str().unwrap_or_default();
+            Some(format!("Karmada cannot carry its Service: {message}"))
+        }
+        None => Some(format!(
+            "Karmada does not take it up (it has no condition {APPLIED}): the feature gate MultiClusterService \
+             has to be on in karmada-controller-manager, and in karmada-agent of members in pull mode"
+        )),
+    }
+}
+
+fn service_kind() -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Service"), "services")
+}
+
+fn mcs_kind() -> ApiResource {
+    let gvk = GroupVersionKind::gvk("networking.karmada.io", "v1alpha1", "MultiClusterService");
+    ApiResource::from_gvk_with_plural(&gvk, "multiclusterservices")
+}
+
+#[cfg(test)]
+mod tests;

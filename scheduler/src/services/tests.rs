@@ -1,0 +1,177 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use engine::ClusterName;
+use runtime::testing::{FakeApi, Fault};
+
+const SERVICE: &str = "/api/v1/namespaces/team/services/muster-a-0";
+const MCS: &str =
+    "/apis/networking.karmada.io/v1alpha1/namespaces/team/multiclusterservices/muster-a-0";
+
+fn binding() -> ResourceBinding {
+    let metadata = json!({"namespace": "team", "name": "a-job", "uid": "b-uid"});
+    serde_json::from_value(json!({"metadata": metadata, "spec": {}})).unwrap()
+}
+
+fn first() -> PodService {
+    PodService {
+        name: "muster-a-0".to_owned(),
+        provider: ClusterName::new("gpu-a"),
+        consumers: vec![ClusterName::new("gpu-b"), ClusterName::new("gpu-c")],
+        selector: [("index".to_owned(), "0".to_owned())].into(),
+    }
+}
+
+/// What a server notes of who applied it.
+fn applied(api: &FakeApi) {
+    let managed = json!([{"manager": MANAGER, "operation": "Apply"}]);
+    for path in [SERVICE, MCS] {
+        api.merge(path, &json!({"metadata": {"managedFields": managed}}));
+    }
+}
+
+fn verbs(api: &FakeApi) -> Vec<String> {
+    let writes = api.requests().into_iter();
+    let writes = writes.filter(|request| request.verb != "GET");
+    writes
+        .map(|request| {
+            format!(
+                "{} {}",
+                request.verb,
+                request.path.rsplit('/').nth(1).unwrap()
+            )
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_written_for_karmada_to_carry_and_goes_with_its_binding() {
+    let api = FakeApi::new();
+    let binding = binding();
+    let services = Services::of(api.client(), &binding);
+    services.apply(Attempt(2), &[first()]).await.unwrap();
+    assert_eq!(
+        verbs(&api),
+        ["APPLY services", "APPLY multiclusterservices"]
+    );
+    let (service, mcs) = (api.get(SERVICE).unwrap(), api.get(MCS).unwrap());
+    let owner = json!([{
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+        "name": "a-job", "uid": "b-uid",
+    }]);
+    for object in [&service, &mcs] {
+        assert_eq!(object["metadata"]["ownerReferences"], owner);
+        assert_eq!(object["metadata"]["labels"]["muster.io/job-uid"], "b-uid");
+        assert_eq!(object["metadata"]["labels"]["muster.io/attempt"], "2");
+    }
+    // No policy is to claim it before Karmada's controller does.
+    assert_eq!(
+        service["metadata"]["labels"]["resourcetemplate.karmada.io/claimed-by"],
+        "MultiClusterService"
+    );
+    assert_eq!(
+        service["spec"],
+        json!({"clusterIP": "None", "selector": {"index": "0"}, "publishNotReadyAddresses": true})
+    );
+    assert_eq!(
+        mcs["spec"],
+        json!({
+            "types": ["CrossCluster"],
+            "providerClusters": [{"name": "gpu-a"}],
+            "consumerClusters": [{"name": "gpu-b"}, {"name": "gpu-c"}],
+        })
+    );
+    applied(&api);
+    let before = (api.get(SERVICE), api.get(MCS));
+    services.apply(Attempt(2), &[first()]).await.unwrap();
+    assert_eq!(
+        (api.get(SERVICE), api.get(MCS)),
+        before,
+        "nothing new to say"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_made_stays_as_it_is() {
+    let binding = binding();
+    for path in [SERVICE, MCS] {
+        let api = FakeApi::new();
+        api.put(path, json!({"spec": {"mine": true}}));
+        let services = Services::of(api.client(), &binding);
+        let refused = services.apply(Attempt(1), &[first()]).await.unwrap_err();
+        let kind = if path == MCS {
+            "MultiClusterService"
+        } else {
+            "Service"
+        };
+        assert_eq!(
+            refused.to_string(),
+            format!(
+                "{kind} muster-a-0, by which its pods would be found, is there already and is not Muster's"
+            )
+        );
+        services.clear(Attempt(9)).await;
+        assert_eq!(api.get(path).unwrap()["spec"], json!({"mine": true}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_control_plane_without_the_kind_is_told_by_its_feature_gate() {
+    let api = FakeApi::new();
+    let of_mcs = |request: &runtime::testing::Recorded| request.path == MCS;
+    let unknown = Fault::Status(404, "the server could not find the requested resource");
+    api.fault(usize::MAX, unknown, of_mcs);
+    let binding = binding();
+    let services = Services::of(api.client(), &binding);
+    let refused = services.apply(Attempt(1), &[first()]).await.unwrap_err();
+    let words = refused.to_string();
+    for part in ["no MultiClusterService", "{service}", "feature gate"] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_of_attempts_that_are_over_go_and_later_ones_stay() {
+    let api = FakeApi::new();
+    let binding = binding();
+    let services = Services::of(api.client(), &binding);
+    services.apply(Attempt(2), &[first()]).await.unwrap();
+    applied(&api);
+    services.clear(Attempt(1)).await;
+    assert!(api.get(SERVICE).is_some() && api.get(MCS).is_some());
+    // A job that was submitted anew has a binding of its own.
+    let mut other = binding.clone();
+    other.metadata.uid = Some("other".to_owned());
+    Services::of(api.client(), &other).clear(Attempt(9)).await;
+    assert!(api.get(SERVICE).is_some() && api.get(MCS).is_some());
+    services.clear(Attempt(2)).await;
+    assert!(api.get(SERVICE).is_none() && api.get(MCS).is_none());
+    let written = verbs(&api);
+    assert_eq!(
+        written[2..],
+        ["DELETE services", "DELETE multiclusterservices"]
+    );
+    services.clear(Attempt(2)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_karmada_does_not_take_up_says_why() {
+    let api = FakeApi::new();
+    let binding = binding();
+    let services = Services::of(api.client(), &binding);
+    let trouble = async || services.trouble(&[first()]).await.unwrap();
+    let gone = trouble().await.unwrap();
+    assert_eq!(gone, "multiclusterservice muster-a-0: it is gone");
+    services.apply(Attempt(1), &[first()]).await.unwrap();
+    let off = trouble().await.unwrap();
+    assert!(off.contains("feature gate MultiClusterService"), "{off}");
+    let condition = |status: &str, message: &str| {
+        let condition = json!({"type": "ServiceApplied", "status": status, "message": message});
+        api.merge(MCS, &json!({"status": {"conditions": [condition]}}));
+    };
+    condition("False", "no such cluster");
+    let failed = trouble().await.unwrap();
+    assert!(failed.ends_with("no such cluster"), "{failed}");
+    condition("True", "");
+    assert_eq!(trouble().await, None);
+}
