@@ -13,18 +13,23 @@ use crate::fact::Job;
 use crate::input::Input;
 use crate::notes::Note;
 use crate::reconcile::Look;
+use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::Admission;
 use engine::{Attempt, JobKey, QueueName, Reason, Time};
 use scheduler::overrides::{OverrideError, Overrides};
 use std::collections::BTreeSet;
+use std::time::Duration;
 use workload::{Addresses, Meeting, Reach};
 
 /// Milliseconds in which Karmada should have taken up the Services of a job.
 const TAKEN_UP_WITHIN_MS: i64 = 30_000;
 /// Milliseconds after which Services that it has not taken up are looked at again.
 const LOOK_AGAIN_MS: i64 = 60_000;
+
+/// When nothing of a job's Services should be left, after its Works are gone.
+const SWEPT_AFTER: Duration = Duration::from_secs(20);
 
 /// Whether the pods of a placed job can find each other by its Services. May be forgotten.
 #[derive(Debug, Default)]
@@ -117,6 +122,26 @@ impl Core {
                     result,
                 })
                 .await;
+        });
+    }
+
+    /// Has what Karmada may leave of the Services of a job removed, whose Works are gone. A restart
+    /// meanwhile leaves it to the next such job of the namespace.
+    pub(crate) fn sweep_services(&self, binding: &ResourceBinding) {
+        let record = own_record(binding);
+        let needed = |record: &AdmissionRecord| {
+            workload::needs_services(&record.admission().shares, &record.reach())
+        };
+        if !record.as_ref().is_some_and(needed) {
+            return;
+        }
+        let overrides = Overrides::new(self.client.clone());
+        let namespace = binding.metadata.namespace.clone().unwrap_or_default();
+        tokio::spawn(async move {
+            tokio::time::sleep(SWEPT_AFTER).await;
+            if let Err(error) = overrides.sweep_services(&namespace).await {
+                tracing::warn!(namespace, %error, "Services that are gone may have left Works");
+            }
         });
     }
 

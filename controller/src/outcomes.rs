@@ -138,7 +138,7 @@ impl Core {
             Ok(true) if self.waits_for_works(&binding) => {
                 return self.look_again(key, now.after(1_000));
             }
-            Ok(true) => {}
+            Ok(true) => self.sweep_services(&binding),
             Ok(false) => return self.look_again(key, now.after(1_000)),
             Err(error) => {
                 tracing::warn!(job = %key, error, "cannot see whether Works are left; trying again");

@@ -153,6 +153,14 @@ impl Overrides {
         own.trouble(&services).await
     }
 
+    /// Removes what Karmada has left of Services of a namespace that are gone.
+    ///
+    /// # Errors
+    /// Where the control plane does not answer.
+    pub async fn sweep_services(&self, namespace: &str) -> Result<(), CallError> {
+        crate::services::sweep(&self.client, namespace).await
+    }
+
     fn services<'a>(&self, binding: &'a ResourceBinding) -> Services<'a> {
         Services::of(self.client.clone(), binding)
     }

@@ -16,7 +16,7 @@
 
 use crate::carry_out::key_of;
 use crate::overrides::{LIMIT, MANAGER, OverrideError, failed, is_ours};
-use crds::karmada::ResourceBinding;
+use crds::karmada::{ResourceBinding, Work};
 use crds::names;
 use engine::Attempt;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -25,14 +25,19 @@ use kube::api::{
 };
 use kube::core::{GroupVersionKind, ObjectMeta, PartialObjectMeta};
 use kube::{Client, ResourceExt};
-use runtime::client::{CallFault, with_deadline};
+use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use workload::PodService;
 
 /// Karmada's label on a template: which resource propagates it, instead of policies.
 const CLAIMED_BY: &str = "resourcetemplate.karmada.io/claimed-by";
 /// Karmada's condition of a MultiClusterService whose Service it has taken up.
 const APPLIED: &str = "ServiceApplied";
+/// Karmada's label on Works of a MultiClusterService: its name.
+const MCS_NAME: &str = "multiclusterservice.karmada.io/name";
+/// See [`MCS_NAME`].
+const MCS_NAMESPACE: &str = "multiclusterservice.karmada.io/namespace";
 /// Services that are written at once.
 const IN_FLIGHT: usize = 8;
 
@@ -209,6 +214,45 @@ impl<'a> Services<'a> {
             },
         })
     }
+}
+
+/// Removes what Karmada has left of Services of a namespace that are gone: it may collect an
+/// EndpointSlice that changes while its MultiClusterService goes, and then keeps it in a Work for
+/// good (`handleEndpointSliceEvent`, v1.18).
+pub(crate) async fn sweep(client: &Client, namespace: &str) -> Result<(), CallError> {
+    let kept: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &mcs_kind());
+    let works: Api<Work> = Api::all(client.clone());
+    let of_namespace = ListParams::default().labels(&format!("{MCS_NAMESPACE}={namespace}"));
+    // Works first: what is collected after that belongs to what is there.
+    let works = with_deadline(works.list_metadata(&of_namespace), LIMIT).await?;
+    let kept = with_deadline(kept.list_metadata(&ListParams::default()), LIMIT).await?;
+    let kept: BTreeSet<String> = kept.items.iter().map(ResourceExt::name_any).collect();
+    let is_left = |work: &&PartialObjectMeta<Work>| {
+        let of = work.labels().get(MCS_NAME);
+        let ours = |name: &String| name.starts_with("muster-") && !kept.contains(name);
+        let in_namespace = work
+            .labels()
+            .get(MCS_NAMESPACE)
+            .is_some_and(|of| of == namespace);
+        in_namespace && of.is_some_and(ours)
+    };
+    for work in works.items.iter().filter(is_left) {
+        let (name, cluster) = (work.name_any(), work.namespace().unwrap_or_default());
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: work.uid(),
+            resource_version: None,
+        });
+        let works: Api<Work> = Api::namespaced(client.clone(), &cluster);
+        match with_deadline(works.delete(&name, &params), LIMIT).await {
+            Err(error) if error.fault() != CallFault::NotFound => return Err(error),
+            _ => tracing::info!(
+                work = name,
+                cluster,
+                "left of a Service that is gone; removed"
+            ),
+        }
+    }
+    Ok(())
 }
 
 /// Deletes `object`, and no later one of its name.

@@ -175,3 +175,26 @@ async fn what_karmada_does_not_take_up_says_why() {
     condition("True", "");
     assert_eq!(trouble().await, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_karmada_has_left_of_a_service_that_is_gone_is_removed() {
+    let api = FakeApi::new();
+    let work = |path: &str, namespace: &str, of: &str| {
+        let path = format!("/apis/work.karmada.io/v1alpha1/namespaces/{path}");
+        let labels = json!({(MCS_NAMESPACE): namespace, (MCS_NAME): of});
+        api.put(&path, json!({"metadata": {"labels": labels}}));
+        path
+    };
+    let left = work("karmada-es-gpu-a/works/left", "team", "muster-gone");
+    let kept = [
+        work("karmada-es-gpu-a/works/kept", "team", "muster-a-0"),
+        work("karmada-es-gpu-a/works/elsewhere", "other", "muster-gone"),
+        work("karmada-es-gpu-a/works/theirs", "team", "somebodys"),
+    ];
+    api.put(MCS, json!({}));
+    sweep(&api.client(), "team").await.unwrap();
+    assert!(api.get(&left).is_none());
+    for path in kept {
+        assert!(api.get(&path).is_some(), "{path}");
+    }
+}
