@@ -213,6 +213,32 @@ fn who_deserves_more_claims_first() {
 }
 
 #[test]
+fn a_queue_that_loses_its_priority_loses_what_is_kept_to_those_before_it() {
+    let mut world = World::new();
+    world.cluster("a", 4, "cpu 64, gpu 8");
+    for name in ["one", "two", "three"] {
+        world.queue(queue(name));
+    }
+    world.add("old", "one", 4, "gpu 8");
+    world.decide();
+    for name in ["one", "two", "three"] {
+        world.add(&format!("head-{name}"), name, 1, "gpu 8");
+    }
+    world.decide();
+    let kept = |world: &mut World| {
+        let next = |name: &str| world.why(&format!("head-{name}")).contains("it is next");
+        ["one", "two", "three"].map(next)
+    };
+    assert_eq!(kept(&mut world), [true, true, false]);
+    world.queue(QueueFact {
+        priority: -1,
+        ..queue("two")
+    });
+    world.decide();
+    assert_eq!(kept(&mut world), [true, false, true]);
+}
+
+#[test]
 fn what_is_kept_is_not_given_up_for_one_whose_queue_comes_to_hold_less() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8");
