@@ -94,8 +94,7 @@ impl Core {
 
     /// Sees to the Services by which pods of a placed job find each other, where they do so.
     pub(crate) fn keep_found(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
-        let (shares, reach) = (record.admission().shares, record.reach());
-        if record.parts.is_none() || !workload::needs_services(&shares, &reach) {
+        if record.parts.is_none() || !needs_services(record) {
             return;
         }
         let finding = &mut self.track(look.key).finding;
@@ -111,6 +110,7 @@ impl Core {
         *finding = Finding::Open;
         let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
         let (key, binding, attempt) = (look.key.clone(), look.binding.clone(), record.attempt);
+        let (shares, reach) = (record.admission().shares, record.reach());
         tokio::spawn(async move {
             let seen = overrides.find_each_other(&binding, attempt, &shares, &reach);
             let result = seen.await;
@@ -129,10 +129,7 @@ impl Core {
     /// meanwhile leaves it to the next such job of the namespace.
     pub(crate) fn sweep_services(&self, binding: &ResourceBinding) {
         let record = own_record(binding);
-        let needed = |record: &AdmissionRecord| {
-            workload::needs_services(&record.admission().shares, &record.reach())
-        };
-        if !record.as_ref().is_some_and(needed) {
+        if !record.as_ref().is_some_and(needs_services) {
             return;
         }
         let overrides = Overrides::new(self.client.clone());
@@ -193,4 +190,9 @@ impl Core {
         }
         None
     }
+}
+
+/// Whether pods of a placed job are found by Services.
+fn needs_services(record: &AdmissionRecord) -> bool {
+    workload::needs_services(record.clusters.len(), &record.reach())
 }

@@ -26,8 +26,10 @@ use kube::api::{
 use kube::core::{GroupVersionKind, ObjectMeta, PartialObjectMeta};
 use kube::{Client, ResourceExt};
 use runtime::client::{CallError, CallFault, with_deadline};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use workload::PodService;
 
 /// Karmada's label on a template: which resource propagates it, instead of policies.
@@ -124,7 +126,12 @@ impl<'a> Services<'a> {
                 is_ours(object) && self.attempt_of(object).is_some_and(|of| of <= ended)
             };
             let over = list.iter().filter(|object| over(&object.metadata));
-            let deleted = over.map(|object| delete(&objects, object));
+            let deleted = over.map(|object| async {
+                if let Err(error) = delete(&objects, &object.metadata).await {
+                    let (name, error) = (object.name_any(), error.message());
+                    tracing::warn!(name, error, "of an attempt that is over; stays for now");
+                }
+            });
             let deleted = futures::stream::iter(deleted.collect::<Vec<_>>());
             deleted.buffer_unordered(IN_FLIGHT).collect::<()>().await;
         }
@@ -238,39 +245,30 @@ pub(crate) async fn sweep(client: &Client, namespace: &str) -> Result<(), CallEr
     };
     for work in works.items.iter().filter(is_left) {
         let (name, cluster) = (work.name_any(), work.namespace().unwrap_or_default());
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid: work.uid(),
-            resource_version: None,
-        });
         let works: Api<Work> = Api::namespaced(client.clone(), &cluster);
-        match with_deadline(works.delete(&name, &params), LIMIT).await {
-            Err(error) if error.fault() != CallFault::NotFound => return Err(error),
-            _ => tracing::info!(
-                work = name,
-                cluster,
-                "left of a Service that is gone; removed"
-            ),
-        }
+        delete(&works, &work.metadata).await?;
+        tracing::info!(
+            work = name,
+            cluster,
+            "left of a Service that is gone; removed"
+        );
     }
     Ok(())
 }
 
-/// Deletes `object`, and no later one of its name.
-async fn delete(objects: &Api<DynamicObject>, object: &PartialObjectMeta<DynamicObject>) {
+/// Deletes `object`, and no later one of its name, if it is still there.
+async fn delete<K>(objects: &Api<K>, object: &ObjectMeta) -> Result<(), CallError>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
     let params = DeleteParams::default().preconditions(Preconditions {
-        uid: object.uid(),
+        uid: object.uid.clone(),
         resource_version: None,
     });
-    let name = object.name_any();
-    if let Err(error) = with_deadline(objects.delete(&name, &params), LIMIT).await
-        && error.fault() != CallFault::NotFound
-    {
-        let error = error.message();
-        tracing::warn!(
-            name,
-            error,
-            "a Service of an attempt that is over stays for now"
-        );
+    let name = object.name.as_deref().unwrap_or_default();
+    match with_deadline(objects.delete(name, &params), LIMIT).await {
+        Err(error) if error.fault() != CallFault::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

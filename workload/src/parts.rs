@@ -19,6 +19,7 @@
 
 mod jobset;
 mod kubeflow;
+mod metadata;
 mod pytorch;
 mod resize;
 mod tensorflow;
@@ -29,6 +30,7 @@ use crate::services::Whose;
 use crate::{apportion, batch, kind, rendezvous, services, volcano};
 use engine::facts::{RolePods, Share};
 use engine::{Attempt, ClusterName};
+use metadata::Written;
 use serde_json::{Map, Value, json};
 
 /// What makes one cluster's part out of the whole template.
@@ -308,14 +310,13 @@ impl<'a> Gang<'a> {
     /// that.
     fn label(&self, index: usize, pods: &mut Map<String, Value>) {
         if let Some(part) = self.part_label(index) {
-            let metadata = pods.entry("metadata").or_insert_with(|| json!({}));
-            metadata["labels"][services::PART_LABEL] = json!(part);
+            metadata::write(pods, Written::Labels, services::PART_LABEL, &part);
         }
     }
 
     /// The part that pods of the cluster at `index` are labelled with.
     fn part_label(&self, index: usize) -> Option<String> {
-        let needed = services::needs_services(self.shares, self.reach);
+        let needed = services::needs_services(self.shares.len(), self.reach);
         needed.then(|| self.whose.part_label(&self.shares[index].cluster))
     }
 }

@@ -57,7 +57,7 @@ pub fn services(
     shares: &[Share],
     reach: &Reach,
 ) -> Result<Vec<PodService>, PartsError> {
-    if !needs_services(shares, reach) {
+    if !needs_services(shares.len(), reach) {
         return Ok(Vec::new());
     }
     let ask = ask(template).map_err(|error| PartsError::Unreadable(error.to_string()))?;
@@ -96,16 +96,16 @@ pub fn services(
     Ok(services)
 }
 
-/// Whether [`services`] are needed: some pod is found by one from another cluster.
+/// Whether a job in so many clusters needs [`services`]: some pod is found by one from another.
 #[must_use]
-pub fn needs_services(shares: &[Share], reach: &Reach) -> bool {
+pub fn needs_services(clusters: usize, reach: &Reach) -> bool {
     let of_any = || {
         reach
             .hosts
             .keys()
             .any(|cluster| reach.has_services(cluster))
     };
-    shares.len() > 1 && (reach.first_has_service() || of_any())
+    clusters > 1 && (reach.first_has_service() || of_any())
 }
 
 /// Whether a Service can select single pods of a job.

@@ -166,10 +166,9 @@ impl Engine {
             if settled && !behind.get() {
                 behind.set(self.is_behind_all(doors, queue));
             }
-            match &asked {
-                _ if !behind.get() => self.candidate_of(queue, doors),
-                Asked::Few(few) if !few.contains(&id) && !stirred.contains(id) => None,
-                Asked::Everybody | Asked::Open | Asked::Few(_) => self.answer_behind(id, doors),
+            match behind.get() {
+                false => self.candidate_of(queue, doors),
+                true => self.answer_if_asked(&asked, id, doors),
             }
         };
         let ask = |id: QueueId| {
@@ -226,14 +225,14 @@ impl Engine {
         Asked::Few(few)
     }
 
-    /// Whether a queue is asked wherever it stands.
-    fn is_asked(&self, asked: &Asked, doors: &Doors<'_>, id: QueueId) -> bool {
-        let named = || match asked {
-            Asked::Everybody if !self.asking.has_answered(id) => true,
-            Asked::Everybody | Asked::Open => doors.is_open_in(&self.queues.node(id).name),
-            Asked::Few(few) => few.contains(&id),
+    /// The answer of a queue that stands behind all whose reservations stop a want, if it is asked
+    /// at all.
+    fn answer_if_asked(&self, asked: &Asked, id: QueueId, doors: &Doors<'_>) -> Answer<'_> {
+        let is_asked = match asked {
+            Asked::Few(few) => few.contains(&id) || self.asking.stirred.contains(id),
+            Asked::Everybody | Asked::Open => true,
         };
-        self.asking.stirred.contains(id) || named()
+        is_asked.then(|| self.answer_behind(id, doors)).flatten()
     }
 
     /// The job to be judged next of a queue that stands behind all whose reservations stop a
@@ -267,8 +266,9 @@ impl Engine {
     fn first_with_a_claim(&self, queue: &QueueName) -> Answer<'_> {
         let leaf = self.waiting.leaf(queue)?;
         let front = self.front(queue);
-        let wants = front.jobs.iter().filter_map(|rank| self.want_of(&rank.key));
-        let firsts = wants.filter_map(|want| leaf.first_awake(want));
+        let firsts = self
+            .wants_of(&front)
+            .filter_map(|want| leaf.first_awake(want));
         firsts
             .filter(|(rank, want)| self.may_reserve(&front, rank, *want))
             .min()
@@ -335,9 +335,7 @@ impl Engine {
     pub(crate) fn rank_queues(&mut self) {
         self.stir_hopeful();
         for queue in self.waiting.take_stirred() {
-            let jobs = self.front(&queue).jobs;
-            let wants = jobs.iter().filter_map(|rank| self.want_of(&rank.key));
-            let wants: BTreeSet<WantId> = wants.collect();
+            let wants: BTreeSet<WantId> = self.wants_of(&self.front(&queue)).collect();
             // Of those for whom nothing can be kept that is never asked.
             for want in &wants {
                 if self.wants.shut(*want).is_some() {
@@ -376,9 +374,8 @@ impl Engine {
                 return None;
             }
             let has = self.candidate_of(queue, &doors).map(|(rank, _)| &rank.key);
-            let is_asked = self.is_asked(&asked, &doors, id);
-            let gives = is_asked.then(|| self.answer_behind(id, &doors));
-            let gives = gives.flatten().map(|(rank, _)| &rank.key);
+            let gives = self.answer_if_asked(&asked, id, &doors);
+            let gives = gives.map(|(rank, _)| &rank.key);
             (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
         });
         forgotten.collect()

@@ -68,6 +68,11 @@ impl Engine {
         }
     }
 
+    /// What the jobs of a front want.
+    pub(crate) fn wants_of<'a>(&'a self, front: &'a Front) -> impl Iterator<Item = WantId> + 'a {
+        front.jobs.iter().filter_map(|rank| self.want_of(&rank.key))
+    }
+
     /// How many may hold what one class, or the headroom of one queue, has, where a job of
     /// `queue` asks.
     fn most_of_scope(&self, queue: &QueueName) -> usize {

@@ -295,13 +295,12 @@ impl Engine {
             leaf.candidate(ordering, may)
         } else {
             // Of all others it is known that they may not.
-            let fronts = front.jobs.iter().filter_map(|rank| self.want_of(&rank.key));
             let named = doors
                 .open
                 .keys()
                 .chain(kept)
                 .chain(looking.into_iter().flatten());
-            let named = named.copied().chain(fronts);
+            let named = named.copied().chain(self.wants_of(&front));
             let firsts = named.filter_map(|want| leaf.first_awake(want));
             firsts.filter(|(rank, want)| may(rank, *want)).min()
         }?;

@@ -16,15 +16,12 @@ use super::quota::Kept;
 use super::score::{Aims, Score};
 use super::wants::Want;
 use crate::facts::{Demand, RolePods, Share, Slot, Split};
-use crate::ids::{ClusterName, NodeName, PoolClass, QueueName};
+use crate::ids::{ClusterName, PoolClass, QueueName};
 use crate::plugins::Site;
-use crate::room::{Basis, ClusterRoom, Lens, Need, Packing, Place, Seats};
+use crate::room::{Basis, ClusterRoom, KeptNodes, Lens, Need, Packing, Place, Seats};
 use crate::tally::Tally;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Taken off what is free, by cluster and node.
-pub(crate) type KeptNodes = BTreeMap<ClusterName, BTreeMap<NodeName, Tally>>;
 
 /// How the fleet and the quota are looked at.
 #[derive(Debug, Clone)]

@@ -22,7 +22,6 @@
 use super::Engine;
 use super::job::Rank;
 use super::judge::{Asker, Block, Gate};
-use super::plan::KeptNodes;
 use super::queues::{Pools, pools_of};
 use super::quota::Kept;
 use super::reservations::{KeptNode, Reservation, Scope};
@@ -31,6 +30,7 @@ use super::wants::WantId;
 use crate::facts::{Demand, QueueOrdering, Share};
 use crate::ids::{JobKey, PoolClass, QueueName, Time};
 use crate::resources::Resources;
+use crate::room::KeptNodes;
 use crate::tally::Tally;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -99,11 +99,6 @@ impl<'a> Doors<'a> {
         let shut = self.wants.shut(want);
         shut.filter(|_| !self.open.contains_key(&want))
     }
-
-    /// Whether somebody awake in a queue wants such a thing.
-    pub(crate) fn is_open_in(&self, queue: &QueueName) -> bool {
-        self.open.values().any(|queues| queues.contains(queue))
-    }
 }
 
 impl Engine {

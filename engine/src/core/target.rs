@@ -9,12 +9,12 @@
 use super::Engine;
 use super::judge::Asker;
 use super::lookup::largest_role;
-use super::plan::{KeptNodes, all_needs};
+use super::plan::all_needs;
 use super::reservations::{KeptNode, Reservation};
 use super::wants::Want;
 use crate::facts::{Demand, Split};
 use crate::ids::{ClusterName, JobKey, NodeName, Time};
-use crate::room::{Need, Sites, leading};
+use crate::room::{KeptNodes, Need, Sites, leading};
 use crate::tally::Tally;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -31,7 +31,7 @@ pub(crate) use mix::MixRecord;
 pub(crate) use pack::{Basis, Lens, Need, Packing, can_run_on, device, leading, leading_amount};
 pub(crate) use place::Effect;
 pub(crate) use seats::Seat;
-pub(crate) use sites::Sites;
+pub(crate) use sites::{KeptNodes, Sites};
 
 use dims::Dims;
 use index::Index;

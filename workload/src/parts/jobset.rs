@@ -8,6 +8,7 @@
 
 mod cannot;
 
+use super::metadata::{self, Written};
 use super::{Fields, Gang, tell};
 use crate::apportion::apportion;
 use crate::jobset::{Shape, is_indexed, name, replicated_jobs, targets};
@@ -126,15 +127,14 @@ fn coordinator_elsewhere<'a>(
 
 /// Tells pods as JobSet does where its coordinator is; by the label only what may be one.
 fn tell_coordinator(pods: &mut Map<String, Value>, address: &str) {
-    let metadata = pods.entry("metadata").or_insert_with(|| json!({}));
     let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     let is_label = address.len() <= LABEL_CHARS
         && !address.contains(':')
         && ends(address.chars().next())
         && ends(address.chars().last());
-    metadata["annotations"][COORDINATOR] = json!(address);
+    metadata::write(pods, Written::Annotations, COORDINATOR, address);
     if is_label {
-        metadata["labels"][COORDINATOR] = json!(address);
+        metadata::write(pods, Written::Labels, COORDINATOR, address);
     }
 }
 
