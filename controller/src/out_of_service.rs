@@ -10,7 +10,7 @@
 use crate::core::Core;
 use crate::reconcile::Look;
 use crate::world::SeenWork;
-use crds::karmada::ResourceBinding;
+use crds::karmada::{AggregatedStatusItem, ResourceBinding};
 use crds::names;
 use engine::ClusterName;
 use engine::facts::Admission;
@@ -26,6 +26,20 @@ impl Core {
     pub(crate) fn waits_for_works(&self, binding: &ResourceBinding) -> bool {
         let mut works = self.world.works_of(binding);
         works.any(|work| !self.is_given_up(work))
+    }
+
+    /// Whether the binding still tells of what has gone: the next attempt would be taken for that.
+    /// Karmada tells of what Works there are, each time that one goes (`RBStatusController`, v1.18);
+    /// where it does not come to that, it would not come to the next attempt either. A binding
+    /// that goes has no next one.
+    pub(crate) fn is_still_reported(&self, binding: &ResourceBinding) -> bool {
+        let works = self.world.works_of(binding);
+        let left: Vec<&str> = works.map(|work| work.cluster.as_str()).collect();
+        let mut reported = binding.status.aggregated_status.iter();
+        let is_of_the_past = |item: &AggregatedStatusItem| {
+            item.status.is_some() && !left.contains(&&*item.cluster_name)
+        };
+        binding.metadata.deletion_timestamp.is_none() && reported.any(is_of_the_past)
     }
 
     /// The clusters out of service that the watch shows Works of the job in.

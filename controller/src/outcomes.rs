@@ -135,7 +135,7 @@ impl Core {
         }
         match gone {
             // A cluster that was out of service may answer by now.
-            Ok(true) if self.waits_for_works(&binding) => {
+            Ok(true) if self.waits_for_works(&binding) || self.is_still_reported(&binding) => {
                 return self.look_again(key, now.after(1_000));
             }
             Ok(true) => self.sweep_services(&binding),

@@ -470,6 +470,11 @@ fn reported(status: Value) -> Value {
     json!({"status": {"aggregatedStatus": [{"clusterName": "m1", "status": status}]}})
 }
 
+/// What Karmada tells of a job without Works.
+fn forgotten() -> Value {
+    json!({"status": {"aggregatedStatus": []}})
+}
+
 /// The annotation of a record as an earlier process left it.
 fn left(name: &str, state: RecordState, attempt: u32, cpus: u32) -> Value {
     let record = json!({

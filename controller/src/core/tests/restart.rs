@@ -62,6 +62,24 @@ async fn an_ending_job_is_charged_until_its_works_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_ending_job_is_not_queued_again_while_karmada_tells_of_its_end() {
+    let failed = json!({"failed": 3, "conditions": [{"type": "Failed", "status": "True"}]});
+    let mut stage = after_restart(Ending, 3, reported(failed)).await;
+    stage.list_all();
+    stage.rest(&["a"]).await;
+    // Long after its Works, if there were any, would have been seen to be gone.
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.standing("a"), "Ending 2 gated []");
+    stage.change("a", forgotten());
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), "Requeued 2 gated []");
+    stage.rest_later(&["a"], 60_000).await;
+    // Not taken for one that has failed.
+    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+    assert_eq!(stage.charged(), "3");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_number_of_attempts_outlives_the_process() {
     let mut stage = after_restart(Requeued, 3, json!({})).await;
     stage.list_all();
@@ -91,6 +109,8 @@ async fn what_was_suspended_meanwhile_is_taken_back_and_resumes() {
     stage.rest(&["a"]).await;
     assert_eq!(stage.standing("a"), "Ending 2 gated []");
     stage.rest_later(&["a"], 6_000).await;
+    stage.change("a", forgotten());
+    stage.rest(&["a"]).await;
     assert_eq!(stage.standing("a"), "Requeued 2 gated []");
     stage.template("a", 3, json!({}));
     stage.rest_later(&["a"], 60_000).await;
@@ -127,6 +147,8 @@ async fn a_record_that_was_wiped_keeps_the_charge_until_the_works_are_gone() {
     assert_eq!(stage.charged(), "3");
     stage.work("a", false);
     stage.rest_later(&["a"], 2_000).await;
+    stage.change("a", forgotten());
+    stage.rest(&["a"]).await;
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
