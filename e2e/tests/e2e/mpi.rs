@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
-use e2e::harness::kinds::{ENDPOINT_SLICE, SECRET};
+use e2e::harness::kinds::{ENDPOINT_SLICE, MPI_JOB, SECRET};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
@@ -208,9 +208,26 @@ async fn all_are_listed(
     Ok(())
 }
 
-/// The template tells of the whole gang.
-async fn tells_of_all(case: &Case, job: &Job) -> anyhow::Result<()> {
+/// The template tells of the whole gang, though the operator calls no part running that has no
+/// launcher: it counts the workers there all the same.
+async fn tells_of_all(
+    case: &Case,
+    job: &Job,
+    pods: &BTreeMap<String, Vec<Value>>,
+) -> anyhow::Result<()> {
     shows(case, job, "Running").await?;
+    let (leading, _) = launcher(pods)?;
+    for (cluster, pods) in pods.iter().filter(|(cluster, _)| *cluster != leading) {
+        let member = case.plane.member(cluster).await?;
+        let part = member.get(MPI_JOB, Some(&case.name), &job.name).await?;
+        let status = &part.context("no part")?["status"];
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        let conditions: Vec<&Value> = conditions.map(|condition| &condition["type"]).collect();
+        assert_eq!(conditions, ["Created"], "{status}");
+        let groups = &status["replicaStatuses"];
+        assert_eq!(groups["Launcher"], json!({}), "{status}");
+        assert_eq!(groups["Worker"]["active"], workers(pods).count());
+    }
     eventually(SOON, "the template counts all pods", async || {
         let template = case.template(job).await?.unwrap_or_default();
         let groups = &template["status"]["replicaStatuses"];
@@ -241,7 +258,7 @@ async fn mpi(case: &Case) -> anyhow::Result<()> {
     let job = case.submit(&template).await?;
     case.running(&job).await?;
     let pods = is_divided(case, &job).await?;
-    tells_of_all(case, &job).await?;
+    tells_of_all(case, &job, &pods).await?;
     has_keys(case, &keys, &pods).await?;
     all_are_listed(case, &pods, folder.path()).await?;
     end_leader(case, &job).await?;
