@@ -166,7 +166,7 @@ pub(super) fn put_first(container: &mut Value, script: &str) {
 pub(super) fn cannot_be_led(container: &Value, path: &str, retold: &[&str]) -> Option<String> {
     if words(container, "command").next().is_none() {
         return Some(format!(
-            "{path} has no command: ranks over clusters are set by a shell that starts it, and that of its image is not known"
+            "{path} has no command: what holds for all clusters is set by a shell that starts it, and that of its image is not known"
         ));
     }
     let mut all = words(container, "command").chain(words(container, "args"));
@@ -175,7 +175,7 @@ pub(super) fn cannot_be_led(container: &Value, path: &str, retold: &[&str]) -> O
         named.find(|name| word.contains(&format!("$({name})")))
     })?;
     Some(format!(
-        "{path} has $({retold}) put in before ranks over clusters are set; let it read the variable {retold} itself"
+        "{path} has $({retold}) put in before what holds for all clusters is set; let it read the variable {retold} itself"
     ))
 }
 
