@@ -178,7 +178,9 @@ mod tests {
     fn the_statuses_of_kubeflows_jobs_are_made_by_one_rule() {
         let torch = include_str!("../../deploy/interpreter-pytorchjob.yaml");
         let tensorflow = include_str!("../../deploy/interpreter-tfjob.yaml");
+        let mpi = include_str!("../../deploy/interpreter-mpijob.yaml");
         assert!(script(torch).contains("AggregateStatus"));
         assert_eq!(script(torch), script(tensorflow));
+        assert_eq!(script(torch), script(mpi));
     }
 }

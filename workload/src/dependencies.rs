@@ -1,6 +1,6 @@
 //! What a job needs beside itself: objects of its namespace that its pods name.
 
-use crate::kind;
+use crate::{kind, parts};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -60,6 +60,13 @@ pub fn dependencies(template: &Value) -> Vec<Dependency> {
     }
     if kind::group(text("apiVersion")) == "batch.volcano.sh" {
         of_volcano_volumes(template, &mut named);
+    }
+    if text("kind") == "MPIJob" {
+        let annotations = template.pointer("/metadata/annotations");
+        named.add(
+            "Secret",
+            annotations.and_then(|all| all.get(parts::SSH_SECRET)),
+        );
     }
     let claims_of_its_own = own_claims(template);
     named.0.retain(|(kind, name)| {

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(crate) fn role(template: &Value) -> Option<String> {
     let text = |key| template.get(key).and_then(Value::as_str);
     match (kind::group(text("apiVersion")?), text("kind")?) {
-        ("kubeflow.org", kind @ ("PyTorchJob" | "TFJob")) => kubeflow(template, kind),
+        ("kubeflow.org", kind @ ("PyTorchJob" | "TFJob" | "MPIJob")) => kubeflow(template, kind),
         ("batch.volcano.sh", "Job") => volcano(template),
         ("jobset.x-k8s.io", "JobSet") => jobset(template),
         _ => None,
@@ -19,11 +19,15 @@ pub(crate) fn role(template: &Value) -> Option<String> {
 }
 
 /// training-operator takes a PyTorchJob for done when its master is, and a TFJob when its chief is,
-/// which may be called its master (`UpdateJobStatus`, v1.9).
+/// which may be called its master (`UpdateJobStatus`, v1.9); mpi-operator an MPIJob when its launcher
+/// is (`updateMPIJobStatus`, v0.8).
 fn kubeflow(template: &Value, kind: &str) -> Option<String> {
     let field = kubeflow::replica_specs(kind)?;
     let groups = template.get("spec")?.get(field)?.as_object()?;
-    let leads = |key: &str| key == "master" || (key == "chief" && kind == "TFJob");
+    let leads = |key: &str| match kind {
+        "MPIJob" => key == "launcher",
+        kind => key == "master" || (key == "chief" && kind == "TFJob"),
+    };
     let mut leading = groups
         .iter()
         .map(|(key, group)| (key.to_lowercase(), group))
@@ -131,6 +135,18 @@ mod tests {
             ("{PS: {}, Worker: {}}", None),
         ] {
             let role = kubeflow("TFJob", "tfReplicaSpecs", groups);
+            assert_eq!(role.as_deref(), want, "{groups}");
+        }
+    }
+
+    #[test]
+    fn the_launcher_of_an_mpijob_leads() {
+        for (groups, want) in [
+            ("{Launcher: {}, Worker: {replicas: 3}}", Some("launcher")),
+            ("{Launcher: {replicas: 2}, Worker: {}}", None),
+            ("{Master: {}, Worker: {}}", None),
+        ] {
+            let role = kubeflow("MPIJob", "mpiReplicaSpecs", groups);
             assert_eq!(role.as_deref(), want, "{groups}");
         }
     }

@@ -20,6 +20,7 @@
 mod jobset;
 mod kubeflow;
 mod metadata;
+mod mpi;
 mod pytorch;
 mod resize;
 mod tensorflow;
@@ -109,13 +110,15 @@ fn how(api_version: &str, kind: &str) -> Option<fn(&Value, &Gang<'_>, usize) -> 
         ("batch", "Job") => Some(batch_job),
         ("kubeflow.org", "PyTorchJob") => Some(pytorch::fields),
         ("kubeflow.org", "TFJob") => Some(tensorflow::fields),
+        ("kubeflow.org", "MPIJob") => Some(mpi::fields),
         ("jobset.x-k8s.io", "JobSet") => Some(jobset::fields),
         _ => None,
     }
 }
 
-/// What keeps a JobSet, a PyTorchJob, or a TFJob, from being taken apart.
+/// What keeps a JobSet, an MPIJob, a PyTorchJob, or a TFJob, from being taken apart.
 pub(crate) use jobset::cannot as jobset_cannot;
+pub(crate) use mpi::{SSH_SECRET, cannot as mpi_cannot};
 pub(crate) use pytorch::cannot as pytorch_cannot;
 pub(crate) use resize::may_be_resized;
 pub use resize::resized;

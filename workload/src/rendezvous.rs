@@ -218,6 +218,8 @@ pub(crate) fn host(template: &Value) -> Option<String> {
     match (crate::kind::group(text("/apiVersion")?), text("/kind")?) {
         // The operator makes a Service of that name (replicaName in its envvar.go).
         ("kubeflow.org", "PyTorchJob") => Some(format!("{name}-master-0")),
+        // The operator names pods so in a headless Service of the job's name (newJobService).
+        ("kubeflow.org", "MPIJob") => Some(format!("{name}-launcher.{name}")),
         // Its plugin svc makes a headless Service of the job's name, and names each pod
         // (MakePodName in pkg/controllers/job/helpers).
         ("batch.volcano.sh", "Job") => {
@@ -359,6 +361,8 @@ mod tests {
         let of = |template: &str| host(&yaml(template));
         let torch = "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: j}}";
         assert_eq!(of(torch).unwrap(), "j-master-0");
+        let mpi = "{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, metadata: {name: j}}";
+        assert_eq!(of(mpi).unwrap(), "j-launcher.j");
         let volcano = "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: j}, spec: {plugins: {svc: []}, tasks: [{name: m}]}}";
         assert_eq!(of(volcano).unwrap(), "j-m-0.j");
         let unnamed = "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: j}, spec: {tasks: [{name: m}]}}";

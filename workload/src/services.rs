@@ -124,6 +124,14 @@ fn labels(template: &Value, role: &str, index: u32) -> Option<BTreeMap<String, S
             ("training.kubeflow.org/replica-type", role),
             ("training.kubeflow.org/replica-index", &index),
         ],
+        // defaultLabels and newWorker of mpi-operator; its launcher has no index.
+        ("kubeflow.org", "MPIJob") if role == "launcher" => {
+            &[("training.kubeflow.org/job-role", role)]
+        }
+        ("kubeflow.org", "MPIJob") => &[
+            ("training.kubeflow.org/job-role", role),
+            ("training.kubeflow.org/replica-index", &index),
+        ],
         // createJobPod (pkg/controllers/job/job_controller_util.go).
         ("batch.volcano.sh", "Job") => &[
             ("volcano.sh/task-spec", role),

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::kinds::{BATCH_JOB, DEPLOYMENT, JOB_SET, Kind, POD, PYTORCH_JOB, VOLCANO_JOB};
+use super::kinds::{BATCH_JOB, DEPLOYMENT, JOB_SET, Kind, MPI_JOB, POD, PYTORCH_JOB, VOLCANO_JOB};
 
 /// A job of `pods` pods with `gpus` GPUs each.
 #[derive(Debug, Clone)]
@@ -75,6 +75,28 @@ impl Gang {
             },
         });
         self.object(PYTORCH_JOB, spec, true)
+    }
+
+    /// An MPIJob: a launcher without GPUs, which is not tried again, and workers.
+    pub fn mpi(&self) -> Value {
+        let role = |replicas: u32, mut template: Value| {
+            // The operator has its own word for it beside the template.
+            let pods = template["spec"].as_object_mut();
+            let policy = pods.and_then(|pods| pods.remove("restartPolicy"));
+            json!({"replicas": replicas, "restartPolicy": policy, "template": template})
+        };
+        let mut launcher = self.template("Never");
+        let container = &mut launcher["spec"]["containers"][0];
+        container["resources"]["limits"] = json!({});
+        container["command"] = json!(["mpirun"]);
+        let spec = json!({
+            "runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0},
+            "mpiReplicaSpecs": {
+                "Launcher": role(1, launcher),
+                "Worker": role(self.pods, self.template("Never")),
+            },
+        });
+        self.object(MPI_JOB, spec, true)
     }
 
     /// A JobSet: a driver and the rest workers, each a Job of one pod that is not tried again.

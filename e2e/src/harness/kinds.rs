@@ -40,6 +40,8 @@ pub const NODE: Kind = kind("", "v1", "Node", "nodes");
 /// Kubernetes' own.
 pub const POD: Kind = kind("", "v1", "Pod", "pods");
 /// Kubernetes' own.
+pub const SECRET: Kind = kind("", "v1", "Secret", "secrets");
+/// Kubernetes' own.
 pub const SERVICE: Kind = kind("", "v1", "Service", "services");
 /// What a Service leads to.
 pub const ENDPOINT_SLICE: Kind = kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
@@ -88,6 +90,8 @@ pub const POD_GROUP: Kind = kind("scheduling.volcano.sh", "v1beta1", "PodGroup",
 pub const PYTORCH_JOB: Kind = kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
 /// Kubeflow's job for TensorFlow.
 pub const TF_JOB: Kind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
+/// Kubeflow's job for MPI.
+pub const MPI_JOB: Kind = kind("kubeflow.org", "v2beta1", "MPIJob", "mpijobs");
 /// A set of batch Jobs.
 pub const JOB_SET: Kind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
 /// What a queue may use where.
@@ -140,11 +144,12 @@ pub const VALIDATING_WEBHOOKS: Kind = kind(
 );
 
 /// Kinds of templates that can be found again from an object's apiVersion and kind.
-const TEMPLATES: [Kind; 7] = [
+const TEMPLATES: [Kind; 8] = [
     BATCH_JOB,
     VOLCANO_JOB,
     PYTORCH_JOB,
     TF_JOB,
+    MPI_JOB,
     JOB_SET,
     DEPLOYMENT,
     POD,

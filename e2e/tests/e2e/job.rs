@@ -1,6 +1,6 @@
 //! A submitted job: its template, and what others make of it.
 
-use e2e::harness::kinds::{JOB_SET, Kind};
+use e2e::harness::kinds::{JOB_SET, Kind, MPI_JOB};
 use serde_json::Value;
 
 /// A job as it was submitted.
@@ -33,11 +33,15 @@ impl Job {
     }
 
     /// Whether a pod in a member is one of this job's, made by the job itself, or by a Job of
-    /// this JobSet.
+    /// this JobSet or MPIJob.
     pub(crate) fn owns(&self, pod: &Value) -> bool {
+        let labels = &pod["metadata"]["labels"];
         if self.kind == JOB_SET {
-            let set = &pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"];
-            return *set == self.name.as_str();
+            return labels["jobset.sigs.k8s.io/jobset-name"] == self.name.as_str();
+        }
+        if self.kind == MPI_JOB {
+            return labels["training.kubeflow.org/operator-name"] == "mpi-operator"
+                && labels["training.kubeflow.org/job-name"] == self.name.as_str();
         }
         let owners = pod["metadata"]["ownerReferences"].as_array();
         let mut owners = owners.into_iter().flatten();

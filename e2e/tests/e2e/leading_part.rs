@@ -13,16 +13,18 @@ use crate::split::{no_pods, play, pods_of};
 /// How long after its end a job of these tests goes.
 pub(crate) const SECONDS: u64 = 20;
 
-/// Whether a pod is the master of a PyTorchJob or of a Volcano Job, the chief of a TFJob, or the
-/// driver of a JobSet.
-fn leads(pod: &Value) -> bool {
+/// Whether a pod is the master of a PyTorchJob or of a Volcano Job, the chief of a TFJob, the
+/// driver of a JobSet, or the launcher of an MPIJob (not one that stands in for it).
+pub(crate) fn leads(pod: &Value) -> bool {
     let labels = &pod["metadata"]["labels"];
     let group = &labels["training.kubeflow.org/replica-type"];
     let driver = &labels["jobset.sigs.k8s.io/replicatedjob-name"];
+    let launcher = labels["training.kubeflow.org/job-role"] == "launcher";
     group == "master"
         || group == "chief"
         || labels["volcano.sh/task-spec"] == "master"
         || driver == "driver"
+        || (launcher && pod["spec"]["schedulingGates"].is_null())
 }
 
 /// The cluster with the master.

@@ -30,6 +30,7 @@ mod job_set;
 mod leading_part;
 mod lifecycle;
 mod lost_cluster;
+mod mpi;
 mod namespaces;
 mod order;
 mod plane;

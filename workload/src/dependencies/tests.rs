@@ -135,6 +135,12 @@ fn every_kind_s_templates_are_looked_at() {
     }
     assert_eq!(
         named(
+            "{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, metadata: {namespace: ns, annotations: {muster.io/ssh-auth-secret: keys}}, spec: {}}"
+        ),
+        "v1 Secret ns/keys"
+    );
+    assert_eq!(
+        named(
             "{apiVersion: example.com/v1, kind: Thing, spec: {template: {spec: {serviceAccountName: a}}}}"
         ),
         ""

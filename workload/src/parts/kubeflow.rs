@@ -28,8 +28,8 @@ const MIN_RESOURCES: &str = "/spec/runPolicy/schedulingPolicy/minResources";
 /// The label in which the operator writes a pod's index within its group.
 const INDEX_LABEL: &str = "training.kubeflow.org/replica-index";
 
-/// Its groups of pods with the replicas that the cluster at `index` gets; a group with none is
-/// left out. `told` is what the script needs in the pods of a group, beside their index.
+/// Its groups of pods, each led by the framework's script. `told` is what that needs in the pods of
+/// a group, beside their index.
 pub(super) fn fields(
     framework: &Framework,
     template: &Value,
@@ -37,7 +37,25 @@ pub(super) fn fields(
     index: usize,
     told: impl Fn(&str) -> Environment,
 ) -> Fields {
-    let path = format!("/spec/{}", framework.groups);
+    groups(framework.groups, template, gang, index, |name, pods| {
+        framework.lead(pods);
+        let mut told = told(name);
+        told.push(("MUSTER_REPLICA_INDEX", own_index()));
+        told
+    })
+}
+
+/// The `field` of its groups of pods, with the replicas that the cluster at `index` gets; a group
+/// with none is left out. Where there are several clusters, `place` changes the pods of a group,
+/// and says what they are told of it.
+pub(super) fn groups(
+    field: &str,
+    template: &Value,
+    gang: &Gang<'_>,
+    index: usize,
+    place: impl Fn(&str, &mut Map<String, Value>) -> Environment,
+) -> Fields {
+    let path = format!("/spec/{field}");
     let groups = template.pointer(&path);
     let mut own = Map::new();
     for (key, group) in groups.and_then(Value::as_object).into_iter().flatten() {
@@ -54,9 +72,7 @@ pub(super) fn fields(
         if let Some(pods) = group.get_mut("template").and_then(Value::as_object_mut) {
             let mut environment = gang.environment(index, gang.rank_offset(&name, &each, index));
             if gang.shares.len() > 1 {
-                environment.extend(told(&name));
-                environment.push(("MUSTER_REPLICA_INDEX", own_index()));
-                framework.lead(pods);
+                environment.extend(place(&name, pods));
             }
             tell(pods, &environment);
             gang.label(index, pods);
@@ -73,7 +89,8 @@ pub(super) fn fields(
     fields
 }
 
-fn own_index() -> Value {
+/// Where a pod finds its index within its group.
+pub(super) fn own_index() -> Value {
     json!({"fieldRef": {"fieldPath": format!("metadata.labels['{INDEX_LABEL}']")}})
 }
 
@@ -107,21 +124,15 @@ impl Framework {
             .and_then(|spec| spec.get_mut("containers"))
             .and_then(Value::as_array_mut);
         let mut containers = containers.into_iter().flatten();
-        let container = containers.find(|container| container["name"] == self.container);
-        let Some(Value::Array(command)) = container.and_then(|c| c.get_mut("command")) else {
-            return;
-        };
-        let shell = ["/bin/sh", "-c", self.script, "muster"].map(|word| json!(word));
-        command.splice(0..0, shell);
+        if let Some(container) = containers.find(|container| container["name"] == self.container) {
+            put_first(container, self.script);
+        }
     }
 
     /// What keeps a job from being split whatever its framework.
     pub(super) fn cannot(&self, template: &Value) -> Option<String> {
-        let set = |path| template.pointer(path).is_some_and(|value| !value.is_null());
-        if set(MIN_RESOURCES) {
-            return Some(
-                "spec.runPolicy.schedulingPolicy.minResources is of the whole job".to_owned(),
-            );
+        if let Some(why) = of_the_whole(template) {
+            return Some(why);
         }
         let groups = template.get("spec")?.get(self.groups)?.as_object()?;
         groups
@@ -134,30 +145,54 @@ impl Framework {
         let Self {
             groups,
             container: name,
+            retold,
             ..
         } = self;
         let container = containers(group).find(|container| container["name"] == *name)?;
         let path = format!("spec.{groups}[{key}] container {name}");
-        let words = |field| {
-            let words = container.get(field).and_then(Value::as_array);
-            words.into_iter().flatten().filter_map(Value::as_str)
-        };
-        if words("command").next().is_none() {
-            return Some(format!(
-                "{path} has no command: ranks over clusters are set by a shell that starts it, and that of its image is not known"
-            ));
-        }
-        let retold = words("command").chain(words("args")).find_map(|word| {
-            let mut named = self.retold.iter();
-            named.find(|name| word.contains(&format!("$({name})")))
-        })?;
-        Some(format!(
-            "{path} has $({retold}) put in before ranks over clusters are set; let it read the variable {retold} itself"
-        ))
+        cannot_be_led(container, &path, retold)
     }
 }
 
-fn containers(group: &Value) -> impl Iterator<Item = &Value> {
+/// Has the shell of a `script` come first in a container.
+pub(super) fn put_first(container: &mut Value, script: &str) {
+    if let Some(Value::Array(command)) = container.get_mut("command") {
+        let shell = ["/bin/sh", "-c", script, "muster"].map(|word| json!(word));
+        command.splice(0..0, shell);
+    }
+}
+
+/// Why no shell can come first in the container at `path`, which sets variables that are `retold`.
+pub(super) fn cannot_be_led(container: &Value, path: &str, retold: &[&str]) -> Option<String> {
+    if words(container, "command").next().is_none() {
+        return Some(format!(
+            "{path} has no command: what holds for all clusters is set by a shell that starts it, and that of its image is not known"
+        ));
+    }
+    let mut all = words(container, "command").chain(words(container, "args"));
+    let retold = all.find_map(|word| {
+        let mut named = retold.iter();
+        named.find(|name| word.contains(&format!("$({name})")))
+    })?;
+    Some(format!(
+        "{path} has $({retold}) put in before what holds for all clusters is set; let it read the variable {retold} itself"
+    ))
+}
+
+/// What no cluster can see to for the others, of what all of its kinds have.
+pub(super) fn of_the_whole(template: &Value) -> Option<String> {
+    let set = |path| template.pointer(path).is_some_and(|value| !value.is_null());
+    set(MIN_RESOURCES)
+        .then(|| "spec.runPolicy.schedulingPolicy.minResources is of the whole job".to_owned())
+}
+
+/// The words of a container's `command` or `args`.
+pub(super) fn words<'a>(container: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
+    let words = container.get(field).and_then(Value::as_array);
+    words.into_iter().flatten().filter_map(Value::as_str)
+}
+
+pub(super) fn containers(group: &Value) -> impl Iterator<Item = &Value> {
     let containers = group.pointer("/template/spec/containers");
     containers.and_then(Value::as_array).into_iter().flatten()
 }

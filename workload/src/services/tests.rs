@@ -108,6 +108,29 @@ spec:
 }
 
 #[test]
+fn each_pod_of_an_mpijob_has_a_service() {
+    let template = "
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: bench}
+spec:
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: c}]}}}
+    Worker: {replicas: 3, template: {spec: {containers: [{name: c}]}}}
+";
+    let shares = shares(&[
+        ("a", &[("launcher", 1), ("worker", 1)]),
+        ("b", &[("worker", 2)]),
+    ]);
+    insta::assert_snapshot!(lines(template, &shares, Meeting::All), @r"
+    muster-bench-launcher-0 of a for b: training.kubeflow.org/job-role=launcher
+    muster-bench-worker-0 of b for a: training.kubeflow.org/job-role=worker training.kubeflow.org/replica-index=0
+    muster-bench-worker-0 of a for b: training.kubeflow.org/job-role=worker training.kubeflow.org/replica-index=0
+    muster-bench-worker-1 of b for a: training.kubeflow.org/job-role=worker training.kubeflow.org/replica-index=1
+    ");
+}
+
+#[test]
 fn what_an_operator_writes_on_the_first_pod_is_what_selects_it() {
     let pods = "template: {spec: {containers: [{name: c}]}}";
     let volcano = format!(

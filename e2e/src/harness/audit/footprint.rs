@@ -26,6 +26,7 @@ impl Footprint {
             ("kubeflow.org", "PyTorchJob") => {
                 sum(spec["pytorchReplicaSpecs"].as_object()?.values())
             }
+            ("kubeflow.org", "MPIJob") => sum(spec["mpiReplicaSpecs"].as_object()?.values()),
             ("jobset.x-k8s.io", "JobSet") => jobs(spec["replicatedJobs"].as_array()?),
             ("batch", "Job") => count(&spec["parallelism"]) * pod(&spec["template"]["spec"]),
             ("apps", "Deployment") => count(&spec["replicas"]) * pod(&spec["template"]["spec"]),
@@ -99,6 +100,7 @@ mod tests {
         assert_eq!(Footprint::of(&gang.volcano()), expected(24));
         assert_eq!(Footprint::of(&gang.batch()), expected(24));
         assert_eq!(Footprint::of(&gang.pytorch()), expected(24));
+        assert_eq!(Footprint::of(&gang.mpi()), expected(24));
         assert_eq!(Footprint::of(&gang.job_set()), expected(24));
         assert_eq!(Footprint::of(&gang.deployment()), expected(24));
         assert_eq!(Footprint::of(&gang.pod()), expected(8));

@@ -1,0 +1,352 @@
+//! Parts of an MPIJob: its launcher in one cluster, which starts processes on the workers of all by
+//! ssh. What is said of mpi-operator is of its `mpi_job_controller.go`, v0.6 to v0.8.
+//!
+//! mpi-operator wants a launcher in every MPIJob. Where that is elsewhere one takes its place that
+//! is never scheduled and asks for nothing; workers are made all the same, and nothing ends there
+//! before it is taken back.
+//!
+//! Each cluster's operator makes keys of its own, with which nobody could log in elsewhere: it is
+//! made to mount them where they are in nobody's way, and the user's are mounted in their place.
+//!
+//! It lists the workers of its own cluster, and tells MPI of that list after everything that the
+//! template says. So a shell comes first in the launcher: it writes down those of all clusters, in
+//! the order of ranks, and waits until their names resolve, since ssh gives up on one that does not.
+//! A worker's name in its own cluster is that of another worker in others: so nobody but the launcher
+//! may start processes (MPI would have workers start some for it), and workers may not be told to
+//! look for the launcher by its hostname, as Hydra does.
+
+use super::kubeflow::{self, cannot_be_led, containers, own_index, put_first, words};
+use super::{Environment, Fields, Gang};
+use crate::leading;
+use serde_json::{Map, Value, json};
+
+/// Annotation: the Secret with the keys by which the launcher logs in to the workers of all
+/// clusters, of the same entries as the operator's own.
+pub(crate) const SSH_SECRET: &str = "muster.io/ssh-auth-secret";
+/// The field of the spec with its groups of pods.
+const GROUPS: &str = "mpiReplicaSpecs";
+/// The group of the launcher.
+const LAUNCHER: &str = "launcher";
+/// The group of the workers.
+const WORKER: &str = "worker";
+/// What keeps the launcher that takes the place of one elsewhere from being scheduled.
+const GATE: &str = "muster.io/launcher-is-elsewhere";
+/// Where the operator mounts its list of hosts; it updates that while workers come and go.
+const OPERATORS_LIST: &str = "/etc/mpi/";
+/// Where it is made to mount its own keys.
+const OPERATORS_KEYS: &str = "/etc/muster/ssh-of-this-cluster";
+/// Where keys are mounted unless the template says so; only there they are for their owner alone.
+const ROOTS_KEYS: &str = "/root/.ssh";
+/// Name of the volume with the user's keys.
+const KEYS_VOLUME: &str = "muster-ssh-auth";
+/// Name of the volume for the list of hosts, and where that is.
+const LIST_VOLUME: &str = "muster-mpi";
+const LIST_DIR: &str = "/etc/muster/mpi";
+const LIST: &str = "/etc/muster/mpi/hostfile";
+
+const POLICY: &str = "/spec/runPolicy/schedulingPolicy";
+const DEADLINE: &str = "/spec/runPolicy/activeDeadlineSeconds";
+
+/// What differs between implementations of MPI.
+struct Implementation {
+    /// What stands between a host and its slots in a list of hosts.
+    slots: &'static str,
+    /// The variable that names the list.
+    list: &'static str,
+    /// The variable by which the launcher starts all processes itself, where others may.
+    alone: Option<&'static str>,
+    /// The variable by which others are told the launcher's address at this interface, where they
+    /// would be told its hostname.
+    interface: Option<&'static str>,
+}
+
+const OPEN_MPI: Implementation = Implementation {
+    slots: " slots=",
+    list: "OMPI_MCA_orte_default_hostfile",
+    alone: Some("OMPI_MCA_plm_rsh_no_tree_spawn=1"),
+    interface: None,
+};
+const INTEL: Implementation = Implementation {
+    slots: ":",
+    list: "I_MPI_HYDRA_HOST_FILE",
+    alone: Some("I_MPI_HYDRA_BRANCH_COUNT=-1"),
+    interface: Some("I_MPI_HYDRA_IFACE"),
+};
+const MPICH: Implementation = Implementation {
+    slots: ":",
+    list: "HYDRA_HOST_FILE",
+    alone: None,
+    interface: Some("HYDRA_IFACE"),
+};
+
+/// What the shell does first, for ten minutes at most. An image without getent does not wait.
+const WAIT: &str = r#"printf '%s' "$MUSTER_MPI_HOSTS" > "$MUSTER_MPI_HOSTFILE" || exit
+seconds=600
+while command -v getent > /dev/null && read -r host _; do
+  host="${host%%:*}"
+  until getent ahosts "$host" > /dev/null || [ "$seconds" -le 0 ]; do
+    [ "$seconds" -lt 600 ] || echo "muster: waiting for $host to be found" >&2
+    seconds=$((seconds - 1))
+    sleep 1
+  done
+done < "$MUSTER_MPI_HOSTFILE""#;
+
+impl Implementation {
+    fn of(template: &Value) -> &'static Self {
+        match template.pointer("/spec/mpiImplementation") {
+            Some(Value::String(name)) if name == "Intel" => &INTEL,
+            Some(Value::String(name)) if name == "MPICH" => &MPICH,
+            _ => &OPEN_MPI,
+        }
+    }
+
+    /// What comes first in the launcher. Its interface is the one with the route to everywhere.
+    fn shell(&self) -> String {
+        let mut lines = vec![WAIT.to_owned()];
+        lines.push(format!("export {}=\"$MUSTER_MPI_HOSTFILE\"", self.list));
+        lines.extend(self.alone.map(|variable| format!("export {variable}")));
+        lines.extend(self.interface.map(|variable| {
+            format!(
+                r#"while read -r interface destination _; do
+  [ "$destination" != 00000000 ] || export {variable}="${{{variable}:-$interface}}"
+done < /proc/net/route"#
+            )
+        }));
+        lines.push(r#"exec "$@""#.to_owned());
+        lines.join("\n")
+    }
+}
+
+/// What the cluster at `index` gets.
+pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+    let place =
+        |name: &str, pods: &mut Map<String, Value>| place(template, gang, index, name, pods);
+    let mut fields = kubeflow::groups(GROUPS, template, gang, index, place);
+    if gang.shares.len() < 2 {
+        return fields;
+    }
+    fields.push(("/spec/sshAuthMountPath".to_owned(), json!(OPERATORS_KEYS)));
+    if gang.per_cluster(LAUNCHER)[index] == 0 {
+        without_launcher(template, gang, index, &mut fields);
+    }
+    fields
+}
+
+/// Has the pods of a group use the user's keys, and the launcher all hosts; returns what they are
+/// told beside what all are.
+fn place(
+    template: &Value,
+    gang: &Gang<'_>,
+    index: usize,
+    name: &str,
+    pods: &mut Map<String, Value>,
+) -> Environment {
+    mount(pods, KEYS_VOLUME, keys(template), keys_path(template));
+    if name != LAUNCHER {
+        return vec![("MUSTER_REPLICA_INDEX", own_index())];
+    }
+    mount(pods, LIST_VOLUME, json!({"emptyDir": {}}), LIST_DIR);
+    if let Some(container) = pods
+        .get_mut("spec")
+        .and_then(|spec| spec.pointer_mut("/containers/0"))
+    {
+        put_first(container, &Implementation::of(template).shell());
+    }
+    vec![
+        ("MUSTER_REPLICA_INDEX", json!("0")),
+        ("MUSTER_MPI_HOSTFILE", json!(LIST)),
+        ("MUSTER_MPI_HOSTS", json!(hosts(template, gang, index))),
+    ]
+}
+
+/// Mounts a volume into the first container, which is the one that the operator looks at.
+fn mount(pods: &mut Map<String, Value>, name: &str, mut volume: Value, path: &str) {
+    volume["name"] = json!(name);
+    let spec = pods.entry("spec").or_insert_with(|| json!({}));
+    push(spec, "volumes", volume);
+    if let Some(container) = spec.pointer_mut("/containers/0") {
+        let mount = json!({"name": name, "mountPath": path});
+        push(container, "volumeMounts", mount);
+    }
+}
+
+fn push(object: &mut Value, list: &str, value: Value) {
+    match object.get_mut(list) {
+        Some(Value::Array(list)) => list.push(value),
+        _ => object[list] = json!([value]),
+    }
+}
+
+fn secret(template: &Value) -> Option<&str> {
+    let annotations = template.pointer("/metadata/annotations")?;
+    let name = annotations.get(SSH_SECRET)?.as_str()?;
+    (!name.is_empty()).then_some(name)
+}
+
+/// Where the pods look for keys.
+fn keys_path(template: &Value) -> &str {
+    let path = template.pointer("/spec/sshAuthMountPath");
+    let path = path.and_then(Value::as_str).unwrap_or_default();
+    if path.is_empty() { ROOTS_KEYS } else { path }
+}
+
+/// The volume with the user's keys, with the files and modes of the operator's own
+/// (`setupSSHOnPod`).
+fn keys(template: &Value) -> Value {
+    let mut secret = json!({
+        "secretName": secret(template).unwrap_or_default(),
+        "items": [
+            {"key": "ssh-privatekey", "path": "id_rsa"},
+            {"key": "ssh-publickey", "path": "id_rsa.pub"},
+            {"key": "ssh-publickey", "path": "authorized_keys"},
+        ],
+    });
+    if keys_path(template) == ROOTS_KEYS {
+        secret["defaultMode"] = json!(0o600);
+    }
+    json!({ "secret": secret })
+}
+
+/// All workers in the order of their ranks, as the launcher in the cluster at `index` reaches them;
+/// those beside it by the names that the operator gives them.
+fn hosts(template: &Value, gang: &Gang<'_>, index: usize) -> String {
+    let text = |path| template.pointer(path).and_then(Value::as_str);
+    let job = text("/metadata/name").unwrap_or_default();
+    let namespace = text("/metadata/namespace").unwrap_or_default();
+    let slots = template
+        .pointer("/spec/slotsPerWorker")
+        .and_then(Value::as_u64);
+    let slots = slots.unwrap_or(1);
+    let own = &gang.shares[index].cluster;
+    let mut list = String::new();
+    for (share, count) in gang.shares.iter().zip(gang.per_cluster(WORKER)) {
+        for pod in 0..u32::try_from(count).unwrap_or(u32::MAX) {
+            let host = format!("{job}-{WORKER}-{pod}.{job}");
+            let service = gang.whose.service(&share.cluster, WORKER, pod);
+            let address = match share.cluster == *own {
+                true => Some(format!("{host}.{namespace}.svc")),
+                false => gang.reach.of(&share.cluster, &host, &service),
+            };
+            let address = address.unwrap_or(host);
+            let between = Implementation::of(template).slots;
+            list.push_str(&format!("{address}{between}{slots}\n"));
+        }
+    }
+    list
+}
+
+/// The part of a cluster that has not got the launcher: one that never starts stands in for it, no
+/// gang waits for that, and no time runs out for it.
+fn without_launcher(template: &Value, gang: &Gang<'_>, index: usize, fields: &mut Fields) {
+    let groups = template.pointer(&format!("/spec/{GROUPS}"));
+    let mut groups = groups.and_then(Value::as_object).into_iter().flatten();
+    let launcher = groups.find(|(key, _)| key.to_lowercase() == LAUNCHER);
+    if let (Some((key, launcher)), Some((_, own))) = (launcher, fields.first_mut()) {
+        own[key] = stand_in(launcher);
+    }
+    if template.pointer(DEADLINE).is_some() {
+        fields.push((DEADLINE.to_owned(), Value::Null));
+    }
+    // The operator's own number counts a launcher (calculateMinAvailable in podgroup.go).
+    let policy = template.pointer(POLICY).filter(|policy| policy.is_object());
+    if policy.is_none_or(|policy| policy.get("minAvailable").is_none()) {
+        let minimum = gang.replicas()[index];
+        fields.push(match policy {
+            Some(_) => (format!("{POLICY}/minAvailable"), json!(minimum)),
+            None => with_policy(template, json!({ "minAvailable": minimum })),
+        });
+    }
+}
+
+/// A scheduling policy, in as small a field as there is.
+fn with_policy(template: &Value, policy: Value) -> (String, Value) {
+    let path = "/spec/runPolicy";
+    match template.pointer(path).is_some_and(Value::is_object) {
+        true => (POLICY.to_owned(), policy),
+        false => (path.to_owned(), json!({ "schedulingPolicy": policy })),
+    }
+}
+
+/// A launcher that is gated, with nothing of the real one but what it cannot be without.
+fn stand_in(launcher: &Value) -> Value {
+    let real = containers(launcher).next();
+    let mut container = json!({ "name": LAUNCHER });
+    for field in ["name", "image"] {
+        if let Some(value) = real.and_then(|real| real.get(field)) {
+            container[field] = value.clone();
+        }
+    }
+    let mut launcher = launcher.clone();
+    launcher["template"] = json!({"spec": {
+        "schedulingGates": [{"name": GATE}],
+        "containers": [container],
+    }});
+    launcher
+}
+
+/// What keeps one from being split.
+pub(crate) fn cannot(template: &Value) -> Option<String> {
+    if template["apiVersion"] == "kubeflow.org/v1" {
+        return Some(
+            "the launcher of an MPIJob kubeflow.org/v1 reaches its workers by kubectl exec, which goes to one cluster; one of kubeflow.org/v2beta1 does by ssh"
+                .to_owned(),
+        );
+    }
+    kubeflow::of_the_whole(template)
+        .or_else(|| of_one_operator(template))
+        .or_else(|| launcher(template))
+        .or_else(|| {
+            secret(template).is_none().then(|| format!(
+                "annotation {SSH_SECRET} names no Secret with the keys (ssh-privatekey, ssh-publickey) by which its launcher could log in to workers of other clusters"
+            ))
+        })
+}
+
+/// What the operator of one cluster cannot be told of the others.
+fn of_one_operator(template: &Value) -> Option<String> {
+    if template.pointer("/spec/runLauncherAsWorker") == Some(&json!(true)) {
+        return Some(
+            "spec.runLauncherAsWorker has its workers counted otherwise by each version of the operator"
+                .to_owned(),
+        );
+    }
+    let manager = template.pointer("/spec/runPolicy/managedBy")?.as_str()?;
+    (manager != "kubeflow.org/mpi-operator").then(|| {
+        format!("spec.runPolicy.managedBy is {manager}: only kubeflow.org/mpi-operator is known to list hosts so that others can be added")
+    })
+}
+
+/// What keeps the launcher from being told of all hosts.
+fn launcher(template: &Value) -> Option<String> {
+    let groups = template.get("spec")?.get(GROUPS)?.as_object()?;
+    let launcher = leading::role(template)
+        .and_then(|role| groups.iter().find(|(key, _)| key.to_lowercase() == role));
+    let Some((key, launcher)) = launcher else {
+        return Some(format!(
+            "spec.{GROUPS} has no single Launcher, whose end would be that of all parts"
+        ));
+    };
+    let container = containers(launcher).next()?;
+    let name = container.get("name").and_then(Value::as_str);
+    let path = format!(
+        "spec.{GROUPS}[{key}] container {}",
+        name.unwrap_or_default()
+    );
+    let retold = [OPEN_MPI, INTEL, MPICH].map(|implementation| implementation.list);
+    cannot_be_led(container, &path, &retold).or_else(|| names_the_operators_list(container, &path))
+}
+
+fn names_the_operators_list(container: &Value, path: &str) -> Option<String> {
+    let variables = container.get("env").and_then(Value::as_array);
+    let variables = variables.into_iter().flatten();
+    let values = variables.filter_map(|variable| variable.get("value")?.as_str());
+    let mut all = words(container, "command")
+        .chain(words(container, "args"))
+        .chain(values);
+    all.any(|word| word.contains(OPERATORS_LIST)).then(|| {
+        format!("{path} names {OPERATORS_LIST}, where its operator lists the workers of one cluster; let MPI find the list of all by itself, or name $MUSTER_MPI_HOSTFILE")
+    })
+}
+
+#[cfg(test)]
+mod tests;
