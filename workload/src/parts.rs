@@ -20,6 +20,7 @@
 mod jobset;
 mod kubeflow;
 mod pytorch;
+mod ray;
 mod resize;
 mod tensorflow;
 
@@ -108,13 +109,15 @@ fn how(api_version: &str, kind: &str) -> Option<fn(&Value, &Gang<'_>, usize) -> 
         ("kubeflow.org", "PyTorchJob") => Some(pytorch::fields),
         ("kubeflow.org", "TFJob") => Some(tensorflow::fields),
         ("jobset.x-k8s.io", "JobSet") => Some(jobset::fields),
+        ("ray.io", "RayCluster" | "RayJob") => Some(ray::fields),
         _ => None,
     }
 }
 
-/// What keeps a JobSet, a PyTorchJob, or a TFJob, from being taken apart.
+/// What keeps a job of one of these kinds from being taken apart.
 pub(crate) use jobset::cannot as jobset_cannot;
 pub(crate) use pytorch::cannot as pytorch_cannot;
+pub(crate) use ray::cannot as ray_cannot;
 pub(crate) use resize::may_be_resized;
 pub use resize::resized;
 pub(crate) use tensorflow::cannot as tensorflow_cannot;

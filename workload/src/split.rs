@@ -3,7 +3,7 @@
 //!
 //! A kind can be split where each cluster's part is whole to the operator that runs it there:
 //! Volcano Jobs, batch/v1 Jobs and JobSets, whose pods find their place in the gang in their
-//! environment ([`mod@crate::parts`]), and PyTorchJobs and TFJobs, where their pods can find each
+//! environment ([`mod@crate::parts`]), PyTorchJobs, TFJobs, RayClusters and RayJobs, where their pods can find each
 //! other, too ([`crate::rendezvous`]). Other kinds whose operators give their pods names of each
 //! other, which only one cluster resolves, stay in one; so does a job with rules that only make
 //! sense where all of it is seen. Asking for what cannot be is no error: the job runs in one
@@ -59,6 +59,7 @@ pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, AskError> {
     Ok(match (group, template.get("kind")?.text()?) {
         ("kubeflow.org", Some("PyTorchJob")) => Meeting::First,
         ("kubeflow.org", Some("TFJob")) => Meeting::All,
+        ("ray.io", Some("RayCluster" | "RayJob")) => Meeting::First,
         // Each of its pods is told where the coordinator is.
         ("jobset.x-k8s.io", Some("JobSet")) if template.get("spec.coordinator")?.is_set() => {
             Meeting::First
@@ -121,6 +122,7 @@ fn cannot(template: &Value) -> Option<String> {
         ("kubeflow.org", "PyTorchJob") => parts::pytorch_cannot(template),
         ("kubeflow.org", "TFJob") => parts::tensorflow_cannot(template),
         ("jobset.x-k8s.io", "JobSet") => parts::jobset_cannot(template),
+        ("ray.io", "RayCluster" | "RayJob") => parts::ray_cannot(template),
         ("apps", "Deployment") => Some(
             "Karmada divides a Deployment itself, where its policy says replicaSchedulingType Divided"
                 .to_owned(),
