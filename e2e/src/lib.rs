@@ -13,6 +13,7 @@
 pub mod bench;
 pub mod demo;
 pub mod harness;
+pub mod kuberay;
 pub mod testbed;
 pub mod tools;
 pub mod training_operator;

@@ -33,6 +33,7 @@ pub enum Toolset {
     Volcano,
     TrainingOperator,
     JobSet,
+    KubeRay,
 }
 
 /// A built component.
@@ -55,6 +56,7 @@ pub enum Tool {
     VolcanoWebhookManager,
     TrainingOperator,
     JobSet,
+    KubeRay,
 }
 
 /// Built sets: where their binaries and the folders of their modules are.
@@ -125,7 +127,7 @@ type Result<T, E = ToolsError> = std::result::Result<T, E>;
 
 impl Toolset {
     /// All sets, quickest build first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Etcd,
         Self::Kwok,
         Self::Kubernetes,
@@ -133,6 +135,7 @@ impl Toolset {
         Self::Volcano,
         Self::TrainingOperator,
         Self::JobSet,
+        Self::KubeRay,
     ];
 
     /// The name of its folder.
@@ -145,6 +148,7 @@ impl Toolset {
             Self::Volcano => "volcano",
             Self::TrainingOperator => "training-operator",
             Self::JobSet => "jobset",
+            Self::KubeRay => "kuberay",
         }
     }
 
@@ -158,6 +162,7 @@ impl Toolset {
             Self::Volcano => "volcano.sh/volcano",
             Self::TrainingOperator => "github.com/kubeflow/training-operator",
             Self::JobSet => "sigs.k8s.io/jobset",
+            Self::KubeRay => "github.com/ray-project/kuberay/ray-operator",
         }
     }
 
@@ -202,6 +207,7 @@ impl Tool {
             Self::VolcanoWebhookManager => (Toolset::Volcano, "webhook-manager"),
             Self::TrainingOperator => (Toolset::TrainingOperator, "training-operator"),
             Self::JobSet => (Toolset::JobSet, "jobset"),
+            Self::KubeRay => (Toolset::KubeRay, "ray-operator"),
         }
     }
 }

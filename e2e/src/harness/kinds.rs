@@ -90,6 +90,10 @@ pub const PYTORCH_JOB: Kind = kind("kubeflow.org", "v1", "PyTorchJob", "pytorchj
 pub const TF_JOB: Kind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
 /// A set of batch Jobs.
 pub const JOB_SET: Kind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
+/// Ray's nodes.
+pub const RAY_CLUSTER: Kind = kind("ray.io", "v1", "RayCluster", "rayclusters");
+/// Ray's nodes, and what they run.
+pub const RAY_JOB: Kind = kind("ray.io", "v1", "RayJob", "rayjobs");
 /// What a queue may use where.
 pub const CAPACITY_POLICY: Kind = kind(
     "muster.io",
@@ -140,12 +144,14 @@ pub const VALIDATING_WEBHOOKS: Kind = kind(
 );
 
 /// Kinds of templates that can be found again from an object's apiVersion and kind.
-const TEMPLATES: [Kind; 7] = [
+const TEMPLATES: [Kind; 9] = [
     BATCH_JOB,
     VOLCANO_JOB,
     PYTORCH_JOB,
     TF_JOB,
     JOB_SET,
+    RAY_CLUSTER,
+    RAY_JOB,
     DEPLOYMENT,
     POD,
 ];

@@ -39,6 +39,7 @@ mod pull;
 mod queues_live;
 mod quota;
 mod race;
+mod ray;
 mod reclaim;
 mod rendezvous;
 mod rest;

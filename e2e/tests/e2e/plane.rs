@@ -12,7 +12,7 @@ use e2e::harness::muster::{self, Muster, Part};
 use e2e::harness::objects::Objects;
 use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed, jobset};
 use e2e::tools::{self, Toolset};
-use e2e::training_operator;
+use e2e::{kuberay, training_operator};
 use tokio::runtime::Runtime;
 use tokio::sync::{OnceCell, RwLock};
 
@@ -105,9 +105,11 @@ impl Plane {
         let muster = Muster::install(&testbed, program, &FLAGS).await?;
         let karmada = Objects::new(testbed.karmada().client().await?);
         if !testbed.spec().member_crds.is_empty() {
+            let dashboard = kuberay::dashboard().await?;
             for member in testbed.members() {
                 training_operator::start(&testbed, &tools, &member.name)?;
                 testbed.start_jobset(&member.name).await?;
+                kuberay::start(&testbed, &tools, &member.name, dashboard)?;
             }
         }
         Ok(Self {
@@ -151,10 +153,11 @@ pub(crate) fn state_dir(name: &str) -> PathBuf {
 
 /// Members without GPUs: each test adds nodes of a class of its own.
 fn spec() -> anyhow::Result<Spec> {
-    let sets = [Toolset::TrainingOperator, Toolset::JobSet];
+    let sets = [Toolset::TrainingOperator, Toolset::JobSet, Toolset::KubeRay];
     let tools = tools::ensure(&sets, &|line| eprintln!("{line}"))?;
     let mut crds = Vec::from(training_operator::crds(&tools)?);
     crds.push(jobset::crd(&tools)?);
+    crds.extend(kuberay::crds(&tools)?);
     crds.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/fixtures"));
     Ok(Spec {
         karmada: KarmadaSpec {
