@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::kinds::{
-    BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, JOB_SET, Kind, PYTORCH_JOB, VOLCANO_JOB,
+    BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, JOB_SET, Kind, PYTORCH_JOB, RAY_JOB, VOLCANO_JOB,
 };
 use e2e::testbed::{NodeGroup, Testbed};
 use e2e::tools::Tool;
@@ -16,7 +16,7 @@ use crate::job::{Job, condition};
 use e2e::harness::wait::eventually;
 
 /// In the order in which examples/README.md names them.
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "namespace.yaml",
     "queue.yaml",
     "priority-class.yaml",
@@ -26,6 +26,7 @@ const FILES: [&str; 10] = [
     "propagation-policy.yaml",
     "split-job.yaml",
     "split-jobset.yaml",
+    "split-rayjob.yaml",
     "elastic-gang.yaml",
 ];
 
@@ -37,13 +38,14 @@ const SHARING: [&str; 3] = ["lab", "speech", "robotics"];
 const SERVICE: &str = "serve";
 
 /// The jobs in them, all in the namespace `vision`.
-const JOBS: [(Kind, &str); 7] = [
+const JOBS: [(Kind, &str); 8] = [
     (VOLCANO_JOB, "resnet"),
     (BATCH_JOB, "render"),
     (PYTORCH_JOB, "finetune"),
     (BATCH_JOB, "sweep"),
     (BATCH_JOB, "embed"),
     (JOB_SET, "trials"),
+    (RAY_JOB, "search"),
     (VOLCANO_JOB, "tune"),
 ];
 

@@ -1,7 +1,7 @@
 //! RayClusters and RayJobs over several clusters, run by KubeRay: one head, whom the workers of all
 //! clusters find.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -17,6 +17,7 @@ use crate::case::{Case, SOON, managed};
 use crate::job::Job;
 use crate::leading_part::room_for_seven;
 use crate::rendezvous::{free_port, said_by, told};
+use crate::services::{fleet, leads_to, service_of};
 use crate::split::{environment, no_pods, pods_of};
 
 /// What keeps a pod that stands for a head from being scheduled.
@@ -220,9 +221,9 @@ async fn submitters(case: &Case, job: &Job) -> anyhow::Result<Vec<(String, Value
 }
 
 /// What a head runs ends while the workers in both clusters would run for ever: the RayJob has
-/// succeeded, and its pods go.
+/// succeeded, and its pods go. Those of the other cluster find its head by a Service.
 pub(crate) async fn job(case: &Case) -> anyhow::Result<()> {
-    room_for_seven(case).await?;
+    fleet(case).await?;
     let mut template = case.gang("train", 7, 2).ray_job();
     // A part that waits for the end would not be done in time.
     template["spec"]["preRunningDeadlineSeconds"] = json!(600);
@@ -241,17 +242,21 @@ pub(crate) async fn job(case: &Case) -> anyhow::Result<()> {
         assert_eq!(part["status"]["jobDeploymentStatus"], phase, "{cluster}");
         let time = &part["spec"]["preRunningDeadlineSeconds"];
         assert_eq!(time.is_null(), !submitted, "{cluster}: {time}");
-        let address = match submitted {
-            true => "train-head".to_owned(),
-            false => format!("train-head.{}.svc.{leading}.fleet.example", case.name),
-        };
-        for pod in pods {
-            assert_eq!(
-                environment(pod, "MUSTER_LEADER_ADDRESS"),
-                Some(address.as_str())
-            );
-            assert_eq!(environment(pod, "MUSTER_GANG_SIZE"), Some("7"));
+        let addresses = pods
+            .iter()
+            .map(|pod| environment(pod, "MUSTER_LEADER_ADDRESS").unwrap_or_default());
+        let addresses: BTreeSet<&str> = addresses.collect();
+        assert_eq!(addresses.len(), 1, "{cluster}: {addresses:?}");
+        let address = addresses.first().copied().unwrap_or_default();
+        if submitted {
+            assert_eq!(address, "train-head");
+        } else {
+            let mut heads = nodes[&leading].iter().filter(|pod| is_head(pod));
+            let head = heads.next().context("no head")?;
+            leads_to(case, service_of(case, address)?, head).await?;
         }
+        let sizes = pods.iter().map(|pod| environment(pod, "MUSTER_GANG_SIZE"));
+        assert!(sizes.flatten().all(|size| size == "7"));
     }
 
     let ran = eventually(SOON, "a pod submits it", async || {
@@ -280,7 +285,7 @@ pub(crate) async fn job(case: &Case) -> anyhow::Result<()> {
     ];
     shows(case, &job, &ended).await?;
     case.shows_gpus(&case.name, "allocated", 0).await?;
-    let report = case.audit(14, [&job])?;
+    let report = case.audit(24, [&job])?;
     assert_eq!(report.violations, Vec::<String>::new());
     Ok(())
 }

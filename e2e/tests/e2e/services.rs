@@ -22,7 +22,7 @@ const ADDRESSES: &str = "{service}.{namespace}.svc";
 const MEMBERS: [&str; 2] = ["member1", "member2"];
 
 /// Nodes for a gang of seven or eight over two clusters, whose pods find each other by Services.
-async fn fleet(case: &Case) -> anyhow::Result<()> {
+pub(crate) async fn fleet(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     for member in MEMBERS {
         case.nodes(member, 1).await?;
@@ -58,7 +58,7 @@ async fn resolved(
 }
 
 /// Waits until `service` leads to `pod` in both members, and to nobody else in any.
-async fn leads_to(case: &Case, service: &str, pod: &Value) -> anyhow::Result<()> {
+pub(crate) async fn leads_to(case: &Case, service: &str, pod: &Value) -> anyhow::Result<()> {
     let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
     let ip = pod["status"]["podIP"].as_str().context("no address")?;
     for member in MEMBERS {
@@ -77,7 +77,7 @@ async fn leads_to(case: &Case, service: &str, pod: &Value) -> anyhow::Result<()>
 }
 
 /// The Service that `address` is of.
-fn service_of<'a>(case: &Case, address: &'a str) -> anyhow::Result<&'a str> {
+pub(crate) fn service_of<'a>(case: &Case, address: &'a str) -> anyhow::Result<&'a str> {
     let service = address.strip_suffix(&format!(".{}.svc", case.name));
     let service = service.with_context(|| format!("{address} is no Service's"))?;
     ensure!(service.starts_with("muster-"), "{service}");
