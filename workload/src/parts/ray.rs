@@ -93,7 +93,9 @@ fn own_head(template: &Value, cluster: &Value, gang: &Gang<'_>, index: usize) ->
     tell(pods, &told);
     gang.label(index, pods);
     if is_job(template) {
-        let own = head.get("headService").filter(|service| !service.is_null());
+        let own = head
+            .get("headService")
+            .filter(|service| service.is_object());
         let mut service = own.cloned().unwrap_or_else(|| default_service(&head));
         service["metadata"]["name"] = json!(head_service(template)?);
         head.insert("headService".to_owned(), service);
@@ -191,8 +193,13 @@ fn workers(
     let own_index = json!({"fieldRef": {"fieldPath": format!("metadata.labels['{INDEX_LABEL}']")}});
     environment.push(("MUSTER_REPLICA_INDEX", own_index));
     if let Some(there) = elsewhere {
-        let params = group.entry("rayStartParams").or_insert_with(|| json!({}));
-        params["address"] = json!(there.endpoint);
+        let mut params = group
+            .get("rayStartParams")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default();
+        params.insert("address".to_owned(), json!(there.endpoint));
+        group.insert("rayStartParams".to_owned(), Value::Object(params));
         environment.push(("RAY_ADDRESS", json!(there.endpoint)));
         environment.push(("RAY_PORT", json!(there.port)));
     }
