@@ -13,6 +13,7 @@
 pub mod bench;
 pub mod demo;
 pub mod harness;
+pub mod kuberay;
 pub mod mpi_operator;
 pub mod testbed;
 pub mod tools;

@@ -34,6 +34,7 @@ pub enum Toolset {
     TrainingOperator,
     JobSet,
     MpiOperator,
+    KubeRay,
 }
 
 /// A built component.
@@ -57,6 +58,7 @@ pub enum Tool {
     TrainingOperator,
     JobSet,
     MpiOperator,
+    KubeRay,
 }
 
 /// Built sets: where their binaries and the folders of their modules are.
@@ -136,6 +138,7 @@ impl Toolset {
         Self::TrainingOperator,
         Self::JobSet,
         Self::MpiOperator,
+        Self::KubeRay,
     ];
 
     /// The name of its folder.
@@ -149,6 +152,7 @@ impl Toolset {
             Self::TrainingOperator => "training-operator",
             Self::JobSet => "jobset",
             Self::MpiOperator => "mpi-operator",
+            Self::KubeRay => "kuberay",
         }
     }
 
@@ -163,6 +167,7 @@ impl Toolset {
             Self::TrainingOperator => "github.com/kubeflow/training-operator",
             Self::JobSet => "sigs.k8s.io/jobset",
             Self::MpiOperator => "github.com/kubeflow/mpi-operator",
+            Self::KubeRay => "github.com/ray-project/kuberay/ray-operator",
         }
     }
 
@@ -208,6 +213,7 @@ impl Tool {
             Self::TrainingOperator => (Toolset::TrainingOperator, "training-operator"),
             Self::JobSet => (Toolset::JobSet, "jobset"),
             Self::MpiOperator => (Toolset::MpiOperator, "mpi-operator"),
+            Self::KubeRay => (Toolset::KubeRay, "ray-operator"),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! others still do. An operator sees to that in its own cluster only. Where a gang is in several,
 //! the part with that pod ends the gang: so it has to be one pod, which is in one part.
 
-use crate::{jobset, kind, kubeflow, volcano};
+use crate::{jobset, kind, kubeflow, ray, volcano};
 use serde_json::Value;
 
 /// The role of that pod, where a template has one.
@@ -14,6 +14,10 @@ pub(crate) fn role(template: &Value) -> Option<String> {
         ("kubeflow.org", kind @ ("PyTorchJob" | "TFJob" | "MPIJob")) => kubeflow(template, kind),
         ("batch.volcano.sh", "Job") => volcano(template),
         ("jobset.x-k8s.io", "JobSet") => jobset(template),
+        // What it runs is submitted to its head. A RayCluster goes on until it is deleted.
+        ("ray.io", "RayJob") if template.pointer("/spec/rayClusterSpec").is_some() => {
+            Some(ray::HEAD.to_owned())
+        }
         _ => None,
     }
 }
@@ -217,6 +221,19 @@ mod tests {
                 format!("{{{set}, spec: {{replicatedJobs: [{jobs}], successPolicy: {policy}}}}}");
             assert_eq!(role(&yaml(&set)).as_deref(), want, "{set}");
         }
+    }
+
+    #[test]
+    fn the_head_of_a_rayjob_leads_and_that_of_a_raycluster_ends_nothing() {
+        let ray = |kind: &str, spec: &str| {
+            role(&yaml(&format!(
+                "{{apiVersion: ray.io/v1, kind: {kind}, spec: {spec}}}"
+            )))
+        };
+        let job = ray("RayJob", "{rayClusterSpec: {headGroupSpec: {}}}");
+        assert_eq!(job.as_deref(), Some("ray-head"));
+        assert_eq!(ray("RayJob", "{clusterSelector: {a: b}}"), None);
+        assert_eq!(ray("RayCluster", "{headGroupSpec: {}}"), None);
     }
 
     #[test]

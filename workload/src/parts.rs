@@ -22,6 +22,7 @@ mod kubeflow;
 mod metadata;
 mod mpi;
 mod pytorch;
+mod ray;
 mod resize;
 mod tensorflow;
 
@@ -112,14 +113,16 @@ fn how(api_version: &str, kind: &str) -> Option<fn(&Value, &Gang<'_>, usize) -> 
         ("kubeflow.org", "TFJob") => Some(tensorflow::fields),
         ("kubeflow.org", "MPIJob") => Some(mpi::fields),
         ("jobset.x-k8s.io", "JobSet") => Some(jobset::fields),
+        ("ray.io", "RayCluster" | "RayJob") => Some(ray::fields),
         _ => None,
     }
 }
 
-/// What keeps a JobSet, an MPIJob, a PyTorchJob, or a TFJob, from being taken apart.
+/// What keeps a job of one of these kinds from being taken apart.
 pub(crate) use jobset::cannot as jobset_cannot;
 pub(crate) use mpi::{SSH_SECRET, cannot as mpi_cannot};
 pub(crate) use pytorch::cannot as pytorch_cannot;
+pub(crate) use ray::cannot as ray_cannot;
 pub(crate) use resize::may_be_resized;
 pub use resize::resized;
 pub(crate) use tensorflow::cannot as tensorflow_cannot;

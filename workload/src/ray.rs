@@ -12,9 +12,14 @@ use engine::resources::ResourceName;
 use serde_json::Value;
 
 /// Role of the head, as Karmada names its component.
-const HEAD: &str = "ray-head";
+pub(crate) const HEAD: &str = "ray-head";
 /// Role of the pod that submits a RayJob's entrypoint.
-const SUBMITTER: &str = "ray-submitter";
+pub(crate) const SUBMITTER: &str = "ray-submitter";
+/// Where the head listens unless it is told otherwise (`DefaultGcsServerPort`).
+const DEFAULT_PORT: &str = "6379";
+/// What deploy/interpreter-raycluster.yaml and deploy/interpreter-rayjob.yaml add to the status of a
+/// part whose head is in another cluster: the pod that stands for it here counts as none.
+const HEAD_ELSEWHERE: &str = "headElsewhere";
 /// Label by which KubeRay takes the PriorityClass of a cluster's gang.
 const PRIORITY_LABEL: &str = "ray.io/priority-class-name";
 
@@ -258,6 +263,33 @@ fn pod_templates(cluster: &Value) -> Vec<&Value> {
         .collect()
 }
 
+/// Whether it is a RayJob, which has its RayCluster within.
+pub(crate) fn is_job(template: &Value) -> bool {
+    template.get("kind").and_then(Value::as_str) == Some("RayJob")
+}
+
+/// The port of the head of a RayCluster with this spec at which workers join (`GetHeadPort`).
+pub(crate) fn head_port(cluster: &Value) -> &str {
+    let port = cluster.pointer("/headGroupSpec/rayStartParams/port");
+    port.and_then(Value::as_str).unwrap_or(DEFAULT_PORT)
+}
+
+/// The name of the Service of its head, which a template may name (`GenerateHeadServiceName`). That
+/// of a RayJob is named after a RayCluster whose name is by chance, so parts of one name it
+/// otherwise; `<job>-head-svc` is one more that KubeRay makes, but only once the job runs.
+pub(crate) fn head_service(template: &Value) -> Option<String> {
+    let text = |path| template.pointer(path).and_then(Value::as_str);
+    let (own, ending) = match is_job(template) {
+        true => (
+            "/spec/rayClusterSpec/headGroupSpec/headService/metadata/name",
+            "head",
+        ),
+        false => ("/spec/headGroupSpec/headService/metadata/name", "head-svc"),
+    };
+    let own = text(own).filter(|name| !name.is_empty()).map(str::to_owned);
+    own.or_else(|| Some(format!("{}-{ending}", text("/metadata/name")?)))
+}
+
 /// Where a part of a RayCluster is: it never finishes by itself.
 pub(crate) fn cluster_part(status: &Value) -> Outcome {
     let suspended = outcome::condition(status, "RayClusterSuspended").is_some();
@@ -289,13 +321,22 @@ pub(crate) fn job_part(status: &Value) -> Outcome {
 
 /// Workers and head of a RayCluster in one member.
 pub(crate) fn cluster_counts(status: &Value) -> PodCounts {
+    counts(status, head_is_elsewhere(status))
+}
+
+fn head_is_elsewhere(status: &Value) -> bool {
+    status.get(HEAD_ELSEWHERE).and_then(Value::as_bool) == Some(true)
+}
+
+fn counts(status: &Value, head_is_elsewhere: bool) -> PodCounts {
     let is_ready = outcome::text(status, "state") == "ready"
         || outcome::condition(status, "HeadPodReady").is_some();
     let workers = outcome::number(status, "availableWorkerReplicas");
     let wanted = outcome::number(status, "desiredWorkerReplicas");
-    let head = u32::from(is_ready);
+    let heads = u32::from(!head_is_elsewhere);
+    let head = u32::from(is_ready).min(heads);
     PodCounts {
-        pending: wanted.saturating_sub(workers) + (1 - head),
+        pending: wanted.saturating_sub(workers) + (heads - head),
         running: workers.saturating_add(head),
         ..PodCounts::default()
     }
@@ -305,7 +346,7 @@ pub(crate) fn cluster_counts(status: &Value) -> PodCounts {
 pub(crate) fn job_counts(status: &Value) -> PodCounts {
     status
         .get("rayClusterStatus")
-        .map(cluster_counts)
+        .map(|cluster| counts(cluster, head_is_elsewhere(status)))
         .unwrap_or_default()
 }
 

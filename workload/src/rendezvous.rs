@@ -18,6 +18,7 @@ use engine::ClusterName;
 use engine::facts::Share;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The key that stands for every cluster that has none of its own.
 pub const ANY_CLUSTER: &str = "*";
@@ -210,6 +211,14 @@ pub(crate) fn leading<'a>(shares: &'a [Share], first_role: &str) -> Option<&'a S
     shares.iter().find(has)
 }
 
+/// An address with a port; one of colons is of IPv6.
+pub(crate) fn endpoint(address: &str, port: impl fmt::Display) -> String {
+    match address.contains(':') {
+        true => format!("[{address}]:{port}"),
+        false => format!("{address}:{port}"),
+    }
+}
+
 /// The name by which pods of the same cluster and namespace reach the pod of rank 0; `None`
 /// where it has none.
 pub(crate) fn host(template: &Value) -> Option<String> {
@@ -234,6 +243,7 @@ pub(crate) fn host(template: &Value) -> Option<String> {
             Some(format!("{name}-0.{service}"))
         }
         ("jobset.x-k8s.io", "JobSet") => crate::jobset::first_host(template),
+        ("ray.io", "RayCluster" | "RayJob") => crate::ray::head_service(template),
         _ => None,
     }
 }

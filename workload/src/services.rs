@@ -146,6 +146,8 @@ fn labels(template: &Value, role: &str, index: u32) -> Option<BTreeMap<String, S
             ("jobset.sigs.k8s.io/job-index", &index),
             ("batch.kubernetes.io/job-completion-index", "0"),
         ],
+        // Each cluster has one head, or what stands for it (labelPod).
+        ("ray.io", "RayCluster" | "RayJob") => &[("ray.io/node-type", "head")],
         _ => return None,
     };
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

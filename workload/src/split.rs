@@ -3,8 +3,8 @@
 //!
 //! A kind can be split where each cluster's part is whole to the operator that runs it there:
 //! Volcano Jobs, batch/v1 Jobs and JobSets, whose pods find their place in the gang in their
-//! environment ([`mod@crate::parts`]), and PyTorchJobs, TFJobs and MPIJobs, where their pods can find
-//! each other, too ([`crate::rendezvous`]). Other kinds whose operators give their pods names of each
+//! environment ([`mod@crate::parts`]), and PyTorchJobs, TFJobs, MPIJobs, RayClusters and RayJobs, where
+//! their pods can find each other, too ([`crate::rendezvous`]). Other kinds whose operators give their pods names of each
 //! other, which only one cluster resolves, stay in one; so does a job with rules that only make
 //! sense where all of it is seen. Asking for what cannot be is no error: the job runs in one
 //! cluster, and [`refused`] tells why.
@@ -59,6 +59,7 @@ pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, AskError> {
     Ok(match (group, template.get("kind")?.text()?) {
         ("kubeflow.org", Some("PyTorchJob")) => Meeting::First,
         ("kubeflow.org", Some("TFJob" | "MPIJob")) => Meeting::All,
+        ("ray.io", Some("RayCluster" | "RayJob")) => Meeting::First,
         // Each of its pods is told where the coordinator is.
         ("jobset.x-k8s.io", Some("JobSet")) if template.get("spec.coordinator")?.is_set() => {
             Meeting::First
@@ -122,6 +123,7 @@ fn cannot(template: &Value) -> Option<String> {
         ("kubeflow.org", "TFJob") => parts::tensorflow_cannot(template),
         ("kubeflow.org", "MPIJob") => parts::mpi_cannot(template),
         ("jobset.x-k8s.io", "JobSet") => parts::jobset_cannot(template),
+        ("ray.io", "RayCluster" | "RayJob") => parts::ray_cannot(template),
         ("apps", "Deployment") => Some(
             "Karmada divides a Deployment itself, where its policy says replicaSchedulingType Divided"
                 .to_owned(),

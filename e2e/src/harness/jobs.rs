@@ -5,7 +5,10 @@
 
 use serde_json::{Value, json};
 
-use super::kinds::{BATCH_JOB, DEPLOYMENT, JOB_SET, Kind, MPI_JOB, POD, PYTORCH_JOB, VOLCANO_JOB};
+use super::kinds::{
+    BATCH_JOB, DEPLOYMENT, JOB_SET, Kind, MPI_JOB, POD, PYTORCH_JOB, RAY_CLUSTER, RAY_JOB,
+    VOLCANO_JOB,
+};
 
 /// A job of `pods` pods with `gpus` GPUs each.
 #[derive(Debug, Clone)]
@@ -115,6 +118,36 @@ impl Gang {
             job("workers", self.pods.saturating_sub(1)),
         ];
         self.object(JOB_SET, json!({"replicatedJobs": jobs}), true)
+    }
+
+    /// A RayCluster: a head and the rest workers.
+    pub fn ray_cluster(&self) -> Value {
+        self.object(RAY_CLUSTER, self.ray_nodes(), true)
+    }
+
+    /// A RayJob that is submitted by a pod of its own, which asks for no GPU.
+    pub fn ray_job(&self) -> Value {
+        let spec = json!({
+            "entrypoint": "python train.py",
+            "shutdownAfterJobFinishes": true,
+            "rayClusterSpec": self.ray_nodes(),
+        });
+        self.object(RAY_JOB, spec, true)
+    }
+
+    fn ray_nodes(&self) -> Value {
+        let workers = self.pods.saturating_sub(1);
+        json!({
+            "headGroupSpec": {"rayStartParams": {}, "template": self.template("Always")},
+            "workerGroupSpecs": [{
+                "groupName": "workers",
+                "replicas": workers,
+                "minReplicas": workers,
+                "maxReplicas": workers,
+                "rayStartParams": {},
+                "template": self.template("Always"),
+            }],
+        })
     }
 
     /// A Deployment, which never ends.

@@ -94,6 +94,10 @@ pub const TF_JOB: Kind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
 pub const MPI_JOB: Kind = kind("kubeflow.org", "v2beta1", "MPIJob", "mpijobs");
 /// A set of batch Jobs.
 pub const JOB_SET: Kind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
+/// Ray's nodes.
+pub const RAY_CLUSTER: Kind = kind("ray.io", "v1", "RayCluster", "rayclusters");
+/// Ray's nodes, and what they run.
+pub const RAY_JOB: Kind = kind("ray.io", "v1", "RayJob", "rayjobs");
 /// What a queue may use where.
 pub const CAPACITY_POLICY: Kind = kind(
     "muster.io",
@@ -144,13 +148,15 @@ pub const VALIDATING_WEBHOOKS: Kind = kind(
 );
 
 /// Kinds of templates that can be found again from an object's apiVersion and kind.
-const TEMPLATES: [Kind; 8] = [
+const TEMPLATES: [Kind; 10] = [
     BATCH_JOB,
     VOLCANO_JOB,
     PYTORCH_JOB,
     TF_JOB,
     MPI_JOB,
     JOB_SET,
+    RAY_CLUSTER,
+    RAY_JOB,
     DEPLOYMENT,
     POD,
 ];

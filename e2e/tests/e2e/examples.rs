@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::kinds::{
-    BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, JOB_SET, Kind, MPI_JOB, PYTORCH_JOB, VOLCANO_JOB,
+    BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, JOB_SET, Kind, MPI_JOB, PYTORCH_JOB, RAY_JOB,
+    VOLCANO_JOB,
 };
 use e2e::testbed::{NodeGroup, Testbed};
 use e2e::tools::Tool;
@@ -16,7 +17,7 @@ use crate::job::{Job, condition};
 use e2e::harness::wait::eventually;
 
 /// In the order in which examples/README.md names them.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "namespace.yaml",
     "queue.yaml",
     "priority-class.yaml",
@@ -27,6 +28,7 @@ const FILES: [&str; 11] = [
     "split-job.yaml",
     "split-jobset.yaml",
     "split-mpijob.yaml",
+    "split-rayjob.yaml",
     "elastic-gang.yaml",
 ];
 
@@ -38,7 +40,7 @@ const SHARING: [&str; 3] = ["lab", "speech", "robotics"];
 const SERVICE: &str = "serve";
 
 /// The jobs in them, all in the namespace `vision`.
-const JOBS: [(Kind, &str); 8] = [
+const JOBS: [(Kind, &str); 9] = [
     (VOLCANO_JOB, "resnet"),
     (BATCH_JOB, "render"),
     (PYTORCH_JOB, "finetune"),
@@ -46,6 +48,7 @@ const JOBS: [(Kind, &str); 8] = [
     (BATCH_JOB, "embed"),
     (JOB_SET, "trials"),
     (MPI_JOB, "bench"),
+    (RAY_JOB, "search"),
     (VOLCANO_JOB, "tune"),
 ];
 

@@ -1,6 +1,6 @@
 //! A submitted job: its template, and what others make of it.
 
-use e2e::harness::kinds::{JOB_SET, Kind, MPI_JOB};
+use e2e::harness::kinds::{JOB_SET, Kind, MPI_JOB, RAY_JOB};
 use serde_json::Value;
 
 /// A job as it was submitted.
@@ -32,8 +32,8 @@ impl Job {
         format!("{}-{}", self.name, self.kind.name).to_lowercase()
     }
 
-    /// Whether a pod in a member is one of this job's, made by the job itself, or by a Job of
-    /// this JobSet or MPIJob.
+    /// Whether a pod in a member is one of this job's, made by the job itself, by a Job of this
+    /// JobSet or MPIJob, or by the RayCluster of this RayJob.
     pub(crate) fn owns(&self, pod: &Value) -> bool {
         let labels = &pod["metadata"]["labels"];
         if self.kind == JOB_SET {
@@ -42,6 +42,11 @@ impl Job {
         if self.kind == MPI_JOB {
             return labels["training.kubeflow.org/operator-name"] == "mpi-operator"
                 && labels["training.kubeflow.org/job-name"] == self.name.as_str();
+        }
+        if self.kind == RAY_JOB {
+            let cluster = pod["metadata"]["labels"]["ray.io/cluster"].as_str();
+            let cluster = cluster.and_then(|cluster| cluster.rsplit_once('-'));
+            return cluster.is_some_and(|(job, _)| job == self.name);
         }
         let owners = pod["metadata"]["ownerReferences"].as_array();
         let mut owners = owners.into_iter().flatten();

@@ -40,6 +40,7 @@ mod pull;
 mod queues_live;
 mod quota;
 mod race;
+mod ray;
 mod reclaim;
 mod rendezvous;
 mod rest;

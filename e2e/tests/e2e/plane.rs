@@ -12,7 +12,7 @@ use e2e::harness::muster::{self, Muster, Part};
 use e2e::harness::objects::Objects;
 use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed, jobset};
 use e2e::tools::{self, Toolset};
-use e2e::{mpi_operator, training_operator};
+use e2e::{kuberay, mpi_operator, training_operator};
 use tokio::runtime::Runtime;
 use tokio::sync::{OnceCell, RwLock};
 
@@ -105,10 +105,12 @@ impl Plane {
         let muster = Muster::install(&testbed, program, &FLAGS).await?;
         let karmada = Objects::new(testbed.karmada().client().await?);
         if !testbed.spec().member_crds.is_empty() {
+            let dashboard = kuberay::dashboard().await?;
             for member in testbed.members() {
                 training_operator::start(&testbed, &tools, &member.name)?;
                 mpi_operator::start(&testbed, &tools, &member.name)?;
                 testbed.start_jobset(&member.name).await?;
+                kuberay::start(&testbed, &tools, &member.name, dashboard)?;
             }
         }
         Ok(Self {
@@ -156,11 +158,13 @@ fn spec() -> anyhow::Result<Spec> {
         Toolset::TrainingOperator,
         Toolset::JobSet,
         Toolset::MpiOperator,
+        Toolset::KubeRay,
     ];
     let tools = tools::ensure(&sets, &|line| eprintln!("{line}"))?;
     let mut crds = Vec::from(training_operator::crds(&tools)?);
     crds.push(jobset::crd(&tools)?);
     crds.push(mpi_operator::crd(&tools)?);
+    crds.extend(kuberay::crds(&tools)?);
     crds.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/fixtures"));
     Ok(Spec {
         karmada: KarmadaSpec {

@@ -293,9 +293,21 @@ fn pods_are_summed_over_parts() {
         counted("ray.io/v1", "RayCluster", std::slice::from_ref(&ray)),
         [1, 4, 0, 0]
     );
+    // What stands for a head that is in another part is no pod of its job.
+    let workers =
+        json!({"headElsewhere": true, "availableWorkerReplicas": 2, "desiredWorkerReplicas": 3});
     assert_eq!(
-        counted("ray.io/v1", "RayJob", &[json!({"rayClusterStatus": ray})]),
-        [1, 4, 0, 0]
+        counted("ray.io/v1", "RayCluster", &[ray.clone(), workers]),
+        [2, 6, 0, 0]
+    );
+    let apart = json!({"headElsewhere": true, "rayClusterStatus": {"availableWorkerReplicas": 2, "desiredWorkerReplicas": 2}});
+    assert_eq!(
+        counted(
+            "ray.io/v1",
+            "RayJob",
+            &[json!({"rayClusterStatus": ray}), apart]
+        ),
+        [1, 6, 0, 0]
     );
     let set =
         json!({"replicatedJobsStatus": [{"name": "a", "ready": 1, "active": 2, "succeeded": 3}]});

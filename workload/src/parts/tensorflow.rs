@@ -8,6 +8,7 @@
 use super::kubeflow::{self, Framework};
 use super::{Environment, Fields, Gang};
 use crate::leading;
+use crate::rendezvous::endpoint;
 use serde_json::{Map, Value, json};
 
 /// `TFJobDefaultContainerName` and its kin.
@@ -67,14 +68,6 @@ fn cluster(template: &Value, gang: &Gang<'_>, index: usize) -> Value {
         groups.insert(group.to_owned(), json!(all));
     }
     Value::Object(groups)
-}
-
-/// An address of colons is one of IPv6.
-fn endpoint(address: &str, port: u64) -> String {
-    match address.contains(':') {
-        true => format!("[{address}]:{port}"),
-        false => format!("{address}:{port}"),
-    }
 }
 
 /// What keeps one from being split.

@@ -184,8 +184,8 @@ fn a_template_that_changed_is_not_taken_apart() {
         "its template changed since it was planned: ps has 0 pods, 1 were planned"
     );
     assert_eq!(
-        fails("{apiVersion: ray.io/v1, kind: RayJob, spec: {}}", &[]),
-        "a RayJob cannot be placed in parts"
+        fails("{apiVersion: v1, kind: Pod, spec: {}}", &[]),
+        "a Pod cannot be placed in parts"
     );
     assert!(
         fails(

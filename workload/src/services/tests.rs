@@ -157,6 +157,10 @@ fn what_an_operator_writes_on_the_first_pod_is_what_selects_it() {
     insta::assert_snapshot!(of(&volcano, "m"), @"muster-v-m-0 of b for a,c: volcano.sh/task-index=0 volcano.sh/task-spec=m");
     insta::assert_snapshot!(of(&indexed("Indexed"), "main"), @"muster-i-main-0 of b for a,c: batch.kubernetes.io/job-completion-index=0");
     insta::assert_snapshot!(of(&set(""), "d"), @"muster-s-d-0 of b for a,c: batch.kubernetes.io/job-completion-index=0 jobset.sigs.k8s.io/job-index=0 jobset.sigs.k8s.io/replicatedjob-name=d");
+    let ray = format!(
+        "{{apiVersion: ray.io/v1, kind: RayCluster, metadata: {{name: r}}, spec: {{headGroupSpec: {{{pods}}}}}}}"
+    );
+    insta::assert_snapshot!(of(&ray, "ray-head"), @"muster-r-ray-head-0 of b for a,c: ray.io/node-type=head");
     assert_eq!(of(&indexed("NonIndexed"), "main"), "");
     assert_eq!(of(&set("network: {enableDNSHostnames: false}, "), "d"), "");
 }

@@ -50,7 +50,7 @@ fn what_is_asked_for() {
     let unsaid = "{apiVersion: batch/v1, kind: Job, metadata: {name: a}}";
     assert_eq!(wished(unsaid), "as its queue says");
     // Its queue's word is not for what cannot be split.
-    let unsaid = "{apiVersion: ray.io/v1, kind: RayJob, metadata: {name: a}}";
+    let unsaid = "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}}";
     assert_eq!(wished(unsaid), "Never");
     for wrong in ["allowed", "\"0\"", "\"-1\"", "two"] {
         let told = wished(&volcano(wrong, TASKS));
@@ -87,7 +87,9 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
         (torch("pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch}]}}}}"), "spec.pytorchReplicaSpecs[Master] container pytorch has no command"),
         (torch("pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch, command: [a], args: [--rank=$(RANK)]}]}}}}"), "$(RANK)"),
         ("{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {annotations: {muster.io/split: Allowed}}, spec: {failurePolicy: {maxRestarts: 1}}}".to_owned(), "spec.failurePolicy.maxRestarts"),
-        (kind("ray.io/v1", "RayJob"), "a RayJob find each other by names"),
+        (kind("ray.io/v1", "RayCluster").replace("spec: {}", "spec: {enableInTreeAutoscaling: true}"), "spec.enableInTreeAutoscaling has the head"),
+        (kind("ray.io/v1", "RayJob").replace("spec: {}", "spec: {clusterSelector: {a: b}}"), "spec.clusterSelector has it run"),
+        (kind("apps/v1", "StatefulSet"), "a StatefulSet find each other by names"),
         (kind("apps/v1", "Deployment"), "replicaSchedulingType Divided"),
         (kind("v1", "Pod"), "a Pod is one"),
         ("{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Allowed, muster.io/elastic: 'true'}}, spec: {}}".to_owned(), "an elastic Job"),
@@ -122,7 +124,9 @@ fn what_can_be_split_is_refused_nothing() {
     let job = "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {muster.io/split: Preferred}}, spec: {completionMode: Indexed, completions: 4}}";
     let led = "{tasks: [{replicas: 4}, {replicas: 1, policies: [{event: TaskCompleted, action: CompleteJob}]}]}";
     let set = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {annotations: {muster.io/split: Preferred}}, spec: {replicatedJobs: [{name: w, replicas: 4}]}}";
+    let ray = "{apiVersion: ray.io/v1, kind: RayCluster, metadata: {annotations: {muster.io/split: Preferred}}, spec: {headGroupSpec: {}, workerGroupSpecs: [{groupName: w, replicas: 4}]}}";
     for template in [
+        ray.to_owned(),
         volcano("Preferred", restarts),
         volcano("Preferred", led),
         job.to_owned(),
@@ -132,6 +136,6 @@ fn what_can_be_split_is_refused_nothing() {
         assert_eq!(refused(&yaml(&template)), None);
     }
     // Who does not ask is told nothing.
-    let unasked = "{apiVersion: ray.io/v1, kind: RayJob, metadata: {name: a}}";
+    let unasked = "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}}";
     assert_eq!(refused(&yaml(unasked)), None);
 }

@@ -28,6 +28,8 @@ impl Footprint {
             }
             ("kubeflow.org", "MPIJob") => sum(spec["mpiReplicaSpecs"].as_object()?.values()),
             ("jobset.x-k8s.io", "JobSet") => jobs(spec["replicatedJobs"].as_array()?),
+            ("ray.io", "RayCluster") => ray(spec),
+            ("ray.io", "RayJob") => ray(&spec["rayClusterSpec"]),
             ("batch", "Job") => count(&spec["parallelism"]) * pod(&spec["template"]["spec"]),
             ("apps", "Deployment") => count(&spec["replicas"]) * pod(&spec["template"]["spec"]),
             ("v1", "Pod") => pod(spec),
@@ -53,6 +55,11 @@ fn jobs(replicated: &[Value]) -> u64 {
         count(&job["replicas"]) * count(&spec["parallelism"]) * pod(&spec["template"]["spec"])
     };
     replicated.iter().map(job).sum()
+}
+
+fn ray(cluster: &Value) -> u64 {
+    let groups = cluster["workerGroupSpecs"].as_array();
+    pod(&cluster["headGroupSpec"]["template"]["spec"]) + sum(groups.into_iter().flatten())
 }
 
 /// A replica count, 1 where it is left out.
@@ -102,6 +109,8 @@ mod tests {
         assert_eq!(Footprint::of(&gang.pytorch()), expected(24));
         assert_eq!(Footprint::of(&gang.mpi()), expected(24));
         assert_eq!(Footprint::of(&gang.job_set()), expected(24));
+        assert_eq!(Footprint::of(&gang.ray_cluster()), expected(24));
+        assert_eq!(Footprint::of(&gang.ray_job()), expected(24));
         assert_eq!(Footprint::of(&gang.deployment()), expected(24));
         assert_eq!(Footprint::of(&gang.pod()), expected(8));
     }

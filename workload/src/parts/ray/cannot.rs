@@ -1,0 +1,107 @@
+//! What keeps a RayCluster or a RayJob from being split: what the head sees to in its own cluster
+//! only, what each cluster would do for itself, and what cannot be divided.
+
+use crate::outcome::text;
+use crate::parts::CONTAINERS;
+use crate::ray::is_job;
+use serde_json::Value;
+
+/// KubeRay, in `managedBy`.
+const KUBERAY: &str = "ray.io/kuberay-operator";
+/// The variables in which KubeRay tells pods of their own cluster's head Service: `FQ_RAY_IP`,
+/// and its old name. It writes them last, so they cannot be set otherwise.
+const HEAD_SERVICE: &str = "RAY_IP";
+
+/// What keeps one from being split.
+pub(crate) fn cannot(template: &Value) -> Option<String> {
+    let path = if is_job(template) {
+        if template
+            .pointer("/spec/clusterSelector")
+            .is_some_and(|selector| !selector.is_null())
+        {
+            return Some(
+                "spec.clusterSelector has it run in a RayCluster that is there already".to_owned(),
+            );
+        }
+        "spec.rayClusterSpec"
+    } else {
+        "spec"
+    };
+    let cluster = template.pointer(&format!("/{}", path.replace('.', "/")))?;
+    managed(template)
+        .or_else(|| of_one_cluster(template, path, cluster))
+        .or_else(|| {
+            let groups = cluster.get("workerGroupSpecs").and_then(Value::as_array);
+            let mut groups = groups.into_iter().flatten().enumerate();
+            groups.find_map(|(index, group)| {
+                indivisible(&format!("{path}.workerGroupSpecs[{index}]"), group)
+            })
+        })
+}
+
+/// What follows its template is not KubeRay.
+fn managed(template: &Value) -> Option<String> {
+    let manager = template.pointer("/spec/managedBy")?.as_str()?;
+    (!matches!(manager, "" | KUBERAY)).then(|| {
+        format!("spec.managedBy is {manager:?}, which would have to know of its parts; {KUBERAY} does what they say")
+    })
+}
+
+/// What its head sees to in its own cluster only, or each cluster for itself.
+fn of_one_cluster(template: &Value, path: &str, cluster: &Value) -> Option<String> {
+    let set = |path| cluster.pointer(path).filter(|value| !value.is_null());
+    let is_on = |path| set(path) == Some(&Value::Bool(true));
+    if is_on("/enableInTreeAutoscaling") {
+        return Some(format!(
+            "{path}.enableInTreeAutoscaling has the head start and stop workers of its own cluster alone"
+        ));
+    }
+    let annotation = template.pointer("/metadata/annotations/ray.io~1ft-enabled");
+    if set("/gcsFaultToleranceOptions").is_some() || annotation.is_some_and(|on| on == "true") {
+        return Some(format!(
+            "{path}.gcsFaultToleranceOptions has every cluster clean up in Redis what the head, which is in one of them, has there"
+        ));
+    }
+    let auth = text(set("/authOptions").unwrap_or(&Value::Null), "mode") == "token";
+    let shared = set("/authOptions/secretName").is_some_and(|name| name != "");
+    (auth && !shared).then(|| {
+        format!("{path}.authOptions.mode token has every cluster make a token of its own; give them one by secretName")
+    })
+}
+
+/// Why a group of workers cannot be divided.
+fn indivisible(path: &str, group: &Value) -> Option<String> {
+    let hosts = group.get("numOfHosts").and_then(Value::as_u64).unwrap_or(1);
+    if hosts > 1 {
+        return Some(format!(
+            "{path}.numOfHosts is {hosts}: the pods of a replica belong together, and pods are divided one by one"
+        ));
+    }
+    if group.get("suspend") == Some(&Value::Bool(true)) {
+        return Some(format!(
+            "{path}.suspend is true: workers that are started later would have no place in the other clusters"
+        ));
+    }
+    let pods = group.pointer("/template/spec")?;
+    let lists = CONTAINERS
+        .iter()
+        .filter_map(|list| pods.get(list)?.as_array());
+    let mut containers = lists.flatten();
+    let container =
+        containers.find(|container| words(container).any(|word| word.contains(HEAD_SERVICE)))?;
+    Some(format!(
+        "{path} container {} reads FQ_RAY_IP or RAY_IP, which is the Service of a head in its own cluster; MUSTER_LEADER_ADDRESS is where the head is",
+        text(container, "name")
+    ))
+}
+
+/// What a container runs, and the values of its variables.
+fn words(container: &Value) -> impl Iterator<Item = &str> {
+    let list = |key| {
+        let list = container.get(key).and_then(Value::as_array);
+        list.into_iter().flatten()
+    };
+    let values = list("env").filter_map(|variable| variable.get("value"));
+    let words = list("command").chain(list("args")).chain(values);
+    words.filter_map(Value::as_str)
+}
