@@ -288,7 +288,7 @@ async fn mpi(case: &Case) -> anyhow::Result<()> {
 
 /// Each worker of another cluster has a Service of its own, by which the launcher finds it.
 async fn by_services(case: &Case) -> anyhow::Result<()> {
-    use crate::services::{fleet, leads_to, nothing_left, service_of};
+    use crate::services::{MEMBERS, fleet, leads_to, nothing_left, service_of};
 
     let folder = tempfile::tempdir()?;
     write_programs(folder.path())?;
@@ -306,12 +306,12 @@ async fn by_services(case: &Case) -> anyhow::Result<()> {
             let rank = usize::try_from(crate::split::rank(worker)?)?;
             let host = hosts.get(rank - 1).context("too few hosts")?;
             let address = host.trim_end_matches(" slots=1");
-            leads_to(case, service_of(case, address)?, worker).await?;
+            leads_to(case, MEMBERS, service_of(case, address)?, worker).await?;
         }
     }
     case.delete(&job).await?;
     case.gone(&job).await?;
-    nothing_left(case, None).await
+    nothing_left(case, MEMBERS, None).await
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! Members that are reached through Karmada's cluster proxy: one in pull mode, which its own
 //! karmada-agent joins and works on, and one in push mode whose Cluster asks for it.
 //!
+//! A gang over both meets by a Service that Karmada carries, which it does by karmada-agent in one.
+//!
 //! Neither lets Muster see anything before it is given rights there, with which it could be told
 //! that the way is the proxy: by the credentials in `secretRef` it may do everything.
 
-use e2e::harness::kinds::{BATCH_JOB, CLUSTER, GPU_POOL, Kind, VOLCANO_JOB};
+use e2e::harness::jobs::annotated;
+use e2e::harness::kinds::{
+    BATCH_JOB, CLUSTER, GPU_POOL, Kind, PROPAGATION_POLICY, QUEUE, VOLCANO_JOB,
+};
 use e2e::harness::wait::eventually;
 use e2e::testbed::SyncMode;
 use serde_json::{Value, json};
@@ -12,6 +17,7 @@ use serde_json::{Value, json};
 use crate::case::{Case, SOON, brief, managed_alone};
 use crate::job::Job;
 use crate::plane::MEMBERS;
+use crate::services;
 
 const PULLED: &str = "pulled";
 const PUSHED: &str = MEMBERS[2];
@@ -89,6 +95,9 @@ async fn through_the_proxy(case: &Case) -> anyhow::Result<()> {
     waits_since(case, &job, &["muster.io/access is \"Through\""]).await?;
     access(case, json!("Proxy")).await?;
     is_used(case, PUSHED, &job).await?;
+    case.delete(&job).await?;
+    case.gone(&job).await?;
+    found_by_services(case).await?;
 
     // Directly again, without anybody's help.
     access(case, Value::Null).await?;
@@ -96,6 +105,35 @@ async fn through_the_proxy(case: &Case) -> anyhow::Result<()> {
     case.running(&job).await?;
     case.end(&job).await?;
     case.finished(&job, "Succeeded").await
+}
+
+/// An indexed Job over both, whose pods find the one of rank 0 by a Service that Karmada carries.
+async fn found_by_services(case: &Case) -> anyhow::Result<()> {
+    let members = [PULLED, PUSHED];
+    let namespace = Some(case.name.as_str());
+    let both = json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": members}}}});
+    let quota = json!({"spec": {"capability": {"nvidia.com/gpu": 16}}});
+    let addresses = json!({"spec": {"placement": {"addresses": {"*": services::ADDRESSES}}}});
+    let karmada = case.karmada();
+    karmada
+        .merge(PROPAGATION_POLICY, namespace, PUSHED, &both)
+        .await?;
+    karmada.merge(QUEUE, None, &case.name, &quota).await?;
+    case.capacity_policy(addresses).await?;
+    let mut indexed = case.gang("both", 8, 2).batch();
+    indexed["spec"]["completionMode"] = json!("Indexed");
+    let indexed = annotated(indexed, "muster.io/split", "Allowed");
+    let job = case.submit(&indexed).await?;
+    case.running(&job).await?;
+    services::first_is_found(case, &job, members).await?;
+    case.delete(&job).await?;
+    case.gone(&job).await?;
+    services::nothing_left(case, members, None).await?;
+    let one = json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": [PUSHED]}}}});
+    karmada
+        .merge(PROPAGATION_POLICY, namespace, PUSHED, &one)
+        .await?;
+    Ok(())
 }
 
 #[test]

@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use crate::case::{Case, SOON, managed, managed_and_killed};
 use crate::job::{Job, record};
 use crate::rendezvous::{all_meet, free_port, training};
-use crate::split::{environment, pods_of, rank};
+use crate::split::{environment, pods_in, pods_of, rank};
 
 /// How pods are found in this fleet.
-const ADDRESSES: &str = "{service}.{namespace}.svc";
+pub(crate) const ADDRESSES: &str = "{service}.{namespace}.svc";
 /// The members that these tests use.
 const MEMBERS: [&str; 2] = ["member1", "member2"];
 
 /// Nodes for a gang of seven or eight over two clusters, whose pods find each other by Services.
-pub(crate) async fn fleet(case: &Case) -> anyhow::Result<()> {
+async fn fleet(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     for member in MEMBERS {
         case.nodes(member, 1).await?;
@@ -57,11 +57,16 @@ async fn resolved(
     Ok(all)
 }
 
-/// Waits until `service` leads to `pod` in both members, and to nobody else in any.
-pub(crate) async fn leads_to(case: &Case, service: &str, pod: &Value) -> anyhow::Result<()> {
+/// Waits until `service` leads to `pod` in these members, and to nobody else in any.
+async fn leads_to(
+    case: &Case,
+    members: [&str; 2],
+    service: &str,
+    pod: &Value,
+) -> anyhow::Result<()> {
     let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
     let ip = pod["status"]["podIP"].as_str().context("no address")?;
-    for member in MEMBERS {
+    for member in members {
         let what = format!("{service} leads to one pod in {member}");
         eventually(SOON, &what, async || {
             let found = resolved(case, member, service).await;
@@ -77,17 +82,21 @@ pub(crate) async fn leads_to(case: &Case, service: &str, pod: &Value) -> anyhow:
 }
 
 /// The Service that `address` is of.
-pub(crate) fn service_of<'a>(case: &Case, address: &'a str) -> anyhow::Result<&'a str> {
+fn service_of<'a>(case: &Case, address: &'a str) -> anyhow::Result<&'a str> {
     let service = address.strip_suffix(&format!(".{}.svc", case.name));
     let service = service.with_context(|| format!("{address} is no Service's"))?;
     ensure!(service.starts_with("muster-"), "{service}");
     Ok(service)
 }
 
-/// Sees to it that the pods of a job over two clusters are told of a Service that leads to the one
+/// Sees to it that the pods of a job over two members are told of a Service that leads to the one
 /// of rank 0, where that is in another; returns its address.
-async fn first_is_found(case: &Case, job: &Job) -> anyhow::Result<String> {
-    let pods = pods_of(case, job).await?;
+pub(crate) async fn first_is_found(
+    case: &Case,
+    job: &Job,
+    members: [&str; 2],
+) -> anyhow::Result<String> {
+    let pods = pods_in(case, job, &members).await?;
     assert_eq!(pods.len(), 2, "{:?}", pods.keys());
     let mut first = None;
     for (cluster, pods) in &pods {
@@ -109,7 +118,7 @@ async fn first_is_found(case: &Case, job: &Job) -> anyhow::Result<String> {
     let [address] = addresses[..] else {
         anyhow::bail!("{addresses:?}");
     };
-    leads_to(case, service_of(case, address)?, first).await?;
+    leads_to(case, members, service_of(case, address)?, first).await?;
     Ok(address.to_owned())
 }
 
@@ -126,14 +135,14 @@ fn rank_of(pod: &Value) -> Option<u64> {
 }
 
 /// What there is of Services of this test, and of what goes with them, everywhere.
-async fn left(case: &Case) -> anyhow::Result<Vec<String>> {
+async fn left(case: &Case, members: [&str; 2]) -> anyhow::Result<Vec<String>> {
     let mut left = Vec::new();
     let namespace = Some(case.name.as_str());
     let of_services = |object: &Value| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         name.contains("muster-")
     };
-    let planes = MEMBERS.map(|member| (member, [SERVICE, ENDPOINT_SLICE].to_vec()));
+    let planes = members.map(|member| (member, [SERVICE, ENDPOINT_SLICE].to_vec()));
     for (member, kinds) in planes {
         let objects = case.plane.member(member).await?;
         for kind in kinds {
@@ -169,9 +178,15 @@ async fn left(case: &Case) -> anyhow::Result<Vec<String>> {
 }
 
 /// Waits until nothing of any Service is left, or of `of` only.
-pub(crate) async fn nothing_left(case: &Case, of: Option<&str>) -> anyhow::Result<()> {
+pub(crate) async fn nothing_left(
+    case: &Case,
+    members: [&str; 2],
+    of: Option<&str>,
+) -> anyhow::Result<()> {
     eventually(SOON, "nothing is left of its Services", async || {
-        let left = left(case).await.map_err(|error| format!("{error:#}"))?;
+        let left = left(case, members)
+            .await
+            .map_err(|error| format!("{error:#}"))?;
         let left: Vec<&String> = left
             .iter()
             .filter(|object| of.is_none_or(|of| object.contains(of)))
@@ -197,7 +212,7 @@ async fn suspend(case: &Case, job: &Job, suspend: bool) -> anyhow::Result<()> {
 /// The gang meets at the Service of its master.
 async fn meets(case: &Case, job: &Job) -> anyhow::Result<String> {
     case.running(job).await?;
-    let address = first_is_found(case, job).await?;
+    let address = first_is_found(case, job, MEMBERS).await?;
     let names = |cluster: &str| match cluster {
         "member1" | "member2" => vec!["tune-master-0".to_owned(), address.clone()],
         _ => Vec::new(),
@@ -229,7 +244,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     case.midway().await?;
 
     suspend(case, &job, true).await?;
-    nothing_left(case, Some(service)).await?;
+    nothing_left(case, MEMBERS, Some(service)).await?;
     suspend(case, &job, false).await?;
     case.binding_when(&job, "placed again", |binding| {
         record(binding)["parts"] == "Dispatched"
@@ -243,7 +258,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     case.finished(&job, "Succeeded").await?;
     case.delete(&job).await?;
     case.gone(&job).await?;
-    nothing_left(case, None).await?;
+    nothing_left(case, MEMBERS, None).await?;
     let report = case.audit(24, [&job])?;
     assert_eq!(report.violations, Vec::<String>::new());
     Ok(())
@@ -272,7 +287,7 @@ pub(crate) async fn tensorflow(case: &Case) -> anyhow::Result<()> {
         let provider = provider.unwrap_or_default();
         let pod = pods[provider].iter().find(found);
         let pod = pod.with_context(|| format!("{service} is of no pod in {provider}"))?;
-        leads_to(case, service, pod).await?;
+        leads_to(case, MEMBERS, service, pod).await?;
         let uid = pod["metadata"]["uid"].to_string();
         names.insert(uid, format!("{service}.{}.svc", case.name));
     }
@@ -285,7 +300,7 @@ pub(crate) async fn tensorflow(case: &Case) -> anyhow::Result<()> {
     case.midway().await?;
     case.delete(&job).await?;
     case.gone(&job).await?;
-    nothing_left(case, None).await
+    nothing_left(case, MEMBERS, None).await
 }
 
 /// The first pod is found, too, of a Volcano Job without its plugin svc, of an indexed Job without
@@ -300,12 +315,12 @@ pub(crate) async fn other_kinds(case: &Case) -> anyhow::Result<()> {
     for template in [volcano, indexed, set] {
         let job = case.submit(&template).await?;
         case.running(&job).await?;
-        let address = first_is_found(case, &job).await?;
+        let address = first_is_found(case, &job, MEMBERS).await?;
         println!("{}: {address}", job.name);
         case.midway().await?;
         case.delete(&job).await?;
         case.gone(&job).await?;
-        nothing_left(case, None).await?;
+        nothing_left(case, MEMBERS, None).await?;
     }
     Ok(())
 }

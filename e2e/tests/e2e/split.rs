@@ -35,8 +35,17 @@ pub(crate) async fn pods_of(
     case: &Case,
     job: &Job,
 ) -> anyhow::Result<BTreeMap<String, Vec<Value>>> {
+    pods_in(case, job, &crate::plane::MEMBERS).await
+}
+
+/// Pods of a job in these clusters.
+pub(crate) async fn pods_in(
+    case: &Case,
+    job: &Job,
+    members: &[&str],
+) -> anyhow::Result<BTreeMap<String, Vec<Value>>> {
     let mut pods = BTreeMap::new();
-    for member in crate::plane::MEMBERS {
+    for &member in members {
         let all = case.pods(member).await?;
         let own: Vec<Value> = all.into_iter().filter(|pod| job.owns(pod)).collect();
         if !own.is_empty() {

@@ -1,4 +1,5 @@
-//! What is written on the pods of a part, beside what their containers are told.
+//! What is written on the pods of a part, beside what their containers are told, and on other
+//! objects inside a template.
 
 use serde_json::{Map, Value, json};
 
@@ -28,7 +29,7 @@ pub(super) fn write(pods: &mut Map<String, Value>, on: Written, key: &str, value
 }
 
 /// The object in a field, which is made where there is nothing.
-fn object<'a>(
+pub(super) fn object<'a>(
     parent: &'a mut Map<String, Value>,
     field: &str,
 ) -> Option<&'a mut Map<String, Value>> {

@@ -13,6 +13,7 @@
 
 mod cannot;
 
+use super::metadata::object;
 use super::{Environment, Fields, Gang, tell};
 use crate::apportion::apportion;
 use crate::ray::{HEAD, SUBMITTER, group_name, head_port, head_service, is_job};
@@ -97,7 +98,10 @@ fn own_head(template: &Value, cluster: &Value, gang: &Gang<'_>, index: usize) ->
             .get("headService")
             .filter(|service| service.is_object());
         let mut service = own.cloned().unwrap_or_else(|| default_service(&head));
-        service["metadata"]["name"] = json!(head_service(template)?);
+        let metadata = service.as_object_mut();
+        if let Some(metadata) = metadata.and_then(|service| object(service, "metadata")) {
+            metadata.insert("name".to_owned(), json!(head_service(template)?));
+        }
         head.insert("headService".to_owned(), service);
     }
     Some(Value::Object(head))

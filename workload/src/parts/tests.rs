@@ -5,6 +5,7 @@ use crate::testing::yaml;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
+mod any_value;
 mod resizing;
 
 /// Shares like `a: master=1 worker=5`.
