@@ -15,7 +15,7 @@ IMPURE := tokio|futures|async-|kube|k8s-openapi|hyper|tower|axum|mio|socket2|ran
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-tools: ## build the real components of the local testbed into the cache (25 min the first time, then seconds)
+tools: ## build all real components that the tests need into the cache (35 min the first time, then seconds)
 	@cargo run $(CARGO_FLAGS) --quiet -p e2e --bin testbed -- tools
 
 build: ## release build of muster, kubectl-muster and testbed, in target/release
@@ -65,11 +65,11 @@ $(CARGO_DENY):
 	cargo install --quiet --locked --debug --no-default-features cargo-deny \
 	  --version $(CARGO_DENY_VERSION) --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)
 
-demo: tools ## three clusters, the examples, and 150 jobs of a real trace, live (KEEP=1 leaves it up)
+demo: ## three clusters, the examples, and 150 jobs of a real trace, live (KEEP=1 leaves it up)
 	@cargo build $(CARGO_FLAGS) --quiet -p muster -p cli
 	@cargo run $(CARGO_FLAGS) --quiet -p e2e --bin demo
 
-bench-e2e: tools ## the numbers of the path on a real control plane, as JSON in target/bench-e2e.json
+bench-e2e: ## the numbers of the path on a real control plane, as JSON in target/bench-e2e.json
 	@cargo build $(CARGO_FLAGS) --quiet --release -p muster
 	@cargo run $(CARGO_FLAGS) --quiet --release -p e2e --bin bench -- --out target/bench-e2e.json
 

@@ -129,7 +129,7 @@ type Result<T, E = ToolsError> = std::result::Result<T, E>;
 
 impl Toolset {
     /// All sets, quickest build first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Etcd,
         Self::Kwok,
         Self::Kubernetes,

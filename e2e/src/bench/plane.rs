@@ -17,7 +17,7 @@ use super::watch;
 use crate::harness::muster::{self, Muster, Part};
 use crate::harness::objects::Objects;
 use crate::testbed::{KARMADA_SCHEDULER, KarmadaSpec, MemberSpec, NodeGroup, Spec, State, Testbed};
-use crate::tools::{self, Toolset};
+use crate::tools;
 
 /// Karmada's own client limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Plane {
         members: u32,
     ) -> anyhow::Result<Self> {
         let say = |line: &str| println!("    {line}");
-        let tools = tools::ensure(&Toolset::ALL, &say)?;
+        let tools = tools::ensure(&Testbed::TOOLSETS, &say)?;
         let testbed = Testbed::up(spec(limits, gpus, members)?, dir, &tools, &say).await?;
         let muster = Muster::install(&testbed, muster::program()?, &["--log-format=json"]).await?;
         muster.start(&testbed, Part::All).await?;

@@ -39,7 +39,8 @@ impl Plane {
         println!(
             "Three clusters, a Karmada control plane and Muster, as plain processes on this machine:\n"
         );
-        let tools = tools::ensure(&Toolset::ALL, &say)?;
+        let sets = [&Testbed::TOOLSETS[..], &[Toolset::TrainingOperator]].concat();
+        let tools = tools::ensure(&sets, &say)?;
         let spec = fleet::spec(&tools)?;
         let gpus = fleet::gpus(&spec);
         let testbed = Testbed::up(spec, state, &tools, &say).await?;

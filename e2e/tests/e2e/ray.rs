@@ -17,7 +17,7 @@ use crate::case::{Case, SOON, managed};
 use crate::job::Job;
 use crate::leading_part::room_for_seven;
 use crate::rendezvous::{free_port, said_by, told};
-use crate::services::{fleet, leads_to, service_of};
+use crate::services::{MEMBERS, fleet, leads_to, service_of};
 use crate::split::{environment, no_pods, pods_of};
 
 /// What keeps a pod that stands for a head from being scheduled.
@@ -253,7 +253,7 @@ pub(crate) async fn job(case: &Case) -> anyhow::Result<()> {
         } else {
             let mut heads = nodes[&leading].iter().filter(|pod| is_head(pod));
             let head = heads.next().context("no head")?;
-            leads_to(case, service_of(case, address)?, head).await?;
+            leads_to(case, MEMBERS, service_of(case, address)?, head).await?;
         }
         let sizes = pods.iter().map(|pod| environment(pod, "MUSTER_GANG_SIZE"));
         assert!(sizes.flatten().all(|size| size == "7"));

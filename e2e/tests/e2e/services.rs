@@ -19,10 +19,10 @@ use crate::split::{environment, pods_in, pods_of, rank};
 /// How pods are found in this fleet.
 pub(crate) const ADDRESSES: &str = "{service}.{namespace}.svc";
 /// The members that these tests use.
-const MEMBERS: [&str; 2] = ["member1", "member2"];
+pub(crate) const MEMBERS: [&str; 2] = ["member1", "member2"];
 
 /// Nodes for a gang of seven or eight over two clusters, whose pods find each other by Services.
-async fn fleet(case: &Case) -> anyhow::Result<()> {
+pub(crate) async fn fleet(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     for member in MEMBERS {
         case.nodes(member, 1).await?;
@@ -58,7 +58,7 @@ async fn resolved(
 }
 
 /// Waits until `service` leads to `pod` in these members, and to nobody else in any.
-async fn leads_to(
+pub(crate) async fn leads_to(
     case: &Case,
     members: [&str; 2],
     service: &str,
@@ -82,7 +82,7 @@ async fn leads_to(
 }
 
 /// The Service that `address` is of.
-fn service_of<'a>(case: &Case, address: &'a str) -> anyhow::Result<&'a str> {
+pub(crate) fn service_of<'a>(case: &Case, address: &'a str) -> anyhow::Result<&'a str> {
     let service = address.strip_suffix(&format!(".{}.svc", case.name));
     let service = service.with_context(|| format!("{address} is no Service's"))?;
     ensure!(service.starts_with("muster-"), "{service}");
