@@ -12,7 +12,7 @@ use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SOON, managed, managed_and_killed};
-use crate::job::{Job, record};
+use crate::job::{Job, condition, record};
 use crate::rendezvous::{all_meet, free_port, training};
 use crate::split::{environment, pods_in, pods_of, rank};
 
@@ -209,9 +209,14 @@ async fn suspend(case: &Case, job: &Job, suspend: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The gang meets at the Service of its master.
-async fn meets(case: &Case, job: &Job) -> anyhow::Result<String> {
-    case.running(job).await?;
+/// The gang meets at the Service of its master, in this attempt.
+async fn meets(case: &Case, job: &Job, attempt: u64) -> anyhow::Result<String> {
+    // What is shown is a second old at most: it may be of the attempt before.
+    case.pod_group_when(job, &format!("runs in attempt {attempt}"), |group| {
+        let ready = condition(group, "Ready")["status"] == "True";
+        ready && group["status"]["federation"]["attempt"] == attempt
+    })
+    .await?;
     let address = first_is_found(case, job, MEMBERS).await?;
     let names = |cluster: &str| match cluster {
         "member1" | "member2" => vec!["tune-master-0".to_owned(), address.clone()],
@@ -229,7 +234,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
         .await?;
     let job = training(case, "tune", 6, free_port()?);
     let job = case.submit(&job).await?;
-    let address = meets(case, &job).await?;
+    let address = meets(case, &job, 1).await?;
     let service = service_of(case, &address)?;
     ensure!(service.starts_with("muster-tune-master-0-"), "{service}");
     let binding = format!("{service}-service");
@@ -250,7 +255,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
         record(binding)["parts"] == "Dispatched"
     })
     .await?;
-    let next = meets(case, &job).await?;
+    let next = meets(case, &job, 2).await?;
     ensure!(next != address, "the Service of an attempt that is over");
     case.midway().await?;
 
