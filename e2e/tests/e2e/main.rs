@@ -33,6 +33,7 @@ mod lost_cluster;
 mod mpi;
 mod namespaces;
 mod order;
+mod over_three;
 mod plane;
 mod plugins;
 mod preemption;

@@ -1,0 +1,96 @@
+//! Every kind that may be split, over three clusters, whose shares do not divide evenly: each pod of
+//! the gang has a rank of its own. A Volcano Job is not among them, since one member has no Volcano.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use e2e::harness::jobs::annotated;
+use serde_json::{Value, json};
+
+use crate::case::{Case, managed};
+use crate::job::Job;
+use crate::plane::MEMBERS;
+use crate::rendezvous::free_port;
+use crate::split::{environment, of_metadata, pods_of};
+
+/// Pods with two GPUs each, of which a member takes four.
+const PODS: u32 = 10;
+
+/// The rank of a pod, as its program reckons it.
+fn rank(pod: &Value) -> anyhow::Result<u64> {
+    let name = &pod["metadata"]["name"];
+    let offset = environment(pod, "MUSTER_RANK_OFFSET").with_context(|| format!("{name}"))?;
+    let index = environment(pod, "MUSTER_REPLICA_INDEX")
+        .or_else(|| of_metadata(pod, "MUSTER_REPLICA_INDEX"));
+    let index = index.with_context(|| format!("{name} has no index"))?;
+    Ok(offset.parse::<u64>()? + index.parse::<u64>()?)
+}
+
+/// Each rank from 0 to `size` is one pod's, and every pod knows how many there are and where. What
+/// only stands in for a pod of another cluster is none of them, nor is what submits a RayJob.
+async fn ranks_are_whole(case: &Case, job: &Job, size: u32) -> anyhow::Result<()> {
+    let mut pods: BTreeMap<String, Vec<Value>> = pods_of(case, job).await?;
+    for pods in pods.values_mut() {
+        pods.retain(|pod| pod["spec"]["schedulingGates"].is_null());
+        pods.retain(|pod| environment(pod, "MUSTER_CLUSTER").is_some());
+    }
+    let members: Vec<&str> = pods.keys().map(String::as_str).collect();
+    assert_eq!(members, MEMBERS, "{}", job.name);
+    let mut ranks = Vec::new();
+    for (cluster, pods) in &pods {
+        for pod in pods {
+            ranks.push(rank(pod).with_context(|| format!("{} in {cluster}", job.name))?);
+            let told = |name| environment(pod, name).unwrap_or_default();
+            assert_eq!(told("MUSTER_CLUSTER"), cluster);
+            assert_eq!(told("MUSTER_CLUSTERS").split(',').count(), 3);
+            assert_eq!(told("MUSTER_GANG_SIZE"), size.to_string(), "{}", job.name);
+        }
+    }
+    ranks.sort_unstable();
+    assert_eq!(
+        ranks,
+        (0..u64::from(size)).collect::<Vec<_>>(),
+        "{}",
+        job.name
+    );
+    Ok(())
+}
+
+async fn each_kind(case: &Case) -> anyhow::Result<()> {
+    case.queue(2 * PODS).await?;
+    for member in MEMBERS {
+        case.nodes(member, 1).await?;
+    }
+    let address = "{host}.{namespace}.svc.{cluster}.fleet.example";
+    let addresses = json!({"spec": {"placement": {"addresses": {"*": address}}}});
+    case.capacity_policy(addresses).await?;
+
+    let gang = |name: &str| case.gang(name, PODS, 2);
+    let asks = |template: Value| annotated(template, "muster.io/split", "Allowed");
+    let mut tensorflow = crate::cluster_spec::training(case);
+    tensorflow["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = json!(PODS - 2);
+    let mpi = annotated(gang("mpi").mpi(), "muster.io/ssh-auth-secret", "keys");
+    for (template, size) in [
+        (
+            crate::rendezvous::training(case, "torch", PODS - 1, free_port()?),
+            PODS,
+        ),
+        (tensorflow, PODS),
+        (crate::job_set::led(case, "set", PODS - 1), PODS),
+        (asks(mpi), PODS + 1),
+        (asks(gang("nodes").ray_cluster()), PODS),
+        (asks(gang("search").ray_job()), PODS),
+    ] {
+        let job = case.submit(&template).await?;
+        case.running(&job).await?;
+        ranks_are_whole(case, &job, size).await?;
+        case.delete(&job).await?;
+        case.gone(&job).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn every_kind_that_may_be_split_has_its_ranks_over_three_clusters() {
+    managed("three", each_kind);
+}
