@@ -242,7 +242,7 @@ async fn tells_of_all(
 
 /// Without keys it is not split, and told why; with them it runs over two clusters, its launcher
 /// reaches all workers, and it is over with its launcher, well or badly.
-async fn mpi(case: &Case) -> anyhow::Result<()> {
+pub(crate) async fn mpi(case: &Case) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     write_programs(folder.path())?;
     let keys = keys(case).await?;
@@ -257,11 +257,13 @@ async fn mpi(case: &Case) -> anyhow::Result<()> {
     let template = annotated(template, KEYS, "bench-keys");
     let job = case.submit(&template).await?;
     case.running(&job).await?;
+    case.midway().await?;
     let pods = is_divided(case, &job).await?;
     tells_of_all(case, &job, &pods).await?;
     has_keys(case, &keys, &pods).await?;
     all_are_listed(case, &pods, folder.path()).await?;
     end_leader(case, &job).await?;
+    case.midway().await?;
     case.finished(&job, "Succeeded").await?;
     shows(case, &job, "Succeeded").await?;
     no_pods(case, &job).await?;

@@ -272,10 +272,12 @@ pub(crate) async fn job(case: &Case) -> anyhow::Result<()> {
     });
     let (cluster, pod) = ran.await?;
     assert_eq!(cluster, leading);
+    case.midway().await?;
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let well = json!({"metadata": {"annotations": {"muster.io/run-for": "1ms"}}});
     let member = case.plane.member(&cluster).await?;
     member.merge(POD, Some(&case.name), name, &well).await?;
+    case.midway().await?;
 
     case.finished(&job, "Succeeded").await?;
     no_pods(case, &job).await?;

@@ -78,6 +78,8 @@ with_a_kill_in_the_middle! {
     soak_of_a_part_that_failed: "soakpart", split::failed;
     soak_of_a_rendezvous: "soaktorch", crate::rendezvous::pytorch;
     soak_of_services: "soakserve", crate::services::pytorch;
+    soak_of_mpi: "soakmpi", crate::mpi::mpi;
+    soak_of_ray: "soakray", crate::ray::job;
     soak_of_cluster_specs: "soaktf", crate::cluster_spec::tensorflow;
     soak_of_a_task_that_completes: "soakleads", crate::leading_part::volcano;
     soak_of_times_to_live: "soakttl", crate::ttl::ttl;
