@@ -145,6 +145,7 @@ fn an_elastic_volcano_job_is_shrunk_and_grown_where_it_runs() {
 }
 
 #[test]
+#[ignore = "soak"]
 fn an_elastic_volcano_job_is_shrunk_and_grown_though_muster_is_killed_meanwhile() {
     managed_and_killed("elasticvolcanokill", shrinks_and_grows);
 }

@@ -180,6 +180,7 @@ fn a_jobset_is_split_by_jobs_and_every_rank_is_there_once() {
 }
 
 #[test]
+#[ignore = "soak"]
 fn a_jobset_is_split_by_jobs_though_muster_is_killed() {
     managed_and_killed("jobsetkilled", by_jobs);
 }

@@ -1,17 +1,18 @@
 //! Every kind that may be split, over three clusters, whose shares do not divide evenly: each pod of
-//! the gang has a rank of its own. A Volcano Job is not among them, since one member has no Volcano.
+//! the gang has a rank of its own. For Volcano Jobs a third member with Volcano joins.
 
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use e2e::harness::jobs::annotated;
+use e2e::testbed::SyncMode;
 use serde_json::{Value, json};
 
-use crate::case::{Case, managed};
+use crate::case::{Case, managed, managed_alone};
 use crate::job::Job;
 use crate::plane::MEMBERS;
 use crate::rendezvous::free_port;
-use crate::split::{environment, of_metadata, pods_of};
+use crate::split::{environment, of_metadata, pods_in, pods_of, rank as volcano_rank, training};
 
 /// Pods with two GPUs each, of which a member takes four.
 const PODS: u32 = 10;
@@ -88,6 +89,39 @@ async fn each_kind(case: &Case) -> anyhow::Result<()> {
         case.gone(&job).await?;
     }
     Ok(())
+}
+
+/// A Volcano Job of a master and nine workers over these members.
+async fn volcano(case: &Case, members: [&str; 3]) -> anyhow::Result<()> {
+    for member in &members[..2] {
+        case.nodes(member, 1).await?;
+    }
+    let job = case.submit(&training(case, "train", PODS - 1)).await?;
+    case.running(&job).await?;
+    let pods = pods_in(case, &job, &members).await?;
+    let sizes: Vec<usize> = members.iter().map(|member| pods[*member].len()).collect();
+    assert_eq!(sizes.iter().sum::<usize>(), PODS as usize, "{sizes:?}");
+    let ranks = pods.values().flatten().map(volcano_rank);
+    let mut ranks = ranks.collect::<anyhow::Result<Vec<_>>>()?;
+    ranks.sort_unstable();
+    assert_eq!(ranks, (0..u64::from(PODS)).collect::<Vec<_>>());
+    case.delete(&job).await?;
+    case.gone(&job).await
+}
+
+#[test]
+#[ignore = "soak"]
+fn a_volcano_job_has_its_ranks_over_three_clusters() {
+    managed_alone("threevolcano", async |case| {
+        case.queue(2 * PODS).await?;
+        let testbed = &case.plane.testbed;
+        let third = case.own_member("third", SyncMode::Push);
+        testbed.add_member(&third).await?;
+        let outcome = volcano(case, [MEMBERS[0], MEMBERS[1], "third"]).await;
+        let removed = testbed.remove_member("third").await;
+        outcome?;
+        Ok(removed?)
+    });
 }
 
 #[test]

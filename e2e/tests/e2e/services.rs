@@ -11,7 +11,7 @@ use e2e::harness::kinds::{
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed, managed_and_killed};
+use crate::case::{Case, SOON, managed};
 use crate::job::{Job, condition, record};
 use crate::rendezvous::{all_meet, free_port, training};
 use crate::split::{environment, pods_in, pods_of, rank};
@@ -333,11 +333,6 @@ pub(crate) async fn other_kinds(case: &Case) -> anyhow::Result<()> {
 #[test]
 fn a_pytorchjob_meets_at_the_service_of_its_master() {
     managed("servetorch", pytorch);
-}
-
-#[test]
-fn a_pytorchjob_meets_at_the_service_of_its_master_though_muster_is_killed() {
-    managed_and_killed("servekilled", pytorch);
 }
 
 #[test]
