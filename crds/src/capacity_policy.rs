@@ -287,8 +287,8 @@ pub struct Placement {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_clusters: Option<i32>,
     /// Whether its jobs are placed over several clusters, where they do not say themselves
-    /// (muster.io/split) and can be: Volcano Jobs, batch/v1 Jobs, and PyTorchJobs, TFJobs
-    /// and MPIJobs where addresses are told. Unset: Never.
+    /// (muster.io/split) and can be: Volcano Jobs, batch/v1 Jobs, JobSets, and PyTorchJobs,
+    /// TFJobs, MPIJobs, RayClusters and RayJobs where addresses are told. Unset: Never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Loose<Split>>,
     /// How pods reach those of another cluster, by the name of that cluster or "*" for every

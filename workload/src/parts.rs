@@ -184,6 +184,8 @@ struct Gang<'a> {
     leader: Option<String>,
     /// How they reach all other pods.
     reach: &'a Reach,
+    /// Its namespace.
+    namespace: &'a str,
     /// Its Services are called after it.
     whose: Whose<'a>,
 }
@@ -218,6 +220,7 @@ impl<'a> Gang<'a> {
             return Err(PartsError::Changed { role, planned, now });
         }
         let clusters: Vec<&str> = shares.iter().map(|share| share.cluster.as_str()).collect();
+        let namespace = template.pointer("/metadata/namespace");
         let whose = Whose::of(template, attempt);
         let service = first_service(&whose, &tasks, shares).unwrap_or_default();
         // The Service of the first pod is there in its own cluster, too.
@@ -235,6 +238,7 @@ impl<'a> Gang<'a> {
             host: rendezvous::host(template).or_else(own),
             leader: reach.first(&service),
             reach,
+            namespace: namespace.and_then(Value::as_str).unwrap_or_default(),
             whose,
         })
     }
@@ -310,6 +314,20 @@ impl<'a> Gang<'a> {
         } else {
             self.leader.as_deref()
         }
+    }
+
+    /// Where pods of the cluster at `index` reach the pod with this index of a role in `share`, which
+    /// has the name `host` there.
+    fn address(&self, index: usize, share: &Share, role: &str, pod: u32, host: String) -> String {
+        let cluster = &share.cluster;
+        let address = match *cluster == self.shares[index].cluster {
+            true => Some(format!("{host}.{}.svc", self.namespace)),
+            false => {
+                let service = self.whose.service(cluster, role, pod);
+                self.reach.of(cluster, &host, &service)
+            }
+        };
+        address.unwrap_or(host)
     }
 
     /// Has the pods of the cluster at `index` labelled with their part, where Services select by

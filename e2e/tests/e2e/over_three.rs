@@ -12,20 +12,10 @@ use crate::case::{Case, managed, managed_alone};
 use crate::job::Job;
 use crate::plane::MEMBERS;
 use crate::rendezvous::free_port;
-use crate::split::{environment, of_metadata, pods_in, pods_of, rank as volcano_rank, training};
+use crate::split::{environment, pods_in, pods_of, rank, training};
 
 /// Pods with two GPUs each, of which a member takes four.
 const PODS: u32 = 10;
-
-/// The rank of a pod, as its program reckons it.
-fn rank(pod: &Value) -> anyhow::Result<u64> {
-    let name = &pod["metadata"]["name"];
-    let offset = environment(pod, "MUSTER_RANK_OFFSET").with_context(|| format!("{name}"))?;
-    let index = environment(pod, "MUSTER_REPLICA_INDEX")
-        .or_else(|| of_metadata(pod, "MUSTER_REPLICA_INDEX"));
-    let index = index.with_context(|| format!("{name} has no index"))?;
-    Ok(offset.parse::<u64>()? + index.parse::<u64>()?)
-}
 
 /// Each rank from 0 to `size` is one pod's, and every pod knows how many there are and where. What
 /// only stands in for a pod of another cluster is none of them, nor is what submits a RayJob.
@@ -101,7 +91,7 @@ async fn volcano(case: &Case, members: [&str; 3]) -> anyhow::Result<()> {
     let pods = pods_in(case, &job, &members).await?;
     let sizes: Vec<usize> = members.iter().map(|member| pods[*member].len()).collect();
     assert_eq!(sizes.iter().sum::<usize>(), PODS as usize, "{sizes:?}");
-    let ranks = pods.values().flatten().map(volcano_rank);
+    let ranks = pods.values().flatten().map(rank);
     let mut ranks = ranks.collect::<anyhow::Result<Vec<_>>>()?;
     ranks.sort_unstable();
     assert_eq!(ranks, (0..u64::from(PODS)).collect::<Vec<_>>());

@@ -115,6 +115,7 @@ pub(crate) fn rank(pod: &Value) -> anyhow::Result<u64> {
     let completion = "batch.kubernetes.io/job-completion-index";
     let index = environment(pod, "VC_TASK_INDEX")
         .or_else(|| of_metadata(pod, "MUSTER_REPLICA_INDEX"))
+        .or_else(|| environment(pod, "MUSTER_REPLICA_INDEX"))
         .or_else(|| pod["metadata"]["annotations"][completion].as_str());
     Ok(offset.parse::<u64>()? + index.context("no index")?.parse::<u64>()?)
 }

@@ -212,23 +212,16 @@ fn keys(template: &Value) -> Value {
 fn hosts(template: &Value, gang: &Gang<'_>, index: usize) -> String {
     let text = |path| template.pointer(path).and_then(Value::as_str);
     let job = text("/metadata/name").unwrap_or_default();
-    let namespace = text("/metadata/namespace").unwrap_or_default();
     let slots = template
         .pointer("/spec/slotsPerWorker")
         .and_then(Value::as_u64);
     let slots = slots.unwrap_or(1);
-    let own = &gang.shares[index].cluster;
+    let between = Implementation::of(template).slots;
     let mut list = String::new();
     for (share, count) in gang.shares.iter().zip(gang.per_cluster(WORKER)) {
         for pod in 0..u32::try_from(count).unwrap_or(u32::MAX) {
             let host = format!("{job}-{WORKER}-{pod}.{job}");
-            let service = gang.whose.service(&share.cluster, WORKER, pod);
-            let address = match share.cluster == *own {
-                true => Some(format!("{host}.{namespace}.svc")),
-                false => gang.reach.of(&share.cluster, &host, &service),
-            };
-            let address = address.unwrap_or(host);
-            let between = Implementation::of(template).slots;
+            let address = gang.address(index, share, WORKER, pod, host);
             list.push_str(&format!("{address}{between}{slots}\n"));
         }
     }

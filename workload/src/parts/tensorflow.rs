@@ -48,8 +48,6 @@ fn task(gang: &Gang<'_>, index: usize, name: &str, pods: &str) -> Environment {
 fn cluster(template: &Value, gang: &Gang<'_>, index: usize) -> Value {
     let text = |path| template.pointer(path).and_then(Value::as_str);
     let job = text("/metadata/name").unwrap_or_default();
-    let namespace = text("/metadata/namespace").unwrap_or_default();
-    let own = &gang.shares[index].cluster;
     let mut groups = Map::new();
     for group in gang.tasks.iter().map(|task| task.role.as_str()) {
         let port = TENSORFLOW.port(template, group);
@@ -57,12 +55,10 @@ fn cluster(template: &Value, gang: &Gang<'_>, index: usize) -> Value {
         for (share, count) in gang.shares.iter().zip(gang.per_cluster(group)) {
             for pod in 0..u32::try_from(count).unwrap_or(u32::MAX) {
                 let host = format!("{job}-{group}-{pod}");
-                let service = gang.whose.service(&share.cluster, group, pod);
-                let address = match share.cluster == *own {
-                    true => Some(format!("{host}.{namespace}.svc")),
-                    false => gang.reach.of(&share.cluster, &host, &service),
-                };
-                all.push(endpoint(&address.unwrap_or(host), port));
+                all.push(endpoint(
+                    &gang.address(index, share, group, pod, host),
+                    port,
+                ));
             }
         }
         groups.insert(group.to_owned(), json!(all));
