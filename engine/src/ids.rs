@@ -1,6 +1,7 @@
 //! Names at the edge of the engine, each its own type so that none can stand for another.
 
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -68,7 +69,8 @@ name_type! {
 }
 
 /// A job: the namespace and name of its ResourceBinding, which is unique among all kinds.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Keys are in order of namespace, then name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobKey {
     /// Namespace of the binding and of the template.
     pub namespace: Arc<str>,
@@ -84,6 +86,24 @@ impl JobKey {
             namespace: Arc::from(namespace),
             name: Arc::from(name),
         }
+    }
+}
+
+impl Ord for JobKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Jobs of a namespace share its text: most often nobody has to look at it.
+        let namespaces = if Arc::ptr_eq(&self.namespace, &other.namespace) {
+            Ordering::Equal
+        } else {
+            self.namespace.cmp(&other.namespace)
+        };
+        namespaces.then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for JobKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -14,6 +14,7 @@ pub mod decision;
 pub mod event;
 pub mod facts;
 mod few;
+mod hashed;
 pub mod ids;
 pub mod matching;
 pub mod plugins;

@@ -13,7 +13,6 @@
 //! go has to stir its queue or open its want.
 
 use super::Engine;
-use super::hashed::{Hashed, HashedSet};
 use super::job::Rank;
 use super::ladder::Round;
 use super::queues::QueueId;
@@ -21,6 +20,7 @@ use super::shut::Doors;
 use super::tree::Path;
 use super::wants::WantId;
 use crate::facts::QueueOrdering;
+use crate::hashed::{Hashed, HashedSet};
 use crate::ids::QueueName;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -214,9 +214,7 @@ impl Engine {
         }
         let mut few = BTreeSet::new();
         for queue in open().copied().flatten() {
-            let id = self.queues.id(queue);
-            let path = id.into_iter().flat_map(|id| self.queues.upwards(id));
-            for (id, _) in path {
+            for (id, _) in self.queues.upwards(*queue) {
                 if !few.insert(id) {
                     break;
                 }
@@ -246,6 +244,11 @@ impl Engine {
         if self.asking.stirred.contains(id) || (strict && !self.asking.has_answered(id)) {
             return self.candidate_of(queue, doors);
         }
+        // Claims that are others are those of who stands in front.
+        let claims = !self.asking.has_answered(id);
+        if !claims && !doors.are_open_in(id) {
+            return None;
+        }
         let leaf = self.waiting.leaf(queue)?;
         let opened = if !strict && doors.open.len() <= FEW_OPEN {
             let open = doors.open.keys();
@@ -253,8 +256,6 @@ impl Engine {
         } else {
             leaf.candidate(ordering, |_, want| doors.is_open(want))
         };
-        // Claims that are others are those of who stands in front.
-        let claims = !self.asking.has_answered(id);
         let claimed = claims.then(|| self.first_with_a_claim(queue)).flatten();
         let first = opened.into_iter().chain(claimed).min();
         let found = first.filter(|(rank, _)| self.place_beyond(queue, rank).is_none());

@@ -9,12 +9,12 @@
 
 use super::Engine;
 use super::exchange::Shift;
-use super::hashed::Hashed;
 use super::judge::Asker;
 use super::plan::View;
 use super::queues::{Pools, pools_of};
 use super::victims::Item;
 use crate::facts::Share;
+use crate::hashed::Hashed;
 use crate::ids::ClusterName;
 use crate::reason::Reason;
 use crate::resources::Resources;

@@ -18,7 +18,7 @@ impl Engine {
     pub fn apply(&mut self, event: Event) {
         match event {
             Event::QueueUpserted(fact) => {
-                let name = fact.name.clone();
+                let name = self.names.share_queue(&fact.name);
                 let changed = self.queues.set_fact(&name, Some(fact));
                 self.fact_changed(&name, changed);
             }
@@ -27,7 +27,7 @@ impl Engine {
                 self.fact_changed(&name, changed);
             }
             Event::PolicyUpserted(fact) => {
-                let name = fact.queue.clone();
+                let name = self.names.share_queue(&fact.queue);
                 let changed = self.queues.set_policy(&name, Some(fact));
                 self.policy_changed(&name, changed);
             }

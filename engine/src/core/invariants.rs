@@ -149,6 +149,7 @@ impl Engine {
                 }
             }
         }
+        let mut uncharged = Vec::new();
         for (key, held) in self.room.assumed() {
             for seat in &held.seats {
                 if let Some(node) = &seat.node {
@@ -159,9 +160,11 @@ impl Engine {
             }
             let job = self.jobs.get(key);
             if job.is_none_or(|job| job.derived.charge.is_none()) {
-                wrong.push(format!("job {key}: holds seats and is not charged"));
+                uncharged.push(format!("job {key}: holds seats and is not charged"));
             }
         }
+        uncharged.sort();
+        wrong.append(&mut uncharged);
         for (cluster, room) in self.room.clusters() {
             for (name, node) in room.nodes() {
                 let mut free = Tally::from(&node.fact.allocatable);
@@ -198,6 +201,9 @@ impl Engine {
                 wrong.push(format!(
                     "queue {queue}: groups and line hold different jobs"
                 ));
+            }
+            if self.queues.id(queue) != Some(leaf.id()) {
+                wrong.push(format!("queue {queue}: its line has another number"));
             }
         }
         if should != stand {

@@ -8,12 +8,12 @@
 
 use super::accounts::Account;
 use super::decay::Past;
-use super::hashed::Hashed;
 use super::job::JobState;
 use super::ladder::Rungs;
 use super::measure::{Sums, Units};
 use super::scopes::{OVERALL, PoolId, ScopeId, Scopes};
 use crate::facts::{PolicyFact, QueueFact, QueueOrdering, Share};
+use crate::hashed::Hashed;
 use crate::ids::{ClusterName, PoolClass, QueueName, Time};
 use crate::reason::Reason;
 use crate::resources::Resources;

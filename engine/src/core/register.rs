@@ -249,8 +249,10 @@ impl Engine {
             (old, new) => {
                 let taking = self.taking_for(old.as_ref(), new);
                 self.leave_line(was);
-                if let Some(new) = new {
-                    self.waiting.insert(&new.queue, new.want, &new.rank);
+                // A queue has a number while jobs are counted in it, which they are by now.
+                let id = new.and_then(|new| self.queues.id(&new.queue));
+                if let (Some(new), Some(id)) = (new, id) {
+                    self.waiting.insert(&new.queue, id, new.want, &new.rank);
                     self.changed.queues.insert(new.queue.clone());
                 }
                 if let Some(kept) = taking {

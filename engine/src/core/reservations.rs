@@ -4,8 +4,8 @@
 //! Only a store: who gets a reservation and whom it binds is decided in `reserve`. What is
 //! indexed here must always follow from the reservations themselves.
 
-use super::hashed::Hashed;
 use super::job::Rank;
+use crate::hashed::Hashed;
 use crate::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName, Time};
 use crate::resources::Resources;
 use crate::tally::Tally;

@@ -10,12 +10,13 @@
 //! queue policy) opens it by name.
 
 use super::Engine;
-use super::hashed::HashedSet;
 use super::job::Rank;
 use super::judge::Asker;
+use super::queues::QueueId;
 use super::reservations::Reservation;
 use super::wants::{Want, WantId, Wants};
 use crate::facts::{Role, Split};
+use crate::hashed::HashedSet;
 use crate::ids::{ClusterName, JobKey, NodeName, QueueName};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,13 +83,18 @@ impl Grown {
 pub(crate) struct Doors<'a> {
     wants: &'a Wants,
     /// The queues in which somebody awake has a want that might find room, by want.
-    pub(crate) open: BTreeMap<WantId, &'a HashedSet<QueueName>>,
+    pub(crate) open: BTreeMap<WantId, &'a HashedSet<QueueId>>,
     /// The last in order of those for whom what a want needs is kept that is shut, those aside
     /// for whom jobs are taken back.
     pub(crate) last: Option<&'a Reservation>,
 }
 
 impl<'a> Doors<'a> {
+    /// Whether somebody awake in a queue has a want that might find room.
+    pub(crate) fn are_open_in(&self, queue: QueueId) -> bool {
+        self.open.values().any(|queues| queues.contains(&queue))
+    }
+
     /// Whether something that somebody awake wants might find room, whoever asks.
     pub(crate) fn is_open(&self, want: WantId) -> bool {
         self.shut(want).is_none()

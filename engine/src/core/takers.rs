@@ -6,7 +6,7 @@
 //! nothing, it looks again when one of them holds enough less. When a queue, a policy or a class
 //! has changed, nobody rests.
 
-use super::hashed::Hashed;
+use crate::hashed::Hashed;
 use crate::ids::{JobKey, QueueName, Time};
 use crate::resources::ResourceName;
 use serde::{Deserialize, Serialize};

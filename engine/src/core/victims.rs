@@ -10,10 +10,10 @@
 use super::Engine;
 use super::elastic::least_counts;
 use super::growth::spare;
-use super::hashed::Hashed;
 use super::job::{Job, Released};
 use super::leaving::Cut;
 use super::queues::{Pools, pools_of};
+use crate::hashed::Hashed;
 use crate::ids::{ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::reason::Reason;
 use crate::resources::{ResourceName, Resources};

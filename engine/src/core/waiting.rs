@@ -4,12 +4,13 @@
 //! its first, sleeps as one and wakes as one. A sleeping group is named in the list of each
 //! thing it waits for.
 
-use super::hashed::{Hashed, HashedSet};
 use super::job::Rank;
+use super::queues::QueueId;
 use super::ranks::Ranks;
 use super::sleep::{Sleep, Wake};
 use super::wants::WantId;
 use crate::facts::QueueOrdering;
+use crate::hashed::{Hashed, HashedSet};
 use crate::ids::{PoolClass, QueueName};
 use crate::reason::Reason;
 use crate::resources::ResourceName;
@@ -26,8 +27,10 @@ struct Group {
 }
 
 /// The waiting jobs of one queue.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Leaf {
+    /// The number of its queue.
+    id: QueueId,
     ranks: Ranks,
     groups: BTreeMap<WantId, Group>,
     /// First of each group that is awake.
@@ -48,7 +51,7 @@ pub(crate) struct Waiting {
     /// Queues whose first job to be judged may be another than when this was last taken.
     stirred: BTreeSet<QueueName>,
     /// What groups that are awake want, and in which queues.
-    ready: BTreeMap<WantId, HashedSet<QueueName>>,
+    ready: BTreeMap<WantId, HashedSet<QueueId>>,
     /// What those want in each queue for whom something may be kept.
     fronts: BTreeMap<QueueName, BTreeSet<WantId>>,
     /// In how many queues each of that is wanted so.
@@ -75,10 +78,12 @@ impl Waiting {
         !self.stirred.is_empty()
     }
 
-    /// A job joins the line. Its group wakes if it now stands first in it.
-    pub(crate) fn insert(&mut self, queue: &QueueName, want: WantId, rank: &Rank) {
+    /// A job joins the line of a queue, which keeps its number as long as it has jobs. Its group
+    /// wakes if it now stands first in it.
+    pub(crate) fn insert(&mut self, queue: &QueueName, id: QueueId, want: WantId, rank: &Rank) {
         self.stir(queue);
-        let leaf = self.leaves.entry(queue.clone()).or_default();
+        let leaf = self.leaves.entry(queue.clone());
+        let leaf = leaf.or_insert_with(|| Leaf::new(id));
         leaf.ranks.insert(rank.clone());
         if !leaf.groups.contains_key(&want) {
             leaf.unlooked.insert(want);
@@ -88,7 +93,8 @@ impl Waiting {
         group.jobs.insert(rank.clone());
         if before.as_ref().is_none_or(|first| rank < first) {
             let was_awake = leaf.unlist(want, before);
-            self.note_ready(queue, want, was_awake, false);
+            let id = leaf.id;
+            self.note_ready(id, want, was_awake, false);
             self.rouse(queue, want);
         }
     }
@@ -120,12 +126,12 @@ impl Waiting {
     }
 
     /// What groups that are awake want, and in which queues.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = (WantId, &HashedSet<QueueName>)> {
+    pub(crate) fn ready(&self) -> impl Iterator<Item = (WantId, &HashedSet<QueueId>)> {
         self.ready.iter().map(|(want, queues)| (*want, queues))
     }
 
     /// The queues in which somebody awake wants this, if any.
-    pub(crate) fn ready_in(&self, want: WantId) -> Option<&HashedSet<QueueName>> {
+    pub(crate) fn ready_in(&self, want: WantId) -> Option<&HashedSet<QueueId>> {
         self.ready.get(&want)
     }
 
@@ -134,16 +140,16 @@ impl Waiting {
         self.fronted.keys().copied()
     }
 
-    fn note_ready(&mut self, queue: &QueueName, want: WantId, was: bool, is: bool) {
+    fn note_ready(&mut self, queue: QueueId, want: WantId, was: bool, is: bool) {
         if is && !was {
             let queues = self.ready.entry(want).or_default();
-            queues.insert(queue.clone());
+            queues.insert(queue);
         }
         if was
             && !is
             && let Some(queues) = self.ready.get_mut(&want)
         {
-            queues.remove(queue);
+            queues.remove(&queue);
             if queues.is_empty() {
                 self.ready.remove(&want);
             }
@@ -166,7 +172,8 @@ impl Waiting {
         leaf.unlooked.insert(want);
         if before.as_ref() == Some(rank) {
             let was_awake = leaf.unlist(want, before);
-            self.note_ready(queue, want, was_awake, false);
+            let id = leaf.id;
+            self.note_ready(id, want, was_awake, false);
             self.rouse(queue, want);
         }
         if head_of_sleepers {
@@ -201,7 +208,8 @@ impl Waiting {
         if let Some(first) = first.filter(|_| hopeful) {
             leaf.hopeful.insert((first, want));
         }
-        self.note_ready(queue, want, was_awake, false);
+        let id = leaf.id;
+        self.note_ready(id, want, was_awake, false);
         self.stir(queue);
         changed
     }
@@ -352,7 +360,8 @@ impl Waiting {
                 leaf.unlooked.remove(&want);
             }
         }
-        self.note_ready(queue, want, was_awake, is_awake);
+        let id = leaf.id;
+        self.note_ready(id, want, was_awake, is_awake);
         self.stir(queue);
     }
 
@@ -369,6 +378,17 @@ impl Waiting {
 }
 
 impl Leaf {
+    fn new(id: QueueId) -> Self {
+        Self {
+            id,
+            ranks: Ranks::default(),
+            groups: BTreeMap::new(),
+            awake: BTreeSet::new(),
+            hopeful: BTreeSet::new(),
+            unlooked: BTreeSet::new(),
+        }
+    }
+
     /// The job to be judged next, if any may be: the first that is awake and `open`. Where
     /// nobody may pass the head, only that.
     pub(crate) fn candidate(
@@ -384,6 +404,11 @@ impl Leaf {
         }?;
         let behind = self.hopeful.first().is_some_and(|(ahead, _)| ahead < rank);
         (!strict || !behind).then_some((rank, *want))
+    }
+
+    /// The number of its queue.
+    pub(crate) fn id(&self) -> QueueId {
+        self.id
     }
 
     /// How many groups are awake.

@@ -41,6 +41,7 @@ use seats::Assumption;
 
 use crate::decision::Blocker;
 use crate::facts::{Demand, NodeFact, PodFact, Role, Share};
+use crate::hashed::Hashed;
 use crate::ids::{ClusterName, JobKey, NodeName, Uid};
 use crate::tally::Tally;
 use cluster::Change;
@@ -61,9 +62,9 @@ pub(crate) struct Touch {
 #[derive(Debug, Clone, Default)]
 pub struct Room {
     clusters: BTreeMap<ClusterName, ClusterRoom>,
-    assumed: BTreeMap<JobKey, Assumption>,
+    assumed: Hashed<JobKey, Assumption>,
     /// Where the pods of each job are, bound or not, ended or not.
-    pods_of: BTreeMap<JobKey, BTreeSet<(ClusterName, Uid)>>,
+    pods_of: Hashed<JobKey, BTreeSet<(ClusterName, Uid)>>,
     /// Jobs with seats that have no node at the moment.
     floating: BTreeSet<JobKey>,
     /// Clusters with nodes that hold seats which cannot be honoured there.

@@ -8,6 +8,7 @@ use super::Room;
 use super::dims::Row;
 use super::pack::{Basis, Lens, Need, needs_of};
 use crate::facts::{Demand, PodFact, RolePods, Share};
+use crate::hashed::Hashed;
 use crate::ids::{ClusterName, JobKey, NodeName};
 use crate::resources::Resources;
 use crate::tally::Tally;
@@ -47,8 +48,8 @@ impl Assumption {
 }
 
 impl Room {
-    /// What is held, by job.
-    pub(crate) fn assumed(&self) -> &BTreeMap<JobKey, Assumption> {
+    /// What is held, by job; in no order.
+    pub(crate) fn assumed(&self) -> &Hashed<JobKey, Assumption> {
         &self.assumed
     }
 
