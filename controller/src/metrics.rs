@@ -60,6 +60,7 @@ pub(crate) struct Metrics {
     pub(crate) released: Counter,
     pub(crate) opened_by_hand: Counter,
     pub(crate) parts_repaired: Counter,
+    pub(crate) decisions_cut: Counter,
     pub(crate) invariant_violations: Counter,
     pub(crate) invariant_check_seconds: Histogram,
     pub(crate) pending_jobs: Family<QueueLabel, Gauge>,
@@ -88,6 +89,11 @@ impl Metrics {
             parts_repaired: registry.register(
                 "parts_repaired",
                 "Overrides written anew because what went to a cluster was not its part of a gang",
+                Counter::default(),
+            ),
+            decisions_cut: registry.register(
+                "decisions_cut",
+                "Rounds of decisions that ended early since too many jobs were judged in vain",
                 Counter::default(),
             ),
             invariant_violations: registry.register(

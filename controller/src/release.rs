@@ -26,6 +26,13 @@ impl Core {
         let decided = self.engine.decide(now);
         self.metrics
             .decided(started.elapsed(), decided.decisions.len());
+        if decided.cut {
+            self.metrics.decisions_cut.inc();
+            tracing::error!(
+                "a round of decisions was cut short: jobs that cannot start have each other judged \
+                 again and again; this is a defect of Muster, please report it"
+            );
+        }
         self.wake_at = if decided.more {
             Some(now)
         } else {

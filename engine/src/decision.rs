@@ -57,6 +57,9 @@ pub struct Decisions {
     pub decisions: Vec<Decision>,
     /// Whether the budget of decisions ran out before all was looked at: call again.
     pub more: bool,
+    /// Whether it stopped since too many were judged in a row of whom nobody could go
+    /// ([`crate::EngineConfig::most_in_vain`]): a defect, which must not hold up all else.
+    pub cut: bool,
     /// When to call again although no event came (back-offs and deadlines), if ever.
     pub wake_at: Option<Time>,
 }

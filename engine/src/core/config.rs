@@ -17,6 +17,8 @@ pub struct EngineConfig {
     /// How long a released gang may take to get its minimum of pods bound, where the queue's
     /// policy does not say.
     pub start_deadline_ms: i64,
+    /// Judgements in a row that let nobody go, after which a call of `decide` ends all the same.
+    pub most_in_vain: usize,
     /// How long a released job may be without room for its unbound pods before it is taken
     /// back.
     pub room_lost_grace_ms: i64,
@@ -42,6 +44,7 @@ impl Default for EngineConfig {
             backoff_max_ms: 300_000,
             avoid_extra_ms: 60_000,
             start_deadline_ms: 600_000,
+            most_in_vain: 20_000,
             room_lost_grace_ms: 10_000,
             take_retry_ms: 1_000,
             reservations_per_class: 2,

@@ -23,10 +23,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Judgements in a row that let nobody go, after which a call of `decide` ends all the same: a
-/// circle of reservations that wake each other must never hold up everything else.
-const MOST_IN_VAIN: usize = 20_000;
-/// After which pause it then goes on.
+/// The pause after a call that judged too many in vain.
 const CUT_PAUSE_MS: i64 = 1_000;
 
 /// Where no more groups of a queue than this are awake, they are gone through in order.
@@ -68,6 +65,7 @@ impl Engine {
         Decisions {
             decisions,
             more,
+            cut,
             wake_at: self.wake_at().into_iter().chain(again).min(),
         }
     }
@@ -167,7 +165,7 @@ impl Engine {
                 continue;
             }
             in_vain += 1;
-            if in_vain > MOST_IN_VAIN {
+            if in_vain > self.config.most_in_vain {
                 return true;
             }
             let asker = Asker {

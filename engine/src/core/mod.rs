@@ -10,6 +10,7 @@ mod accounts;
 mod advise;
 mod ahead;
 mod asking;
+mod awaited;
 mod choose;
 mod claims;
 mod config;

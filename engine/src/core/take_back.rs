@@ -400,7 +400,7 @@ impl Engine {
         for item in taking.items {
             by_job.entry(item.key.clone()).or_default().push(item);
         }
-        let mut awaited = self.awaited_for(&taking.shares);
+        let mut awaited = BTreeSet::new();
         let mut decisions = Vec::new();
         for (key, items) in by_job {
             let Some(first) = items.first() else { continue };
@@ -421,24 +421,15 @@ impl Engine {
             }
             awaited.insert(key);
         }
+        awaited.extend(self.awaited_for(asker, &taking.shares));
+        if awaited.is_empty() {
+            // Nobody has to go, and still it was stopped: it looks again like one who found nothing.
+            let until = self.now.after(self.config.take_retry_ms);
+            self.takers.failed(taker, until, None);
+            return decisions;
+        }
         self.reserve_for_taker(taker, &taking.shares, awaited);
         decisions
-    }
-
-    /// Jobs that are ending or shrinking on nodes that `shares` use.
-    fn awaited_for(&self, shares: &[Share]) -> BTreeSet<JobKey> {
-        let used: BTreeSet<_> = shares
-            .iter()
-            .flat_map(|share| {
-                let slots = share.slots.iter();
-                slots.map(|slot| (share.cluster.clone(), slot.node.clone()))
-            })
-            .collect();
-        let going = self.held.going().filter(|key| {
-            let nodes = self.going(key).map(|(.., nodes)| nodes);
-            nodes.is_some_and(|nodes| nodes.keys().any(|node| used.contains(node)))
-        });
-        going.cloned().collect()
     }
 
     fn taking_words(&self, asker: Asker<'_>, item: &Item) -> String {

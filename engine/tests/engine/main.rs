@@ -11,6 +11,7 @@ mod advise;
 mod backfill;
 mod brute;
 mod capacity;
+mod crowded;
 mod deadline;
 mod drain;
 mod elastic;

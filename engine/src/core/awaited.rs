@@ -1,0 +1,79 @@
+//! Whom a taker waits for.
+//!
+//! Not only those who are taken back for it: what is ending already may be on nodes that it will
+//! use, or charged where its queue, or one above it, lacks headroom. One that waited for nobody
+//! would be judged at once, in vain, and what was kept for it given up; which wakes the next, and
+//! the two each other for ever.
+
+use super::Engine;
+use super::judge::Asker;
+use super::plan::View;
+use super::queues::{Pools, pools_of};
+use super::quota::Short;
+use crate::facts::Share;
+use crate::ids::{JobKey, QueueName};
+use std::collections::BTreeSet;
+
+impl Engine {
+    /// Jobs that are ending or shrinking, and have to be gone before the asker can have `shares`:
+    /// those on nodes that these use, and as many more, first in order, as give back the headroom
+    /// that it lacks beside what it has to leave alone. Of jobs that would do as well for headroom
+    /// it waits for the first: if another is gone sooner, its quota wakes it.
+    pub(crate) fn awaited_for(&self, asker: Asker<'_>, shares: &[Share]) -> BTreeSet<JobKey> {
+        let slots = |share: &Share| {
+            let slots = share.slots.iter();
+            let on = slots.map(|slot| (share.cluster.clone(), slot.node.clone()));
+            on.collect::<Vec<_>>()
+        };
+        let used: BTreeSet<_> = shares.iter().flat_map(slots).collect();
+        let mut view = View {
+            kept: self.headroom_kept(&self.reservations_ahead(asker)),
+            ..View::now()
+        };
+        let mut awaited = BTreeSet::new();
+        let mut others = Vec::new();
+        for key in self.held.going() {
+            let Some((queue, charge, nodes)) = self.going(key) else {
+                continue;
+            };
+            if nodes.keys().any(|node| used.contains(node)) {
+                self.without(&mut view, &queue, &charge);
+                awaited.insert(key.clone());
+            } else {
+                others.push((key, queue, charge));
+            }
+        }
+        let pools = pools_of(shares);
+        while let Err(short) = self.check_with(asker, &pools, &view) {
+            let gives = |(_, queue, charge): &(&JobKey, QueueName, Pools)| {
+                self.queues.is_within(queue, &short.queue) && gives_back(charge, &short)
+            };
+            let Some(first) = others.iter().position(gives) else {
+                break;
+            };
+            let (key, queue, charge) = others.remove(first);
+            self.without(&mut view, &queue, &charge);
+            awaited.insert(key.clone());
+        }
+        awaited
+    }
+
+    fn check_with(&self, asker: Asker<'_>, pools: &Pools, view: &View) -> Result<(), Short> {
+        let total = &asker.want.total;
+        self.queues.check_total(asker.queue, total, &view.kept)?;
+        self.queues.check_pools(asker.queue, pools, &view.kept)
+    }
+}
+
+/// Whether a charge counts where headroom is short.
+fn gives_back(charge: &Pools, short: &Short) -> bool {
+    let clusters = short.detail.clusters.as_ref();
+    let counts = |(cluster, class)| {
+        short.class.as_ref().is_none_or(|bounded| bounded == class)
+            && clusters.is_none_or(|clusters| clusters.contains(cluster))
+    };
+    let mut charge = charge.iter();
+    charge.any(|((cluster, class), part)| {
+        counts((cluster, class)) && part.amount_of(&short.resource).0 > 0
+    })
+}
