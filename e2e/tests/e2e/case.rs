@@ -1,7 +1,6 @@
 //! What one test works with: a namespace, a queue and a GPU class of its own on the shared plane.
 
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -459,7 +458,7 @@ impl Case {
         for job in jobs {
             subject.job(&job.template);
         }
-        subject.audit(Path::new(&self.plane.audit_log()?))
+        subject.audit(self.plane.audit_log()?)
     }
 
     /// Takes away what would burden the tests that follow; nothing waits for it.

@@ -3,18 +3,20 @@
 //! It is started by the first test that needs it and ends with the process, whatever ends that: the
 //! testbed's watchdog sees to it.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use e2e::harness::audit::Log;
 use e2e::harness::muster::{self, Muster, Part};
 use e2e::harness::objects::Objects;
 use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed, jobset};
 use e2e::tools::{self, Toolset};
 use e2e::{kuberay, mpi_operator, training_operator};
 use tokio::runtime::Runtime;
-use tokio::sync::{OnceCell, RwLock};
+use tokio::sync::{Mutex, OnceCell, RwLock};
 
 /// The members of the plane: two with Volcano, one without.
 pub(crate) const MEMBERS: [&str; 3] = ["member1", "member2", "member3"];
@@ -33,6 +35,9 @@ pub(crate) struct Plane {
     pub(crate) tools: tools::Tools,
     /// The control plane's objects.
     pub(crate) karmada: Objects,
+    /// Of the members that were asked for: a client is dear to make, and tests ask ten times a second.
+    members: Mutex<HashMap<String, Objects>>,
+    audit: Option<Log>,
 }
 
 static RUNTIME: LazyLock<Runtime> =
@@ -114,23 +119,29 @@ impl Plane {
             }
         }
         Ok(Self {
+            audit: testbed.audit_log().as_deref().map(Log::new),
             testbed,
             muster,
             tools,
             karmada,
+            members: Mutex::default(),
         })
     }
 
     /// A member's objects.
     pub(crate) async fn member(&self, name: &str) -> anyhow::Result<Objects> {
-        Ok(Objects::new(self.testbed.cluster(name)?.client().await?))
+        let mut members = self.members.lock().await;
+        if let Some(objects) = members.get(name) {
+            return Ok(objects.clone());
+        }
+        let objects = Objects::new(self.testbed.cluster(name)?.client().await?);
+        members.insert(name.to_owned(), objects.clone());
+        Ok(objects)
     }
 
     /// The audit log of the control plane's API server.
-    pub(crate) fn audit_log(&self) -> anyhow::Result<PathBuf> {
-        self.testbed
-            .audit_log()
-            .context("the plane has no audit log")
+    pub(crate) fn audit_log(&self) -> anyhow::Result<&Log> {
+        self.audit.as_ref().context("the plane has no audit log")
     }
 
     /// The last lines of a process's log.
