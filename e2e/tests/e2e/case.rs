@@ -40,12 +40,12 @@ pub(crate) fn unmanaged(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Res
     plane::beside_others(async |plane| Case::run(plane, name, unmanaged, test).await);
 }
 
-/// Runs a test in a managed namespace while no other test runs.
+/// Runs a test in a managed namespace while no other is on its plane.
 pub(crate) fn managed_alone(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     plane::alone(async |plane| Case::run(plane, name, MANAGED, test).await);
 }
 
-/// Runs a test in a managed namespace while no other test runs; Muster is killed in its middle.
+/// Runs a test in a managed namespace while no other is on its plane; Muster is killed in its middle.
 pub(crate) fn managed_and_killed(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     let killed = Way {
         killed: true,
