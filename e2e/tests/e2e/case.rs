@@ -45,6 +45,11 @@ pub(crate) fn managed_alone(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow:
     plane::alone(async |plane| Case::run(plane, name, MANAGED, test).await);
 }
 
+/// Runs a test in a managed namespace while no other test runs: it says how long something may take.
+pub(crate) fn managed_quiet(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
+    plane::quiet(async |plane| Case::run(plane, name, MANAGED, test).await);
+}
+
 /// Runs a test in a managed namespace while no other is on its plane; Muster is killed in its middle.
 pub(crate) fn managed_and_killed(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     let killed = Way {

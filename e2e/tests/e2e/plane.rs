@@ -36,6 +36,9 @@ const LIMITS: [&str; 2] = ["--kube-api-qps=200", "--kube-api-burst=300"];
 /// How many live side by side. With more of them two cores have no time left, and all take longer.
 const SIDE_BY_SIDE: u32 = 6;
 
+/// How often is looked whether a plane is without tests.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// A control plane with Muster on it.
 pub(crate) struct Plane {
     pub(crate) testbed: Testbed,
@@ -78,6 +81,20 @@ pub(crate) fn alone(test: impl AsyncFnOnce(&'static Plane)) {
     });
 }
 
+/// Runs a test while no other runs anywhere: it measures.
+pub(crate) fn quiet(test: impl AsyncFnOnce(&'static Plane)) {
+    RUNTIME.block_on(async {
+        let _turns = loop {
+            let all = |shared: &'static Shared| shared.turns.try_acquire_many(SIDE_BY_SIDE);
+            if let (Ok(beside), Ok(apart)) = (all(&BESIDE), all(&APART)) {
+                break (beside, apart);
+            }
+            tokio::time::sleep(LOOK).await;
+        };
+        test(APART.plane().await).await;
+    });
+}
+
 /// Runs a test that brings its own plane, once the tests that live side by side are through: two cores
 /// have no time for a start besides those.
 pub(crate) fn without_plane(test: impl AsyncFnOnce() -> anyhow::Result<()>) {
@@ -98,7 +115,7 @@ async fn empty(of: &[&'static Shared]) -> (&'static Shared, SemaphorePermit<'sta
                 return (shared, turns);
             }
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(LOOK).await;
     }
 }
 
