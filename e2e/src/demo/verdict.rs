@@ -10,7 +10,7 @@ use super::summary::{Bound, Summary};
 use super::tenants::{self, Tenant};
 use super::world::JobId;
 use super::{examples, fleet};
-use crate::harness::audit::Subject;
+use crate::harness::audit::{Log, Subject};
 
 /// Prints the summary and says whether every job finished and no bound was passed.
 ///
@@ -22,7 +22,7 @@ pub(super) async fn reach(plane: &Plane, replay: &Replay, took: Duration) -> Res
         .testbed
         .audit_log()
         .context("the testbed keeps no audit log")?;
-    let report = subject(plane, &bounds).await?.audit(&log)?;
+    let report = subject(plane, &bounds).await?.audit(&Log::new(&log))?;
     let world = plane.world.lock();
     Ok(judge(&Summary {
         world: &world,

@@ -15,7 +15,7 @@ use super::components::{
     KARMADA_WEBHOOK,
 };
 use super::error::{Error, Result};
-use super::manifests::{Manifests, unestablished};
+use super::manifests::{Manifests, unserved};
 use super::wait;
 use crate::tools::{Tools, Toolset};
 
@@ -64,11 +64,11 @@ impl Testbed {
     ) -> Result<()> {
         crds.apply(client, cluster).await?;
         let names = crds.crd_names();
-        let what = format!("all CRDs established in {cluster}");
+        let what = format!("all CRDs served in {cluster}");
         wait::until(&self.supervisor, apiserver, &what, || async {
-            match unestablished(client, &names).await?.as_slice() {
+            match unserved(client, &names).await?.as_slice() {
                 [] => Ok(()),
-                missing => Err(format!("not established: {}", missing.join(", "))),
+                missing => Err(format!("not served: {}", missing.join(", "))),
             }
         })
         .await

@@ -1,23 +1,31 @@
 //! Manifests: read from files, folders and module sources, and applied to an API server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use futures::StreamExt as _;
 use futures::stream;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{GroupVersionKind, TypeMeta};
 use kube::discovery::{self, ApiResource, Scope};
 use kube::{Client, ResourceExt as _};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::error::{Error, Result, describe};
 
 const FIELD_MANAGER: &str = "testbed";
 
+/// All that a server serves, in one answer.
+const SERVED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
 /// How many requests are in flight at once.
 const CONCURRENCY: usize = 4;
+
+/// Files that were read, with their text: all clusters of a testbed get the same CRDs, which take
+/// seconds to parse.
+static READ: LazyLock<Mutex<HashMap<PathBuf, (String, Manifests)>>> = LazyLock::new(Mutex::default);
 
 /// Objects of one manifest file, or of several.
 #[derive(Debug, Clone, Default)]
@@ -33,9 +41,25 @@ impl Manifests {
         let mut all = Self::default();
         for file in files {
             let text = std::fs::read_to_string(&file).map_err(Error::io("read", &file))?;
-            all.0.extend(Self::parse(&file, &text)?.0);
+            all.0.extend(Self::parse_once(file, text)?.0);
         }
         Ok(all)
+    }
+
+    fn parse_once(file: PathBuf, text: String) -> Result<Self> {
+        let mut read = READ.lock();
+        if let Some((_, parsed)) = read.get(&file).filter(|(known, _)| *known == text) {
+            return Ok(parsed.clone());
+        }
+        let mut parsed = Self::parse(&file, &text)?;
+        for crd in parsed.0.iter_mut().filter(|object| is_crd(object)) {
+            let versions = crd.data["spec"]["versions"].as_array_mut();
+            for version in versions.into_iter().flatten() {
+                without_descriptions(&mut version["schema"]["openAPIV3Schema"]);
+            }
+        }
+        read.insert(file, (text, parsed.clone()));
+        Ok(parsed)
     }
 
     /// Parses the documents of one file; `path` is for messages.
@@ -192,38 +216,55 @@ async fn write(
     )))
 }
 
-/// Which of these CRDs the server does not serve yet.
-pub(super) async fn unestablished(
-    client: &Client,
-    names: &[String],
-) -> Result<Vec<String>, String> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let listed = api
-        .list(&ListParams::default())
+/// Which of these CRDs the server does not serve yet. It is asked for what it serves: the CRDs are
+/// megabytes, and this is asked ten times a second.
+pub(super) async fn unserved(client: &Client, names: &[String]) -> Result<Vec<String>, String> {
+    let request = http::Request::get("/apis")
+        .header("accept", SERVED)
+        .body(Vec::new())
+        .map_err(|error| error.to_string())?;
+    let answer: Value = client
+        .request(request)
         .await
         .map_err(|error| describe(&error))?;
-    let established: Vec<String> = listed
-        .iter()
-        .filter(|crd| serves(crd))
-        .map(|crd| crd.name_any())
-        .collect();
-    Ok(names
-        .iter()
-        .filter(|name| !established.contains(name))
-        .cloned()
-        .collect())
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut served = BTreeSet::new();
+    for group in list(&answer["items"]) {
+        let name = group["metadata"]["name"].as_str().unwrap_or_default();
+        let versions = list(&group["versions"]);
+        let resources = versions
+            .iter()
+            .flat_map(|version| list(&version["resources"]));
+        served.extend(resources.filter_map(|resource| {
+            let plural = resource["resource"].as_str()?;
+            Some(format!("{plural}.{name}"))
+        }));
+    }
+    let missing = names.iter().filter(|name| !served.contains(*name));
+    Ok(missing.cloned().collect())
 }
 
-fn serves(crd: &CustomResourceDefinition) -> bool {
-    let conditions = crd
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_ref());
-    conditions.is_some_and(|conditions| {
-        conditions
-            .iter()
-            .any(|condition| condition.type_ == "Established" && condition.status == "True")
-    })
+/// Takes what is said to people about a schema's fields out of it, which API servers would keep, and work
+/// on, several times; it is half of what some CRDs are.
+fn without_descriptions(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else {
+        return;
+    };
+    fields.remove("description");
+    for (word, value) in fields {
+        match word.as_str() {
+            "properties" => {
+                let properties = value.as_object_mut().into_iter().flatten();
+                properties.for_each(|(_, property)| without_descriptions(property));
+            }
+            "allOf" | "anyOf" | "oneOf" => {
+                let schemas = value.as_array_mut().into_iter().flatten();
+                schemas.for_each(without_descriptions);
+            }
+            "items" | "additionalProperties" | "not" => without_descriptions(value),
+            _ => {}
+        }
+    }
 }
 
 fn is_crd(object: &DynamicObject) -> bool {
@@ -278,6 +319,32 @@ mod tests {
             message.contains("nested.yml") && message.contains("metadata.name"),
             "{message}"
         );
+    }
+
+    /// A property may be named like what is said of one.
+    #[test]
+    fn schemas_lose_what_is_said_and_nothing_else() {
+        let mut schema = json!({
+            "description": "all",
+            "properties": {
+                "description": {"type": "string", "description": "one"},
+                "list": {"items": {"description": "two", "type": "string"}},
+                "any": {"anyOf": [{"description": "three", "type": "string"}]},
+                "map": {"additionalProperties": {"description": "four", "minLength": 1}},
+                "preset": {"default": {"description": "kept"}, "description": "five"},
+            },
+        });
+        without_descriptions(&mut schema);
+        let expected = json!({
+            "properties": {
+                "description": {"type": "string"},
+                "list": {"items": {"type": "string"}},
+                "any": {"anyOf": [{"type": "string"}]},
+                "map": {"additionalProperties": {"minLength": 1}},
+                "preset": {"default": {"description": "kept"}},
+            },
+        });
+        assert_eq!(schema, expected);
     }
 
     /// KWOK refuses to start on a stage it cannot read; this finds our own mistakes before that.

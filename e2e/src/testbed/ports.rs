@@ -2,20 +2,27 @@
 //!
 //! They are taken from below the kernel's range for outgoing connections, so that no client's
 //! connection can take the port of a server that is stopped for a while; and each is held open until
-//! just before the server that it is for starts, so that two testbeds do not choose the same one.
+//! just before the server that it is for starts, so that two testbeds do not choose the same one. Until
+//! that server listens the port is nobody's: testbeds of one process, which may start side by side, look
+//! on from where the last of them found one.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
+use parking_lot::Mutex;
+
 use super::error::{Error, Result};
 
 const LOWEST: u16 = 15_000;
 
+/// Where testbeds of this process look next, once one of them has.
+static NEXT: Mutex<Option<u16>> = Mutex::new(None);
+
 /// The ports of one testbed.
 #[derive(Debug)]
 pub(super) struct Ports {
-    next: u16,
+    first: u16,
     end: u16,
     held: HashMap<u16, TcpListener>,
 }
@@ -27,7 +34,7 @@ impl Ports {
         let span = u32::from(end - LOWEST);
         let offset = std::process::id().wrapping_mul(97) % span;
         Self {
-            next: LOWEST + u16::try_from(offset).unwrap_or(0),
+            first: LOWEST + u16::try_from(offset).unwrap_or(0),
             end,
             held: HashMap::new(),
         }
@@ -35,13 +42,14 @@ impl Ports {
 
     /// Reserves a port until [`Ports::release`].
     pub(super) fn reserve(&mut self) -> Result<u16> {
+        let mut next = NEXT.lock();
         for _ in LOWEST..self.end {
-            let port = self.next;
-            self.next = if port + 1 < self.end {
+            let port = next.unwrap_or(self.first);
+            *next = Some(if port + 1 < self.end {
                 port + 1
             } else {
                 LOWEST
-            };
+            });
             if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
                 self.held.insert(port, listener);
                 return Ok(port);
@@ -80,11 +88,13 @@ mod tests {
         assert_ne!(
             theirs.reserve().unwrap(),
             port,
-            "started at the same place, yet not the same"
+            "looked in the same place, yet not the same"
         );
         assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err());
         assert!(port < first_ephemeral_port());
         ours.release(port);
         TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let (ours, theirs) = (ours.reserve().unwrap(), theirs.reserve().unwrap());
+        assert!(ours != port && theirs != port, "nobody takes it meanwhile");
     }
 }

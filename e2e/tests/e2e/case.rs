@@ -1,7 +1,6 @@
 //! What one test works with: a namespace, a queue and a GPU class of its own on the shared plane.
 
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -41,12 +40,17 @@ pub(crate) fn unmanaged(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Res
     plane::beside_others(async |plane| Case::run(plane, name, unmanaged, test).await);
 }
 
-/// Runs a test in a managed namespace while no other test runs.
+/// Runs a test in a managed namespace while no other is on its plane.
 pub(crate) fn managed_alone(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     plane::alone(async |plane| Case::run(plane, name, MANAGED, test).await);
 }
 
-/// Runs a test in a managed namespace while no other test runs; Muster is killed in its middle.
+/// Runs a test in a managed namespace while no other test runs: it says how long something may take.
+pub(crate) fn managed_quiet(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
+    plane::quiet(async |plane| Case::run(plane, name, MANAGED, test).await);
+}
+
+/// Runs a test in a managed namespace while no other is on its plane; Muster is killed in its middle.
 pub(crate) fn managed_and_killed(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
     let killed = Way {
         killed: true,
@@ -459,7 +463,7 @@ impl Case {
         for job in jobs {
             subject.job(&job.template);
         }
-        subject.audit(Path::new(&self.plane.audit_log()?))
+        subject.audit(self.plane.audit_log()?)
     }
 
     /// Takes away what would burden the tests that follow; nothing waits for it.

@@ -11,7 +11,7 @@ use crate::job::{Job, clusters, is_gated, is_placed, record};
 
 /// All that the API server was made to store of a job's binding.
 fn history(case: &Case, job: &Job) -> anyhow::Result<Vec<Value>> {
-    audit::history(&case.plane.audit_log()?, job.uid())
+    audit::history(case.plane.audit_log()?, job.uid())
 }
 
 #[test]

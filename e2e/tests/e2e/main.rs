@@ -1,11 +1,11 @@
 //! The whole way on the real thing: Muster's binary on a real Karmada control plane with real members.
 //!
-//! One plane is started for all tests of a run. Each test has a namespace, queues and a GPU class of its
-//! own, so that tests run side by side; those that kill, pause or restart what all share run alone.
+//! Each test has a namespace, queues and a GPU class of its own, so that tests run side by side on one
+//! plane; those that kill, pause or restart what all share run one by one on a second, meanwhile.
 //! Soak tests are `#[ignore]`d and run by `make soak`.
 //!
 //! `MUSTER_BIN` names another binary than the one cargo built; `E2E_DIR` another state folder than
-//! `target/tmp/e2e`, where the logs stay after a run.
+//! `target/tmp`, where the logs stay after a run, in `e2e/log` and `e2e-apart/log`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::case::{A_WHILE, Case, managed, managed_alone};
+use crate::case::{A_WHILE, Case, managed, managed_quiet};
 use crate::job::Job;
 
 /// Quota is lowered below what is used, and raised again.
@@ -226,5 +226,5 @@ fn a_queue_may_be_closed_deleted_and_made_again() {
 
 #[test]
 fn a_thousand_queued_jobs_are_told_why_and_asking_is_answered_at_once() {
-    managed_alone("crowd", crowd_waits);
+    managed_quiet("crowd", crowd_waits);
 }

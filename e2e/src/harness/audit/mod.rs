@@ -10,11 +10,11 @@ mod footprint;
 mod log;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 
 use serde_json::Value;
 
 pub use footprint::Footprint;
+pub use log::Log;
 use log::{Resource, Write, is_gone};
 
 /// Annotation by which Muster says what it admitted.
@@ -46,8 +46,8 @@ pub struct Report {
 ///
 /// # Errors
 /// If the log cannot be read.
-pub fn history(log: &Path, template_uid: &str) -> anyhow::Result<Vec<Value>> {
-    let writes = log::read(log)?.into_iter();
+pub fn history(log: &Log, template_uid: &str) -> anyhow::Result<Vec<Value>> {
+    let writes = log.writes(|template| template == template_uid)?.into_iter();
     let versions = writes.filter(|write| {
         write.resource == Resource::Binding
             && write.object["spec"]["resource"]["uid"] == template_uid
@@ -80,8 +80,9 @@ impl Subject {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn audit(&self, log: &Path) -> anyhow::Result<Report> {
-        Ok(self.replay(log::read(log)?))
+    pub fn audit(&self, log: &Log) -> anyhow::Result<Report> {
+        let writes = log.writes(|template| self.jobs.contains_key(template));
+        Ok(self.replay(writes?))
     }
 
     fn replay(&self, writes: Vec<Write>) -> Report {
