@@ -383,5 +383,17 @@ mod tests {
         assert_eq!(basis(users / 2 + 2), Some(Basis::OfUser(ENOUGH)));
         assert_eq!(basis(users / 2 - 2), Some(Basis::OfQueue(RUNS)));
         assert_eq!(basis(0), Some(Basis::OfQueue(RUNS)));
+        // Of everybody's the latest are kept, and their sum is that of the latest.
+        assert_eq!(history.stale(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn nine_of_ten_end_within_the_high_quantile() {
+        for (runs, mean, high) in [(1, 1, 1), (2, 1, 2), (10, 5, 9), (11, 6, 10), (20, 10, 18)] {
+            let mut all = Runs::default();
+            (1..=runs).rev().for_each(|millis| all.add(millis, 1));
+            assert_eq!((all.mean(), all.high()), (mean, high), "{runs}");
+        }
+        assert_eq!((Runs::default().mean(), Runs::default().high()), (0, 0));
     }
 }

@@ -430,3 +430,20 @@ fn a_taker_behind_one_who_wants_the_same_starts_when_its_victim_is_gone() {
     // What is freed is kept from the one ahead, too: nobody else could use it.
     assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
 }
+
+#[test]
+fn in_a_strict_queue_those_ahead_of_a_taker_go_before_it() {
+    let mut world = world(1);
+    world.policy(PolicyFact {
+        ordering: engine::facts::QueueOrdering::StrictFifo,
+        ..preempting("q", 0)
+    });
+    runs(&mut world, "low", "low", pods(1, "gpu 4"));
+    add(&mut world, "taker", "normal", pods(1, "gpu 4"));
+    world.decide();
+    add(&mut world, "ahead", "high", pods(1, "gpu 3"));
+    assert_snapshot!(world.decide(), @"");
+    world.works_gone("low");
+    // Nobody behind it could go before it does: kept from it, the room would idle.
+    assert_snapshot!(world.decide(), @"release ahead #1 a(n0)");
+}
