@@ -93,3 +93,14 @@ fn overrides_make_the_parts_of_what_is_split_and_of_what_they_hold() {
     };
     assert_eq!((divisible.in_parts(), divisible.is_held()), (false, true));
 }
+
+#[test]
+fn queues_are_listed_by_name_with_those_that_have_jobs_only() {
+    let mut world = World::new();
+    for name in ["b", "a"] {
+        world.queue(crate::world::queue(name));
+    }
+    world.add("job", "unknown", 1, "cpu 1");
+    let names: Vec<String> = world.engine.queues().map(ToString::to_string).collect();
+    assert_eq!(names, ["a", "b", "unknown"]);
+}

@@ -353,3 +353,21 @@ fn each_role_is_charged_for_what_leaves_it_until_that_is_gone() {
     world.confirm("job", "a", 4);
     assert_snapshot!(allocated(&world), @"cpu 4, nvidia.com/gpu 4, pods 4");
 }
+
+#[test]
+fn a_gang_in_parts_is_made_smaller_where_it_came_last() {
+    let mut world = over_two_clusters();
+    add(&mut world, "job", in_parts(1, 8));
+    world.decide();
+    world.run("job");
+    for (count, left) in [
+        (6, "resize job #1 a(n0×4) b(n0×2)"),
+        (4, "resize job #1 a(n0×3) b(n0)"),
+    ] {
+        let mut fact = world.job("job", "q", in_parts(1, count));
+        fact.0.queued_at = engine::Time(1000);
+        world.submit(fact);
+        assert_eq!(world.decide(), left);
+        world.resized("job");
+    }
+}

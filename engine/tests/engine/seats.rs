@@ -215,3 +215,17 @@ fn a_bound_pod_that_asks_for_something_else_is_one_of_the_gang_all_the_same() {
     room.assume(&job, &pods(2, "gpu 8"), &[share(2)]);
     assert_eq!(room.pools()[0].assumed, pod("gpu 8"));
 }
+
+#[test]
+fn a_node_is_counted_in_its_accelerators_before_its_other_devices() {
+    let mut world = world();
+    world.cluster("a", 1, "cpu 64, acme.com/hca 4, gpu 8");
+    let pool = &world.engine.pools()[0];
+    let device = pool.device.as_ref().map(ToString::to_string);
+    assert_eq!(device.as_deref(), Some("nvidia.com/gpu"));
+    assert_eq!(pool.largest_free_node, 8);
+    // Devices are told by the piece, and only memory in powers of two.
+    let told = |name: &str| engine::ResourceName::new(name).format(engine::Amount(2048));
+    assert_eq!(told("nvidia.com/gpu"), "2048");
+    assert_eq!(told("hugepages-2Mi"), "2Ki");
+}
