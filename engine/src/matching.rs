@@ -255,4 +255,84 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn numbers_are_compared_as_numbers_and_what_is_none_meets_nothing() {
+        use Operator::{Gt, Lt};
+        // The label, the bound, whether it is greater and whether it is less.
+        let cases: &[(Option<&str>, &[&str], bool, bool)] = &[
+            (Some("9"), &["10"], false, true),
+            (Some("10"), &["10"], false, false),
+            (Some("11"), &["10"], true, false),
+            (Some("-1"), &["0"], false, true),
+            (Some("many"), &["10"], false, false),
+            (Some("9"), &["many"], false, false),
+            (Some("9"), &[], false, false),
+            (None, &["10"], false, false),
+        ];
+        for (value, values, greater, less) in cases {
+            let meets = |operator| {
+                let values = values.iter().map(|value| (*value).to_owned());
+                let requirement = Requirement {
+                    key: "generation".to_owned(),
+                    operator,
+                    values: values.collect(),
+                };
+                requirement.matches(*value)
+            };
+            assert_eq!(
+                (meets(Gt), meets(Lt)),
+                (*greater, *less),
+                "{value:?} and {values:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_field_of_a_node_is_its_name_and_no_other() {
+        let on = |key: &str| NodeTerm {
+            labels: Vec::new(),
+            fields: vec![Requirement {
+                key: key.to_owned(),
+                operator: Operator::In,
+                values: vec!["n0".to_owned()],
+            }],
+        };
+        let labels = BTreeMap::from([("metadata.name".to_owned(), "n1".to_owned())]);
+        assert!(on("metadata.name").matches("n0", &labels));
+        assert!(!on("metadata.name").matches("n1", &labels));
+        assert!(!on("spec.name").matches("n0", &labels));
+    }
+
+    #[test]
+    fn a_toleration_is_for_its_key_its_value_and_its_effect() {
+        use TaintEffect::{NoExecute, NoSchedule};
+        let taint = Taint {
+            key: "dedicated".to_owned(),
+            value: "ml".to_owned(),
+            effect: NoSchedule,
+        };
+        let cases: &[(&str, Option<&str>, Option<TaintEffect>, bool)] = &[
+            ("dedicated", Some("ml"), Some(NoSchedule), true),
+            ("dedicated", Some("web"), Some(NoSchedule), false),
+            ("dedicated", Some("ml"), Some(NoExecute), false),
+            ("dedicated", None, None, true),
+            ("", None, None, true),
+            ("", None, Some(NoExecute), false),
+            ("other", None, None, false),
+        ];
+        for (key, value, effect, tolerates) in cases {
+            let toleration = Toleration {
+                key: (*key).to_owned(),
+                value: value.map(ToOwned::to_owned),
+                effect: *effect,
+            };
+            let kept_out = untolerated(std::slice::from_ref(&taint), &[toleration]);
+            assert_eq!(
+                kept_out.is_none(),
+                *tolerates,
+                "{key:?} {value:?} {effect:?}"
+            );
+        }
+    }
 }

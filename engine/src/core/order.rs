@@ -239,7 +239,30 @@ mod tests {
             let [b, d] = [b, d].map(|den| u128::from(den % bound + 1));
             let left = Fraction { num: a, den: b };
             let right = Fraction { num: c, den: d };
-            prop_assert_eq!(left.compare(right), (a * d).cmp(&(c * b)));
+            let exact = (a * d).cmp(&(c * b));
+            prop_assert_eq!(left.compare(right), exact);
+            prop_assert_eq!(left.compare_large(right), exact);
+        }
+    }
+
+    #[test]
+    fn what_no_cross_product_holds_compares_exactly_too() {
+        let most = u128::MAX;
+        let ascending = [
+            (1, most),
+            (most / 2, most),
+            (most / 2 + 1, most),
+            (most - 1, most),
+            (most, most),
+            (most, most - 1),
+            (most, 2),
+            (most, 1),
+        ];
+        for (at, (num, den)) in ascending.into_iter().enumerate() {
+            for (than, (of, over)) in ascending.into_iter().enumerate() {
+                let order = Fraction { num, den }.compare(Fraction { num: of, den: over });
+                assert_eq!(order, at.cmp(&than), "{num}/{den} and {of}/{over}");
+            }
         }
     }
 

@@ -346,3 +346,54 @@ fn runner(job: &Job, queue: &QueueName, demand: &Demand) -> Runner {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runner(user: &str) -> Runner {
+        Runner {
+            queue: QueueName::from("q"),
+            user: user.into(),
+            shape: Shape {
+                pods: 1,
+                devices: 8,
+            },
+        }
+    }
+
+    #[test]
+    fn of_more_kinds_than_are_kept_those_not_added_to_for_longest_are_forgotten() {
+        let mut history = History::default();
+        // Two kinds are each user's own and three are everybody's.
+        let users = (KINDS - 3) / 2;
+        for user in 0..=users {
+            for _ in 0..ENOUGH {
+                history.add(&runner(&format!("u{user}")), 1000 + 10 * user as i64);
+            }
+            let kept = history.kinds.len();
+            let all = 2 * (user + 1) + 3;
+            assert!(kept <= KINDS && (user == users || kept == all), "{kept}");
+        }
+        let basis = |user: usize| {
+            let told = history.predict(&runner(&format!("u{user}")));
+            told.map(|told| told.basis)
+        };
+        assert_eq!(basis(users), Some(Basis::OfUser(ENOUGH)));
+        assert_eq!(basis(users / 2 + 2), Some(Basis::OfUser(ENOUGH)));
+        assert_eq!(basis(users / 2 - 2), Some(Basis::OfQueue(RUNS)));
+        assert_eq!(basis(0), Some(Basis::OfQueue(RUNS)));
+        // Of everybody's the latest are kept, and their sum is that of the latest.
+        assert_eq!(history.stale(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn nine_of_ten_end_within_the_high_quantile() {
+        for (runs, mean, high) in [(1, 1, 1), (2, 1, 2), (10, 5, 9), (11, 6, 10), (20, 10, 18)] {
+            let mut all = Runs::default();
+            (1..=runs).rev().for_each(|millis| all.add(millis, 1));
+            assert_eq!((all.mean(), all.high()), (mean, high), "{runs}");
+        }
+        assert_eq!((Runs::default().mean(), Runs::default().high()), (0, 0));
+    }
+}

@@ -60,7 +60,7 @@ impl Engine {
         want: WantId,
         block: &Block,
     ) -> Vec<Decision> {
-        let mut decisions = Vec::new();
+        let mut decisions = self.release_served(asker, want);
         let mut next = Some(asker.rank.clone());
         while let Some(rank) = next.filter(|_| decisions.len() < self.config.decision_budget) {
             let leaf = self.waiting.leaf(asker.queue);
@@ -74,14 +74,7 @@ impl Engine {
                 continue;
             }
             if kept.is_some_and(Reservation::taking) {
-                // All are gone that were taken for it. The first was judged already.
-                if rank != *asker.rank
-                    && let Verdict::Go(shares) = self.judge(asker_here)
-                {
-                    decisions.extend(self.release(&rank.key, shares));
-                    self.note_touched();
-                    continue;
-                }
+                // All are gone that were taken for it, and still it cannot go.
                 self.drop_reservation_of(&rank.key);
             }
             let taken = self.take_for(asker_here, block);
@@ -92,6 +85,29 @@ impl Engine {
                 break;
             }
             decisions.extend(taken);
+        }
+        decisions
+    }
+
+    /// Those behind the first of a group for whom all are gone that were taken back are judged,
+    /// whatever stops the first: what was freed is kept for them from everybody, it as well, and
+    /// would idle for ever.
+    fn release_served(&mut self, asker: Asker<'_>, want: WantId) -> Vec<Decision> {
+        let is_served = |rank: &&Rank| {
+            let kept = self.reservations.of(&rank.key);
+            let served = kept.is_some_and(|kept| kept.taking() && kept.awaits.is_empty());
+            served && *rank != asker.rank && self.want_of(&rank.key) == Some(want)
+        };
+        let holders = self.reservations.holders_in(asker.queue);
+        let served: Vec<Rank> = holders.filter(is_served).cloned().collect();
+        let mut decisions = Vec::new();
+        for rank in &served {
+            if let Verdict::Go(shares) = self.judge(Asker { rank, ..asker }) {
+                decisions.extend(self.release(&rank.key, shares));
+                self.note_touched();
+            } else {
+                self.drop_reservation_of(&rank.key);
+            }
         }
         decisions
     }

@@ -78,3 +78,73 @@ impl Room {
         Some(seats[self.index.place(cluster)?])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::facts::{NodeFact, PodFact};
+    use crate::ids::{NodeName, PoolClass, Uid};
+    use crate::resources::Resources;
+    use std::collections::BTreeMap;
+
+    fn gpus(amount: i64) -> Resources {
+        Resources::parse([("nvidia.com/gpu", amount.to_string().as_str())]).unwrap()
+    }
+
+    /// A cluster of nodes of eight devices, so many of them free.
+    fn room(free: &[i64]) -> Room {
+        let mut room = Room::new();
+        for (index, free) in free.iter().enumerate() {
+            let name = NodeName::from(format!("n{index}").as_str());
+            room.upsert_node(NodeFact {
+                cluster: ClusterName::from("a"),
+                name: name.clone(),
+                class: PoolClass::from("gpu"),
+                labels: BTreeMap::new(),
+                taints: Vec::new(),
+                domains: Vec::new(),
+                allocatable: gpus(8),
+                usable: true,
+            });
+            room.upsert_pod(PodFact {
+                cluster: ClusterName::from("a"),
+                uid: Uid::from(format!("p{index}").as_str()),
+                node: Some(name),
+                request: gpus(8 - free),
+                job: None,
+                ended: false,
+            });
+        }
+        room
+    }
+
+    #[test]
+    fn what_has_to_become_free_is_least_beside_what_is() {
+        // Of nodes of which so much is free, for so many pods of so much each.
+        let cases: &[(&[i64], u32, i64, i128)] = &[
+            (&[8, 8], 4, 4, 0),
+            (&[8, 3, 3, 5], 4, 4, 1),
+            (&[8, 3, 3, 5], 5, 4, 2),
+            (&[8, 3, 3, 5], 6, 4, 5),
+            (&[8, 3, 3, 5], 7, 4, 9),
+            (&[0, 0], 2, 8, 16),
+            (&[6, 1], 2, 8, 9),
+            (&[7, 0], 3, 3, 2),
+        ];
+        for (free, count, each, least) in cases {
+            let room = room(free);
+            let main = room.main_of(&Role {
+                name: "worker".to_owned(),
+                count: *count,
+                min: *count,
+                request: gpus(*each),
+                node_terms: Vec::new(),
+                tolerations: Vec::new(),
+            });
+            let found = room.least_to_free(&ClusterName::from("a"), main);
+            assert_eq!(found, Some(*least), "{count} × {each} of {free:?}");
+        }
+    }
+}

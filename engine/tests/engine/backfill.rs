@@ -337,3 +337,76 @@ fn what_the_bounds_on_pools_would_never_let_go_stops_nobody() {
     world.add("small", "q", 1, "gpu 1");
     assert_snapshot!(world.decide(), @"release small #1 a(n1)");
 }
+
+#[test]
+fn a_bound_on_a_class_waits_for_the_ends_of_those_in_that_class() {
+    let mut world = World::new();
+    world
+        .cluster("a", 4, "cpu 64, gpu 8")
+        .cluster("b", 1, "cpu 64, disk 1")
+        .queue(queue("q"));
+    let mut bounded = policy("q");
+    bounded.pools = vec![crate::world::bound("gpu", None, "cpu 11")];
+    world.policy(bounded);
+    for (name, request, seconds) in [
+        ("elsewhere", "cpu 8, disk 1", 100),
+        ("in-it", "cpu 8, gpu 1", 200),
+    ] {
+        let job = world.job(name, "q", pods(1, request)).lasts(seconds);
+        world.submit(job);
+        world.decide();
+        world.run(name);
+    }
+    // Three are left of the bound, two of them kept: eight come back when the job in the class
+    // ends, not when the other does.
+    world.add("head", "q", 1, "cpu 10, gpu 1");
+    for (name, request, seconds) in [
+        ("long", "cpu 2, gpu 1", 201),
+        ("short", "cpu 2, gpu 1", 199),
+        ("beside", "cpu 1, gpu 1", 201),
+    ] {
+        let job = world.job(name, "q", pods(1, request)).lasts(seconds);
+        world.submit(job);
+    }
+    assert_snapshot!(world.decide(), @r"
+    release short #1 a(n0)
+    release beside #1 a(n0)
+    ");
+}
+
+#[test]
+fn who_declares_that_it_lasts_no_time_at_all_declares_nothing() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
+    let old = world.job("old", "q", pods(1, "gpu 8")).lasts(100);
+    world.submit(old);
+    world.decide();
+    world.run("old");
+    world.add("head", "q", 2, "gpu 8");
+    let none = world.job("none", "q", pods(1, "gpu 8")).lasts(0);
+    world.submit(none);
+    assert_snapshot!(world.decide(), @"");
+}
+
+#[test]
+fn what_others_might_give_back_is_not_counted_on_for_the_headroom_of_the_head() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .queue(capped("dept", "gpu 12"))
+        .queue(crate::world::below("dept", queue("q")))
+        .queue(queue("other"));
+    world.add("mine", "q", 1, "gpu 4");
+    world.add("theirs", "other", 1, "gpu 4");
+    world.decide();
+    world.run("mine");
+    world.run("theirs");
+    world.cluster("b", 1, "cpu 64, gpu 5");
+    // It lacks six on a, of which the other queue may be the one to give four. So two at least
+    // come back to dept, and the other four are kept there: four are left of twelve.
+    world.add("head", "q", 1, "gpu 6");
+    world.add("five", "q", 1, "gpu 5");
+    assert_snapshot!(world.decide(), @"");
+    world.add("four", "q", 1, "gpu 4");
+    assert_snapshot!(world.decide(), @"release four #1 b(n0)");
+}

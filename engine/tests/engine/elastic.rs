@@ -287,3 +287,87 @@ fn a_gang_that_ends_while_it_shrinks_is_charged_nothing() {
     world.progress("job", Progress::Finished);
     assert_snapshot!(world.allocated("q"), @"");
 }
+
+/// A gang of two roles, each from one pod to so many.
+fn of_two_roles(servers: u32, workers: u32) -> Demand {
+    let mut roles = vec![
+        crate::world::role("server", servers, "cpu 2, gpu 1"),
+        crate::world::role("worker", workers, "gpu 1"),
+    ];
+    roles.iter_mut().for_each(|role| role.min = 1);
+    Demand {
+        held: engine::facts::Held::ByReplicas,
+        elastic: true,
+        ..crate::world::gang(roles)
+    }
+}
+
+fn roles(world: &World, name: &str) -> String {
+    let view = world.engine.job(&key(name)).unwrap();
+    let shares = &view.admission.unwrap().shares;
+    let pods = shares.iter().flat_map(|share| &share.pods);
+    let pods: Vec<String> = pods
+        .map(|pods| format!("{} {}", pods.count, pods.role))
+        .collect();
+    pods.join(", ")
+}
+
+#[test]
+fn what_there_is_beyond_the_smallest_size_goes_to_the_first_role_first() {
+    for (gpus, sizes) in [
+        (2, "1 server, 1 worker"),
+        (3, "2 server, 1 worker"),
+        (4, "2 server, 2 worker"),
+        (5, "2 server, 3 worker"),
+        (6, "2 server, 4 worker"),
+    ] {
+        let mut world = world(2);
+        world.queue(capped("q", &format!("gpu {gpus}")));
+        add(&mut world, "job", of_two_roles(2, 4));
+        world.decide();
+        assert_eq!(roles(&world, "job"), sizes);
+        assert_eq!(size(&world, "job"), gpus);
+    }
+}
+
+#[test]
+fn each_role_is_charged_for_what_leaves_it_until_that_is_gone() {
+    let mut world = world(2);
+    add(&mut world, "job", of_two_roles(4, 4));
+    world.decide();
+    world.run("job");
+    for size in [3, 2] {
+        let mut fact = world.job("job", "q", of_two_roles(size, size));
+        fact.0.queued_at = engine::Time(1000);
+        world.submit(fact);
+        world.decide();
+    }
+    assert_eq!(roles(&world, "job"), "2 server, 2 worker");
+    let allocated = |world: &World| world.allocated("q");
+    assert_snapshot!(allocated(&world), @"cpu 8, nvidia.com/gpu 8, pods 8");
+    // Which of those that left are gone is not told: of the first to leave the most is charged.
+    world.confirm("job", "a", 7);
+    assert_snapshot!(allocated(&world), @"cpu 8, nvidia.com/gpu 7, pods 7");
+    world.confirm("job", "a", 5);
+    assert_snapshot!(allocated(&world), @"cpu 6, nvidia.com/gpu 5, pods 5");
+    world.confirm("job", "a", 4);
+    assert_snapshot!(allocated(&world), @"cpu 4, nvidia.com/gpu 4, pods 4");
+}
+
+#[test]
+fn a_gang_in_parts_is_made_smaller_where_it_came_last() {
+    let mut world = over_two_clusters();
+    add(&mut world, "job", in_parts(1, 8));
+    world.decide();
+    world.run("job");
+    for (count, left) in [
+        (6, "resize job #1 a(n0×4) b(n0×2)"),
+        (4, "resize job #1 a(n0×3) b(n0)"),
+    ] {
+        let mut fact = world.job("job", "q", in_parts(1, count));
+        fact.0.queued_at = engine::Time(1000);
+        world.submit(fact);
+        assert_eq!(world.decide(), left);
+        world.resized("job");
+    }
+}

@@ -130,3 +130,40 @@ fn changes_name_what_moved_and_not_every_waiting_job() {
     world.decide();
     assert_eq!(world.engine.take_changed().jobs.len(), 1);
 }
+
+#[test]
+fn what_stands_before_a_job_is_told_and_when_it_will_be_through() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 6"));
+    for (name, gpus, seconds) in [("old", 6, 60), ("one", 6, 3600), ("two", 3, 1800)] {
+        let job = world.job(name, "q", pods(1, &format!("cpu 1, gpu {gpus}")));
+        world.submit(job.lasts(seconds));
+        world.decide();
+    }
+    world.run("old");
+    world.add("three", "q", 1, "gpu 1");
+    world.add("four", "q", 1, "gpu 1");
+    world.decide();
+    let told = |name: &str| {
+        let told = world.engine.explain(&key(name)).unwrap();
+        let (ahead, start) = (told.ahead.unwrap(), told.start.unwrap());
+        let latest = start.latest.map(|at| at.millis_since(world.now));
+        assert_eq!(start.earliest, world.now);
+        (
+            ahead.jobs,
+            ahead.devices,
+            ahead.device_seconds,
+            latest,
+            start.basis,
+        )
+    };
+    let basis = "2 jobs ahead, 7 device-hours by their expected run times, on 6 devices";
+    assert_eq!(
+        told("three"),
+        (2, 9, 27_000, Some(4_500_000), basis.to_owned())
+    );
+    let basis = "3 jobs ahead; the run times of some are not known";
+    assert_eq!(told("four"), (3, 10, 27_000, None, basis.to_owned()));
+}

@@ -93,3 +93,33 @@ fn what_is_gone_is_no_more_in_the_end() {
     let used = &world.engine.pools()[0].used;
     assert_eq!(used.to_string(), "nvidia.com/gpu 12, pods 3");
 }
+
+#[test]
+fn what_lingers_elsewhere_lingers_on_when_a_cluster_goes() {
+    let mut world = contended();
+    world.cluster("y", 1, "cpu 64, gpu 8");
+    world.decide();
+    world.run("a3");
+    let pod = ended(&world, "a3");
+    world.apply(Event::PodUpserted(pod));
+    world.apply(Event::ClusterGone(engine::ClusterName::from("x")));
+    let used = |world: &World| world.engine.pools()[0].used.to_string();
+    world.decide();
+    assert_eq!(used(&world), "nvidia.com/gpu 4, pods 1");
+    world.wait(5).decide();
+    assert_eq!(used(&world), "");
+}
+
+#[test]
+fn what_lingers_lingers_on_after_a_restart() {
+    let mut world = contended();
+    let pod = ended(&world, "b1");
+    world.apply(Event::PodUpserted(pod));
+    let snapshot = world.engine.snapshot();
+    world.engine = engine::Engine::restore(snapshot, engine::EngineConfig::default());
+    assert_snapshot!(world.decide(), @"");
+    world.wait(4);
+    assert_snapshot!(world.decide(), @"");
+    world.wait(1);
+    assert_snapshot!(world.decide(), @"release a3 #1 x(n0)");
+}

@@ -8,6 +8,7 @@
 
 mod accounts;
 mod advise;
+mod asked;
 mod backfill;
 mod brute;
 mod capacity;

@@ -155,6 +155,8 @@ fn predicted_head(seconds: i64) -> World {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
     ran(&mut world, "u", 8, &[seconds; 10]);
+    ran(&mut world, "brief", 8, &[50; 10]);
+    ran(&mut world, "longer", 8, &[70; 10]);
     submit(&mut world, "old", "u", 8);
     world.decide();
     world.run("old");
@@ -229,4 +231,13 @@ fn another_ordering_puts_the_line_in_another_order() {
     assert_eq!(position(&world), Some(1));
     world.apply(engine::Event::PolicyGone("q".into()));
     assert_eq!(position(&world), Some(2));
+}
+
+#[test]
+fn who_is_predicted_to_end_before_the_head_starts_passes_it() {
+    let mut world = predicted_head(100);
+    // Its like took 70 s, which is taken as 128; those of the other 50 s, taken as 64.
+    submit(&mut world, "too-long", "longer", 8);
+    submit(&mut world, "short", "brief", 8);
+    assert_snapshot!(world.decide(), @"release short #1 a(n1)");
 }

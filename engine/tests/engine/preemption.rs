@@ -402,3 +402,48 @@ fn the_decision_says_for_whom_and_why() {
     let decided = world.decided();
     assert_snapshot!(line(&decided.decisions[0]), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
+
+#[test]
+fn a_taker_that_moves_in_its_line_keeps_what_is_being_freed_for_it() {
+    let mut world = world(1);
+    runs(&mut world, "low", "low", pods(1, "gpu 4"));
+    let mut taker = add(&mut world, "taker", "high", pods(1, "gpu 4"));
+    world.decide();
+    taker.priority_class = Some("normal".to_owned());
+    world.apply(Event::JobUpserted(taker));
+    add(&mut world, "ahead", "high", pods(1, "gpu 3"));
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("taker"), @"#2 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is taken back for it, and what frees is kept for it");
+    world.works_gone("low");
+    assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
+}
+
+#[test]
+fn a_taker_behind_one_who_wants_the_same_starts_when_its_victim_is_gone() {
+    let mut world = world(1);
+    runs(&mut world, "low", "low", pods(1, "gpu 4"));
+    add(&mut world, "taker", "normal", pods(1, "gpu 4"));
+    world.decide();
+    add(&mut world, "ahead", "high", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"");
+    world.works_gone("low");
+    // What is freed is kept from the one ahead, too: nobody else could use it.
+    assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
+}
+
+#[test]
+fn in_a_strict_queue_those_ahead_of_a_taker_go_before_it() {
+    let mut world = world(1);
+    world.policy(PolicyFact {
+        ordering: engine::facts::QueueOrdering::StrictFifo,
+        ..preempting("q", 0)
+    });
+    runs(&mut world, "low", "low", pods(1, "gpu 4"));
+    add(&mut world, "taker", "normal", pods(1, "gpu 4"));
+    world.decide();
+    add(&mut world, "ahead", "high", pods(1, "gpu 3"));
+    assert_snapshot!(world.decide(), @"");
+    world.works_gone("low");
+    // Nobody behind it could go before it does: kept from it, the room would idle.
+    assert_snapshot!(world.decide(), @"release ahead #1 a(n0)");
+}

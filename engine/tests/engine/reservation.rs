@@ -460,3 +460,23 @@ fn nodes_are_kept_for_a_job_as_soon_as_they_can_become_free_for_it() {
     world.finish("first");
     assert_snapshot!(world.decide(), @"release head #1 a(n0)");
 }
+
+#[test]
+fn who_is_not_the_first_any_more_keeps_nothing() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .cluster("b", 1, "cpu 64, gpu 4, disk 1")
+        .queue(queue("q"));
+    for (name, request) in [("old-a", "gpu 5"), ("old-b", "gpu 2, disk 1")] {
+        world.add(name, "q", 1, request);
+        world.decide();
+        world.run(name);
+    }
+    world.add("head", "q", 1, "gpu 8");
+    world.add("small", "q", 1, "gpu 3");
+    assert_snapshot!(world.decide(), @"");
+    let job = world.job("urgent", "q", pods(1, "gpu 4, disk 1"));
+    world.submit(job.priority("high"));
+    assert_snapshot!(world.decide(), @"release small #1 a(n0)");
+}

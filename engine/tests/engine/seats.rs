@@ -160,3 +160,72 @@ fn a_pod_takes_one_seat_however_often_it_is_told() {
     assert_eq!(pool.assumed, crate::world::pod("gpu 4"));
     assert_eq!(pool.used, res(""));
 }
+
+#[test]
+fn a_pool_without_devices_is_counted_in_whole_cores() {
+    let mut world = world();
+    world.cluster("a", 2, "cpu 64");
+    world.apply(foreign("a", "n0", "cpu 59500m"));
+    let pool = &world.engine.pools()[0];
+    assert_eq!(pool.largest_free_node, 64);
+    assert_eq!(format!("{:?}", pool.histogram), "{4: 1, 64: 1}");
+}
+
+#[test]
+fn what_was_planned_on_a_cluster_that_went_and_came_holds_its_room_there() {
+    let mut world = world();
+    world.cluster("a", 1, "cpu 64, gpu 8");
+    world.add("first", "q", 1, "gpu 8");
+    world.decide();
+    world.apply(Event::ClusterGone(ClusterName::from("a")));
+    world.cluster("a", 1, "cpu 64, gpu 8");
+    world.add("second", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    assert_eq!(world.engine.pools()[0].assumed, pod("gpu 8"));
+}
+
+#[test]
+fn a_bound_pod_that_asks_for_something_else_is_one_of_the_gang_all_the_same() {
+    let mut room = engine::room::Room::new();
+    for name in ["n0", "n1"] {
+        room.upsert_node(node("a", name, "cpu 64, gpu 8"));
+    }
+    let job: JobKey = key("job");
+    // The member's webhook has added a sidecar.
+    room.upsert_pod(PodFact {
+        cluster: ClusterName::from("a"),
+        uid: Uid::from("p0"),
+        node: Some(NodeName::from("n0")),
+        request: pod("gpu 8, cpu 1"),
+        job: Some(job.clone()),
+        ended: false,
+    });
+    let share = |count: u32| engine::facts::Share {
+        cluster: ClusterName::from("a"),
+        pods: vec![engine::facts::RolePods {
+            role: "worker".to_owned(),
+            count,
+        }],
+        charge: std::collections::BTreeMap::new(),
+        slots: Vec::new(),
+    };
+    assert_eq!(room.check(&job, &pods(2, "gpu 8"), &share(2)), Ok(()));
+    let more = room.check(&job, &pods(3, "gpu 8"), &share(3)).unwrap_err();
+    assert_eq!((more.needs, more.free), (Some(16), Some(8)));
+    room.assume(&job, &pods(2, "gpu 8"), &[share(2)]);
+    assert_eq!(room.pools()[0].assumed, pod("gpu 8"));
+}
+
+#[test]
+fn a_node_is_counted_in_its_accelerators_before_its_other_devices() {
+    let mut world = world();
+    world.cluster("a", 1, "cpu 64, acme.com/hca 4, gpu 8");
+    let pool = &world.engine.pools()[0];
+    let device = pool.device.as_ref().map(ToString::to_string);
+    assert_eq!(device.as_deref(), Some("nvidia.com/gpu"));
+    assert_eq!(pool.largest_free_node, 8);
+    // Devices are told by the piece, and only memory in powers of two.
+    let told = |name: &str| engine::ResourceName::new(name).format(engine::Amount(2048));
+    assert_eq!(told("nvidia.com/gpu"), "2048");
+    assert_eq!(told("hugepages-2Mi"), "2Ki");
+}

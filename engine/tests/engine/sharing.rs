@@ -333,6 +333,24 @@ fn past_use_counts_until_it_has_faded() {
 }
 
 #[test]
+fn past_use_counts_and_fades_after_a_restart_as_before_it() {
+    let mut world = with_fading_past();
+    world.add("large", "x", 4, "gpu 1");
+    world.decide();
+    world.run("large");
+    world.wait(36_000).finish("large");
+    let snapshot = world.engine.snapshot();
+    world.engine = engine::Engine::restore(snapshot, engine::EngineConfig::default());
+    fill(&mut world, "x", 4);
+    fill(&mut world, "y", 4);
+    let copy = world.engine.clone();
+    assert_snapshot!(order(&mut world), @"y y y y");
+    world.engine = copy;
+    world.wait(36_000);
+    assert_snapshot!(order(&mut world), @"x y x y");
+}
+
+#[test]
 fn what_was_given_back_all_at_once_fades_too() {
     let mut world = with_fading_past();
     world.add("large", "x", 4, "gpu 1");

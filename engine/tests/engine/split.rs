@@ -158,3 +158,64 @@ fn a_large_gang_over_many_small_clusters() {
     let names: Vec<&ClusterName> = admission.shares.iter().map(|s| &s.cluster).collect();
     assert!(names.is_sorted());
 }
+
+/// Clusters of two racks in each of two zones, one node a rack and one more in the last.
+fn racked(names: &[&str]) -> World {
+    let mut world = world(&[]);
+    for name in names {
+        world.apply(Event::ClusterUpserted(cluster(name)));
+        for (at, (zone, rack)) in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 1)]
+            .into_iter()
+            .enumerate()
+        {
+            let mut fact = node(name, &format!("n{at}"), "cpu 64, gpu 8");
+            fact.domains = vec![format!("z{zone}"), format!("r{rack}")];
+            world.apply(Event::NodeUpserted(fact));
+        }
+    }
+    world
+}
+
+fn within(tier: u32, count: u32) -> Demand {
+    Demand {
+        topology: Some(engine::facts::Topology {
+            hard: true,
+            highest_tier: tier,
+        }),
+        ..split(Split::Allowed, pods(count, "gpu 8"))
+    }
+}
+
+#[test]
+fn each_part_is_in_the_domain_that_takes_most_of_it() {
+    let mut world = racked(&["a", "b"]);
+    submit(&mut world, "five", within(1, 5));
+    submit(&mut world, "four", within(1, 4));
+    assert_snapshot!(world.decide(), @"release four #1 a(n3 n4) b(n3 n4)");
+    assert!(world.why("five").contains("ExceedsFleet"));
+    let mut world = racked(&["a", "b"]);
+    submit(&mut world, "seven", within(2, 7));
+    submit(&mut world, "six", within(2, 6));
+    assert_snapshot!(world.decide(), @"release six #1 a(n2 n3 n4) b(n2 n3 n4)");
+    assert!(world.why("seven").contains("ExceedsFleet"));
+    // Beyond the outermost tier a part is wherever its cluster has room.
+    let mut world = racked(&["a", "b"]);
+    submit(&mut world, "ten", within(3, 10));
+    assert_snapshot!(world.decide(), @"release ten #1 a(n0 n1 n2 n3 n4) b(n0 n1 n2 n3 n4)");
+}
+
+#[test]
+fn of_domains_that_take_as_much_the_first_has_the_part() {
+    let mut world = World::new();
+    world.queue(queue("q"));
+    for name in ["a", "b"] {
+        world.apply(Event::ClusterUpserted(cluster(name)));
+        for at in 0..4 {
+            let mut fact = node(name, &format!("n{at}"), "cpu 64, gpu 8");
+            fact.domains = vec![format!("r{}", at / 2)];
+            world.apply(Event::NodeUpserted(fact));
+        }
+    }
+    submit(&mut world, "four", within(1, 4));
+    assert_snapshot!(world.decide(), @"release four #1 a(n0 n1) b(n0 n1)");
+}

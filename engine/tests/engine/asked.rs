@@ -1,0 +1,106 @@
+//! What others ask the engine of clusters and demands, beside what it decides.
+
+use crate::world::{World, cluster, node, pods};
+use engine::facts::{ClusterFact, ClusterPlacement, Demand, Held, Split};
+use engine::matching::{ClusterRule, Taint, TaintEffect};
+use engine::{ClusterName, Event};
+
+fn tainted(name: &str) -> ClusterFact {
+    let taint = Taint {
+        key: "out".to_owned(),
+        value: String::new(),
+        effect: TaintEffect::NoSchedule,
+    };
+    ClusterFact {
+        taints: vec![taint],
+        ..cluster(name)
+    }
+}
+
+fn group(names: &[&str]) -> ClusterRule {
+    let names = names.iter().map(|name| ClusterName::from(*name));
+    ClusterRule {
+        names: Some(names.collect()),
+        ..ClusterRule::default()
+    }
+}
+
+#[test]
+fn what_is_not_queued_goes_to_the_first_group_of_clusters_that_has_any() {
+    let mut world = World::new();
+    for name in ["a", "b", "c"] {
+        world.apply(Event::ClusterUpserted(cluster(name)));
+    }
+    world.apply(Event::ClusterUpserted(tainted("d")));
+    let eligible = |world: &World, groups: Vec<ClusterRule>| {
+        let placement = ClusterPlacement {
+            groups,
+            ..ClusterPlacement::default()
+        };
+        let clusters = world.engine.eligible_clusters(&placement);
+        let names: Vec<String> = clusters.iter().map(ToString::to_string).collect();
+        names.join(" ")
+    };
+    assert_eq!(
+        eligible(&world, vec![group(&["d"]), group(&["b", "c"])]),
+        "b c"
+    );
+    assert_eq!(eligible(&world, vec![group(&["a"]), group(&["b"])]), "a");
+    assert_eq!(eligible(&world, vec![group(&["d"])]), "");
+}
+
+#[test]
+fn clusters_are_known_from_when_they_are_told_until_they_are_gone() {
+    let mut world = World::new();
+    let names = |world: &World| -> Vec<String> {
+        world
+            .engine
+            .cluster_names()
+            .map(ToString::to_string)
+            .collect()
+    };
+    world.apply(Event::ClusterUpserted(tainted("b")));
+    world.apply(Event::ClusterUpserted(cluster("a")));
+    world.apply(Event::NodeUpserted(node("c", "n0", "cpu 1")));
+    assert_eq!(names(&world), ["a", "b"]);
+    let known = |name: &str| world.engine.cluster(&ClusterName::from(name));
+    assert!(known("b").unwrap().has_taint("out"));
+    assert!(!known("b").unwrap().has_taint("in"));
+    assert!(!known("a").unwrap().has_taint("out"));
+    assert_eq!(known("c"), None);
+    world.apply(Event::ClusterGone(ClusterName::from("b")));
+    assert_eq!(names(&world), ["a"]);
+}
+
+#[test]
+fn overrides_make_the_parts_of_what_is_split_and_of_what_they_hold() {
+    let asks = |split, held| {
+        let demand = Demand {
+            split,
+            held,
+            ..pods(1, "cpu 1")
+        };
+        (demand.in_parts(), demand.is_held())
+    };
+    assert_eq!(asks(Split::Never, Held::Not), (false, false));
+    assert_eq!(asks(Split::Never, Held::ByReplicas), (false, true));
+    assert_eq!(asks(Split::Allowed, Held::Not), (true, false));
+    assert_eq!(asks(Split::Preferred, Held::Not), (true, false));
+    assert_eq!(asks(Split::Never, Held::ByOverride), (true, true));
+    let divisible = Demand {
+        natively_divisible: true,
+        ..pods(1, "cpu 1")
+    };
+    assert_eq!((divisible.in_parts(), divisible.is_held()), (false, true));
+}
+
+#[test]
+fn queues_are_listed_by_name_with_those_that_have_jobs_only() {
+    let mut world = World::new();
+    for name in ["b", "a"] {
+        world.queue(crate::world::queue(name));
+    }
+    world.add("job", "unknown", 1, "cpu 1");
+    let names: Vec<String> = world.engine.queues().map(ToString::to_string).collect();
+    assert_eq!(names, ["a", "b", "unknown"]);
+}
