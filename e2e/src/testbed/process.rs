@@ -246,8 +246,6 @@ impl Supervisor {
         let child = std::process::Command::new(&launch.program)
             .args(&launch.args)
             .env("GOMAXPROCS", "2")
-            // By default API servers spend two fifths of their time, as they count it, on collecting garbage.
-            .env("GOGC", "200")
             // Some components look for a home or a cluster that they would run in.
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")
