@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::case::{A_WHILE, Case, managed, managed_and_killed};
+use crate::case::{A_WHILE, Case, managed, managed_alone, managed_and_killed};
 use crate::contest::SHORT;
 use crate::job::{Job, record};
 use crate::plane::MEMBERS;
@@ -234,7 +234,9 @@ fn two_queues_that_pull_at_each_other_settle() {
     managed("pull", two_queues_pulling);
 }
 
+/// Where anything is guaranteed all queues together may use no more than the fleet has, which shrinks
+/// with every test that ends: others would have theirs taken back.
 #[test]
 fn what_is_guaranteed_is_never_touched() {
-    managed("guarantee", guarantee);
+    managed_alone("guarantee", guarantee);
 }
