@@ -220,15 +220,11 @@ fn given_back(short: &Short, pools: Option<&Pools>, amount: i128) -> Kept {
     let mut given = Kept::default();
     let less = Tally::of(&short.resource, -amount);
     match (&short.class, pools) {
-        (Some(class), Some(pools)) => {
+        (Some(_), Some(pools)) => {
             // Any pool that the bound counts stands for all of it.
-            let within = |cluster: &ClusterName| {
-                let clusters = short.detail.clusters.as_ref();
-                clusters.is_none_or(|clusters| clusters.contains(cluster))
-            };
             let mut counted = pools
                 .keys()
-                .filter(|(cluster, of)| of == class && within(cluster));
+                .filter(|(cluster, class)| short.counts(cluster, class));
             if let Some(pool) = counted.next_back() {
                 let pools = BTreeMap::from([(pool.clone(), less)]);
                 given.pools.insert(short.queue.clone(), pools);

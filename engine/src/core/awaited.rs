@@ -20,12 +20,11 @@ impl Engine {
     /// that it lacks beside what it has to leave alone. Of jobs that would do as well for headroom
     /// it waits for the first: if another is gone sooner, its quota wakes it.
     pub(crate) fn awaited_for(&self, asker: Asker<'_>, shares: &[Share]) -> BTreeSet<JobKey> {
-        let slots = |share: &Share| {
+        let used = shares.iter().flat_map(|share| {
             let slots = share.slots.iter();
-            let on = slots.map(|slot| (share.cluster.clone(), slot.node.clone()));
-            on.collect::<Vec<_>>()
-        };
-        let used: BTreeSet<_> = shares.iter().flat_map(slots).collect();
+            slots.map(|slot| (share.cluster.clone(), slot.node.clone()))
+        });
+        let used: BTreeSet<_> = used.collect();
         let mut view = View {
             kept: self.headroom_kept(&self.reservations_ahead(asker)),
             ..View::now()
@@ -67,13 +66,8 @@ impl Engine {
 
 /// Whether a charge counts where headroom is short.
 fn gives_back(charge: &Pools, short: &Short) -> bool {
-    let clusters = short.detail.clusters.as_ref();
-    let counts = |(cluster, class)| {
-        short.class.as_ref().is_none_or(|bounded| bounded == class)
-            && clusters.is_none_or(|clusters| clusters.contains(cluster))
-    };
     let mut charge = charge.iter();
     charge.any(|((cluster, class), part)| {
-        counts((cluster, class)) && part.amount_of(&short.resource).0 > 0
+        short.counts(cluster, class) && part.amount_of(&short.resource).0 > 0
     })
 }

@@ -81,6 +81,13 @@ impl Short {
         self.needs > self.capability
     }
 
+    /// Whether what is charged in a pool counts towards the bound.
+    pub(crate) fn counts(&self, cluster: &ClusterName, class: &PoolClass) -> bool {
+        let clusters = self.detail.clusters.as_ref();
+        self.class.as_ref().is_none_or(|bounded| bounded == class)
+            && clusters.is_none_or(|clusters| clusters.contains(cluster))
+    }
+
     /// ` of class gpu in a, b`, or nothing.
     fn scope(&self) -> String {
         let Some(class) = &self.class else {

@@ -73,6 +73,11 @@ impl Reservation {
     pub(crate) fn taking(&self) -> bool {
         self.taker
     }
+
+    /// Whether all are gone who were taken back for it, and it was not judged since.
+    pub(crate) fn is_served(&self) -> bool {
+        self.taking() && self.awaits.is_empty()
+    }
 }
 
 /// All reservations, one a job.

@@ -57,7 +57,7 @@ impl Engine {
             return kept.rank.key != asker.rank.key && !(strict && ahead);
         }
         let own = self.reservations.of(&asker.rank.key);
-        if own.is_some_and(|own| own.taking() && own.awaits.is_empty()) {
+        if own.is_some_and(Reservation::is_served) {
             // What was freed for it is not kept for anybody who lacked something later. Until
             // then it goes nowhere else either: what others keep is theirs.
             return false;

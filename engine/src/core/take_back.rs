@@ -95,8 +95,9 @@ impl Engine {
     fn release_served(&mut self, asker: Asker<'_>, want: WantId) -> Vec<Decision> {
         let is_served = |rank: &&Rank| {
             let kept = self.reservations.of(&rank.key);
-            let served = kept.is_some_and(|kept| kept.taking() && kept.awaits.is_empty());
-            served && *rank != asker.rank && self.want_of(&rank.key) == Some(want)
+            kept.is_some_and(Reservation::is_served)
+                && *rank != asker.rank
+                && self.want_of(&rank.key) == Some(want)
         };
         let holders = self.reservations.holders_in(asker.queue);
         let served: Vec<Rank> = holders.filter(is_served).cloned().collect();
@@ -131,11 +132,16 @@ impl Engine {
         match found {
             Some(taking) => self.carry_out(asker, taking),
             None => {
-                let until = self.now.after(self.config.take_retry_ms);
-                self.takers.failed(key, until, more_at);
+                self.rest(key, more_at);
                 Vec::new()
             }
         }
+    }
+
+    /// Who found nothing to take looks again later.
+    fn rest(&mut self, key: &JobKey, more_at: Option<crate::Time>) {
+        let until = self.now.after(self.config.take_retry_ms);
+        self.takers.failed(key, until, more_at);
     }
 
     /// Whether a group that finds no room should be asked all the same, since one of it may take
@@ -349,7 +355,7 @@ impl Engine {
             tells: asker.tells,
         };
         let own = self.reservations.of(&asker.rank.key);
-        if !own.is_some_and(|own| own.taking() && own.awaits.is_empty()) {
+        if !own.is_some_and(Reservation::is_served) {
             return view;
         }
         for key in self.held.going() {
@@ -440,8 +446,7 @@ impl Engine {
         awaited.extend(self.awaited_for(asker, &taking.shares));
         if awaited.is_empty() {
             // Nobody has to go, and still it was stopped: it looks again like one who found nothing.
-            let until = self.now.after(self.config.take_retry_ms);
-            self.takers.failed(taker, until, None);
+            self.rest(taker, None);
             return decisions;
         }
         self.reserve_for_taker(taker, &taking.shares, awaited);

@@ -56,9 +56,7 @@ fn asked() -> impl Strategy<Value = (u32, Free)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(
-        std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(128)
-    ))]
+    #![proptest_config(ProptestConfig::with_cases(crate::random::cases(128)))]
 
     #[test]
     fn a_gang_is_placed_whenever_one_cluster_takes_it(

@@ -1,9 +1,11 @@
 //! Tenants that share quota and no nodes, in a fleet that shrinks below what is charged: whatever is
 //! taken back for whom, and in whatever order it is confirmed, deciding ends soon.
 
+use crate::placement::on_label;
+use crate::random::cases;
 use crate::world::{World, deserving, key, policy, res, role};
 use engine::facts::{Demand, NodeFact, PolicyFact, Preemption, QueueFact, Role};
-use engine::matching::{NodeTerm, Operator, Requirement};
+use engine::matching::NodeTerm;
 use engine::{
     ClusterName, Decision, Decisions, EngineConfig, Event, JobState, NodeName, PoolClass, Resources,
 };
@@ -72,14 +74,9 @@ fn node_of(tenant: usize, cluster: &str, index: u32) -> NodeFact {
 }
 
 fn demand(tenant: usize, count: u32, gpus: u32) -> Demand {
-    let requirement = Requirement {
-        key: "tenant".to_owned(),
-        operator: Operator::In,
-        values: vec![tenant.to_string()],
-    };
     let workers = Role {
         node_terms: vec![NodeTerm {
-            labels: vec![requirement],
+            labels: vec![on_label("tenant", &tenant.to_string())],
             fields: Vec::new(),
         }],
         ..role("worker", count, &format!("cpu 1, gpu {gpus}"))
@@ -269,13 +266,8 @@ fn takers_that_lack_headroom_alone_wait_for_whose_it_is() {
     assert_eq!(released, ["l0", "l1", "l2"].map(str::to_owned).into());
 }
 
-fn cases() -> u32 {
-    let asked = std::env::var("PROPTEST_CASES").ok();
-    asked.and_then(|cases| cases.parse().ok()).unwrap_or(64)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(64), ..ProptestConfig::default() })]
 
     #[test]
     fn deciding_ends_soon_however_little_is_left(

@@ -26,14 +26,9 @@ const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 const CLUSTERS: [&str; 3] = ["x", "y", "z"];
 const JOBS: usize = 12;
 
-/// Few by default, for each is long; `PROPTEST_CASES` asks for more.
-fn cases() -> u32 {
-    let asked = std::env::var("PROPTEST_CASES").ok();
-    asked.and_then(|cases| cases.parse().ok()).unwrap_or(32)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    // Few by default, for each is long.
+    #![proptest_config(ProptestConfig { cases: crate::random::cases(32), max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
     #[test]
     fn what_must_hold_holds(steps in proptest::collection::vec(step(), 1..80)) {

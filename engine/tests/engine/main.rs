@@ -27,6 +27,7 @@ mod plugins;
 mod prediction;
 mod preemption;
 mod quantities;
+mod random;
 mod reclaim;
 mod regressions;
 mod reservation;

@@ -31,7 +31,7 @@ fn tolerates(key: &str) -> Toleration {
     }
 }
 
-fn on_label(key: &str, value: &str) -> Requirement {
+pub fn on_label(key: &str, value: &str) -> Requirement {
     Requirement {
         key: key.to_owned(),
         operator: Operator::In,

@@ -5,6 +5,7 @@
 //! evictions, nobody being taken again and again for the same job.
 
 use crate::elastic::elastic;
+use crate::random::cases;
 use crate::world::{World, below, deserving, key, pods, policy, res};
 use engine::facts::{PolicyFact, Preemption, QueueFact};
 use engine::{Decision, JobKey, JobState, QueueName, Reason, Resources};
@@ -286,13 +287,8 @@ impl Model {
     }
 }
 
-fn cases() -> u32 {
-    let asked = std::env::var("PROPTEST_CASES").ok();
-    asked.and_then(|cases| cases.parse().ok()).unwrap_or(64)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(64), ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_is_taken_in_vain_and_everything_comes_to_rest(

@@ -1,0 +1,9 @@
+//! How many random cases are tried.
+
+/// `otherwise`, unless `PROPTEST_CASES` asks for another number.
+pub fn cases(otherwise: u32) -> u32 {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    asked
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(otherwise)
+}
