@@ -36,6 +36,7 @@ use runtime::{Health, ReadyFlag, Registry, WatchOptions};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::net::TcpSocket;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -110,7 +111,8 @@ const DELTAS: usize = 256;
 /// a certificate and, where it registers itself, is registered.
 ///
 /// # Errors
-/// Where the target cannot be used, the address cannot be bound, or the server fails.
+/// Where the target cannot be used, the address cannot be bound (both before anything is
+/// written), or the server fails.
 pub async fn run(
     client: Client,
     options: Options,
@@ -118,7 +120,9 @@ pub async fn run(
     health: &Health,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
-    run_with(
+    let socket = server::bind(options.bind)?;
+    run_on(
+        socket,
         client,
         options,
         Lifetimes::default(),
@@ -129,11 +133,13 @@ pub async fn run(
     .await
 }
 
-/// [`run`] with certificates that live as long as `lifetimes` says.
+/// [`run`] on a socket that is bound already, which nobody can take in between, with
+/// certificates that live as long as `lifetimes` says.
 ///
 /// # Errors
 /// As [`run`].
-pub async fn run_with(
+pub async fn run_on(
+    socket: TcpSocket,
     client: Client,
     options: Options,
     lifetimes: Lifetimes,
@@ -161,12 +167,11 @@ pub async fn run_with(
         released,
         metrics: metrics.clone(),
     };
-    let listener = std::net::TcpListener::bind(options.bind)
-        .with_context(|| format!("the webhook cannot listen on {}", options.bind))?;
-    listener.set_nonblocking(true)?;
+    let listener = server::listen(socket)?;
+    let address = listener.local_addr()?;
     let handle = Handle::new();
     let server = axum_server::from_tcp_rustls(listener, tls.clone())?.handle(handle.clone());
-    tracing::info!(address = %options.bind, target = ?options.target, "webhook listens");
+    tracing::info!(%address, target = ?options.target, "webhook listens");
 
     let current = Current {
         client,

@@ -9,6 +9,7 @@ use crate::released::Released;
 use crate::review::{Answer, Request, Review, ReviewResponse};
 use crate::templates::{self, Scope};
 use crate::users;
+use anyhow::Context as _;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -18,7 +19,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
+use tokio::net::TcpSocket;
 use tower_http::timeout::TimeoutLayer;
 
 /// `/gate/namespace`: bindings of managed namespaces.
@@ -45,6 +49,38 @@ pub struct Handlers {
     pub released: Released,
     /// Counts and times.
     pub metrics: Metrics,
+}
+
+/// Connections that may wait to be accepted; what the standard library takes where it is not told.
+const BACKLOG: u32 = 128;
+
+/// A socket on `address` that does not listen yet: what API servers send before there is a
+/// certificate is refused at once, and does not wait for it.
+///
+/// # Errors
+/// Where the address cannot be had.
+pub fn bind(address: SocketAddr) -> anyhow::Result<TcpSocket> {
+    let bound = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        // Else a webhook that starts again waits for the connections of the one before it.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        io::Result::Ok(socket)
+    };
+    bound().with_context(|| format!("the webhook cannot listen on {address}"))
+}
+
+/// Has `socket` listen.
+///
+/// # Errors
+/// Where another socket listens on its address since it was bound.
+pub fn listen(socket: TcpSocket) -> anyhow::Result<TcpListener> {
+    let address = socket.local_addr()?;
+    let listening = || socket.listen(BACKLOG)?.into_std();
+    listening().with_context(|| format!("the webhook cannot listen on {address}"))
 }
 
 /// The routes.

@@ -33,7 +33,8 @@ struct Running {
 
 impl Running {
     async fn start(api: FakeApi, lifetimes: Lifetimes) -> Self {
-        let address = free_address();
+        let socket = webhook::server::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = socket.local_addr().unwrap();
         let (health, registry) = (Health::new(), Registry::new());
         let cancel = CancellationToken::new();
         let options = Options {
@@ -44,9 +45,9 @@ impl Running {
         let (client, token) = (api.client(), cancel.clone());
         let (checks, numbers) = (health.clone(), registry.clone());
         let task = tokio::spawn(async move {
-            webhook::run_with(client, options, lifetimes, &numbers, &checks, token).await
+            webhook::run_on(socket, client, options, lifetimes, &numbers, &checks, token).await
         });
-        let running = Self {
+        let mut running = Self {
             api,
             health,
             registry,
@@ -58,22 +59,22 @@ impl Running {
         running
     }
 
-    async fn ready(&self) {
+    async fn ready(&mut self) {
         let wait = async {
             while !(self.health.not_ready().is_empty() && self.api.get(MUTATING).is_some()) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        if tokio::time::timeout(Duration::from_secs(10), wait)
-            .await
-            .is_err()
-        {
-            panic!(
-                "not ready: {:?}; requests: {:#?}",
-                self.health.not_ready(),
-                self.api.requests()
-            );
-        }
+        let why = tokio::select! {
+            () = wait => return,
+            () = tokio::time::sleep(Duration::from_secs(30)) => "took too long".to_owned(),
+            ended = &mut self.task => format!("ended: {ended:?}"),
+        };
+        panic!(
+            "not ready: {why}: {:?}; requests: {:#?}",
+            self.health.not_ready(),
+            self.api.requests()
+        );
     }
 
     /// A client that trusts whom the registration says, as an API server does.
@@ -92,13 +93,6 @@ impl Running {
         self.cancel.cancel();
         self.task.await.unwrap().unwrap();
     }
-}
-
-fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }
 
 /// The DER of each certificate in a PEM bundle.
@@ -191,6 +185,30 @@ async fn a_binding_is_gated_over_tls() {
         "{metrics}"
     );
     webhook.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_another_has_is_told_before_anything_is_written() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let bind = taken.local_addr().unwrap();
+    let options = Options {
+        bind,
+        target: Target::Url(format!("https://{bind}")),
+        register: true,
+    };
+    let api = FakeApi::new();
+    let (health, registry) = (Health::new(), Registry::new());
+    let cancel = CancellationToken::new();
+    let error = webhook::run(api.client(), options, &registry, &health, cancel)
+        .await
+        .unwrap_err();
+    let told = format!("{error:#}");
+    assert!(
+        told.starts_with(&format!("the webhook cannot listen on {bind}: ")),
+        "{told}"
+    );
+    assert_eq!(api.get(SECRET), None);
+    assert_eq!(api.get(MUTATING), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

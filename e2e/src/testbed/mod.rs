@@ -39,6 +39,7 @@ pub use components::{
     KARMADA_KUBE_CONTROLLER_MANAGER, KARMADA_SCHEDULER, KARMADA_WEBHOOK, MemberProcess,
 };
 pub use error::{Error, Result};
+pub use ports::free_port;
 pub use proc::{ProcessId, RunState};
 pub use process::ProcessStatus;
 pub use spec::{

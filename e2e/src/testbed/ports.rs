@@ -68,6 +68,15 @@ impl Ports {
     }
 }
 
+/// A port for a server outside any testbed that starts soon. It is not held open meanwhile, but no
+/// testbed of this process chooses it, and no client's connection takes it.
+///
+/// # Errors
+/// If there is none.
+pub fn free_port() -> Result<u16> {
+    Ports::new().reserve()
+}
+
 fn first_ephemeral_port() -> u16 {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let first = range
@@ -96,5 +105,7 @@ mod tests {
         TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         let (ours, theirs) = (ours.reserve().unwrap(), theirs.reserve().unwrap());
         assert!(ours != port && theirs != port, "nobody takes it meanwhile");
+        let (one, other) = (free_port().unwrap(), free_port().unwrap());
+        assert_ne!(one, other, "neither listens yet");
     }
 }

@@ -1,10 +1,10 @@
 //! TFJobs over clusters: each pod is told where all the others are, and they are there.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 
 use anyhow::Context as _;
 use e2e::harness::jobs::annotated;
+use e2e::testbed::free_port;
 use serde_json::{Value, json};
 
 use crate::case::{Case, managed};
@@ -33,16 +33,6 @@ pub(crate) fn training(case: &Case) -> Value {
     annotated(job, "muster.io/split", "Allowed")
 }
 
-/// As many ports that nobody listens on.
-fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
-    let taken = (0..count).map(|_| TcpListener::bind("127.0.0.1:0"));
-    let taken = taken.collect::<Result<Vec<_>, _>>()?;
-    let ports = taken
-        .iter()
-        .map(|listener| Ok(listener.local_addr()?.port()));
-    ports.collect()
-}
-
 /// Runs the whole gang as plain processes, each at a port of its own, to which its names lead: the
 /// one that its own cluster resolves there, and what `elsewhere` says of a cluster and a pod of
 /// another in that.
@@ -57,7 +47,8 @@ pub(crate) async fn all_meet(
         .iter()
         .flat_map(|(cluster, pods)| pods.iter().map(|pod| (cluster.as_str(), pod)))
         .collect();
-    let ports = free_ports(all.len())?;
+    let ports = all.iter().map(|_| free_port());
+    let ports = ports.collect::<Result<Vec<u16>, _>>()?;
     let mut processes = Vec::new();
     for (cluster, pod) in &all {
         let mut names = BTreeMap::new();

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use e2e::harness::jobs::annotated;
-use e2e::testbed::SyncMode;
+use e2e::testbed::{SyncMode, free_port};
 use serde_json::{Value, json};
 
 use crate::case::{Case, managed, managed_alone};
 use crate::job::Job;
 use crate::plane::MEMBERS;
-use crate::rendezvous::free_port;
 use crate::split::{environment, pods_in, pods_of, rank, training};
 
 /// Pods with two GPUs each, of which a member takes four.

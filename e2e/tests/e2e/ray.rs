@@ -11,12 +11,13 @@ use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
 use e2e::harness::kinds::{POD, RAY_JOB, SERVICE};
 use e2e::harness::wait::eventually;
+use e2e::testbed::free_port;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SOON, managed};
 use crate::job::Job;
 use crate::leading_part::room_for_seven;
-use crate::rendezvous::{free_port, said_by, told};
+use crate::rendezvous::{said_by, told};
 use crate::services::{MEMBERS, fleet, leads_to, service_of};
 use crate::split::{environment, no_pods, pods_of};
 

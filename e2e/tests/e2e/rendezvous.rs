@@ -1,13 +1,13 @@
 //! Gangs over clusters whose pods have to find each other: told how their fleet's names resolve,
 //! they do.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
 use e2e::harness::kinds::{CAPACITY_POLICY, EVENT, OVERRIDE_POLICY};
 use e2e::harness::wait::eventually;
+use e2e::testbed::free_port;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SOON, managed};
@@ -31,11 +31,6 @@ pub(crate) fn training(case: &Case, name: &str, workers: u32, port: u16) -> Valu
         container["ports"] = json!([{"name": "pytorchjob-port", "containerPort": port}]);
     }
     job
-}
-
-/// A port that nobody listens on.
-pub(crate) fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Starts what a pod's container would run, with the environment that its kubelet would give

@@ -9,11 +9,12 @@ use e2e::harness::kinds::{
     BINDING, ENDPOINT_SLICE, MULTI_CLUSTER_SERVICE, OVERRIDE_POLICY, SERVICE, WORK,
 };
 use e2e::harness::wait::eventually;
+use e2e::testbed::free_port;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SOON, managed};
 use crate::job::{Job, condition, record};
-use crate::rendezvous::{all_meet, free_port, training};
+use crate::rendezvous::{all_meet, training};
 use crate::split::{environment, pods_in, pods_of, rank};
 
 /// How pods are found in this fleet.
