@@ -6,9 +6,9 @@
 
 use super::Engine;
 use super::queues::Pools;
+use super::quota::Short;
 use super::reservations::{KeptNode, Relief};
-use crate::ids::{JobKey, PoolClass, QueueName, Time};
-use crate::resources::ResourceName;
+use crate::ids::{JobKey, QueueName, Time};
 use crate::tally::Tally;
 
 /// Ends that are looked at at most for one start: beyond those it counts as not known.
@@ -78,7 +78,7 @@ impl Engine {
     pub(crate) fn headroom_from(
         &self,
         queue: &QueueName,
-        short: &super::quota::Short,
+        short: &Short,
     ) -> (Option<Time>, Vec<Relief>) {
         let from = (self.now.after(1), JobKey::new("", ""));
         let path = self.queues.path(queue);
@@ -103,7 +103,7 @@ impl Engine {
                 }
             }
             if self.queues.is_within(of, &short.queue) {
-                lacking -= charged_in(pools, short.class.as_ref(), &short.resource);
+                lacking -= charged_towards(pools, short);
             }
             if lacking <= 0 {
                 return (Some(*end), relief);
@@ -113,10 +113,12 @@ impl Engine {
     }
 }
 
-fn charged_in(pools: &Pools, class: Option<&PoolClass>, resource: &ResourceName) -> i128 {
-    pools
+/// What of a charge counts towards the bound.
+fn charged_towards(pools: &Pools, short: &Short) -> i128 {
+    let counted = pools
         .iter()
-        .filter(|((_, of), _)| class.is_none_or(|class| of == class))
-        .map(|(_, charge)| i128::from(charge.amount_of(resource).0))
+        .filter(|((cluster, class), _)| short.counts(cluster, class));
+    counted
+        .map(|(_, charge)| i128::from(charge.amount_of(&short.resource).0))
         .sum()
 }

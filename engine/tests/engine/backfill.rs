@@ -375,6 +375,36 @@ fn a_bound_on_a_class_waits_for_the_ends_of_those_in_that_class() {
 }
 
 #[test]
+fn a_bound_on_some_clusters_waits_for_the_ends_of_those_in_them() {
+    let mut world = World::new();
+    world
+        .cluster("a", 4, "cpu 64, gpu 8")
+        .cluster("b", 1, "cpu 64, gpu 8")
+        .queue(queue("q"));
+    let mut bounded = policy("q");
+    bounded.pools = vec![crate::world::bound("gpu", Some(&["a"]), "gpu 11")];
+    world.policy(bounded);
+    for (name, cluster, seconds) in [("elsewhere", "b", 100), ("in-it", "a", 200)] {
+        let job = world.job(name, "q", on(cluster, pods(1, "gpu 8")));
+        world.submit(job.lasts(seconds));
+        world.decide();
+        world.run(name);
+    }
+    // Three are left of the bound, two of them kept: eight come back when the job in a ends, not
+    // when the other does.
+    let head = world.job("head", "q", on("a", pods(2, "gpu 5")));
+    world.submit(head);
+    for (name, seconds) in [("long", 201), ("short", 199)] {
+        let job = world.job(name, "q", on("a", pods(1, "gpu 2")));
+        world.submit(job.lasts(seconds));
+    }
+    assert_snapshot!(world.decide(), @"release short #1 a(n1)");
+    let head = world.engine.explain(&crate::world::key("head")).unwrap();
+    let latest = head.start.unwrap().latest.unwrap();
+    assert_eq!(latest.millis_since(world.now), 200_000);
+}
+
+#[test]
 fn who_declares_that_it_lasts_no_time_at_all_declares_nothing() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
