@@ -234,8 +234,10 @@ impl Engine {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::testing::running;
-    use crate::{Engine, JobKey};
+    use super::super::ladder::Front;
+    use super::super::testing::{running, waiting};
+    use crate::{Engine, JobKey, QueueName};
+    use std::collections::BTreeMap;
 
     #[test]
     fn a_job_that_is_listed_elsewhere_than_it_is_held_is_named() {
@@ -256,5 +258,86 @@ mod tests {
         let mut engine = sound;
         engine.jobs.get_mut(&key).unwrap().derived.held = None;
         assert!(names_it(&engine));
+    }
+
+    /// What breaks one derived thing, and the words that name it.
+    type Break = (&'static str, fn(&mut Engine));
+
+    fn job<'a>(engine: &'a mut Engine, name: &str) -> &'a mut super::super::job::Job {
+        engine.jobs.get_mut(&JobKey::new("ns", name)).unwrap()
+    }
+
+    #[test]
+    fn whatever_is_derived_wrongly_is_named() {
+        assert_eq!(waiting().check_invariants(), Vec::<String>::new());
+        let breaks: &[Break] = &[
+            ("job ns/waits: stands at None", |e| {
+                job(e, "waits").derived.line = None;
+            }),
+            ("job ns/runs: charged None", |e| {
+                job(e, "runs").derived.charge = None;
+            }),
+            ("job ns/runs: held for None", |e| {
+                job(e, "runs").derived.holder = None;
+            }),
+            ("job ns/runs: counted as None", |e| {
+                job(e, "runs").derived.counted = None;
+            }),
+            ("job ns/runs: its end Some(", |e| e.ends.clear()),
+            ("job ns/runs: listed as going", |e| {
+                e.held.set_going(&JobKey::new("ns", "runs"), true);
+            }),
+            ("job ns/runs: listed as stopped", |e| {
+                e.stopped.insert(JobKey::new("ns", "runs"));
+            }),
+            ("job ns/runs: timer Some(", |e| {
+                job(e, "runs").derived.timer = Some(crate::Time(7));
+            }),
+            ("held: 2 listed, should be 1", |e| {
+                let held = job(e, "runs").derived.held.clone();
+                e.held.set(&JobKey::new("ns", "ghost"), None, held.as_ref());
+            }),
+            ("queue q: kept", |e| {
+                let (queue, pools) = job(e, "runs").derived.charge.clone().unwrap();
+                e.queues.charge(&queue, &pools, 1);
+            }),
+            ("fleet of all: kept", |e| {
+                e.queues
+                    .set_fleet(&crate::ClusterName::from("a"), &BTreeMap::new());
+            }),
+            ("queue q: stands at None", |e| {
+                let id = e.queues.id(&QueueName::from("q")).unwrap();
+                e.queues.rank(id, &Front::default());
+            }),
+            ("job ns/ghost: holds seats and is not charged", |e| {
+                let runs = job(e, "runs");
+                let demand = runs.demand.clone().unwrap();
+                let shares = runs.released.as_ref().unwrap().admission.shares.clone();
+                e.room
+                    .assume_seats(&JobKey::new("ns", "ghost"), demand, &shares);
+            }),
+            ("eligibility: it is not that of the clusters", |e| {
+                let cluster = e.clusters.values_mut().next().unwrap();
+                cluster.usable = false;
+            }),
+            ("line: holds {}, should hold {", |e| {
+                let line = job(e, "waits").derived.line.clone().unwrap();
+                e.waiting.remove(&line.queue, line.want, &line.rank);
+            }),
+            ("reservation of ns/waits: it does not wait there", |e| {
+                e.jobs.remove(&JobKey::new("ns", "waits"));
+            }),
+            ("reservation of ns/waits: it does not wait there", |e| {
+                let line = job(e, "waits").derived.line.as_mut().unwrap();
+                line.rank.at = crate::Time(7);
+            }),
+        ];
+        for (words, breaks) in breaks {
+            let mut engine = waiting();
+            breaks(&mut engine);
+            let wrong = engine.check_invariants();
+            let named = wrong.iter().any(|wrong| wrong.starts_with(words));
+            assert!(named, "{words}: {wrong:#?}");
+        }
     }
 }

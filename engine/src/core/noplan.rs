@@ -70,3 +70,38 @@ impl NoPlan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lack(cluster: &str, placed: u32) -> ClusterLack {
+        ClusterLack {
+            cluster: ClusterName::from(cluster),
+            role: 0,
+            wanted: 9,
+            placed,
+            nodes: 1,
+            domain: None,
+        }
+    }
+
+    #[test]
+    fn of_what_one_cluster_lacks_in_several_ways_the_least_is_told() {
+        // Placed on a by one way and by another, and which of them is told.
+        for (known, next, told) in [(2, 5, 5), (5, 2, 5), (3, 3, 3)] {
+            let mut first = lack("a", known);
+            first.domain = Some("first".to_owned());
+            let second = NoPlan::NoRoom(vec![lack("b", 1), lack("a", next)]);
+            let NoPlan::NoRoom(all) = NoPlan::NoRoom(vec![first]).or(second) else {
+                panic!("no lack of room");
+            };
+            let all: Vec<_> = all
+                .iter()
+                .map(|lack| (lack.cluster.as_str(), lack.placed, lack.domain.is_some()))
+                .collect();
+            // Of equal ones the first.
+            assert_eq!(all, [("a", told, known >= next), ("b", 1, false)]);
+        }
+    }
+}

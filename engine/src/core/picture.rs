@@ -54,14 +54,34 @@ impl Queues {
             all.map(|(name, node)| (name.clone(), queues.picture(node)))
                 .collect()
         };
+        let fleets = self.differences_of_fleets(should);
         let (is, should) = (pictures(self), pictures(should));
         let names: BTreeSet<&QueueName> = is.keys().chain(should.keys()).collect();
-        names
+        let differ = names
             .into_iter()
-            .filter(|name| is.get(*name) != should.get(*name))
-            .map(|name| {
-                let (is, should) = (is.get(name), should.get(name));
-                format!("queue {name}: kept {is:?}, should be {should:?}")
+            .filter(|name| is.get(*name) != should.get(*name));
+        let queues = differ.map(|name| {
+            let (is, should) = (is.get(name), should.get(name));
+            format!("queue {name}: kept {is:?}, should be {should:?}")
+        });
+        fleets.into_iter().chain(queues).collect()
+    }
+
+    /// What the pools that a bound counts have together, and should. What no bound counts any more
+    /// is kept up too, and nobody asks for it.
+    fn differences_of_fleets(&self, should: &Self) -> Vec<String> {
+        let fleets = |queues: &Self| -> BTreeMap<String, Tally> {
+            let all = queues.scopes.iter();
+            all.map(|scope| (scope.to_string(), queues.units.tally(&scope.fleet)))
+                .collect()
+        };
+        let is = fleets(self);
+        let differ = fleets(should).into_iter();
+        let differ = differ.filter(|(scope, should)| is.get(scope) != Some(should));
+        differ
+            .map(|(scope, should)| {
+                let is = is.get(&scope);
+                format!("fleet of {scope}: kept {is:?}, should be {should:?}")
             })
             .collect()
     }

@@ -89,6 +89,11 @@ impl Scopes {
         &self.scopes[id.0 as usize]
     }
 
+    /// All scopes that were met.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Scope> {
+        self.scopes.iter()
+    }
+
     /// The scope that a bound counts.
     pub(crate) fn intern(&mut self, bound: &PoolBound) -> ScopeId {
         let key = (bound.class.clone(), bound.clusters.clone());

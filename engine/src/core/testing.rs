@@ -5,8 +5,11 @@
 use super::Engine;
 use super::config::EngineConfig;
 use crate::event::{Event, Progress};
-use crate::facts::{Admission, RolePods, Share};
-use crate::ids::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Time, Uid};
+use crate::facts::{
+    Admission, ClusterFact, Demand, Held, JobFact, NodeFact, QueueFact, QueueState, Role, RolePods,
+    Share, Split,
+};
+use crate::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
 use crate::resources::Resources;
 use std::collections::BTreeMap;
 
@@ -32,4 +35,92 @@ pub(crate) fn running(key: &JobKey, pods: Vec<RolePods>) -> Engine {
     });
     engine.decide(Time(1));
     engine
+}
+
+/// A cluster of one node with eight GPUs that the job `runs` has, and the job `waits`, for which
+/// what frees is kept. Both are of queue `q`; how long the first will run it has declared.
+pub(crate) fn waiting() -> Engine {
+    let mut engine = Engine::new(EngineConfig::default());
+    let cluster = ClusterName::from("a");
+    engine.apply(Event::ClusterUpserted(ClusterFact {
+        name: cluster.clone(),
+        labels: BTreeMap::new(),
+        provider: String::new(),
+        region: String::new(),
+        zones: Vec::new(),
+        taints: Vec::new(),
+        price_milli: None,
+        network: BTreeMap::new(),
+        apis: None,
+        usable: true,
+        unusable_because: String::new(),
+    }));
+    engine.apply(Event::NodeUpserted(NodeFact {
+        cluster,
+        name: NodeName::from("n0"),
+        class: PoolClass::from("gpu"),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        domains: Vec::new(),
+        allocatable: Resources::parse([("nvidia.com/gpu", "8"), ("pods", "110")]).unwrap(),
+        usable: true,
+    }));
+    engine.apply(Event::QueueUpserted(QueueFact {
+        name: QueueName::from("q"),
+        parent: None,
+        priority: 0,
+        weight: 1,
+        guarantee: Resources::new(),
+        deserved: Resources::new(),
+        capability: Resources::new(),
+        reclaimable: true,
+        state: QueueState::Open,
+        invalid: None,
+    }));
+    for (name, at) in [("runs", 1), ("waits", 2)] {
+        engine.apply(Event::JobUpserted(alone(name, Time(at))));
+        engine.decide(Time(at));
+    }
+    engine.apply(Event::JobProgressed {
+        key: JobKey::new("ns", "runs"),
+        attempt: Attempt(1),
+        progress: Progress::Running,
+        at: Time(3),
+    });
+    engine.decide(Time(3));
+    engine
+}
+
+/// A job of one pod with eight GPUs that says that it runs for a minute.
+fn alone(name: &str, at: Time) -> JobFact {
+    let request = Resources::parse([("nvidia.com/gpu", "8"), ("pods", "1")]).unwrap();
+    JobFact {
+        key: JobKey::new("ns", name),
+        uid: Uid::from(name),
+        queue: QueueName::from("q"),
+        priority_class: None,
+        queued_at: at,
+        demand: Demand {
+            roles: vec![Role {
+                name: "worker".to_owned(),
+                count: 1,
+                min: 1,
+                request,
+                node_terms: Vec::new(),
+                tolerations: Vec::new(),
+            }],
+            min_available: 1,
+            natively_divisible: false,
+            held: Held::Not,
+            elastic: false,
+            split: Split::Never,
+            topology: None,
+            placement: Default::default(),
+        },
+        hold: None,
+        expected_duration_ms: Some(60_000),
+        user: "ann".to_owned(),
+        preemptible: true,
+        checkpointed_at: None,
+    }
 }

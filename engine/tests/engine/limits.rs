@@ -66,6 +66,37 @@ fn one_user_does_not_take_all_places_and_stops_nobody_else() {
 }
 
 #[test]
+fn a_limit_for_users_that_comes_later_stops_no_other_user_either() {
+    let mut world = fleet(2);
+    world.queue(queue("q"));
+    fill(&mut world, "q", 2);
+    world.decide();
+    for (name, user) in [("ann-0", "ann"), ("ann-1", "ann"), ("bob-0", "bob")] {
+        let job = world.job(name, "q", crate::world::pods(1, "gpu 1"));
+        world.submit(job.user(user));
+    }
+    world.decide();
+    world.policy(limited(
+        "q",
+        Limits {
+            jobs_per_user: Some(1),
+            ..Limits::default()
+        },
+    ));
+    world.decide();
+    for name in ["q-0", "q-1"] {
+        world.run(name);
+        world.finish(name);
+    }
+    // They waited for the same thing side by side, and now each by its user.
+    assert_snapshot!(order(&mut world), @"ann bob");
+    world.policy(policy("q"));
+    world.run("bob-0");
+    world.finish("bob-0");
+    assert_snapshot!(order(&mut world), @"ann");
+}
+
+#[test]
 fn only_the_first_compete_where_pending_is_limited() {
     let mut world = fleet(8);
     world.queue(queue("q"));

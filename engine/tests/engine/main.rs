@@ -16,6 +16,7 @@ mod crowded;
 mod deadline;
 mod drain;
 mod elastic;
+mod evidence;
 mod explain;
 mod growth;
 mod limits;

@@ -1,0 +1,97 @@
+//! What a verdict rests on, fact by fact, as it is told to people.
+
+use crate::world::{World, below, capped, key, pods, queue};
+use engine::Event;
+use insta::assert_snapshot;
+
+fn evidence(world: &World, name: &str) -> String {
+    world
+        .engine
+        .explain(&key(name))
+        .unwrap()
+        .evidence
+        .join("\n")
+}
+
+/// A queue that may have ten GPUs and any number of CPUs, below one that may have twelve.
+fn bounded() -> World {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(capped("dept", "gpu 12"))
+        .queue(below("dept", capped("q", "gpu 10")));
+    world
+}
+
+#[test]
+fn what_each_queue_above_holds_of_what_it_may_have_is_told_for_what_is_asked() {
+    let mut world = bounded();
+    world.add("old", "q", 1, "cpu 3, gpu 7");
+    world.add("waits", "q", 1, "cpu 1, gpu 4");
+    world.decide();
+    assert_snapshot!(evidence(&world, "waits"), @"
+    queue q holds nvidia.com/gpu 7 of 10
+    queue dept holds nvidia.com/gpu 7 of 12
+    ");
+    world.add("no-gpu", "q", 1, "cpu 100");
+    world.decide();
+    assert_snapshot!(evidence(&world, "no-gpu"), @"");
+}
+
+#[test]
+fn nodes_that_are_kept_are_counted_by_class_and_cluster() {
+    let mut world = World::new();
+    world.cluster("a", 3, "cpu 64, gpu 8").queue(queue("q"));
+    world.add("old", "q", 3, "gpu 5");
+    world.decide();
+    world.run("old");
+    world.add("head", "q", 2, "gpu 8");
+    world.add("behind", "q", 2, "gpu 8");
+    world.decide();
+    let last = |name: &str| evidence(&world, name).lines().last().unwrap().to_owned();
+    assert_eq!(last("head"), "nodes kept for it: 2 of class gpu in a");
+    assert!(!evidence(&world, "behind").contains("kept for it"));
+}
+
+#[test]
+fn how_long_it_will_run_says_on_what_that_rests() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .queue(queue("q"))
+        .queue(queue("other"));
+    let submit = |world: &mut World, name: &str, queue: &str, user: &str, gpus: u32| {
+        let demand = pods(1, &format!("gpu {gpus}"));
+        let job = world.job(name, queue, demand).user(user);
+        world.submit(job);
+    };
+    for (user, seconds) in [("ann", [90, 100, 110]), ("bob", [190, 200, 210])] {
+        for (index, seconds) in seconds.into_iter().enumerate() {
+            let name = format!("{user}-{index}");
+            submit(&mut world, &name, "q", user, 8);
+            world.decide();
+            world.run(&name);
+            world.wait(seconds);
+            world.finish(&name);
+            world.apply(Event::JobGone(key(&name)));
+        }
+    }
+    world.add("holder", "q", 1, "gpu 8");
+    world.decide();
+    let declared = world.job("declared", "q", pods(1, "gpu 8")).user("ann");
+    world.submit(declared.lasts(7));
+    submit(&mut world, "of-user", "q", "ann", 8);
+    submit(&mut world, "of-queue", "q", "new", 8);
+    submit(&mut world, "of-size", "other", "new", 8);
+    submit(&mut world, "of-any", "q", "ann", 1);
+    world.decide();
+    let names = ["declared", "of-user", "of-queue", "of-size", "of-any"];
+    let told = names.map(|name| evidence(&world, name).lines().last().unwrap().to_owned());
+    assert_snapshot!(told.join("\n"), @"
+    expected to run 7 s: as declared
+    expected to run 100 s: the mean of 3 runs of its user of this size
+    expected to run 150 s: the mean of 6 runs in its queue of this size
+    expected to run 150 s: the mean of 6 runs of this size
+    expected to run 150 s: the mean of 6 runs of any size
+    ");
+}
