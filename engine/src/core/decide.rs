@@ -133,6 +133,7 @@ impl Engine {
     /// Wakes those who wait for bounds that are others now.
     pub(crate) fn bounds_moved(&mut self) {
         for queue in self.queues.take_moved() {
+            self.waiting.wake(&Wake::Bounds(queue.clone()));
             self.wake_for_quota(&queue);
             // Something may be kept for a job that it could not be let go with any more.
             let holders = self.reservations.holders_in(&queue);

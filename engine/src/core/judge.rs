@@ -296,13 +296,19 @@ fn block_by_quota(
     pools: Option<Pools>,
     mut wakes: Vec<Wake>,
 ) -> Block {
-    wakes.push(Wake::Headroom {
-        queue: short.queue.clone(),
-        class: short.class.clone(),
-        resource: short.resource.clone(),
-        needs: short.needs,
-    });
     let never = short.never();
+    // Once the bound could let it go it may keep or take back what it lacks: it does not wait for
+    // that to be free.
+    wakes.push(if never {
+        Wake::Bounds(short.queue.clone())
+    } else {
+        Wake::Headroom {
+            queue: short.queue.clone(),
+            class: short.class.clone(),
+            resource: short.resource.clone(),
+            needs: short.needs,
+        }
+    });
     Block {
         reason: if never {
             Reason::ExceedsCapability

@@ -18,6 +18,8 @@ pub(crate) enum Wake {
         resource: ResourceName,
         needs: i128,
     },
+    /// Other bounds of a queue, of which none would let it go now, whatever were free.
+    Bounds(QueueName),
     /// More room on a node that could take one of its pods.
     Room,
     /// Another fleet: a node or cluster that came or changed.

@@ -10,6 +10,7 @@ mod accounts;
 mod advise;
 mod asked;
 mod backfill;
+mod bounds;
 mod brute;
 mod capacity;
 mod crowded;
