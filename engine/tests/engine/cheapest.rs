@@ -111,3 +111,15 @@ fn what_a_gang_holds_comes_free_once_whether_by_its_surplus_or_with_all_of_it() 
     world.run("gang");
     assert_eq!(taken(&mut world, 1, "gpu 6"), [""; 0]);
 }
+
+#[test]
+fn who_has_lost_the_least_of_many_goes_whatever_its_name() {
+    let mut world = world();
+    world.cluster("a", 16, "cpu 64, gpu 4");
+    let names: Vec<String> = (0..16).map(|index| format!("job-{index:02}")).collect();
+    for name in &names {
+        run(&mut world, &[name], "gpu 4");
+        world.wait(10);
+    }
+    assert_eq!(taken(&mut world, 1, "gpu 4"), ["job-15"]);
+}

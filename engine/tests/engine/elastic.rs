@@ -222,6 +222,17 @@ fn a_gang_in_parts_is_taken_back_for_what_needs_all_of_a_part() {
 }
 
 #[test]
+fn no_more_is_taken_of_a_gang_in_parts_than_leaves_its_least() {
+    let mut world = over_two_clusters();
+    add(&mut world, "job", in_parts(6, 8));
+    world.decide();
+    world.run("job");
+    // Two of it may go, and three have to in one place.
+    world.add("late", "other", 1, "gpu 3");
+    assert!(world.decide().starts_with("take back job #1 for late"));
+}
+
+#[test]
 fn what_was_given_up_for_a_job_is_not_taken_again_while_that_backs_off() {
     let mut world = world(1);
     world.queue(engine::facts::QueueFact {

@@ -103,6 +103,12 @@ fn what_has_left_comes_free_in_one_class_after_the_other() {
         ..pods(count, "gpu 1")
     };
     let fact = runs(&mut world, "gang", "normal", held(4));
+    let copy = world.engine.clone();
+    edit(&mut world, &fact, held(2));
+    assert_snapshot!(world.decide(), @"resize gang #1 a(n0×2)");
+    world.confirm("gang", "a", 2);
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 2, pods 2");
+    world.engine = copy;
     edit(&mut world, &fact, held(1));
     assert_snapshot!(world.decide(), @"resize gang #1 a(n0)");
     let allocated = [4, 3, 2, 1].map(|pods| {

@@ -1,8 +1,8 @@
 //! Which nodes are kept for a job that waits for room, and who gives way.
 
-use crate::world::{World, deserving, pods, policy, queue};
+use crate::world::{World, capped, deserving, pods, policy, queue};
 use engine::ClusterName;
-use engine::facts::{Demand, PolicyFact, Split};
+use engine::facts::{Demand, PolicyFact, QueueFact, Split};
 use engine::matching::ClusterRule;
 use insta::assert_snapshot;
 
@@ -61,6 +61,34 @@ fn however_little_has_to_become_free_the_preferred_of_equal_clusters_keeps_them(
         world.add("small", "q", 1, &format!("gpu {}", 8 - gpus));
         assert_eq!(world.decide(), "release small #1 a(n0)", "{gpus}");
     }
+}
+
+#[test]
+fn all_pods_count_and_not_only_the_one_for_which_the_least_has_to_become_free() {
+    let mut world = busy(
+        &[("a", 2), ("b", 2)],
+        &[("a1", "a", 1, 8), ("a2", "a", 1, 4), ("b1", "b", 2, 5)],
+    );
+    world.add("head", "q", 2, "gpu 8");
+    // Twelve on a, of which four for one pod; ten on b.
+    world.add("small", "q", 1, "gpu 4");
+    let decided = world.decide();
+    assert!(decided.starts_with("release small #1 a("), "{decided}");
+}
+
+#[test]
+fn a_holder_chooses_anew_when_a_queue_before_its_own_takes_its_node() {
+    let mut world = busy(&[("a", 2)], &[("old-5", "a", 1, 5), ("old-4", "a", 1, 4)]);
+    world.queue(QueueFact {
+        priority: 1,
+        ..queue("first")
+    });
+    world.add("head", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.add("urgent", "first", 1, "gpu 4");
+    world.add("small", "q", 1, "gpu 3");
+    // Eight have to become free on that node now, five on the other.
+    assert_snapshot!(world.decide(), @"release urgent #1 a(n1)");
 }
 
 #[test]
@@ -131,7 +159,7 @@ fn a_queue_that_has_come_to_hold_what_it_deserves_gives_way_to_who_was_queued_be
     world.cluster("a", 4, "cpu 64, gpu 8");
     for name in ["one", "two", "three"] {
         let deserved = if name == "three" { "gpu 8" } else { "gpu 1" };
-        world.queue(engine::facts::QueueFact {
+        world.queue(QueueFact {
             reclaimable: false,
             ..deserving(name, deserved)
         });
@@ -153,4 +181,22 @@ fn a_queue_that_has_come_to_hold_what_it_deserves_gives_way_to_who_was_queued_be
     assert!(world.decide().starts_with("release more #1"));
     world.decide();
     assert_eq!(kept(&world), [true, true, false]);
+}
+
+#[test]
+fn of_what_runs_on_its_node_only_as_much_as_the_holder_lacks_comes_back_to_its_queue() {
+    for (gpus, passes) in [(5, false), (4, true)] {
+        let mut world = World::new();
+        world
+            .cluster("a", 1, "cpu 64, gpu 8")
+            .queue(capped("q", "gpu 12"));
+        world.add("mine", "q", 1, "gpu 4");
+        world.decide();
+        world.run("mine");
+        world.cluster("b", 1, "cpu 64, gpu 5");
+        // Two of its six come back with its node: four are kept, and four are left of twelve.
+        world.add("head", "q", 1, "gpu 6");
+        world.add("small", "q", 1, &format!("gpu {gpus}"));
+        assert_eq!(!world.decide().is_empty(), passes, "{gpus}");
+    }
 }

@@ -194,6 +194,53 @@ fn what_may_be_divided_goes_when_the_last_of_its_parts_has_come_free() {
 }
 
 #[test]
+fn in_a_strict_queue_nobody_passes_a_head_that_sleeps_for_want_of_quota() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 8"))
+        .policy(engine::facts::PolicyFact {
+            ordering: engine::facts::QueueOrdering::StrictFifo,
+            ..crate::world::policy("q")
+        });
+    world.add("old", "q", 1, "gpu 4");
+    world.decide();
+    world.run("old");
+    world.add("head", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.add("small", "q", 1, "cpu 1");
+    assert_snapshot!(world.decide(), @"");
+    let urgent = world.job("urgent", "q", pods(1, "cpu 1")).priority("high");
+    world.submit(urgent);
+    assert_snapshot!(world.decide(), @"release urgent #1 a(n0)");
+}
+
+#[test]
+fn who_was_refused_headroom_is_asked_again_when_one_less_keeps_it() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(capped("dept", "gpu 8"));
+    let names = ["one", "three", "two"];
+    for name in names.iter().chain(&["full"]) {
+        world.queue(below("dept", queue(name)));
+    }
+    world.add("old", "full", 1, "gpu 8");
+    world.decide();
+    world.run("old");
+    for name in names {
+        world.add(&format!("head-{name}"), name, 1, "gpu 8");
+    }
+    world.decide();
+    let next =
+        |world: &World, name: &str| world.why(&format!("head-{name}")).contains("it is next");
+    assert_eq!(names.map(|name| next(&world, name)), [true, true, false]);
+    world.apply(engine::Event::JobGone(crate::world::key("head-three")));
+    world.decide();
+    assert!(next(&world, "one") && next(&world, "two"));
+}
+
+#[test]
 fn a_round_ends_after_so_many_judgements_in_vain_and_is_complete_with_one_less() {
     for (jobs, is_cut) in [(2, false), (3, true)] {
         let mut world = World::with(engine::EngineConfig {
