@@ -107,6 +107,37 @@ fn two_queues_hold_one_each_of_a_class() {
 }
 
 #[test]
+fn who_waits_for_devices_leaves_what_may_be_kept_of_other_nodes_to_others() {
+    let mut world = World::with(EngineConfig {
+        reservations_per_class: 1,
+        ..EngineConfig::default()
+    });
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .queue(queue("one"))
+        .queue(queue("two"));
+    world.add("old-gpu", "one", 1, "cpu 60, gpu 4");
+    for name in ["cpus-1", "cpus-2"] {
+        let node = crate::world::node("a", name, "cpu 64");
+        world.apply(engine::Event::NodeUpserted(node));
+        world.add(&format!("old-{name}"), "two", 1, "cpu 40");
+    }
+    world.decide();
+    for name in ["old-gpu", "old-cpus-1", "old-cpus-2"] {
+        world.run(name);
+    }
+    let both = crate::world::gang(vec![
+        crate::world::role("launcher", 1, "cpu 20"),
+        crate::world::role("worker", 1, "cpu 50, gpu 8"),
+    ]);
+    let both = world.job("both", "one", both);
+    world.submit(both);
+    world.add("cpus", "two", 1, "cpu 64");
+    world.decide();
+    assert_eq!(holders(&world, &["both", "cpus"]), ["both", "cpus"]);
+}
+
+#[test]
 fn nothing_is_kept_for_what_could_never_be() {
     let mut world = busy(Backfill::default());
     world.add("too-large", "q", 4, "gpu 8");
@@ -321,6 +352,35 @@ fn headroom_that_has_become_free_for_the_head_stays_for_it() {
     assert_snapshot!(world.decide(), @"");
     world.wait(15);
     world.finish("late");
+    assert_snapshot!(world.decide(), @"release head #1 a(n0)");
+}
+
+#[test]
+fn a_job_does_not_grow_into_headroom_that_has_become_free_for_the_head() {
+    let mut world = World::new();
+    world
+        .cluster("a", 8, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 4"));
+    let held = |count| engine::facts::Demand {
+        held: engine::facts::Held::ByReplicas,
+        ..pods(count, "gpu 1")
+    };
+    let grows = world.job("grows", "q", held(1)).priority("low");
+    let grows = world.submit(grows);
+    let old = world.job("old", "q", pods(1, "gpu 2")).lasts(100);
+    world.submit(old);
+    world.decide();
+    world.run("grows");
+    world.run("old");
+    let head = world.job("head", "q", pods(1, "gpu 3")).priority("high");
+    world.submit(head);
+    assert_snapshot!(world.decide(), @"");
+    world.apply(engine::Event::JobUpserted(engine::facts::JobFact {
+        demand: held(2),
+        ..grows
+    }));
+    assert_snapshot!(world.decide(), @"");
+    world.finish("old");
     assert_snapshot!(world.decide(), @"release head #1 a(n0)");
 }
 

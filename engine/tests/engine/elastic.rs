@@ -222,6 +222,17 @@ fn a_gang_in_parts_is_taken_back_for_what_needs_all_of_a_part() {
 }
 
 #[test]
+fn no_more_is_taken_of_a_gang_in_parts_than_leaves_its_least() {
+    let mut world = over_two_clusters();
+    add(&mut world, "job", in_parts(6, 8));
+    world.decide();
+    world.run("job");
+    // Two of it may go, and three have to in one place.
+    world.add("late", "other", 1, "gpu 3");
+    assert!(world.decide().starts_with("take back job #1 for late"));
+}
+
+#[test]
 fn what_was_given_up_for_a_job_is_not_taken_again_while_that_backs_off() {
     let mut world = world(1);
     world.queue(engine::facts::QueueFact {
@@ -370,5 +381,83 @@ fn a_gang_in_parts_is_made_smaller_where_it_came_last() {
         world.submit(fact);
         assert_eq!(world.decide(), left);
         world.resized("job");
+    }
+}
+
+#[test]
+fn what_leaves_one_cluster_stays_charged_whatever_another_says() {
+    let mut world = over_two_clusters();
+    add(&mut world, "job", in_parts(1, 8));
+    world.decide();
+    world.run("job");
+    let mut fact = world.job("job", "q", in_parts(1, 2));
+    fact.0.queued_at = engine::Time(1000);
+    world.submit(fact);
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0) b(n0)");
+    let allocated = [("a", 4), ("a", 1), ("b", 2), ("b", 1)].map(|(cluster, pods)| {
+        world.confirm("job", cluster, pods);
+        world.allocated("q")
+    });
+    assert_snapshot!(allocated.join("; "), @"nvidia.com/gpu 8, pods 8; nvidia.com/gpu 5, pods 5; nvidia.com/gpu 3, pods 3; nvidia.com/gpu 2, pods 2");
+}
+
+#[test]
+fn a_part_of_two_roles_keeps_one_pod_of_them_together() {
+    let of = |servers, workers| {
+        let mut demand = Demand {
+            held: engine::facts::Held::ByOverride,
+            split: engine::facts::Split::Allowed,
+            ..of_two_roles(servers, workers)
+        };
+        demand.roles[0].min = 0;
+        demand.min_available = 1;
+        demand
+    };
+    let mut world = over_two_clusters();
+    add(&mut world, "job", of(1, 7));
+    assert_snapshot!(world.decide(), @"release job #1 a(n0 n0×3) b(n0×4)");
+    world.run("job");
+    let copy = world.engine.clone();
+    // All of a part could come free of it only if the part went, and its parts stay.
+    world.add("late", "other", 1, "gpu 4");
+    assert!(world.decide().starts_with("take back job #1 for late"));
+    world.engine = copy;
+    let mut fact = world.job("job", "q", of(0, 1));
+    fact.0.queued_at = engine::Time(1000);
+    world.submit(fact);
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0) b(n0)");
+}
+
+#[test]
+fn a_gang_grows_by_all_that_goes_at_once() {
+    let mut world = world(3);
+    world.queue(capped("q", "gpu 1"));
+    add(&mut world, "job", elastic(1, 9, "gpu 1"));
+    world.decide();
+    world.run("job");
+    world.queue(capped("q", "gpu 6"));
+    let decided = world.decided();
+    let [engine::Decision::Resize { message, .. }] = &decided.decisions[..] else {
+        panic!("{decided:?}");
+    };
+    assert_snapshot!(message, @"grows by 5 pods on a");
+}
+
+#[test]
+fn only_what_is_held_and_may_be_smaller_is_released_below_its_full_size() {
+    use engine::facts::Held;
+    for (held, elastic, released) in [
+        (Held::ByReplicas, true, "release job #1 a(n0×4)"),
+        (Held::Not, true, ""),
+        (Held::ByReplicas, false, ""),
+    ] {
+        let mut world = world(1);
+        let demand = Demand {
+            held,
+            elastic,
+            ..self::elastic(2, 8, "gpu 1")
+        };
+        add(&mut world, "job", demand);
+        assert_eq!(world.decide(), released);
     }
 }

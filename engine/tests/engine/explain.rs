@@ -167,3 +167,52 @@ fn what_stands_before_a_job_is_told_and_when_it_will_be_through() {
     let basis = "3 jobs ahead; the run times of some are not known";
     assert_eq!(told("four"), (3, 10, 27_000, None, basis.to_owned()));
 }
+
+#[test]
+fn a_release_says_how_many_pods_go_where_and_what_is_charged() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .cluster("b", 2, "cpu 64, gpu 8")
+        .queue(queue("q"));
+    let divided = engine::facts::Demand {
+        split: engine::facts::Split::Allowed,
+        ..pods(3, "gpu 8")
+    };
+    let job = world.job("job", "q", divided);
+    world.submit(job);
+    let decided = world.decided();
+    let [engine::Decision::Release { message, .. }] = &decided.decisions[..] else {
+        panic!("{decided:?}");
+    };
+    assert_snapshot!(message, @"queue q: 1 pod on a, 2 pods on b; charged nvidia.com/gpu 24, pods 3");
+}
+
+#[test]
+fn those_of_a_group_are_named_when_something_else_stops_them() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 8"));
+    world.add("old", "q", 1, "gpu 8");
+    world.decide();
+    world.run("old");
+    for name in ["first", "second"] {
+        world.add(name, "q", 1, "gpu 8");
+    }
+    let named = |world: &mut World| {
+        let changed = world.engine.take_changed().jobs;
+        changed.contains(&key("second"))
+    };
+    named(&mut world);
+    world.decide();
+    assert!(named(&mut world), "it is stopped by quota");
+    world.decide();
+    assert!(!named(&mut world), "nothing is another");
+    world.finish("old");
+    world.apply(crate::world::foreign("a", "n0", "gpu 8"));
+    world.decide();
+    assert!(named(&mut world), "it is stopped by room");
+    world.decide();
+    assert!(!named(&mut world), "nothing is another");
+}

@@ -141,3 +141,40 @@ fn a_finished_job_does_not_grow() {
     world.progress("job", Progress::Running);
     assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0×2)");
 }
+
+#[test]
+fn what_is_told_of_another_object_or_of_one_that_is_held_up_is_not_charged_to_what_runs() {
+    for (uid, hold) in [
+        ("another", None),
+        ("uid-job", Some(engine::Reason::Suspended)),
+    ] {
+        let (mut world, fact) = released(pods(2, "gpu 1"));
+        world.apply(Event::JobUpserted(JobFact {
+            uid: uid.into(),
+            hold: hold.map(|reason| engine::facts::Hold {
+                reason,
+                message: "because".to_owned(),
+            }),
+            demand: pods(4, "gpu 1"),
+            ..fact
+        }));
+        assert_eq!(
+            charged(&world),
+            "worker=2 nvidia.com/gpu 2, pods 2",
+            "{uid}"
+        );
+    }
+}
+
+#[test]
+fn what_nothing_holds_and_is_not_bound_yet_takes_room_as_its_template_says_now() {
+    for (pods_left, fit) in [(2, true), (3, false)] {
+        let mut world = World::new();
+        world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
+        let fact = world.add("job", "q", 2, "gpu 1");
+        world.decide();
+        resized(&mut world, &fact, pods(6, "gpu 1"));
+        world.add("next", "q", pods_left, "gpu 1");
+        assert_eq!(!world.decide().is_empty(), fit, "{pods_left}");
+    }
+}

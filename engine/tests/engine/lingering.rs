@@ -30,6 +30,14 @@ fn ended(world: &World, name: &str) -> PodFact {
     PodFact { ended: true, ..pod }
 }
 
+/// Whether anything is still known of the pod of a job.
+fn is_known(world: &World, name: &str) -> bool {
+    let snapshot = serde_json::to_value(world.engine.snapshot()).unwrap();
+    let uid = world.planned_pods(&key(name))[0].uid.to_string();
+    let pods = ["pods", "lingering"].map(|list| snapshot[list].to_string());
+    pods.iter().any(|pods| pods.contains(&uid))
+}
+
 #[test]
 fn room_is_not_given_to_who_would_have_to_give_it_back_at_once() {
     let mut world = contended();
@@ -92,6 +100,7 @@ fn what_is_gone_is_no_more_in_the_end() {
     assert_snapshot!(world.decide(), @"release a3 #1 x(n0)");
     let used = &world.engine.pools()[0].used;
     assert_eq!(used.to_string(), "nvidia.com/gpu 12, pods 3");
+    assert!(!is_known(&world, "b1"));
 }
 
 #[test]
@@ -122,4 +131,17 @@ fn what_lingers_lingers_on_after_a_restart() {
     assert_snapshot!(world.decide(), @"");
     world.wait(1);
     assert_snapshot!(world.decide(), @"release a3 #1 x(n0)");
+}
+
+#[test]
+fn what_lingers_in_a_cluster_goes_with_it() {
+    let mut world = contended();
+    let pod = ended(&world, "b1");
+    world.apply(Event::PodUpserted(pod));
+    world.decide();
+    assert!(is_known(&world, "b1"));
+    world.apply(Event::ClusterGone(engine::ClusterName::from("x")));
+    assert!(!is_known(&world, "b1"));
+    world.wait(5).decide();
+    assert!(!is_known(&world, "b1"));
 }

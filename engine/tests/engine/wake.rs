@@ -75,6 +75,208 @@ fn another_queue_finds_the_room_that_one_did_not() {
     assert_snapshot!(world.decide(), @"release free-to-go #1 a(n0)");
 }
 
+#[test]
+fn whoever_comes_before_a_holder_by_the_shares_of_their_queues_finds_the_headroom_it_kept() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .cluster("c", 1, "cpu 2000")
+        .queue(capped("dept", "gpu 8"))
+        .queue(below("dept", queue("one")))
+        .queue(below("dept", queue("two")));
+    world.add("old", "two", 1, "gpu 4");
+    world.decide();
+    world.run("old");
+    world.add("head", "one", 1, "gpu 8");
+    world.add("small", "two", 1, "gpu 1");
+    assert_snapshot!(world.decide(), @"");
+    // Its queue holds more of the fleet than the other now.
+    world.add("grabs", "one", 1, "cpu 1900");
+    assert_snapshot!(world.decide(), @r"
+    release grabs #1 c(n0)
+    release small #1 a(n0)
+    ");
+}
+
+#[test]
+fn who_stands_first_after_another_has_left_is_kept_headroom_for() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 8"));
+    world.add("old", "q", 1, "gpu 4");
+    world.decide();
+    world.run("old");
+    world.add("first", "q", 1, "gpu 8");
+    world.add("second", "q", 1, "gpu 6");
+    assert_snapshot!(world.decide(), @"");
+    world.apply(engine::Event::JobGone(crate::world::key("first")));
+    world.add("small", "q", 1, "gpu 4");
+    assert_snapshot!(world.decide(), @"");
+    world.finish("old");
+    assert_snapshot!(world.decide(), @"release second #1 a(n0)");
+}
+
+#[test]
+fn who_comes_before_all_holders_by_the_shares_of_their_queues_finds_the_room_they_kept() {
+    let mut world = World::new();
+    world
+        .cluster("a", 4, "cpu 64, gpu 8")
+        .cluster("c", 1, "cpu 4000");
+    for name in ["one", "two", "full"] {
+        world.queue(queue(name));
+    }
+    let mut several = crate::world::policy("one");
+    several.backfill.reservations = Some(2);
+    world.policy(several);
+    for (name, queue, count) in [("old-two", "two", 1), ("old", "full", 2)] {
+        world.add(name, queue, count, "gpu 8");
+        world.decide();
+        world.run(name);
+    }
+    // As many hold nodes of the class as may.
+    world.add("head-1", "one", 2, "gpu 8");
+    world.add("head-2", "one", 2, "gpu 8");
+    world.add("stopped", "two", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.add("grabs", "one", 1, "cpu 3900");
+    assert_snapshot!(world.decide(), @r"
+    release grabs #1 c(n0)
+    release stopped #1 a(n3)
+    ");
+}
+
+#[test]
+fn who_stands_before_a_holder_finds_the_room_that_others_who_want_the_same_did_not() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(capped("ahead", "cpu 10"))
+        .queue(queue("behind"));
+    world.add("old", "behind", 1, "gpu 8");
+    world.add("some", "ahead", 1, "cpu 5");
+    world.decide();
+    world.run("old");
+    world.run("some");
+    world.add("lacks-quota", "ahead", 1, "cpu 6");
+    world.add("holder", "behind", 2, "gpu 8");
+    world.add("stopped", "behind", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    // Not the first of its queue, and before the holder all the same.
+    world.add("passes", "ahead", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"release passes #1 a(n1)");
+}
+
+#[test]
+fn what_may_be_divided_goes_when_the_last_of_its_parts_has_come_free() {
+    let mut world = World::new();
+    world.queue(queue("q")).policy(engine::facts::PolicyFact {
+        ordering: engine::facts::QueueOrdering::BestEffort,
+        ..crate::world::policy("q")
+    });
+    for name in ["a", "b"] {
+        world.cluster(name, 1, "cpu 64, gpu 8");
+        world.add(&format!("old-{name}"), "q", 1, "gpu 8");
+        world.decide();
+        world.run(&format!("old-{name}"));
+    }
+    let divided = engine::facts::Demand {
+        split: engine::facts::Split::Allowed,
+        ..pods(2, "gpu 8")
+    };
+    let job = world.job("divided", "q", divided);
+    world.submit(job);
+    assert_snapshot!(world.decide(), @"");
+    world.finish("old-a");
+    assert_snapshot!(world.decide(), @"");
+    world.finish("old-b");
+    assert_snapshot!(world.decide(), @"release divided #1 a(n0) b(n0)");
+}
+
+#[test]
+fn in_a_strict_queue_nobody_passes_a_head_that_sleeps_for_want_of_quota() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 8"))
+        .policy(engine::facts::PolicyFact {
+            ordering: engine::facts::QueueOrdering::StrictFifo,
+            ..crate::world::policy("q")
+        });
+    world.add("old", "q", 1, "gpu 4");
+    world.decide();
+    world.run("old");
+    world.add("head", "q", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.add("small", "q", 1, "cpu 1");
+    assert_snapshot!(world.decide(), @"");
+    let urgent = world.job("urgent", "q", pods(1, "cpu 1")).priority("high");
+    world.submit(urgent);
+    assert_snapshot!(world.decide(), @"release urgent #1 a(n0)");
+}
+
+#[test]
+fn who_was_refused_headroom_is_asked_again_when_one_less_keeps_it() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(capped("dept", "gpu 8"));
+    let names = ["one", "three", "two"];
+    for name in names.iter().chain(&["full"]) {
+        world.queue(below("dept", queue(name)));
+    }
+    world.add("old", "full", 1, "gpu 8");
+    world.decide();
+    world.run("old");
+    for name in names {
+        world.add(&format!("head-{name}"), name, 1, "gpu 8");
+    }
+    world.decide();
+    let next =
+        |world: &World, name: &str| world.why(&format!("head-{name}")).contains("it is next");
+    assert_eq!(names.map(|name| next(&world, name)), [true, true, false]);
+    world.apply(engine::Event::JobGone(crate::world::key("head-three")));
+    world.decide();
+    assert!(next(&world, "one") && next(&world, "two"));
+}
+
+#[test]
+fn a_round_ends_after_so_many_judgements_in_vain_and_is_complete_with_one_less() {
+    for (jobs, is_cut) in [(2, false), (3, true)] {
+        let mut world = World::with(engine::EngineConfig {
+            most_in_vain: 2,
+            ..engine::EngineConfig::default()
+        });
+        world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+        world.apply(foreign("a", "n0", "gpu 8"));
+        for index in 0..jobs {
+            world.add(
+                &format!("job-{index}"),
+                "q",
+                1,
+                &format!("gpu {}", 8 - index),
+            );
+        }
+        assert_eq!(world.decided().cut, is_cut, "{jobs}");
+    }
+}
+
+#[test]
+fn what_is_charged_names_its_queue_and_those_above_it_as_changed() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 8")
+        .queue(queue("dept"))
+        .queue(below("dept", queue("q")))
+        .queue(queue("other"));
+    world.add("job", "q", 1, "gpu 1");
+    world.engine.take_changed();
+    world.decide();
+    let changed = world.engine.take_changed().queues;
+    let changed: Vec<String> = changed.iter().map(ToString::to_string).collect();
+    assert_eq!(changed, ["dept", "q"]);
+}
+
 /// What a completion costs that lets nobody go, with so many queues of three levels in each of
 /// which the same few demands find no room.
 fn after_completion(queues: u32) -> Duration {

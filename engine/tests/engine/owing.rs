@@ -1,0 +1,116 @@
+//! What a queue owes, and what it could take back in turn.
+
+use crate::world::{World, bound, deserving, policy, queue, res};
+use engine::Resources;
+use engine::facts::{PolicyFact, PoolBound};
+use insta::assert_snapshot;
+
+fn runs(world: &mut World, name: &str, queue: &str, request: &str) {
+    world.add(name, queue, 1, request);
+    world.decide();
+    world.run(name);
+}
+
+#[test]
+fn nothing_is_taken_that_could_be_taken_back_for_another_resource() {
+    // Of the CPUs that a and b deserve, b holds so many, and asks for so many beside four GPUs:
+    // a owes GPUs, and may be entitled to CPUs when it has lost a job.
+    for (a_deserves, b_deserves, b_holds, b_asks, is_taken) in [
+        (8, 2, 0, 2, true),
+        // b would hold more than it deserves, and a without the job less.
+        (8, 1, 0, 2, false),
+        // With the job back, a would hold more than it deserves.
+        (7, 1, 0, 2, true),
+        // What b holds too many of already is not what it takes.
+        (8, 1, 3, 0, true),
+    ] {
+        let mut world = World::new();
+        world
+            .cluster("x", 2, "cpu 64, gpu 4")
+            .queue(deserving("a", &format!("cpu {a_deserves}, gpu 4")))
+            .queue(deserving("b", &format!("cpu {b_deserves}, gpu 4")));
+        for name in ["a1", "a2"] {
+            runs(&mut world, name, "a", "cpu 4, gpu 4");
+        }
+        if b_holds > 0 {
+            runs(&mut world, "b0", "b", &format!("cpu {b_holds}"));
+        }
+        let cpus = if b_asks > 0 {
+            format!("cpu {b_asks}, ")
+        } else {
+            String::new()
+        };
+        world.add("b1", "b", 1, &format!("{cpus}gpu 4"));
+        let decided = world.decide();
+        let case = format!("{a_deserves} {b_deserves} {b_holds} {b_asks}: {decided}");
+        assert_eq!(
+            decided.starts_with("take back a1 #1 for b1"),
+            is_taken,
+            "{case}"
+        );
+        assert_eq!(decided.is_empty(), !is_taken, "{case}");
+    }
+}
+
+#[test]
+fn only_what_a_job_asks_for_entitles_it_and_pod_slots_do_not() {
+    for (deserves, asks, is_taken) in [
+        ("gpu 4", "cpu 4, gpu 4", true),
+        ("gpu 4", "cpu 4, gpu 0", false),
+        ("pods 4", "cpu 4, gpu 4", false),
+    ] {
+        let mut world = World::new();
+        world
+            .cluster("x", 1, "cpu 4, gpu 4")
+            .queue(queue("a"))
+            .queue(deserving("b", deserves));
+        runs(&mut world, "a1", "a", "cpu 4, gpu 4");
+        world.add("b1", "b", 1, asks);
+        assert_eq!(!world.decide().is_empty(), is_taken, "{deserves}: {asks}");
+    }
+}
+
+#[test]
+fn who_waits_for_what_it_takes_itself_owes_what_it_holds_all_the_same() {
+    let mut world = World::new();
+    world
+        .cluster("x", 2, "cpu 16, gpu 4")
+        .queue(queue("rich"))
+        .queue(deserving("middle", "cpu 8"))
+        .queue(queue("poor"));
+    // It deserves GPUs of that class, and the others have no account of them.
+    world.policy(PolicyFact {
+        pools: vec![PoolBound {
+            deserved: res("gpu 4"),
+            capability: Resources::new(),
+            ..bound("gpu", None, "")
+        }],
+        ..policy("poor")
+    });
+    runs(&mut world, "middle-1", "middle", "cpu 1, gpu 4");
+    runs(&mut world, "rich-1", "rich", "cpu 8, gpu 4");
+    world.add("middle-2", "middle", 1, "cpu 4, gpu 4");
+    assert_snapshot!(world.decide(), @"take back rich-1 #1 for middle-2: Reclaimed: reclaimed for ns/middle-2: queue middle has cpu 1 of the 8 that it deserves, queue rich has 8 and deserves 0");
+    world.add("poor-1", "poor", 1, "gpu 4");
+    assert_snapshot!(world.decide(), @"take back middle-1 #1 for poor-1: Reclaimed: reclaimed for ns/poor-1 of queue poor, which has less than it deserves");
+}
+
+#[test]
+fn who_was_entitled_to_nothing_looks_again_once_its_queue_holds_enough_less() {
+    let mut world = World::new();
+    world
+        .cluster("x", 1, "cpu 64, gpu 8")
+        .cluster("y", 1, "cpu 64, gpu 4")
+        .queue(queue("a"))
+        .queue(deserving("b", "gpu 8"));
+    runs(&mut world, "a1", "a", "gpu 8");
+    for name in ["b1", "b2"] {
+        runs(&mut world, name, "b", "gpu 2");
+    }
+    world.add("b3", "b", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.wait(10).finish("b1");
+    assert_snapshot!(world.decide(), @"");
+    world.wait(10).finish("b2");
+    assert!(world.decide().starts_with("take back a1 #1 for b3"));
+}

@@ -1,0 +1,130 @@
+//! Jobs for which others are taken back, from when they look for somebody until they start.
+
+use crate::world::{World, bound, deserving, key, pods, policy, queue};
+use engine::facts::{Demand, JobFact, PolicyFact, Preemption};
+use engine::{Event, QueueName, Reason};
+use insta::assert_snapshot;
+
+fn preempting(min_runtime_ms: i64) -> PolicyFact {
+    PolicyFact {
+        preemption: Preemption {
+            within_queue: true,
+            min_runtime_ms,
+            ..Preemption::default()
+        },
+        ..policy("q")
+    }
+}
+
+/// Nodes of four GPUs and a queue in which those of higher priority may take.
+fn world(nodes: u32) -> World {
+    let mut world = World::new();
+    world
+        .cluster("a", nodes, "cpu 64, gpu 4")
+        .queue(queue("q"))
+        .policy(preempting(0));
+    world
+}
+
+fn add(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFact {
+    let job = world.job(name, "q", demand).priority(class);
+    world.submit(job)
+}
+
+fn runs(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFact {
+    let fact = add(world, name, class, demand);
+    world.decide();
+    world.run(name);
+    fact
+}
+
+fn awaits(world: &World, name: &str) -> bool {
+    let explanation = world.engine.explain(&key(name)).unwrap();
+    explanation.reason == Reason::AwaitingEviction
+}
+
+#[test]
+fn what_a_class_of_pools_may_hold_is_freed_too() {
+    let mut world = world(2);
+    world.policy(PolicyFact {
+        pools: vec![bound("gpu", None, "gpu 4")],
+        ..preempting(0)
+    });
+    runs(&mut world, "low", "low", pods(1, "gpu 4"));
+    add(&mut world, "high", "high", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+}
+
+#[test]
+fn a_protected_job_is_taken_however_late_it_is_looked_at_again() {
+    let mut world = world(1);
+    world.policy(preempting(60_000));
+    runs(&mut world, "low", "low", pods(1, "gpu 4"));
+    add(&mut world, "high", "high", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"");
+    world.wait(100);
+    assert!(world.decide().starts_with("take back low #1 for high"));
+}
+
+#[test]
+fn what_does_not_run_yet_is_taken_where_nothing_protects_it() {
+    let mut world = world(1);
+    add(&mut world, "low", "low", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"release low #1 a(n0)");
+    add(&mut world, "high", "high", pods(1, "gpu 4"));
+    assert!(world.decide().starts_with("take back low #1 for high"));
+}
+
+#[test]
+fn who_looked_in_vain_looks_again_when_a_job_has_come_to_be_of_lower_priority() {
+    let mut world = world(1);
+    let fact = runs(&mut world, "runs", "normal", pods(1, "gpu 4"));
+    add(&mut world, "waits", "normal", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"");
+    world.apply(Event::JobUpserted(JobFact {
+        priority_class: Some("low".to_owned()),
+        ..fact
+    }));
+    world.decide();
+    world.wait(2);
+    assert!(world.decide().starts_with("take back runs #1 for waits"));
+}
+
+#[test]
+fn a_victim_of_which_something_else_is_told_is_not_gone() {
+    let mut world = world(1);
+    let fact = runs(&mut world, "low", "low", pods(1, "gpu 4"));
+    add(&mut world, "high", "high", pods(1, "gpu 4"));
+    world.decide();
+    world.apply(Event::JobUpserted(JobFact {
+        priority_class: Some("normal".to_owned()),
+        checkpointed_at: Some(world.now),
+        ..fact
+    }));
+    assert!(awaits(&world, "high"), "{}", world.why("high"));
+    assert_snapshot!(world.decide(), @"");
+    assert!(awaits(&world, "high"), "{}", world.why("high"));
+}
+
+#[test]
+fn a_taker_that_moves_to_another_queue_leaves_what_it_took_to_who_is_owed_it() {
+    let mut world = World::new();
+    world
+        .cluster("x", 1, "cpu 64, gpu 4")
+        .queue(queue("a"))
+        .queue(deserving("b", "gpu 4"));
+    world.add("a1", "a", 1, "gpu 4");
+    world.decide();
+    world.run("a1");
+    let taker = world.add("b1", "b", 1, "gpu 4");
+    assert!(world.decide().starts_with("take back a1 #1 for b1"));
+    world.apply(Event::JobUpserted(JobFact {
+        queue: QueueName::from("a"),
+        ..taker
+    }));
+    world.add("b2", "b", 1, "gpu 4");
+    assert_snapshot!(world.decide(), @"");
+    assert!(awaits(&world, "b2"), "{}", world.why("b2"));
+    world.works_gone("a1");
+    assert_snapshot!(world.decide(), @"release b2 #1 x(n0)");
+}
