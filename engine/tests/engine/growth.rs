@@ -141,3 +141,27 @@ fn a_finished_job_does_not_grow() {
     world.progress("job", Progress::Running);
     assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0×2)");
 }
+
+#[test]
+fn what_is_held_for_a_role_stays_its_own_in_whatever_order_the_roles_are_told() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
+    let of = |roles: Vec<engine::facts::Role>| Demand {
+        held: engine::facts::Held::ByReplicas,
+        ..gang(roles)
+    };
+    let server = role("server", 1, "cpu 4");
+    let before = of(vec![server.clone(), role("worker", 2, "gpu 1")]);
+    let job = world.job("job", "q", before);
+    let fact = world.submit(job);
+    world.decide();
+    world.progress("job", Progress::Running);
+    resized(
+        &mut world,
+        &fact,
+        of(vec![role("worker", 3, "gpu 1"), server]),
+    );
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0 n0)");
+    let assumed = world.engine.pools()[0].assumed.to_string();
+    assert_snapshot!(assumed, @"cpu 4, nvidia.com/gpu 3, pods 4");
+}
