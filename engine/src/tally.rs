@@ -101,3 +101,44 @@ impl From<&Resources> for Tally {
         tally
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn tally(amounts: &[(&str, i128)]) -> Tally {
+        let mut tally = Tally::default();
+        for (name, amount) in amounts {
+            tally.add_amount(&ResourceName::new(name), *amount);
+        }
+        tally
+    }
+
+    #[test]
+    fn what_is_told_is_above_zero_and_no_more_than_can_be_counted() {
+        let beyond = i128::from(i64::MAX) + 1;
+        let mut sums = tally(&[("cpu", -1), ("gpu", 3), ("memory", beyond)]);
+        let told = Resources::parse([("gpu", "3"), ("memory", "9223372036854775807")]);
+        assert_eq!(sums.to_resources(), told.unwrap());
+        assert_eq!(clamp(-beyond - 1), Amount(i64::MIN));
+        sums.drop_negative();
+        assert_eq!(sums, tally(&[("gpu", 3), ("memory", beyond)]));
+    }
+
+    #[test]
+    fn as_many_pods_fit_as_the_scarcest_resource_takes() {
+        let free = tally(&[("cpu", 8_000), ("gpu", 3), ("memory", -1)]);
+        for (request, pods) in [
+            (&[("cpu", "2"), ("gpu", "1")][..], 3),
+            (&[("cpu", "3"), ("gpu", "1"), ("memory", "0")], 2),
+            (&[("gpu", "4")], 0),
+            (&[("memory", "1")], 0),
+            (&[("memory", "0")], 9),
+        ] {
+            let request = Resources::parse(request.iter().copied()).unwrap();
+            assert_eq!(free.fits(&request, 9), pods, "{request}");
+        }
+    }
+}

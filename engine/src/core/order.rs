@@ -250,11 +250,13 @@ mod tests {
         let most = u128::MAX;
         let ascending = [
             (1, most),
+            (2, most),
             (most / 2, most),
             (most / 2 + 1, most),
             (most - 1, most),
             (most, most),
             (most, most - 1),
+            (3, 2),
             (most, 2),
             (most, 1),
         ];
@@ -273,5 +275,10 @@ mod tests {
         assert_eq!(infinite.compare(one), Ordering::Greater);
         assert_eq!(one.compare(infinite), Ordering::Less);
         assert_eq!(infinite.compare(infinite), Ordering::Equal);
+        // Of nothing, too.
+        let nothing = Fraction { num: 0, den: 0 };
+        assert_eq!(nothing.compare(one), Ordering::Greater);
+        assert_eq!(one.compare(nothing), Ordering::Less);
+        assert_eq!(nothing.compare(infinite), Ordering::Equal);
     }
 }

@@ -325,3 +325,28 @@ fn combinations(all: usize, chosen: usize) -> usize {
     }
     ways
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_to_choose_are_counted_as_far_as_they_matter() {
+        for (all, chosen, ways) in [
+            (5, 0, 1),
+            (5, 1, 5),
+            (5, 5, 1),
+            (8, 2, 28),
+            (8, 6, 28),
+            (7, 3, 35),
+            (64, 1, 64),
+            (64, 63, 64),
+        ] {
+            assert_eq!(combinations(all, chosen), ways, "{chosen} of {all}");
+        }
+        // However many there are, the count ends: the last has more ways than can be told.
+        for (all, chosen) in [(65, 1), (12, 2), (64, 2), (9, 4), (400, 200)] {
+            assert!(combinations(all, chosen) > CHOICES, "{chosen} of {all}");
+        }
+    }
+}

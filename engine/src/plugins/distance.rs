@@ -28,3 +28,56 @@ pub(super) fn distance(one: &ClusterFact, other: &ClusterFact, farthest: u64) ->
         1000
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ClusterName;
+    use std::collections::BTreeMap;
+
+    fn cluster(name: &str, [zone, region, provider]: [&str; 3]) -> ClusterFact {
+        ClusterFact {
+            name: ClusterName::from(name),
+            labels: BTreeMap::new(),
+            provider: provider.to_owned(),
+            region: region.to_owned(),
+            zones: Vec::from_iter((!zone.is_empty()).then(|| zone.to_owned())),
+            taints: Vec::new(),
+            price_milli: None,
+            network: BTreeMap::new(),
+            apis: None,
+            usable: true,
+            unusable_because: String::new(),
+        }
+    }
+
+    #[test]
+    fn clusters_are_as_near_as_the_innermost_that_they_have_in_common() {
+        for (here, there, far) in [
+            (["z", "r", "p"], ["z", "", ""], 250),
+            (["z", "r", "p"], ["y", "r", ""], 500),
+            (["z", "r", "p"], ["y", "s", "p"], 750),
+            (["z", "r", "p"], ["y", "s", "q"], 1000),
+            (["", "", ""], ["", "", ""], 1000),
+        ] {
+            let (one, other) = (cluster("a", here), cluster("b", there));
+            assert_eq!(distance(&one, &other, 0), far, "{here:?} {there:?}");
+            assert_eq!(distance(&one, &one, 0), 0);
+        }
+    }
+
+    #[test]
+    fn what_was_measured_counts_by_the_longest_that_was() {
+        let mut one = cluster("a", ["z", "r", "p"]);
+        let mut other = cluster("b", ["z", "r", "p"]);
+        one.network.insert(ClusterName::from("b"), 300);
+        for (back, farthest, far) in [(200, 1000, 300), (400, 1000, 400), (0, 100, 1000)] {
+            other.network.insert(ClusterName::from("a"), back);
+            assert_eq!(distance(&one, &other, farthest), far);
+            assert_eq!(distance(&other, &one, farthest), far);
+        }
+        // Where all is told to be no way at all, that tells nothing apart.
+        one.network.insert(ClusterName::from("b"), 0);
+        assert_eq!(distance(&one, &other, 0), 250);
+    }
+}

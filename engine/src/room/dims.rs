@@ -225,3 +225,54 @@ pub(crate) fn times(free: i128, each: i64) -> u64 {
         Err(_) => u64::try_from(free / i128::from(each.max(1))).unwrap_or(u64::MAX),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_pods_are_counted_however_much_is_free() {
+        let beyond = 1_i128 << 65;
+        for (free, each, pods) in [
+            (-1, 1, 0),
+            (0, 3, 0),
+            (2, 3, 0),
+            (7, 3, 2),
+            (beyond, 3, (beyond / 3).try_into().unwrap_or(u64::MAX)),
+            (beyond, 1, u64::MAX),
+            (-beyond, 3, 0),
+        ] {
+            assert_eq!(times(free, each), pods, "{each} in {free}");
+        }
+    }
+
+    #[test]
+    fn rows_of_equal_amounts_are_equal_whatever_they_held_before() {
+        let row = |amounts: &[i128]| {
+            let mut row = Row::default();
+            for (dim, amount) in amounts.iter().enumerate() {
+                row.add(dim, *amount);
+            }
+            row
+        };
+        let mut sum = row(&[1, 0, 2]);
+        sum.add_row(&row(&[0, 3]), 1);
+        assert_eq!(sum, row(&[1, 3, 2]));
+        sum.add_row(&row(&[0, 1, 1]), -2);
+        assert_eq!(sum, row(&[1, 1]));
+        sum.add_row(&row(&[1, 1]), -1);
+        assert!(sum.is_empty() && sum == Row::default());
+        // What is below zero somewhere, and whether it holds more of anything than none.
+        for (amounts, overdrawn, more) in [
+            (&[][..], false, false),
+            (&[0, 2], false, true),
+            (&[1, -1], true, true),
+            (&[0, 0, -1], true, false),
+        ] {
+            let row = row(amounts);
+            assert_eq!(row.overdrawn(), overdrawn, "{row:?}");
+            assert_eq!(row.exceeds_somewhere(&Row::default()), more, "{row:?}");
+            assert!(!row.exceeds_somewhere(&row), "{row:?}");
+        }
+    }
+}

@@ -171,3 +171,61 @@ mod as_list {
         Ok(Vec::deserialize(from)?.into_iter().collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::room::testing::{demand, resources};
+
+    fn known(mix: &Mix) -> Vec<u64> {
+        mix.record().pods.values().copied().collect()
+    }
+
+    #[test]
+    fn what_is_no_longer_asked_for_is_forgotten_by_halves() {
+        let (mut mix, mut dims) = (Mix::default(), Dims::default());
+        for (submissions, count, request) in
+            [(1, 1, "cpu 1"), (511, 900, "cpu 2"), (1, 31, "cpu 3")]
+        {
+            for _ in 0..submissions {
+                mix.note(&demand(count, request), &mut dims);
+            }
+        }
+        // One, 511 times the most that count of one, and 31: as many as are remembered.
+        assert_eq!(known(&mix), [1, 16_352, 31]);
+        mix.note(&demand(1, "cpu 3"), &mut dims);
+        assert_eq!(known(&mix), [8_176, 16]);
+        // Of as many kinds as are remembered none is forgotten; of one more the rare ones are.
+        for cores in 4..=KINDS + 1 {
+            mix.note(&demand(1, &format!("cpu {cores}")), &mut dims);
+        }
+        assert_eq!(known(&mix).len(), KINDS);
+        mix.note(&demand(1, "cpu 500m"), &mut dims);
+        assert_eq!(known(&mix), [4_088, 8]);
+    }
+
+    #[test]
+    fn what_no_usual_pod_fits_beside_is_unusable_in_part() {
+        let (mut mix, mut dims) = (Mix::default(), Dims::default());
+        let gpu = dims.intern(&ResourceName::new("nvidia.com/gpu"));
+        for request in ["cpu 4, nvidia.com/gpu 1", "cpu 1, nvidia.com/gpu 4"] {
+            mix.note(&demand(2, request), &mut dims);
+        }
+        mix.note(&demand(9, "cpu 64"), &mut dims);
+        mix.note(&demand(4, "cpu 1, nvidia.com/gpu 8"), &mut dims);
+        let mut amounts: Vec<(Dim, i64)> = mix.amounts().collect();
+        amounts.sort_unstable();
+        assert_eq!(amounts, [(CPU, 64_000), (gpu, 1), (gpu, 4), (gpu, 8)]);
+        // Of eight pods with devices so many find none: two, two and four of a kind.
+        for (free, unusable) in [
+            ("cpu 4, nvidia.com/gpu 8", 0),
+            ("cpu 4, nvidia.com/gpu 5", 5 * 500),
+            ("cpu 3, nvidia.com/gpu 5", 5 * 750),
+            ("cpu 3, nvidia.com/gpu 3", 3 * 1000),
+            ("cpu 3, nvidia.com/gpu 0", 0),
+        ] {
+            let free_row = dims.row(&resources(free));
+            assert_eq!(mix.unusable(gpu, &free_row), unusable, "{free}");
+        }
+    }
+}

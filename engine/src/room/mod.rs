@@ -21,6 +21,8 @@ mod pools;
 mod search;
 mod seats;
 mod sites;
+#[cfg(test)]
+mod testing;
 
 pub use pools::PoolSummary;
 

@@ -264,3 +264,83 @@ fn tier_of<'a>(room: &ClusterRoom, mut nodes: impl Iterator<Item = &'a NodeName>
         (true, None) => u32::MAX,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{NodeFact, PodFact};
+    use crate::ids::{PoolClass, Uid};
+    use crate::room::pack::Seated;
+    use crate::room::testing::{demand, resources};
+    use std::borrow::Cow;
+
+    /// Two nodes in one rack and, in another, one of whose devices five are used; pods of four
+    /// devices are usual.
+    fn room() -> Room {
+        let mut room = Room::new();
+        for (name, rack) in [("n0", "r0"), ("n1", "r0"), ("n2", "r1")] {
+            room.upsert_node(NodeFact {
+                cluster: ClusterName::from("a"),
+                name: NodeName::from(name),
+                class: PoolClass::from("gpu"),
+                labels: BTreeMap::new(),
+                taints: Vec::new(),
+                domains: vec![rack.to_owned()],
+                allocatable: resources("cpu 64, nvidia.com/gpu 8"),
+                usable: true,
+            });
+        }
+        room.upsert_pod(PodFact {
+            cluster: ClusterName::from("a"),
+            uid: Uid::from("other"),
+            node: Some(NodeName::from("n2")),
+            request: resources("nvidia.com/gpu 5"),
+            job: None,
+            ended: false,
+        });
+        room.note_demand(&demand(1, "cpu 4, nvidia.com/gpu 4"));
+        room
+    }
+
+    #[test]
+    fn what_a_packing_does_is_summed_over_its_nodes() {
+        let room = room();
+        let demand = demand(3, "cpu 4, nvidia.com/gpu 3");
+        let needs = [Need {
+            index: 0,
+            role: &demand.roles[0],
+            count: 3,
+        }];
+        let lens = Lens {
+            basis: Basis::Now,
+            class: None,
+            overlay: Cow::Owned(BTreeMap::new()),
+        };
+        let across = u32::MAX;
+        for (pods, tier, growth, units_left, cpu_left) in [
+            // Two devices are left of no use, of nine that are taken.
+            (&[("n0", 1), ("n1", 2)][..], 1, 222, 7, 116_000),
+            // Three devices that were of no use are all that is taken.
+            (&[("n2", 1)], 1, -1000, 0, 60_000),
+            (&[("n0", 1), ("n2", 1)], across, -500, 5, 120_000),
+        ] {
+            let seats = pods.iter().map(|(node, count)| Seated {
+                role: 0,
+                node: NodeName::from(*node),
+                count: *count,
+            });
+            let packing = Packing {
+                seats: seats.collect(),
+                lack: None,
+            };
+            let effect = Effect {
+                tier,
+                growth,
+                units_left,
+                cpu_left,
+            };
+            let found = room.effect(&ClusterName::from("a"), &needs, &packing, &lens);
+            assert_eq!(found, effect, "{pods:?}");
+        }
+    }
+}

@@ -170,3 +170,24 @@ fn who_may_go_or_is_held_by_its_template_gets_no_advice() {
     assert!(helps(&world, "held").is_empty());
     assert!(helps(&world, "unknown").is_empty());
 }
+
+#[test]
+fn what_is_kept_for_those_ahead_helps_nobody() {
+    // The first keeps the other node, or the rest of what the queue may have.
+    for capability in ["", "gpu 16"] {
+        let mut world = World::new();
+        let nodes = if capability.is_empty() { 2 } else { 4 };
+        world
+            .cluster("a", nodes, "cpu 64, gpu 8")
+            .queue(capped("q", capability));
+        world.add("old", "q", 1, "gpu 8");
+        world.decide();
+        world.run("old");
+        world.add("first", "q", 2, "gpu 8");
+        world.add("second", "q", 3, "gpu 4");
+        world.decide();
+        let helps = helps(&world, "second");
+        let fewer = helps.iter().find(|help| help.starts_with("ask for"));
+        assert_eq!(fewer, None, "{capability}");
+    }
+}

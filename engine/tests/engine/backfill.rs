@@ -1,8 +1,8 @@
 //! Passing the head without delaying it: how many are kept for, and that they do start.
 
-use crate::world::{World, capped, key, pods, policy, queue};
-use engine::facts::Backfill;
-use engine::{EngineConfig, JobState, Reason};
+use crate::world::{World, bound, capped, key, node, pods, policy, queue};
+use engine::facts::{Backfill, PolicyFact, QueueFact};
+use engine::{EngineConfig, Event, JobState, Reason};
 use insta::assert_snapshot;
 
 /// Three nodes of eight GPUs, on each of which a job runs that takes four.
@@ -390,7 +390,7 @@ fn what_the_bounds_on_pools_would_never_let_go_stops_nobody() {
     world.cluster("a", 2, "cpu 8, gpu 4").queue(queue("q"));
     let mut strict = policy("q");
     strict.ordering = engine::facts::QueueOrdering::StrictFifo;
-    strict.pools = vec![crate::world::bound("gpu", None, "gpu 2")];
+    strict.pools = vec![bound("gpu", None, "gpu 2")];
     world.policy(strict);
     world.apply(crate::world::foreign("a", "n0", "gpu 4"));
     world.add("never", "q", 2, "gpu 3");
@@ -406,7 +406,7 @@ fn a_bound_on_a_class_waits_for_the_ends_of_those_in_that_class() {
         .cluster("b", 1, "cpu 64, disk 1")
         .queue(queue("q"));
     let mut bounded = policy("q");
-    bounded.pools = vec![crate::world::bound("gpu", None, "cpu 11")];
+    bounded.pools = vec![bound("gpu", None, "cpu 11")];
     world.policy(bounded);
     for (name, request, seconds) in [
         ("elsewhere", "cpu 8, disk 1", 100),
@@ -499,4 +499,32 @@ fn what_others_might_give_back_is_not_counted_on_for_the_headroom_of_the_head() 
     assert_snapshot!(world.decide(), @"");
     world.add("four", "q", 1, "gpu 4");
     assert_snapshot!(world.decide(), @"release four #1 b(n0)");
+}
+
+#[test]
+fn what_a_bound_of_its_own_queue_keeps_from_one_starts_in_another_queue() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8");
+    for name in ["n2", "n3"] {
+        world.apply(Event::NodeUpserted(node("a", name, "cpu 8, gpu 8")));
+    }
+    world.queue(queue("old")).queue(queue("free"));
+    world.queue(QueueFact {
+        priority: 9,
+        ..queue("bounded")
+    });
+    world.policy(PolicyFact {
+        pools: vec![bound("gpu", None, "gpu 16")],
+        ..policy("bounded")
+    });
+    world.add("old", "old", 1, "cpu 60, gpu 8");
+    world.decide();
+    world.run("old");
+    // It waits for large nodes, and keeps all that its queue may have.
+    world.add("head", "bounded", 2, "cpu 60, gpu 8");
+    world.add("behind", "bounded", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.add("like-it", "free", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"release like-it #1 a(n2)");
+    assert_snapshot!(world.why("behind"), @"#2 ReservedForAnother: what is free is kept for ns/head, further ahead; beside that it needs nvidia.com/gpu 8; queue bounded may use 16 of class gpu and has 0 charged and 16 kept for a job ahead: short by 8");
 }

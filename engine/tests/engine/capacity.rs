@@ -221,3 +221,60 @@ fn what_a_bound_on_one_cluster_can_never_hold_waits_for_another() {
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("never"), @"#1 ExceedsCapability: needs nvidia.com/gpu 8; queue q may use 4 of class gpu in a: 4 more than it may ever have");
 }
+
+/// What stops a job of four cores and four GPUs in a team of a department where another such
+/// runs, by what the two are capped to.
+fn stopped(dept: &str, team: &str) -> String {
+    let mut world = fleet();
+    world
+        .queue(queue("dept"))
+        .queue(below("dept", queue("team")));
+    world.add("old", "team", 1, "cpu 4, gpu 4");
+    world.decide();
+    world
+        .queue(capped("dept", dept))
+        .queue(below("dept", capped("team", team)));
+    world.add("new", "team", 1, "cpu 4, gpu 4");
+    world.decide();
+    let blocker = world.engine.explain(&key("new")).unwrap().blocker.unwrap();
+    let (resource, free) = (blocker.resource.unwrap(), blocker.free.unwrap());
+    format!("{} {resource}, of which {free} are free", blocker.scope)
+}
+
+#[test]
+fn of_bounds_that_are_passed_one_that_never_holds_is_told_then_the_nearest_then_by_name() {
+    for (dept, team, told) in [
+        ("cpu 6", "gpu 6", "team nvidia.com/gpu, of which 2 are free"),
+        ("gpu 6", "cpu 6", "team cpu, of which 2000 are free"),
+        ("gpu 3", "cpu 6", "dept nvidia.com/gpu, of which 0 are free"),
+        ("gpu 6", "cpu 3", "team cpu, of which 0 are free"),
+        ("cpu 3", "gpu 3", "team nvidia.com/gpu, of which 0 are free"),
+        ("", "cpu 6, gpu 6", "team cpu, of which 2000 are free"),
+        (
+            "",
+            "cpu 6, gpu 3",
+            "team nvidia.com/gpu, of which 0 are free",
+        ),
+        ("cpu 3, gpu 6", "gpu 6", "dept cpu, of which 0 are free"),
+    ] {
+        let told = format!("queue/{told}");
+        assert_eq!(stopped(dept, team), told, "{dept:?} above {team:?}");
+    }
+}
+
+#[test]
+fn of_bounds_on_one_class_the_one_over_all_clusters_is_told_first() {
+    let mut world = fleet();
+    world.queue(queue("q"));
+    world.policy(engine::facts::PolicyFact {
+        pools: vec![
+            bound("gpu", Some(&["a"]), "gpu 8"),
+            bound("gpu", None, "gpu 8"),
+        ],
+        ..policy("q")
+    });
+    world.add("old", "q", 1, "gpu 8");
+    world.add("new", "q", 1, "gpu 8");
+    world.decide();
+    assert_snapshot!(world.why("new"), @"#1 Reserved: needs nvidia.com/gpu 8; queue q may use 8 of class gpu and has 8 charged: short by 8; it is next: what frees is kept for it");
+}

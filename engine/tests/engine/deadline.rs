@@ -213,3 +213,19 @@ fn a_job_that_runs_cannot_lose_its_room() {
     assert_eq!(world.decide(), "");
     assert_eq!(world.state("job"), JobState::Running);
 }
+
+#[test]
+fn pods_that_are_bound_in_time_are_counted_one_by_one() {
+    let mut world = two_clusters();
+    world.policy(engine::facts::PolicyFact {
+        start_deadline_ms: 60_000,
+        ..policy("q")
+    });
+    world.add("job", "q", 4, "gpu 2");
+    world.decide();
+    for pod in world.planned_pods(&key("job")).into_iter().skip(1) {
+        world.apply(Event::PodUpserted(pod));
+    }
+    world.wait(60);
+    assert_snapshot!(world.decide(), @"take back job #1: StartDeadlineExceeded: 3 of the 4 pods it needs on a were bound 60 s after its release");
+}

@@ -1,6 +1,6 @@
 //! What is said of jobs.
 
-use crate::world::{World, capped, key, pods, policy, queue};
+use crate::world::{World, capped, gang, key, pods, policy, queue, role};
 use engine::facts::Hold;
 use engine::{Event, Progress, Reason};
 use insta::assert_snapshot;
@@ -169,6 +169,7 @@ fn what_stands_before_a_job_is_told_and_when_it_will_be_through() {
 }
 
 #[test]
+<<<<<<< HEAD
 fn a_release_says_how_many_pods_go_where_and_what_is_charged() {
     let mut world = World::new();
     world
@@ -215,4 +216,61 @@ fn those_of_a_group_are_named_when_something_else_stops_them() {
     assert!(named(&mut world), "it is stopped by room");
     world.decide();
     assert!(!named(&mut world), "nothing is another");
+=======
+fn a_pod_is_told_by_its_device_else_its_cores_else_the_first_that_it_asks_for() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 1, memory 1Gi, ephemeral-storage 1Gi, slices 9");
+    world.queue(queue("q"));
+    let told = [
+        "cpu 2, memory 2Gi, gpu 1",
+        "cpu 2, memory 2Gi, gpu 0",
+        "attachable 1, cpu 2",
+        "cpu 0, ephemeral-storage 0, memory 2Gi, gpu 0",
+    ];
+    let told = told.map(|request| {
+        world.add(request, "q", 1, request);
+        world.decide();
+        let why = world.why(request);
+        let asks = why
+            .split("needs ")
+            .nth(1)
+            .and_then(|why| why.split(';').next());
+        asks.unwrap_or_default().to_owned()
+    });
+    assert_snapshot!(told.join("\n"), @r"
+    1 pod × nvidia.com/gpu 1
+    1 pod × cpu 2
+    1 pod × cpu 2
+    1 pod × memory 2Gi
+    ");
+}
+
+#[test]
+fn what_neither_fits_nor_may_be_charged_is_told_by_the_bound() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8");
+    world.queue(capped("q", "gpu 8")).queue(queue("free"));
+    world.add("old", "q", 1, "gpu 4");
+    world.decide();
+    // More than the queue may ever have, and more than the fleet, as was found for another.
+    world.add("like-it", "free", 2, "gpu 8");
+    world.decide();
+    world.add("more-than-both", "q", 2, "gpu 8");
+    // Within what the queue may have, and more than a node has: no headroom would help.
+    world.add("more-than-a-node", "q", 1, "cpu 65, gpu 8");
+    world.decide();
+    assert_snapshot!(world.why("more-than-both"), @"#1 ExceedsCapability: needs nvidia.com/gpu 16; queue q may use 8: 8 more than it may ever have");
+    assert_snapshot!(world.why("more-than-a-node"), @"#2 ExceedsFleet: needs 1 pod × nvidia.com/gpu 8; a has room for 0 of 1; it would not fit even if they were empty");
+}
+
+#[test]
+fn a_cluster_without_nodes_has_none_for_the_first_role_that_wants_any() {
+    let mut world = World::new();
+    world.cluster("a", 0, "").queue(queue("q"));
+    let demand = gang(vec![role("spare", 0, "cpu 1"), role("worker", 1, "gpu 1")]);
+    let job = world.job("job", "q", demand);
+    world.submit(job);
+    world.decide();
+    assert_snapshot!(world.why("job"), @"#1 ExceedsFleet: needs 1 worker pod × nvidia.com/gpu 1; a has no usable node that its worker pods may run on; it would not fit even if they were empty");
+>>>>>>> wt-a
 }

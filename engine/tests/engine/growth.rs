@@ -143,6 +143,7 @@ fn a_finished_job_does_not_grow() {
 }
 
 #[test]
+<<<<<<< HEAD
 fn what_is_told_of_another_object_or_of_one_that_is_held_up_is_not_charged_to_what_runs() {
     for (uid, hold) in [
         ("another", None),
@@ -177,4 +178,27 @@ fn what_nothing_holds_and_is_not_bound_yet_takes_room_as_its_template_says_now()
         world.add("next", "q", pods_left, "gpu 1");
         assert_eq!(!world.decide().is_empty(), fit, "{pods_left}");
     }
+=======
+fn what_is_held_for_a_role_stays_its_own_in_whatever_order_the_roles_are_told() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
+    let of = |roles: Vec<engine::facts::Role>| Demand {
+        held: engine::facts::Held::ByReplicas,
+        ..gang(roles)
+    };
+    let server = role("server", 1, "cpu 4");
+    let before = of(vec![server.clone(), role("worker", 2, "gpu 1")]);
+    let job = world.job("job", "q", before);
+    let fact = world.submit(job);
+    world.decide();
+    world.progress("job", Progress::Running);
+    resized(
+        &mut world,
+        &fact,
+        of(vec![role("worker", 3, "gpu 1"), server]),
+    );
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0 n0)");
+    let assumed = world.engine.pools()[0].assumed.to_string();
+    assert_snapshot!(assumed, @"cpu 4, nvidia.com/gpu 3, pods 4");
+>>>>>>> wt-a
 }

@@ -15,7 +15,7 @@ pub fn world() -> World {
     world
 }
 
-fn taint(key: &str) -> Taint {
+pub fn taint(key: &str) -> Taint {
     Taint {
         key: key.to_owned(),
         value: String::new(),

@@ -1,6 +1,6 @@
 //! Filters and scores that a queue's policy chooses.
 
-use crate::world::{World, cluster, pods, policy, queue};
+use crate::world::{World, cluster, foreign, pods, policy, queue};
 use engine::facts::{ClusterFact, ClusterPlacement, Demand, Filters, PlacementWeights, Split};
 use engine::{ClusterName, Event};
 use insta::assert_snapshot;
@@ -122,4 +122,99 @@ fn the_way_to_the_data_is_what_is_measured() {
     release two #1 c(n0)
     release three #1 a(n1)
     ");
+}
+
+#[test]
+fn data_whose_region_nobody_tells_may_not_leave_its_cluster() {
+    let mut world = world(|name, fact| {
+        if name == "b" {
+            fact.region = "north".to_owned();
+        }
+    });
+    world.apply(foreign("c", "n0", "gpu 8"));
+    for job in ["first", "second"] {
+        submit(
+            &mut world,
+            job,
+            at(near("c", &["DataRegion"]), pods(1, "gpu 8")),
+        );
+    }
+    assert_snapshot!(world.decide(), @"release first #1 c(n1)");
+    submit(
+        &mut world,
+        "elsewhere",
+        at(near("gone", &["DataRegion"]), pods(1, "gpu 8")),
+    );
+    world.apply(Event::ClusterGone(ClusterName::from("c")));
+    world.decide();
+    let unknown = "#1 NoEligibleCluster: has no cluster to go to: a: no cluster that holds the job's data is known with its region, b: no cluster that holds the job's data is known with its region";
+    for job in ["second", "elsewhere"] {
+        assert_eq!(world.why(job)[2..], unknown[2..], "{job}");
+    }
+}
+
+#[test]
+fn why_data_may_not_come_names_the_regions_that_hold_it() {
+    let mut world = world(|name, fact| {
+        let region = ["", "north", "south"][usize::from(name.as_bytes()[0] - b'a')];
+        region.clone_into(&mut fact.region);
+        fact.usable = name == "b";
+        "not Ready".clone_into(&mut fact.unusable_because);
+    });
+    let placement = ClusterPlacement {
+        data_clusters: ["a", "c"].map(ClusterName::from).into(),
+        ..near("a", &["DataRegion"])
+    };
+    submit(&mut world, "job", at(placement, pods(1, "gpu 8")));
+    world.decide();
+    assert_snapshot!(world.why("job"), @r#"#1 NoEligibleCluster: has no cluster to go to: a: not Ready, b: it is in region "north", and the job's data in south, c: not Ready"#);
+}
+
+#[test]
+fn clusters_are_used_evenly_by_the_part_that_is_taken() {
+    let mut world = world(|_, _| ());
+    world.cluster("b", 4, "cpu 64, gpu 8");
+    weighed(&mut world, &[("fragmentation", 0), ("spread", 1)]);
+    // Half of a and of c is taken, and a quarter of b.
+    world.apply(foreign("a", "n0", "gpu 8"));
+    world.apply(foreign("b", "n0", "gpu 8"));
+    world.apply(foreign("c", "n0", "gpu 8"));
+    submit(&mut world, "job", pods(1, "gpu 8"));
+    assert_snapshot!(world.decide(), @"release job #1 b(n1)");
+}
+
+fn weighed(world: &mut World, weights: &[(&str, u32)]) {
+    let weights = weights.iter();
+    let weights = weights.fold(PlacementWeights::default(), |all, (name, weight)| {
+        all.with(name, *weight).unwrap()
+    });
+    world.policy(engine::facts::PolicyFact {
+        weights,
+        ..policy("q")
+    });
+}
+
+#[test]
+fn an_aim_counts_as_often_as_its_weight_says() {
+    // a has the data and is twice as dear as the others.
+    let mut world = world(|name, fact| {
+        fact.price_milli = Some(if name == "a" { 1000 } else { 500 });
+    });
+    for (job, price, data, to) in [("dear", 10, 1, "b"), ("far", 1, 10, "a")] {
+        weighed(&mut world, &[("price", price), ("data", data)]);
+        submit(&mut world, job, at(near("a", &[]), pods(1, "gpu 8")));
+        assert_eq!(world.decide(), format!("release {job} #1 {to}(n0)"));
+    }
+}
+
+#[test]
+fn of_clusters_that_are_as_good_the_one_left_with_least_is_taken() {
+    for (of_b, request) in [("gpu 2", "gpu 4"), ("cpu 32", "gpu 8")] {
+        let mut world = world(|_, _| ());
+        weighed(&mut world, &[("fragmentation", 0)]);
+        world.apply(foreign("b", "n0", "gpu 8"));
+        world.apply(foreign("b", "n1", of_b));
+        submit(&mut world, "job", pods(1, request));
+        assert_eq!(world.decide(), "release job #1 b(n1)", "{of_b}");
+    }
 }

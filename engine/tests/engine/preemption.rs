@@ -7,7 +7,7 @@ use engine::matching::{Taint, TaintEffect};
 use engine::{Event, JobState, Reason};
 use insta::assert_snapshot;
 
-fn preempting(name: &str, min_runtime_ms: i64) -> PolicyFact {
+pub fn preempting(name: &str, min_runtime_ms: i64) -> PolicyFact {
     PolicyFact {
         preemption: Preemption {
             within_queue: true,

@@ -172,3 +172,19 @@ fn requests_are_rounded_up_to_the_step_of_their_account() {
         assert_eq!(memory.amount(text).unwrap(), Amount(units), "memory {text}");
     }
 }
+
+#[test]
+fn a_quantity_is_written_in_the_fewest_units_that_are_exact() {
+    for (text, written) in [
+        ("0", "0"),
+        ("2", "2"),
+        ("1Ki", "1024"),
+        ("-3", "-3"),
+        ("1500m", "1500m"),
+        ("1.5", "1500m"),
+        ("1001u", "1001000n"),
+        ("1n", "1n"),
+    ] {
+        assert_eq!(parse(text).to_string(), written, "{text}");
+    }
+}

@@ -229,3 +229,49 @@ fn a_node_is_counted_in_its_accelerators_before_its_other_devices() {
     assert_eq!(told("nvidia.com/gpu"), "2048");
     assert_eq!(told("hugepages-2Mi"), "2Ki");
 }
+
+#[test]
+fn a_node_that_lost_its_devices_is_counted_in_cores() {
+    let mut world = world();
+    world.cluster("a", 1, "cpu 64, gpu 0");
+    let pool = &world.engine.pools()[0];
+    assert_eq!((&pool.device, pool.largest_free_node), (&None, 64));
+}
+
+#[test]
+fn what_no_node_has_is_told_where_a_pod_uses_it() {
+    let mut world = world();
+    world.cluster("a", 1, "cpu 64, gpu 8");
+    world.apply(foreign("a", "n0", "acme.com/hca 1"));
+    let pool = &world.engine.pools()[0];
+    assert_eq!(pool.used, pod("acme.com/hca 1"));
+}
+
+#[test]
+fn a_pod_starts_where_what_is_overcommitted_is_not_what_it_asks_for() {
+    let mut world = world();
+    world.cluster("a", 2, "cpu 64, memory 1Gi, gpu 8");
+    let other = |uid: &str, request: &str| PodFact {
+        cluster: ClusterName::from("a"),
+        uid: Uid::from(uid),
+        node: Some(NodeName::from("n0")),
+        request: pod(request),
+        job: None,
+        ended: false,
+    };
+    world.apply(Event::PodUpserted(other("large", "memory 2Gi")));
+    world.apply(Event::PodUpserted(other("device", "gpu 8")));
+    for (name, request) in [
+        ("old", "gpu 8, memory 1Gi"),
+        ("next", "gpu 8, memory 1Gi"),
+        ("lean", "gpu 8, memory 0"),
+    ] {
+        world.add(name, "q", 1, request);
+    }
+    assert_snapshot!(world.decide(), @"release old #1 a(n1)");
+    world.run("old");
+    world.decide();
+    // The next waits for the old one, and the lean one for what it asks for, wherever.
+    world.apply(Event::PodGone(ClusterName::from("a"), Uid::from("device")));
+    assert_snapshot!(world.decide(), @"release lean #1 a(n0)");
+}

@@ -21,7 +21,7 @@ fn shares(name: &str, guarantee: &str, deserved: &str, capability: &str) -> Queu
     }
 }
 
-fn usage(world: &World, name: &str) -> String {
+pub fn usage(world: &World, name: &str) -> String {
     let usage = world.engine.queue_usage(&QueueName::from(name)).unwrap();
     let of = |resources: &engine::Resources| {
         let gpu = resources.get(&engine::ResourceName::new("nvidia.com/gpu"));
@@ -287,7 +287,7 @@ fn class_19_names_decide_where_nothing_else_does_whatever_came_first() {
 }
 
 /// Four GPUs, and two queues whose past use counts half after an hour.
-fn with_fading_past() -> World {
+pub fn with_fading_past() -> World {
     let mut world = fleet(4);
     for name in ["x", "y"] {
         world.queue(queue(name)).policy(PolicyFact {

@@ -1,5 +1,6 @@
 //! Gangs over several clusters.
 
+use crate::preemption::preempting;
 use crate::world::{World, bound, cluster, foreign, gang, node, pods, policy, queue, role};
 use engine::facts::{ClusterFact, Demand, PlacementWeights, Split};
 use engine::{ClusterName, Event};
@@ -218,4 +219,87 @@ fn of_domains_that_take_as_much_the_first_has_the_part() {
     }
     submit(&mut world, "four", within(1, 4));
     assert_snapshot!(world.decide(), @"release four #1 a(n0 n1) b(n0 n1)");
+}
+
+#[test]
+fn a_job_that_likes_to_be_split_stays_whole_where_that_gains_nothing() {
+    let mut world = world(&[("a", 2), ("b", 2)]);
+    world.policy(engine::facts::PolicyFact {
+        weights: PlacementWeights::default().with("network", 0).unwrap(),
+        ..policy("q")
+    });
+    submit(&mut world, "job", split(Split::Preferred, pods(2, "gpu 8")));
+    assert_snapshot!(world.decide(), @"release job #1 a(n0 n1)");
+}
+
+#[test]
+fn what_is_weighed_of_a_part_counts_by_the_pods_that_it_has() {
+    // What a cluster costs, which are near each other, and where four pods go.
+    let cases: [([u64; 4], &[&str], &str); 2] = [
+        // Three dear pods and a cheap one cost more than two and two.
+        (
+            [1000, 100, 600, 600],
+            &[],
+            "release four #1 c(n0 n1) d(n0 n1)",
+        ),
+        // Far cheaper ones are not worth the way between them.
+        (
+            [100, 100, 575, 1000],
+            &["c", "d"],
+            "release four #1 c(n0 n1) d(n0 n1)",
+        ),
+    ];
+    for (prices, near, placed) in cases {
+        let mut world = world(&[("a", 3), ("b", 1), ("c", 2), ("d", 2)]);
+        for (name, price) in ["a", "b", "c", "d"].into_iter().zip(prices) {
+            told(&mut world, name, |fact| {
+                fact.price_milli = Some(price);
+                if near.contains(&name) {
+                    fact.zones = vec!["z".to_owned()];
+                }
+            });
+        }
+        submit(&mut world, "four", split(Split::Allowed, pods(4, "gpu 8")));
+        assert_eq!(world.decide(), placed, "{prices:?}");
+    }
+}
+
+#[test]
+fn what_each_cluster_lacks_of_a_gang_that_has_to_be_divided_is_told() {
+    let mut world = world(&[("a", 2), ("b", 1)]);
+    let mut demand = split(Split::Allowed, pods(4, "gpu 8"));
+    demand.placement.min_clusters = Some(2);
+    submit(&mut world, "four", demand);
+    world.decide();
+    assert_snapshot!(world.why("four"), @"#1 ExceedsFleet: needs 4 pods × nvidia.com/gpu 8; a has room for 2 of 4, b has room for 1 of 4; it would not fit even if they were empty");
+}
+
+#[test]
+fn far_down_the_queues_list_counts_by_the_pods_that_go_there() {
+    let mut world = world(&[("a", 3), ("b", 4), ("c", 1), ("d", 2)]);
+    world.policy(engine::facts::PolicyFact {
+        preferred_clusters: ["c", "a"].map(ClusterName::from).into(),
+        ..policy("q")
+    });
+    // Three at the second place and two at the last, before four at the last and one at the
+    // first.
+    submit(&mut world, "five", split(Split::Allowed, pods(5, "gpu 8")));
+    assert_snapshot!(world.decide(), @"release five #1 a(n0 n1 n2) d(n0 n1)");
+}
+
+#[test]
+fn a_gang_in_parts_is_preempted_for_in_each_of_its_clusters() {
+    let mut world = world(&[("a", 1), ("b", 1)]);
+    world.policy(preempting("q", 0));
+    for name in ["old-a", "old-b"] {
+        let job = world.job(name, "q", pods(1, "gpu 8")).priority("low");
+        world.submit(job);
+        world.decide();
+        world.run(name);
+    }
+    let wide = split(Split::Allowed, pods(2, "gpu 8"));
+    let job = world.job("wide", "q", wide).priority("high");
+    world.submit(job);
+    assert_eq!(world.settle(4), ["old-a for wide", "old-b for wide"]);
+    assert_eq!(world.charged(&["wide"]), ["wide"]);
 }

@@ -1,5 +1,6 @@
 //! Racks and zones: gangs close together, racks kept whole.
 
+use crate::preemption::preempting;
 use crate::world::{World, cluster, foreign, node, pods, policy, queue, role};
 use engine::facts::{Demand, NodeFact, Topology};
 use engine::{ClusterName, Event};
@@ -147,4 +148,79 @@ fn domains_follow_their_nodes() {
     ));
     submit(&mut world, "three", hard(1, pods(3, "gpu 8")));
     assert_snapshot!(world.decide(), @"release three #1 a(n000 n001 n010)");
+}
+
+#[test]
+fn the_one_rack_of_many_that_holds_a_gang_is_found() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 10, 2);
+    for rack in 0..9 {
+        world.apply(foreign("a", &format!("n0{rack}0"), "gpu 8"));
+    }
+    submit(&mut world, "two", pods(2, "gpu 8"));
+    assert_snapshot!(world.decide(), @"release two #1 a(n090 n091)");
+}
+
+#[test]
+fn racks_are_kept_whole_by_their_devices() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 2, 3);
+    world.apply(foreign("a", "n010", "gpu 8"));
+    let demand = crate::world::gang(vec![
+        role("launcher", 1, "cpu 8"),
+        role("worker", 2, "cpu 4, gpu 8"),
+    ]);
+    submit(&mut world, "mpi", hard(1, demand));
+    assert_snapshot!(world.decide(), @"release mpi #1 a(n011 n012 n011)");
+}
+
+#[test]
+fn a_node_without_a_rack_is_a_domain_of_what_fits_on_it() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 2, 2);
+    for name in ["n000", "n001", "n010", "n011"] {
+        world.apply(foreign("a", name, "gpu 5"));
+    }
+    world.apply(Event::NodeUpserted(node("a", "lone", "cpu 64, gpu 8")));
+    submit(&mut world, "pair", hard(1, pods(2, "gpu 4")));
+    assert_snapshot!(world.decide(), @"release pair #1 a(lone×2)");
+}
+
+#[test]
+fn a_single_pod_goes_where_it_fits_best_whatever_the_racks() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 2, 2);
+    world.apply(foreign("a", "n000", "gpu 4"));
+    world.apply(foreign("a", "n010", "gpu 8"));
+    submit(&mut world, "single", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"release single #1 a(n000)");
+}
+
+#[test]
+fn within_a_rack_too_pods_without_devices_leave_nodes_with_devices_alone() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 1, 2);
+    world.apply(Event::NodeUpserted(NodeFact {
+        domains: vec!["z0".to_owned(), "r0".to_owned()],
+        ..node("a", "plain", "cpu 64")
+    }));
+    submit(&mut world, "gang", hard(1, pods(2, "cpu 2")));
+    assert_snapshot!(world.decide(), @"release gang #1 a(plain×2)");
+}
+
+#[test]
+fn a_gang_that_is_preempted_for_comes_to_be_in_one_rack() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 2, 2);
+    world.policy(preempting("q", 0));
+    // Whoever is in the first rack may be taken back for it, and one in the second may not.
+    for (name, class) in [("n0", "low"), ("n1", "low"), ("n2", "low"), ("n3", "high")] {
+        let job = world.job(name, "q", pods(1, "gpu 8")).priority(class);
+        world.submit(job);
+        world.decide();
+        world.run(name);
+    }
+    let job = world.job("pair", "q", pods(2, "gpu 8")).priority("normal");
+    world.submit(job);
+    assert_eq!(world.settle(4), ["n0 for pair", "n1 for pair"]);
 }

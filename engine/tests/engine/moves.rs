@@ -1,0 +1,155 @@
+//! Queues that move within the tree, come, go, or become invalid: what they claim goes with them,
+//! over everything and in pools.
+
+use crate::sharing::{fleet, usage};
+use crate::world::{World, below, bound, policy, queue, res};
+use engine::facts::{PolicyFact, PoolBound, QueueFact};
+use engine::{Event, QueueName};
+use insta::assert_snapshot;
+
+/// The queue that is moved: four are guaranteed to it over everything, and two of class gpu.
+fn guaranteed() -> QueueFact {
+    QueueFact {
+        guarantee: res("gpu 4"),
+        deserved: res("gpu 4"),
+        ..queue("team")
+    }
+}
+
+fn in_pool(name: &str) -> PolicyFact {
+    PolicyFact {
+        pools: vec![PoolBound {
+            guarantee: res("gpu 2"),
+            deserved: res("gpu 2"),
+            ..bound("gpu", None, "")
+        }],
+        ..policy(name)
+    }
+}
+
+/// What each of the queues may have over everything, and of class gpu where that is bounded.
+fn may(world: &World, names: &[&str]) -> String {
+    let told = names.iter().map(|name| {
+        let of_all = usage(world, name);
+        let usage = world.engine.queue_usage(&QueueName::from(*name)).unwrap();
+        let pools = usage.pools.iter().map(|pool| {
+            let (deserved, real) = (&pool.deserved, &pool.real_capability);
+            format!("; of {} deserves {deserved} may {real}", pool.class)
+        });
+        format!("{name} {of_all}{}", pools.collect::<String>())
+    });
+    told.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn what_a_queue_claims_goes_with_it_to_its_new_parent() {
+    let mut world = fleet(10);
+    world.queue(queue("left")).queue(queue("right"));
+    world
+        .queue(below("left", guaranteed()))
+        .policy(in_pool("team"))
+        .queue(below("left", queue("of-left")))
+        .queue(below("right", queue("of-right")));
+    let look = PolicyFact {
+        pools: vec![bound("gpu", None, "")],
+        ..policy("left")
+    };
+    for name in ["left", "right", "of-left", "of-right"] {
+        world.policy(PolicyFact {
+            queue: QueueName::from(name),
+            ..look.clone()
+        });
+    }
+    let all = ["left", "of-left", "right", "of-right", "team"];
+    world.decide();
+    assert_snapshot!(may(&world, &all), @r"
+    left has - deserves 4 may 10 borrows - lends -; of gpu deserves nvidia.com/gpu 2 may nvidia.com/gpu 10
+    of-left has - deserves - may 6 borrows - lends -; of gpu deserves  may nvidia.com/gpu 8
+    right has - deserves - may 6 borrows - lends -; of gpu deserves  may nvidia.com/gpu 8
+    of-right has - deserves - may 6 borrows - lends -; of gpu deserves  may nvidia.com/gpu 8
+    team has - deserves 4 may 10 borrows - lends -; of gpu deserves nvidia.com/gpu 2 may nvidia.com/gpu 10
+    ");
+    world.queue(below("right", guaranteed()));
+    world.decide();
+    assert_snapshot!(may(&world, &all), @r"
+    left has - deserves - may 6 borrows - lends -; of gpu deserves  may nvidia.com/gpu 8
+    of-left has - deserves - may 6 borrows - lends -; of gpu deserves  may nvidia.com/gpu 8
+    right has - deserves 4 may 10 borrows - lends -; of gpu deserves nvidia.com/gpu 2 may nvidia.com/gpu 10
+    of-right has - deserves - may 6 borrows - lends -; of gpu deserves  may nvidia.com/gpu 8
+    team has - deserves 4 may 10 borrows - lends -; of gpu deserves nvidia.com/gpu 2 may nvidia.com/gpu 10
+    ");
+}
+
+/// Ten GPUs, and a queue that says nothing of class gpu and asks to be shown it.
+fn with_other() -> World {
+    let mut world = fleet(10);
+    world.queue(queue("other")).policy(PolicyFact {
+        pools: vec![bound("gpu", None, "")],
+        ..policy("other")
+    });
+    world.decide();
+    world
+}
+
+/// What of class gpu the other may have: bounded only while something is kept for anybody.
+fn other(world: &World) -> String {
+    let usage = world.engine.queue_usage(&QueueName::from("other")).unwrap();
+    usage.pools[0].real_capability.to_string()
+}
+
+#[test]
+fn what_is_claimed_of_a_pool_is_kept_while_the_queue_is_there_and_sound() {
+    let mut world = with_other();
+    world.policy(in_pool("team"));
+    assert_eq!(other(&world), "", "the queue is not there yet");
+    world.queue(queue("team"));
+    assert_eq!(other(&world), "nvidia.com/gpu 8");
+    world.queue(QueueFact {
+        invalid: Some("broken".to_owned()),
+        ..queue("team")
+    });
+    assert_eq!(other(&world), "", "it is invalid");
+    world.queue(queue("team"));
+    assert_eq!(other(&world), "nvidia.com/gpu 8");
+    world.apply(Event::QueueGone(QueueName::from("team")));
+    assert_eq!(other(&world), "", "it is gone");
+}
+
+#[test]
+fn a_queue_that_breaks_a_rule_over_everything_claims_nothing_of_pools_either() {
+    let mut world = with_other();
+    let claims = |guarantee: &str| QueueFact {
+        guarantee: res(guarantee),
+        deserved: res(guarantee),
+        ..queue("team")
+    };
+    world
+        .queue(QueueFact {
+            guarantee: res("gpu 3"),
+            deserved: res("gpu 3"),
+            ..queue("dept")
+        })
+        .policy(in_pool("dept"))
+        .queue(below("dept", claims("gpu 3")));
+    assert_eq!(other(&world), "nvidia.com/gpu 8");
+    world.queue(below("dept", claims("gpu 4")));
+    assert_eq!(other(&world), "", "more is guaranteed below than it has");
+    world.queue(below("dept", claims("gpu 2")));
+    assert_eq!(other(&world), "nvidia.com/gpu 8");
+}
+
+#[test]
+fn what_a_queue_claims_counts_in_a_parent_that_comes_later() {
+    let mut world = with_other();
+    world
+        .queue(below("late", guaranteed()))
+        .policy(in_pool("team"));
+    assert_eq!(other(&world), "", "it names a parent that is not there");
+    world.queue(queue("late"));
+    assert_eq!(other(&world), "nvidia.com/gpu 8");
+    let told = ["late", "other"].map(|name| format!("{name} {}", usage(&world, name)));
+    assert_snapshot!(told.join("\n"), @r"
+    late has - deserves 4 may 10 borrows - lends -
+    other has - deserves - may 6 borrows - lends -
+    ");
+}
