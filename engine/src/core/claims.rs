@@ -15,10 +15,10 @@ use super::queues::QueueId;
 use super::reservations::{Reservation, Scope};
 use super::wants::WantId;
 use crate::facts::QueueOrdering;
-use crate::ids::QueueName;
+use crate::ids::{JobKey, QueueName};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The jobs of a queue for whom something may be kept.
 pub(crate) struct Front {
@@ -136,13 +136,13 @@ impl Engine {
     pub(crate) fn make_way(&mut self, planned: &Reservation) -> bool {
         let most = self.most_of_scope(&planned.queue);
         let mine = self.claim(&planned.queue, &planned.rank);
-        let mut giving_way = BTreeSet::new();
+        let mut giving_way: BTreeMap<JobKey, &Scope> = BTreeMap::new();
         for scope in &planned.scopes {
             let mut same: Vec<&Reservation> = self
                 .reservations
                 .holders_of(scope)
                 .filter(|kept| kept.rank != planned.rank)
-                .filter(|kept| !giving_way.contains(&kept.rank.key))
+                .filter(|kept| !giving_way.contains_key(&kept.rank.key))
                 .collect();
             same.sort_by_cached_key(|kept| self.claim(&kept.queue, &kept.rank));
             while same.len() >= most {
@@ -151,11 +151,12 @@ impl Engine {
                     self.reservations.refuse(&planned.rank.key, scope);
                     return false;
                 }
-                giving_way.insert(last.rank.key.clone());
+                giving_way.insert(last.rank.key.clone(), scope);
             }
         }
-        for key in giving_way {
+        for (key, scope) in giving_way {
             self.drop_reservation_of(&key);
+            self.reservations.refuse(&key, scope);
         }
         true
     }

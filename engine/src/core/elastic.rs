@@ -184,6 +184,15 @@ impl Engine {
         })
     }
 
+    /// A job does not wait any more: those that were made smaller for it may grow again.
+    pub(crate) fn note_given_up(&mut self, taker: &JobKey) {
+        let gave = |key: &JobKey| {
+            let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
+            released.is_some_and(|released| released.gave_to.contains(taker))
+        };
+        self.stretch_due |= self.growing.iter().any(gave);
+    }
+
     fn grows_like(&self, key: &JobKey) -> Option<(QueueName, usize, Vec<ClusterName>)> {
         let job = self.jobs.get(key)?;
         let demand = Arc::as_ptr(job.demand.as_ref()?).addr();

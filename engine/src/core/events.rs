@@ -94,7 +94,10 @@ impl Engine {
             } => self.job_resized(&key, attempt, &cluster, pods, at),
             Event::JobStopped { key, uid, ran_ms } => self.job_stopped(&key, &uid, ran_ms),
             Event::JobWorksGone { key, at } => self.works_gone(&key, at),
-            Event::JobGone(key) => self.unregister(&key),
+            Event::JobGone(key) => {
+                self.unregister(&key);
+                self.note_given_up(&key);
+            }
         }
     }
 
@@ -104,6 +107,7 @@ impl Engine {
             self.note_submitted(&key, &fact.demand);
         }
         let was = self.jobs.get(&key);
+        let was_held = was.is_some_and(|job| job.hold.is_some());
         let was = was.map(|job| (job.demand.clone(), job.queue.clone(), job.duration));
         let demand = match &fact.hold {
             // The demand of a job that is held may be anything: what was known stays.
@@ -124,10 +128,14 @@ impl Engine {
         job.priority_class = priority_class;
         job.user = user;
         job.queued_at = fact.queued_at;
+        let is_held = fact.hold.is_some();
         job.hold = fact.hold;
         job.demand = demand;
         job.duration = fact.expected_duration_ms.filter(|duration| *duration > 0);
         let is = (job.demand.clone(), job.queue.clone(), job.duration);
+        // Of one that has less than it wants, smaller pods may fit.
+        let other_pods = was.as_ref().is_some_and(|was| was.0 != is.0);
+        self.stretch_due |= other_pods && self.growing.contains(&key);
         if another || was.is_some_and(|was| was != is) {
             // It is another job, as far as its run time goes.
             job.forecast = None;
@@ -139,6 +147,9 @@ impl Engine {
         job.checkpointed_at = fact.checkpointed_at;
         if another {
             self.another_object(&key);
+        }
+        if is_held && !was_held {
+            self.note_given_up(&key);
         }
         self.take_demand(&key);
         self.seat_record(&key);

@@ -381,8 +381,15 @@ fn words(demand: &Demand, no_plan: &NoPlan) -> String {
                 .collect();
             let mut lacks = lacks.clone();
             lacks.sort_by_key(|lack| (std::cmp::Reverse(lack.placed), lack.cluster.clone()));
-            let rooms = lacks.iter().map(|lack| has(lack, demand)).collect();
-            format!("needs {}; {}", asks.join(" and "), some(rooms))
+            let rooms: Vec<String> = lacks.iter().map(|lack| has(lack, demand)).collect();
+            let rooms = if rooms.is_empty() {
+                // One cluster alone would take it.
+                let least = demand.placement.min_clusters.unwrap_or(1);
+                format!("no {least} clusters have room for it together")
+            } else {
+                some(rooms)
+            };
+            format!("needs {}; {rooms}", asks.join(" and "))
         }
     }
 }

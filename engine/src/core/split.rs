@@ -306,7 +306,13 @@ fn combine(rooms: &[Part], clusters: usize, chosen: &mut Vec<Part>, all: &mut Ve
         all.push(chosen.clone());
         return;
     }
-    for (index, part) in rooms.iter().enumerate() {
+    // Where fewer are left than are missing there is none: else all subsets would be gone through.
+    let missing = clusters - chosen.len();
+    for (index, part) in rooms
+        .iter()
+        .enumerate()
+        .take((rooms.len() + 1).saturating_sub(missing))
+    {
         chosen.push(*part);
         combine(&rooms[index + 1..], clusters, chosen, all);
         chosen.pop();

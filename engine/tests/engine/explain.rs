@@ -169,7 +169,6 @@ fn what_stands_before_a_job_is_told_and_when_it_will_be_through() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn a_release_says_how_many_pods_go_where_and_what_is_charged() {
     let mut world = World::new();
     world
@@ -216,7 +215,9 @@ fn those_of_a_group_are_named_when_something_else_stops_them() {
     assert!(named(&mut world), "it is stopped by room");
     world.decide();
     assert!(!named(&mut world), "nothing is another");
-=======
+}
+
+#[test]
 fn a_pod_is_told_by_its_device_else_its_cores_else_the_first_that_it_asks_for() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 1, memory 1Gi, ephemeral-storage 1Gi, slices 9");
@@ -272,5 +273,4 @@ fn a_cluster_without_nodes_has_none_for_the_first_role_that_wants_any() {
     world.submit(job);
     world.decide();
     assert_snapshot!(world.why("job"), @"#1 ExceedsFleet: needs 1 worker pod × nvidia.com/gpu 1; a has no usable node that its worker pods may run on; it would not fit even if they were empty");
->>>>>>> wt-a
 }

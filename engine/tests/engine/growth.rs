@@ -1,8 +1,9 @@
 //! Jobs that change their size after release.
 
-use crate::world::{World, capped, gang, key, pods, queue, role};
-use engine::facts::{Demand, JobFact};
-use engine::{Event, Progress};
+use crate::elastic::elastic;
+use crate::world::{World, capped, deserving, gang, key, pods, queue, role};
+use engine::facts::{Demand, Hold, JobFact, QueueState};
+use engine::{Event, Progress, Reason};
 use insta::assert_snapshot;
 
 fn held(count: u32, request: &str) -> Demand {
@@ -143,12 +144,8 @@ fn a_finished_job_does_not_grow() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn what_is_told_of_another_object_or_of_one_that_is_held_up_is_not_charged_to_what_runs() {
-    for (uid, hold) in [
-        ("another", None),
-        ("uid-job", Some(engine::Reason::Suspended)),
-    ] {
+    for (uid, hold) in [("another", None), ("uid-job", Some(Reason::Suspended))] {
         let (mut world, fact) = released(pods(2, "gpu 1"));
         world.apply(Event::JobUpserted(JobFact {
             uid: uid.into(),
@@ -178,7 +175,9 @@ fn what_nothing_holds_and_is_not_bound_yet_takes_room_as_its_template_says_now()
         world.add("next", "q", pods_left, "gpu 1");
         assert_eq!(!world.decide().is_empty(), fit, "{pods_left}");
     }
-=======
+}
+
+#[test]
 fn what_is_held_for_a_role_stays_its_own_in_whatever_order_the_roles_are_told() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
@@ -200,5 +199,55 @@ fn what_is_held_for_a_role_stays_its_own_in_whatever_order_the_roles_are_told() 
     assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0 n0)");
     let assumed = world.engine.pools()[0].assumed.to_string();
     assert_snapshot!(assumed, @"cpu 4, nvidia.com/gpu 3, pods 4");
->>>>>>> wt-a
+}
+
+#[test]
+fn an_elastic_gang_grows_when_its_pods_become_small_enough() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
+    let job = world.job("job", "q", elastic(1, 3, "gpu 5"));
+    let fact = world.submit(job);
+    assert_snapshot!(world.decide(), @"release job #1 a(n0 n1)");
+    world.run("job");
+    let smaller = JobFact {
+        demand: elastic(1, 3, "gpu 1"),
+        ..fact
+    };
+    world.apply(Event::JobUpserted(smaller));
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0 n1 n0)");
+}
+
+#[test]
+fn what_was_given_up_for_a_job_that_waits_no_more_is_grown_into_again() {
+    for gone in [true, false] {
+        let mut world = World::new();
+        world
+            .cluster("a", 1, "cpu 64, gpu 8")
+            .queue(deserving("due", "gpu 4"))
+            .queue(queue("q"));
+        let job = world.job("gives", "q", elastic(1, 2, "gpu 4"));
+        world.submit(job);
+        world.decide();
+        world.run("gives");
+        let taker = world.add("taker", "due", 1, "gpu 4");
+        assert_eq!(world.decide(), "resize gives #1 a(n0)");
+        world.resized("gives");
+        // Its queue is closed: it waits, and nothing is kept for it any more.
+        let mut closed = deserving("due", "gpu 4");
+        closed.state = QueueState::Closed;
+        world.queue(closed);
+        assert_eq!(world.decide(), "");
+        if gone {
+            world.apply(Event::JobGone(key("taker")));
+        } else {
+            world.apply(Event::JobUpserted(JobFact {
+                hold: Some(Hold {
+                    reason: Reason::Suspended,
+                    message: "by its owner".to_owned(),
+                }),
+                ..taker
+            }));
+        }
+        assert_eq!(world.decide(), "resize gives #1 a(n0 n0)");
+    }
 }

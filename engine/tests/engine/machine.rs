@@ -9,6 +9,7 @@
 
 use proptest::prelude::*;
 
+mod bytes;
 mod checks;
 mod fleet;
 mod jobs;
@@ -19,26 +20,36 @@ mod step;
 mod taking;
 
 use model::Model;
-use step::step;
+use step::{Step, lively, step};
 
 /// Leaf queues; `a` and `b` are below `dept`.
 const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 const CLUSTERS: [&str; 3] = ["x", "y", "z"];
 const JOBS: usize = 12;
 
+/// Takes all steps, and what follows where nothing else happens.
+fn tell(steps: Vec<Step>) {
+    let mut model = Model::new();
+    for step in steps {
+        model.take(step);
+    }
+    model.decide();
+    model.come_to_rest();
+    model.settle();
+    model.replay();
+}
+
 proptest! {
     // Few by default, for each is long.
     #![proptest_config(ProptestConfig { cases: crate::random::cases(32), max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_must_hold_holds(steps in proptest::collection::vec(step(), 1..80)) {
-        let mut model = Model::new();
-        for step in steps {
-            model.take(step);
-        }
-        model.decide();
-        model.come_to_rest();
-        model.settle();
-        model.replay();
+    fn what_must_hold_holds(steps in proptest::collection::vec(step(), 1..120)) {
+        tell(steps);
+    }
+
+    #[test]
+    fn it_holds_where_much_runs(steps in proptest::collection::vec(lively(), 1..160)) {
+        tell(steps);
     }
 }

@@ -21,6 +21,7 @@ mod drain;
 mod elastic;
 mod evidence;
 mod explain;
+mod forecast;
 mod growth;
 mod likely;
 mod limits;

@@ -303,3 +303,26 @@ fn a_gang_in_parts_is_preempted_for_in_each_of_its_clusters() {
     assert_eq!(world.settle(4), ["old-a for wide", "old-b for wide"]);
     assert_eq!(world.charged(&["wide"]), ["wide"]);
 }
+
+#[test]
+fn what_keeps_a_gang_from_going_to_two_clusters_is_told() {
+    let mut world = world(&[("a", 2), ("b", 1)]);
+    world.apply(crate::world::foreign("b", "n0", "gpu 8"));
+    let mut demand = split(Split::Allowed, pods(2, "gpu 8"));
+    demand.placement.min_clusters = Some(2);
+    submit(&mut world, "both", demand);
+    world.decide();
+    assert_snapshot!(world.why("both"), @"#1 WaitingForRoom: needs 2 pods × nvidia.com/gpu 8; no 2 clusters have room for it together");
+}
+
+#[test]
+fn a_gang_finds_room_in_more_clusters_than_are_counted_at_first() {
+    let names: Vec<String> = (0..70).map(|index| format!("c{index:02}")).collect();
+    let clusters: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+    let mut world = world(&clusters);
+    // It needs all that are counted: every subset of them would be too many to go through.
+    submit(&mut world, "wide", split(Split::Allowed, pods(66, "gpu 8")));
+    world.decide();
+    let job = world.engine.job(&crate::world::key("wide")).unwrap();
+    assert_eq!(job.admission.unwrap().shares.len(), 66);
+}

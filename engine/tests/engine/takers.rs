@@ -128,3 +128,30 @@ fn a_taker_that_moves_to_another_queue_leaves_what_it_took_to_who_is_owed_it() {
     world.works_gone("a1");
     assert_snapshot!(world.decide(), @"release b2 #1 x(n0)");
 }
+
+#[test]
+fn who_kept_a_node_that_is_a_takers_now_chooses_anew() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(deserving("due", "gpu 7"))
+        .queue(queue("lent"))
+        .queue(queue("q"));
+    for (name, queue, gpus) in [("borrows", "lent", 7), ("old", "q", 2)] {
+        let job = world.job(name, queue, pods(1, &format!("gpu {gpus}")));
+        world.submit(job.lasts(1000));
+        world.decide();
+        world.run(name);
+    }
+    world.add("head", "q", 2, "gpu 6");
+    world.add("small", "q", 1, "gpu 4");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("small"), @"#2 ReservedForAnother: what is free is kept for ns/head, further ahead; beside that it needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1");
+    world.add("taker", "due", 1, "gpu 7");
+    // Of the two nodes that the head would have, one is the taker's, nobody knows for how long.
+    assert_snapshot!(world.decide(), @r"
+    take back borrows #1 for taker: Reclaimed: reclaimed for ns/taker: queue due has nvidia.com/gpu 0 of the 7 that it deserves, queue lent has 7 and deserves 0
+    release small #1 a(n1)
+    ");
+    assert_eq!(world.engine.check_invariants(), Vec::<String>::new());
+}

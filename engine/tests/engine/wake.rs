@@ -321,3 +321,28 @@ fn a_completion_costs_what_it_moves_not_how_many_queues_wait() {
         "40 times the queues: {few:?} became {many:?}"
     );
 }
+
+#[test]
+fn who_gave_way_for_headroom_is_asked_again_when_one_less_keeps_it() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(capped("dept", "gpu 8"));
+    let names = ["one", "two", "three"];
+    for name in names {
+        world.queue(below("dept", queue(name)));
+    }
+    world.add("old", "one", 1, "gpu 8");
+    world.decide();
+    world.run("old");
+    for name in names {
+        world.add(&format!("head-{name}"), name, 1, "gpu 8");
+    }
+    world.decide();
+    let next =
+        |world: &World, name: &str| world.why(&format!("head-{name}")).contains("it is next");
+    assert_eq!(names.map(|name| next(&world, name)), [true, true, false]);
+    world.apply(engine::Event::JobGone(crate::world::key("head-two")));
+    world.decide();
+    assert!(next(&world, "one") && next(&world, "three"));
+}

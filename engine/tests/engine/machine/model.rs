@@ -224,6 +224,7 @@ impl Model {
             Step::Shed(job) => self.shed(&Self::name(job)),
             Step::WorksGone(job) => self.works_gone(&Self::name(job)),
             Step::AllGone => self.all_gone(),
+            Step::Obey => self.members_obey(),
             Step::Capability { queue, gpus } => self.capability(queue, gpus),
             Step::Shares {
                 queue,

@@ -33,7 +33,7 @@ impl Model {
     }
 
     /// What was released runs, what was shrunk loses pods, what was taken back is gone.
-    fn members_obey(&mut self) {
+    pub fn members_obey(&mut self) {
         self.all_gone();
         for index in 0..JOBS {
             let key = Self::name(index);

@@ -33,6 +33,8 @@ pub enum Step {
     WorksGone(usize),
     /// All that is being taken back is gone.
     AllGone,
+    /// Members do all that was decided.
+    Obey,
     Capability {
         queue: usize,
         gpus: Option<u32>,
@@ -131,6 +133,23 @@ pub fn step() -> impl Strategy<Value = Step> {
         5 => of_fleet(),
         2 => (1..400_u16).prop_map(Step::Wait),
         8 => Just(Step::Decide),
+    ]
+}
+
+/// The same where much runs: jobs come and end, and less else happens.
+pub fn lively() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        16 => submitted().prop_map(Step::Submit),
+        6 => job().prop_map(Step::Finish),
+        8 => job().prop_map(Step::Gone),
+        6 => Just(Step::Obey),
+        4 => (1..100_u16).prop_map(Step::Wait),
+        16 => Just(Step::Decide),
+        2 => of_jobs(),
+        2 => of_members(),
+        1 => (queue(), policy_step()).prop_map(|(queue, change)| Step::Policy(queue, change)),
+        1 => of_queues(),
+        1 => of_fleet(),
     ]
 }
 
