@@ -73,6 +73,8 @@ impl NoPlan {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::panic)]
+
     use super::*;
 
     fn lack(cluster: &str, placed: u32) -> ClusterLack {

@@ -47,7 +47,7 @@ fn shared(row: u8) -> Model {
     }
     for queue in 0..QUEUES.len() {
         let preemption = PolicyStep::Preemption {
-            within: row % 3 != 0,
+            within: !row.is_multiple_of(3),
             reclaim: row % 4 != 3,
             min_runtime: u16::from(row % 2) * 30,
         };
