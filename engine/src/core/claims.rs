@@ -12,10 +12,11 @@ use super::Engine;
 use super::job::Rank;
 use super::order::Share;
 use super::queues::QueueId;
-use super::reservations::{Reservation, Scope};
+use super::reservations::{KeptNode, Reservation, Scope};
 use super::wants::WantId;
 use crate::facts::QueueOrdering;
 use crate::ids::{JobKey, QueueName};
+use crate::tally::Tally;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,5 +160,31 @@ impl Engine {
             self.reservations.refuse(&key, scope);
         }
         true
+    }
+
+    /// Nodes are a taker's from now on: of those that cannot be another's too, who keeps them
+    /// chooses anew, or it would go on keeping what it cannot have from those behind it.
+    pub(crate) fn unsettle_beside(&mut self, nodes: &[KeptNode]) {
+        let is_over = |kept: &&KeptNode| {
+            let (cluster, name) = (&kept.cluster, &kept.node);
+            let all = self.reservations.kept_on(cluster, name);
+            let node = self.room.cluster(cluster).and_then(|r| r.nodes().get(name));
+            all.zip(node).is_some_and(|(all, node)| {
+                let has = Tally::from(&node.fact.allocatable);
+                let mut all = all.iter();
+                all.any(|(resource, amount)| amount > has.get(resource))
+            })
+        };
+        let over = nodes.iter().filter(is_over);
+        let over: BTreeSet<_> = over.map(|kept| (&kept.cluster, &kept.node)).collect();
+        let on_them = |kept: &&Reservation| {
+            let mut nodes = kept.nodes.iter();
+            !kept.taking() && nodes.any(|node| over.contains(&(&node.cluster, &node.node)))
+        };
+        let holders = self.reservations.with_nodes().filter(on_them);
+        let holders: Vec<JobKey> = holders.map(|kept| kept.rank.key.clone()).collect();
+        for holder in holders {
+            self.rouse_job(&holder);
+        }
     }
 }

@@ -250,23 +250,9 @@ impl Engine {
             relief: Vec::new(),
             awaits: victims,
         };
-        self.unsettle_beside(&planned);
+        let nodes = planned.nodes.clone();
         self.set_reservation(planned);
-    }
-
-    /// Nodes that others keep are a taker's from now on: those choose anew, or they would go on
-    /// keeping what is not theirs, and whoever stands behind them could not have the rest of it.
-    fn unsettle_beside(&mut self, taker: &Reservation) {
-        let theirs = |node: &KeptNode| {
-            let mut nodes = taker.nodes.iter();
-            nodes.any(|of| (&of.cluster, &of.node) == (&node.cluster, &node.node))
-        };
-        let holders = self.reservations.with_nodes();
-        let holders = holders.filter(|kept| !kept.taking() && kept.nodes.iter().any(theirs));
-        let holders: Vec<JobKey> = holders.map(|kept| kept.rank.key.clone()).collect();
-        for holder in holders {
-            self.rouse_job(&holder);
-        }
+        self.unsettle_beside(&nodes);
     }
 
     /// What was taken back of a job, or shrunk, is gone: those who waited for nobody else are
