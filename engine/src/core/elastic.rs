@@ -184,13 +184,18 @@ impl Engine {
         })
     }
 
-    /// A job does not wait any more: those that were made smaller for it may grow again.
+    /// A job goes or is held up: those that were made smaller for it while it waits may grow again.
     pub(crate) fn note_given_up(&mut self, taker: &JobKey) {
+        let waits = self.jobs.get(taker);
+        let waits = waits.is_some_and(|job| job.released.is_none());
+        if !waits || self.stretch_due {
+            return;
+        }
         let gave = |key: &JobKey| {
             let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
             released.is_some_and(|released| released.gave_to.contains(taker))
         };
-        self.stretch_due |= self.growing.iter().any(gave);
+        self.stretch_due = self.growing.iter().any(gave);
     }
 
     fn grows_like(&self, key: &JobKey) -> Option<(QueueName, usize, Vec<ClusterName>)> {

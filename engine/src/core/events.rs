@@ -95,8 +95,8 @@ impl Engine {
             Event::JobStopped { key, uid, ran_ms } => self.job_stopped(&key, &uid, ran_ms),
             Event::JobWorksGone { key, at } => self.works_gone(&key, at),
             Event::JobGone(key) => {
-                self.unregister(&key);
                 self.note_given_up(&key);
+                self.unregister(&key);
             }
         }
     }
