@@ -5,12 +5,10 @@
 use super::Engine;
 use super::config::EngineConfig;
 use crate::event::{Event, Progress};
-use crate::facts::{
-    Admission, ClusterFact, Demand, Held, JobFact, NodeFact, QueueFact, QueueState, Role, RolePods,
-    Share, Split,
-};
-use crate::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
+use crate::facts::{Admission, ClusterFact, JobFact, QueueFact, QueueState, RolePods, Share};
+use crate::ids::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Time, Uid};
 use crate::resources::Resources;
+use crate::room::testing::{demand, node};
 use std::collections::BTreeMap;
 
 /// One job that runs with these pods in cluster `a`, and is charged one GPU.
@@ -55,16 +53,8 @@ pub(crate) fn waiting() -> Engine {
         usable: true,
         unusable_because: String::new(),
     }));
-    engine.apply(Event::NodeUpserted(NodeFact {
-        cluster,
-        name: NodeName::from("n0"),
-        class: PoolClass::from("gpu"),
-        labels: BTreeMap::new(),
-        taints: Vec::new(),
-        domains: Vec::new(),
-        allocatable: Resources::parse([("nvidia.com/gpu", "8"), ("pods", "110")]).unwrap(),
-        usable: true,
-    }));
+    let node = node("n0", "nvidia.com/gpu 8, pods 110");
+    engine.apply(Event::NodeUpserted(node));
     engine.apply(Event::QueueUpserted(QueueFact {
         name: QueueName::from("q"),
         parent: None,
@@ -93,30 +83,13 @@ pub(crate) fn waiting() -> Engine {
 
 /// A job of one pod with eight GPUs that says that it runs for a minute.
 fn alone(name: &str, at: Time) -> JobFact {
-    let request = Resources::parse([("nvidia.com/gpu", "8"), ("pods", "1")]).unwrap();
     JobFact {
         key: JobKey::new("ns", name),
         uid: Uid::from(name),
         queue: QueueName::from("q"),
         priority_class: None,
         queued_at: at,
-        demand: Demand {
-            roles: vec![Role {
-                name: "worker".to_owned(),
-                count: 1,
-                min: 1,
-                request,
-                node_terms: Vec::new(),
-                tolerations: Vec::new(),
-            }],
-            min_available: 1,
-            natively_divisible: false,
-            held: Held::Not,
-            elastic: false,
-            split: Split::Never,
-            topology: None,
-            placement: Default::default(),
-        },
+        demand: demand(1, "nvidia.com/gpu 8, pods 1"),
         hold: None,
         expected_duration_ms: Some(60_000),
         user: "ann".to_owned(),

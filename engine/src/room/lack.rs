@@ -81,33 +81,23 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
-    use crate::facts::{NodeFact, PodFact};
-    use crate::ids::{NodeName, PoolClass, Uid};
+    use crate::facts::PodFact;
+    use crate::ids::Uid;
     use crate::resources::Resources;
-    use std::collections::BTreeMap;
+    use crate::room::testing::{node, resources};
 
     fn gpus(amount: i64) -> Resources {
-        Resources::parse([("nvidia.com/gpu", amount.to_string().as_str())]).unwrap()
+        resources(&format!("nvidia.com/gpu {amount}"))
     }
 
     /// A cluster of nodes of eight devices, so many of them free.
     fn room(free: &[i64]) -> Room {
         let mut room = Room::new();
         for (index, free) in free.iter().enumerate() {
-            let name = NodeName::from(format!("n{index}").as_str());
-            room.upsert_node(NodeFact {
-                cluster: ClusterName::from("a"),
-                name: name.clone(),
-                class: PoolClass::from("gpu"),
-                labels: BTreeMap::new(),
-                taints: Vec::new(),
-                domains: Vec::new(),
-                allocatable: gpus(8),
-                usable: true,
-            });
+            let node = node(&format!("n{index}"), "nvidia.com/gpu 8");
+            let name = node.name.clone();
+            room.upsert_node(node);
             room.upsert_pod(PodFact {
                 cluster: ClusterName::from("a"),
                 uid: Uid::from(format!("p{index}").as_str()),

@@ -22,7 +22,7 @@ mod search;
 mod seats;
 mod sites;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use pools::PoolSummary;
 

@@ -269,9 +269,9 @@ fn tier_of<'a>(room: &ClusterRoom, mut nodes: impl Iterator<Item = &'a NodeName>
 mod tests {
     use super::*;
     use crate::facts::{NodeFact, PodFact};
-    use crate::ids::{PoolClass, Uid};
+    use crate::ids::Uid;
     use crate::room::pack::Seated;
-    use crate::room::testing::{demand, resources};
+    use crate::room::testing::{demand, node, resources};
     use std::borrow::Cow;
 
     /// Two nodes in one rack and, in another, one of whose devices five are used; pods of four
@@ -280,14 +280,8 @@ mod tests {
         let mut room = Room::new();
         for (name, rack) in [("n0", "r0"), ("n1", "r0"), ("n2", "r1")] {
             room.upsert_node(NodeFact {
-                cluster: ClusterName::from("a"),
-                name: NodeName::from(name),
-                class: PoolClass::from("gpu"),
-                labels: BTreeMap::new(),
-                taints: Vec::new(),
                 domains: vec![rack.to_owned()],
-                allocatable: resources("cpu 64, nvidia.com/gpu 8"),
-                usable: true,
+                ..node(name, "cpu 64, nvidia.com/gpu 8")
             });
         }
         room.upsert_pod(PodFact {

@@ -1,18 +1,20 @@
-//! Amounts and demands, for tests of what is private to the room.
+//! Amounts, demands and nodes, for tests of what is private to the room and the core.
 
 #![allow(clippy::unwrap_used)]
 
-use crate::facts::{ClusterPlacement, Demand, Held, Role, Split};
+use crate::facts::{ClusterPlacement, Demand, Held, NodeFact, Role, Split};
+use crate::ids::{ClusterName, NodeName, PoolClass};
 use crate::resources::Resources;
+use std::collections::BTreeMap;
 
 /// `cpu 1, nvidia.com/gpu 4`.
-pub(super) fn resources(list: &str) -> Resources {
+pub(crate) fn resources(list: &str) -> Resources {
     let pairs = list.split(", ").map(|one| one.split_once(' ').unwrap());
     Resources::parse(pairs).unwrap()
 }
 
 /// So many pods of one role.
-pub(super) fn demand(count: u32, request: &str) -> Demand {
+pub(crate) fn demand(count: u32, request: &str) -> Demand {
     Demand {
         min_available: count,
         roles: vec![Role {
@@ -29,5 +31,19 @@ pub(super) fn demand(count: u32, request: &str) -> Demand {
         split: Split::Never,
         topology: None,
         placement: ClusterPlacement::default(),
+    }
+}
+
+/// A node of class `gpu` in cluster `a`.
+pub(crate) fn node(name: &str, allocatable: &str) -> NodeFact {
+    NodeFact {
+        cluster: ClusterName::from("a"),
+        name: NodeName::from(name),
+        class: PoolClass::from("gpu"),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        domains: Vec::new(),
+        allocatable: resources(allocatable),
+        usable: true,
     }
 }

@@ -180,9 +180,7 @@ fn what_is_kept_for_those_ahead_helps_nobody() {
         world
             .cluster("a", nodes, "cpu 64, gpu 8")
             .queue(capped("q", capability));
-        world.add("old", "q", 1, "gpu 8");
-        world.decide();
-        world.run("old");
+        world.runs("old", "q", 1, "gpu 8");
         world.add("first", "q", 2, "gpu 8");
         world.add("second", "q", 3, "gpu 4");
         world.decide();

@@ -34,9 +34,7 @@ fn what_was_held_counts_towards_what_is_deserved_until_it_has_faded() {
     world
         .queue(deserving("x", "gpu 4"))
         .queue(deserving("y", "gpu 4"));
-    world.add("x-old", "x", 2, "gpu 1");
-    world.decide();
-    world.run("x-old");
+    world.runs("x-old", "x", 2, "gpu 1");
     world.wait(3_600).finish("x-old");
     fill(&mut world, "x", 4);
     fill(&mut world, "y", 4);

@@ -81,9 +81,7 @@ fn never_below_its_minimum() {
 #[test]
 fn grows_when_something_comes_free() {
     let mut world = world(2);
-    world.add("there", "other", 1, "gpu 3");
-    world.decide();
-    world.run("there");
+    world.runs("there", "other", 1, "gpu 3");
     add(&mut world, "job", elastic(2, 8, "gpu 1"));
     world.decide();
     world.run("job");
@@ -98,9 +96,7 @@ fn grows_when_something_comes_free() {
 #[test]
 fn growth_waits_behind_whoever_waits() {
     let mut world = world(1);
-    world.add("there", "other", 1, "gpu 2");
-    world.decide();
-    world.run("there");
+    world.runs("there", "other", 1, "gpu 2");
     add(&mut world, "job", elastic(2, 4, "gpu 1"));
     world.decide();
     world.run("job");
@@ -137,9 +133,7 @@ fn growth_leaves_what_is_kept_for_a_job_that_waits() {
 #[test]
 fn several_grow_in_order_as_far_as_it_goes() {
     let mut world = world(2);
-    world.add("there", "other", 2, "gpu 2");
-    world.decide();
-    world.run("there");
+    world.runs("there", "other", 2, "gpu 2");
     for name in ["one", "two"] {
         add(&mut world, name, elastic(1, 3, "gpu 1"));
     }

@@ -42,9 +42,7 @@ fn what_each_queue_above_holds_of_what_it_may_have_is_told_for_what_is_asked() {
 fn nodes_that_are_kept_are_counted_by_class_and_cluster() {
     let mut world = World::new();
     world.cluster("a", 3, "cpu 64, gpu 8").queue(queue("q"));
-    world.add("old", "q", 3, "gpu 5");
-    world.decide();
-    world.run("old");
+    world.runs("old", "q", 3, "gpu 5");
     world.add("head", "q", 2, "gpu 8");
     world.add("behind", "q", 2, "gpu 8");
     world.decide();

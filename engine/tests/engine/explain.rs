@@ -194,9 +194,7 @@ fn those_of_a_group_are_named_when_something_else_stops_them() {
     world
         .cluster("a", 1, "cpu 64, gpu 8")
         .queue(capped("q", "gpu 8"));
-    world.add("old", "q", 1, "gpu 8");
-    world.decide();
-    world.run("old");
+    world.runs("old", "q", 1, "gpu 8");
     for name in ["first", "second"] {
         world.add(name, "q", 1, "gpu 8");
     }

@@ -228,9 +228,7 @@ fn a_job_that_its_strict_queue_never_lets_go_holds_up_nobody_though_another_want
     let mut strict = policy("tight");
     strict.ordering = QueueOrdering::StrictFifo;
     world.policy(strict);
-    world.add("old", "free", 1, "gpu 4");
-    world.decide();
-    world.run("old");
+    world.runs("old", "free", 1, "gpu 4");
     // No room is found for it, which is known of all who want the same from now on.
     world.add("large", "free", 2, "gpu 4");
     world.decide();

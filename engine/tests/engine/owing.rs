@@ -5,12 +5,6 @@ use engine::Resources;
 use engine::facts::{PolicyFact, PoolBound};
 use insta::assert_snapshot;
 
-fn runs(world: &mut World, name: &str, queue: &str, request: &str) {
-    world.add(name, queue, 1, request);
-    world.decide();
-    world.run(name);
-}
-
 #[test]
 fn nothing_is_taken_that_could_be_taken_back_for_another_resource() {
     // Of the CPUs that a and b deserve, b holds so many, and asks for so many beside four GPUs:
@@ -30,10 +24,10 @@ fn nothing_is_taken_that_could_be_taken_back_for_another_resource() {
             .queue(deserving("a", &format!("cpu {a_deserves}, gpu 4")))
             .queue(deserving("b", &format!("cpu {b_deserves}, gpu 4")));
         for name in ["a1", "a2"] {
-            runs(&mut world, name, "a", "cpu 4, gpu 4");
+            world.runs(name, "a", 1, "cpu 4, gpu 4");
         }
         if b_holds > 0 {
-            runs(&mut world, "b0", "b", &format!("cpu {b_holds}"));
+            world.runs("b0", "b", 1, &format!("cpu {b_holds}"));
         }
         let cpus = if b_asks > 0 {
             format!("cpu {b_asks}, ")
@@ -64,7 +58,7 @@ fn only_what_a_job_asks_for_entitles_it_and_pod_slots_do_not() {
             .cluster("x", 1, "cpu 4, gpu 4")
             .queue(queue("a"))
             .queue(deserving("b", deserves));
-        runs(&mut world, "a1", "a", "cpu 4, gpu 4");
+        world.runs("a1", "a", 1, "cpu 4, gpu 4");
         world.add("b1", "b", 1, asks);
         assert_eq!(!world.decide().is_empty(), is_taken, "{deserves}: {asks}");
     }
@@ -87,8 +81,8 @@ fn who_waits_for_what_it_takes_itself_owes_what_it_holds_all_the_same() {
         }],
         ..policy("poor")
     });
-    runs(&mut world, "middle-1", "middle", "cpu 1, gpu 4");
-    runs(&mut world, "rich-1", "rich", "cpu 8, gpu 4");
+    world.runs("middle-1", "middle", 1, "cpu 1, gpu 4");
+    world.runs("rich-1", "rich", 1, "cpu 8, gpu 4");
     world.add("middle-2", "middle", 1, "cpu 4, gpu 4");
     assert_snapshot!(world.decide(), @"take back rich-1 #1 for middle-2: Reclaimed: reclaimed for ns/middle-2: queue middle has cpu 1 of the 8 that it deserves, queue rich has 8 and deserves 0");
     world.add("poor-1", "poor", 1, "gpu 4");
@@ -103,9 +97,9 @@ fn who_was_entitled_to_nothing_looks_again_once_its_queue_holds_enough_less() {
         .cluster("y", 1, "cpu 64, gpu 4")
         .queue(queue("a"))
         .queue(deserving("b", "gpu 8"));
-    runs(&mut world, "a1", "a", "gpu 8");
+    world.runs("a1", "a", 1, "gpu 8");
     for name in ["b1", "b2"] {
-        runs(&mut world, name, "b", "gpu 2");
+        world.runs(name, "b", 1, "gpu 2");
     }
     world.add("b3", "b", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");

@@ -19,7 +19,7 @@ pub fn preempting(name: &str, min_runtime_ms: i64) -> PolicyFact {
 }
 
 /// Nodes of four GPUs and a queue that allows preemption.
-fn world(nodes: u32) -> World {
+pub fn world(nodes: u32) -> World {
     let mut world = World::new();
     world
         .cluster("a", nodes, "cpu 64, gpu 4")
@@ -28,16 +28,17 @@ fn world(nodes: u32) -> World {
     world
 }
 
-fn add(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFact {
+pub fn add(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFact {
     let job = world.job(name, "q", demand).priority(class);
     world.submit(job)
 }
 
 /// A job that was released and runs since now.
-fn runs(world: &mut World, name: &str, class: &str, demand: Demand) {
-    add(world, name, class, demand);
+pub fn runs(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFact {
+    let fact = add(world, name, class, demand);
     world.decide();
     world.run(name);
+    fact
 }
 
 fn shrinks(world: &World, name: &str) -> u32 {

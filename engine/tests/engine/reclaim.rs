@@ -17,17 +17,11 @@ fn halves(nodes: u32) -> World {
     world
 }
 
-fn runs(world: &mut World, name: &str, queue: &str, count: u32, request: &str) {
-    world.add(name, queue, count, request);
-    world.decide();
-    world.run(name);
-}
-
 #[test]
 fn what_was_borrowed_is_given_back_and_no_more() {
     let mut world = halves(2);
     for name in ["a1", "a2", "a3", "a4"] {
-        runs(&mut world, name, "a", 1, "gpu 2");
+        world.runs(name, "a", 1, "gpu 2");
         world.wait(10);
     }
     for name in ["b1", "b2", "b3"] {
@@ -57,7 +51,7 @@ fn one_eviction_then_quiet() {
         .cluster("x", 1, "cpu 5")
         .queue(deserving("q1", "cpu 3"))
         .queue(deserving("q2", "cpu 5"));
-    runs(&mut world, "one", "q1", 1, "cpu 4");
+    world.runs("one", "q1", 1, "cpu 4");
     world.add("two", "q2", 1, "cpu 4");
     assert_snapshot!(world.settle(1000).join("\n"), @"one for two");
     assert_snapshot!(world.why("one"), @"#1 Reserved: needs 1 pod × cpu 4; x has room for 0 of 1; it is next: what frees is kept for it");
@@ -67,7 +61,7 @@ fn one_eviction_then_quiet() {
 fn a_full_fleet_does_not_keep_a_job_from_asking() {
     // Bug class 5.
     let mut world = halves(1);
-    runs(&mut world, "a1", "a", 4, "gpu 1");
+    world.runs("a1", "a", 4, "gpu 1");
     world.add("b1", "b", 1, "gpu 1");
     assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
 }
@@ -80,8 +74,8 @@ fn nothing_beyond_its_own_capability() {
         capability: res("cpu 10"),
         ..deserving("b", "gpu 4")
     });
-    runs(&mut world, "b0", "b", 1, "cpu 10");
-    runs(&mut world, "a1", "a", 2, "gpu 4");
+    world.runs("b0", "b", 1, "cpu 10");
+    world.runs("a1", "a", 2, "gpu 4");
     world.add("b1", "b", 1, "cpu 1, gpu 2");
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("b1"), @"#1 Reserved: needs cpu 1; queue b may use 10 and has 10 charged: short by 1; it is next: what frees is kept for it");
@@ -95,8 +89,8 @@ fn one_deserved_resource_is_enough_but_only_its_holders_give() {
         .cluster("x", 1, "cpu 8, gpu 4")
         .queue(deserving("a", "gpu 2"))
         .queue(deserving("b", "gpu 2"));
-    runs(&mut world, "cpus", "a", 1, "cpu 4");
-    runs(&mut world, "gpus", "a", 1, "cpu 4, gpu 4");
+    world.runs("cpus", "a", 1, "cpu 4");
+    world.runs("gpus", "a", 1, "cpu 4, gpu 4");
     let copy = world.engine.clone();
     world.add("b1", "b", 1, "cpu 2, gpu 2");
     assert_snapshot!(world.decide(), @"take back gpus #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
@@ -113,7 +107,7 @@ fn many_small_ones_for_a_large_one() {
     // Bug class 8.
     let mut world = halves(2);
     for index in 0..8 {
-        runs(&mut world, &format!("a{index}"), "a", 1, "gpu 1");
+        world.runs(&format!("a{index}"), "a", 1, "gpu 1");
     }
     world.add("b1", "b", 1, "gpu 4");
     assert_snapshot!(world.decide(), @r"
@@ -130,7 +124,7 @@ fn nothing_is_taken_for_a_place_that_does_not_fit() {
     let mut world = halves(2);
     world.queue(deserving("a", "gpu 6"));
     for index in 0..2 {
-        runs(&mut world, &format!("a{index}"), "a", 1, "gpu 4");
+        world.runs(&format!("a{index}"), "a", 1, "gpu 4");
     }
     world.add("b1", "b", 1, "gpu 3");
     // Of the one job that is owed, half is: taken whole, a would be below what it deserves by
@@ -150,8 +144,8 @@ fn a_guarantee_is_never_touched() {
             ..deserving("a", "gpu 3")
         })
         .queue(deserving("b", "gpu 5"));
-    runs(&mut world, "a1", "a", 1, "gpu 4");
-    runs(&mut world, "b1", "b", 1, "gpu 2");
+    world.runs("a1", "a", 1, "gpu 4");
+    world.runs("b1", "b", 1, "gpu 2");
     world.add("b2", "b", 1, "gpu 3");
     // a holds one beyond its due, in a job without which it would hold less than guaranteed.
     assert_snapshot!(world.decide(), @"");
@@ -164,7 +158,7 @@ fn a_queue_that_says_so_gives_nothing_back_and_one_may_not_ask() {
         reclaimable: false,
         ..deserving("a", "gpu 2")
     });
-    runs(&mut world, "a1", "a", 2, "gpu 2");
+    world.runs("a1", "a", 2, "gpu 2");
     world.add("b1", "b", 1, "gpu 2");
     assert_snapshot!(world.decide(), @"");
     world.policy(PolicyFact {
@@ -187,7 +181,7 @@ fn what_deserves_nothing_has_borrowed_all() {
         .cluster("x", 1, "cpu 64, gpu 4")
         .queue(queue("free"))
         .queue(deserving("b", "gpu 2"));
-    runs(&mut world, "f1", "free", 1, "gpu 4");
+    world.runs("f1", "free", 1, "gpu 4");
     world.add("b1", "b", 1, "gpu 2");
     assert_snapshot!(world.settle(100).join("\n"), @"f1 for b1");
 }
@@ -286,9 +280,9 @@ fn in_a_tree_it_is_asked_where_the_paths_part() {
         .queue(below("d2", deserving("c", "gpu 4")));
     // a holds six of its two, d1 six of its four.
     for name in ["a1", "a2", "a3"] {
-        runs(&mut world, name, "a", 1, "gpu 2");
+        world.runs(name, "a", 1, "gpu 2");
     }
-    runs(&mut world, "c1", "c", 1, "gpu 2");
+    world.runs("c1", "c", 1, "gpu 2");
     world.add("c2", "c", 1, "gpu 2");
     assert_snapshot!(world.settle(100).join("\n"), @"a1 for c2");
     // Now d1 has what it deserves: c gets no more of it; b does, of its sibling.
@@ -315,7 +309,7 @@ fn of_a_class_of_pools() {
         .policy(share("a"))
         .policy(share("b"));
     for name in ["a1", "a2"] {
-        runs(&mut world, name, "a", 1, "gpu 4");
+        world.runs(name, "a", 1, "gpu 4");
     }
     world.add("b1", "b", 1, "gpu 4");
     assert_snapshot!(world.settle(100).join("\n"), @"a1 for b1");
@@ -332,11 +326,11 @@ fn across_clusters_where_it_costs_least() {
         .cluster("z", 1, "cpu 64, gpu 4")
         .queue(deserving("a", "gpu 4"))
         .queue(deserving("b", "gpu 8"));
-    runs(&mut world, "a1", "a", 1, "gpu 4");
+    world.runs("a1", "a", 1, "gpu 4");
     world.wait(100);
-    runs(&mut world, "a2", "a", 2, "gpu 2");
+    world.runs("a2", "a", 2, "gpu 2");
     world.wait(10);
-    runs(&mut world, "a3", "a", 4, "gpu 1");
+    world.runs("a3", "a", 4, "gpu 1");
     world.add("b1", "b", 1, "gpu 4");
     assert_snapshot!(world.settle(100).join("\n"), @"a3 for b1");
     world.add("b2", "b", 1, "gpu 4");
@@ -347,8 +341,8 @@ fn across_clusters_where_it_costs_least() {
 fn quota_lowered_below_use_and_raised_again() {
     let mut world = halves(1);
     world.queue(deserving("a", "gpu 4"));
-    runs(&mut world, "a1", "a", 1, "gpu 2");
-    runs(&mut world, "a2", "a", 1, "gpu 2");
+    world.runs("a1", "a", 1, "gpu 2");
+    world.runs("a2", "a", 1, "gpu 2");
     world.add("b1", "b", 1, "gpu 2");
     assert_snapshot!(world.decide(), @"");
     world.queue(deserving("a", "gpu 2"));
@@ -362,8 +356,8 @@ fn quota_lowered_below_use_and_raised_again() {
 #[test]
 fn a_queue_that_closes_or_goes_keeps_what_runs_until_somebody_is_owed_it() {
     let mut world = halves(1);
-    runs(&mut world, "a1", "a", 1, "gpu 2");
-    runs(&mut world, "a2", "a", 1, "gpu 2");
+    world.runs("a1", "a", 1, "gpu 2");
+    world.runs("a2", "a", 1, "gpu 2");
     world.queue(QueueFact {
         state: QueueState::Closed,
         ..deserving("a", "gpu 2")
@@ -381,7 +375,7 @@ fn a_queue_that_closes_or_goes_keeps_what_runs_until_somebody_is_owed_it() {
 #[test]
 fn a_taker_whose_queue_closes_takes_nothing_more() {
     let mut world = halves(1);
-    runs(&mut world, "a1", "a", 2, "gpu 2");
+    world.runs("a1", "a", 2, "gpu 2");
     world.add("b1", "b", 1, "gpu 2");
     assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
     world.queue(QueueFact {
@@ -425,7 +419,7 @@ fn two_queues_that_pull_at_each_other_settle() {
 #[test]
 fn a_job_that_changes_its_mind_and_one_that_is_made_anew() {
     let mut world = halves(1);
-    runs(&mut world, "a1", "a", 2, "gpu 2");
+    world.runs("a1", "a", 2, "gpu 2");
     let fact = world.add("b1", "b", 1, "gpu 2");
     assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
     world.apply(Event::JobUpserted(JobFact {

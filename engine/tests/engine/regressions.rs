@@ -54,9 +54,7 @@ fn a1_queues_share_one_fleet() {
 fn a2_a_finished_job_gives_its_quota_back_though_its_object_stays() {
     let mut world = ten();
     world.queue(capped("q", "cpu 10"));
-    world.add("old", "q", 1, "cpu 10");
-    world.decide();
-    world.run("old");
+    world.runs("old", "q", 1, "cpu 10");
     world.add("new", "q", 1, "cpu 1");
     assert_eq!(world.decide(), "");
     world.finish("old");
@@ -103,9 +101,7 @@ fn a5_a_job_pinned_to_a_full_cluster_waits_whatever_is_free_elsewhere() {
 fn a6_a_recreated_job_starts_anew_and_the_first_stays_charged_until_it_is_gone() {
     let mut world = ten();
     world.queue(queue("q"));
-    world.add("job", "q", 1, "cpu 10");
-    world.decide();
-    world.run("job");
+    world.runs("job", "q", 1, "cpu 10");
     let again = world.job("job", "q", pods(1, "cpu 5")).uid("second");
     world.submit(again);
     assert_eq!(world.decide(), "");
@@ -284,9 +280,7 @@ fn a18_an_attempt_that_is_over_cannot_speak_for_the_next() {
 fn b2_small_jobs_do_not_starve_a_large_one() {
     let mut world = ten();
     world.queue(queue("q"));
-    world.add("old", "q", 1, "cpu 5");
-    world.decide();
-    world.run("old");
+    world.runs("old", "q", 1, "cpu 5");
     let big = world.job("big", "q", pods(1, "cpu 8")).priority("high");
     world.submit(big);
     for index in 0..3 {
@@ -356,9 +350,7 @@ fn a_restored_engine_goes_on_where_it_was() {
 fn a_job_that_ended_and_is_removed_is_not_charged_again_and_may_be_queued_again() {
     let mut world = ten();
     world.queue(queue("q"));
-    world.add("job", "q", 1, "cpu 10");
-    world.decide();
-    world.run("job");
+    world.runs("job", "q", 1, "cpu 10");
     world.finish("job");
     world.ending("job", Reason::Suspended);
     assert_eq!(world.state("job"), JobState::Ending);

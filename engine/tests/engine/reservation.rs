@@ -9,9 +9,7 @@ use insta::assert_snapshot;
 fn half_full() -> World {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
-    world.add("old", "q", 1, "gpu 8");
-    world.decide();
-    world.run("old");
+    world.runs("old", "q", 1, "gpu 8");
     world
 }
 
@@ -165,9 +163,7 @@ fn as_many_reservations_of_a_class_as_allowed_the_oldest_claims() {
     for name in ["one", "two", "three"] {
         world.queue(queue(name));
     }
-    world.add("old", "one", 4, "gpu 5");
-    world.decide();
-    world.run("old");
+    world.runs("old", "one", 4, "gpu 5");
     // The running job makes `one` the last in order; three GPUs are free on each node.
     for name in ["one", "two", "three"] {
         world.add(&format!("head-{name}"), name, 1, "gpu 8");
@@ -361,9 +357,7 @@ fn a_queue_that_falls_behind_stops_nobody_any_more() {
         .cluster("a", 2, "cpu 64, gpu 8")
         .cluster("c", 1, "cpu 1000");
     world.queue(queue("one")).queue(queue("two"));
-    world.add("old", "two", 1, "gpu 8");
-    world.decide();
-    world.run("old");
+    world.runs("old", "two", 1, "gpu 8");
     world.add("head", "one", 2, "gpu 8");
     world.add("stopped", "two", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
@@ -379,9 +373,7 @@ fn a_queue_that_falls_behind_stops_nobody_any_more() {
 fn who_stands_first_after_another_has_left_is_kept_for_then() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
-    world.add("old", "q", 1, "gpu 4");
-    world.decide();
-    world.run("old");
+    world.runs("old", "q", 1, "gpu 4");
     // Pods of others are in the way of the first: nothing can be kept for it.
     world.apply(foreign("a", "n1", "gpu 8"));
     world.add("first", "q", 2, "gpu 8");
@@ -443,9 +435,7 @@ fn a_job_that_may_be_divided_keeps_nodes_where_the_least_has_to_become_free() {
 fn nodes_are_kept_for_a_job_as_soon_as_they_can_become_free_for_it() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
-    world.add("old", "q", 1, "gpu 2");
-    world.decide();
-    world.run("old");
+    world.runs("old", "q", 1, "gpu 2");
     // A pod of others is in the way: nothing can be kept for it.
     world.apply(foreign("a", "n0", "gpu 4"));
     world.add("head", "q", 1, "gpu 8");

@@ -335,9 +335,7 @@ fn past_use_counts_until_it_has_faded() {
 #[test]
 fn past_use_counts_and_fades_after_a_restart_as_before_it() {
     let mut world = with_fading_past();
-    world.add("large", "x", 4, "gpu 1");
-    world.decide();
-    world.run("large");
+    world.runs("large", "x", 4, "gpu 1");
     world.wait(36_000).finish("large");
     let snapshot = world.engine.snapshot();
     world.engine = engine::Engine::restore(snapshot, engine::EngineConfig::default());
@@ -353,9 +351,7 @@ fn past_use_counts_and_fades_after_a_restart_as_before_it() {
 #[test]
 fn what_was_given_back_all_at_once_fades_too() {
     let mut world = with_fading_past();
-    world.add("large", "x", 4, "gpu 1");
-    world.decide();
-    world.run("large");
+    world.runs("large", "x", 4, "gpu 1");
     world.wait(36_000).finish("large");
     // Nothing happens to x for ten half-lives.
     world.wait(36_000).decide();

@@ -1,36 +1,11 @@
 //! Gangs that are made smaller: what leaves them is theirs until the member says that it is gone.
 
 use crate::elastic::elastic;
-use crate::world::{World, foreign, gang, key, node, pods, policy, queue, role};
-use engine::facts::{Demand, Held, JobFact, PolicyFact, Preemption};
+use crate::preemption::{add, runs, world};
+use crate::world::{World, foreign, gang, key, node, pods, role};
+use engine::facts::{Demand, Held, JobFact};
 use engine::{Event, PoolClass};
 use insta::assert_snapshot;
-
-/// Nodes of four GPUs; `q` lets jobs of high priority take from those of lower.
-fn world(nodes: u32) -> World {
-    let mut world = World::new();
-    world.cluster("a", nodes, "cpu 64, gpu 4").queue(queue("q"));
-    world.policy(PolicyFact {
-        preemption: Preemption {
-            within_queue: true,
-            ..Preemption::default()
-        },
-        ..policy("q")
-    });
-    world
-}
-
-fn add(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFact {
-    let job = world.job(name, "q", demand).priority(class);
-    world.submit(job)
-}
-
-fn runs(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFact {
-    let fact = add(world, name, class, demand);
-    world.decide();
-    world.run(name);
-    fact
-}
 
 fn edit(world: &mut World, fact: &JobFact, demand: Demand) {
     let fact = fact.clone();
@@ -124,7 +99,7 @@ fn what_leaves_anyway_is_waited_for_and_what_stays_is_not() {
         let mut world = world(1);
         let fact = runs(&mut world, "gang", "low", elastic(1, 4, "gpu 1"));
         if read_back {
-            world = restarted(&world, self::world(1), fact.clone());
+            world = restarted(&world, crate::preemption::world(1), fact.clone());
         }
         edit(&mut world, &fact, elastic(1, 2, "gpu 1"));
         assert!(world.decide().starts_with("resize gang #1"));

@@ -1,42 +1,10 @@
 //! Jobs for which others are taken back, from when they look for somebody until they start.
 
-use crate::world::{World, bound, deserving, key, pods, policy, queue};
-use engine::facts::{Demand, JobFact, PolicyFact, Preemption};
+use crate::preemption::{add, preempting, runs, world};
+use crate::world::{World, bound, deserving, key, pods, queue};
+use engine::facts::{JobFact, PolicyFact};
 use engine::{Event, QueueName, Reason};
 use insta::assert_snapshot;
-
-fn preempting(min_runtime_ms: i64) -> PolicyFact {
-    PolicyFact {
-        preemption: Preemption {
-            within_queue: true,
-            min_runtime_ms,
-            ..Preemption::default()
-        },
-        ..policy("q")
-    }
-}
-
-/// Nodes of four GPUs and a queue in which those of higher priority may take.
-fn world(nodes: u32) -> World {
-    let mut world = World::new();
-    world
-        .cluster("a", nodes, "cpu 64, gpu 4")
-        .queue(queue("q"))
-        .policy(preempting(0));
-    world
-}
-
-fn add(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFact {
-    let job = world.job(name, "q", demand).priority(class);
-    world.submit(job)
-}
-
-fn runs(world: &mut World, name: &str, class: &str, demand: Demand) -> JobFact {
-    let fact = add(world, name, class, demand);
-    world.decide();
-    world.run(name);
-    fact
-}
 
 fn awaits(world: &World, name: &str) -> bool {
     let explanation = world.engine.explain(&key(name)).unwrap();
@@ -48,7 +16,7 @@ fn what_a_class_of_pools_may_hold_is_freed_too() {
     let mut world = world(2);
     world.policy(PolicyFact {
         pools: vec![bound("gpu", None, "gpu 4")],
-        ..preempting(0)
+        ..preempting("q", 0)
     });
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
@@ -58,7 +26,7 @@ fn what_a_class_of_pools_may_hold_is_freed_too() {
 #[test]
 fn a_protected_job_is_taken_however_late_it_is_looked_at_again() {
     let mut world = world(1);
-    world.policy(preempting(60_000));
+    world.policy(preempting("q", 60_000));
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"");
@@ -113,9 +81,7 @@ fn a_taker_that_moves_to_another_queue_leaves_what_it_took_to_who_is_owed_it() {
         .cluster("x", 1, "cpu 64, gpu 4")
         .queue(queue("a"))
         .queue(deserving("b", "gpu 4"));
-    world.add("a1", "a", 1, "gpu 4");
-    world.decide();
-    world.run("a1");
+    world.runs("a1", "a", 1, "gpu 4");
     let taker = world.add("b1", "b", 1, "gpu 4");
     assert!(world.decide().starts_with("take back a1 #1 for b1"));
     world.apply(Event::JobUpserted(JobFact {

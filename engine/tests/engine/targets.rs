@@ -1,18 +1,9 @@
 //! Which nodes are kept for a job that waits for room, and who gives way.
 
-use crate::world::{World, capped, deserving, pods, policy, queue};
+use crate::world::{World, capped, deserving, on, pods, policy, queue};
 use engine::ClusterName;
 use engine::facts::{Demand, PolicyFact, QueueFact, Split};
-use engine::matching::ClusterRule;
 use insta::assert_snapshot;
-
-fn on(cluster: &str, mut demand: Demand) -> Demand {
-    demand.placement.groups = vec![ClusterRule {
-        names: Some(std::iter::once(ClusterName::from(cluster)).collect()),
-        ..ClusterRule::default()
-    }];
-    demand
-}
 
 /// Clusters of so many nodes of eight GPUs, and jobs that run there: name, cluster, pods, GPUs.
 fn busy(clusters: &[(&str, u32)], jobs: &[(&str, &str, u32, u32)]) -> World {
@@ -190,9 +181,7 @@ fn of_what_runs_on_its_node_only_as_much_as_the_holder_lacks_comes_back_to_its_q
         world
             .cluster("a", 1, "cpu 64, gpu 8")
             .queue(capped("q", "gpu 12"));
-        world.add("mine", "q", 1, "gpu 4");
-        world.decide();
-        world.run("mine");
+        world.runs("mine", "q", 1, "gpu 4");
         world.cluster("b", 1, "cpu 64, gpu 5");
         // Two of its six come back with its node: four are kept, and four are left of twelve.
         world.add("head", "q", 1, "gpu 6");

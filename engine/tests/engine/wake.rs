@@ -84,9 +84,7 @@ fn whoever_comes_before_a_holder_by_the_shares_of_their_queues_finds_the_headroo
         .queue(capped("dept", "gpu 8"))
         .queue(below("dept", queue("one")))
         .queue(below("dept", queue("two")));
-    world.add("old", "two", 1, "gpu 4");
-    world.decide();
-    world.run("old");
+    world.runs("old", "two", 1, "gpu 4");
     world.add("head", "one", 1, "gpu 8");
     world.add("small", "two", 1, "gpu 1");
     assert_snapshot!(world.decide(), @"");
@@ -104,9 +102,7 @@ fn who_stands_first_after_another_has_left_is_kept_headroom_for() {
     world
         .cluster("a", 2, "cpu 64, gpu 8")
         .queue(capped("q", "gpu 8"));
-    world.add("old", "q", 1, "gpu 4");
-    world.decide();
-    world.run("old");
+    world.runs("old", "q", 1, "gpu 4");
     world.add("first", "q", 1, "gpu 8");
     world.add("second", "q", 1, "gpu 6");
     assert_snapshot!(world.decide(), @"");
@@ -203,9 +199,7 @@ fn in_a_strict_queue_nobody_passes_a_head_that_sleeps_for_want_of_quota() {
             ordering: engine::facts::QueueOrdering::StrictFifo,
             ..crate::world::policy("q")
         });
-    world.add("old", "q", 1, "gpu 4");
-    world.decide();
-    world.run("old");
+    world.runs("old", "q", 1, "gpu 4");
     world.add("head", "q", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
     world.add("small", "q", 1, "cpu 1");
@@ -225,9 +219,7 @@ fn who_was_refused_headroom_is_asked_again_when_one_less_keeps_it() {
     for name in names.iter().chain(&["full"]) {
         world.queue(below("dept", queue(name)));
     }
-    world.add("old", "full", 1, "gpu 8");
-    world.decide();
-    world.run("old");
+    world.runs("old", "full", 1, "gpu 8");
     for name in names {
         world.add(&format!("head-{name}"), name, 1, "gpu 8");
     }
@@ -332,9 +324,7 @@ fn who_gave_way_for_headroom_is_asked_again_when_one_less_keeps_it() {
     for name in names {
         world.queue(below("dept", queue(name)));
     }
-    world.add("old", "one", 1, "gpu 8");
-    world.decide();
-    world.run("old");
+    world.runs("old", "one", 1, "gpu 8");
     for name in names {
         world.add(&format!("head-{name}"), name, 1, "gpu 8");
     }

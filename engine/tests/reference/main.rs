@@ -18,6 +18,12 @@
 mod agree;
 mod case;
 mod easy;
+#[path = "../engine/facts.rs"]
+#[allow(
+    dead_code,
+    reason = "the stories of the other test use more of this language"
+)]
+mod facts;
 mod fair;
 mod fraction;
 mod model;
