@@ -187,7 +187,9 @@ impl Engine {
             let (rank, want) = answers.get(&id).copied()??;
             let queue = &self.queues.node(id).name;
             let strict = self.queues.ordering(queue) == QueueOrdering::StrictFifo;
+            let leaf = self.waiting.leaf(queue);
             let goes = strict
+                || leaf.is_some_and(|leaf| self.is_due(queue, leaf, want))
                 || self.may_find_room(doors, queue, rank, want)
                 || self.may_reserve(&self.front(queue), rank, want);
             Some(Candidate {

@@ -13,6 +13,7 @@ use super::queues::QueueId;
 use super::reservations::{KeptNode, Scope};
 use super::shut::{Doors, Shut};
 use super::sleep::{Sleep, Wake};
+use super::waiting::{Due, Leaf};
 use super::wants::WantId;
 use crate::decision::{Decision, Decisions};
 use crate::facts::QueueOrdering;
@@ -278,13 +279,15 @@ impl Engine {
             // Who holds up all behind it is judged once in any case: what its own queue would
             // never let go holds up nobody, and of that the room for what it wants tells nothing.
             (strict && !leaf.was_judged(want))
+                || self.is_due(queue, leaf, want)
                 || self.may_find_room(doors, queue, rank, want)
                 || self.may_reserve(&front, rank, want)
                 || (*takes && self.may_take(queue, want))
         };
         let kept = self.wants.shuts().kept();
         let looking = takes.then(|| leaf.unlooked());
-        let few = doors.open.len() + kept.len() + looking.map_or(0, BTreeSet::len);
+        let looking_at = looking.map_or(0, BTreeSet::len);
+        let few = doors.open.len() + kept.len() + looking_at + leaf.due().len();
         let in_order = match way {
             Way::InOrder => true,
             Way::ByName => false,
@@ -298,6 +301,7 @@ impl Engine {
                 .open
                 .keys()
                 .chain(kept)
+                .chain(leaf.due().keys())
                 .chain(looking.into_iter().flatten());
             let named = named.copied().chain(self.wants_of(&front));
             let firsts = named.filter_map(|want| leaf.first_awake(want));
@@ -305,6 +309,15 @@ impl Engine {
         }?;
         let competes = self.place_beyond(queue, candidate.0).is_none();
         competes.then_some(candidate)
+    }
+
+    /// Whether a group is judged once more, whatever is known of the room for what it wants.
+    pub(crate) fn is_due(&self, queue: &QueueName, leaf: &Leaf, want: WantId) -> bool {
+        match leaf.due().get(&want) {
+            Some(Due::Surely) => true,
+            Some(Due::IfNearer) => self.nodes_are_nearer(queue, want),
+            None => false,
+        }
     }
 
     /// The first job of a queue that is awake, if it may compete: its queue is asked for who is

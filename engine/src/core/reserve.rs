@@ -20,7 +20,7 @@
 //! take its room back, and be taken back again.
 
 use super::Engine;
-use super::job::Rank;
+use super::job::{Line, Rank};
 use super::judge::{Asker, Block, Gate};
 use super::queues::{Pools, pools_of};
 use super::quota::Kept;
@@ -270,12 +270,18 @@ impl Engine {
         self.reservations.has_takers() && self.reservations.of(key).is_some_and(Reservation::taking)
     }
 
-    /// Wakes the group of a waiting job, and opens what it wants.
+    /// Has the group of a waiting job judged once more, whatever is known of the room for what it
+    /// wants: what it keeps or could keep may be another, which says nothing of others who want
+    /// the same.
     pub(crate) fn rouse_job(&mut self, key: &JobKey) {
-        if let Some(want) = self.want_of(key) {
-            self.wants.open(want);
+        if let Some(line) = self.line_now(key) {
+            self.waiting.call(&line.queue, line.want);
         }
-        self.ask_again(key);
+    }
+
+    /// Where a waiting job stands in line.
+    pub(crate) fn line_now(&self, key: &JobKey) -> Option<Line> {
+        self.jobs.get(key)?.derived.line.clone()
     }
 
     /// What a waiting job wants.
@@ -286,8 +292,7 @@ impl Engine {
     /// Wakes the group of a waiting job that may keep or take something now, whatever room
     /// there is.
     pub(crate) fn ask_again(&mut self, key: &JobKey) {
-        let line = self.jobs.get(key).and_then(|job| job.derived.line.clone());
-        if let Some(line) = line {
+        if let Some(line) = self.line_now(key) {
             self.waiting.rouse(&line.queue, line.want);
         }
     }

@@ -125,21 +125,44 @@ impl Engine {
             self.grown.add(cluster, node, true);
         }
         // What frees on its nodes changes what a holder has to keep besides; what frees elsewhere
-        // may be nearer to what it needs.
-        let on_them = |kept: &&Reservation| {
+        // may be nearer to what it needs, if those who go before it leave it.
+        let on_them = |kept: &Reservation| {
             let mut nodes = kept.nodes.iter();
             nodes.any(|node| {
                 let nodes = grown.get(&node.cluster);
                 nodes.is_some_and(|nodes| nodes.contains(&node.node))
-            }) || grown.keys().any(|cluster| self.lacks_less(kept, cluster))
+            })
         };
-        let holders = self.reservations.with_nodes().filter(on_them);
-        let holders: Vec<JobKey> = holders.map(|kept| kept.rank.key.clone()).collect();
-        for holder in holders {
-            self.rouse_job(&holder);
+        let nearer = |kept: &Reservation| {
+            let mut clusters = grown.keys();
+            clusters.any(|cluster| self.might_lack_less(kept, cluster))
+        };
+        let holders = self.reservations.with_nodes();
+        let met = holders.filter_map(|kept| {
+            let here = on_them(kept);
+            (here || nearer(kept)).then(|| (kept.rank.key.clone(), here))
+        });
+        for (holder, here) in met.collect::<Vec<_>>() {
+            if here {
+                self.rouse_job(&holder);
+            } else if let Some(line) = self.line_now(&holder) {
+                self.waiting.remind(&line.queue, line.want);
+            }
         }
         self.waiting
             .wake_for_room(|want| known.get(&want).copied().unwrap_or(true));
+    }
+
+    /// Whether less has to become free where nodes have grown than on the nodes kept for one of a
+    /// queue who wants this.
+    pub(crate) fn nodes_are_nearer(&self, queue: &QueueName, want: WantId) -> bool {
+        let holders = self.reservations.holders_in(queue);
+        let holders = holders.filter(|rank| self.want_of(&rank.key) == Some(want));
+        let mut kept = holders.filter_map(|rank| self.reservations.of(&rank.key));
+        kept.any(|kept| {
+            let mut clusters = self.grown.nodes.keys();
+            clusters.any(|cluster| self.lacks_less(kept, cluster))
+        })
     }
 
     /// What was kept on nodes is kept no more: that is as good as free.

@@ -105,13 +105,47 @@ impl Engine {
     }
 
     /// Whether less has to become free in a cluster than on the nodes that are kept for a holder
-    /// now.
-    pub(crate) fn lacks_less(&self, kept: &Reservation, cluster: &ClusterName) -> bool {
-        let job = self.jobs.get(&kept.rank.key);
-        let demand = job.and_then(|job| job.demand.as_ref());
+    /// now, as far as is known without looking at its nodes.
+    pub(crate) fn might_lack_less(&self, kept: &Reservation, cluster: &ClusterName) -> bool {
+        let demand = self
+            .jobs
+            .get(&kept.rank.key)
+            .and_then(|job| job.demand.as_ref());
         let Some(demand) = demand.filter(|_| !kept.taking()) else {
             return false;
         };
+        let main = largest_role(demand).map(|role| self.room.main_of(role));
+        let least = main.and_then(|main| self.room.least_to_free(cluster, main));
+        least.is_some_and(|least| least < self.lacking(kept))
+    }
+
+    /// Whether less has to become free in a cluster than on the nodes that are kept for a holder
+    /// now.
+    pub(crate) fn lacks_less(&self, kept: &Reservation, cluster: &ClusterName) -> bool {
+        if !self.might_lack_less(kept, cluster) {
+            return false;
+        }
+        let want = self.want_of(&kept.rank.key);
+        let want = want.and_then(|want| self.wants.get(want));
+        want.is_some_and(|want| {
+            let asker = Asker {
+                queue: &kept.queue,
+                rank: &kept.rank,
+                want,
+                tells: false,
+            };
+            let demand = &want.demand;
+            if demand.natively_divisible || demand.split != Split::Never {
+                return true;
+            }
+            let ahead = self.nodes_kept(&self.reservations_ahead(asker));
+            let cost = put_all(demand, &mut self.room.sites([cluster], &ahead));
+            cost.is_some_and(|cost| cost < self.lacking(kept))
+        })
+    }
+
+    /// How much has to become free on the nodes that are kept for a holder.
+    fn lacking(&self, kept: &Reservation) -> i128 {
         let lacking = kept.nodes.iter().map(|kept| {
             let room = self.room.cluster(&kept.cluster);
             let node = room.and_then(|room| room.nodes().get(&kept.node));
@@ -122,28 +156,7 @@ impl Engine {
                 (needs - free(name)).max(0)
             })
         });
-        let lacking: i128 = lacking.sum();
-        let main = largest_role(demand).map(|role| self.room.main_of(role));
-        let least = main.and_then(|main| self.room.least_to_free(cluster, main));
-        if least.is_none_or(|least| least >= lacking) {
-            return false;
-        }
-        let line = job.and_then(|job| job.derived.line.as_ref());
-        let want = line.and_then(|line| self.wants.get(line.want));
-        want.is_some_and(|want| {
-            let asker = Asker {
-                queue: &kept.queue,
-                rank: &kept.rank,
-                want,
-                tells: false,
-            };
-            if demand.natively_divisible || demand.split != Split::Never {
-                return true;
-            }
-            let ahead = self.nodes_kept(&self.reservations_ahead(asker));
-            let cost = put_all(demand, &mut self.room.sites([cluster], &ahead));
-            cost.is_some_and(|cost| cost < lacking)
-        })
+        lacking.sum()
     }
 
     /// Over several clusters: as few as take it, those with the most of it first.

@@ -39,6 +39,17 @@ pub(crate) struct Leaf {
     hopeful: BTreeSet<(Rank, WantId)>,
     /// Groups of which the first that may look for something to take back has not done so in vain.
     unlooked: BTreeSet<WantId>,
+    /// Groups that are judged once more, whatever is known of the room for what they want.
+    due: BTreeMap<WantId, Due>,
+}
+
+/// Whether a group is judged once more, whatever is known of the room for what it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// It is.
+    Surely,
+    /// It is if other nodes are nearer to what a holder in it lacks when it is asked.
+    IfNearer,
 }
 
 /// All waiting jobs.
@@ -196,6 +207,7 @@ impl Waiting {
         let Some(group) = leaf.groups.get_mut(&want) else {
             return false;
         };
+        leaf.due.remove(&want);
         let changed = group.last.replace(sleep.reason) != Some(sleep.reason);
         let first = group.jobs.first().cloned();
         for wake in &sleep.wakes {
@@ -279,8 +291,32 @@ impl Waiting {
     /// Notes that the first of a group was judged, and stays awake.
     pub(crate) fn note_judged(&mut self, queue: &QueueName, want: WantId) {
         let leaf = self.leaves.get_mut(queue);
-        if let Some(group) = leaf.and_then(|leaf| leaf.groups.get_mut(&want)) {
+        let Some(leaf) = leaf else { return };
+        leaf.due.remove(&want);
+        if let Some(group) = leaf.groups.get_mut(&want) {
             group.judged = true;
+        }
+    }
+
+    /// Wakes one group, and has its first judged whatever is known of the room for what it wants.
+    pub(crate) fn call(&mut self, queue: &QueueName, want: WantId) {
+        self.rouse(queue, want);
+        if let Some(leaf) = self.leaves.get_mut(queue) {
+            leaf.note_due(want, Due::Surely);
+        }
+    }
+
+    /// Wakes one group, and has its first judged if other nodes are nearer to what a holder in it
+    /// lacks.
+    pub(crate) fn remind(&mut self, queue: &QueueName, want: WantId) {
+        let leaf = self.leaves.get(queue);
+        let group = leaf.and_then(|leaf| leaf.groups.get(&want));
+        if group.is_some_and(|group| group.asleep.is_some()) {
+            self.rouse(queue, want);
+        }
+        self.stir(queue);
+        if let Some(leaf) = self.leaves.get_mut(queue) {
+            leaf.note_due(want, Due::IfNearer);
         }
     }
 
@@ -358,6 +394,7 @@ impl Waiting {
             None => {
                 leaf.groups.remove(&want);
                 leaf.unlooked.remove(&want);
+                leaf.due.remove(&want);
             }
         }
         let id = leaf.id;
@@ -386,6 +423,7 @@ impl Leaf {
             awake: BTreeSet::new(),
             hopeful: BTreeSet::new(),
             unlooked: BTreeSet::new(),
+            due: BTreeMap::new(),
         }
     }
 
@@ -419,6 +457,18 @@ impl Leaf {
     /// Groups that may look for something to take back.
     pub(crate) fn unlooked(&self) -> &BTreeSet<WantId> {
         &self.unlooked
+    }
+
+    /// Groups of which the first is judged whatever is known of the room for what it wants.
+    pub(crate) fn due(&self) -> &BTreeMap<WantId, Due> {
+        &self.due
+    }
+
+    fn note_due(&mut self, want: WantId, due: Due) {
+        let known = self.due.get(&want);
+        if self.groups.contains_key(&want) && known != Some(&Due::Surely) {
+            self.due.insert(want, due);
+        }
     }
 
     /// The first of a group, if it is awake.
