@@ -14,7 +14,7 @@ use super::reservations::{KeptNode, Scope};
 use super::shut::{Doors, Shut};
 use super::sleep::{Sleep, Wake};
 use super::waiting::{Due, Leaf};
-use super::wants::WantId;
+use super::wants::{Want, WantId};
 use crate::decision::{Decision, Decisions};
 use crate::facts::QueueOrdering;
 use crate::ids::{ClusterName, JobKey, PoolClass, QueueName, Time};
@@ -189,6 +189,7 @@ impl Engine {
                     self.note_touched();
                     self.unsettle_holders(&rank.key);
                     self.rouse_front(&queue);
+                    self.look_behind(&queue, (want, &wanted));
                 }
                 Verdict::Blocked(block) => {
                     match block.gate {
@@ -208,6 +209,19 @@ impl Engine {
             }
         }
         false
+    }
+
+    /// Who stands first now of those who want what one got: most often it is entitled to nothing,
+    /// and need not be asked for that alone.
+    fn look_behind(&mut self, queue: &QueueName, (id, want): (WantId, &Want)) {
+        if !self.lets_take(queue) || !self.may_take(queue, id) {
+            return;
+        }
+        let leaf = self.waiting.leaf(queue);
+        let next = leaf.and_then(|leaf| leaf.first_awake(id));
+        if let Some(rank) = next.map(|(rank, _)| rank.clone()) {
+            self.takes_nothing(queue, &rank, (id, want));
+        }
     }
 
     /// The verdict on a job that knows whether the empty fleet, and the bounds of its queue on
