@@ -135,6 +135,9 @@ impl Engine {
         let (found, nobody) = self.ask_in_order(&doors, openings);
         for queue in nobody {
             self.asking.note_nobody(queue);
+            // Nodes come no nearer until more becomes free again.
+            let name = &self.queues.node(queue).name;
+            self.waiting.forget_reminders(name);
         }
         if found.is_none() {
             self.asking.in_vain = Some(openings);

@@ -293,10 +293,10 @@ impl Engine {
             // Who holds up all behind it is judged once in any case: what its own queue would
             // never let go holds up nobody, and of that the room for what it wants tells nothing.
             (strict && !leaf.was_judged(want))
-                || self.is_due(queue, leaf, want)
                 || self.may_find_room(doors, queue, rank, want)
                 || self.may_reserve(&front, rank, want)
                 || (*takes && self.may_take(queue, want))
+                || self.is_due(queue, leaf, want)
         };
         let kept = self.wants.shuts().kept();
         let looking = takes.then(|| leaf.unlooked());

@@ -320,6 +320,14 @@ impl Waiting {
         }
     }
 
+    /// No other nodes are nearer to what holders in a queue lack.
+    pub(crate) fn forget_reminders(&mut self, queue: &QueueName) {
+        let leaf = self.leaves.get_mut(queue);
+        if let Some(leaf) = leaf.filter(|leaf| !leaf.due.is_empty()) {
+            leaf.due.retain(|_, due| *due == Due::Surely);
+        }
+    }
+
     /// Notes that a group found nothing to take back.
     pub(crate) fn note_looked(&mut self, queue: &QueueName, want: WantId) {
         if let Some(leaf) = self.leaves.get_mut(queue) {
