@@ -110,11 +110,15 @@ impl Room {
     ) -> Vec<(&'a [String], &'a Domain)> {
         let asked = self.asked(needs);
         let sure = lens.basis == Basis::Now && lens.overlay.is_empty();
+        // Beside others of its gang a role without devices may be on nodes with devices, which are
+        // not counted in what it asks for; a gang without any is to leave those alone.
+        let devices = asked.iter().any(|(dim, ..)| *dim != CPU);
         let might = |domain: &Domain| {
+            let anywhere = devices && domain.has_devices();
             !sure
-                || asked
-                    .iter()
-                    .all(|(dim, each, count)| domain.seats(*dim, *each) >= u64::from(*count))
+                || asked.iter().all(|(dim, each, count)| {
+                    (anywhere && *dim == CPU) || domain.seats(*dim, *each) >= u64::from(*count)
+                })
         };
         let unit = asked.first().map(|(dim, ..)| *dim);
         let mut domains: Vec<_> = room

@@ -135,6 +135,34 @@ fn all_roles_are_in_the_domain() {
 }
 
 #[test]
+fn a_role_without_devices_does_not_drive_a_gang_out_of_its_rack() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 2, 2);
+    // Taken for the better fit where racks count for nothing.
+    world.apply(foreign("a", "n000", "gpu 8"));
+    let demand = crate::world::gang(vec![
+        role("launcher", 1, "cpu 8"),
+        role("worker", 2, "cpu 4, gpu 8"),
+    ]);
+    submit(&mut world, "mpi", demand);
+    assert_snapshot!(world.decide(), @"release mpi #1 a(n010 n011 n010)");
+}
+
+#[test]
+fn a_gang_without_devices_leaves_racks_with_devices_alone() {
+    let mut world = world();
+    racked(&mut world, "a", 1, 1, 2);
+    for name in ["plain0", "plain1"] {
+        world.apply(Event::NodeUpserted(NodeFact {
+            domains: vec!["z0".to_owned(), "r9".to_owned()],
+            ..node("a", name, "cpu 64")
+        }));
+    }
+    submit(&mut world, "gang", pods(2, "cpu 40"));
+    assert_snapshot!(world.decide(), @"release gang #1 a(plain0 plain1)");
+}
+
+#[test]
 fn domains_follow_their_nodes() {
     let mut world = world();
     racked(&mut world, "a", 1, 2, 2);

@@ -121,16 +121,16 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    98 released, 2 resized, 2 taken back: 9a501124b774ebee, told db28923db1cfb5e0
-    70 released, 1 resized, 3 taken back: 8a3aad5bae0b48a7, told 02d406d36ff751e6
-    111 released, 2 resized, 8 taken back: 8012a339c7341d06, told 8ac8baea1986fb71
+    98 released, 2 resized, 2 taken back: 4cefd40c3c2c97c1, told 2d30a07edc028564
+    70 released, 1 resized, 3 taken back: e0ead0fa4bb1532f, told d0872d090e7b33dc
+    111 released, 2 resized, 8 taken back: ea056df209bcbc07, told b35a8ed82ec5bfa0
     64 released, 0 resized, 1 taken back: 7bb6b60ed8bb94f4, told 4d416774902062dc
-    123 released, 4 resized, 7 taken back: 9520d7d55695ca82, told 63219a3771151893
-    57 released, 0 resized, 2 taken back: 5fbded931d52b73a, told 5e15201162691188
-    107 released, 1 resized, 6 taken back: 8d54b00641e6b310, told 75a36675276794ad
-    54 released, 1 resized, 0 taken back: 9b14bd250f0133e6, told 236d5e01748eb852
-    115 released, 1 resized, 5 taken back: 85f374ff8f74dafe, told 62c68658b57e6b9f
-    85 released, 1 resized, 2 taken back: 32ef841fd1525960, told e2dbe7278037d5d4
+    123 released, 4 resized, 7 taken back: e851d6dbd705ca30, told 99836ea58999a787
+    57 released, 0 resized, 2 taken back: 2a03043781fb6da6, told c591f6ba2f82f636
+    107 released, 1 resized, 6 taken back: b8c586a84e28b4f5, told d9cd9f058c6b2334
+    54 released, 1 resized, 0 taken back: 68883cdef3f81367, told baf88cb023703f11
+    115 released, 1 resized, 5 taken back: 819f7c8323d94d3a, told 7897aec621a42979
+    85 released, 1 resized, 2 taken back: fceaa7753199b7f7, told 2e7a74ff646eef4c
     94 released, 3 resized, 3 taken back: add4f9c510926611, told 3489881d5e97b645
     53 released, 1 resized, 1 taken back: 8fbefe163b2f875b, told 3dcf092d94c6214c
     ");
