@@ -55,7 +55,8 @@ pub enum Decision {
 pub struct Decisions {
     /// To be carried out, in this order.
     pub decisions: Vec<Decision>,
-    /// Whether the budget of decisions ran out before all was looked at: call again.
+    /// Whether the budget of decisions ran out before all was looked at, or the last of them made
+    /// room for others: call again.
     pub more: bool,
     /// Whether it stopped since too many were judged in a row of whom nobody could go
     /// ([`crate::EngineConfig::most_in_vain`]): a defect, which must not hold up all else.

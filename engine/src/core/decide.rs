@@ -62,7 +62,9 @@ impl Engine {
         let cut = self.release_waiting(&mut decisions);
         self.stretch(&mut decisions);
         let again = cut.then(|| self.now.after(CUT_PAUSE_MS));
-        let more = decisions.len() >= self.config.decision_budget;
+        // What grew with smaller pods than before may leave room to those who were judged first.
+        let left = !cut && self.grown.is_any();
+        let more = decisions.len() >= self.config.decision_budget || left;
         Decisions {
             decisions,
             more,

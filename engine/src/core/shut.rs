@@ -53,6 +53,11 @@ struct At {
 }
 
 impl Grown {
+    /// Whether any has grown since all that is open was judged.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
     /// Growths so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -176,7 +181,7 @@ impl Engine {
     /// Wants that could be opened by what has become free, and were not judged since, are
     /// open from now on. To be called when all that is open was judged.
     pub(crate) fn settle_grown(&mut self) {
-        if self.grown.nodes.is_empty() {
+        if !self.grown.is_any() {
             return;
         }
         let open = self.opened();

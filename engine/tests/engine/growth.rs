@@ -218,6 +218,21 @@ fn an_elastic_gang_grows_when_its_pods_become_small_enough() {
 }
 
 #[test]
+fn who_waits_has_at_once_what_a_gang_leaves_by_growing_with_smaller_pods() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 8, gpu 6").queue(queue("q"));
+    let job = world.job("job", "q", elastic(1, 1, "cpu 1, gpu 3"));
+    let fact = world.submit(job);
+    assert_snapshot!(world.decide(), @"release job #1 a(n0)");
+    resized(&mut world, &fact, elastic(1, 2, "cpu 2"));
+    world.add("next", "q", 1, "gpu 5");
+    let decided = world.decided();
+    assert_eq!(decided.decisions.len(), 1, "{decided:?}");
+    assert!(decided.more, "{decided:?}");
+    assert_snapshot!(world.decide(), @"release next #1 a(n0)");
+}
+
+#[test]
 fn what_was_given_up_for_a_job_that_waits_no_more_is_grown_into_again() {
     for gone in [true, false] {
         let mut world = World::new();

@@ -108,6 +108,7 @@ impl Model {
         fact.queued_at = self.now;
         if self.state(key) == Some(JobState::Finished) {
             self.live.remove(key);
+            self.runs_since.remove(key);
         }
         self.tell(fact);
     }
@@ -149,7 +150,6 @@ impl Model {
         self.progress(key, Progress::Finished);
         if self.state(key) == Some(JobState::Finished) {
             self.drop_pods(key);
-            self.runs_since.remove(key);
         }
     }
 
