@@ -62,12 +62,6 @@ impl Amount {
         self.0.checked_add(other.0).map(Self)
     }
 
-    /// `self - other`, or `None` where the difference leaves the range.
-    #[must_use]
-    pub fn checked_sub(self, other: Self) -> Option<Self> {
-        self.0.checked_sub(other.0).map(Self)
-    }
-
     /// `self × times`, or `None` where the product leaves the range.
     #[must_use]
     pub fn checked_mul(self, times: u32) -> Option<Self> {

@@ -143,7 +143,7 @@ impl Queues {
             for (resource, deserved) in deserved.filter(|(id, _)| self.units.competes(*id)) {
                 let held = held.get(resource);
                 deserves |= deserved > 0;
-                reached |= held >= deserved && (held > 0 || deserved > 0);
+                reached |= held >= deserved && held > 0;
                 largest = largest.max(Fraction::new(held, deserved.max(1)));
             }
         }
