@@ -141,6 +141,10 @@ fn a_finished_job_does_not_grow() {
     assert_snapshot!(world.decide(), @"");
     world.progress("job", Progress::Running);
     assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0×2)");
+    let (mut world, fact) = released(pods(2, "gpu 1"));
+    world.finish("job");
+    resized(&mut world, &fact, pods(4, "gpu 1"));
+    assert_snapshot!(charged(&world), @"worker=2");
 }
 
 #[test]
