@@ -427,12 +427,14 @@ mod tests {
         assert_eq!(all.short_of(&q), [key("one")]);
     }
 
+    type Break = fn(&mut Reservations);
+
     #[test]
     fn each_index_that_does_not_follow_from_the_reservations_is_named() {
         let mut all = Reservations::default();
         all.set(kept("one", &[("n0", "gpu 4")], &["victim"]));
         assert_eq!(all.stale(), [""; 0]);
-        let breaks: [(&str, fn(&mut Reservations)); 7] = [
+        let breaks: [(&str, Break); 7] = [
             ("queue", |all| all.by_queue.clear()),
             ("queue", |all| all.by_scope.clear()),
             ("node", |all| all.with_nodes.clear()),
