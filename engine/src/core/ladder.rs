@@ -281,6 +281,59 @@ mod tests {
         }
     }
 
+    fn rank(at: i64) -> Rank {
+        Rank {
+            priority: Reverse(0),
+            at: Time(at),
+            key: JobKey::new("ns", &format!("j{at}")),
+        }
+    }
+
+    /// Who is next of queues of equal standing: each with the queue above it, when the first of
+    /// its jobs was queued, and when the first of those that may go.
+    fn next_of(told: &[(&str, Option<&str>, i64, i64)]) -> Option<QueueName> {
+        let mut queues = Queues::default();
+        for (name, above, ..) in told {
+            let above = above.map(QueueName::from);
+            let name = QueueName::from(*name);
+            queues.set_fact(&name, Some(fact(&name, above.as_ref())));
+        }
+        let mut goes = BTreeMap::new();
+        for (name, _, head, first) in told {
+            let id = queues.id(&QueueName::from(*name))?;
+            if queues.node(id).children.is_empty() {
+                let head = Some(rank(*head));
+                let line = head.clone();
+                queues.rank(id, &Front { head, line });
+                goes.insert(id, rank(*first));
+            }
+        }
+        let round = Round {
+            ask: &|id| goes.get(&id),
+            skips: &|_| false,
+        };
+        let next = queues.next(&round)?;
+        Some(queues.node(next).name.clone())
+    }
+
+    #[test]
+    fn among_equals_who_may_go_decides_and_not_who_stands_first() {
+        let next = next_of(&[("a", None, 1, 9), ("b", None, 2, 4), ("c", None, 3, 3)]);
+        assert_eq!(next, Some(QueueName::from("c")));
+    }
+
+    #[test]
+    fn among_equals_a_queue_goes_by_the_first_that_may_go_of_all_below_it() {
+        let next = next_of(&[
+            ("p", None, 0, 0),
+            ("a", Some("p"), 1, 9),
+            ("b", Some("p"), 2, 2),
+            ("q", None, 0, 0),
+            ("c", Some("q"), 3, 3),
+        ]);
+        assert_eq!(next, Some(QueueName::from("b")));
+    }
+
     /// By hand: `cargo test --release -p engine --lib admissions_a_second -- --ignored
     /// --nocapture`. A thousand leaves below a hundred queues below ten: each admission asks who
     /// is next, checks and charges it, ends an earlier one, and ranks both queues anew.

@@ -331,3 +331,127 @@ impl Reservations {
         wrong
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::room::testing::resources;
+    use std::cmp::Reverse;
+
+    fn key(name: &str) -> JobKey {
+        JobKey::new("ns", name)
+    }
+
+    /// One that keeps so many GPUs of each of these nodes of cluster `a`, and waits for `awaits`.
+    fn kept(name: &str, nodes: &[(&str, &str)], awaits: &[&str]) -> Reservation {
+        let node = |(node, request): &(&str, &str)| KeptNode {
+            cluster: ClusterName::from("a"),
+            node: NodeName::from(*node),
+            class: PoolClass::from("gpu"),
+            resources: resources(request),
+        };
+        Reservation {
+            queue: QueueName::from("q"),
+            rank: Rank {
+                priority: Reverse(0),
+                at: Time(1),
+                key: key(name),
+            },
+            scopes: BTreeSet::from([Scope::Headroom(QueueName::from("q"))]),
+            charge: Resources::new(),
+            pools: Vec::new(),
+            nodes: nodes.iter().map(node).collect(),
+            relief: Vec::new(),
+            start: None,
+            taker: !awaits.is_empty(),
+            awaits: awaits.iter().map(|name| key(name)).collect(),
+        }
+    }
+
+    #[test]
+    fn whoever_could_keep_nothing_may_hope_once_when_somebody_keeps_less() {
+        let mut all = Reservations::default();
+        all.note_hopeless(&key("one"), 3);
+        assert!(all.is_hopeless(&key("one"), 3) && !all.is_hope_due(3));
+        assert_eq!(all.take_hopeful(3), BTreeSet::new());
+        all.hope();
+        assert!(!all.is_hopeless(&key("one"), 3) && all.is_hope_due(3));
+        assert_eq!(all.take_hopeful(3), BTreeSet::from([key("one")]));
+        assert!(!all.is_hope_due(3));
+        assert_eq!(all.take_hopeful(3), BTreeSet::new());
+    }
+
+    #[test]
+    fn whoever_could_keep_nothing_may_hope_when_nodes_have_grown_since() {
+        let mut all = Reservations::default();
+        all.note_hopeless(&key("before"), 3);
+        all.note_hopeless(&key("after"), 4);
+        assert!(all.is_hope_due(4));
+        assert_eq!(all.take_hopeful(4), BTreeSet::from([key("before")]));
+        assert!(all.is_hopeless(&key("after"), 4) && !all.is_hope_due(4));
+        assert_eq!(all.take_hopeful(5), BTreeSet::from([key("after")]));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_node_is_told_for_all_and_for_some() {
+        let mut all = Reservations::default();
+        all.set(kept("one", &[("n0", "gpu 4"), ("n1", "gpu 3")], &[]));
+        all.set(kept("two", &[("n0", "gpu 2")], &[]));
+        let (a, b) = (ClusterName::from("a"), ClusterName::from("b"));
+        let [n0, n1] = ["n0", "n1"].map(NodeName::from);
+        let sum = |request: &str| Some(Tally::from(&resources(request)));
+        assert_eq!(all.kept_on(&a, &n0).cloned(), sum("gpu 6"));
+        assert_eq!(all.kept_for(&[key("one")], &a, &n0), sum("gpu 4"));
+        let both = [key("one"), key("two")];
+        assert_eq!(all.kept_for(&both, &a, &n0), sum("gpu 6"));
+        assert_eq!(all.kept_for(&both, &a, &n1), sum("gpu 3"));
+        assert_eq!(all.kept_for(&both, &b, &n0), None);
+        all.remove(&key("one"));
+        assert_eq!(all.kept_on(&a, &n0).cloned(), sum("gpu 2"));
+        assert_eq!(all.kept_for(&both, &a, &n1), None);
+    }
+
+    #[test]
+    fn holders_are_found_by_what_they_wait_for() {
+        let mut all = Reservations::default();
+        assert!(!all.has_takers());
+        all.set(kept("one", &[], &[]));
+        all.set(kept("two", &[], &["victim"]));
+        assert!(all.has_takers());
+        let q = QueueName::from("q");
+        assert_eq!(all.short_of(&q), [key("one"), key("two")]);
+        assert_eq!(all.short_of(&QueueName::from("other")), []);
+        assert_eq!(all.settle(&key("victim")), [key("two")]);
+        all.remove(&key("two"));
+        assert!(!all.has_takers());
+        assert_eq!(all.short_of(&q), [key("one")]);
+    }
+
+    type Break = fn(&mut Reservations);
+
+    #[test]
+    fn each_index_that_does_not_follow_from_the_reservations_is_named() {
+        let mut all = Reservations::default();
+        all.set(kept("one", &[("n0", "gpu 4")], &["victim"]));
+        assert_eq!(all.stale(), [""; 0]);
+        let breaks: [(&str, Break); 7] = [
+            ("queue", |all| all.by_queue.clear()),
+            ("queue", |all| all.by_scope.clear()),
+            ("node", |all| all.with_nodes.clear()),
+            ("node", |all| all.kept.clear()),
+            ("holder", |all| all.takers = 0),
+            ("holder", |all| {
+                let other = kept("other", &[], &[]);
+                all.by_job.insert(key("other"), other);
+            }),
+            ("victim", |all| all.awaited.clear()),
+        ];
+        for (index, breaks) in breaks {
+            let mut broken = all.clone();
+            breaks(&mut broken);
+            let told = broken.stale();
+            let named = format!("reservations by {index}: ");
+            assert!(told.len() == 1 && told[0].starts_with(&named), "{told:?}");
+        }
+    }
+}

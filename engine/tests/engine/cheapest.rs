@@ -1,9 +1,9 @@
 //! Which of many jobs are taken back: the cheapest set, not the cheapest jobs.
 //!
-//! A job costs its GPUs times how long it has run. There are always more to be taken than are
-//! tried out in every combination.
+//! A job costs its GPUs times how long it has run. There are more to be taken than are tried out
+//! in every combination, but where it says that there are few.
 
-use crate::world::{World, foreign, pods, policy, queue};
+use crate::world::{World, foreign, node, pods, policy, queue};
 use engine::facts::{PolicyFact, Preemption};
 use engine::{ClusterName, Event, Uid};
 
@@ -64,6 +64,45 @@ fn in_another_cluster_where_fewer_have_to_go() {
     ));
     // Each half costs less than the one, and both cost more.
     assert_eq!(taken(&mut world, 1, "gpu 4"), ["one"]);
+}
+
+#[test]
+fn of_two_clusters_in_the_one_where_fewer_have_to_go() {
+    let mut world = world();
+    world.cluster("double", 12, "cpu 64, gpu 4");
+    let old: Vec<String> = (0..12).map(|index| format!("old-{index}")).collect();
+    for at in 0..12 {
+        world.apply(foreign("double", &format!("n{at}"), "gpu 2"));
+    }
+    let old: Vec<&str> = old.iter().map(String::as_str).collect();
+    run(&mut world, &old, "gpu 2");
+    world.wait(1000);
+    world.cluster("single", 1, "cpu 64, gpu 4");
+    world.apply(foreign("single", "n0", "gpu 2"));
+    run(&mut world, &["one"], "gpu 2");
+    world.wait(4);
+    world.apply(Event::NodeUpserted(node("double", "n12", "cpu 64, gpu 4")));
+    run(&mut world, &["half-1", "half-2"], "gpu 2");
+    world.wait(6);
+    world.apply(Event::PodGone(
+        ClusterName::from("single"),
+        Uid::from("foreign-single-n0"),
+    ));
+    // Each half costs less than the one, and both cost more.
+    assert_eq!(taken(&mut world, 1, "gpu 4"), ["one"]);
+}
+
+#[test]
+fn of_few_the_cheapest_of_all_combinations() {
+    let mut world = world();
+    world.cluster("a", 1, "cpu 64, gpu 8");
+    // Neither from the cheapest on nor from the largest on, nor by changing one for another, are
+    // the smallest and the largest found: 10 and 72, where those between cost 50 and 60.
+    for (name, gpus, seconds) in [("c", 2, 5), ("b", 2, 1), ("d", 3, 14), ("a", 1, 10)] {
+        run(&mut world, &[name], &format!("gpu {gpus}"));
+        world.wait(seconds);
+    }
+    assert_eq!(taken(&mut world, 1, "gpu 4"), ["a", "d"]);
 }
 
 #[test]

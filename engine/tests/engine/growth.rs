@@ -106,6 +106,19 @@ fn growth_that_nothing_holds_is_charged_at_once_even_beyond() {
 }
 
 #[test]
+fn what_nothing_holds_any_more_has_all_its_pods_and_not_only_those_that_were_granted() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 2").queue(queue("q"));
+    let job = world.job("job", "q", elastic(1, 4, "gpu 1"));
+    let fact = world.submit(job);
+    assert_snapshot!(world.decide(), @"release job #1 a(n0×2)");
+    world.run("job");
+    resized(&mut world, &fact, pods(4, "gpu 1"));
+    world.decide();
+    assert_snapshot!(charged(&world), @"worker=4 nvidia.com/gpu 4, pods 4 overgrown");
+}
+
+#[test]
 fn of_two_requests_the_larger_is_charged() {
     let (mut world, fact) = released(held(2, "gpu 1"));
     resized(&mut world, &fact, held(2, "gpu 2"));
@@ -141,6 +154,10 @@ fn a_finished_job_does_not_grow() {
     assert_snapshot!(world.decide(), @"");
     world.progress("job", Progress::Running);
     assert_snapshot!(world.decide(), @"resize job #1 a(n0×2 n0×2)");
+    let (mut world, fact) = released(pods(2, "gpu 1"));
+    world.finish("job");
+    resized(&mut world, &fact, pods(4, "gpu 1"));
+    assert_snapshot!(charged(&world), @"worker=2");
 }
 
 #[test]

@@ -153,3 +153,38 @@ fn what_a_queue_claims_counts_in_a_parent_that_comes_later() {
     other has - deserves - may 6 borrows - lends -
     ");
 }
+
+#[test]
+fn a_queue_may_not_take_what_its_new_siblings_are_guaranteed_of_a_pool() {
+    for (pods, fits) in [(8, true), (9, false)] {
+        let mut world = fleet(10);
+        world.queue(queue("dept")).queue(queue("other"));
+        world
+            .queue(below("dept", queue("team")))
+            .policy(in_pool("team"))
+            .queue(below("other", queue("plain")));
+        world.decide();
+        world.queue(below("dept", queue("plain")));
+        world.add("job", "plain", pods, "gpu 1");
+        assert_eq!(!world.decide().is_empty(), fits, "{pods}");
+    }
+}
+
+#[test]
+fn what_the_queue_above_its_new_parent_may_have_of_a_pool_bounds_a_queue() {
+    let mut world = fleet(10);
+    let may = |name, amount| PolicyFact {
+        pools: vec![bound("gpu", None, amount)],
+        ..policy(name)
+    };
+    world
+        .queue(queue("dept"))
+        .policy(may("dept", "gpu 4"))
+        .queue(below("dept", queue("between")))
+        .queue(queue("team"))
+        .policy(may("team", "gpu 8"));
+    world.decide();
+    world.queue(below("between", queue("team")));
+    let usage = world.engine.queue_usage(&QueueName::from("team")).unwrap();
+    assert_snapshot!(usage.pools[0].real_capability, @"nvidia.com/gpu 4");
+}

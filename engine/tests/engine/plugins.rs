@@ -218,3 +218,31 @@ fn of_clusters_that_are_as_good_the_one_left_with_least_is_taken() {
         assert_eq!(world.decide(), "release job #1 b(n1)", "{of_b}");
     }
 }
+
+#[test]
+fn how_near_clusters_are_counts_as_often_as_its_weight_says() {
+    // c is near a, and ten times as dear as the others.
+    let mut world = world(|name, fact| {
+        fact.price_milli = Some(if name == "c" { 1000 } else { 100 });
+        let times: &[(&str, u64)] = match name {
+            "a" => &[("b", 800), ("c", 400)],
+            "b" => &[("c", 1000)],
+            _ => &[],
+        };
+        let times = times.iter();
+        fact.network = times
+            .map(|(to, time)| (ClusterName::from(*to), *time))
+            .collect();
+    });
+    for (job, network, to) in [("far", 1, "b"), ("near", 10, "c")] {
+        weighed(&mut world, &[("network", network), ("price", 5)]);
+        let demand = Demand {
+            split: Split::Allowed,
+            ..pods(4, "gpu 8")
+        };
+        submit(&mut world, job, demand);
+        let decided = world.decide();
+        assert_eq!(decided, format!("release {job} #1 a(n0 n1) {to}(n0 n1)"));
+        world.finish(job);
+    }
+}

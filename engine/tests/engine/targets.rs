@@ -1,6 +1,6 @@
 //! Which nodes are kept for a job that waits for room, and who gives way.
 
-use crate::world::{World, capped, deserving, on, pods, policy, queue};
+use crate::world::{World, capped, deserving, gang, on, pods, policy, queue, role};
 use engine::ClusterName;
 use engine::facts::{Demand, PolicyFact, QueueFact, Split};
 use insta::assert_snapshot;
@@ -65,6 +65,20 @@ fn all_pods_count_and_not_only_the_one_for_which_the_least_has_to_become_free() 
     world.add("small", "q", 1, "gpu 4");
     let decided = world.decide();
     assert!(decided.starts_with("release small #1 a("), "{decided}");
+}
+
+#[test]
+fn all_roles_count_and_not_only_the_one_that_asks_for_most() {
+    let mut world = busy(
+        &[("a", 2), ("b", 2)],
+        &[("a1", "a", 1, 8), ("a2", "a", 1, 4), ("b1", "b", 2, 5)],
+    );
+    let head = gang(vec![role("main", 1, "gpu 8"), role("helper", 1, "gpu 3")]);
+    let head = world.job("head", "q", head);
+    world.submit(head);
+    // Seven on a, of which four for the main one; five on b, and the helper fits there.
+    world.add("small", "q", 1, "gpu 4");
+    assert_snapshot!(world.decide(), @"release small #1 a(n1)");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::preemption::preempting;
 use crate::world::{World, cluster, foreign, node, pods, policy, queue, role};
-use engine::facts::{Demand, NodeFact, Topology};
-use engine::{ClusterName, Event};
+use engine::facts::{Demand, NodeFact, PolicyFact, Topology};
+use engine::{ClusterName, Event, Uid};
 use insta::assert_snapshot;
 
 /// Cluster `name` of zones with racks with nodes of 8 devices: `z0/r0/n00`.
@@ -251,4 +251,43 @@ fn a_gang_that_is_preempted_for_comes_to_be_in_one_rack() {
     let job = world.job("pair", "q", pods(2, "gpu 8")).priority("normal");
     world.submit(job);
     assert_eq!(world.settle(4), ["n0 for pair", "n1 for pair"]);
+}
+
+/// Two clusters of two racks with one free node each, and a job that waits for a whole rack: as
+/// much is free as it needs, but not close enough.
+fn half_free(preferred: &str, also_taken: &[(&str, &str)]) -> World {
+    let mut world = world();
+    world.policy(PolicyFact {
+        preferred_clusters: vec![ClusterName::from(preferred)],
+        ..policy("q")
+    });
+    for name in ["a", "b"] {
+        racked(&mut world, name, 1, 2, 2);
+    }
+    let taken = [("a", "n000"), ("a", "n010"), ("b", "n000"), ("b", "n010")];
+    for (cluster, node) in taken.iter().chain(also_taken) {
+        world.apply(foreign(cluster, node, "gpu 8"));
+    }
+    submit(&mut world, "head", hard(1, pods(2, "gpu 8")));
+    assert_eq!(world.decide(), "");
+    world
+}
+
+#[test]
+fn where_nothing_has_to_become_free_the_preferred_cluster_keeps_the_nodes() {
+    let mut world = half_free("b", &[]);
+    submit(&mut world, "small", pods(1, "gpu 8"));
+    assert_snapshot!(world.decide(), @"release small #1 a(n001)");
+}
+
+#[test]
+fn where_nothing_has_to_become_free_the_nodes_stay_kept_whichever_cluster_is_preferred() {
+    let mut world = half_free("a", &[("a", "n001")]);
+    world.apply(Event::PodGone(
+        ClusterName::from("a"),
+        Uid::from("foreign-a-n001"),
+    ));
+    assert_eq!(world.decide(), "");
+    submit(&mut world, "small", pods(1, "gpu 8"));
+    assert_snapshot!(world.decide(), @"release small #1 a(n001)");
 }

@@ -56,6 +56,39 @@ impl Tree {
         self
     }
 
+    /// What a queue deserves of class gpu.
+    fn of_class(mut self, name: &str, deserved: &str) -> Self {
+        let bound = PoolBound {
+            class: PoolClass::from("gpu"),
+            clusters: None,
+            guarantee: Resources::new(),
+            deserved: res(deserved),
+            capability: Resources::new(),
+        };
+        let policy = PolicyFact {
+            queue: QueueName::from(name),
+            pools: vec![bound],
+            ordering: crate::facts::QueueOrdering::default(),
+            backfill: crate::facts::Backfill::default(),
+            fair_share: crate::facts::FairShare::default(),
+            preemption: crate::facts::Preemption::default(),
+            limits: crate::facts::Limits::default(),
+            max_clusters: None,
+            weights: crate::facts::PlacementWeights::default(),
+            preferred_clusters: Vec::new(),
+            start_deadline_ms: 1,
+            invalid: None,
+        };
+        self.0.set_policy(&QueueName::from(name), Some(policy));
+        self
+    }
+
+    /// Whether `giver` may hold something that `taker` could take.
+    fn could_owe(&self, (taker, asks): (&str, &str), giver: &str) -> bool {
+        let [taker, giver] = [taker, giver].map(QueueName::from);
+        self.0.shift().could_owe(&taker, &res(asks), &giver)
+    }
+
     fn entitled(&self, queue: &str, asks: &str) -> Option<String> {
         let queue = QueueName::from(queue);
         let entitled = self
@@ -192,31 +225,10 @@ fn queues_are_compared_where_their_paths_part() {
 
 #[test]
 fn a_bound_on_a_class_entitles_like_one_over_everything() {
-    let mut tree = Tree::new()
+    let tree = Tree::new()
         .queue("a", "", "", "")
-        .queue("b", "", "", "gpu 9");
-    let bound = PoolBound {
-        class: PoolClass::from("gpu"),
-        clusters: None,
-        guarantee: Resources::new(),
-        deserved: res("gpu 2"),
-        capability: Resources::new(),
-    };
-    let policy = PolicyFact {
-        queue: QueueName::from("a"),
-        pools: vec![bound],
-        ordering: crate::facts::QueueOrdering::default(),
-        backfill: crate::facts::Backfill::default(),
-        fair_share: crate::facts::FairShare::default(),
-        preemption: crate::facts::Preemption::default(),
-        limits: crate::facts::Limits::default(),
-        max_clusters: None,
-        weights: crate::facts::PlacementWeights::default(),
-        preferred_clusters: Vec::new(),
-        start_deadline_ms: 1,
-        invalid: None,
-    };
-    tree.0.set_policy(&QueueName::from("a"), Some(policy));
+        .queue("b", "", "", "gpu 9")
+        .of_class("a", "gpu 2");
     assert_eq!(tree.entitled("a", "gpu 2").unwrap(), "a: gpu 2 of 2");
     assert_eq!(tree.take(("a", "gpu 2"), "b", &[], "gpu 2"), Ok(()));
     let other = (ClusterName::from("a"), PoolClass::from("other"));
@@ -226,4 +238,57 @@ fn a_bound_on_a_class_entitles_like_one_over_everything() {
         shift.entitled(&QueueName::from("a"), &res("gpu 2"), Some(&elsewhere)),
         None
     );
+}
+
+#[test]
+fn a_queue_deserves_something_over_everything_or_of_a_class_itself_or_by_one_above() {
+    let tree = Tree::new()
+        .queue("a", "", "gpu 4", "")
+        .queue("a/below", "", "", "")
+        .queue("b", "", "", "")
+        .queue("c", "", "", "")
+        .of_class("c", "gpu 2");
+    for (name, deserves) in [("a", true), ("below", true), ("b", false), ("c", true)] {
+        assert_eq!(tree.0.deserves(&QueueName::from(name)), deserves, "{name}");
+    }
+    assert!(!tree.0.deserves(&QueueName::from("unknown")));
+}
+
+#[test]
+fn what_is_due_is_what_is_deserved_and_not_held_of_what_a_job_asks_for() {
+    let tree = Tree::new()
+        .queue("a", "", "gpu 8, cpu 20", "")
+        .queue("a/below", "", "gpu 4", "gpu 1");
+    let below = QueueName::from("below");
+    let dues = |asks: &str| {
+        let dues = tree.0.dues_for(&below, &res(asks)).into_iter();
+        let told = dues.map(|due| {
+            let left = tree.0.due(&due.queue, &due.resource);
+            let asked = due.resource.format(crate::Amount(due.amount));
+            let left = due.resource.format(crate::tally::clamp(left));
+            format!("{}: {} {asked} of {left}", due.queue, due.resource)
+        });
+        told.collect::<Vec<_>>().join("; ")
+    };
+    let asks = "cpu 2, gpu 2, pods 1";
+    assert_eq!(
+        dues(asks),
+        "below: gpu 2 of 3; a: cpu 2 of 20; a: gpu 2 of 7"
+    );
+    assert_eq!(dues("cpu 2, gpu 0"), "a: cpu 2 of 20");
+}
+
+#[test]
+fn only_who_holds_more_than_it_deserves_could_owe_unless_classes_count() {
+    let tree = Tree::new()
+        .queue("a", "", "gpu 4", "gpu 2")
+        .queue("above", "", "gpu 4", "gpu 5")
+        .queue("at", "", "gpu 3", "gpu 3");
+    assert!(tree.could_owe(("a", "gpu 2"), "above"));
+    assert!(!tree.could_owe(("a", "gpu 2"), "at"));
+    assert!(!tree.could_owe(("a", "cpu 1"), "above"));
+    assert!(!tree.could_owe(("a", "gpu 2"), "a"));
+    // Which pools count is not known before there is a plan.
+    let tree = tree.of_class("a", "gpu 2");
+    assert!(tree.could_owe(("a", "gpu 2"), "at"));
 }
