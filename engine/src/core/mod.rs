@@ -31,6 +31,7 @@ mod invariants;
 mod job;
 mod judge;
 mod ladder;
+mod leaf;
 mod leaving;
 mod limits;
 mod lingering;

@@ -81,7 +81,7 @@ impl Engine {
 
     /// Whether users are told apart in line may be another now.
     fn reline_below(&mut self, name: &QueueName) {
-        let differs = |(queue, leaf): &(&QueueName, &super::waiting::Leaf)| {
+        let differs = |(queue, leaf): &(&QueueName, &super::leaf::Leaf)| {
             let apart = self.queues.counts_users(queue);
             let first = leaf
                 .ranks()

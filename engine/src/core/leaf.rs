@@ -1,0 +1,191 @@
+//! The waiting jobs of one queue: its groups, in order, asleep or awake.
+//!
+//! A store, and questions to it: what moves jobs in and out, wakes groups and puts them to sleep
+//! is [`super::waiting::Waiting`], which keeps this in step with what is known of all queues.
+
+use super::job::Rank;
+use super::queues::QueueId;
+use super::ranks::Ranks;
+use super::sleep::Sleep;
+use super::wants::WantId;
+use crate::facts::QueueOrdering;
+use crate::reason::Reason;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The waiting jobs of one queue who want the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Group {
+    pub(super) jobs: BTreeSet<Rank>,
+    pub(super) asleep: Option<Sleep>,
+    /// Why it slept last.
+    pub(super) last: Option<Reason>,
+    /// Whether its first was judged since it was woken, whatever is known of what it wants.
+    pub(super) judged: bool,
+}
+
+/// The waiting jobs of one queue.
+#[derive(Debug, Clone)]
+pub(crate) struct Leaf {
+    /// The number of its queue.
+    pub(super) id: QueueId,
+    pub(super) ranks: Ranks,
+    pub(super) groups: BTreeMap<WantId, Group>,
+    /// First of each group that is awake.
+    pub(super) awake: BTreeSet<(Rank, WantId)>,
+    /// First of each group that sleeps and could go some day.
+    pub(super) hopeful: BTreeSet<(Rank, WantId)>,
+    /// Groups of which the first that may look for something to take back has not done so in vain.
+    pub(super) unlooked: BTreeSet<WantId>,
+    /// Groups that are judged once more, whatever is known of the room for what they want.
+    pub(super) due: BTreeMap<WantId, Due>,
+}
+
+/// Whether a group is judged once more, whatever is known of the room for what it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// It is.
+    Surely,
+    /// It is if other nodes are nearer to what a holder in it lacks when it is asked.
+    IfNearer,
+}
+
+impl Leaf {
+    pub(super) fn new(id: QueueId) -> Self {
+        Self {
+            id,
+            ranks: Ranks::default(),
+            groups: BTreeMap::new(),
+            awake: BTreeSet::new(),
+            hopeful: BTreeSet::new(),
+            unlooked: BTreeSet::new(),
+            due: BTreeMap::new(),
+        }
+    }
+
+    /// The job to be judged next, if any may be: the first that is awake and `open`. Where
+    /// nobody may pass the head, only that.
+    pub(crate) fn candidate(
+        &self,
+        ordering: QueueOrdering,
+        open: impl Fn(&Rank, WantId) -> bool,
+    ) -> Option<(&Rank, WantId)> {
+        let strict = ordering == QueueOrdering::StrictFifo;
+        let (rank, want) = if strict {
+            self.awake.first().filter(|(rank, want)| open(rank, *want))
+        } else {
+            self.awake.iter().find(|(rank, want)| open(rank, *want))
+        }?;
+        let behind = self.hopeful.first().is_some_and(|(ahead, _)| ahead < rank);
+        (!strict || !behind).then_some((rank, *want))
+    }
+
+    /// The number of its queue.
+    pub(crate) fn id(&self) -> QueueId {
+        self.id
+    }
+
+    /// How many groups are awake.
+    pub(crate) fn awake(&self) -> usize {
+        self.awake.len()
+    }
+
+    /// Groups that may look for something to take back.
+    pub(crate) fn unlooked(&self) -> &BTreeSet<WantId> {
+        &self.unlooked
+    }
+
+    /// Groups of which the first is judged whatever is known of the room for what it wants.
+    pub(crate) fn due(&self) -> &BTreeMap<WantId, Due> {
+        &self.due
+    }
+
+    pub(super) fn note_due(&mut self, want: WantId, due: Due) {
+        let known = self.due.get(&want);
+        if self.groups.contains_key(&want) && known != Some(&Due::Surely) {
+            self.due.insert(want, due);
+        }
+    }
+
+    /// The first of a group, if it is awake.
+    pub(crate) fn first_awake(&self, want: WantId) -> Option<(&Rank, WantId)> {
+        let group = self.groups.get(&want)?;
+        let first = group.jobs.first().filter(|_| group.asleep.is_none());
+        first.map(|rank| (rank, want))
+    }
+
+    /// The first `most` jobs of those who could go some day, asleep or awake.
+    pub(crate) fn front(&self, most: usize) -> BTreeSet<Rank> {
+        let mut asleep = self.hopeful.iter().peekable();
+        let mut awake = self.awake.iter().peekable();
+        let mut front = BTreeSet::new();
+        // Of the groups whose first are first, the first jobs of each.
+        for _ in 0..most {
+            let from_asleep = match (asleep.peek(), awake.peek()) {
+                (Some(a), Some(b)) => a < b,
+                (a, _) => a.is_some(),
+            };
+            let next = if from_asleep {
+                asleep.next()
+            } else {
+                awake.next()
+            };
+            let Some((_, want)) = next else { break };
+            front.extend(self.group(*want).take(most).cloned());
+        }
+        while front.len() > most {
+            front.pop_last();
+        }
+        front
+    }
+
+    /// The first of those who could go some day, asleep or awake.
+    pub(crate) fn first_that_may_go(&self) -> Option<&Rank> {
+        let asleep = self.hopeful.first().map(|(rank, _)| rank);
+        let awake = self.awake.first().map(|(rank, _)| rank);
+        asleep.into_iter().chain(awake).min()
+    }
+
+    /// All in order.
+    pub(crate) fn ranks(&self) -> &Ranks {
+        &self.ranks
+    }
+
+    /// The first jobs of a group.
+    pub(crate) fn group(&self, want: WantId) -> impl Iterator<Item = &Rank> {
+        self.groups
+            .get(&want)
+            .into_iter()
+            .flat_map(|group| &group.jobs)
+    }
+
+    /// Whether the first of a group was judged since it was woken.
+    pub(crate) fn was_judged(&self, want: WantId) -> bool {
+        self.groups.get(&want).is_some_and(|group| group.judged)
+    }
+
+    /// Whether a group found nothing to take back, as far as nothing has changed for it.
+    pub(crate) fn has_looked(&self, want: WantId) -> bool {
+        self.groups.contains_key(&want) && !self.unlooked.contains(&want)
+    }
+
+    /// Who comes after `rank` in a group.
+    pub(crate) fn after(&self, want: WantId, rank: &Rank) -> Option<&Rank> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let group = self.groups.get(&want)?;
+        group.jobs.range((Excluded(rank), Unbounded)).next()
+    }
+
+    /// All, by group.
+    pub(crate) fn grouped(&self) -> impl Iterator<Item = &Rank> {
+        self.groups.values().flat_map(|group| &group.jobs)
+    }
+
+    /// Takes the first of a group off the lists; whether it was awake.
+    pub(super) fn unlist(&mut self, want: WantId, first: Option<Rank>) -> bool {
+        first.is_some_and(|first| {
+            let entry = (first, want);
+            self.hopeful.remove(&entry);
+            self.awake.remove(&entry)
+        })
+    }
+}
