@@ -331,3 +331,39 @@ impl Reservations {
         wrong
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::testing::waiting;
+    use super::*;
+
+    #[test]
+    fn who_waits_for_headroom_is_found_by_the_queue_that_is_short() {
+        let mut all = waiting().reservations;
+        let key = JobKey::new("ns", "waits");
+        let (q, other) = (QueueName::from("q"), QueueName::from("other"));
+        assert_eq!(all.short_of(&q), []);
+        let mut kept = all.of(&key).unwrap().clone();
+        kept.scopes = BTreeSet::from([Scope::Headroom(q.clone())]);
+        all.set(kept);
+        assert_eq!(all.short_of(&q), [key]);
+        assert_eq!(all.short_of(&other), []);
+    }
+
+    #[test]
+    fn there_is_hope_again_once_somebody_keeps_less_or_nodes_have_grown() {
+        let key = JobKey::new("ns", "job");
+        let mut all = Reservations::default();
+        all.note_hopeless(&key, 1);
+        assert_eq!(all.take_hopeful(1), BTreeSet::new());
+        assert!(all.is_hopeless(&key, 1));
+        all.hope();
+        assert!(!all.is_hopeless(&key, 1));
+        assert_eq!(all.take_hopeful(1), BTreeSet::from([key.clone()]));
+        assert_eq!(all.take_hopeful(1), BTreeSet::new());
+        all.note_hopeless(&key, 1);
+        assert_eq!(all.take_hopeful(2), BTreeSet::from([key]));
+    }
+}

@@ -562,3 +562,6 @@ impl Leaf {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
