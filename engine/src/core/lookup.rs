@@ -175,9 +175,11 @@ mod tests {
             largest_role(&demand).map(|role| role.name.clone())
         };
         let (few, many) = ((3, "nvidia.com/gpu 4"), (20, "nvidia.com/gpu 1"));
+        let nine = (9, "nvidia.com/gpu 1");
         let (cpus, none) = ((40, "cpu 64"), (0, "nvidia.com/gpu 8"));
         let is = |name: &str| Some(name.to_owned());
         assert_eq!(largest(&[few, many]), is("20 of nvidia.com/gpu 1"));
+        assert_eq!(largest(&[few, nine]), is("3 of nvidia.com/gpu 4"));
         assert_eq!(largest(&[cpus, few]), is("3 of nvidia.com/gpu 4"));
         assert_eq!(largest(&[none, cpus]), is("40 of cpu 64"));
         assert_eq!(largest(&[none]), None);

@@ -1,7 +1,7 @@
 //! Which of many jobs are taken back: the cheapest set, not the cheapest jobs.
 //!
-//! A job costs its GPUs times how long it has run. There are always more to be taken than are
-//! tried out in every combination.
+//! A job costs its GPUs times how long it has run. There are most often more to be taken
+//! than are tried out in every combination.
 
 use crate::world::{World, foreign, pods, policy, queue};
 use engine::facts::{PolicyFact, Preemption};
@@ -122,4 +122,23 @@ fn who_has_lost_the_least_of_many_goes_whatever_its_name() {
         world.wait(10);
     }
     assert_eq!(taken(&mut world, 1, "gpu 4"), ["job-15"]);
+}
+
+#[test]
+fn of_few_the_cheapest_together_though_one_of_them_is_the_dearest() {
+    let mut world = world();
+    world.cluster("a", 2, "cpu 64, gpu 8");
+    world.apply(foreign("a", "n0", "gpu 6"));
+    run(&mut world, &["two"], "gpu 2");
+    world.wait(8);
+    run(&mut world, &["four-1", "four-2"], "gpu 4");
+    world.wait(3);
+    world.apply(Event::PodGone(
+        ClusterName::from("a"),
+        Uid::from("foreign-a-n0"),
+    ));
+    run(&mut world, &["six"], "gpu 6");
+    world.wait(7);
+    // 36 and 42 on one node, 40 and 40 on the other.
+    assert_eq!(taken(&mut world, 1, "gpu 8"), ["six", "two"]);
 }
