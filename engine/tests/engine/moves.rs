@@ -2,7 +2,7 @@
 //! over everything and in pools.
 
 use crate::sharing::{fleet, usage};
-use crate::world::{World, below, bound, policy, queue, res};
+use crate::world::{World, below, bound, capped, policy, queue, res};
 use engine::facts::{PolicyFact, PoolBound, QueueFact};
 use engine::{Event, QueueName};
 use insta::assert_snapshot;
@@ -152,4 +152,24 @@ fn what_a_queue_claims_counts_in_a_parent_that_comes_later() {
     late has - deserves 4 may 10 borrows - lends -
     other has - deserves - may 6 borrows - lends -
     ");
+}
+
+#[test]
+fn bounds_come_down_to_a_queue_that_finds_another_place_by_what_others_name() {
+    let bounds = |world: &World| {
+        let usage = world.engine.queue_usage(&QueueName::from("q")).unwrap();
+        usage.real_capability.to_string()
+    };
+    let mut world = fleet(10);
+    world.queue(below("dept", queue("q")));
+    world.queue(capped("dept", "gpu 4"));
+    assert_eq!(bounds(&world), "nvidia.com/gpu 4");
+    // Each is below the other.
+    world.queue(below("q", capped("dept", "gpu 4")));
+    assert_eq!(bounds(&world), "");
+    world.queue(capped("dept", "gpu 4"));
+    assert_eq!(bounds(&world), "nvidia.com/gpu 4");
+    world.apply(Event::QueueGone(QueueName::from("dept")));
+    assert_eq!(bounds(&world), "");
+    world.decide();
 }
