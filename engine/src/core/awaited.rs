@@ -71,3 +71,36 @@ fn gives_back(charge: &Pools, short: &Short) -> bool {
         short.counts(cluster, class) && part.amount_of(&short.resource).0 > 0
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::quota::Detail;
+    use super::*;
+    use crate::ids::{ClusterName, PoolClass};
+    use crate::resources::ResourceName;
+    use crate::room::testing::resources;
+
+    #[test]
+    fn only_a_charge_of_the_class_and_resource_that_is_short_gives_back() {
+        let gives = |class: &str, charge: &str| {
+            let pool = (ClusterName::from("a"), PoolClass::from(class));
+            let short = Short {
+                queue: QueueName::from("q"),
+                class: Some(PoolClass::from("gpu")),
+                resource: ResourceName::new("nvidia.com/gpu"),
+                capability: 8,
+                charged: 8,
+                needs: 1,
+                detail: Box::new(Detail {
+                    kept: 0,
+                    clusters: None,
+                    guaranteed: 0,
+                }),
+            };
+            gives_back(&Pools::from([(pool, resources(charge))]), &short)
+        };
+        assert!(gives("gpu", "cpu 8, nvidia.com/gpu 1"));
+        assert!(!gives("gpu", "cpu 8"));
+        assert!(!gives("cpu", "cpu 8, nvidia.com/gpu 1"));
+    }
+}

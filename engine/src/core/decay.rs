@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_queue_is_watched_from_when_it_gives_something_back_until_that_has_faded() {
-        const HALF: i64 = 64_000;
+        const HALF: i64 = 640_000;
         let name = QueueName::from("q");
         let pool = (ClusterName::from("a"), PoolClass::from("gpu"));
         let four = Resources::parse([("nvidia.com/gpu", "4")]).unwrap();

@@ -235,8 +235,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::super::ladder::Front;
+    use super::super::lingering::Ended;
+    use super::super::measure::Sums;
+    use super::super::scopes::OVERALL;
     use super::super::testing::{running, waiting};
-    use crate::{Engine, JobKey, QueueName};
+    use crate::facts::{JobFact, PodFact};
+    use crate::room::testing::demand;
+    use crate::{Engine, Event, JobKey, QueueName, Time, Uid};
     use std::collections::BTreeMap;
 
     #[test]
@@ -316,6 +321,25 @@ mod tests {
                 e.room
                     .assume_seats(&JobKey::new("ns", "ghost"), demand, &shares);
             }),
+            ("queue q: kept", |e| {
+                let id = e.queues.id(&QueueName::from("q")).unwrap();
+                let overall = e.queues.node_mut(id).account_mut(OVERALL).unwrap();
+                overall.charged = Sums::default();
+            }),
+            ("pod ghost: keeps its room until", |e| {
+                e.restore_lingering(vec![Ended {
+                    until: crate::Time(7),
+                    pod: PodFact {
+                        cluster: crate::ClusterName::from("a"),
+                        uid: crate::Uid::from("ghost"),
+                        node: None,
+                        request: crate::Resources::new(),
+                        job: Some(JobKey::new("ns", "runs")),
+                        ended: false,
+                    },
+                    gone: false,
+                }]);
+            }),
             ("eligibility: it is not that of the clusters", |e| {
                 let cluster = e.clusters.values_mut().next().unwrap();
                 cluster.usable = false;
@@ -339,5 +363,24 @@ mod tests {
             let named = wrong.iter().any(|wrong| wrong.starts_with(words));
             assert!(named, "{words}: {wrong:#?}");
         }
+    }
+
+    #[test]
+    fn a_queue_whose_first_is_another_since_it_was_ranked_is_not_misplaced() {
+        let mut engine = waiting();
+        engine.apply(Event::JobUpserted(JobFact {
+            key: JobKey::new("ns", "earlier"),
+            uid: Uid::from("earlier"),
+            queue: QueueName::from("q"),
+            priority_class: None,
+            queued_at: Time(0),
+            demand: demand(1, "nvidia.com/gpu 8, pods 1"),
+            hold: None,
+            expected_duration_ms: None,
+            user: "ann".to_owned(),
+            preemptible: true,
+            checkpointed_at: None,
+        }));
+        assert_eq!(engine.check_invariants(), Vec::<String>::new());
     }
 }

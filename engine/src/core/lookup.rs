@@ -152,3 +152,44 @@ pub(crate) fn largest_role(demand: &Demand) -> Option<&Role> {
 pub(crate) fn leading_ask(demand: &Demand) -> i64 {
     largest_role(demand).map_or(0, |role| leading_amount(&role.request))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::room::testing::demand;
+
+    fn roles(all: &[(u32, &str)]) -> Demand {
+        let mut gang = demand(1, "cpu 1");
+        let roles = all.iter().map(|(count, request)| Role {
+            name: format!("{count} of {request}"),
+            ..demand(*count, request).roles.remove(0)
+        });
+        gang.roles = roles.collect();
+        gang
+    }
+
+    #[test]
+    fn the_largest_role_has_most_devices_in_all_and_some_pods() {
+        let largest = |all: &[(u32, &str)]| {
+            let demand = roles(all);
+            largest_role(&demand).map(|role| role.name.clone())
+        };
+        let (few, many) = ((3, "nvidia.com/gpu 4"), (20, "nvidia.com/gpu 1"));
+        let nine = (9, "nvidia.com/gpu 1");
+        let (cpus, none) = ((40, "cpu 64"), (0, "nvidia.com/gpu 8"));
+        let is = |name: &str| Some(name.to_owned());
+        assert_eq!(largest(&[few, many]), is("20 of nvidia.com/gpu 1"));
+        assert_eq!(largest(&[few, nine]), is("3 of nvidia.com/gpu 4"));
+        assert_eq!(largest(&[cpus, few]), is("3 of nvidia.com/gpu 4"));
+        assert_eq!(largest(&[none, cpus]), is("40 of cpu 64"));
+        assert_eq!(largest(&[none]), None);
+    }
+
+    #[test]
+    fn each_pod_of_the_largest_role_asks_for_its_devices() {
+        let gang = roles(&[(40, "cpu 64"), (2, "cpu 8, nvidia.com/gpu 4")]);
+        let gpus = leading_amount(&gang.roles[1].request);
+        assert!(gpus > 1, "{gpus}");
+        assert_eq!(leading_ask(&gang), gpus);
+    }
+}

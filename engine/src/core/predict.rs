@@ -375,6 +375,7 @@ mod tests {
             let all = 2 * (user + 1) + 3;
             assert!(kept <= KINDS && (user == users || kept == all), "{kept}");
         }
+        assert!(history.kinds.len() <= KINDS / 2, "{}", history.kinds.len());
         let basis = |user: usize| {
             let told = history.predict(&runner(&format!("u{user}")));
             told.map(|told| told.basis)

@@ -384,3 +384,6 @@ impl Waiting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

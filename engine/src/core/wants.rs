@@ -284,3 +284,63 @@ impl Wants {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::room::testing::{demand, resources};
+
+    fn want(count: u32, duration: Option<i64>) -> Want {
+        Want {
+            demand: Arc::new(demand(count, "cpu 1")),
+            total: resources(&format!("cpu {count}")),
+            duration,
+            user: None,
+            max_clusters: None,
+            avoid: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn a_want_is_known_while_anybody_has_it() {
+        let mut wants = Wants::default();
+        let first = wants.acquire(want(1, None));
+        assert_eq!(wants.acquire(want(1, None)), first);
+        wants.release(first);
+        assert!(wants.get(first).is_some());
+        wants.release(first);
+        assert!(wants.get(first).is_none());
+        // Nothing of it is left to the next that gets its number.
+        assert_eq!(wants.acquire(want(2, None)), first);
+        assert_ne!(wants.acquire(want(1, None)), first);
+    }
+
+    #[test]
+    fn nothing_can_be_kept_for_a_want_until_nodes_grow() {
+        let mut wants = Wants::default();
+        let id = wants.acquire(want(1, None));
+        assert!(!wants.is_hopeless(id, 1));
+        wants.note_hopeless(id, 1);
+        assert!(wants.is_hopeless(id, 1));
+        assert!(!wants.is_hopeless(id, 2));
+    }
+
+    #[test]
+    fn what_is_shut_by_others_starts_opens_if_it_says_how_long_it_runs() {
+        let mut wants = Wants::default();
+        let timed = wants.acquire(want(1, Some(1)));
+        let endless = wants.acquire(want(1, None));
+        let full = wants.acquire(want(2, Some(1)));
+        wants.note_shut(timed, Shut::Kept(Arc::new([])), 1);
+        wants.note_shut(endless, Shut::Kept(Arc::new([])), 1);
+        wants.note_shut(full, Shut::NoRoom, 1);
+        let shut = |wants: &Wants| [timed, endless, full].map(|id| wants.shut(id).is_some());
+        let before = wants.openings();
+        wants.open_timed();
+        assert_eq!(shut(&wants), [false, true, true]);
+        assert_eq!(wants.openings(), before + 1);
+        wants.open_all();
+        assert_eq!(shut(&wants), [false, false, false]);
+        assert_eq!(wants.openings(), before + 2);
+    }
+}

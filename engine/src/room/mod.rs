@@ -416,3 +416,30 @@ impl Room {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{node, resources};
+    use super::*;
+
+    #[test]
+    fn a_pod_that_becomes_another_jobs_is_counted_for_that_alone() {
+        let mut room = Room::new();
+        let node = node("n0", "nvidia.com/gpu 8");
+        let (cluster, name) = (node.cluster.clone(), node.name.clone());
+        room.upsert_node(node);
+        let [one, other] = ["one", "other"].map(|name| JobKey::new("ns", name));
+        let bound = |room: &Room| [&one, &other].map(|key| room.bound_pods(key, &cluster));
+        for (job, counts) in [(Some(&one), [1, 0]), (Some(&other), [0, 1]), (None, [0, 0])] {
+            room.upsert_pod(PodFact {
+                cluster: cluster.clone(),
+                uid: Uid::from("pod"),
+                node: Some(name.clone()),
+                request: resources("nvidia.com/gpu 1"),
+                job: job.cloned(),
+                ended: false,
+            });
+            assert_eq!(bound(&room), counts, "{job:?}");
+        }
+    }
+}

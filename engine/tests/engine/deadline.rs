@@ -1,5 +1,6 @@
 //! Jobs that do not start: deadlines, lost room, back-off, clusters left out.
 
+use crate::elastic::elastic;
 use crate::world::{World, gang, key, node, pods, policy, queue, role};
 use engine::facts::{ClusterFact, NodeFact, Role};
 use engine::{Attempt, ClusterName, Event, JobState, Progress, Reason, Time};
@@ -228,4 +229,18 @@ fn pods_that_are_bound_in_time_are_counted_one_by_one() {
     }
     world.wait(60);
     assert_snapshot!(world.decide(), @"take back job #1: StartDeadlineExceeded: 3 of the 4 pods it needs on a were bound 60 s after its release");
+}
+
+#[test]
+fn an_elastic_gang_that_went_with_its_least_needs_all_of_that() {
+    let mut world = World::new();
+    world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
+    let job = world.job("job", "q", elastic(2, 4, "gpu 4"));
+    world.submit(job);
+    assert_snapshot!(world.decide(), @"release job #1 a(n0×2)");
+    let first = world.planned_pods(&key("job"))[0].clone();
+    world.apply(Event::PodUpserted(first));
+    world.progress("job", Progress::Placed);
+    world.wait(601);
+    assert_snapshot!(world.decide(), @"take back job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 601 s after its release");
 }

@@ -272,3 +272,31 @@ fn a_cluster_without_nodes_has_none_for_the_first_role_that_wants_any() {
     world.decide();
     assert_snapshot!(world.why("job"), @"#1 ExceedsFleet: needs 1 worker pod × nvidia.com/gpu 1; a has no usable node that its worker pods may run on; it would not fit even if they were empty");
 }
+
+#[test]
+fn the_first_ten_who_wait_are_named_where_the_bounds_of_their_queue_are_others() {
+    let mut world = World::new();
+    world.queue(capped("q", "gpu 4"));
+    for index in 0..12 {
+        world.add(&format!("waits-{index:02}"), "q", 1, "gpu 8");
+    }
+    world.decide();
+    world.engine.take_changed();
+    world.queue(capped("q", "gpu 5"));
+    let changed = world.engine.take_changed().jobs;
+    let changed: Vec<&str> = changed.iter().map(|key| key.name.as_ref()).collect();
+    assert_eq!(changed.len(), 10, "{changed:?}");
+    assert_eq!(changed.last(), Some(&"waits-09"));
+}
+
+#[test]
+fn a_queue_that_is_not_there_is_told_to_be_closed() {
+    let mut world = World::new();
+    world.add("job", "nowhere", 1, "gpu 1");
+    let closed = |name: &str| {
+        let usage = world.engine.queue_usage(&engine::QueueName::from(name));
+        usage.unwrap().closed.is_some()
+    };
+    assert!(closed("nowhere"));
+    assert!(!closed("root"));
+}

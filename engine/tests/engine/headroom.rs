@@ -274,3 +274,25 @@ fn what_others_might_give_back_is_not_counted_on_for_the_headroom_of_the_head() 
     world.add("four", "q", 1, "gpu 4");
     assert_snapshot!(world.decide(), @"release four #1 b(n0)");
 }
+
+#[test]
+fn who_comes_to_stand_in_front_as_the_first_goes_is_kept_for() {
+    let mut world = World::new();
+    let mut two = policy("q");
+    two.backfill.reservations = Some(2);
+    world
+        .cluster("a", 1, "cpu 64, gpu 16")
+        .queue(capped("q", "gpu 8"))
+        .policy(two);
+    world.apply(foreign("a", "n0", "cpu 32"));
+    world.runs("old", "q", 1, "gpu 6");
+    world.add("first", "q", 1, "cpu 48");
+    world.add("second", "q", 1, "gpu 4");
+    world.add("third", "q", 1, "gpu 3");
+    assert_snapshot!(world.decide(), @"");
+    let names = ["first", "second", "third"];
+    assert_eq!(holders(&world, &names), ["second"]);
+    world.apply(foreign("a", "n0", "cpu 1"));
+    assert_snapshot!(world.decide(), @"release first #1 a(n0)");
+    assert_eq!(holders(&world, &names), ["second", "third"]);
+}

@@ -145,3 +145,14 @@ fn what_lingers_in_a_cluster_goes_with_it() {
     world.wait(5).decide();
     assert!(!is_known(&world, "b1"));
 }
+
+#[test]
+fn what_has_kept_its_room_for_long_does_not_linger_again_when_it_is_gone() {
+    let mut world = contended();
+    let pod = ended(&world, "b1");
+    world.apply(Event::PodUpserted(pod.clone()));
+    world.wait(5).decide();
+    world.apply(Event::PodGone(pod.cluster, pod.uid));
+    world.decide();
+    assert!(!is_known(&world, "b1"));
+}

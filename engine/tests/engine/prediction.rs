@@ -241,3 +241,22 @@ fn who_is_predicted_to_end_before_the_head_starts_passes_it() {
     submit(&mut world, "short", "brief", 8);
     assert_snapshot!(world.decide(), @"release short #1 a(n1)");
 }
+
+#[test]
+fn a_job_that_becomes_another_is_predicted_anew() {
+    for (gpus, first) in [(8, "waits edited"), (4, "edited waits")] {
+        let mut world = short_first();
+        ran(&mut world, "u", 8, &[1000, 1000, 1000]);
+        ran(&mut world, "u", 4, &[10, 10, 10]);
+        world.runs("holder", "q", 1, "gpu 8");
+        let edited = world.job("edited", "q", pods(1, "gpu 8")).user("u");
+        let mut edited = world.submit(edited);
+        let waits = world.job("waits", "q", pods(1, "gpu 8")).lasts(300);
+        world.submit(waits);
+        world.decide();
+        edited.demand = pods(1, &format!("gpu {gpus}"));
+        world.apply(engine::Event::JobUpserted(edited));
+        world.finish("holder");
+        assert_eq!(turns(&mut world), first);
+    }
+}

@@ -1,7 +1,7 @@
 //! Jobs for which others are taken back, from when they look for somebody until they start.
 
 use crate::preemption::{add, preempting, runs, world};
-use crate::world::{World, bound, deserving, key, pods, queue};
+use crate::world::{World, bound, capped, deserving, foreign, key, on, pods, queue};
 use engine::facts::{JobFact, PolicyFact};
 use engine::{Event, QueueName, Reason};
 use insta::assert_snapshot;
@@ -120,4 +120,60 @@ fn who_kept_a_node_that_is_a_takers_now_chooses_anew() {
     release small #1 a(n1)
     ");
     assert_eq!(world.engine.check_invariants(), Vec::<String>::new());
+}
+
+#[test]
+fn who_takes_a_node_waits_for_headroom_that_is_given_back_elsewhere() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 10"))
+        .policy(preempting("q", 0))
+        .queue(queue("other"));
+    let low = world.job("low", "q", pods(1, "gpu 6")).priority("low");
+    world.submit(low);
+    world.decide();
+    world.run("low");
+    let ends = world.job("ends", "q", pods(1, "gpu 4")).priority("high");
+    world.submit(ends);
+    assert_snapshot!(world.decide(), @"release ends #1 a(n1)");
+    world.run("ends");
+    world.apply(foreign("a", "n1", "gpu 4"));
+    world.ending("ends", Reason::Evicted);
+    let taker = world.job("taker", "q", pods(1, "gpu 8")).priority("high");
+    world.submit(taker);
+    assert_snapshot!(world.decide(), @"take back low #1 for taker: Preempted: preempted for ns/taker, which has priority 100 in its queue; it has -100");
+    world.works_gone("low");
+    world.add("small", "other", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    world.works_gone("ends");
+    assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
+}
+
+#[test]
+fn who_takes_leaves_the_headroom_of_who_stands_ahead_and_waits_for_more() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .cluster("b", 1, "cpu 64, gpu 2")
+        .queue(capped("q", "gpu 12"))
+        .policy(preempting("q", 0))
+        .queue(queue("other"));
+    let long = world.job("long", "other", on("b", pods(1, "gpu 2")));
+    world.submit(long);
+    world.decide();
+    world.run("long");
+    let low = on("a", pods(1, "gpu 6"));
+    runs(&mut world, "low", "low", low);
+    let ends = on("a", pods(1, "gpu 4"));
+    runs(&mut world, "ends", "high", ends);
+    world.apply(foreign("a", "n1", "gpu 4"));
+    world.ending("ends", Reason::Evicted);
+    add(&mut world, "ahead", "high", on("b", pods(1, "gpu 2")));
+    add(&mut world, "taker", "high", on("a", pods(1, "gpu 8")));
+    assert_snapshot!(world.decide(), @"take back low #1 for taker: Preempted: preempted for ns/taker, which has priority 100 in its queue; it has -100");
+    world.works_gone("low");
+    assert_snapshot!(world.decide(), @"");
+    world.works_gone("ends");
+    assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
 }
