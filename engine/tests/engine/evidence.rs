@@ -1,6 +1,6 @@
 //! What a verdict rests on, fact by fact, as it is told to people.
 
-use crate::world::{World, below, capped, key, pods, queue};
+use crate::world::{World, below, capped, deserving, key, pods, queue};
 use engine::Event;
 use insta::assert_snapshot;
 
@@ -92,4 +92,18 @@ fn how_long_it_will_run_says_on_what_that_rests() {
     expected to run 150 s: the mean of 6 runs of this size
     expected to run 150 s: the mean of 6 runs of any size
     ");
+}
+
+#[test]
+fn whoever_is_taken_back_is_told_the_first_of_what_is_asked_for_that_the_other_has_less_of() {
+    let mut world = World::new();
+    world
+        .cluster("x", 1, "cpu 64, memory 64Gi, gpu 8")
+        .queue(queue("rich"))
+        .queue(deserving("due", "cpu 2, memory 8Gi, gpu 4"));
+    world.runs("small", "due", 1, "cpu 2");
+    world.runs("large", "rich", 1, "cpu 8, gpu 8");
+    // It has as many cores as it deserves, and asks for no memory.
+    world.add("next", "due", 1, "cpu 1, gpu 4");
+    assert_snapshot!(world.decide(), @"take back large #1 for next: Reclaimed: reclaimed for ns/next: queue due has nvidia.com/gpu 0 of the 4 that it deserves, queue rich has 8 and deserves 0");
 }

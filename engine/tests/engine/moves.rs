@@ -188,3 +188,23 @@ fn what_the_queue_above_its_new_parent_may_have_of_a_pool_bounds_a_queue() {
     let usage = world.engine.queue_usage(&QueueName::from("team")).unwrap();
     assert_snapshot!(usage.pools[0].real_capability, @"nvidia.com/gpu 4");
 }
+
+#[test]
+fn what_the_bounds_above_a_queue_would_never_let_go_may_go_once_it_is_elsewhere() {
+    let mut world = fleet(10);
+    let bounded = PolicyFact {
+        pools: vec![bound("gpu", None, "gpu 4")],
+        ..policy("dept")
+    };
+    world
+        .queue(queue("dept"))
+        .policy(bounded)
+        .queue(below("dept", queue("team")))
+        .queue(below("dept", queue("stays")));
+    for queue in ["team", "stays"] {
+        world.add(&format!("of-{queue}"), queue, 6, "gpu 1");
+    }
+    assert_eq!(world.decide(), "");
+    world.queue(queue("team"));
+    assert!(world.decide().starts_with("release of-team"));
+}
