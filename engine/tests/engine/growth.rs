@@ -195,6 +195,19 @@ fn what_nothing_holds_and_is_not_bound_yet_takes_room_as_its_template_says_now()
 }
 
 #[test]
+fn the_roles_of_what_nothing_holds_stay_in_the_order_of_its_template() {
+    let of = |workers| {
+        gang(vec![
+            role("worker", workers, "gpu 1"),
+            role("launcher", 1, "cpu 1"),
+        ])
+    };
+    let (mut world, fact) = released(of(2));
+    resized(&mut world, &fact, of(3));
+    assert_snapshot!(charged(&world), @"worker=3 launcher=1 cpu 1, nvidia.com/gpu 3, pods 4 overgrown");
+}
+
+#[test]
 fn what_is_held_for_a_role_stays_its_own_in_whatever_order_the_roles_are_told() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
