@@ -208,3 +208,24 @@ fn what_the_bounds_above_a_queue_would_never_let_go_may_go_once_it_is_elsewhere(
     world.queue(queue("team"));
     assert!(world.decide().starts_with("release of-team"));
 }
+
+#[test]
+fn a_queue_that_moves_stands_no_more_where_it_stood() {
+    let mut world = fleet(1);
+    let of = |name, priority| QueueFact {
+        priority,
+        ..queue(name)
+    };
+    world
+        .queue(of("high", 10))
+        .queue(of("middle", 5))
+        .queue(of("low", 0))
+        .queue(below("high", queue("team")));
+    world.runs("there", "middle", 1, "gpu 1");
+    world.add("of-team", "team", 1, "gpu 1");
+    world.add("of-middle", "middle", 1, "gpu 1");
+    world.decide();
+    world.queue(below("low", queue("team")));
+    world.finish("there");
+    assert_snapshot!(world.decide(), @"release of-middle #1 a(n0)");
+}

@@ -1,6 +1,8 @@
 //! Who sleeps wakes when that becomes free which it waits for, and costs nothing else.
 
-use crate::world::{World, below, capped, foreign, pods, queue};
+use crate::world::{World, below, capped, foreign, key, node, pods, policy, queue};
+use engine::Event;
+use engine::facts::{NodeFact, PolicyFact, QueueOrdering};
 use insta::assert_snapshot;
 use std::time::{Duration, Instant};
 
@@ -267,6 +269,36 @@ fn what_is_charged_names_its_queue_and_those_above_it_as_changed() {
     let changed = world.engine.take_changed().queues;
     let changed: Vec<String> = changed.iter().map(ToString::to_string).collect();
     assert_eq!(changed, ["dept", "q"]);
+}
+
+#[test]
+fn whoever_has_the_headroom_now_and_no_room_is_named_as_changed() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 1")
+        .queue(capped("bounded", "gpu 1"))
+        .queue(queue("free"));
+    world.policy(PolicyFact {
+        ordering: QueueOrdering::BestEffort,
+        ..policy("bounded")
+    });
+    world.runs("in-bounds", "bounded", 1, "gpu 1");
+    world.runs("beside", "free", 1, "gpu 1");
+    world.add("next", "bounded", 1, "gpu 1");
+    world.decide();
+    world.add("waits", "free", 1, "gpu 1");
+    let cordoned = NodeFact {
+        usable: false,
+        ..node("a", "n0", "cpu 64, gpu 1")
+    };
+    world.apply(Event::NodeUpserted(cordoned));
+    world.decide();
+    assert!(world.why("next").contains("WaitingForQuota"));
+    world.finish("in-bounds");
+    world.engine.take_changed();
+    assert_eq!(world.decide(), "");
+    assert!(world.why("next").contains("WaitingForRoom"));
+    assert!(world.engine.take_changed().jobs.contains(&key("next")));
 }
 
 /// What a completion costs that lets nobody go, with so many queues of three levels in each of
