@@ -192,9 +192,9 @@ impl Engine {
             let strict = self.queues.ordering(queue) == QueueOrdering::StrictFifo;
             let leaf = self.waiting.leaf(queue);
             let goes = strict
-                || leaf.is_some_and(|leaf| self.is_due(queue, leaf, want))
                 || self.may_find_room(doors, queue, rank, want)
-                || self.may_reserve(&self.front(queue), rank, want);
+                || self.may_reserve(&self.front(queue), rank, want)
+                || leaf.is_some_and(|leaf| self.is_due(queue, leaf, want));
             Some(Candidate {
                 queue: queue.clone(),
                 want,

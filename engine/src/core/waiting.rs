@@ -276,8 +276,9 @@ impl Waiting {
         let group = leaf.and_then(|leaf| leaf.groups.get(&want));
         if group.is_some_and(|group| group.asleep.is_some()) {
             self.rouse(queue, want);
+        } else {
+            self.stir(queue);
         }
-        self.stir(queue);
         if let Some(leaf) = self.leaves.get_mut(queue) {
             leaf.note_due(want, Due::IfNearer);
         }
