@@ -1,16 +1,39 @@
 //! Names at the edge of the engine, each its own type so that none can stand for another.
 
+use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
+
+/// Texts that are equal are most often one and the same, which need not be read.
+fn order_of_texts(one: &Arc<str>, other: &Arc<str>) -> Ordering {
+    if Arc::ptr_eq(one, other) {
+        return Ordering::Equal;
+    }
+    one.cmp(other)
+}
 
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(Arc<str>);
+
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> Ordering {
+                order_of_texts(&self.0, &other.0)
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
 
         impl $name {
             /// A name from its text.
@@ -70,40 +93,94 @@ name_type! {
 
 /// A job: the namespace and name of its ResourceBinding, which is unique among all kinds.
 /// Keys are in order of namespace, then name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct JobKey {
+///
+/// A handle to one copy of the texts: a waiting job is named in half a dozen indexes.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "JobNames", into = "JobNames")]
+pub struct JobKey(Arc<Keyed>);
+
+/// What a [`JobKey`] is made of; `key.namespace` and `key.name` read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobNames {
     /// Namespace of the binding and of the template.
     pub namespace: Arc<str>,
     /// Name of the binding, which is also that of the PodGroup.
-    pub name: Arc<str>,
+    pub name: Box<str>,
+}
+
+/// The texts, and what they hash to: keys are looked up many times and made once.
+#[derive(PartialEq, Eq)]
+struct Keyed {
+    hash: u64,
+    names: JobNames,
 }
 
 impl JobKey {
     /// The key of the binding `namespace/name`.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: Arc::from(namespace),
-            name: Arc::from(name),
-        }
+        Self::within(Arc::from(namespace), name)
+    }
+
+    /// The same for a namespace whose text is at hand, without a copy of it.
+    #[must_use]
+    pub fn within(namespace: Arc<str>, name: &str) -> Self {
+        // The same in every process: nothing may follow from it but where a key is found.
+        let hash = FixedState::default().hash_one((&namespace, name));
+        let name = Box::from(name);
+        Self(Arc::new(Keyed {
+            hash,
+            names: JobNames { namespace, name },
+        }))
+    }
+}
+
+impl Deref for JobKey {
+    type Target = JobNames;
+
+    fn deref(&self) -> &JobNames {
+        &self.0.names
+    }
+}
+
+impl From<JobNames> for JobKey {
+    fn from(names: JobNames) -> Self {
+        Self::within(names.namespace, &names.name)
+    }
+}
+
+impl From<JobKey> for JobNames {
+    fn from(key: JobKey) -> Self {
+        key.0.names.clone()
+    }
+}
+
+impl Hash for JobKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.hash);
     }
 }
 
 impl Ord for JobKey {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Jobs of a namespace share its text: most often nobody has to look at it.
-        let namespaces = if Arc::ptr_eq(&self.namespace, &other.namespace) {
-            Ordering::Equal
-        } else {
-            self.namespace.cmp(&other.namespace)
-        };
-        namespaces.then_with(|| self.name.cmp(&other.name))
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return Ordering::Equal;
+        }
+        order_of_texts(&self.namespace, &other.namespace).then_with(|| self.name.cmp(&other.name))
     }
 }
 
 impl PartialOrd for JobKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut key = f.debug_struct("JobKey");
+        key.field("namespace", &self.namespace);
+        key.field("name", &self.name).finish()
     }
 }
 

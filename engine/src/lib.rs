@@ -19,6 +19,7 @@ pub mod ids;
 pub mod matching;
 pub mod plugins;
 pub mod quantity;
+mod rare;
 pub mod reason;
 pub mod resources;
 pub mod room;

@@ -20,9 +20,10 @@ use std::collections::BTreeSet;
 pub(crate) fn next_look(config: &EngineConfig, queues: &Queues, job: &Job) -> Option<Time> {
     let Some(released) = &job.released else {
         let ends = job
+            .uncommon
             .back_off_until
             .into_iter()
-            .chain(job.avoid.values().copied());
+            .chain(job.uncommon.avoid.values().copied());
         return ends.min();
     };
     if matches!(released.progress, Progress::Ending | Progress::Finished) {
@@ -61,8 +62,10 @@ impl Engine {
         let now = self.now;
         let job = self.jobs.get_mut(key)?;
         if job.released.is_none() {
-            job.back_off_until = job.back_off_until.filter(|until| *until > now);
-            job.avoid.retain(|_, until| *until > now);
+            job.uncommon.change(|known| {
+                known.back_off_until = known.back_off_until.filter(|until| *until > now);
+                known.avoid.retain(|_, until| *until > now);
+            });
             return None;
         }
         if let Some(lost) = self.room_is_lost(key) {

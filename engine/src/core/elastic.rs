@@ -180,7 +180,7 @@ impl Engine {
     fn awaits_taker(&self, released: &Released) -> bool {
         released.gave_to.iter().any(|taker| {
             let job = self.jobs.get(taker);
-            job.is_some_and(|job| job.released.is_none() && job.hold.is_none())
+            job.is_some_and(|job| job.released.is_none() && job.uncommon.hold.is_none())
         })
     }
 

@@ -5,12 +5,13 @@
 
 use super::Engine;
 use super::drain::is_emptied;
-use super::job::{Cause, Derived, Job, Released};
+use super::job::{Cause, Derived, Job, Released, Uncommon};
 use crate::event::{Event, Progress};
 use crate::facts::{Admission, JobFact};
-use crate::ids::{Attempt, ClusterName, JobKey, Time};
+use crate::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
+use crate::rare::Rare;
 use crate::reason::Reason;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Engine {
@@ -107,7 +108,7 @@ impl Engine {
             self.note_submitted(&key, &fact.demand);
         }
         let was = self.jobs.get(&key);
-        let was_held = was.is_some_and(|job| job.hold.is_some());
+        let was_held = was.is_some_and(|job| job.uncommon.hold.is_some());
         let was = was.map(|job| (job.demand.clone(), job.queue.clone(), job.duration));
         let demand = match &fact.hold {
             // The demand of a job that is held may be anything: what was known stays.
@@ -129,7 +130,10 @@ impl Engine {
         job.user = user;
         job.queued_at = fact.queued_at;
         let is_held = fact.hold.is_some();
-        job.hold = fact.hold;
+        job.uncommon.change(|known| {
+            known.hold = fact.hold;
+            known.checkpointed_at = fact.checkpointed_at;
+        });
         job.demand = demand;
         job.duration = fact.expected_duration_ms.filter(|duration| *duration > 0);
         let is = (job.demand.clone(), job.queue.clone(), job.duration);
@@ -144,7 +148,6 @@ impl Engine {
             self.takers.moved();
         }
         job.preemptible = fact.preemptible;
-        job.checkpointed_at = fact.checkpointed_at;
         if another {
             self.another_object(&key);
         }
@@ -163,11 +166,7 @@ impl Engine {
         let Some(job) = self.jobs.get_mut(key) else {
             return;
         };
-        job.failures = 0;
-        job.back_off_until = None;
-        job.avoid.clear();
-        job.last = None;
-        job.stopped_after = None;
+        job.uncommon.change(Uncommon::begin_anew);
         match job.released.as_ref().map(|released| released.progress) {
             Some(Progress::Finished) | None => {
                 job.released = None;
@@ -203,14 +202,16 @@ impl Engine {
             }
         }
         job.attempt = admission.attempt;
-        job.failures = job.failures.max(admission.attempt.0.saturating_sub(1));
-        job.back_off_until = None;
+        job.uncommon.change(|known| {
+            known.failures = known.failures.max(admission.attempt.0.saturating_sub(1));
+            known.back_off_until = None;
+        });
         // When it began to run the record does not say: not before it was admitted.
         let started_at = (progress == Progress::Running).then_some(admission.admitted_at);
         let basis = job
             .demand
             .clone()
-            .filter(|_| same_object && job.hold.is_none());
+            .filter(|_| same_object && job.uncommon.hold.is_none());
         job.released = Some(Box::new(Released {
             admission,
             progress,
@@ -291,8 +292,10 @@ impl Engine {
         if next == Progress::Running {
             released.started_at.get_or_insert(at);
             self.takers.moved();
-            job.failures = 0;
-            job.last = None;
+            job.uncommon.change(|known| {
+                known.failures = 0;
+                known.last = None;
+            });
         }
         if ended {
             self.note_run(key, at);
@@ -336,49 +339,29 @@ impl Engine {
 
 impl Job {
     fn new(fact: &JobFact) -> Self {
-        Self {
-            uid: fact.uid.clone(),
-            queue: fact.queue.clone(),
-            priority_class: None,
-            user: user_of(&fact.key, &fact.user),
-            queued_at: fact.queued_at,
-            hold: None,
-            demand: None,
-            duration: None,
-            forecast: None,
-            preemptible: true,
-            checkpointed_at: None,
-            stopped_after: None,
-            attempt: Attempt::default(),
-            failures: 0,
-            back_off_until: None,
-            avoid: BTreeMap::new(),
-            last: None,
-            released: None,
-            derived: Derived::default(),
-        }
+        let user = user_of(&fact.key, &fact.user);
+        Self::bare(fact.uid.clone(), fact.queue.clone(), user, fact.queued_at)
     }
 
     /// A job of which only the admission record is known.
     fn known_by(key: &JobKey, admission: &Admission) -> Self {
+        let (uid, queue) = (admission.uid.clone(), admission.queue.clone());
+        Self::bare(uid, queue, user_of(key, ""), admission.admitted_at)
+    }
+
+    fn bare(uid: Uid, queue: QueueName, user: Arc<str>, queued_at: Time) -> Self {
         Self {
-            uid: admission.uid.clone(),
-            queue: admission.queue.clone(),
+            uid,
+            queue,
             priority_class: None,
-            user: user_of(key, ""),
-            queued_at: admission.admitted_at,
-            hold: None,
+            user,
+            queued_at,
             demand: None,
             duration: None,
             forecast: None,
             preemptible: true,
-            checkpointed_at: None,
-            stopped_after: None,
             attempt: Attempt::default(),
-            failures: 0,
-            back_off_until: None,
-            avoid: BTreeMap::new(),
-            last: None,
+            uncommon: Rare::default(),
             released: None,
             derived: Derived::default(),
         }

@@ -40,13 +40,13 @@ impl Engine {
                 ));
             }
             let charge = self.charge_of(job);
-            if job.derived.charge != charge {
-                let kept = &job.derived.charge;
+            if job.derived.has.charge != charge {
+                let kept = &job.derived.has.charge;
                 wrong.push(format!("job {key}: charged {kept:?}, should be {charge:?}"));
             }
             let holder = self.holder_of(job);
-            if job.derived.holder != holder {
-                let kept = &job.derived.holder;
+            if job.derived.has.holder != holder {
+                let kept = &job.derived.has.holder;
                 wrong.push(format!(
                     "job {key}: held for {kept:?}, should be {holder:?}"
                 ));
@@ -58,7 +58,7 @@ impl Engine {
                     "job {key}: counted as {kept:?}, should be {counted:?}"
                 ));
             }
-            let until = job.derived.outlook.map(|outlook| outlook.until);
+            let until = job.derived.has.outlook.map(|outlook| outlook.until);
             if until.is_some_and(|until| !self.ends.contains(&(until, key.clone()))) {
                 wrong.push(format!("job {key}: its end {until:?} is not listed"));
             }
@@ -66,8 +66,8 @@ impl Engine {
             let listed = held
                 .as_ref()
                 .is_none_or(|(queue, priority)| self.held.has(queue, *priority, key));
-            if job.derived.held != held || !listed {
-                let kept = &job.derived.held;
+            if job.derived.has.held != held || !listed {
+                let kept = &job.derived.has.held;
                 wrong.push(format!("job {key}: held as {kept:?}, should be {held:?}"));
             }
             if self.held.is_listed_going(key) != Self::is_going(job) {
@@ -75,7 +75,7 @@ impl Engine {
                     "job {key}: listed as going, or not, and is the other"
                 ));
             }
-            if self.stopped.contains(key) != job.stopped_after.is_some() {
+            if self.stopped.contains(key) != job.uncommon.stopped_after.is_some() {
                 wrong.push(format!(
                     "job {key}: listed as stopped, or not, and is the other"
                 ));
@@ -91,7 +91,10 @@ impl Engine {
 
     /// Nobody is listed for being taken back who is not.
     fn check_held(&self, wrong: &mut Vec<String>) {
-        let held = self.jobs.values().filter(|job| job.derived.held.is_some());
+        let held = self
+            .jobs
+            .values()
+            .filter(|job| job.derived.has.held.is_some());
         let (listed, held) = (self.held.len(), held.count());
         if listed != held {
             wrong.push(format!("held: {listed} listed, should be {held}"));
@@ -106,10 +109,10 @@ impl Engine {
             fresh.set_fleet(cluster, &self.cluster_total(cluster));
         }
         for job in self.jobs.values() {
-            if let Some((queue, pools)) = &job.derived.charge {
+            if let Some((queue, pools)) = &job.derived.has.charge {
                 fresh.charge(queue, pools, 1);
             }
-            if let Some((queue, user)) = &job.derived.holder {
+            if let Some((queue, user)) = &job.derived.has.holder {
                 fresh.hold(queue, user, 1);
             }
             if let Some((queue, state, pending)) = &job.derived.counted {
@@ -133,7 +136,7 @@ impl Engine {
             let room = self.room.cluster(&pod.cluster);
             let known = room.and_then(|room| room.pods().get(&pod.uid));
             let job = pod.job.as_ref().and_then(|key| self.jobs.get(key));
-            let charged = job.is_some_and(|job| job.derived.charge.is_some());
+            let charged = job.is_some_and(|job| job.derived.has.charge.is_some());
             if !charged || known.is_none_or(|known| known.ended) {
                 wrong.push(format!("pod {}: keeps its room until {until:?}", pod.uid));
             }
@@ -159,7 +162,7 @@ impl Engine {
                 }
             }
             let job = self.jobs.get(key);
-            if job.is_none_or(|job| job.derived.charge.is_none()) {
+            if job.is_none_or(|job| job.derived.has.charge.is_none()) {
                 uncharged.push(format!("job {key}: holds seats and is not charged"));
             }
         }
@@ -253,7 +256,7 @@ mod tests {
             let wrong = engine.check_invariants();
             wrong.iter().any(|wrong| wrong.contains("job: held as"))
         };
-        let held = sound.jobs.get(&key).unwrap().derived.held.clone();
+        let held = sound.jobs.get(&key).unwrap().derived.has.held.clone();
         assert!(held.is_some());
         // It knows where it is held, and is not listed there.
         let mut engine = sound.clone();
@@ -261,7 +264,13 @@ mod tests {
         assert!(names_it(&engine));
         // It is listed, and does not know.
         let mut engine = sound;
-        engine.jobs.get_mut(&key).unwrap().derived.held = None;
+        engine
+            .jobs
+            .get_mut(&key)
+            .unwrap()
+            .derived
+            .has
+            .change(|has| has.held = None);
         assert!(names_it(&engine));
     }
 
@@ -280,10 +289,10 @@ mod tests {
                 job(e, "waits").derived.line = None;
             }),
             ("job ns/runs: charged None", |e| {
-                job(e, "runs").derived.charge = None;
+                job(e, "runs").derived.has.change(|has| has.charge = None);
             }),
             ("job ns/runs: held for None", |e| {
-                job(e, "runs").derived.holder = None;
+                job(e, "runs").derived.has.change(|has| has.holder = None);
             }),
             ("job ns/runs: counted as None", |e| {
                 job(e, "runs").derived.counted = None;
@@ -299,11 +308,11 @@ mod tests {
                 job(e, "runs").derived.timer = Some(crate::Time(7));
             }),
             ("held: 2 listed, should be 1", |e| {
-                let held = job(e, "runs").derived.held.clone();
+                let held = job(e, "runs").derived.has.held.clone();
                 e.held.set(&JobKey::new("ns", "ghost"), None, held.as_ref());
             }),
             ("queue q: kept", |e| {
-                let (queue, pools) = job(e, "runs").derived.charge.clone().unwrap();
+                let (queue, pools) = job(e, "runs").derived.has.charge.clone().unwrap();
                 e.queues.charge(&queue, &pools, 1);
             }),
             ("fleet of all: kept", |e| {

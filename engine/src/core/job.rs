@@ -7,6 +7,7 @@ use super::wants::WantId;
 use crate::event::Progress;
 use crate::facts::{Admission, Demand, Hold, Share};
 use crate::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
+use crate::rare::{Nothing, Rare};
 use crate::reason::Reason;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -76,7 +77,6 @@ pub(crate) struct Job {
     /// Who submitted it, or its namespace where that is not told.
     pub(crate) user: Arc<str>,
     pub(crate) queued_at: Time,
-    pub(crate) hold: Option<Hold>,
     /// `None` while the job is known by its admission record only.
     pub(crate) demand: Option<Arc<Demand>>,
     pub(crate) duration: Option<i64>,
@@ -84,12 +84,22 @@ pub(crate) struct Job {
     pub(crate) forecast: Option<Forecast>,
     /// Whether it may be taken back for another job.
     pub(crate) preemptible: bool,
+    /// The last attempt, zero before the first.
+    pub(crate) attempt: Attempt,
+    pub(crate) uncommon: Rare<Uncommon>,
+    pub(crate) released: Option<Box<Released>>,
+    pub(crate) derived: Derived,
+}
+
+/// What was told of a job or happened to it that most jobs which wait have nothing of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Uncommon {
+    /// Why it may not be considered, if so.
+    pub(crate) hold: Option<Hold>,
     /// When it last saved its work, if it tells.
     pub(crate) checkpointed_at: Option<Time>,
     /// Milliseconds that it had run when it was stopped for its queue's limit.
     pub(crate) stopped_after: Option<i64>,
-    /// The last attempt, zero before the first.
-    pub(crate) attempt: Attempt,
     /// Attempts in a row that were taken back or refused.
     pub(crate) failures: u32,
     pub(crate) back_off_until: Option<Time>,
@@ -97,8 +107,18 @@ pub(crate) struct Job {
     pub(crate) avoid: BTreeMap<ClusterName, Time>,
     /// Why the last attempt was taken back.
     pub(crate) last: Option<Cause>,
-    pub(crate) released: Option<Box<Released>>,
-    pub(crate) derived: Derived,
+}
+
+impl Nothing for Uncommon {
+    const NOTHING: &'static Self = &Self {
+        hold: None,
+        checkpointed_at: None,
+        stopped_after: None,
+        failures: 0,
+        back_off_until: None,
+        avoid: BTreeMap::new(),
+        last: None,
+    };
 }
 
 /// A reason with its words.
@@ -144,18 +164,33 @@ pub(crate) struct Released {
 pub(crate) struct Derived {
     /// Its place in line, while it competes.
     pub(crate) line: Option<Line>,
-    /// What is charged to which queue.
-    pub(crate) charge: Option<(QueueName, Arc<Pools>)>,
-    /// In which queue and for which user it counts as released, while it is charged.
-    pub(crate) holder: Option<(QueueName, Arc<str>)>,
     /// In which queue it counts as what, with what it wants while it waits.
     pub(crate) counted: Option<(QueueName, JobState, Option<Arc<Demand>>)>,
     /// When it has to be looked at again.
     pub(crate) timer: Option<Time>,
-    /// When it is expected to end, while it is charged.
+    pub(crate) has: Rare<Has>,
+}
+
+/// What the indexes hold of a job that is charged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Has {
+    /// What is charged to which queue.
+    pub(crate) charge: Option<(QueueName, Arc<Pools>)>,
+    /// In which queue and for which user it counts as released.
+    pub(crate) holder: Option<(QueueName, Arc<str>)>,
+    /// When it is expected to end.
     pub(crate) outlook: Option<Outlook>,
     /// In whose list of what may be taken back it stands, by priority.
     pub(crate) held: Option<(QueueName, i32)>,
+}
+
+impl Nothing for Has {
+    const NOTHING: &'static Self = &Self {
+        charge: None,
+        holder: None,
+        outlook: None,
+        held: None,
+    };
 }
 
 /// A place in line.
@@ -164,6 +199,17 @@ pub(crate) struct Line {
     pub(crate) queue: QueueName,
     pub(crate) want: WantId,
     pub(crate) rank: Rank,
+}
+
+impl Uncommon {
+    /// Forgets what happened to the object that had the job's name before.
+    pub(crate) fn begin_anew(&mut self) {
+        *self = Self {
+            hold: self.hold.take(),
+            checkpointed_at: self.checkpointed_at,
+            ..Self::NOTHING.clone()
+        };
+    }
 }
 
 impl Cause {
@@ -210,7 +256,7 @@ impl Job {
             attempts: self.attempt,
             admission: self.released.as_ref().map(|released| &released.admission),
             queued_at: self.queued_at,
-            back_off_until: self.back_off_until,
+            back_off_until: self.uncommon.back_off_until,
             overgrown: self.released.as_ref().is_some_and(|r| r.overgrown),
         }
     }

@@ -143,7 +143,7 @@ impl Engine {
         let job = self
             .jobs
             .get(key)
-            .filter(|job| job.derived.charge.is_some());
+            .filter(|job| job.derived.has.charge.is_some());
         let released = job.and_then(|job| job.released.as_ref());
         let over = |progress| matches!(progress, Progress::Ending | Progress::Finished);
         known.is_some_and(|pod| !pod.ended && pod.node.is_some())

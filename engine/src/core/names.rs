@@ -32,10 +32,11 @@ impl Names {
 
     /// The same key, its namespace shared with its neighbours.
     pub(crate) fn share_key(&mut self, key: &JobKey) -> JobKey {
-        JobKey {
-            namespace: self.share(&key.namespace),
-            name: Arc::clone(&key.name),
+        let namespace = self.share(&key.namespace);
+        if Arc::ptr_eq(&namespace, &key.namespace) {
+            return key.clone();
         }
+        JobKey::within(namespace, &key.name)
     }
 
     /// The same name, shared.

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use super::deadline::next_look;
-use super::job::{Derived, Job, JobState, Line, Rank};
+use super::job::{Derived, Has, Job, JobState, Line, Rank};
 use super::predict::{Forecast, Outlook, outlook};
 use super::queues::Pools;
 use super::reservations::Reservation;
@@ -14,6 +14,7 @@ use super::sleep::Wake;
 use super::wants::Want;
 use crate::facts::{Demand, QueueOrdering};
 use crate::ids::{JobKey, QueueName};
+use crate::rare::Rare;
 use crate::reason::Reason;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -31,15 +32,15 @@ impl Engine {
         let timer = next_look(&self.config, &self.queues, job);
         let outlook = outlook(job, self.now);
         let held = self.held_of(job);
-        let stopped = job.stopped_after.is_some();
+        let stopped = job.uncommon.stopped_after.is_some();
         let going = Self::is_going(job);
         let line = self.line_of(key);
-        let gone = was.charge.is_some() && charge.is_none();
-        let recharged = was.charge != charge;
-        if was.holder != holder {
+        let gone = was.has.charge.is_some() && charge.is_none();
+        let recharged = was.has.charge != charge;
+        if was.has.holder != holder {
             self.rehold(&was, holder.as_ref());
         }
-        if was.charge != charge {
+        if was.has.charge != charge {
             self.recharge(&was, charge.as_ref());
         }
         if was.counted != counted {
@@ -48,24 +49,26 @@ impl Engine {
         if was.timer != timer {
             self.retime(key, &was, timer);
         }
-        if was.outlook != outlook {
+        if was.has.outlook != outlook {
             self.reend(key, &was, outlook);
         }
-        if was.charge != charge || was.held != held {
+        if was.has.charge != charge || was.has.held != held {
             self.takers.moved();
         }
-        self.held.set(key, was.held.as_ref(), held.as_ref());
+        self.held.set(key, was.has.held.as_ref(), held.as_ref());
         self.held.set_going(key, going);
         self.note_stopped(key, stopped);
         self.reline(&was, line.as_ref());
         let now = Derived {
             line,
-            charge,
-            holder,
             counted,
             timer,
-            outlook,
-            held,
+            has: Rare::new(Has {
+                charge,
+                holder,
+                outlook,
+                held,
+            }),
         };
         let changed = was != now;
         if let Some(job) = self.jobs.get_mut(key) {
@@ -99,7 +102,7 @@ impl Engine {
         self.victim_gone(key);
         self.room.forget(key);
         self.growing.remove(key);
-        self.held.set(key, was.held.as_ref(), None);
+        self.held.set(key, was.has.held.as_ref(), None);
         self.held.set_going(key, false);
         self.takers.moved();
         self.note_stopped(key, false);
@@ -110,7 +113,7 @@ impl Engine {
     /// Why a queued job does not stand in line, if it does not, apart from its back-off and
     /// its queue.
     pub(crate) fn obstacle(&self, job: &Job) -> Option<(Reason, String)> {
-        if let Some(hold) = &job.hold {
+        if let Some(hold) = &job.uncommon.hold {
             return Some((hold.reason, hold.message.clone()));
         }
         if let Some(stopped) = self.stopped(job) {
@@ -174,15 +177,16 @@ impl Engine {
 
     pub(crate) fn count_of(&self, job: &Job) -> (QueueName, JobState, Option<Arc<Demand>>) {
         let state = job.state();
-        let waits = state == JobState::Queued && job.hold.is_none();
+        let waits = state == JobState::Queued && job.uncommon.hold.is_none();
         let pending = job.demand.clone().filter(|_| waits);
         (job.queue_now().clone(), state, pending)
     }
 
     /// Where the job should stand in line, and for what. A back-off ends when its timer says.
     pub(crate) fn place_of(&self, key: &JobKey, job: &Job) -> Option<(QueueName, Rank, Want)> {
-        let waits =
-            job.released.is_none() && job.back_off_until.is_none() && self.obstacle(job).is_none();
+        let waits = job.released.is_none()
+            && job.uncommon.back_off_until.is_none()
+            && self.obstacle(job).is_none();
         let demand = job.demand.as_ref().filter(|_| waits)?;
         let want = Want {
             demand: Arc::clone(demand),
@@ -195,7 +199,7 @@ impl Engine {
                 .duration
                 .or_else(|| job.forecast.and_then(Forecast::high_ms)),
             max_clusters: self.max_clusters(&job.queue),
-            avoid: job.avoid.keys().cloned().collect(),
+            avoid: job.uncommon.avoid.keys().cloned().collect(),
         };
         Some((job.queue.clone(), self.rank_of(key, job), want))
     }
@@ -300,7 +304,7 @@ impl Engine {
         if let Some((queue, user)) = holder {
             self.queues.hold(queue, user, 1);
         }
-        if let Some((queue, user)) = &was.holder {
+        if let Some((queue, user)) = &was.has.holder {
             self.queues.hold(queue, user, -1);
         }
     }
@@ -310,7 +314,7 @@ impl Engine {
             self.queues.charge(queue, pools, 1);
             self.touch_queues(queue, false);
         }
-        if let Some((queue, pools)) = &was.charge {
+        if let Some((queue, pools)) = &was.has.charge {
             self.queues.charge(queue, pools, -1);
             self.touch_queues(queue, true);
         }
@@ -343,7 +347,7 @@ impl Engine {
     }
 
     fn reend(&mut self, key: &JobKey, was: &Derived, outlook: Option<Outlook>) {
-        if let Some(old) = was.outlook {
+        if let Some(old) = was.has.outlook {
             self.ends.remove(&(old.until, key.clone()));
         }
         if let Some(new) = outlook {

@@ -22,7 +22,7 @@ impl Engine {
         let job = self.jobs.get_mut(key)?;
         let demand = Arc::clone(job.demand.as_ref()?);
         job.attempt = Attempt(job.attempt.0.saturating_add(1));
-        job.back_off_until = None;
+        job.uncommon.change(|known| known.back_off_until = None);
         let admission = Admission {
             uid: job.uid.clone(),
             attempt: job.attempt,
@@ -103,21 +103,26 @@ impl Engine {
         if another {
             // What ended was an earlier object of this name.
             job.attempt = Attempt::default();
-            job.failures = 0;
-            job.stopped_after = None;
+            job.uncommon.change(|known| {
+                known.failures = 0;
+                known.stopped_after = None;
+            });
         } else if cause.as_ref().is_some_and(|cause| !cause.is_failure()) {
             // Nothing is wrong with it: it stands where it stood.
-            job.last = cause;
+            job.uncommon.change(|known| known.last = cause);
         } else {
-            job.failures = job.failures.saturating_add(1);
-            let back_off = back_off(&self.config, job.failures);
-            let until = at.after(back_off);
-            job.back_off_until = Some(until);
-            job.last = cause;
-            if let Some(cluster) = avoid {
-                let extra = self.config.avoid_extra_ms.max(back_off);
-                job.avoid.insert(cluster, until.after(extra));
-            }
+            let config = &self.config;
+            job.uncommon.change(|known| {
+                known.failures = known.failures.saturating_add(1);
+                let back_off = back_off(config, known.failures);
+                let until = at.after(back_off);
+                known.back_off_until = Some(until);
+                known.last = cause;
+                if let Some(cluster) = avoid {
+                    let extra = config.avoid_extra_ms.max(back_off);
+                    known.avoid.insert(cluster, until.after(extra));
+                }
+            });
         }
         self.settle_released(key);
     }

@@ -19,7 +19,7 @@ impl Engine {
     pub(crate) fn is_to_come(&self, relief: &Relief) -> bool {
         relief.from.as_ref().is_none_or(|key| {
             let job = self.jobs.get(key);
-            job.is_some_and(|job| job.derived.charge.is_some())
+            job.is_some_and(|job| job.derived.has.charge.is_some())
         })
     }
 
@@ -48,7 +48,10 @@ impl Engine {
                 let mut inside = Tally::default();
                 let mut outside = Tally::default();
                 for (key, amount) in &on_it {
-                    let charge = self.jobs.get(key).and_then(|j| j.derived.charge.as_ref());
+                    let charge = self
+                        .jobs
+                        .get(key)
+                        .and_then(|j| j.derived.has.charge.as_ref());
                     let within = charge.is_some_and(|(of, _)| self.queues.is_within(of, above));
                     let sum = if within { &mut inside } else { &mut outside };
                     sum.add_tally(amount, 1);
@@ -86,8 +89,8 @@ impl Engine {
         let mut relief = Vec::new();
         for (end, key) in self.ends.range(from..).take(ENDS) {
             let job = self.jobs.get(key);
-            let ends = job.filter(|job| job.derived.outlook.is_some_and(|o| o.known));
-            let charge = ends.and_then(|job| job.derived.charge.as_ref());
+            let ends = job.filter(|job| job.derived.has.outlook.is_some_and(|o| o.known));
+            let charge = ends.and_then(|job| job.derived.has.charge.as_ref());
             let Some((of, pools)) = charge else {
                 continue;
             };

@@ -232,7 +232,7 @@ impl Engine {
         let mut victims = victims;
         victims.retain(|victim| {
             let job = self.jobs.get(victim);
-            job.is_some_and(|job| job.derived.charge.is_some())
+            job.is_some_and(|job| job.derived.has.charge.is_some())
         });
         let pools = pools_of(shares);
         let mut charge = Tally::default();

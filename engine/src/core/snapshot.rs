@@ -3,16 +3,17 @@
 //! Facts and the states of jobs are kept; everything derived is built anew from them.
 
 use super::decay::PastSnapshot;
-use super::job::{Cause, Derived, Job, Released};
+use super::job::{Derived, Job, Released, Uncommon};
 use super::lingering::Ended;
 use super::predict::{Forecast, History, KnownRuns};
 use super::reservations::Reservation;
 use super::takers::Takers;
 use super::{Engine, EngineConfig};
 use crate::facts::{
-    ClusterFact, Demand, Hold, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact,
+    ClusterFact, Demand, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact,
 };
 use crate::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
+use crate::rare::Rare;
 use crate::room::{MixRecord, Seat};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -49,18 +50,12 @@ struct JobSnapshot {
     priority_class: Option<Arc<str>>,
     user: Arc<str>,
     queued_at: Time,
-    hold: Option<Hold>,
     demand: Option<Arc<Demand>>,
     duration: Option<i64>,
     forecast: Option<Forecast>,
     preemptible: bool,
-    checkpointed_at: Option<Time>,
-    stopped_after: Option<i64>,
     attempt: Attempt,
-    failures: u32,
-    back_off_until: Option<Time>,
-    avoid: BTreeMap<ClusterName, Time>,
-    last: Option<Cause>,
+    uncommon: Uncommon,
     released: Option<Released>,
     /// Room held for it: for what demand, and where.
     seats: Option<(Arc<Demand>, Vec<Seat>)>,
@@ -162,18 +157,12 @@ impl Engine {
             priority_class: job.priority_class.clone(),
             user: Arc::clone(&job.user),
             queued_at: job.queued_at,
-            hold: job.hold.clone(),
             demand: job.demand.clone(),
             duration: job.duration,
             forecast: job.forecast,
             preemptible: job.preemptible,
-            checkpointed_at: job.checkpointed_at,
-            stopped_after: job.stopped_after,
             attempt: job.attempt,
-            failures: job.failures,
-            back_off_until: job.back_off_until,
-            avoid: job.avoid.clone(),
-            last: job.last.clone(),
+            uncommon: (*job.uncommon).clone(),
             released: job.released.as_deref().cloned(),
             seats: seats.map(|held| (Arc::clone(&held.demand), held.seats.clone())),
         }
@@ -198,18 +187,12 @@ impl Engine {
             priority_class: snapshot.priority_class,
             user: snapshot.user,
             queued_at: snapshot.queued_at,
-            hold: snapshot.hold,
             demand,
             duration: snapshot.duration,
             forecast: snapshot.forecast,
             preemptible: snapshot.preemptible,
-            checkpointed_at: snapshot.checkpointed_at,
-            stopped_after: snapshot.stopped_after,
             attempt: snapshot.attempt,
-            failures: snapshot.failures,
-            back_off_until: snapshot.back_off_until,
-            avoid: snapshot.avoid,
-            last: snapshot.last,
+            uncommon: Rare::new(snapshot.uncommon),
             released: snapshot.released.map(Box::new),
             derived: Derived::default(),
         };

@@ -228,7 +228,7 @@ impl Engine {
             .holders_of(&kept.cluster, &kept.node)
             .into_iter()
             .filter_map(|(key, amount)| {
-                let outlook = self.jobs.get(&key)?.derived.outlook?;
+                let outlook = self.jobs.get(&key)?.derived.has.outlook?;
                 let end = outlook.end().filter(|end| *end > self.now)?;
                 Some((end, key, amount))
             })

@@ -117,7 +117,7 @@ impl Engine {
             let Some(released) = job.released.as_deref() else {
                 continue;
             };
-            let Some((_, charge)) = &job.derived.charge else {
+            let Some((_, charge)) = &job.derived.has.charge else {
                 continue;
             };
             if !charge.values().any(|part| shares_something(part, wanted)) {
@@ -162,7 +162,7 @@ impl Engine {
             cost,
         };
         let steps = surplus(job, released);
-        if let Some((_, charge)) = &job.derived.charge
+        if let Some((_, charge)) = &job.derived.has.charge
             && steps.is_empty()
             && released.leaving.is_empty()
         {
@@ -220,10 +220,10 @@ impl Engine {
 
     /// What is lost if a job is taken back.
     fn cost_of(&self, job: &Job, released: &Released, priority: i32) -> i128 {
-        let saved = released.started_at.max(job.checkpointed_at);
+        let saved = released.started_at.max(job.uncommon.checkpointed_at);
         let since = released.started_at.and(saved);
         let lost = since.map_or(0, |since| self.now.millis_since(since).max(0));
-        let charged = job.derived.charge.as_ref();
+        let charged = job.derived.has.charge.as_ref();
         let charged = charged.filter(|_| released.leaving.is_empty());
         let weight = match charged {
             Some((_, pools)) => weight(pools.values()),

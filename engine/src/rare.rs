@@ -1,0 +1,88 @@
+//! A part that most have nothing of.
+//!
+//! Of a million jobs that wait few were ever taken back, and none is charged. What only those
+//! few have is kept apart, so that the others pay a pointer for it. Reading goes as if it were
+//! there; it is written through [`Rare::change`], which lets go what is empty again.
+
+use std::fmt;
+use std::ops::Deref;
+
+/// A type one value of which says that there is nothing.
+pub(crate) trait Nothing: PartialEq + Clone + 'static {
+    /// That value.
+    const NOTHING: &'static Self;
+}
+
+/// A `T`, which takes room only where it is something.
+#[derive(Clone)]
+pub(crate) struct Rare<T>(Option<Box<T>>);
+
+impl<T: Nothing> Rare<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self((value != *T::NOTHING).then(|| Box::new(value)))
+    }
+
+    /// Changes it.
+    pub(crate) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut value = self
+            .0
+            .take()
+            .unwrap_or_else(|| Box::new(T::NOTHING.clone()));
+        let result = change(&mut value);
+        self.0 = Some(value).filter(|value| **value != *T::NOTHING);
+        result
+    }
+}
+
+impl<T: Nothing> Deref for Rare<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().unwrap_or(T::NOTHING)
+    }
+}
+
+impl<T> Default for Rare<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: Nothing> PartialEq for Rare<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Nothing + Eq> Eq for Rare<T> {}
+
+impl<T: Nothing + fmt::Debug> fmt::Debug for Rare<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Nothing for i64 {
+        const NOTHING: &'static Self = &0;
+    }
+
+    #[test]
+    fn takes_room_only_while_it_is_something() {
+        let mut rare = Rare::new(0);
+        assert!(rare.0.is_none());
+        rare.change(|value| *value += 7);
+        assert_eq!((*rare, rare.0.is_some()), (7, true));
+        rare.change(|value| *value -= 7);
+        assert_eq!((*rare, rare.0.is_none()), (0, true));
+        assert_eq!(rare, Rare::new(0));
+        assert_ne!(rare, Rare::new(1));
+        assert_eq!(
+            std::mem::size_of::<Rare<i64>>(),
+            std::mem::size_of::<usize>()
+        );
+    }
+}
