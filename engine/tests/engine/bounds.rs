@@ -1,7 +1,8 @@
 //! Jobs that a bound would never let go, and bounds that are others later.
 
-use crate::world::{World, below, capped, cluster, key, node, queue, res};
+use crate::world::{World, below, bound, capped, cluster, key, node, policy, queue, res};
 use engine::Event;
+use engine::facts::PolicyFact;
 use insta::assert_snapshot;
 
 /// One GPU of `x` is lent to queue `c`, and `x` is lost: nothing is left of which queue `a`, below
@@ -68,4 +69,50 @@ fn whoever_a_bound_lets_go_some_day_keeps_what_frees_from_those_behind() {
         world.finish(name);
     }
     assert_snapshot!(world.decide(), @"release large #1 x(n0)");
+}
+
+fn of_class(queue: &str, capability: &str) -> PolicyFact {
+    PolicyFact {
+        pools: vec![bound("gpu", None, capability)],
+        ..policy(queue)
+    }
+}
+
+/// A job that lacks headroom now, and that the bound of `dept` on its class would never let go.
+fn never_let() -> World {
+    let mut world = World::new();
+    world
+        .cluster("x", 1, "cpu 64, gpu 8")
+        .queue(queue("dept"))
+        .queue(below("dept", capped("q", "gpu 8")))
+        .policy(of_class("dept", "gpu 4"));
+    world.runs("old", "q", 1, "gpu 4");
+    world.add("large", "q", 1, "gpu 8");
+    assert_eq!(world.decide(), "");
+    let large = world.engine.explain(&key("large")).unwrap();
+    assert_eq!(large.reason, engine::Reason::ExceedsCapability);
+    world
+}
+
+/// It waits for headroom now, as any other job does.
+fn waits_and_goes(world: &mut World) {
+    assert_eq!(world.decide(), "");
+    let large = world.engine.explain(&key("large")).unwrap();
+    assert_eq!(large.reason, engine::Reason::Reserved);
+    world.finish("old");
+    assert_eq!(world.decide(), "release large #1 x(n0)");
+}
+
+#[test]
+fn what_a_bound_would_never_let_go_goes_when_a_policy_widens_it() {
+    let mut world = never_let();
+    world.policy(of_class("dept", "gpu 8"));
+    waits_and_goes(&mut world);
+}
+
+#[test]
+fn what_a_bound_would_never_let_go_goes_when_its_queue_moves_out_from_under_it() {
+    let mut world = never_let();
+    world.queue(capped("q", "gpu 8"));
+    waits_and_goes(&mut world);
 }

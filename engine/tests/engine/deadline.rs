@@ -244,3 +244,23 @@ fn an_elastic_gang_that_went_with_its_least_needs_all_of_that() {
     world.wait(601);
     assert_snapshot!(world.decide(), @"take back job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 601 s after its release");
 }
+
+#[test]
+fn room_that_is_found_when_its_placement_is_told_is_not_lost() {
+    let mut world = two_clusters();
+    world.add("job", "q", 1, "gpu 8");
+    world.decide();
+    world.apply(Event::NodeUpserted(NodeFact {
+        usable: false,
+        ..node("a", "n0", "cpu 64, gpu 8")
+    }));
+    world.decide();
+    world.wait(5);
+    // Between two looks at its seats: it is still one of those without room.
+    world.progress("job", Progress::Placed);
+    world.apply(Event::NodeUpserted(node("a", "n1", "cpu 64, gpu 8")));
+    world.decide();
+    world.wait(60);
+    assert_snapshot!(world.decide(), @"");
+    assert_eq!(world.state("job"), JobState::Placed);
+}

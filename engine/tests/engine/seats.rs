@@ -275,3 +275,25 @@ fn a_pod_starts_where_what_is_overcommitted_is_not_what_it_asks_for() {
     world.apply(Event::PodGone(ClusterName::from("a"), Uid::from("device")));
     assert_snapshot!(world.decide(), @"release lean #1 a(n0)");
 }
+
+#[test]
+fn of_a_plan_only_what_was_on_a_lost_node_goes_to_other_nodes() {
+    let mut world = world();
+    world.apply(Event::ClusterUpserted(crate::world::cluster("a")));
+    world.apply(Event::NodeUpserted(node("a", "n0", "cpu 64, gpu 3")));
+    world.apply(Event::NodeUpserted(node("a", "n1", "cpu 64, gpu 5")));
+    world.add("job", "q", 2, "gpu 3");
+    assert_snapshot!(world.decide(), @"release job #1 a(n0 n1)");
+    // Either of the two that come would leave less beside than n1 does.
+    for name in ["n2", "n3"] {
+        world.apply(Event::NodeUpserted(node("a", name, "cpu 64, gpu 3")));
+    }
+    world.apply(Event::NodeUpserted(NodeFact {
+        usable: false,
+        ..node("a", "n0", "cpu 64, gpu 3")
+    }));
+    world.add("more", "q", 1, "gpu 5");
+    assert_snapshot!(world.decide(), @"");
+    world.add("small", "q", 1, "gpu 3");
+    assert_snapshot!(world.decide(), @"release small #1 a(n3)");
+}

@@ -1,8 +1,8 @@
 //! Gangs over several clusters.
 
 use crate::preemption::preempting;
-use crate::world::{World, bound, cluster, foreign, gang, node, pods, policy, queue, role};
-use engine::facts::{ClusterFact, Demand, PlacementWeights, Split};
+use crate::world::{World, bound, cluster, foreign, gang, node, on, pods, policy, queue, role};
+use engine::facts::{ClusterFact, Demand, PlacementWeights, PolicyFact, Split};
 use engine::{ClusterName, Event};
 use insta::assert_snapshot;
 
@@ -325,4 +325,27 @@ fn a_gang_finds_room_in_more_clusters_than_are_counted_at_first() {
     world.decide();
     let job = world.engine.job(&crate::world::key("wide")).unwrap();
     assert_eq!(job.admission.unwrap().shares.len(), 66);
+}
+
+#[test]
+fn whoever_found_no_room_is_judged_anew_when_its_queue_prefers_other_clusters() {
+    let mut world = World::new();
+    world.queue(queue("q"));
+    // Of all that is free the launcher has room in b only.
+    world.cluster("a", 1, "cpu 16, gpu 8");
+    world.cluster("b", 2, "cpu 64, gpu 8");
+    submit(&mut world, "old", on("b", pods(1, "gpu 8")));
+    world.decide();
+    let demand = gang(vec![
+        role("launcher", 1, "cpu 32"),
+        role("worker", 4, "cpu 1, gpu 4"),
+    ]);
+    submit(&mut world, "mpi", split(Split::Allowed, demand));
+    // Of clusters with as much room for workers the first by name is to take the launcher.
+    assert_snapshot!(world.decide(), @"");
+    world.policy(PolicyFact {
+        preferred_clusters: vec![ClusterName::from("b")],
+        ..policy("q")
+    });
+    assert_snapshot!(world.decide(), @"release mpi #1 a(n0×2) b(n0 n1×2)");
 }
