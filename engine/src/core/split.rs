@@ -1,7 +1,8 @@
 //! A gang over several clusters: over as few as take it.
 //!
 //! The largest role is divided; roles that exist once go whole with the first part, the others
-//! where room is left beside. Clusters with the most room are the fewest that can do: so their
+//! where room is left beside. The first part is the one with the most room, or where that cannot
+//! take what exists once (a launcher that needs nodes of CPUs), the next that can. Clusters with the most room are the fewest that can do: so their
 //! number is exact for one role. Of that many, all choices are weighed while there are at most
 //! [`CHOICES`]; beyond that those around the choice that leaves least beside, so the number
 //! stays exact for one role and the score is the best of what was weighed. Within a choice the
@@ -22,6 +23,8 @@ use std::cmp::Reverse;
 
 /// Choices of clusters that are weighed.
 const CHOICES: usize = 64;
+/// Clusters that are tried as the first part beside the ones with the most room, for one job.
+const LEADERS: usize = 64;
 /// Clusters whose room is counted node by node at first, those with the most seats.
 const COUNTED: usize = 64;
 
@@ -174,6 +177,7 @@ impl Engine {
         let most = most.min(pods).min(u32::try_from(able).unwrap_or(u32::MAX));
         let lacks = question.view.tells.then(|| self.lacks_of(question, rooms));
         let mut why = NoPlan::NoRoom(lacks.unwrap_or_default());
+        let mut leaders = LEADERS;
         for clusters in least..=most {
             let sum: u64 = rooms[..clusters as usize]
                 .iter()
@@ -184,7 +188,7 @@ impl Engine {
             }
             let options = choices(&rooms[..able], clusters as usize, count)
                 .into_iter()
-                .filter_map(|choice| self.divide(question, &choice))
+                .filter_map(|choice| self.divide_led(question, choice, &mut leaders))
                 .collect();
             let (want, view) = (question.want, question.view);
             match self.first_within_bounds(question.queue, want, view, options) {
@@ -193,6 +197,29 @@ impl Engine {
             }
         }
         Err(why)
+    }
+
+    /// The same led by the first of these clusters that takes what exists once, as long as there
+    /// are `leaders` to be tried.
+    fn divide_led(
+        &self,
+        question: &Question<'_>,
+        mut choice: Vec<Part>,
+        leaders: &mut usize,
+    ) -> Option<Candidate> {
+        let roles = &question.want.demand.roles;
+        let led = (0..roles.len()).any(|role| exists_once(roles, question.main, role));
+        let first = self.divide(question, &choice);
+        if first.is_some() || !led {
+            return first;
+        }
+        (1..choice.len()).find_map(|leader| {
+            *leaders = leaders.checked_sub(1)?;
+            choice[..=leader].rotate_right(1);
+            let found = self.divide(question, &choice);
+            choice[..=leader].rotate_left(1);
+            found
+        })
     }
 
     /// All roles over these clusters, if they take them.
@@ -244,6 +271,11 @@ impl Engine {
     }
 }
 
+/// Whether a role beside the one that is divided has one pod.
+fn exists_once(roles: &[Role], main: usize, role: usize) -> bool {
+    role != main && roles[role].count == 1
+}
+
 /// What a part is asked to take: the first one all roles that exist once, each at least one pod
 /// of the divided role for every part after it left over, and of the other roles what fits.
 fn shares_of(
@@ -254,7 +286,7 @@ fn shares_of(
     index: usize,
     after: u32,
 ) -> Vec<(usize, u32)> {
-    let once = |role: usize| role != main && roles[role].count == 1;
+    let once = |role: usize| exists_once(roles, main, role);
     let others = |role: usize| role != main && roles[role].count > 1;
     let mut pods = Vec::new();
     if index == 0 {

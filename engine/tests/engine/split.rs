@@ -328,24 +328,55 @@ fn a_gang_finds_room_in_more_clusters_than_are_counted_at_first() {
 }
 
 #[test]
-fn whoever_found_no_room_is_judged_anew_when_its_queue_prefers_other_clusters() {
+fn what_exists_once_goes_where_it_has_room() {
     let mut world = World::new();
     world.queue(queue("q"));
-    // Of all that is free the launcher has room in b only.
-    world.cluster("a", 1, "cpu 16, gpu 8");
+    // Of all that is free the launcher has room in b only, and a has the most for workers.
+    world.cluster("a", 3, "cpu 16, gpu 8");
     world.cluster("b", 2, "cpu 64, gpu 8");
     submit(&mut world, "old", on("b", pods(1, "gpu 8")));
     world.decide();
+    let launcher = || role("launcher", 1, "cpu 32");
+    let demand = gang(vec![launcher(), role("worker", 8, "cpu 1, gpu 4")]);
+    submit(&mut world, "mpi", split(Split::Allowed, demand));
+    assert_snapshot!(world.decide(), @"release mpi #1 a(n0×2 n1×2 n2×2) b(n0 n1×2)");
+    // Where nobody has room for it, nobody leads.
+    let demand = gang(vec![launcher(), role("worker", 2, "cpu 8, gpu 4")]);
+    submit(&mut world, "none", split(Split::Allowed, demand));
+    assert_snapshot!(world.decide(), @"");
+}
+
+/// More clusters than all choices of two can be weighed for: those around the first are.
+#[test]
+fn whoever_found_no_room_is_judged_anew_when_its_queue_prefers_other_clusters() {
+    let mut world = World::new();
+    world.queue(queue("q"));
+    world.cluster("a", 1, "cpu 128, gpu 8");
+    for name in ["b", "c", "d", "e", "f", "g", "h", "i", "j"] {
+        world.cluster(name, 1, "cpu 16, gpu 8");
+    }
+    world.cluster("k", 1, "cpu 64, gpu 8");
+    world.cluster("l", 1, "cpu 128, gpu 8");
+    submit(&mut world, "old", on("a", pods(1, "cpu 100")));
+    world.decide();
     let demand = gang(vec![
-        role("launcher", 1, "cpu 32"),
+        role("launcher", 1, "cpu 48"),
+        role("reader", 2, "cpu 48"),
         role("worker", 4, "cpu 1, gpu 4"),
     ]);
-    submit(&mut world, "mpi", split(Split::Allowed, demand));
-    // Of clusters with as much room for workers the first by name is to take the launcher.
+    let wanted = Demand {
+        placement: engine::facts::ClusterPlacement {
+            max_clusters: Some(2),
+            ..demand.placement.clone()
+        },
+        ..demand
+    };
+    submit(&mut world, "mpi", split(Split::Allowed, wanted));
+    // Only k and l together have room for all now, and a is one of all pairs that are weighed.
     assert_snapshot!(world.decide(), @"");
     world.policy(PolicyFact {
-        preferred_clusters: vec![ClusterName::from("b")],
+        preferred_clusters: vec![ClusterName::from("k")],
         ..policy("q")
     });
-    assert_snapshot!(world.decide(), @"release mpi #1 a(n0×2) b(n0 n1×2)");
+    assert_snapshot!(world.decide(), @"release mpi #1 k(n0 n0×2) l(n0×2 n0×2)");
 }
