@@ -150,21 +150,19 @@ pub(crate) fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     AdmissionRecord::read(binding.metadata.annotations.as_ref())
         .ok()
         .flatten()
-        .filter(|record| record.template_uid.as_str() == binding.spec.resource.uid)
+        .filter(|record| record.template_uid == *binding.spec.resource.uid)
 }
 
 /// Why the record that is there cannot be used, if so.
 pub(crate) fn record_problem(binding: &ResourceBinding) -> Option<String> {
     match AdmissionRecord::read(binding.metadata.annotations.as_ref()) {
         Err(error) => Some(error.to_string()),
-        Ok(Some(record)) if record.template_uid.as_str() != binding.spec.resource.uid => {
-            Some(format!(
-                "annotation {} is of template UID {}, the binding is of {}",
-                names::ADMISSION_ANNOTATION,
-                record.template_uid,
-                binding.spec.resource.uid
-            ))
-        }
+        Ok(Some(record)) if record.template_uid != *binding.spec.resource.uid => Some(format!(
+            "annotation {} is of template UID {}, the binding is of {}",
+            names::ADMISSION_ANNOTATION,
+            record.template_uid,
+            binding.spec.resource.uid
+        )),
         Ok(_) => None,
     }
 }

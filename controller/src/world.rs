@@ -273,7 +273,7 @@ impl World {
     pub(crate) fn template_of(&self, binding: &ResourceBinding) -> Option<&Template> {
         self.templates
             .get(&template_key(binding))
-            .filter(|template| template.uid.as_str() == binding.spec.resource.uid)
+            .filter(|template| template.uid == *binding.spec.resource.uid)
     }
 
     /// What the template of a binding asks for, where that is known; devices that it claims stand

@@ -1,5 +1,7 @@
 //! Names at the edge of the engine, each its own type so that none can stand for another.
 
+pub use crate::uid::Uid;
+
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -85,10 +87,6 @@ name_type! {
     /// A class of nodes: what makes devices interchangeable (`nvidia-h100-80gb`, `cpu`).
     /// A pool is one class in one cluster.
     PoolClass
-}
-name_type! {
-    /// The UID of an API object, which tells a re-created object from the first.
-    Uid
 }
 
 /// A job: the namespace and name of its ResourceBinding, which is unique among all kinds.

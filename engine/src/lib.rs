@@ -24,6 +24,7 @@ pub mod reason;
 pub mod resources;
 pub mod room;
 mod tally;
+mod uid;
 
 pub use core::{Changed, Engine, EngineConfig, JobState, JobView, Snapshot};
 pub use decision::{Blocker, Decision, Decisions, Explanation, QueueUsage};

@@ -46,7 +46,7 @@ fn placed_by_us(binding: &ResourceBinding) -> Option<AdmissionRecord> {
         .ok()
         .flatten()?;
     let stands = record.state == RecordState::Admitted
-        && record.template_uid.as_str() == binding.spec.resource.uid
+        && record.template_uid == *binding.spec.resource.uid
         && !binding.spec.clusters.is_empty()
         && binding.metadata.deletion_timestamp.is_none();
     stands.then_some(record)

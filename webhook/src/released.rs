@@ -81,7 +81,7 @@ impl Released {
     pub fn get(&self, key: &ObjectKey, template: &str) -> Option<ReleasedJob> {
         let index = self.0.read();
         let job = index.jobs.get(key).filter(|_| index.listed)?;
-        (job.template.as_str() == template).then(|| job.clone())
+        (job.template == *template).then(|| job.clone())
     }
 }
 

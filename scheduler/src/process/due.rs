@@ -44,7 +44,7 @@ fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
     AdmissionRecord::read(binding.metadata.annotations.as_ref())
         .ok()
         .flatten()
-        .filter(|record| record.template_uid.as_str() == binding.spec.resource.uid)
+        .filter(|record| record.template_uid == *binding.spec.resource.uid)
 }
 
 /// Claimed by a policy, neither gated nor placed: what a scheduler would place.

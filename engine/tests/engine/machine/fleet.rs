@@ -41,7 +41,7 @@ impl Model {
     }
 
     pub fn all_foreign_gone(&mut self) {
-        let foreign = |(_, uid): &&(ClusterName, Uid)| uid.as_str().starts_with("foreign");
+        let foreign = |(_, uid): &&(ClusterName, Uid)| uid.to_string().starts_with("foreign");
         let all: Vec<_> = self.pods.keys().filter(foreign).cloned().collect();
         for (cluster, uid) in all {
             self.pods.remove(&(cluster.clone(), uid.clone()));
