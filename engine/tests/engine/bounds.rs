@@ -1,7 +1,9 @@
 //! Jobs that a bound would never let go, and bounds that are others later.
 
-use crate::world::{World, below, capped, cluster, key, node, queue, res};
+use crate::elastic::elastic;
+use crate::world::{World, below, bound, capped, cluster, key, node, policy, queue, res};
 use engine::Event;
+use engine::facts::PolicyFact;
 use insta::assert_snapshot;
 
 /// One GPU of `x` is lent to queue `c`, and `x` is lost: nothing is left of which queue `a`, below
@@ -68,4 +70,28 @@ fn whoever_a_bound_lets_go_some_day_keeps_what_frees_from_those_behind() {
         world.finish(name);
     }
     assert_snapshot!(world.decide(), @"release large #1 x(n0)");
+}
+
+#[test]
+fn an_elastic_job_that_the_bounds_of_its_queue_never_let_go_stops_nobody() {
+    // Of one size or of two.
+    for most in [1, 2] {
+        let mut world = World::new();
+        world
+            .cluster("x", 2, "cpu 16, gpu 8")
+            .cluster("y", 1, "cpu 16, gpu 4")
+            .queue(queue("bounded"))
+            .queue(queue("other"))
+            .policy(PolicyFact {
+                pools: vec![bound("gpu", Some(&["x"]), "gpu 0")],
+                ..policy("bounded")
+            });
+        // Only the nodes of x are large enough.
+        let never = world.job("never", "bounded", elastic(1, most, "gpu 5"));
+        world.submit(never);
+        world.add("both", "other", 2, "gpu 6");
+        assert_eq!(world.decide(), "release both #1 x(n0 n1)");
+        let bounded = "ExceedsCapability: needs nvidia.com/gpu 5, pods 1; no nodes of the fleet";
+        assert!(world.why("never").contains(bounded));
+    }
 }
