@@ -133,6 +133,14 @@ impl Engine {
         scopes.iter().any(full)
     }
 
+    /// Whether a reservation that stands no more may have been one by which somebody was outdone.
+    pub(crate) fn outdid(&self, gone: &Reservation) -> bool {
+        let most = self.config.reservations_per_class.max(1);
+        let was_full = |scope: &Scope| self.reservations.count(scope) + 1 >= most;
+        let mut scopes = gone.scopes.iter();
+        scopes.any(|scope| matches!(scope, Scope::Class(_)) && was_full(scope))
+    }
+
     /// Whether there may be one more of its kind. Those with the worst claims give way.
     pub(crate) fn make_way(&mut self, planned: &Reservation) -> bool {
         let most = self.most_of_scope(&planned.queue);

@@ -231,20 +231,22 @@ impl Engine {
     fn judge_knowing(&mut self, asker: Asker<'_>, id: WantId) -> Verdict {
         let verdict = self.judge(asker);
         let gate = match &verdict {
-            Verdict::Blocked(block) if !asker.want.demand.elastic => &block.gate,
-            _ => return verdict,
+            Verdict::Blocked(block) => &block.gate,
+            Verdict::Go(_) => return verdict,
         };
         if matches!(gate, Gate::Never | Gate::Limit) {
             return verdict;
         }
         let mut could = true;
-        if matches!(gate, Gate::Quota(..)) && self.wants.could_fit(asker.want).is_none() {
+        let asks = matches!(gate, Gate::Quota(..)) && !asker.want.demand.elastic;
+        if asks && self.wants.could_fit(asker.want).is_none() {
             could = self.could_fit(asker.want, &BTreeSet::new());
             self.wants.note_could_fit(id, could);
         }
         let bounded = self.queues.bounds_pools(asker.queue);
         if could && bounded && self.wants.let_by(asker.want, asker.queue).is_none() {
-            could = self.could_be_let(asker.queue, asker.want);
+            let least = super::elastic::smallest(asker.want);
+            could = self.could_be_let(asker.queue, least.as_ref().unwrap_or(asker.want));
             self.wants.note_let_by(id, asker.queue, could);
         }
         if could { verdict } else { self.judge(asker) }

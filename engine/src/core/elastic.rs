@@ -8,7 +8,7 @@
 
 use super::Engine;
 use super::job::Released;
-use super::judge::{Asker, Verdict};
+use super::judge::{Asker, Verdict, blocked};
 use super::wants::Want;
 use crate::decision::Decision;
 use crate::facts::{Demand, Share};
@@ -83,7 +83,12 @@ impl Engine {
         let judged = |beyond: u32| {
             let want = asker.want.resized(sizes.at(beyond))?;
             let want = &want;
-            Some(self.judge_as_is(Asker { want, ..asker }))
+            let sized = Asker { want, ..asker };
+            // Whether its bounds would ever let it go is known of the gang, not of each size.
+            if self.wants.let_by(asker.want, asker.queue) == Some(false) {
+                return Some(blocked(self.block_by_bounds(sized)));
+            }
+            Some(self.judge_as_is(sized))
         };
         let mut best = match judged(sizes.least) {
             Some(Verdict::Go(shares)) => shares,

@@ -157,7 +157,7 @@ impl Engine {
     }
 
     /// Bounds on pools that no plan could keep, whatever is charged.
-    fn block_by_bounds(&self, asker: Asker<'_>) -> Block {
+    pub(crate) fn block_by_bounds(&self, asker: Asker<'_>) -> Block {
         let path = self.queues.path(asker.queue);
         Block {
             reason: Reason::ExceedsCapability,
@@ -286,7 +286,7 @@ impl Engine {
     }
 }
 
-fn blocked(block: Block) -> Verdict {
+pub(crate) fn blocked(block: Block) -> Verdict {
     Verdict::Blocked(Box::new(block))
 }
 

@@ -327,6 +327,9 @@ impl Engine {
             self.stretch_due = true;
             self.reservations.hope();
             self.note_unkept(&kept);
+            if self.outdid(&kept) {
+                self.asking.ask_fronts();
+            }
             for refused in self.reservations.take_refused(&kept.scopes) {
                 self.rouse_job(&refused);
             }

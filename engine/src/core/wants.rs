@@ -61,7 +61,7 @@ struct Slot {
     /// That nothing can be kept for it behind all who keep nodes, and after how many growths
     /// of nodes that was found.
     hopeless: Option<u64>,
-    /// Whether the bounds of a queue would ever let it go, where that was asked.
+    /// Whether the bounds of a queue would ever let it go, at its smallest, where that was asked.
     let_by: BTreeMap<QueueName, bool>,
 }
 

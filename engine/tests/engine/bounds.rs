@@ -1,5 +1,6 @@
 //! Jobs that a bound would never let go, and bounds that are others later.
 
+use crate::elastic::elastic;
 use crate::world::{World, below, bound, capped, cluster, key, node, policy, queue, res};
 use engine::Event;
 use engine::facts::PolicyFact;
@@ -115,4 +116,28 @@ fn what_a_bound_would_never_let_go_goes_when_its_queue_moves_out_from_under_it()
     let mut world = never_let();
     world.queue(capped("q", "gpu 8"));
     waits_and_goes(&mut world);
+}
+
+#[test]
+fn an_elastic_job_that_the_bounds_of_its_queue_never_let_go_stops_nobody() {
+    // Of one size or of two.
+    for most in [1, 2] {
+        let mut world = World::new();
+        world
+            .cluster("x", 2, "cpu 16, gpu 8")
+            .cluster("y", 1, "cpu 16, gpu 4")
+            .queue(queue("bounded"))
+            .queue(queue("other"))
+            .policy(PolicyFact {
+                pools: vec![bound("gpu", Some(&["x"]), "gpu 0")],
+                ..policy("bounded")
+            });
+        // Only the nodes of x are large enough.
+        let never = world.job("never", "bounded", elastic(1, most, "gpu 5"));
+        world.submit(never);
+        world.add("both", "other", 2, "gpu 6");
+        assert_eq!(world.decide(), "release both #1 x(n0 n1)");
+        let bounded = "ExceedsCapability: needs nvidia.com/gpu 5, pods 1; no nodes of the fleet";
+        assert!(world.why("never").contains(bounded));
+    }
 }

@@ -30,6 +30,7 @@ mod lingering;
 mod machine;
 mod moves;
 mod order;
+mod outdone;
 mod owing;
 mod packing;
 mod placement;

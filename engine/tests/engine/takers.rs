@@ -177,3 +177,47 @@ fn who_takes_leaves_the_headroom_of_who_stands_ahead_and_waits_for_more() {
     world.works_gone("ends");
     assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
 }
+
+#[test]
+fn who_joins_those_who_want_the_same_as_a_taker_takes_too() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 16")
+        .queue(capped("q", "gpu 8"))
+        .policy(preempting("q", 0));
+    for name in ["low-1", "low-2"] {
+        runs(&mut world, name, "low", pods(1, "gpu 4"));
+    }
+    add(&mut world, "first", "high", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"take back low-1 #1 for first: Preempted: preempted for ns/first, which has priority 100 in its queue; it has -100");
+    add(&mut world, "joins", "high", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"take back low-2 #1 for joins: Preempted: preempted for ns/joins, which has priority 100 in its queue; it has -100");
+}
+
+#[test]
+fn who_takes_waits_for_nobody_whose_end_gives_back_nothing_that_it_lacks() {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 8")
+        .cluster("b", 2, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 10"))
+        .policy(preempting("q", 0))
+        .queue(queue("other"));
+    runs(&mut world, "low", "low", on("a", pods(1, "gpu 6")));
+    runs(&mut world, "ends", "high", on("b", pods(1, "gpu 4")));
+    runs(&mut world, "cpus", "high", on("b", pods(1, "cpu 4")));
+    let beside = world.job("beside", "other", on("b", pods(1, "gpu 8")));
+    world.submit(beside);
+    world.decide();
+    world.run("beside");
+    for name in ["ends", "cpus", "beside"] {
+        world.ending(name, Reason::Evicted);
+    }
+    add(&mut world, "taker", "high", on("a", pods(1, "gpu 8")));
+    assert!(world.decide().starts_with("take back low #1 for taker"));
+    // Neither for one of another queue nor for one that holds nothing of what is short.
+    assert_snapshot!(world.why("taker"), @"#1 AwaitingEviction: needs nvidia.com/gpu 8; queue q may use 10 and has 10 charged: short by 8; it is next: ns/ends and ns/low are taken back for it, and what frees is kept for it");
+    world.works_gone("low");
+    world.works_gone("ends");
+    assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
+}
