@@ -133,12 +133,15 @@ impl Engine {
         scopes.iter().any(full)
     }
 
-    /// Whether a reservation that stands no more may have been one by which somebody was outdone.
+    /// Whether a reservation that stands no more may have been one by which somebody was outdone
+    /// who is not asked for there being room for one more of its class ([`Self::is_settled`]):
+    /// as many as may keep that class still, or another one that somebody needs as well.
     pub(crate) fn outdid(&self, gone: &Reservation) -> bool {
         let most = self.config.reservations_per_class.max(1);
-        let was_full = |scope: &Scope| self.reservations.count(scope) + 1 >= most;
-        let mut scopes = gone.scopes.iter();
-        scopes.any(|scope| matches!(scope, Scope::Class(_)) && was_full(scope))
+        let least = most - usize::from(self.wants.are_of_several_classes());
+        let classes = gone.scopes.iter();
+        let mut classes = classes.filter(|scope| matches!(scope, Scope::Class(_)));
+        classes.any(|class| self.reservations.count(class) >= least)
     }
 
     /// Whether there may be one more of its kind. Those with the worst claims give way.

@@ -75,6 +75,8 @@ pub(crate) struct Wants {
     openings: u64,
     demands: BTreeSet<Arc<Demand>>,
     shuts: Shuts,
+    /// Whether some want was found to be of more than one class since classes were last others.
+    of_several_classes: bool,
 }
 
 impl Wants {
@@ -169,6 +171,7 @@ impl Wants {
             slot.let_by.clear();
             slot.scopes = None;
         }
+        self.of_several_classes = false;
         self.unshut(|_| true);
     }
 
@@ -242,9 +245,15 @@ impl Wants {
         self.slots.get(id.0)?.as_ref()?.scopes.as_ref()
     }
 
+    /// Whether some want may be of more than one class of pools.
+    pub(crate) fn are_of_several_classes(&self) -> bool {
+        self.of_several_classes
+    }
+
     pub(crate) fn note_scopes(&mut self, id: WantId, scopes: &BTreeSet<Scope>) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
             slot.scopes = Some(scopes.clone());
+            self.of_several_classes |= scopes.len() > 1;
         }
     }
 
