@@ -11,7 +11,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// Texts that are equal are most often one and the same, which need not be read.
-fn order_of_texts(one: &Arc<str>, other: &Arc<str>) -> Ordering {
+pub(crate) fn order_of_texts(one: &Arc<str>, other: &Arc<str>) -> Ordering {
     if Arc::ptr_eq(one, other) {
         return Ordering::Equal;
     }

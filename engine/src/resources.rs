@@ -4,17 +4,31 @@
 //! an explicit zero stays a zero (Volcano: `cpu: 0` in a capability means none, not all).
 
 use crate::few::Few;
+use crate::ids::order_of_texts;
 use crate::quantity::{Amount, Quantity, QuantityError};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 /// The name of a resource, as in a Kubernetes resource list: `cpu`, `memory`,
 /// `nvidia.com/gpu`, ...
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ResourceName(Arc<str>);
+
+impl Ord for ResourceName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        order_of_texts(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for ResourceName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 /// The unit in which a resource is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,6 +24,8 @@ impl Ranks {
         }
         if chunk.len() > 2 * CHUNK {
             let rest = chunk.split_off(CHUNK);
+            // What is queued comes last most often: this one will hardly grow again.
+            chunk.shrink_to_fit();
             self.0.insert(index + 1, rest);
         }
     }
