@@ -24,12 +24,17 @@ impl<T: Nothing> Rare<T> {
 
     /// Changes it.
     pub(crate) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
-        let mut value = self
-            .0
-            .take()
-            .unwrap_or_else(|| Box::new(T::NOTHING.clone()));
+        if let Some(known) = &mut self.0 {
+            let result = change(known);
+            if **known == *T::NOTHING {
+                self.0 = None;
+            }
+            return result;
+        }
+        // Most often nothing is written over nothing: that asks for no room.
+        let mut value = T::NOTHING.clone();
         let result = change(&mut value);
-        self.0 = Some(value).filter(|value| **value != *T::NOTHING);
+        *self = Self::new(value);
         result
     }
 }
