@@ -217,3 +217,17 @@ impl Time {
 )]
 #[serde(transparent)]
 pub struct Attempt(pub u32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_other_names_hash_otherwise() {
+        let hash = |namespace, name| FixedState::default().hash_one(JobKey::new(namespace, name));
+        let keys = [("ns", "a"), ("ns", "b"), ("other", "a")];
+        let hashes = keys.map(|(namespace, name)| hash(namespace, name));
+        assert_eq!(hashes, keys.map(|(namespace, name)| hash(namespace, name)));
+        assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2]);
+    }
+}

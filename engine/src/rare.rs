@@ -81,6 +81,7 @@ mod tests {
         assert!(rare.0.is_none());
         rare.change(|value| *value += 7);
         assert_eq!((*rare, rare.0.is_some()), (7, true));
+        assert_eq!(format!("{rare:?}"), "7");
         rare.change(|value| *value -= 7);
         assert_eq!((*rare, rare.0.is_none()), (0, true));
         assert_eq!(rare, Rare::new(0));

@@ -339,6 +339,12 @@ mod tests {
     }
 
     #[test]
+    fn names_are_in_the_order_of_their_texts() {
+        let names = ["cpu", "memory", "nvidia.com/gpu"].map(ResourceName::new);
+        assert!(names.is_sorted() && names[1] > names[0]);
+    }
+
+    #[test]
     fn names_the_resource_that_is_wrong() {
         let error = |list| Resources::parse(list).unwrap_err().to_string();
         assert_eq!(

@@ -109,6 +109,11 @@ mod tests {
     }
 
     #[test]
+    fn of_what_api_servers_write_only_the_bytes_are_kept() {
+        assert!(matches!(Uid::new(CANONICAL).0, Form::Canonical(_)));
+    }
+
+    #[test]
     fn uids_of_api_servers_are_in_the_order_of_their_texts() {
         let texts = [
             "00000000-0000-4000-8000-000000000002",

@@ -273,3 +273,29 @@ impl Released {
         !self.over
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_of_another_object_stays_and_what_happened_to_the_first_does_not() {
+        let told = Uncommon {
+            hold: Some(Hold {
+                reason: Reason::Suspended,
+                message: "by its owner".to_owned(),
+            }),
+            checkpointed_at: Some(Time(1)),
+            ..Uncommon::NOTHING.clone()
+        };
+        let mut known = Uncommon {
+            failures: 1,
+            stopped_after: Some(1),
+            back_off_until: Some(Time(2)),
+            avoid: BTreeMap::from([(ClusterName::from("a"), Time(3))]),
+            ..told.clone()
+        };
+        known.begin_anew();
+        assert_eq!(known, told);
+    }
+}

@@ -5,7 +5,7 @@
 //! is the innermost. Whether a domain may hold so many pods is a look-up; that it does is for
 //! the packing to say.
 
-use super::dims::{CPU, Dim, Row, times};
+use super::dims::{Dim, Row, times};
 use crate::ids::NodeName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,11 +37,6 @@ impl Domain {
         self.free(dim)
             .map(|(free, nodes)| free.max(0) * i128::from(nodes))
             .sum()
-    }
-
-    /// Whether any of its nodes is counted in devices.
-    pub(crate) fn has_devices(&self) -> bool {
-        self.histogram.keys().any(|(dim, _)| *dim != CPU)
     }
 
     fn free(&self, dim: Dim) -> impl Iterator<Item = (i128, u32)> {

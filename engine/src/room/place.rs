@@ -114,10 +114,9 @@ impl Room {
         // not counted in what it asks for; a gang without any is to leave those alone.
         let devices = asked.iter().any(|(dim, ..)| *dim != CPU);
         let might = |domain: &Domain| {
-            let anywhere = devices && domain.has_devices();
             !sure
                 || asked.iter().all(|(dim, each, count)| {
-                    (anywhere && *dim == CPU) || domain.seats(*dim, *each) >= u64::from(*count)
+                    (devices && *dim == CPU) || domain.seats(*dim, *each) >= u64::from(*count)
                 })
         };
         let unit = asked.first().map(|(dim, ..)| *dim);

@@ -1,9 +1,9 @@
 //! Jobs that a bound would never let go, and bounds that are others later.
 
 use crate::elastic::elastic;
-use crate::world::{World, below, bound, capped, cluster, key, node, policy, queue, res};
+use crate::world::{World, below, bound, capped, cluster, key, node, on, pods, policy, queue, res};
 use engine::Event;
-use engine::facts::PolicyFact;
+use engine::facts::{PolicyFact, QueueFact};
 use insta::assert_snapshot;
 
 /// One GPU of `x` is lent to queue `c`, and `x` is lost: nothing is left of which queue `a`, below
@@ -140,4 +140,35 @@ fn an_elastic_job_that_the_bounds_of_its_queue_never_let_go_stops_nobody() {
         let bounded = "ExceedsCapability: needs nvidia.com/gpu 5, pods 1; no nodes of the fleet";
         assert!(world.why("never").contains(bounded));
     }
+}
+
+#[test]
+fn whom_a_bound_never_lets_go_any_more_keeps_nothing_though_nodes_seem_nearer() {
+    let mut world = World::new();
+    world.queue(QueueFact {
+        priority: 1,
+        ..queue("first")
+    });
+    for name in ["q", "other"] {
+        world.queue(queue(name));
+    }
+    for name in ["a", "b"] {
+        world.cluster(name, 1, "cpu 64, gpu 8");
+    }
+    for (name, cluster, gpus) in [("old-a", "a", 6), ("ends", "b", 4), ("old-b", "b", 4)] {
+        let old = on(cluster, pods(1, &format!("gpu {gpus}")));
+        let old = world.job(name, "other", old);
+        world.submit(old);
+        world.decide();
+        world.run(name);
+    }
+    let first = world.job("first", "first", on("b", pods(1, "gpu 8")));
+    world.submit(first);
+    world.add("head", "q", 1, "gpu 8");
+    world.add("small", "other", 1, "gpu 2");
+    assert_snapshot!(world.decide(), @"");
+    // Less has to become free on b now, for the first alone.
+    world.queue(capped("q", "gpu 4"));
+    world.finish("ends");
+    assert_snapshot!(world.decide(), @"release small #1 a(n0)");
 }

@@ -248,6 +248,24 @@ fn an_elastic_gang_grows_when_its_pods_become_small_enough() {
 }
 
 #[test]
+fn a_gang_whose_pods_became_small_enough_grows_though_somebody_gives_up_waiting() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
+    let job = world.job("job", "q", elastic(1, 3, "gpu 5"));
+    let fact = world.submit(job);
+    world.add("waits", "q", 1, "gpu 9");
+    assert_snapshot!(world.decide(), @"release job #1 a(n0 n1)");
+    world.run("job");
+    world.apply(Event::JobUpserted(JobFact {
+        demand: elastic(1, 3, "gpu 1"),
+        ..fact
+    }));
+    // It was made smaller for nobody.
+    world.apply(Event::JobGone(key("waits")));
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0 n1 n0)");
+}
+
+#[test]
 fn who_waits_has_at_once_what_a_gang_leaves_by_growing_with_smaller_pods() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 8, gpu 6").queue(queue("q"));

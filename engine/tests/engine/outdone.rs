@@ -121,32 +121,39 @@ fn who_was_outdone_is_asked_when_one_of_more_than_two_holders_is_gone() {
 
 #[test]
 fn who_was_outdone_in_one_class_is_asked_though_as_many_keep_another_as_may() {
-    let mut world = World::new();
-    world.cluster("a", 2, "cpu 64, gpu 8");
-    for name in ["n2", "n3"] {
-        world.apply(Event::NodeUpserted(NodeFact {
-            class: "other".into(),
-            ..node("a", name, "cpu 64, gpu 9")
-        }));
+    let both = || vec![role("eight", 1, "gpu 8"), role("nine", 1, "gpu 9")];
+    let ten = |gpus| vec![role("one", 1, gpus), role("ten", 1, "gpu 10")];
+    // Others are of one class each, or everybody is of two.
+    let alone = [pods(1, "gpu 8"), pods(1, "gpu 9")];
+    for [goes, after] in [alone, [gang(ten("gpu 8")), gang(ten("gpu 9"))]] {
+        let mut world = World::new();
+        world.cluster("a", 2, "cpu 64, gpu 8");
+        world.queue(queue("full"));
+        world.runs("old-8", "full", 2, "gpu 8");
+        for (class, gpus, names) in [("other", 9, ["n2", "n3"]), ("third", 10, ["n4", "n5"])] {
+            for name in names {
+                world.apply(Event::NodeUpserted(NodeFact {
+                    class: class.into(),
+                    ..node("a", name, &format!("cpu 64, gpu {gpus}"))
+                }));
+            }
+            world.runs(&format!("old-{gpus}"), "full", 2, &format!("gpu {gpus}"));
+        }
+        for (name, demand) in [
+            ("goes", goes),
+            ("before", gang(both())),
+            ("outdone", gang(both())),
+            ("after", after),
+        ] {
+            world.queue(queue(name));
+            submit(&mut world, name, name, demand);
+        }
+        assert_eq!(world.decide(), "");
+        let names = ["before", "outdone", "after"];
+        assert_eq!(are_next(&world, names), [true, false, true]);
+        world.apply(Event::JobGone(key("goes")));
+        assert_eq!(world.decide(), "");
+        // Of the other class it has the better claim than one of those who keep it.
+        assert_eq!(are_next(&world, names), [true, true, false]);
     }
-    world.queue(queue("full"));
-    world.runs("old-8", "full", 2, "gpu 8");
-    world.runs("old-9", "full", 2, "gpu 9");
-    let both = gang(vec![role("eight", 1, "gpu 8"), role("nine", 1, "gpu 9")]);
-    for (name, demand) in [
-        ("goes", pods(1, "gpu 8")),
-        ("before", both.clone()),
-        ("outdone", both),
-        ("after", pods(1, "gpu 9")),
-    ] {
-        world.queue(queue(name));
-        submit(&mut world, name, name, demand);
-    }
-    assert_snapshot!(world.decide(), @"");
-    let names = ["before", "outdone", "after"];
-    assert_eq!(are_next(&world, names), [true, false, true]);
-    world.apply(Event::JobGone(key("goes")));
-    assert_snapshot!(world.decide(), @"");
-    // Of the other class it has the better claim than one of those who keep it.
-    assert_eq!(are_next(&world, names), [true, true, false]);
 }

@@ -1,7 +1,7 @@
 //! The classes of bugs that others had (volcano-global A1 to B2, Volcano), each as a story.
 
 use crate::world::{World, capped, gang, key, pods, queue, role};
-use engine::facts::{Admission, QueueFact, QueueState, RolePods, Share};
+use engine::facts::{Admission, Hold, QueueFact, QueueState, RolePods, Share};
 use engine::{
     Attempt, ClusterName, Engine, EngineConfig, Event, JobState, PoolClass, Progress, QueueName,
     Reason, Time, Uid,
@@ -122,6 +122,24 @@ fn a6_a_recreated_job_starts_anew_and_the_first_stays_charged_until_it_is_gone()
         progress: Progress::Placed,
     });
     assert_eq!(world.state("job"), JobState::Placed);
+}
+
+#[test]
+fn a_job_that_is_recreated_held_waits_until_it_is_let_go() {
+    let mut world = ten();
+    world.queue(queue("q"));
+    world.add("job", "q", 1, "cpu 5");
+    let mut again = world.job("job", "q", pods(1, "cpu 5")).uid("second");
+    again.0.hold = Some(Hold {
+        reason: Reason::Suspended,
+        message: "by its owner".to_owned(),
+    });
+    let mut fact = world.submit(again);
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("job"), @"Suspended: by its owner");
+    fact.hold = None;
+    world.apply(Event::JobUpserted(fact));
+    assert_snapshot!(world.decide(), @"release job #1 a(n0)");
 }
 
 #[test]
