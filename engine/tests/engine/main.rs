@@ -50,6 +50,7 @@ mod sharing;
 mod shrinking;
 mod speed;
 mod split;
+mod surplus;
 mod takers;
 mod taking;
 mod targets;
