@@ -340,7 +340,12 @@ impl Engine {
     /// Puts those queues in their places about which something changed.
     pub(crate) fn rank_queues(&mut self) {
         self.stir_hopeful();
-        for queue in self.waiting.take_stirred() {
+        let mut stirred = self.waiting.take_stirred();
+        for queue in &stirred {
+            self.drop_beyond(queue);
+        }
+        stirred.append(&mut self.waiting.take_stirred());
+        for queue in stirred {
             let wants: BTreeSet<WantId> = self.wants_of(&self.front(&queue)).collect();
             // Of those for whom nothing can be kept that is never asked.
             for want in &wants {

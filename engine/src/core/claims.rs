@@ -59,13 +59,17 @@ impl Engine {
     }
 
     /// The jobs of a queue for whom something may be kept: the first of those that could go
-    /// some day, as many as its policy has it.
+    /// some day and may compete, as many as its policy has it.
     pub(crate) fn front(&self, queue: &QueueName) -> Front {
         let most = self.holders_allowed(queue);
         let leaf = self.waiting.leaf(queue);
+        let mut jobs = leaf.map(|leaf| leaf.front(most)).unwrap_or_default();
+        if self.queues.pending_limit(queue).is_some() {
+            jobs.retain(|rank| self.place_beyond(queue, rank).is_none());
+        }
         Front {
             queue: queue.clone(),
-            jobs: leaf.map(|leaf| leaf.front(most)).unwrap_or_default(),
+            jobs,
         }
     }
 

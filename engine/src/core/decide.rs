@@ -113,6 +113,8 @@ impl Engine {
             self.queues.set_fleet(cluster, &total);
         }
         self.eligibility.renew(&self.clusters, &self.room);
+        // A node that is new, or larger than it was, may take more of an elastic gang.
+        self.stretch_due = true;
         self.bounds_moved();
         self.takers.moved();
         self.wants.forget_fits();

@@ -8,7 +8,7 @@ use super::Engine;
 use super::judge::Asker;
 use super::queues::{QueueNode, Queues};
 use crate::facts::Limits;
-use crate::ids::QueueName;
+use crate::ids::{JobKey, QueueName};
 use crate::reason::Reason;
 
 /// A limit that one job more would pass.
@@ -80,6 +80,19 @@ impl Queues {
 }
 
 impl Engine {
+    /// Whoever may not compete in a queue any more keeps nothing: it would keep it for ever.
+    pub(crate) fn drop_beyond(&mut self, queue: &QueueName) {
+        if self.queues.pending_limit(queue).is_none() {
+            return;
+        }
+        let holders = self.reservations.holders_in(queue);
+        let beyond = holders.filter(|rank| self.place_beyond(queue, rank).is_some());
+        let beyond: Vec<JobKey> = beyond.map(|rank| rank.key.clone()).collect();
+        for key in beyond {
+            self.drop_reservation_of(&key);
+        }
+    }
+
     /// Whether a waiting job is among the first of its queue, who may compete.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Gangs that may be smaller than their full size.
 
-use crate::world::{World, capped, deserving, key, pods, queue, res};
+use crate::world::{World, capped, deserving, key, node, pods, queue, res};
 use engine::facts::Demand;
-use engine::{Engine, EngineConfig, Progress};
+use engine::{Engine, EngineConfig, Event, Progress};
 use insta::assert_snapshot;
 
 /// A gang of `least` to `count` pods.
@@ -46,6 +46,20 @@ fn at_full_size_if_possible() {
     let mut world = world(2);
     add(&mut world, "job", elastic(2, 8, "gpu 1"));
     assert_snapshot!(world.decide(), @"release job #1 a(n0×4 n1×4)");
+}
+
+#[test]
+fn a_node_that_comes_or_becomes_larger_is_grown_into() {
+    let mut world = world(1);
+    add(&mut world, "job", elastic(1, 3, "gpu 4"));
+    assert_snapshot!(world.decide(), @"release job #1 a(n0)");
+    world.run("job");
+    world.apply(Event::NodeUpserted(node("a", "n1", "cpu 64, gpu 3")));
+    assert_snapshot!(world.decide(), @"");
+    world.apply(Event::NodeUpserted(node("a", "n1", "cpu 64, gpu 4")));
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0 n1)");
+    world.apply(Event::NodeUpserted(node("a", "n2", "cpu 64, gpu 4")));
+    assert_snapshot!(world.decide(), @"resize job #1 a(n0 n1 n2)");
 }
 
 #[test]

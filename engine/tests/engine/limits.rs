@@ -1,7 +1,7 @@
 //! Bounds on numbers of jobs: of a queue, of a user, of those that compete.
 
 use crate::sharing::{fill, fleet, order};
-use crate::world::{below, key, policy, queue};
+use crate::world::{World, below, key, pods, policy, queue};
 use engine::Event;
 use engine::facts::{Limits, PolicyFact};
 use insta::assert_snapshot;
@@ -119,4 +119,49 @@ fn only_the_first_compete_where_pending_is_limited() {
     world.run("large-0");
     world.finish("large-0");
     assert_snapshot!(order(&mut world), @"small third");
+}
+
+/// What is kept for one who may not compete any more is given to others.
+fn is_not_kept_beyond(change: impl Fn(&mut World)) {
+    let mut world = fleet(8);
+    for name in ["full", "q", "other"] {
+        world.queue(queue(name));
+    }
+    world.policy(pending("q", 1));
+    world.runs("old", "full", 8, "gpu 1");
+    world.add("first", "q", 8, "gpu 1");
+    world.add("later", "other", 1, "gpu 1");
+    world.decide();
+    assert!(world.why("first").contains("it is next"));
+    change(&mut world);
+    world.decide();
+    assert!(world.why("first").contains("PendingLimitReached"));
+    assert!(!world.why("first").contains("it is next"));
+    world.finish("old");
+    assert!(world.decide().contains("release later #1"));
+}
+
+fn pending(name: &str, most: u32) -> PolicyFact {
+    let limits = Limits {
+        pending: Some(most),
+        ..Limits::default()
+    };
+    limited(name, limits)
+}
+
+#[test]
+fn who_may_not_compete_since_the_limit_was_lowered_keeps_nothing() {
+    is_not_kept_beyond(|world| {
+        world.policy(pending("q", 0));
+    });
+}
+
+#[test]
+fn who_may_not_compete_since_another_stands_before_it_keeps_nothing() {
+    is_not_kept_beyond(|world| {
+        // It will never fit, so nothing is kept for it either.
+        let mut before = world.job("before", "q", pods(99, "gpu 1"));
+        before.0.queued_at = engine::Time(0);
+        world.submit(before);
+    });
 }
