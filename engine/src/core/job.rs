@@ -86,6 +86,7 @@ pub(crate) struct Job {
     pub(crate) preemptible: bool,
     /// The last attempt, zero before the first.
     pub(crate) attempt: Attempt,
+    /// What few jobs have.
     pub(crate) uncommon: Rare<Uncommon>,
     pub(crate) released: Option<Box<Released>>,
     pub(crate) derived: Derived,
@@ -168,6 +169,7 @@ pub(crate) struct Derived {
     pub(crate) counted: Option<(QueueName, JobState, Option<Arc<Demand>>)>,
     /// When it has to be looked at again.
     pub(crate) timer: Option<Time>,
+    /// What follows from what it is charged, while it is.
     pub(crate) has: Rare<Has>,
 }
 

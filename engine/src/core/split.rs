@@ -2,12 +2,13 @@
 //!
 //! The largest role is divided; roles that exist once go whole with the first part, the others
 //! where room is left beside. The first part is the one with the most room, or where that cannot
-//! take what exists once (a launcher that needs nodes of CPUs), the next that can. Clusters with the most room are the fewest that can do: so their
-//! number is exact for one role. Of that many, all choices are weighed while there are at most
-//! [`CHOICES`]; beyond that those around the choice that leaves least beside, so the number
-//! stays exact for one role and the score is the best of what was weighed. Within a choice the
-//! largest room is filled first and the last part is what remains. Where bounds on pools stand
-//! in the way, each cluster counts with what its bounds leave, and more clusters are taken.
+//! take what exists once (a launcher that needs nodes of CPUs), the next that can. Clusters with
+//! the most room are the fewest that can do: so their number is exact for one role. Of that many,
+//! all choices are weighed while there are at most [`CHOICES`]; beyond that those around the
+//! choice that leaves least beside, so the number stays exact for one role and the score is the
+//! best of what was weighed. Within a choice the largest room is filled first and the last part
+//! is what remains. Where bounds on pools stand in the way, each cluster counts with what its
+//! bounds leave, and more clusters are taken.
 
 use super::Engine;
 use super::eligible::Eligible;
