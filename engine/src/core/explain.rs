@@ -56,17 +56,12 @@ impl Engine {
     }
 
     fn explain_back_off(&self, job: &Job) -> Explanation {
-        let left = job
-            .uncommon
-            .back_off_until
-            .map_or(0, |until| until.millis_since(self.now));
-        let why = job
-            .uncommon
-            .last
-            .as_ref()
-            .map_or_else(String::new, |cause| {
-                format!(" ({}: {})", cause.reason, cause.message)
-            });
+        let until = job.uncommon.back_off_until;
+        let left = until.map_or(0, |until| until.millis_since(self.now));
+        let last = job.uncommon.last.as_ref();
+        let why = last.map_or_else(String::new, |cause| {
+            format!(" ({}: {})", cause.reason, cause.message)
+        });
         let message = format!(
             "attempt {} was taken back{why}; it competes again in {} s",
             job.attempt.0,

@@ -32,7 +32,6 @@ impl Engine {
             .collect();
         for leaf in below {
             self.waiting.wake_queue(&leaf);
-            self.drop_beyond(&leaf);
             self.name_first(&leaf);
         }
         let stopped: Vec<JobKey> = self

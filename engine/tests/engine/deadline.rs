@@ -79,8 +79,8 @@ fn enough_bound_pods_are_in_time() {
     ");
 }
 
-#[test]
-fn lost_room_is_noticed_sooner() {
+/// A job was released to the node of `a`, which can be used no more.
+fn released_to_a_lost_node() -> World {
     let mut world = two_clusters();
     world.add("job", "q", 1, "gpu 8");
     world.decide();
@@ -88,6 +88,12 @@ fn lost_room_is_noticed_sooner() {
         usable: false,
         ..node("a", "n0", "cpu 64, gpu 8")
     }));
+    world
+}
+
+#[test]
+fn lost_room_is_noticed_sooner() {
+    let mut world = released_to_a_lost_node();
     assert_snapshot!(world.decide(), @"");
     world.wait(10);
     assert_snapshot!(world.decide(), @"take back job #1: RoomLost: for 10 s its pods that are not bound yet have fitted on no nodes of a");
@@ -250,13 +256,7 @@ fn an_elastic_gang_that_went_with_its_least_needs_all_of_that() {
 
 #[test]
 fn room_that_is_found_when_its_placement_is_told_is_not_lost() {
-    let mut world = two_clusters();
-    world.add("job", "q", 1, "gpu 8");
-    world.decide();
-    world.apply(Event::NodeUpserted(NodeFact {
-        usable: false,
-        ..node("a", "n0", "cpu 64, gpu 8")
-    }));
+    let mut world = released_to_a_lost_node();
     world.decide();
     world.wait(5);
     // Between two looks at its seats: it is still one of those without room.
