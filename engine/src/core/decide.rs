@@ -92,10 +92,8 @@ impl Engine {
     /// Wakes those who wait for what changed in the clusters.
     pub(crate) fn note_touched(&mut self) {
         let touched = self.room.take_touched();
-        let another = touched.iter().filter(|(_, touch)| touch.fleet);
-        let another: Vec<&ClusterName> = another.map(|(cluster, _)| cluster).collect();
-        if !another.is_empty() {
-            self.refleet(another.into_iter());
+        if !touched.is_empty() {
+            self.refleet(touched.iter());
         }
         let grown = self.room.take_grown();
         if !grown.is_empty() {

@@ -4,7 +4,6 @@
 //! Usable nodes stand in pools and topology domains by what they have free, for best fit
 //! without a scan.
 
-use super::Touch;
 use super::dims::{CPU, Dim, Dims, Row};
 use super::domains::Domains;
 use super::index::Counted;
@@ -63,7 +62,10 @@ pub(crate) struct ClusterRoom {
 /// What a change of a node did.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Change {
-    pub(crate) touch: Touch,
+    /// It has more free of something. Of a node that is new, or another, that is not told.
+    pub(crate) grew: bool,
+    /// It came, went, or changed what it is (capacity, labels, taints, health).
+    pub(crate) fleet: bool,
     /// What of it counted before and after, where that is not the same.
     pub(crate) counted: Option<(Counted, Counted)>,
 }
@@ -161,10 +163,8 @@ impl ClusterRoom {
         self.stand_up(&name);
         self.note_strain(&name);
         Change {
-            touch: Touch {
-                grew: true,
-                fleet: true,
-            },
+            grew: false,
+            fleet: true,
             counted: Some((from, Counted::of(self.nodes.get(&name)))),
         }
     }
@@ -178,10 +178,8 @@ impl ClusterRoom {
         }
         self.note_strain(name);
         Change {
-            touch: Touch {
-                grew: false,
-                fleet: before.is_some(),
-            },
+            grew: false,
+            fleet: before.is_some(),
             counted: Some((from, Counted::default())),
         }
     }
@@ -306,10 +304,8 @@ impl ClusterRoom {
             has: node.has.clone(),
         };
         Change {
-            touch: Touch {
-                grew: node.free.exceeds_somewhere(&from.free),
-                fleet: false,
-            },
+            grew: node.free.exceeds_somewhere(&from.free),
+            fleet: false,
             counted: Some((from, Counted::of(Some(node)))),
         }
     }

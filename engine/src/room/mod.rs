@@ -51,15 +51,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What changed in a cluster since it was last asked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Touch {
-    /// Some node has more free of something.
-    pub(crate) grew: bool,
-    /// A node came, went, or changed what it is (capacity, labels, taints, health).
-    pub(crate) fleet: bool,
-}
-
 /// The nodes and pods of all members, with what released jobs will still take of them.
 #[derive(Debug, Clone, Default)]
 pub struct Room {
@@ -71,7 +62,8 @@ pub struct Room {
     floating: BTreeSet<JobKey>,
     /// Clusters with nodes that hold seats which cannot be honoured there.
     strained: BTreeSet<ClusterName>,
-    touched: BTreeMap<ClusterName, Touch>,
+    /// Clusters of which a node came, went, or changed what it is.
+    touched: BTreeSet<ClusterName>,
     dims: Dims,
     mix: Mix,
     index: Index,
@@ -168,13 +160,7 @@ impl Room {
         self.lift_all_seats(cluster);
         self.strained.remove(cluster);
         self.index.rebuild(&self.clusters, self.mix.amounts());
-        self.note(
-            cluster,
-            Touch {
-                grew: false,
-                fleet: true,
-            },
-        );
+        self.touched.insert(cluster.clone());
     }
 
     /// Holds room for the pods of `shares` that are not bound yet: on the nodes that the plan
@@ -318,13 +304,14 @@ impl Room {
         &self.clusters
     }
 
-    /// Whether nothing changed since the last call of [`Self::take_touched`].
+    /// Whether [`Self::take_touched`] would name none.
     pub(crate) fn nothing_touched(&self) -> bool {
         self.touched.is_empty()
     }
 
-    /// What changed since the last call, by cluster.
-    pub(crate) fn take_touched(&mut self) -> BTreeMap<ClusterName, Touch> {
+    /// Clusters of which a node came, went, or changed what it is (capacity, labels, taints,
+    /// health) since the last call.
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<ClusterName> {
         std::mem::take(&mut self.touched)
     }
 
@@ -374,7 +361,7 @@ impl Room {
                 return;
             };
             let change = room.refresh(node, &self.dims);
-            if change.touch.grew {
+            if change.grew {
                 let grown = self.grown.entry(cluster.clone()).or_default();
                 grown.insert(node.clone());
             }
@@ -397,7 +384,7 @@ impl Room {
             return;
         };
         if let Some((from, to)) = &change.counted {
-            let fleet = change.touch.fleet;
+            let fleet = change.fleet;
             self.index.moved(cluster, room, (from, to), fleet);
         }
         if room.strained().is_empty() {
@@ -405,14 +392,8 @@ impl Room {
         } else {
             self.strained.insert(cluster.clone());
         }
-        self.note(cluster, change.touch);
-    }
-
-    fn note(&mut self, cluster: &ClusterName, touch: Touch) {
-        if touch != Touch::default() {
-            let noted = self.touched.entry(cluster.clone()).or_default();
-            noted.grew |= touch.grew;
-            noted.fleet |= touch.fleet;
+        if change.fleet {
+            self.touched.insert(cluster.clone());
         }
     }
 }
