@@ -1,16 +1,15 @@
 //! The examples, applied with plain kubectl as a user would.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use tokio::process::Command;
 
-use super::world::{Job, World};
-use crate::harness::kinds::{BATCH_JOB, Kind, PYTORCH_JOB, VOLCANO_JOB};
+use super::plane::Plane;
+use super::world::Job;
+use crate::harness::kinds::{BATCH_JOB, Kind, POD_GROUP, PYTORCH_JOB, VOLCANO_JOB};
 use crate::harness::wait::eventually;
 
 /// Namespace of the examples, and the queue that it names.
@@ -23,6 +22,8 @@ pub(super) const H100_CAPABILITY: u64 = 16;
 const SETTING: [&str; 3] = ["namespace.yaml", "queue.yaml", "priority-class.yaml"];
 /// How long until the last of them must run: each has to wait for others.
 const UNTIL_RUNNING: Duration = Duration::from_secs(180);
+/// How long until a PodGroup must show what the pods do.
+const UNTIL_SHOWN: Duration = Duration::from_secs(60);
 
 /// An example that is a job.
 pub(super) struct Example {
@@ -107,12 +108,14 @@ impl Kubectl {
 ///
 /// # Errors
 /// If one is refused, or does not run in time.
-pub(super) async fn play(dir: &Path, kubectl: &Kubectl, world: &Arc<Mutex<World>>) -> Result<()> {
+pub(super) async fn play(dir: &Path, plane: &Plane) -> Result<()> {
+    let kubectl = &plane.kubectl;
     for file in SETTING {
         kubectl.run(&["apply", "-f", &path(dir, file)]).await?;
     }
     for example in &JOBS {
-        world
+        plane
+            .world
             .lock()
             .submit((TEAM.into(), example.name.into()), example.job());
         kubectl
@@ -126,21 +129,38 @@ pub(super) async fn play(dir: &Path, kubectl: &Kubectl, world: &Arc<Mutex<World>
     tokio::time::sleep(Duration::from_secs(4)).await;
     kubectl.run(&["get", "podgroups", "-n", TEAM]).await?;
     kubectl.run(&["get", "capacitypolicies", TEAM]).await?;
-    eventually(UNTIL_RUNNING, "every example runs", async || {
-        let world = world.lock();
-        let waiting = world.jobs().filter(|(_, job)| job.ran.is_none());
-        let waiting: Vec<_> = waiting
-            .map(|((_, name), job)| format!("{name} is {:?}", job.stage()))
-            .collect();
-        if waiting.is_empty() {
-            Ok(())
-        } else {
-            Err(waiting.join(", "))
-        }
-    })
-    .await?;
+    all_have_run(plane).await?;
     println!("\nAll of them have run by now.\n");
     kubectl.run(&["get", "podgroups", "-n", TEAM]).await
+}
+
+/// Waits until all pods of every example have been seen running, and its PodGroup tells of it.
+async fn all_have_run(plane: &Plane) -> Result<()> {
+    eventually(UNTIL_RUNNING, "every example runs", async || {
+        let world = plane.world.lock();
+        let waiting = world.jobs().filter(|(_, job)| job.ran.is_none());
+        none(waiting.map(|((_, name), job)| format!("{name} is {:?}", job.stage())))
+    })
+    .await?;
+    // Karmada tells of pods that run a moment after their clusters do.
+    eventually(UNTIL_SHOWN, "every example is shown to run", async || {
+        let groups = plane.karmada.list(POD_GROUP, Some(TEAM)).await;
+        let groups = groups.map_err(|error| format!("{error:#}"))?;
+        let phases = groups.iter().map(|group| {
+            let phase = group["status"]["phase"].as_str().unwrap_or_default();
+            let name = group["metadata"]["name"].as_str().unwrap_or_default();
+            (phase, format!("{name} is {phase}"))
+        });
+        let waiting = phases.filter(|(phase, _)| !["Running", "Completed"].contains(phase));
+        none(waiting.map(|(_, words)| words))
+    })
+    .await
+}
+
+/// Whether nothing is left; else what is.
+fn none(left: impl Iterator<Item = String>) -> Result<(), String> {
+    let left: Vec<String> = left.collect();
+    left.is_empty().then_some(()).ok_or_else(|| left.join(", "))
 }
 
 /// As it would be typed where the demo was started.

@@ -54,7 +54,7 @@ pub struct Options {
 /// If something could not be started, or the API server refused a job.
 pub async fn run(options: &Options) -> Result<bool> {
     let plane = Plane::start(&options.state).await?;
-    examples::play(&options.examples, &plane.kubectl, &plane.world).await?;
+    examples::play(&options.examples, &plane).await?;
     let replay = Replay::prepare(options, plane.gpus)?;
     println!("\n{}", replay.announcement(plane.gpus));
     let took = replay.run(&plane, options.deadline).await?;

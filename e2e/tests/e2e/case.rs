@@ -21,8 +21,9 @@ use crate::diagnosis;
 use crate::job::{Job, clusters, condition, is_gated, is_placed};
 use crate::plane::{self, Plane};
 
-/// How long anything may take that happens within seconds on an idle machine.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// How long anything may take that happens within seconds on an idle machine. Whoever waits goes on at
+/// once when it has happened; a machine with much else to do took more than a minute.
+pub(crate) const SOON: Duration = Duration::from_secs(180);
 /// For how long is watched that something does not happen.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(4);
 

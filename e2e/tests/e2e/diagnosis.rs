@@ -146,15 +146,25 @@ async fn print_in_member(case: &Case, cluster: &str, resource: &Value) {
             let own = format!("{}-", text("name"));
             for pod in pods.iter().filter(|pod| name(pod).starts_with(&own)) {
                 println!(
-                    "pod {} of {cluster}: {} on {} since {}",
+                    "pod {} of {cluster}: {} on {} since {}{}",
                     name(pod),
                     pod["status"]["phase"],
                     pod["spec"]["nodeName"],
-                    pod["metadata"]["creationTimestamp"]
+                    pod["metadata"]["creationTimestamp"],
+                    unscheduled(pod)
                 );
             }
         }
         Err(error) => println!("pods of {cluster}: {error}"),
+    }
+}
+
+/// What the member's scheduler says of a pod that has no node.
+fn unscheduled(pod: &Value) -> String {
+    let scheduled = condition(pod, "PodScheduled");
+    match scheduled["status"].as_str() {
+        Some("False") => format!(": {}", scheduled["message"]),
+        _ => String::new(),
     }
 }
 

@@ -102,7 +102,7 @@ fn a_placed_job_whose_cluster_turns_out_full_runs_elsewhere() {
     managed_alone("full", async |case| {
         let testbed = &case.plane.testbed;
         case.queue(16).await?;
-        let deadline = json!({"spec": {"placement": {"startDeadline": "5s"}}});
+        let deadline = json!({"spec": {"placement": {"startDeadline": "20s"}}});
         case.capacity_policy(deadline).await?;
         let nodes = case.nodes("member1", 2).await?;
         let schedulers = [

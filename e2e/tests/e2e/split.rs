@@ -299,7 +299,7 @@ pub(crate) async fn failed(case: &Case) -> anyhow::Result<()> {
 /// A part that never starts: all parts are taken back at the deadline.
 pub(crate) async fn stuck(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
-    case.capacity_policy(json!({"spec": {"placement": {"startDeadline": "8s"}}}))
+    case.capacity_policy(json!({"spec": {"placement": {"startDeadline": "20s"}}}))
         .await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;

@@ -55,7 +55,7 @@ async fn drained(case: &Case) -> anyhow::Result<()> {
 /// is taken back, and goes where there still is room.
 async fn cordoned(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
-    let deadline = json!({"spec": {"placement": {"startDeadline": "15s"}}});
+    let deadline = json!({"spec": {"placement": {"startDeadline": "20s"}}});
     case.capacity_policy(deadline).await?;
     case.nodes("member1", 1).await?;
     let cordoned = case.nodes("member2", 1).await?;

@@ -56,7 +56,7 @@ async fn goes_once(case: &Case, Running { name, job, pods }: &Running) -> anyhow
         let again = &self::pods(case, job).await? - pods;
         ensure!(again.is_empty(), "{name} ran again: {again:?}");
         let waited = ended.elapsed();
-        ensure!(waited < 3 * SOON, "{name} is still there");
+        ensure!(waited < SOON, "{name} is still there");
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
     let stayed = Timestamp::now().duration_since(end);
