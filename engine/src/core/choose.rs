@@ -17,8 +17,7 @@ use crate::facts::Share;
 use crate::hashed::Hashed;
 use crate::ids::ClusterName;
 use crate::reason::Reason;
-use crate::resources::Resources;
-use crate::room::leading;
+use crate::resources::ResourceName;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -37,9 +36,9 @@ pub(crate) struct Search<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) asker: Asker<'a>,
     /// What is offered, in order.
-    pub(crate) items: &'a [Item],
-    /// How much of what the job needs most each of them gives ([`sizes`]).
-    pub(crate) sizes: Vec<i64>,
+    pub(crate) items: &'a [Item<'a>],
+    /// What the job needs most.
+    pub(crate) leads: Option<&'a ResourceName>,
     /// The fleet and the quota as they will be without anything taken.
     pub(crate) view: &'a View,
     /// The same between queues.
@@ -49,57 +48,34 @@ pub(crate) struct Search<'a> {
     pub(crate) tries: Cell<u32>,
 }
 
-/// How much of the leading resource of `wanted` each item gives.
-pub(crate) fn sizes(items: &[Item], wanted: &Resources) -> Vec<i64> {
-    let name = leading(wanted);
-    let size = |item: &Item| {
-        let parts = item.charge.values();
-        name.map_or(0, |name| parts.map(|part| part.amount_of(name).0).sum())
-    };
-    items.iter().map(size).collect()
-}
-
 /// What a choice costs: what is lost, whole jobs, items.
 type Price = (i128, usize, usize);
+
+/// A choice with what it costs, and where the job goes then.
+type Found = (Price, Chosen, Vec<Share>);
 
 impl Search<'_> {
     /// The cheapest choice that was found, with where the job goes then.
     pub(crate) fn cheapest(&self) -> Option<(Chosen, Vec<Share>)> {
         let all: Vec<usize> = (0..self.items.len()).collect();
         // Only what other queues owe depends on where the job would go.
-        let owed = all.iter().any(|index| self.is_reclaimed(*index));
+        let owed = self.reclaims && all.iter().any(|index| self.is_reclaimed(*index));
         let pools = if owed {
             pools_of(&self.fits(&all.iter().copied().collect())?)
         } else {
             Pools::new()
         };
-        let mut best: Option<(Price, Chosen, Vec<Share>)> = None;
-        let mut is_first = true;
-        for group in self.groups(all) {
-            // Nothing of it costs less than its cheapest thing alone.
-            let least = || group.iter().map(|index| self.price_alone(*index)).min();
-            if best.as_ref().is_some_and(|best| Some(best.0) <= least()) {
-                continue;
-            }
-            let by_size = self.by_size(&group);
-            for order in std::iter::once(group).chain(by_size) {
-                let mut chain = Chain::new(self, order, &pools);
-                // The first order has everything in it.
-                let was_first = std::mem::take(&mut is_first);
-                let Some(found) = self.shortest(&mut chain) else {
-                    if was_first && !owed {
-                        return None;
-                    }
-                    continue;
-                };
-                let found = self.trimmed(found, &chain.taken);
-                let found = self.swapped(found);
-                let shares = self.fits(&found);
-                let shares = shares.filter(|shares| self.lawful(&found, shares));
-                let price = self.price(&found);
-                let better = best.as_ref().is_none_or(|best| price < best.0);
-                if let Some(shares) = shares.filter(|_| better) {
-                    best = Some((price, found, shares));
+        let mut best = None;
+        // It has everything in it.
+        if !self.try_order(all.clone(), &pools, &mut best) && !owed {
+            return None;
+        }
+        self.try_by_size(&all, &pools, &mut best);
+        if self.may_be_cheaper(&all, best.as_ref()) {
+            for group in self.by_cluster(&all) {
+                if self.may_be_cheaper(&group, best.as_ref()) {
+                    self.try_order(group.clone(), &pools, &mut best);
+                    self.try_by_size(&group, &pools, &mut best);
                 }
             }
         }
@@ -109,12 +85,46 @@ impl Search<'_> {
         best.map(|(_, chosen, shares)| (chosen, shares))
     }
 
+    /// Whether something of a group, in order, may cost less than the best that was found: nothing
+    /// does that costs more than its first alone.
+    fn may_be_cheaper(&self, group: &[usize], best: Option<&Found>) -> bool {
+        let least = group.first().map(|index| self.price_alone(*index));
+        best.is_none_or(|best| least.is_some_and(|least| least < best.0))
+    }
+
+    /// Looks for a cheaper choice by taking what gives most first, where not all gives the same.
+    fn try_by_size(&self, group: &[usize], pools: &Pools, best: &mut Option<Found>) {
+        if self.may_be_cheaper(group, best.as_ref())
+            && let Some(by_size) = self.by_size(group)
+        {
+            self.try_order(by_size, pools, best);
+        }
+    }
+
+    /// Looks for a cheaper choice by taking in this order. Whether all of it would do.
+    fn try_order(&self, order: Vec<usize>, pools: &Pools, best: &mut Option<Found>) -> bool {
+        let mut chain = Chain::new(self, order, pools);
+        let Some(found) = self.shortest(&mut chain) else {
+            return false;
+        };
+        let found = self.trimmed(found, &chain.taken);
+        let found = self.swapped(found);
+        let shares = self.fits(&found);
+        let shares = shares.filter(|shares| self.lawful(&found, shares));
+        let price = self.price(&found);
+        let better = best.as_ref().is_none_or(|best| price < best.0);
+        if let Some(shares) = shares.filter(|_| better) {
+            *best = Some((price, found, shares));
+        }
+        true
+    }
+
     /// Where the job goes with `chosen` gone, if anywhere.
     pub(crate) fn fits(&self, chosen: &Chosen) -> Option<Vec<Share>> {
         self.tries.set(self.tries.get().saturating_add(1));
         let mut view = self.view.clone();
         for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
-            self.engine.without(&mut view, &item.queue, &item.charge);
+            self.engine.without(&mut view, item.queue, item.charge());
             for ((cluster, node), held) in &*item.nodes(&self.engine.room) {
                 let cluster = view.nodes.entry(cluster.clone()).or_default();
                 cluster.entry(node.clone()).or_default().add_tally(held, -1);
@@ -135,17 +145,17 @@ impl Search<'_> {
         let pools = pools_of(shares);
         let job = (&self.asker.want.total, Some(&pools));
         let mut order: Vec<usize> = chosen.iter().copied().collect();
-        order.sort_by_key(|index| (self.is_reclaimed(*index), self.size(*index), *index));
+        order.sort_by_cached_key(|index| (self.is_reclaimed(*index), self.size(*index), *index));
         let mut shift = self.shift.clone();
         for index in &order {
             let item = &self.items[*index];
             if self.is_reclaimed(*index) {
-                let may = shift.may_take(self.asker.queue, job, &item.queue, &item.charge);
+                let may = shift.may_take(self.asker.queue, job, item.queue, item.charge());
                 if may.is_err() {
                     return false;
                 }
             }
-            shift.take(&item.queue, &item.charge);
+            shift.take(item.queue, item.charge());
         }
         let entitled = || {
             let entitled = shift.entitled(self.asker.queue, job.0, job.1);
@@ -157,7 +167,7 @@ impl Search<'_> {
         let returns = |index: &usize| {
             let item = &self.items[*index];
             self.is_reclaimed(*index)
-                && shift.returns(self.asker.queue, job, &item.queue, &item.again)
+                && shift.returns(self.asker.queue, job, item.queue, item.again())
         };
         !order.iter().any(returns)
     }
@@ -166,8 +176,11 @@ impl Search<'_> {
         self.items[index].reason == Reason::Reclaimed
     }
 
+    /// How much an item gives of what the job needs most.
     fn size(&self, index: usize) -> i64 {
-        self.sizes[index]
+        let parts = self.items[index].charge().values();
+        self.leads
+            .map_or(0, |name| parts.map(|part| part.amount_of(name).0).sum())
     }
 
     /// A group with what gives most first; `None` where all of it gives the same.
@@ -177,27 +190,27 @@ impl Search<'_> {
             return None;
         }
         let mut by_size = group.to_vec();
-        by_size.sort_by_key(|index| std::cmp::Reverse((self.size(*index), *index)));
+        by_size.sort_by_cached_key(|index| std::cmp::Reverse((self.size(*index), *index)));
         Some(by_size)
     }
 
     fn price(&self, chosen: &Chosen) -> Price {
         let items = || chosen.iter().map(|index| &self.items[*index]);
-        let whole = items().filter(|item| item.cut.is_none()).count();
-        (items().map(|item| item.cost).sum(), whole, chosen.len())
+        let whole = items().filter(|item| item.cut().is_none()).count();
+        (items().map(|item| item.cost()).sum(), whole, chosen.len())
     }
 
     fn price_alone(&self, index: usize) -> Price {
         let item = &self.items[index];
-        (item.cost, usize::from(item.cut.is_none()), 1)
+        (item.cost(), usize::from(item.cut().is_none()), 1)
     }
 
-    /// What is offered together: all, and what is in each of the clusters where enough of it
-    /// looks cheapest.
-    fn groups(&self, all: Vec<usize>) -> Vec<Vec<usize>> {
+    /// What is offered in each of the clusters where enough of it looks cheapest; nothing where
+    /// all is in one.
+    fn by_cluster(&self, all: &[usize]) -> Vec<Vec<usize>> {
         let mut by_cluster: Hashed<&ClusterName, Vec<usize>> = Hashed::default();
-        for index in &all {
-            let clusters = self.items[*index].charge.keys();
+        for index in all {
+            let clusters = self.items[*index].charge().keys();
             // In order, so that one cluster's classes stand together.
             for (cluster, _) in clusters {
                 let group = by_cluster.entry(cluster).or_default();
@@ -206,15 +219,18 @@ impl Search<'_> {
                 }
             }
         }
-        let needs = leading(&self.asker.want.total)
-            .map_or(0, |name| self.asker.want.total.amount_of(name).0);
+        if by_cluster.len() < 2 {
+            return Vec::new();
+        }
+        let total = &self.asker.want.total;
+        let needs = self.leads.map_or(0, |name| total.amount_of(name).0);
         let looks = |group: &[usize]| {
             let (mut cost, mut freed) = (0_i128, 0_i64);
             for index in group {
                 if freed >= needs {
                     break;
                 }
-                cost += self.items[*index].cost;
+                cost += self.items[*index].cost();
                 freed = freed.saturating_add(self.size(*index));
             }
             cost
@@ -226,10 +242,7 @@ impl Search<'_> {
         // Whatever order they came in: no two have the same name.
         groups.sort();
         groups.truncate(CLUSTERS);
-        let single = groups.len() < 2;
-        let groups = groups.into_iter().map(|(.., group)| group);
-        let groups = groups.filter(|_| !single);
-        std::iter::once(all).chain(groups).collect()
+        groups.into_iter().map(|(.., group)| group).collect()
     }
 
     /// The least first items of a chain with which the job fits: looked for among twice as many
@@ -288,17 +301,17 @@ impl Search<'_> {
 
     /// Whether nothing is chosen without what has to be taken before it.
     fn closed(&self, chosen: &Chosen) -> bool {
-        let before = chosen.iter().filter_map(|index| self.items[*index].after);
+        let before = chosen.iter().filter_map(|index| self.items[*index].after());
         before.into_iter().all(|before| chosen.contains(&before))
     }
 
     /// Changes single items for cheaper ones as long as that goes.
     fn swapped(&self, mut chosen: Chosen) -> Chosen {
         let mut dear: Vec<usize> = chosen.iter().copied().collect();
-        dear.sort_by_key(|index| std::cmp::Reverse(self.items[*index].cost));
+        dear.sort_by_key(|index| std::cmp::Reverse(self.items[*index].cost()));
         for index in dear {
             let cheaper = (0..self.items.len()).filter(|other| {
-                !chosen.contains(other) && self.items[*other].cost < self.items[index].cost
+                !chosen.contains(other) && self.items[*other].cost() < self.items[index].cost()
             });
             let cheaper: Vec<usize> = cheaper.collect();
             for other in cheaper {
@@ -319,7 +332,7 @@ impl Search<'_> {
     }
 
     /// Tries all choices from `next` on that could still be cheaper than the best one.
-    fn exact(&self, next: usize, chosen: &Chosen, best: &mut Option<(Price, Chosen, Vec<Share>)>) {
+    fn exact(&self, next: usize, chosen: &Chosen, best: &mut Option<Found>) {
         let price = self.price(chosen);
         let dearer = best.as_ref().is_some_and(|best| price >= best.0);
         if dearer || self.tries.get() > TRIES {
@@ -394,7 +407,7 @@ impl<'a> Chain<'a> {
         let search = self.search;
         let item = &search.items[index];
         if item
-            .after
+            .after()
             .is_some_and(|before| !self.known.contains(&before))
         {
             self.waiting.push(index);
@@ -404,10 +417,10 @@ impl<'a> Chain<'a> {
         let job = (&asker.want.total, Some(self.pools));
         let owed = || {
             let shift = &self.shift;
-            shift.may_take(asker.queue, job, &item.queue, &item.charge)
+            shift.may_take(asker.queue, job, item.queue, item.charge())
         };
         if !search.is_reclaimed(index) || owed().is_ok() {
-            self.shift.take(&item.queue, &item.charge);
+            self.shift.take(item.queue, item.charge());
             self.known.insert(index);
             self.taken.push(index);
         }

@@ -15,7 +15,7 @@
 //! in [`super::EngineConfig::take_retry_ms`]; so a storm of blocked jobs stays cheap.
 
 use super::Engine;
-use super::choose::{Chosen, Search, sizes};
+use super::choose::{Chosen, Search};
 use super::exchange::Shift;
 use super::job::Rank;
 use super::judge::{Asker, Block, Gate, Verdict};
@@ -23,14 +23,14 @@ use super::plan::View;
 use super::queues::Pools;
 use super::reservations::Reservation;
 use super::takers::Due;
-use super::victims::{Item, Offers};
+use super::victims::{Item, Offers, Taken};
 use super::wants::{Want, WantId};
 use crate::decision::Decision;
 use crate::event::Progress;
 use crate::facts::Share;
 use crate::ids::{JobKey, QueueName};
 use crate::reason::Reason;
-use crate::room::{Basis, Holdings};
+use crate::room::{Basis, Holdings, leading};
 use crate::tally::Tally;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ struct Rights {
 /// What is taken for a job, and where it goes then.
 #[derive(Debug, Clone)]
 struct Taking {
-    items: Vec<Item>,
+    items: Vec<Taken>,
     shares: Vec<Share>,
 }
 
@@ -250,12 +250,12 @@ impl Engine {
         more_at: &mut Option<crate::Time>,
     ) -> Option<Taking> {
         let (view, shift) = self.as_it_will_be(asker);
-        let search = |items: &[Item], reclaims: bool| {
+        let search = |items: &[Item<'_>], reclaims: bool| {
             let search = Search {
                 engine: self,
                 asker,
                 items,
-                sizes: sizes(items, &asker.want.total),
+                leads: leading(&asker.want.total),
                 view: &view,
                 shift: &shift,
                 reclaims,
@@ -282,7 +282,7 @@ impl Engine {
             *more_at = more_at.iter().copied().chain(offers.more_at).min();
             if let Some(found) = search(&offers.items, reclaims) {
                 let (chosen, shares) = found?;
-                let items = chosen.iter().map(|index| offers.items[*index].clone());
+                let items = chosen.iter().map(|index| offers.items[*index].taken());
                 return Some(Taking {
                     items: items.collect(),
                     shares,
@@ -292,7 +292,13 @@ impl Engine {
         None
     }
 
-    fn offers(&self, asker: Asker<'_>, shift: &Shift<'_>, others: bool, own: bool) -> Offers {
+    fn offers<'a>(
+        &'a self,
+        asker: Asker<'_>,
+        shift: &Shift<'_>,
+        others: bool,
+        own: bool,
+    ) -> Offers<'a> {
         let mut offers = Offers::default();
         let wanted = &asker.want.total;
         for queue in self.held.queues().filter(|_| others) {
@@ -418,7 +424,7 @@ impl Engine {
 
     fn carry_out(&mut self, asker: Asker<'_>, taking: Taking) -> Vec<Decision> {
         let taker = &asker.rank.key;
-        let mut by_job: BTreeMap<JobKey, Vec<Item>> = BTreeMap::new();
+        let mut by_job: BTreeMap<JobKey, Vec<Taken>> = BTreeMap::new();
         for item in taking.items {
             by_job.entry(item.key.clone()).or_default().push(item);
         }
@@ -453,7 +459,7 @@ impl Engine {
         decisions
     }
 
-    fn taking_words(&self, asker: Asker<'_>, item: &Item) -> String {
+    fn taking_words(&self, asker: Asker<'_>, item: &Taken) -> String {
         let taker = &asker.rank.key;
         if item.reason == Reason::Reclaimed {
             let dues = self.dues(asker.queue, &item.queue, &asker.want.total);

@@ -20,37 +20,59 @@ use crate::resources::{ResourceName, Resources};
 use crate::room::{Holdings, Room};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 /// Most steps in which the surplus of one gang is offered.
 const STEPS: u32 = 64;
 
-/// One thing that could be taken back.
+/// One thing that could be taken back. It borrows what it can: thousands are offered for a choice
+/// of one.
+#[derive(Debug)]
+pub(crate) struct Item<'a> {
+    /// The queue that is charged for it.
+    pub(crate) queue: &'a QueueName,
+    /// Reclaimed from another queue, or preempted in the taker's own.
+    pub(crate) reason: Reason,
+    order: Order<'a>,
+    what: What<'a>,
+}
+
+/// What of a job an item is.
+#[derive(Debug)]
+enum What<'a> {
+    /// All of a job of which nothing is offered or leaves by itself, with what it is charged.
+    Job(&'a Pools),
+    Part(Box<Part>),
+}
+
+/// Some pods of a job, or all that is left of it without those.
+#[derive(Debug)]
+struct Part {
+    /// The pods; `None`: all that is left.
+    cut: Option<Cut>,
+    /// The item of the same job that has to be taken before.
+    after: Option<usize>,
+    /// What is no longer charged without it.
+    charge: Pools,
+    /// What it would be charged when it comes back, if that is not the same.
+    again: Option<Pools>,
+    /// What is free on nodes without it.
+    nodes: Holdings,
+}
+
+/// A job that is taken back, or some pods of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Item {
+pub(crate) struct Taken {
     pub(crate) key: JobKey,
     /// The queue that is charged for it.
     pub(crate) queue: QueueName,
-    /// Reclaimed from another queue, or preempted in the taker's own.
     pub(crate) reason: Reason,
     /// Some pods of an elastic gang; `None`: the whole job, or all that is left of it.
     pub(crate) cut: Option<Cut>,
-    /// The item of the same job that has to be taken before.
-    pub(crate) after: Option<usize>,
-    /// What is no longer charged without it.
-    pub(crate) charge: Arc<Pools>,
-    /// What it would be charged when it comes back.
-    pub(crate) again: Arc<Pools>,
-    /// What is free on nodes without it; `None`: all that the job holds.
-    nodes: Option<Holdings>,
-    /// What is lost by it.
-    pub(crate) cost: i128,
-    order: Order,
 }
 
 /// The order in which items are taken; the order of the fields is the policy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Order {
+struct Order<'a> {
     /// Surplus of elastic gangs first.
     whole: bool,
     /// Then what loses the least.
@@ -59,47 +81,100 @@ struct Order {
     priority: i32,
     /// Then who was admitted last.
     younger: Reverse<Time>,
-    key: JobKey,
+    key: &'a JobKey,
     step: usize,
 }
 
 /// What could be taken, in order; and when there may be more.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Offers {
-    pub(crate) items: Vec<Item>,
+#[derive(Debug, Default)]
+pub(crate) struct Offers<'a> {
+    pub(crate) items: Vec<Item<'a>>,
     /// When the next job has run as long as its queue protects it.
     pub(crate) more_at: Option<Time>,
 }
 
-impl Offers {
+impl<'a> Offers<'a> {
     /// Puts everything in order. To be called once all is there.
     pub(crate) fn sort(&mut self) {
         self.items.sort_by(|a, b| a.order.cmp(&b.order));
-        // Most jobs are offered whole only, and come after nothing.
-        let mut last: Hashed<JobKey, usize> = Hashed::default();
+        let mut last: Hashed<&JobKey, usize> = Hashed::default();
         for (index, item) in self.items.iter_mut().enumerate() {
-            item.after = match item.cut {
-                Some(_) => last.insert(item.key.clone(), index),
-                None => last.get(&item.key).copied(),
+            let What::Part(part) = &mut item.what else {
+                continue;
+            };
+            part.after = match part.cut {
+                Some(_) => last.insert(item.order.key, index),
+                None => last.get(item.order.key).copied(),
             };
         }
     }
 }
 
-impl Item {
+impl Item<'_> {
+    /// The job.
+    pub(crate) fn key(&self) -> &JobKey {
+        self.order.key
+    }
+
+    /// What is lost by it.
+    pub(crate) fn cost(&self) -> i128 {
+        self.order.cost
+    }
+
+    /// Some pods of an elastic gang; `None`: the whole job, or all that is left of it.
+    pub(crate) fn cut(&self) -> Option<&Cut> {
+        self.part()?.cut.as_ref()
+    }
+
+    /// The item of the same job that has to be taken before.
+    pub(crate) fn after(&self) -> Option<usize> {
+        self.part()?.after
+    }
+
+    /// What is no longer charged without it.
+    pub(crate) fn charge(&self) -> &Pools {
+        match &self.what {
+            What::Job(charge) => charge,
+            What::Part(part) => &part.charge,
+        }
+    }
+
+    /// What it would be charged when it comes back.
+    pub(crate) fn again(&self) -> &Pools {
+        let again = self.part().and_then(|part| part.again.as_ref());
+        again.unwrap_or_else(|| self.charge())
+    }
+
     /// What is free on nodes without it.
-    pub(crate) fn nodes<'a>(&'a self, room: &Room) -> Cow<'a, Holdings> {
-        let all = || Cow::Owned(room.holdings(&self.key));
-        self.nodes.as_ref().map_or_else(all, Cow::Borrowed)
+    pub(crate) fn nodes(&self, room: &Room) -> Cow<'_, Holdings> {
+        let part = self.part().map(|part| Cow::Borrowed(&part.nodes));
+        part.unwrap_or_else(|| Cow::Owned(room.holdings(self.key())))
+    }
+
+    /// The same by itself.
+    pub(crate) fn taken(&self) -> Taken {
+        Taken {
+            key: self.key().clone(),
+            queue: self.queue.clone(),
+            reason: self.reason,
+            cut: self.cut().cloned(),
+        }
+    }
+
+    fn part(&self) -> Option<&Part> {
+        match &self.what {
+            What::Job(_) => None,
+            What::Part(part) => Some(part),
+        }
     }
 }
 
 impl Engine {
     /// Adds what could be taken of the jobs of a queue that hold anything of `wanted`, of
     /// those with a priority below `below`.
-    pub(crate) fn offer(
-        &self,
-        offers: &mut Offers,
+    pub(crate) fn offer<'a>(
+        &'a self,
+        offers: &mut Offers<'a>,
         queue: &QueueName,
         reason: Reason,
         wanted: &Resources,
@@ -107,6 +182,7 @@ impl Engine {
     ) {
         let protected = self.queues.policy(queue).map(|policy| policy.preemption);
         let protected = protected.map_or(0, |preemption| preemption.min_runtime_ms);
+        let mut last = None;
         for (priority, key) in self.held.of(queue) {
             if below.is_some_and(|below| *priority >= below) {
                 break;
@@ -130,44 +206,43 @@ impl Engine {
                     continue;
                 }
             }
-            self.offer_job(offers, (key, job, released), reason, *priority);
+            // They come in order of priority.
+            let place = match last {
+                Some((of, place)) if of == *priority => place,
+                _ => self.held.rank(*priority),
+            };
+            last = Some((*priority, place));
+            self.offer_job(offers, (key, job, released), reason, (*priority, place));
         }
     }
 
-    fn offer_job(
-        &self,
-        offers: &mut Offers,
-        (key, job, released): (&JobKey, &Job, &Released),
+    fn offer_job<'a>(
+        &'a self,
+        offers: &mut Offers<'a>,
+        (key, job, released): (&'a JobKey, &'a Job, &'a Released),
         reason: Reason,
-        priority: i32,
+        (priority, place): (i32, usize),
     ) {
-        let cost = self.cost_of(job, released, priority);
-        let item = |step, cut: Option<Cut>, charge, again, nodes, cost: i128| Item {
-            key: key.clone(),
-            queue: released.admission.queue.clone(),
+        let cost = self.cost_of(job, released, place);
+        let item = |step, cost, what: What<'a>| Item {
+            queue: &released.admission.queue,
             reason,
             order: Order {
-                whole: cut.is_none(),
+                whole: !matches!(&what, What::Part(part) if part.cut.is_some()),
                 cost,
                 priority,
                 younger: Reverse(released.admission.admitted_at),
-                key: key.clone(),
+                key,
                 step,
             },
-            cut,
-            after: None,
-            charge,
-            again,
-            nodes,
-            cost,
+            what,
         };
         let steps = surplus(job, released);
         if let Some((_, charge)) = &job.derived.has.charge
             && steps.is_empty()
             && released.leaving.is_empty()
         {
-            let (charge, again) = (Arc::clone(charge), Arc::clone(charge));
-            let whole = item(usize::MAX, None, charge, again, None, cost);
+            let whole = item(usize::MAX, cost, What::Job(charge));
             return offers.items.push(whole);
         }
         let mut nodes = self.room.holdings(key);
@@ -178,7 +253,7 @@ impl Engine {
                 nodes.entry(node).or_default().add_tally(&held, -1);
             }
         }
-        let again = Arc::new(pools_of(&released.admission.shares));
+        let again = pools_of(&released.admission.shares);
         let mut rest = released.clone();
         let on: Vec<(ClusterName, NodeName)> = nodes.keys().cloned().collect();
         for (step, cut) in steps.into_iter().enumerate() {
@@ -208,18 +283,28 @@ impl Engine {
                 .into_iter()
                 .map(|(class, part)| ((cut.cluster.clone(), class), part))
                 .collect();
-            let charge = Arc::new(charge);
-            let again = Arc::clone(&charge);
-            let step = item(step, Some(cut), charge, again, Some(freed), 0);
-            offers.items.push(step);
+            let part = Part {
+                cut: Some(cut),
+                after: None,
+                charge,
+                again: None,
+                nodes: freed,
+            };
+            offers.items.push(item(step, 0, What::Part(part.into())));
         }
-        let charge = Arc::new(pools_of(&rest.admission.shares));
-        let whole = item(usize::MAX, None, charge, again, Some(nodes), cost);
-        offers.items.push(whole);
+        let left = Part {
+            cut: None,
+            after: None,
+            charge: pools_of(&rest.admission.shares),
+            again: Some(again),
+            nodes,
+        };
+        let left = item(usize::MAX, cost, What::Part(left.into()));
+        offers.items.push(left);
     }
 
-    /// What is lost if a job is taken back.
-    fn cost_of(&self, job: &Job, released: &Released, priority: i32) -> i128 {
+    /// What is lost if a job is taken back whose priority has this place among those in use.
+    fn cost_of(&self, job: &Job, released: &Released, place: usize) -> i128 {
         let saved = released.started_at.max(job.uncommon.checkpointed_at);
         let since = released.started_at.and(saved);
         let lost = since.map_or(0, |since| self.now.millis_since(since).max(0));
@@ -229,8 +314,8 @@ impl Engine {
             Some((_, pools)) => weight(pools.values()),
             None => weight(&released.admission.charge()),
         };
-        let rank = i128::try_from(self.held.rank(priority)).unwrap_or(i128::MAX);
-        weight * i128::from(lost) * (1 + rank)
+        let place = i128::try_from(place).unwrap_or(i128::MAX);
+        weight * i128::from(lost) * (1 + place)
     }
 }
 
