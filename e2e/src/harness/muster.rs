@@ -16,7 +16,7 @@ use super::wait::eventually;
 use crate::testbed::{Cluster, Testbed};
 
 /// How long a process may take until it is ready: a Lease that a killed one held has to pass first.
-const READY: Duration = Duration::from_secs(180);
+const READY: Duration = Duration::from_secs(60);
 /// How long a process may drain.
 const DRAIN: Duration = Duration::from_secs(20);
 const SYSTEM_NAMESPACE: &str = "muster-system";

@@ -9,7 +9,7 @@ use crate::case::{Case, SOON, managed};
 use crate::job::Job;
 
 /// Far more than is expected (about 2 s), far less than any resync.
-const BACK_WITHIN: Duration = Duration::from_secs(60);
+const BACK_WITHIN: Duration = Duration::from_secs(20);
 
 /// A job that holds the whole queue until it is made to end, and one that waits for it.
 async fn holder_and_waiter(case: &Case) -> anyhow::Result<(Job, Job)> {

@@ -24,7 +24,7 @@ use crate::split::{environment, no_pods, pods_of};
 /// What keeps a pod that stands for a head from being scheduled.
 const GATE: &str = "muster.io/head-is-elsewhere";
 /// How long a head has to listen, and a worker to find it.
-const STARTS_WITHIN: Duration = Duration::from_secs(60);
+const STARTS_WITHIN: Duration = Duration::from_secs(20);
 
 fn is_stand_in(pod: &Value) -> bool {
     pod["spec"]["schedulingGates"][0]["name"] == GATE
