@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, SOON, managed, managed_and_killed};
 use crate::job::Job;
-use crate::leading_part::{SECONDS, room_for_seven, shows, succeeds_with_its_master};
+use crate::leading_part::{room_for_seven, shows, succeeds_with_its_master};
 use crate::rendezvous::told;
 use crate::split::{environment, no_pods, of_metadata, play, pods_of, ranks_are_whole};
+use crate::ttl::SECONDS;
 
 /// A driver and `workers` workers, two GPUs each, that ask to be split.
 fn training(case: &Case, name: &str, workers: u32) -> Value {

@@ -9,9 +9,7 @@ use crate::case::{Case, SOON, managed, managed_and_killed};
 use crate::job::Job;
 use crate::rendezvous::ADDRESSES;
 use crate::split::{no_pods, play, pods_of};
-
-/// How long after its end a job of these tests goes.
-pub(crate) const SECONDS: u64 = 30;
+use crate::ttl::SECONDS;
 
 /// Whether a pod is the master of a PyTorchJob or of a Volcano Job, the chief of a TFJob, the
 /// driver of a JobSet, or the launcher of an MPIJob (not one that stands in for it).

@@ -15,7 +15,7 @@ use crate::job::Job;
 
 /// How long after its end a job of these tests goes. Its end has to be seen before: on a busy
 /// machine it takes seconds to come from a member.
-const SECONDS: i64 = 30;
+pub(crate) const SECONDS: i64 = 30;
 
 /// UIDs of the job's pods, in whatever member.
 async fn pods(case: &Case, job: &Job) -> anyhow::Result<BTreeSet<String>> {
