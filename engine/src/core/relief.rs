@@ -87,7 +87,11 @@ impl Engine {
         let path = self.queues.path(queue);
         let mut lacking = short.needs + short.charged - short.capability;
         let mut relief = Vec::new();
+        let mut start = None;
         for (end, key) in self.ends.range(from..).take(ENDS) {
+            if start.is_some_and(|start| start < *end) {
+                break;
+            }
             let job = self.jobs.get(key);
             let ends = job.filter(|job| job.derived.has.outlook.is_some_and(|o| o.known));
             let charge = ends.and_then(|job| job.derived.has.charge.as_ref());
@@ -109,10 +113,14 @@ impl Engine {
                 lacking -= charged_towards(pools, short);
             }
             if lacking <= 0 {
-                return (Some(*end), relief);
+                // Whatever else ends at that moment is free then, too.
+                start = Some(*end);
             }
         }
-        (None, Vec::new())
+        if start.is_none() {
+            relief.clear();
+        }
+        (start, relief)
     }
 }
 
