@@ -159,6 +159,7 @@ impl Engine {
             user: None,
             max_clusters: None,
             avoid: BTreeSet::new(),
+            preempts: false,
         };
         let queue = &released.admission.queue;
         let rank = self.rank_of(key, job);

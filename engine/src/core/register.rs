@@ -200,6 +200,7 @@ impl Engine {
                 .or_else(|| job.forecast.and_then(Forecast::high_ms)),
             max_clusters: self.max_clusters(&job.queue),
             avoid: job.uncommon.avoid.keys().cloned().collect(),
+            preempts: self.preempts(job),
         };
         Some((job.queue.clone(), self.rank_of(key, job), want))
     }

@@ -229,7 +229,7 @@ impl Engine {
     }
 
     /// Whether a job's class lets it have others taken back.
-    fn preempts(&self, job: &super::job::Job) -> bool {
+    pub(crate) fn preempts(&self, job: &super::job::Job) -> bool {
         match &job.priority_class {
             Some(name) => {
                 let class = self.classes.get(name.as_ref());

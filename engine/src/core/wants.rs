@@ -25,6 +25,9 @@ pub(crate) struct Want {
     pub(crate) max_clusters: Option<u32>,
     /// Clusters left out while others could take it.
     pub(crate) avoid: BTreeSet<ClusterName>,
+    /// Whether its class lets it have others taken back: what is not taken for one that may not
+    /// says nothing of those behind it that may.
+    pub(crate) preempts: bool,
 }
 
 impl Want {
@@ -37,6 +40,7 @@ impl Want {
             avoid: self.avoid.clone(),
             max_clusters: self.max_clusters,
             user: self.user.clone(),
+            preempts: self.preempts,
         })
     }
 }
@@ -307,6 +311,7 @@ mod tests {
             user: None,
             max_clusters: None,
             avoid: BTreeSet::new(),
+            preempts: true,
         }
     }
 

@@ -33,6 +33,7 @@ fn sleeping() -> (Waiting, [QueueName; 2], WantId) {
         user: None,
         max_clusters: None,
         avoid: BTreeSet::new(),
+        preempts: true,
     });
     for queue in &queues {
         let name = queue.as_str();
