@@ -4,6 +4,7 @@
 //!   force) says who is released next; the engine must name the same job, every time.
 //! - [`easy`]: the textbook EASY backfill of one queue.
 //! - [`fair`]: exact hierarchical weighted water filling.
+//! - [`reclaim`]: what one queue may and must take back from others, by trying every set.
 //! - [`optimum`]: mixed integer programs for placement, division and victims.
 //!
 //! Nothing here may be taken over from the engine: where both are wrong alike, nobody finds it.
@@ -29,6 +30,7 @@ mod fraction;
 mod model;
 mod optimum;
 mod random;
+mod reclaim;
 mod room;
 mod tree;
 #[path = "../engine/world.rs"]

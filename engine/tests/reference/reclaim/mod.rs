@@ -1,0 +1,452 @@
+//! Reclaim between queues: whom the engine takes back, and whom it leaves, held against every
+//! set that the rules allow ([`rules`]).
+//!
+//! Queues side by side, GPUs, gangs in one cluster. All queues are BestEffort, so nothing is kept
+//! for anybody but those for whom something is taken. Members do at once what is decided.
+
+mod rules;
+
+use crate::case::CLUSTERS as NAMES;
+use crate::case::{Queue as Stated, queue_name};
+use crate::world::{World, cluster, node, pods, policy};
+use engine::facts::{
+    Admission, PolicyFact, Preemption, PriorityClassFact, QueueFact, QueueOrdering,
+};
+use engine::{Decision, Decisions, Event, JobState, Reason};
+use proptest::option::weighted;
+use proptest::prelude::*;
+use rules::{Entry, Rules, Runs};
+use std::collections::{BTreeMap, BTreeSet};
+
+const CLUSTERS: usize = 2;
+const CORES: i64 = 64;
+/// Calls of `decide` after which all must be at rest.
+const CALLS: usize = 200;
+
+#[derive(Debug, Clone)]
+pub struct Case {
+    queues: Vec<Queue>,
+    /// The cluster of each node, and its GPUs.
+    nodes: Vec<(usize, i64)>,
+    rounds: Vec<Round>,
+}
+
+/// A queue, by GPUs.
+#[derive(Debug, Clone)]
+struct Queue {
+    deserved: Option<i64>,
+    guarantee: i64,
+    reclaimable: bool,
+    reclaims: bool,
+    /// Seconds.
+    min_runtime: i64,
+}
+
+#[derive(Debug, Clone)]
+struct Round {
+    finish: Option<usize>,
+    submit: Vec<Job>,
+    /// Seconds that pass before.
+    wait: i64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Job {
+    queue: usize,
+    count: u32,
+    gpus: i64,
+    class: Class,
+    preemptible: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Low,
+    High,
+    /// `preemptionPolicy: Never`.
+    Never,
+}
+
+impl Class {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::High => "high",
+            Self::Never => "never",
+        }
+    }
+
+    fn preempts(self) -> bool {
+        self != Self::Never
+    }
+}
+
+impl Queue {
+    fn stated(&self) -> Stated {
+        Stated {
+            weight: 1,
+            guarantee: [Some(self.guarantee).filter(|gpus| *gpus > 0), None],
+            deserved: [self.deserved, None],
+            ..Stated::default()
+        }
+    }
+
+    fn fact(&self, index: usize) -> QueueFact {
+        QueueFact {
+            reclaimable: self.reclaimable,
+            ..self.stated().fact(index)
+        }
+    }
+
+    fn policy(&self, index: usize) -> PolicyFact {
+        PolicyFact {
+            ordering: QueueOrdering::BestEffort,
+            preemption: Preemption {
+                within_queue: false,
+                reclaim: self.reclaims,
+                min_runtime_ms: self.min_runtime * 1000,
+            },
+            ..policy(&queue_name(index))
+        }
+    }
+}
+
+/// Both, told the same.
+struct Both<'a> {
+    world: World,
+    rules: Rules<'a>,
+    /// What was taken back: the victim, and for whom.
+    taken: Vec<(usize, usize)>,
+}
+
+impl<'a> Both<'a> {
+    fn new(case: &'a Case) -> Self {
+        let mut world = World::new();
+        world.apply(Event::PriorityClassUpserted(PriorityClassFact {
+            name: "never".to_owned(),
+            value: 0,
+            global_default: false,
+            preempts: false,
+        }));
+        for name in &NAMES[..CLUSTERS] {
+            world.apply(Event::ClusterUpserted(cluster(name)));
+        }
+        for (index, (at, gpus)) in case.nodes.iter().enumerate() {
+            let has = format!("gpu {gpus}, cpu {CORES}");
+            let fact = node(NAMES[*at], &format!("n{index}"), &has);
+            world.apply(Event::NodeUpserted(fact));
+        }
+        for (index, queue) in case.queues.iter().enumerate() {
+            world.queue(queue.fact(index)).policy(queue.policy(index));
+        }
+        let jobs = Vec::new();
+        Self {
+            world,
+            rules: Rules { case, jobs },
+            taken: Vec::new(),
+        }
+    }
+
+    fn round(&mut self, round: &Round) -> Result<(), String> {
+        self.world.wait(round.wait);
+        let running: Vec<usize> = self.jobs(true);
+        if let Some(pick) = round.finish.filter(|_| !running.is_empty()) {
+            let job = running[pick % running.len()];
+            self.world.finish(&name(job));
+            // It stays among the jobs, holds nothing, and asks for nothing any more.
+            self.rules.jobs[job].runs = None;
+        }
+        for job in &round.submit {
+            let name = name(self.rules.jobs.len());
+            let demand = pods(job.count, &format!("gpu {}, cpu 1", job.gpus));
+            let queue = queue_name(job.queue);
+            let mut submitted = self.world.job(&name, &queue, demand);
+            submitted.0.preemptible = job.preemptible;
+            self.world.submit(submitted.priority(job.class.name()));
+            self.rules.jobs.push(Entry {
+                job: job.clone(),
+                runs: None,
+            });
+        }
+        self.settle()?;
+        self.nobody_is_left()
+    }
+
+    /// Those that run, or those that wait.
+    fn jobs(&self, running: bool) -> Vec<usize> {
+        let all = 0..self.rules.jobs.len();
+        let waits = |job: &usize| self.world.state(&name(*job)) == JobState::Queued;
+        all.filter(|job| match running {
+            true => self.rules.jobs[*job].runs.is_some(),
+            false => waits(job),
+        })
+        .collect()
+    }
+
+    /// Members do what is decided until nothing is; each reclaim must be lawful, and those for
+    /// whom all is gone that was taken must start.
+    fn settle(&mut self) -> Result<(), String> {
+        let before = self.taken.len();
+        let mut served: BTreeSet<usize> = BTreeSet::new();
+        for _ in 0..CALLS {
+            let Decisions {
+                decisions,
+                more,
+                wake_at,
+                ..
+            } = self.world.decided();
+            let rests = decisions.is_empty();
+            let takes = self.carry_out(&decisions, &mut served)?;
+            if !more && let Some(job) = served.iter().next() {
+                return Err(format!("j{job:02} does not start with its victims gone"));
+            }
+            for (taker, victims) in takes {
+                for victim in &victims {
+                    self.world.works_gone(&name(*victim));
+                    self.rules.jobs[*victim].runs = None;
+                    self.taken.push((*victim, taker));
+                }
+                served.insert(taker);
+            }
+            let soon = wake_at.filter(|at| at.millis_since(self.world.now) <= 5_000);
+            match soon {
+                Some(at) if rests => {
+                    let millis = at.millis_since(self.world.now).max(1);
+                    self.world.now = self.world.now.after(millis);
+                }
+                None if rests && !more => return self.no_circle(before),
+                _ => self.world.now = self.world.now.after(1),
+            }
+        }
+        Err("it never rests".to_owned())
+    }
+
+    /// Starts who is released; who is taken back, for whom.
+    fn carry_out(
+        &mut self,
+        decisions: &[Decision],
+        served: &mut BTreeSet<usize>,
+    ) -> Result<BTreeMap<usize, Vec<usize>>, String> {
+        let mut takes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for decision in decisions {
+            match decision {
+                Decision::Release { key, admission, .. } => {
+                    served.remove(&number(&key.name));
+                    self.start(number(&key.name), admission)?;
+                }
+                Decision::TakeBack {
+                    key,
+                    for_job: Some(whom),
+                    reason,
+                    ..
+                } => {
+                    if *reason != Reason::Reclaimed {
+                        return Err(format!("{key} is taken as {reason}"));
+                    }
+                    let victims = takes.entry(number(&whom.name)).or_default();
+                    victims.push(number(&key.name));
+                }
+                _ => return Err(format!("nobody asked for {decision:?}")),
+            }
+        }
+        let now = self.world.now.0;
+        // With several at once, what each finds hangs on where the others will be.
+        if let (1, Some((taker, victims))) = (takes.len(), takes.iter().next()) {
+            let check = self.rules.check(*taker, victims, now);
+            check.map_err(|wrong| format!("{victims:?} are taken for j{taker:02}: {wrong}"))?;
+        }
+        Ok(takes)
+    }
+
+    fn start(&mut self, job: usize, admission: &Admission) -> Result<(), String> {
+        let slots = admission.shares.iter().flat_map(|share| &share.slots);
+        let seats: Vec<(usize, u32)> = slots
+            .map(|slot| (number(slot.node.as_str()), slot.count))
+            .collect();
+        self.world.run(&name(job));
+        self.rules.jobs[job].runs = Some(Runs {
+            since: self.world.now.0,
+            seats,
+        });
+        for (node, (_, gpus)) in self.rules.case.nodes.iter().enumerate() {
+            if self.rules.used(node, &[])[0] > *gpus {
+                return Err(format!("n{node} is over with j{job:02}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Who was taken back does not take back in turn from the one that it was taken for.
+    fn no_circle(&self, before: usize) -> Result<(), String> {
+        let now = &self.taken[before..];
+        let circle = now.iter().find(|(a, b)| now.contains(&(*b, *a)));
+        circle.map_or(Ok(()), |(a, b)| {
+            Err(format!("j{a:02} and j{b:02} take turns"))
+        })
+    }
+
+    /// At rest nobody waits who could take back what others borrowed.
+    fn nobody_is_left(&self) -> Result<(), String> {
+        let now = self.world.now.0;
+        for job in self.jobs(false) {
+            if let Some(victims) = self.rules.must_take(job, now) {
+                let why = self.world.why(&name(job));
+                return Err(format!("j{job:02} may have {victims:?}, and waits: {why}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name(job: usize) -> String {
+    format!("j{job:02}")
+}
+
+fn number(name: &str) -> usize {
+    name[1..].parse().unwrap()
+}
+
+fn hold(case: &Case) -> Result<usize, String> {
+    let mut both = Both::new(case);
+    for round in &case.rounds {
+        both.round(round)?;
+    }
+    Ok(both.taken.len())
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let mostly = || proptest::bool::weighted(0.9);
+    let queue = (
+        weighted(0.85, 0..13_i64),
+        weighted(0.3, 1..5_i64),
+        mostly(),
+        mostly(),
+        weighted(0.2, 1..200_i64),
+    )
+        .prop_map(
+            |(deserved, guarantee, reclaimable, reclaims, min_runtime)| Queue {
+                deserved,
+                guarantee: guarantee.unwrap_or(0),
+                reclaimable,
+                reclaims,
+                min_runtime: min_runtime.unwrap_or(0),
+            },
+        );
+    let class = prop_oneof![3 => Just(Class::Low), 3 => Just(Class::High), 1 => Just(Class::Never)];
+    let job = (0..4_usize, 1..4_u32, 1..4_i64, class, mostly()).prop_map(
+        |(queue, count, gpus, class, preemptible)| Job {
+            queue,
+            count,
+            gpus,
+            class,
+            preemptible,
+        },
+    );
+    let jobs = |range| proptest::collection::vec(job.clone(), range);
+    let round =
+        (weighted(0.3, 0..8_usize), jobs(0..5), 0..120_i64).prop_map(|(finish, submit, wait)| {
+            Round {
+                finish,
+                submit,
+                wait,
+            }
+        });
+    // One queue comes first, and borrows what it finds.
+    let first = jobs(3..9).prop_map(|mut submit| {
+        submit.iter_mut().for_each(|job| job.queue = 0);
+        Round {
+            finish: None,
+            submit,
+            wait: 0,
+        }
+    });
+    (
+        proptest::collection::vec(queue, 2..5),
+        proptest::collection::vec((0..CLUSTERS, 2..7_i64), 1..5),
+        first,
+        proptest::collection::vec(round, 1..6),
+    )
+        .prop_map(|(queues, nodes, first, mut rounds)| {
+            rounds.insert(0, first);
+            sane(Case {
+                queues,
+                nodes,
+                rounds,
+            })
+        })
+}
+
+/// Guarantees within what is deserved and, together, within the fleet; the first queue, which
+/// borrows, deserves little.
+fn sane(mut case: Case) -> Case {
+    case.queues[0].deserved = case.queues[0].deserved.map(|gpus| gpus % 4);
+    let mut left: i64 = case.nodes.iter().map(|(_, gpus)| gpus).sum();
+    for queue in &mut case.queues {
+        let most = queue.deserved.unwrap_or(0).min(left);
+        queue.guarantee = queue.guarantee.min(most);
+        left -= queue.guarantee;
+    }
+    let queues = case.queues.len();
+    for job in case.rounds.iter_mut().flat_map(|round| &mut round.submit) {
+        job.queue %= queues;
+    }
+    case
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: crate::cases(200),
+        max_shrink_iters: 5_000,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn what_is_reclaimed_is_what_the_rules_allow_and_demand(case in case()) {
+        hold(&case).map_err(TestCaseError::fail)?;
+    }
+}
+
+/// The rules would hold of an engine that takes nothing, and fleets that nothing is taken in.
+#[test]
+fn the_random_cases_do_take_back() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let cases = (0..100).map(|_| case().new_tree(&mut runner).unwrap().current());
+    let taken: usize = cases.map(|case| hold(&case).unwrap_or(0)).sum();
+    assert!(taken > 25, "{taken}");
+}
+
+/// Two jobs of a queue that deserves three GPUs ask for the same. The class of the first lets it
+/// take nothing; that says nothing of the second. The engine once looked at the first only.
+#[test]
+fn one_that_may_take_nothing_does_not_stop_one_behind_it_that_asks_for_the_same() {
+    let queue = |deserved| Queue {
+        deserved,
+        guarantee: 0,
+        reclaimable: true,
+        reclaims: true,
+        min_runtime: 0,
+    };
+    let job = |queue, gpus, class| Job {
+        queue,
+        count: 1,
+        gpus,
+        class,
+        preemptible: true,
+    };
+    let round = |submit| Round {
+        finish: None,
+        submit,
+        wait: 0,
+    };
+    let borrows = (0..4).map(|_| job(0, 1, Class::Low)).collect();
+    let case = Case {
+        queues: vec![queue(None), queue(Some(3))],
+        nodes: vec![(0, 4)],
+        rounds: vec![
+            round(borrows),
+            round(vec![job(1, 3, Class::Never), job(1, 3, Class::Low)]),
+        ],
+    };
+    assert_eq!(hold(&case), Ok(3));
+}

@@ -1,0 +1,190 @@
+//! What the documents allow and demand of a reclaim, over everything that runs.
+//!
+//! - docs/scheduling.md, "What is taken back": a queue below its deserved takes back what other
+//!   queues borrowed; idle room first; only where the job then really starts; never below a
+//!   guarantee, never before `preemption.minRuntime`, never a job that is not preemptible, never
+//!   from a Queue with `reclaimable: false`.
+//! - docs/tenants.md, "What is taken back": jobs of queues above what they deserve are taken, and
+//!   only as many as let the job start. A job whose PriorityClass says Never takes nothing.
+//! - engine.md: only for a job within its queue's deserved.
+//!
+//! They do not say what happens where taking a whole gang would leave its queue below what it
+//! deserves. So what is taken is held against what is allowed, which is more than what must be
+//! taken: there the queues of all victims keep what they deserve.
+
+use super::{Case, Job};
+use crate::case::{Amounts, Bounds, Role};
+use crate::room::{Free, minus, place, plus};
+use crate::tree::Tree;
+
+/// A job and, while it runs, since when and with how many pods on which nodes.
+pub struct Entry {
+    pub job: Job,
+    pub runs: Option<Runs>,
+}
+
+pub struct Runs {
+    pub since: i64,
+    pub seats: Vec<(usize, u32)>,
+}
+
+/// The world as the reference sees it, times in milliseconds.
+pub struct Rules<'a> {
+    pub case: &'a Case,
+    pub jobs: Vec<Entry>,
+}
+
+impl Job {
+    pub fn gpus(&self) -> i64 {
+        self.gpus * i64::from(self.count)
+    }
+
+    fn role(&self) -> Role {
+        Role {
+            count: self.count,
+            each: [self.gpus, 1],
+        }
+    }
+}
+
+impl Rules<'_> {
+    /// What the jobs of a queue hold, some being gone.
+    pub fn held(&self, queue: usize, gone: &[usize]) -> i64 {
+        let jobs = self.jobs.iter().enumerate();
+        let runs = jobs.filter(|(_, entry)| entry.job.queue == queue && entry.runs.is_some());
+        let stays = runs.filter(|(job, _)| !gone.contains(job));
+        stays.map(|(_, entry)| entry.job.gpus()).sum()
+    }
+
+    /// What the queue gets back when it needs it; what is not named is all borrowed.
+    pub fn deserved(&self, queue: usize) -> i64 {
+        self.with_tree(|tree| tree.deserved(queue))[0].unwrap_or(0)
+    }
+
+    fn with_tree(&self, ask: impl FnOnce(&Tree<'_>) -> Bounds) -> Bounds {
+        let queues: Vec<_> = self.case.queues.iter().map(super::Queue::stated).collect();
+        let all = 0..queues.len();
+        let allocated: Vec<Amounts> = all.map(|at| [self.held(at, &[]), 0]).collect();
+        let fleet = self.case.nodes.iter().map(|(_, gpus)| gpus).sum();
+        ask(&Tree {
+            queues: &queues,
+            allocated: &allocated,
+            fleet: [fleet, 0],
+        })
+    }
+
+    /// Whether the job fits into one cluster once some are gone.
+    pub fn fits(&self, job: usize, gone: &[usize]) -> bool {
+        (0..super::CLUSTERS).any(|cluster| {
+            let nodes = self.case.nodes.iter().enumerate();
+            let there = nodes.filter(|(_, (at, _))| *at == cluster);
+            let free: Vec<Free> = there
+                .map(|(node, (_, gpus))| Free {
+                    node,
+                    amounts: minus([*gpus, super::CORES], self.used(node, gone), 1),
+                })
+                .collect();
+            place(&[self.jobs[job].job.role()], &free, &|_| true).is_some()
+        })
+    }
+
+    pub fn used(&self, node: usize, gone: &[usize]) -> Amounts {
+        let jobs = self.jobs.iter().enumerate();
+        let stay = jobs.filter(|(job, _)| !gone.contains(job));
+        let seats = stay.flat_map(|(_, entry)| {
+            let runs = entry.runs.iter().flat_map(|runs| &runs.seats);
+            runs.map(move |seat| (entry, seat))
+        });
+        let here = seats.filter(|(_, (at, _))| *at == node);
+        here.fold([0, 0], |sum, (entry, (_, count))| {
+            plus(sum, entry.job.role().each, *count)
+        })
+    }
+
+    /// Whether a job may have others taken back at all: its queue reclaims, its class preempts,
+    /// and with it its queue is within what it deserves.
+    pub fn may_take(&self, taker: usize) -> bool {
+        let job = &self.jobs[taker].job;
+        let held = self.held(job.queue, &[]);
+        self.case.queues[job.queue].reclaims
+            && job.class.preempts()
+            && held + job.gpus() <= self.deserved(job.queue)
+    }
+
+    /// Whether one that runs may be taken for the taker, whatever its queue holds.
+    pub fn may_be_taken(&self, victim: usize, taker: usize, now: i64) -> bool {
+        let entry = &self.jobs[victim];
+        let queue = &self.case.queues[entry.job.queue];
+        let ran = |runs: &Runs| now - runs.since >= queue.min_runtime * 1000;
+        entry.runs.as_ref().is_some_and(ran)
+            && entry.job.preemptible
+            && queue.reclaimable
+            && entry.job.queue != self.jobs[taker].job.queue
+    }
+
+    /// What is wrong with taking `victims` for the taker.
+    pub fn check(&self, taker: usize, victims: &[usize], now: i64) -> Result<(), String> {
+        if !self.may_take(taker) {
+            return Err("the taker may take nothing".to_owned());
+        }
+        if let Some(victim) = victims.iter().find(|v| !self.may_be_taken(**v, taker, now)) {
+            return Err(format!("j{victim:02} may not be taken"));
+        }
+        for queue in 0..self.case.queues.len() {
+            let of_queue = victims.iter().map(|victim| &self.jobs[*victim].job);
+            let sizes: Vec<i64> = of_queue
+                .filter(|job| job.queue == queue)
+                .map(Job::gpus)
+                .collect();
+            // The best order takes the largest last; before it the queue has to be above.
+            let Some(largest) = sizes.iter().max() else {
+                continue;
+            };
+            let left = self.held(queue, victims);
+            if left + largest <= self.deserved(queue) {
+                return Err(format!(
+                    "q{queue} has no more than it deserves before the last"
+                ));
+            }
+            if left < self.case.queues[queue].guarantee {
+                return Err(format!("q{queue} is left with {left}, below its guarantee"));
+            }
+        }
+        if self.fits(taker, &[]) {
+            return Err("what the taker needs is idle".to_owned());
+        }
+        if !self.fits(taker, victims) {
+            return Err("the taker does not fit then".to_owned());
+        }
+        for (index, victim) in victims.iter().enumerate() {
+            let mut others = victims.to_vec();
+            others.remove(index);
+            if self.fits(taker, &others) {
+                return Err(format!("j{victim:02} is taken needlessly"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Some jobs that must be taken for one that waits: the queues of all keep what they deserve.
+    /// Every set is tried.
+    pub fn must_take(&self, taker: usize, now: i64) -> Option<Vec<usize>> {
+        if !self.may_take(taker) {
+            return None;
+        }
+        let all = 0..self.jobs.len();
+        let candidates: Vec<usize> = all
+            .filter(|job| self.may_be_taken(*job, taker, now))
+            .collect();
+        let sets = (0..1_u32 << candidates.len()).map(|set| {
+            let chosen = candidates.iter().enumerate();
+            let chosen = chosen.filter(|(index, _)| set >> index & 1 == 1);
+            chosen.map(|(_, job)| *job).collect::<Vec<usize>>()
+        });
+        let mut sets = sets.filter(|set| {
+            let mut queues = set.iter().map(|job| self.jobs[*job].job.queue);
+            queues.all(|queue| self.held(queue, set) >= self.deserved(queue))
+        });
+        sets.find(|set| self.fits(taker, set))
+    }
+}
