@@ -4,6 +4,7 @@
 //!   force) says who is released next; the engine must name the same job, every time.
 //! - [`easy`]: the textbook EASY backfill of one queue.
 //! - [`fair`]: exact hierarchical weighted water filling.
+//! - [`reservation`]: the nodes that are kept for the head of a queue, and who may pass it.
 //! - [`reclaim`]: what one queue may and must take back from others, by trying every set.
 //! - [`optimum`]: mixed integer programs for placement, division and victims.
 //!
@@ -31,6 +32,7 @@ mod model;
 mod optimum;
 mod random;
 mod reclaim;
+mod reservation;
 mod room;
 mod tree;
 #[path = "../engine/world.rs"]
