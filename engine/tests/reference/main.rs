@@ -5,6 +5,7 @@
 //! - [`easy`]: the textbook EASY backfill of one queue.
 //! - [`fair`]: exact hierarchical weighted water filling.
 //! - [`reservation`]: the nodes that are kept for the head of a queue, and who may pass it.
+//! - [`pools`]: bounds on classes of GPUs, in all clusters or in some.
 //! - [`reclaim`]: what one queue may and must take back from others, by trying every set.
 //! - [`optimum`]: mixed integer programs for placement, division and victims.
 //!
@@ -30,6 +31,7 @@ mod fair;
 mod fraction;
 mod model;
 mod optimum;
+mod pools;
 mod random;
 mod reclaim;
 mod reservation;

@@ -1,0 +1,599 @@
+//! Bounds on pools: what a queue may hold of a class of GPUs, in all clusters or in some.
+//!
+//! docs/scheduling.md, "What a queue may have": an entry of `pools[]` counts one class of GPUs, in
+//! all clusters or in those it names; `capability` is never passed, `guarantee` is kept for the
+//! queue even while it is idle; a job must pass at its own queue and at every queue above it. What
+//! a queue may really have is its parent's, less what is guaranteed to its siblings.
+//! docs/tenants.md: lowered below what is in use, a capability stops new jobs and ends none.
+//!
+//! Held against it: no release passes a bound of any queue on the job's path; none goes into what
+//! is guaranteed to another queue; what is said to be allocated by pool is the sum of what runs.
+//! Where nothing is guaranteed, nobody waits who could go, by every cluster and every placement
+//! that takes GPUs of one class.
+
+use crate::case::{Amounts, CLUSTERS, GPU, Job, Role, amounts, queue_name};
+use crate::room::{Free, minus, place, plus};
+use crate::world::{World, bound, cluster, node, policy, queue};
+use engine::facts::{
+    Admission, Backfill, PolicyFact, PoolBound, Preemption, QueueFact, QueueOrdering,
+};
+use engine::{Decision, Event, PoolClass, QueueName};
+use proptest::option::weighted;
+use proptest::prelude::*;
+
+const CLASSES: [&str; 2] = ["gpu", "big"];
+const CORES: i64 = 64;
+
+#[derive(Debug, Clone)]
+struct Case {
+    /// Queues directly below the root stand first; the others are below one of them.
+    queues: Vec<Queue>,
+    nodes: Vec<Node>,
+    rounds: Vec<Round>,
+}
+
+#[derive(Debug, Clone)]
+struct Queue {
+    parent: Option<usize>,
+    pools: Vec<Pool>,
+}
+
+/// A bound in GPUs.
+#[derive(Debug, Clone)]
+struct Pool {
+    class: usize,
+    /// Whether it counts each cluster.
+    clusters: [bool; 3],
+    guarantee: i64,
+    capability: Option<i64>,
+}
+
+#[derive(Debug, Clone)]
+struct Node {
+    cluster: usize,
+    class: usize,
+    gpus: i64,
+}
+
+#[derive(Debug, Clone)]
+struct Round {
+    finish: Vec<usize>,
+    submit: Vec<Job>,
+    /// A bound that is another from now on: of which queue, which of its bounds, how much.
+    bound: Option<(usize, usize, i64)>,
+}
+
+/// A job and, while it runs, its pods: (node, role, how many).
+struct Entry {
+    job: Job,
+    seats: Vec<(usize, usize, u32)>,
+    waits: bool,
+}
+
+struct Both {
+    case: Case,
+    world: World,
+    jobs: Vec<Entry>,
+    released: usize,
+    /// Jobs that only a bound stopped.
+    stopped: usize,
+    /// Whether one must go whose pods need GPUs of both classes in one cluster.
+    mixes: bool,
+}
+
+impl Pool {
+    fn everywhere(class: usize) -> Self {
+        Self {
+            class,
+            clusters: [true; 3],
+            guarantee: 0,
+            capability: None,
+        }
+    }
+
+    fn counts(&self, node: &Node) -> bool {
+        self.class == node.class && self.clusters[node.cluster]
+    }
+
+    fn fact(&self) -> PoolBound {
+        let named: Vec<&str> = (0..CLUSTERS.len())
+            .filter(|at| self.clusters[*at])
+            .map(|at| CLUSTERS[at])
+            .collect();
+        let all = named.len() == CLUSTERS.len();
+        let gpus = |gpus: Option<i64>| gpus.map_or_else(String::new, |gpus| format!("gpu {gpus}"));
+        let kept = crate::world::res(&gpus(Some(self.guarantee).filter(|gpus| *gpus > 0)));
+        PoolBound {
+            guarantee: kept.clone(),
+            deserved: kept,
+            ..bound(
+                CLASSES[self.class],
+                (!all).then_some(&named),
+                &gpus(self.capability),
+            )
+        }
+    }
+}
+
+impl Queue {
+    fn fact(&self, index: usize) -> QueueFact {
+        QueueFact {
+            parent: self.parent.map(|parent| queue_name(parent).as_str().into()),
+            ..queue(&queue_name(index))
+        }
+    }
+
+    fn policy(&self, index: usize) -> PolicyFact {
+        PolicyFact {
+            pools: self.pools.iter().map(Pool::fact).collect(),
+            ordering: QueueOrdering::BestEffort,
+            backfill: Backfill {
+                conservative: false,
+                reservations: Some(0),
+            },
+            preemption: Preemption {
+                reclaim: false,
+                ..Preemption::default()
+            },
+            ..policy(&queue_name(index))
+        }
+    }
+}
+
+impl Case {
+    fn path(&self, queue: usize) -> Vec<usize> {
+        std::iter::successors(Some(queue), |at| self.queues[*at].parent).collect()
+    }
+
+    fn siblings(&self, queue: usize) -> Vec<usize> {
+        let all = 0..self.queues.len();
+        let same = |at: &usize| self.queues[*at].parent == self.queues[queue].parent;
+        all.filter(|at| *at != queue && same(at)).collect()
+    }
+
+    /// What the fleet has of what a bound counts.
+    fn has(&self, pool: &Pool) -> i64 {
+        let counted = self.nodes.iter().filter(|node| pool.counts(node));
+        counted.map(|node| node.gpus).sum()
+    }
+
+    fn guarantees(&self) -> bool {
+        let mut pools = self.queues.iter().flat_map(|queue| &queue.pools);
+        pools.any(|pool| pool.guarantee > 0)
+    }
+}
+
+impl Both {
+    fn new(case: &Case) -> Self {
+        let mut world = World::new();
+        for name in CLUSTERS {
+            world.apply(Event::ClusterUpserted(cluster(name)));
+        }
+        for (index, stated) in case.nodes.iter().enumerate() {
+            let has = format!("gpu {}, cpu {CORES}", stated.gpus);
+            let mut fact = node(CLUSTERS[stated.cluster], &format!("n{index}"), &has);
+            fact.class = PoolClass::from(CLASSES[stated.class]);
+            world.apply(Event::NodeUpserted(fact));
+        }
+        for (index, queue) in case.queues.iter().enumerate() {
+            world.queue(queue.fact(index)).policy(queue.policy(index));
+        }
+        Self {
+            case: case.clone(),
+            world,
+            jobs: Vec::new(),
+            released: 0,
+            stopped: 0,
+            mixes: false,
+        }
+    }
+
+    fn round(&mut self, round: &Round) -> Result<(), String> {
+        self.world.wait(1);
+        for pick in &round.finish {
+            let all = 0..self.jobs.len();
+            let running: Vec<usize> = all
+                .filter(|job| !self.jobs[*job].seats.is_empty())
+                .collect();
+            if !running.is_empty() {
+                let job = running[pick % running.len()];
+                self.world.finish(&name(job));
+                self.jobs[job].seats.clear();
+            }
+        }
+        if let Some((queue, pool, gpus)) = round.bound {
+            self.case.queues[queue].pools[pool].capability = Some(gpus);
+            self.world.policy(self.case.queues[queue].policy(queue));
+        }
+        for job in &round.submit {
+            let fact = job.fact(&name(self.jobs.len()));
+            let fact = engine::facts::JobFact {
+                priority_class: None,
+                ..fact
+            };
+            self.world.apply(Event::JobUpserted(fact));
+            self.jobs.push(Entry {
+                job: job.clone(),
+                seats: Vec::new(),
+                waits: true,
+            });
+        }
+        self.decide()?;
+        self.same_numbers()?;
+        self.nobody_is_left()
+    }
+
+    fn decide(&mut self) -> Result<(), String> {
+        loop {
+            let decided = self.world.decided();
+            for decision in decided.decisions {
+                let Decision::Release { key, admission, .. } = decision else {
+                    return Err(format!("nothing but releases was expected: {decision:?}"));
+                };
+                self.start(key.name[1..].parse().unwrap(), &admission)?;
+            }
+            if !decided.more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn start(&mut self, job: usize, admission: &Admission) -> Result<(), String> {
+        let slots = admission.shares.iter().flat_map(|share| &share.slots);
+        let number = |name: &str| name[1..].parse::<usize>().unwrap();
+        self.jobs[job].seats = slots
+            .map(|slot| (number(slot.node.as_str()), number(&slot.role), slot.count))
+            .collect();
+        self.jobs[job].waits = false;
+        self.released += 1;
+        self.world.run(&name(job));
+        for queue in self.case.path(self.jobs[job].job.queue) {
+            for pool in &self.case.queues[queue].pools {
+                let held = self.held(queue, pool);
+                let adds = self.of_job(job, pool) > 0;
+                if adds && pool.capability.is_some_and(|most| held > most) {
+                    return Err(format!("j{job:02}: q{queue} has {held} within {pool:?}"));
+                }
+            }
+            for other in self.case.siblings(queue) {
+                for kept in &self.case.queues[other].pools {
+                    self.leaves(job, queue, kept)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody goes into what is guaranteed to a sibling of its queue.
+    fn leaves(&self, job: usize, queue: usize, kept: &Pool) -> Result<(), String> {
+        let held = self.held(queue, kept);
+        let most = self.case.has(kept) - kept.guarantee;
+        if kept.guarantee > 0 && self.of_job(job, kept) > 0 && held > most {
+            return Err(format!(
+                "j{job:02}: q{queue} has {held} of what {kept:?} leaves of {most}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// GPUs that a job holds of what a bound counts.
+    fn of_job(&self, job: usize, pool: &Pool) -> i64 {
+        let entry = &self.jobs[job];
+        let seats = entry.seats.iter();
+        let counted = seats.filter(|(node, ..)| pool.counts(&self.case.nodes[*node]));
+        counted
+            .map(|(_, role, count)| entry.job.roles[*role].each[GPU] * i64::from(*count))
+            .sum()
+    }
+
+    /// The same of all jobs of a queue and of those below it.
+    fn held(&self, queue: usize, pool: &Pool) -> i64 {
+        let all = 0..self.jobs.len();
+        let below = all.filter(|job| self.case.path(self.jobs[*job].job.queue).contains(&queue));
+        below.map(|job| self.of_job(job, pool)).sum()
+    }
+
+    fn free(&self, node: usize) -> Amounts {
+        let has = [self.case.nodes[node].gpus, CORES];
+        self.jobs.iter().fold(has, |free, entry| {
+            let here = entry.seats.iter().filter(|(at, ..)| *at == node);
+            here.fold(free, |free, (_, role, count)| {
+                minus(free, entry.job.roles[*role].each, *count)
+            })
+        })
+    }
+
+    /// Whether some cluster takes the job; within all bounds, or as if there were none.
+    fn could_go(&self, job: usize, bounded: bool) -> bool {
+        let stated = &self.jobs[job].job;
+        let path = self.case.path(stated.queue);
+        (0..CLUSTERS.len()).any(|cluster| {
+            let all = 0..self.case.nodes.len();
+            let there = all.filter(|node| self.case.nodes[*node].cluster == cluster);
+            let nodes: Vec<Free> = there
+                .map(|node| Free {
+                    node,
+                    amounts: self.free(node),
+                })
+                .collect();
+            let adds = |pool: &Pool, placed: &[Vec<u32>]| {
+                let by_role = stated.roles.iter().zip(placed);
+                by_role
+                    .flat_map(|(role, counts)| nodes.iter().zip(counts).map(move |at| (role, at)))
+                    .filter(|(_, (node, _))| pool.counts(&self.case.nodes[node.node]))
+                    .fold([0, 0], |sum, (role, (_, count))| {
+                        plus(sum, role.each, *count)
+                    })[GPU]
+            };
+            let one_class = |placed: &[Vec<u32>]| {
+                let uses = |class: usize| adds(&Pool::everywhere(class), placed) > 0;
+                self.mixes || !(uses(0) && uses(1))
+            };
+            let within = |placed: &[Vec<u32>]| {
+                let mut pools = path.iter().flat_map(|queue| {
+                    let pools = self.case.queues[*queue].pools.iter();
+                    pools.map(move |pool| (*queue, pool))
+                });
+                !bounded
+                    || one_class(placed)
+                        && pools.all(|(queue, pool)| {
+                            let adds = adds(pool, placed);
+                            let most = pool.capability.unwrap_or(i64::MAX);
+                            adds == 0 || self.held(queue, pool) + adds <= most
+                        })
+            };
+            place(&stated.roles, &nodes, &within).is_some()
+        })
+    }
+
+    fn nobody_is_left(&mut self) -> Result<(), String> {
+        for job in 0..self.jobs.len() {
+            if !self.jobs[job].waits {
+                continue;
+            }
+            if !self.case.guarantees() && self.could_go(job, true) {
+                let why = self.world.why(&name(job));
+                return Err(format!("j{job:02} could go and waits: {why}"));
+            }
+            self.stopped += usize::from(self.could_go(job, false));
+        }
+        Ok(())
+    }
+
+    fn is_leaf(&self, queue: usize) -> bool {
+        let mut queues = self.case.queues.iter();
+        queues.all(|other| other.parent != Some(queue))
+    }
+
+    /// What the engine says a queue holds by bound.
+    fn same_numbers(&self) -> Result<(), String> {
+        for (index, queue) in self.case.queues.iter().enumerate() {
+            let usage = self
+                .world
+                .engine
+                .queue_usage(&QueueName::from(queue_name(index).as_str()));
+            let usage = usage.ok_or_else(|| format!("q{index} is not known"))?;
+            if let Some((reason, why)) = usage.closed.filter(|_| self.is_leaf(index)) {
+                return Err(format!("q{index} is closed: {reason}: {why}"));
+            }
+            for (pool, told) in queue.pools.iter().zip(&usage.pools) {
+                let held = self.held(index, pool);
+                if amounts(&told.allocated)[GPU] != held {
+                    return Err(format!("q{index} has {held} of {pool:?}, not {told:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name(job: usize) -> String {
+    format!("j{job:02}")
+}
+
+fn hold(case: &Case) -> Result<(usize, usize), String> {
+    let mut both = Both::new(case);
+    for round in &case.rounds {
+        both.round(round)?;
+    }
+    Ok((both.released, both.stopped))
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let clusters = prop_oneof![
+        1 => Just([true; 3]),
+        3 => any::<[bool; 3]>(),
+    ];
+    let pool = (
+        0..2_usize,
+        clusters,
+        weighted(0.15, 1..5_i64),
+        weighted(0.9, 0..9_i64),
+    )
+        .prop_map(|(class, clusters, guarantee, capability)| Pool {
+            class,
+            clusters,
+            guarantee: guarantee.unwrap_or(0),
+            capability,
+        });
+    let queue = (
+        weighted(0.5, 0..5_usize),
+        proptest::collection::vec(pool, 0..4),
+    )
+        .prop_map(|(parent, pools)| Queue { parent, pools });
+    let node = (0..3_usize, 0..2_usize, 1..9_i64).prop_map(|(cluster, class, gpus)| Node {
+        cluster,
+        class,
+        gpus,
+    });
+    let role = (1..4_u32, 0..4_i64).prop_map(|(count, gpus)| Role {
+        count,
+        each: [gpus, 1],
+    });
+    let job = (0..5_usize, proptest::collection::vec(role, 1..3)).prop_map(|(queue, roles)| Job {
+        queue,
+        class: 0,
+        queued_at: 0,
+        user: 0,
+        roles,
+    });
+    let round = (
+        proptest::collection::vec(0..8_usize, 0..3),
+        proptest::collection::vec(job, 0..5),
+        weighted(0.2, (0..5_usize, 0..4_usize, 0..9_i64)),
+    )
+        .prop_map(|(finish, submit, bound)| Round {
+            finish,
+            submit,
+            bound,
+        });
+    (
+        proptest::collection::vec(queue, 1..6),
+        proptest::collection::vec(node, 2..6),
+        proptest::collection::vec(round, 1..6),
+        proptest::bool::weighted(0.3),
+    )
+        .prop_map(|(queues, nodes, rounds, guarantees)| {
+            sane(
+                Case {
+                    queues,
+                    nodes,
+                    rounds,
+                },
+                guarantees,
+            )
+        })
+}
+
+/// Two levels; guarantees only in the upper one and in some cases, where the fleet has so much; a
+/// bound of a queue within those of the queue above that count all that it counts.
+fn sane(mut case: Case, guarantees: bool) -> Case {
+    for index in 0..case.queues.len() {
+        let parent = case.queues[index]
+            .parent
+            .filter(|parent| *parent < index && case.queues[*parent].parent.is_none());
+        case.queues[index].parent = parent;
+        let mut pools: Vec<Pool> = Vec::new();
+        for mut pool in std::mem::take(&mut case.queues[index].pools) {
+            let same = |of: &Pool| of.class == pool.class && of.clusters == pool.clusters;
+            if pool.clusters == [false; 3] || pools.iter().any(same) {
+                continue;
+            }
+            let all = case.queues.iter().flat_map(|queue| &queue.pools);
+            let taken: i64 = all.chain(&pools).map(|of| of.guarantee).sum();
+            let left = (case.has(&pool) - taken).max(0);
+            let left = left.min(pool.capability.unwrap_or(left));
+            let may_keep = guarantees && parent.is_none();
+            pool.guarantee = if may_keep {
+                pool.guarantee.min(left)
+            } else {
+                0
+            };
+            pool.capability = within(&case, parent, &pool);
+            pools.push(pool);
+        }
+        case.queues[index].pools = pools;
+    }
+    let is_leaf = |at: &usize| case.queues.iter().all(|queue| queue.parent != Some(*at));
+    let leaves: Vec<usize> = (0..case.queues.len()).filter(is_leaf).collect();
+    let queues = case.queues.clone();
+    for round in &mut case.rounds {
+        for job in &mut round.submit {
+            job.queue = leaves[job.queue % leaves.len()];
+        }
+        // Only of queues with nobody above or below, so that the tree stays valid.
+        round.bound = round.bound.and_then(|(at, pool, gpus)| {
+            let queue = leaves[at % leaves.len()];
+            let pools = &queues[queue].pools;
+            if queues[queue].parent.is_some() || pools.is_empty() {
+                return None;
+            }
+            let pool = pool % pools.len();
+            Some((queue, pool, gpus.max(pools[pool].guarantee)))
+        });
+    }
+    case
+}
+
+/// The capability of a bound, cut to what the queue above says of the same pools.
+fn within(case: &Case, parent: Option<usize>, pool: &Pool) -> Option<i64> {
+    let above = parent
+        .into_iter()
+        .flat_map(|parent| &case.queues[parent].pools);
+    let same = above.filter(|of| of.class == pool.class && of.clusters == pool.clusters);
+    let most = same.filter_map(|of| of.capability).min();
+    match (pool.capability, most) {
+        (Some(own), Some(most)) => Some(own.min(most)),
+        (own, most) => own.or(most),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: crate::cases(300),
+        max_shrink_iters: 10_000,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn no_bound_on_pools_is_passed_and_nobody_waits_for_nothing(case in case()) {
+        hold(&case).map_err(TestCaseError::fail)?;
+    }
+}
+
+/// The bounds would hold of an engine that releases nothing, and in fleets that they do not bind.
+#[test]
+fn the_random_cases_do_release_and_their_bounds_do_stop() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let cases = (0..50).map(|_| case().new_tree(&mut runner).unwrap().current());
+    let told: Vec<(usize, usize)> = cases.map(|case| hold(&case).unwrap()).collect();
+    let released: usize = told.iter().map(|(released, _)| released).sum();
+    let stopped: usize = told.iter().map(|(_, stopped)| stopped).sum();
+    assert!(released > 50 && stopped > 50, "{released} {stopped}");
+}
+
+/// Of nine GPUs in pods of three, six go to the class that is not bounded and three to the other,
+/// of which the queue may have as many. The engine tries one mix of classes in a cluster, which
+/// takes six of the bounded class, and says that no nodes of the fleet would ever take the job.
+#[test]
+#[ignore = "defect: only one mix of the classes of a cluster is tried, whatever bounds leave of each"]
+fn one_that_needs_two_classes_goes_where_the_bound_on_one_leaves_enough() {
+    let node = |class, gpus| Node {
+        cluster: 0,
+        class,
+        gpus,
+    };
+    let bounded = Pool {
+        capability: Some(3),
+        ..Pool::everywhere(0)
+    };
+    let role = Role {
+        count: 3,
+        each: [3, 1],
+    };
+    let job = Job {
+        queue: 0,
+        class: 0,
+        queued_at: 0,
+        user: 0,
+        roles: vec![role],
+    };
+    let round = Round {
+        finish: Vec::new(),
+        submit: vec![job],
+        bound: None,
+    };
+    let queue = Queue {
+        parent: None,
+        pools: vec![bounded],
+    };
+    let case = Case {
+        queues: vec![queue],
+        nodes: vec![node(0, 6), node(1, 7)],
+        rounds: Vec::new(),
+    };
+    let mut both = Both::new(&case);
+    both.mixes = true;
+    both.round(&round).unwrap();
+}
