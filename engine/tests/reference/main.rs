@@ -5,6 +5,7 @@
 //! - [`easy`]: the textbook EASY backfill of one queue.
 //! - [`fair`]: exact hierarchical weighted water filling.
 //! - [`reservation`]: the nodes that are kept for the head of a queue, and who may pass it.
+//! - [`invalid`]: which queues of a tree that contradicts itself take jobs.
 //! - [`pools`]: bounds on classes of GPUs, in all clusters or in some.
 //! - [`reclaim`]: what one queue may and must take back from others, by trying every set.
 //! - [`optimum`]: mixed integer programs for placement, division and victims.
@@ -29,6 +30,7 @@ mod easy;
 mod facts;
 mod fair;
 mod fraction;
+mod invalid;
 mod model;
 mod optimum;
 mod pools;
