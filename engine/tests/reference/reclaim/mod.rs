@@ -1,4 +1,4 @@
-//! Reclaim between queues: whom the engine takes back, and whom it leaves, held against every
+//! Reclaim between queues, and preemption inside one: whom the engine takes back, and whom it leaves, held against every
 //! set that the rules allow ([`rules`]).
 //!
 //! Queues side by side, GPUs, gangs in one cluster. All queues are BestEffort, so nothing is kept
@@ -25,6 +25,9 @@ const CALLS: usize = 200;
 
 #[derive(Debug, Clone)]
 pub struct Case {
+    /// Whether jobs take from lower priority in their own queue (`preemption.withinQueue`), and
+    /// from no other; else it is the other way round.
+    within: bool,
     queues: Vec<Queue>,
     /// The cluster of each node, and its GPUs.
     nodes: Vec<(usize, i64)>,
@@ -76,6 +79,15 @@ impl Class {
         }
     }
 
+    /// The values of the classes: those of [`World`], and zero for the one that takes nothing.
+    fn priority(self) -> i32 {
+        match self {
+            Self::Low => -100,
+            Self::High => 100,
+            Self::Never => 0,
+        }
+    }
+
     fn preempts(self) -> bool {
         self != Self::Never
     }
@@ -98,12 +110,12 @@ impl Queue {
         }
     }
 
-    fn policy(&self, index: usize) -> PolicyFact {
+    fn policy(&self, index: usize, within: bool) -> PolicyFact {
         PolicyFact {
             ordering: QueueOrdering::BestEffort,
             preemption: Preemption {
-                within_queue: false,
-                reclaim: self.reclaims,
+                within_queue: within && self.reclaims,
+                reclaim: !within && self.reclaims,
                 min_runtime_ms: self.min_runtime * 1000,
             },
             ..policy(&queue_name(index))
@@ -137,7 +149,8 @@ impl<'a> Both<'a> {
             world.apply(Event::NodeUpserted(fact));
         }
         for (index, queue) in case.queues.iter().enumerate() {
-            world.queue(queue.fact(index)).policy(queue.policy(index));
+            let policy = queue.policy(index, case.within);
+            world.queue(queue.fact(index)).policy(policy);
         }
         let jobs = Vec::new();
         Self {
@@ -240,7 +253,12 @@ impl<'a> Both<'a> {
                     reason,
                     ..
                 } => {
-                    if *reason != Reason::Reclaimed {
+                    let expected = if self.rules.case.within {
+                        Reason::Preempted
+                    } else {
+                        Reason::Reclaimed
+                    };
+                    if *reason != expected {
                         return Err(format!("{key} is taken as {reason}"));
                     }
                     let victims = takes.entry(number(&whom.name)).or_default();
@@ -369,6 +387,7 @@ fn case() -> impl Strategy<Value = Case> {
         .prop_map(|(queues, nodes, first, mut rounds)| {
             rounds.insert(0, first);
             sane(Case {
+                within: false,
                 queues,
                 nodes,
                 rounds,
@@ -404,6 +423,11 @@ proptest! {
     fn what_is_reclaimed_is_what_the_rules_allow_and_demand(case in case()) {
         hold(&case).map_err(TestCaseError::fail)?;
     }
+
+    #[test]
+    fn what_is_preempted_inside_a_queue_is_what_the_rules_allow_and_demand(case in case()) {
+        hold(&inside(case)).map_err(TestCaseError::fail)?;
+    }
 }
 
 /// The rules would hold of an engine that takes nothing, and fleets that nothing is taken in.
@@ -411,9 +435,24 @@ proptest! {
 fn the_random_cases_do_take_back() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let cases = (0..100).map(|_| case().new_tree(&mut runner).unwrap().current());
-    let taken: usize = cases.map(|case| hold(&case).unwrap_or(0)).sum();
-    assert!(taken > 25, "{taken}");
+    for within in [false, true] {
+        let cases = (0..80).map(|_| case().new_tree(&mut runner).unwrap().current());
+        let cases = cases.map(|case| if within { inside(case) } else { case });
+        let taken: usize = cases.map(|case| hold(&case).unwrap_or(0)).sum();
+        assert!(taken > 20, "inside queues {within}: {taken}");
+    }
+}
+
+/// The same with jobs that take in their own queue only, and bounds that bind nobody.
+fn inside(mut case: Case) -> Case {
+    case.within = true;
+    for queue in &mut case.queues {
+        (queue.guarantee, queue.deserved) = (0, None);
+    }
+    for round in &mut case.rounds {
+        round.submit.iter_mut().for_each(|job| job.queue %= 2);
+    }
+    case
 }
 
 /// Two jobs of a queue that deserves three GPUs ask for the same. The class of the first lets it
@@ -441,6 +480,7 @@ fn one_that_may_take_nothing_does_not_stop_one_behind_it_that_asks_for_the_same(
     };
     let borrows = (0..4).map(|_| job(0, 1, Class::Low)).collect();
     let case = Case {
+        within: false,
         queues: vec![queue(None), queue(Some(3))],
         nodes: vec![(0, 4)],
         rounds: vec![

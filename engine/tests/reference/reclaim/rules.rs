@@ -6,6 +6,8 @@
 //!   from a Queue with `reclaimable: false`.
 //! - docs/tenants.md, "What is taken back": jobs of queues above what they deserve are taken, and
 //!   only as many as let the job start. A job whose PriorityClass says Never takes nothing.
+//! - docs/scheduling.md: with `preemption.withinQueue` a job takes from lower priority in its own
+//!   queue; all else is the same.
 //! - engine.md: only for a job within its queue's deserved.
 //!
 //! They do not say what happens where taking a whole gang would leave its queue below what it
@@ -108,7 +110,7 @@ impl Rules<'_> {
         let held = self.held(job.queue, &[]);
         self.case.queues[job.queue].reclaims
             && job.class.preempts()
-            && held + job.gpus() <= self.deserved(job.queue)
+            && (self.case.within || held + job.gpus() <= self.deserved(job.queue))
     }
 
     /// Whether one that runs may be taken for the taker, whatever its queue holds.
@@ -116,10 +118,13 @@ impl Rules<'_> {
         let entry = &self.jobs[victim];
         let queue = &self.case.queues[entry.job.queue];
         let ran = |runs: &Runs| now - runs.since >= queue.min_runtime * 1000;
-        entry.runs.as_ref().is_some_and(ran)
-            && entry.job.preemptible
-            && queue.reclaimable
-            && entry.job.queue != self.jobs[taker].job.queue
+        let (job, takes) = (&entry.job, &self.jobs[taker].job);
+        let right = if self.case.within {
+            job.queue == takes.queue && job.class.priority() < takes.class.priority()
+        } else {
+            job.queue != takes.queue && queue.reclaimable
+        };
+        entry.runs.as_ref().is_some_and(ran) && job.preemptible && right
     }
 
     /// What is wrong with taking `victims` for the taker.
@@ -141,7 +146,7 @@ impl Rules<'_> {
                 continue;
             };
             let left = self.held(queue, victims);
-            if left + largest <= self.deserved(queue) {
+            if !self.case.within && left + largest <= self.deserved(queue) {
                 return Err(format!(
                     "q{queue} has no more than it deserves before the last"
                 ));
@@ -183,7 +188,7 @@ impl Rules<'_> {
         });
         let mut sets = sets.filter(|set| {
             let mut queues = set.iter().map(|job| self.jobs[*job].job.queue);
-            queues.all(|queue| self.held(queue, set) >= self.deserved(queue))
+            self.case.within || queues.all(|queue| self.held(queue, set) >= self.deserved(queue))
         });
         sets.find(|set| self.fits(taker, set))
     }
