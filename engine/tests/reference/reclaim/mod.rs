@@ -123,6 +123,9 @@ impl Queue {
     }
 }
 
+/// The jobs that are taken back in one go, by the job that they are taken for.
+type Takes = BTreeMap<usize, Vec<usize>>;
+
 /// Both, told the same.
 struct Both<'a> {
     world: World,
@@ -239,11 +242,14 @@ impl<'a> Both<'a> {
         &mut self,
         decisions: &[Decision],
         served: &mut BTreeSet<usize>,
-    ) -> Result<BTreeMap<usize, Vec<usize>>, String> {
-        let mut takes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    ) -> Result<Takes, String> {
+        let mut takes = Takes::new();
+        let mut checked = false;
         for decision in decisions {
             match decision {
                 Decision::Release { key, admission, .. } => {
+                    // Who is released after a reclaim was decided counts for nothing in it.
+                    self.check(&takes, &mut checked)?;
                     served.remove(&number(&key.name));
                     self.start(number(&key.name), admission)?;
                 }
@@ -267,13 +273,19 @@ impl<'a> Both<'a> {
                 _ => return Err(format!("nobody asked for {decision:?}")),
             }
         }
-        let now = self.world.now.0;
-        // With several at once, what each finds hangs on where the others will be.
-        if let (1, Some((taker, victims))) = (takes.len(), takes.iter().next()) {
-            let check = self.rules.check(*taker, victims, now);
-            check.map_err(|wrong| format!("{victims:?} are taken for j{taker:02}: {wrong}"))?;
-        }
+        self.check(&takes, &mut checked)?;
         Ok(takes)
+    }
+
+    /// Holds what is taken against the rules, as things are. With several at once, what each
+    /// finds hangs on where the others will be.
+    fn check(&self, takes: &Takes, checked: &mut bool) -> Result<(), String> {
+        if let (false, 1, Some((taker, victims))) = (*checked, takes.len(), takes.iter().next()) {
+            *checked = true;
+            let lawful = self.rules.check(*taker, victims, self.world.now.0);
+            lawful.map_err(|wrong| format!("{victims:?} are taken for j{taker:02}: {wrong}"))?;
+        }
+        Ok(())
     }
 
     fn start(&mut self, job: usize, admission: &Admission) -> Result<(), String> {
