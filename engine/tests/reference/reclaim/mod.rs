@@ -4,6 +4,7 @@
 //! Queues side by side, GPUs, gangs in one cluster. All queues are BestEffort, so nothing is kept
 //! for anybody but those for whom something is taken. Members do at once what is decided.
 
+mod random;
 mod rules;
 
 use crate::case::CLUSTERS as NAMES;
@@ -13,8 +14,8 @@ use engine::facts::{
     Admission, PolicyFact, Preemption, PriorityClassFact, QueueFact, QueueOrdering,
 };
 use engine::{Decision, Decisions, Event, JobState, Reason};
-use proptest::option::weighted;
 use proptest::prelude::*;
+use random::{case, inside};
 use rules::{Entry, Rules, Runs};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -344,89 +345,9 @@ fn hold(case: &Case) -> Result<usize, String> {
     Ok(both.taken.len())
 }
 
-fn case() -> impl Strategy<Value = Case> {
-    let mostly = || proptest::bool::weighted(0.9);
-    let queue = (
-        weighted(0.85, 0..13_i64),
-        weighted(0.3, 1..5_i64),
-        mostly(),
-        mostly(),
-        weighted(0.2, 1..200_i64),
-    )
-        .prop_map(
-            |(deserved, guarantee, reclaimable, reclaims, min_runtime)| Queue {
-                deserved,
-                guarantee: guarantee.unwrap_or(0),
-                reclaimable,
-                reclaims,
-                min_runtime: min_runtime.unwrap_or(0),
-            },
-        );
-    let class = prop_oneof![3 => Just(Class::Low), 3 => Just(Class::High), 1 => Just(Class::Never)];
-    let job = (0..4_usize, 1..4_u32, 1..4_i64, class, mostly()).prop_map(
-        |(queue, count, gpus, class, preemptible)| Job {
-            queue,
-            count,
-            gpus,
-            class,
-            preemptible,
-        },
-    );
-    let jobs = |range| proptest::collection::vec(job.clone(), range);
-    let round =
-        (weighted(0.3, 0..8_usize), jobs(0..5), 0..120_i64).prop_map(|(finish, submit, wait)| {
-            Round {
-                finish,
-                submit,
-                wait,
-            }
-        });
-    // One queue comes first, and borrows what it finds.
-    let first = jobs(3..9).prop_map(|mut submit| {
-        submit.iter_mut().for_each(|job| job.queue = 0);
-        Round {
-            finish: None,
-            submit,
-            wait: 0,
-        }
-    });
-    (
-        proptest::collection::vec(queue, 2..5),
-        proptest::collection::vec((0..CLUSTERS, 2..7_i64), 1..5),
-        first,
-        proptest::collection::vec(round, 1..6),
-    )
-        .prop_map(|(queues, nodes, first, mut rounds)| {
-            rounds.insert(0, first);
-            sane(Case {
-                within: false,
-                queues,
-                nodes,
-                rounds,
-            })
-        })
-}
-
-/// Guarantees within what is deserved and, together, within the fleet; the first queue, which
-/// borrows, deserves little.
-fn sane(mut case: Case) -> Case {
-    case.queues[0].deserved = case.queues[0].deserved.map(|gpus| gpus % 4);
-    let mut left: i64 = case.nodes.iter().map(|(_, gpus)| gpus).sum();
-    for queue in &mut case.queues {
-        let most = queue.deserved.unwrap_or(0).min(left);
-        queue.guarantee = queue.guarantee.min(most);
-        left -= queue.guarantee;
-    }
-    let queues = case.queues.len();
-    for job in case.rounds.iter_mut().flat_map(|round| &mut round.submit) {
-        job.queue %= queues;
-    }
-    case
-}
-
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: crate::cases(200),
+        cases: crate::cases(120),
         max_shrink_iters: 5_000,
         ..ProptestConfig::default()
     })]
@@ -453,18 +374,6 @@ fn the_random_cases_do_take_back() {
         let taken: usize = cases.map(|case| hold(&case).unwrap_or(0)).sum();
         assert!(taken > 20, "inside queues {within}: {taken}");
     }
-}
-
-/// The same with jobs that take in their own queue only, and bounds that bind nobody.
-fn inside(mut case: Case) -> Case {
-    case.within = true;
-    for queue in &mut case.queues {
-        (queue.guarantee, queue.deserved) = (0, None);
-    }
-    for round in &mut case.rounds {
-        round.submit.iter_mut().for_each(|job| job.queue %= 2);
-    }
-    case
 }
 
 /// Two jobs of a queue that deserves three GPUs ask for the same. The class of the first lets it

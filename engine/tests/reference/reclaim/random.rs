@@ -1,0 +1,97 @@
+//! Random queues of which the first borrows, and others that want it back.
+
+use super::{CLUSTERS, Case, Class, Job, Queue, Round};
+use proptest::option::weighted;
+use proptest::prelude::*;
+
+pub fn case() -> impl Strategy<Value = Case> {
+    let mostly = || proptest::bool::weighted(0.9);
+    let queue = (
+        weighted(0.85, 0..13_i64),
+        weighted(0.3, 1..5_i64),
+        mostly(),
+        mostly(),
+        weighted(0.2, 1..200_i64),
+    )
+        .prop_map(
+            |(deserved, guarantee, reclaimable, reclaims, min_runtime)| Queue {
+                deserved,
+                guarantee: guarantee.unwrap_or(0),
+                reclaimable,
+                reclaims,
+                min_runtime: min_runtime.unwrap_or(0),
+            },
+        );
+    let class = prop_oneof![3 => Just(Class::Low), 3 => Just(Class::High), 1 => Just(Class::Never)];
+    let job = (0..4_usize, 1..4_u32, 1..4_i64, class, mostly()).prop_map(
+        |(queue, count, gpus, class, preemptible)| Job {
+            queue,
+            count,
+            gpus,
+            class,
+            preemptible,
+        },
+    );
+    let jobs = |range| proptest::collection::vec(job.clone(), range);
+    let round =
+        (weighted(0.3, 0..8_usize), jobs(0..5), 0..120_i64).prop_map(|(finish, submit, wait)| {
+            Round {
+                finish,
+                submit,
+                wait,
+            }
+        });
+    // One queue comes first, and borrows what it finds.
+    let first = jobs(3..9).prop_map(|mut submit| {
+        submit.iter_mut().for_each(|job| job.queue = 0);
+        Round {
+            finish: None,
+            submit,
+            wait: 0,
+        }
+    });
+    (
+        proptest::collection::vec(queue, 2..5),
+        proptest::collection::vec((0..CLUSTERS, 2..7_i64), 1..5),
+        first,
+        proptest::collection::vec(round, 1..6),
+    )
+        .prop_map(|(queues, nodes, first, mut rounds)| {
+            rounds.insert(0, first);
+            sane(Case {
+                within: false,
+                queues,
+                nodes,
+                rounds,
+            })
+        })
+}
+
+/// Guarantees within what is deserved and, together, within the fleet; the first queue, which
+/// borrows, deserves little.
+fn sane(mut case: Case) -> Case {
+    case.queues[0].deserved = case.queues[0].deserved.map(|gpus| gpus % 4);
+    let mut left: i64 = case.nodes.iter().map(|(_, gpus)| gpus).sum();
+    for queue in &mut case.queues {
+        let most = queue.deserved.unwrap_or(0).min(left);
+        queue.guarantee = queue.guarantee.min(most);
+        left -= queue.guarantee;
+    }
+    let queues = case.queues.len();
+    for job in case.rounds.iter_mut().flat_map(|round| &mut round.submit) {
+        job.queue %= queues;
+    }
+    case
+}
+
+/// The same with jobs that take in their own queue only, and bounds that bind nobody.
+pub fn inside(mut case: Case) -> Case {
+    case.within = true;
+    for queue in &mut case.queues {
+        (queue.guarantee, queue.deserved) = (0, None);
+    }
+    for round in &mut case.rounds {
+        round.submit.iter_mut().for_each(|job| job.queue %= 2);
+    }
+    case
+}
