@@ -14,6 +14,7 @@ mod checks;
 mod fleet;
 mod jobs;
 mod model;
+mod pools;
 mod queues;
 mod settle;
 mod step;

@@ -1,16 +1,16 @@
 //! What must hold after every step: bounds, nodes, whole gangs, order, accounts.
 
 use super::model::{Model, config};
-use engine::facts::{Admission, Demand, JobFact, PodFact, QueueOrdering, QueueState, Split};
+use super::pools::in_order;
+use engine::facts::{Admission, Demand, JobFact, PodFact, QueueOrdering, Split};
 use engine::{
     ClusterName, Decision, Engine, JobKey, JobState, NodeName, QueueName, Reason, ResourceName,
     Resources,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-fn gpu() -> ResourceName {
-    ResourceName::new("nvidia.com/gpu")
-}
+/// Amounts by resource, to be summed.
+pub type Amounts = BTreeMap<ResourceName, i64>;
 
 impl Model {
     /// Asks until nothing moves, and makes sure that nothing that sleeps could go: a restored
@@ -20,22 +20,23 @@ impl Model {
         let text = serde_json::to_string(&self.engine.snapshot()).unwrap();
         let mut restored = Engine::restore(serde_json::from_str(&text).unwrap(), config());
         assert_eq!(restored.check_invariants(), Vec::<String>::new());
-        assert_eq!(restored.decide(self.now).decisions, []);
+        assert_eq!(restored.decide(self.clock()).decisions, []);
     }
 
     /// Asks until nothing moves.
     pub fn decide_once(&mut self) {
         self.round += 1;
         loop {
-            let decided = self.engine.decide(self.now);
+            let decided = self.engine.decide(self.clock());
             let wrong = self.engine.check_invariants();
             assert!(wrong.is_empty(), "{wrong:#?}");
             for decision in &decided.decisions {
                 self.check(decision);
             }
             self.check_accounts();
+            self.check_pool_accounts();
             self.decided
-                .push((self.log.len(), self.now, format!("{decided:?}")));
+                .push((self.log.len(), self.clock(), format!("{decided:?}")));
             if !decided.more {
                 return;
             }
@@ -51,6 +52,7 @@ impl Model {
                 );
                 self.promised.remove(key);
                 self.granted.remove(key);
+                self.record(key, admission);
                 self.note_grant(key, admission);
                 self.check_attempt(key, admission);
                 self.check_release(&self.jobs[key], admission);
@@ -64,6 +66,9 @@ impl Model {
                 ..
             } => {
                 assert!(self.live.contains(key));
+                if let Some(record) = self.records.get_mut(key) {
+                    record.admission = admission.clone();
+                }
                 self.note_grant(key, admission);
                 self.check_resize(key, admission, for_job.as_ref());
             }
@@ -75,6 +80,7 @@ impl Model {
             } => {
                 assert!(self.live.contains(key));
                 assert_eq!(self.state(key), Some(JobState::Ending));
+                self.record_taken(key, *reason);
                 self.check_take_back(key, *reason, for_job.as_ref());
             }
         }
@@ -117,6 +123,7 @@ impl Model {
         }
         self.check_topology(fact, admission);
         self.check_bounds(&fact.queue, &admission.charge().unwrap());
+        self.check_pool_bounds(admission);
     }
 
     /// A hard topology of tier 1 keeps the gang in one rack of a cluster.
@@ -136,9 +143,9 @@ impl Model {
 
     /// S1: what was asked for is within every bound of the path, and the path takes jobs.
     fn check_bounds(&self, queue: &QueueName, asked: &Resources) {
+        assert!(self.takes_jobs(queue), "{queue} takes no jobs");
         for name in self.path(queue) {
             let fact = &self.queues[&name];
-            assert_eq!(fact.state, QueueState::Open);
             let usage = self.engine.queue_usage(&name).unwrap();
             for bounds in [&fact.capability, &usage.real_capability] {
                 for (resource, most) in bounds.iter() {
@@ -147,39 +154,9 @@ impl Model {
                     assert!(!asks || within, "{name} is over in {resource}");
                 }
             }
-            let ordered = [&fact.guarantee, &fact.deserved, &fact.capability];
-            let named = ordered.into_iter().filter_map(|bounds| bounds.get(&gpu()));
-            assert!(
-                named.is_sorted(),
-                "{name} is wrong and takes jobs: {fact:?}"
-            );
+            let ordered = in_order([&fact.guarantee, &fact.deserved, &fact.capability]);
+            assert!(ordered, "{name} is wrong and takes jobs: {fact:?}");
         }
-        self.check_pool_bound(queue, asked);
-    }
-
-    fn check_pool_bound(&self, queue: &QueueName, asked: &Resources) {
-        let usage = self.engine.queue_usage(queue).unwrap();
-        let Some(policy) = self.policies.get(queue) else {
-            return;
-        };
-        for bound in &policy.pools {
-            let of_class = usage
-                .placed
-                .iter()
-                .filter(|placed| placed.class == bound.class);
-            let used: i64 = of_class
-                .map(|placed| placed.allocated.amount_of(&gpu()).0)
-                .sum();
-            // What was over before may be over still: then nothing more of the class was added.
-            if used > bound.capability.amount_of(&gpu()).0 && asked.amount_of(&gpu()).0 > 0 {
-                assert!(usage.allocated.amount_of(&gpu()).0 >= used);
-            }
-        }
-    }
-
-    pub fn path(&self, queue: &QueueName) -> Vec<QueueName> {
-        let parent = |name: &QueueName| self.queues[name].parent.clone();
-        std::iter::successors(Some(queue.clone()), parent).collect()
     }
 
     /// S6: of two that are alike in all that matters, the one that stands first goes first.
@@ -220,23 +197,26 @@ impl Model {
 
     /// S2: bound pods and held seats fit the nodes that hold seats.
     fn check_nodes(&self) {
-        for (at, seats) in self.seated().into_iter().filter(|(_, seats)| *seats > 0) {
+        for (at, seats) in self.seated() {
             let fact = &self.nodes[&at];
             assert!(fact.usable);
             let on = |pod: &&PodFact| {
-                (pod.cluster.clone(), pod.node.clone()) == (at.0.clone(), Some(at.1.clone()))
+                let here = pod.node.as_ref().is_some_and(|node| *node == at.1);
+                here && pod.cluster == at.0 && !pod.ended
             };
-            let bound = self.pods.values().filter(on);
-            let used: i64 = bound.map(|pod| pod.request.amount_of(&gpu()).0).sum();
-            let has = fact.allocatable.amount_of(&gpu()).0;
-            assert!(used + seats <= has, "{at:?} is over");
+            for (resource, seats) in seats {
+                let bound = self.pods.values().filter(on);
+                let used: i64 = bound.map(|pod| pod.request.amount_of(&resource).0).sum();
+                let has = fact.allocatable.amount_of(&resource).0;
+                assert!(used + seats <= has, "{at:?} is over in {resource}");
+            }
         }
     }
 
-    /// GPUs that the engine holds for pods that are not bound, by node, read from its snapshot.
-    fn seated(&self) -> BTreeMap<(ClusterName, NodeName), i64> {
+    /// What the engine holds for pods that are not bound, by node, read from its snapshot.
+    fn seated(&self) -> BTreeMap<(ClusterName, NodeName), Amounts> {
         let snapshot = serde_json::to_value(self.engine.snapshot()).unwrap();
-        let mut seated = BTreeMap::new();
+        let mut seated: BTreeMap<_, Amounts> = BTreeMap::new();
         let jobs = snapshot["jobs"].as_array().unwrap().iter();
         for job in jobs.filter(|job| !job["seats"].is_null()) {
             let demand: Demand = serde_json::from_value(job["seats"][0].clone()).unwrap();
@@ -247,8 +227,11 @@ impl Model {
                     NodeName::from(seat["node"].as_str().unwrap()),
                 );
                 let role = usize::try_from(seat["role"].as_u64().unwrap()).unwrap();
-                let each = demand.roles[role].request.amount_of(&gpu()).0;
-                *seated.entry(at).or_default() += each * seat["count"].as_i64().unwrap();
+                let count = seat["count"].as_i64().unwrap();
+                let here = seated.entry(at).or_default();
+                for (resource, each) in demand.roles[role].request.iter() {
+                    *here.entry(resource.clone()).or_default() += each.0 * count;
+                }
             }
         }
         seated
@@ -256,7 +239,7 @@ impl Model {
 
     /// S10: what a queue is charged is what its jobs, and those below it, hold.
     fn check_accounts(&self) {
-        let mut held: BTreeMap<QueueName, i64> = BTreeMap::new();
+        let mut held: BTreeMap<QueueName, Amounts> = BTreeMap::new();
         for key in self.jobs.keys() {
             let view = self.engine.job(key).unwrap();
             let Some(admission) = view.admission.filter(|_| charged(view.state)) else {
@@ -267,24 +250,28 @@ impl Model {
             if said.ends_with("it had ended and is charged nothing") {
                 continue;
             }
-            let gpus = admission.charge().unwrap().amount_of(&gpu()).0;
             for queue in self.path(&admission.queue) {
-                *held.entry(queue).or_default() += gpus;
+                let here = held.entry(queue).or_default();
+                for (resource, amount) in admission.charge().unwrap().iter() {
+                    *here.entry(resource.clone()).or_default() += amount.0;
+                }
             }
         }
         for queue in self.queues.keys() {
-            let usage = self.engine.queue_usage(queue).unwrap();
-            let told = usage.allocated.amount_of(&gpu()).0;
-            let found = held.get(queue).copied().unwrap_or(0);
-            let shrinking: i64 = self.shrinking_in(queue);
-            let edited = self.edited.iter().any(|key| {
-                let job = self.engine.job(key);
-                job.is_some_and(|job| self.path(job.queue).contains(queue))
-            });
-            assert!(
-                found <= told && (edited || told <= found + shrinking),
-                "{queue} is charged {told}, its jobs hold {found} and give back {shrinking}"
-            );
+            let allocated = self.engine.queue_usage(queue).unwrap().allocated;
+            let edited = self.is_edited(queue);
+            let held = held.remove(queue).unwrap_or_default();
+            let resources: BTreeSet<_> = allocated.iter().map(|(name, _)| name).collect();
+            for resource in resources.into_iter().chain(held.keys()) {
+                let told = allocated.amount_of(resource).0;
+                let found = held.get(resource).copied().unwrap_or(0);
+                let shrinking = self.shrinking_in(queue, resource);
+                assert!(
+                    found <= told && (edited || told <= found + shrinking),
+                    "{queue} is charged {told} of {resource}, its jobs hold {found} and give back \
+                     {shrinking}"
+                );
+            }
         }
     }
 }

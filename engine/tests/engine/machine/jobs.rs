@@ -2,6 +2,7 @@
 
 use super::QUEUES;
 use super::model::Model;
+use super::pools::Phase;
 use super::step::{Kind, Submitted};
 use crate::world::{gang, pods, role};
 use engine::facts::{Demand, Held, Hold, JobFact, PodFact, Split, Topology};
@@ -89,7 +90,7 @@ impl Model {
             key,
             queue: QueueName::from(QUEUES[told.queue]),
             priority_class: classes[usize::from(told.class)].map(str::to_owned),
-            queued_at: self.now,
+            queued_at: self.clock(),
             demand: demand(told.count, told.gpus, told.kind),
             hold: None,
             expected_duration_ms: told.lasts.map(|seconds| i64::from(seconds) * 1000),
@@ -109,6 +110,7 @@ impl Model {
         if self.state(key) == Some(JobState::Finished) {
             self.live.remove(key);
             self.runs_since.remove(key);
+            self.records.remove(key);
         }
         self.tell(fact);
     }
@@ -140,6 +142,7 @@ impl Model {
 
     pub fn gone(&mut self, key: &JobKey) {
         self.over(key);
+        self.records.remove(key);
         self.jobs.remove(key);
         self.promised.remove(key);
         self.failed.remove(key);
@@ -149,6 +152,7 @@ impl Model {
     pub fn finish(&mut self, key: &JobKey) {
         self.progress(key, Progress::Finished);
         if self.state(key) == Some(JobState::Finished) {
+            self.record_phase(key, Phase::Ended);
             self.drop_pods(key);
         }
     }
@@ -156,6 +160,7 @@ impl Model {
     pub fn revive(&mut self, key: &JobKey) {
         if self.state(key) == Some(JobState::Finished) {
             self.progress(key, Progress::Running);
+            self.record_phase(key, Phase::Held);
         }
     }
 
@@ -166,6 +171,7 @@ impl Model {
         if !matches!(self.state(key), Some(JobState::Assumed | JobState::Placed)) {
             return;
         }
+        self.record_taken(key, Reason::PlanRefused);
         self.over(key);
         self.failed.insert(key.clone());
         self.apply(Event::JobRefused {
@@ -174,18 +180,19 @@ impl Model {
             reason: Reason::PlanRefused,
             message: "no".to_owned(),
             avoid: Some(ClusterName::from(avoid)),
-            at: self.now,
+            at: self.clock(),
         });
     }
 
     pub fn end(&mut self, key: &JobKey, avoid: &str) {
+        self.record_taken(key, Reason::MemberRefused);
         self.failed.insert(key.clone());
         self.apply(Event::JobEnding {
             key: key.clone(),
             reason: Reason::MemberRefused,
             message: "no".to_owned(),
             avoid: Some(ClusterName::from(avoid)),
-            at: self.now,
+            at: self.clock(),
         });
     }
 
@@ -195,7 +202,7 @@ impl Model {
         }
         self.apply(Event::JobWorksGone {
             key: key.clone(),
-            at: self.now,
+            at: self.clock(),
         });
     }
 
@@ -242,7 +249,7 @@ impl Model {
                 attempt: admission.attempt,
                 cluster,
                 pods: admitted,
-                at: self.now,
+                at: self.clock(),
             });
         }
         self.shrinking.remove(key);

@@ -1,12 +1,14 @@
 //! The world outside the engine, as the test keeps it.
 
 use super::CLUSTERS;
+use super::checks::Amounts;
+use super::pools::{Phase, Record};
 use super::step::Step;
 use crate::world::{below, cluster, key, node, policy, queue};
 use engine::facts::{ClusterFact, JobFact, NodeFact, PodFact, PolicyFact, QueueFact};
 use engine::{
     ClusterName, Engine, EngineConfig, Event, JobKey, JobState, NodeName, PoolClass, Progress,
-    QueueName, Time, Uid,
+    QueueName, Resources, Time, Uid,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,9 +33,11 @@ pub struct Model {
     pub runs_since: BTreeMap<JobKey, Time>,
     /// Victims that are not gone, by the job that they were taken back for.
     pub promised: BTreeMap<JobKey, BTreeSet<JobKey>>,
-    /// GPUs of released jobs at their last decision, and what they are to give back since.
-    pub granted: BTreeMap<JobKey, i64>,
-    pub shrinking: BTreeMap<JobKey, i64>,
+    /// What released jobs were granted last, and what they are to give back since.
+    pub granted: BTreeMap<JobKey, Resources>,
+    pub shrinking: BTreeMap<JobKey, Amounts>,
+    /// The last attempt of each job.
+    pub records: BTreeMap<JobKey, Record>,
     /// Jobs whose template was edited since nothing of them was left: what leaves of them may be
     /// charged as the larger of what it was and what the template says now.
     pub edited: BTreeSet<JobKey>,
@@ -46,6 +50,8 @@ pub struct Model {
     /// Jobs that failed somewhere and may avoid a cluster for it.
     pub failed: BTreeSet<JobKey>,
     pub serial: u64,
+    /// Milliseconds by which the clock that the engine is told stands behind.
+    pub behind: i64,
 }
 
 pub fn config() -> EngineConfig {
@@ -74,12 +80,14 @@ impl Model {
             promised: BTreeMap::new(),
             granted: BTreeMap::new(),
             shrinking: BTreeMap::new(),
+            records: BTreeMap::new(),
             edited: BTreeSet::new(),
             promised_in: BTreeMap::new(),
             round: 0,
             attempts: BTreeMap::new(),
             failed: BTreeSet::new(),
             serial: 0,
+            behind: 0,
         };
         for fact in [
             queue("dept"),
@@ -159,6 +167,11 @@ impl Model {
         self.apply(Event::JobUpserted(fact));
     }
 
+    /// The time that the engine is told.
+    pub fn clock(&self) -> Time {
+        self.now.after(-self.behind)
+    }
+
     pub fn state(&self, key: &JobKey) -> Option<JobState> {
         self.engine.job(key).map(|job| job.state)
     }
@@ -169,17 +182,19 @@ impl Model {
                 key: key.clone(),
                 attempt,
                 progress,
-                at: self.now,
+                at: self.clock(),
             });
         }
         if self.state(key) == Some(JobState::Running) {
-            self.runs_since.entry(key.clone()).or_insert(self.now);
+            let now = self.clock();
+            self.runs_since.entry(key.clone()).or_insert(now);
         }
     }
 
     /// Nothing of a job's attempt is left.
     pub fn over(&mut self, key: &JobKey) {
         self.drop_pods(key);
+        self.record_phase(key, Phase::Over);
         self.live.remove(key);
         self.runs_since.remove(key);
         self.shrinking.remove(key);

@@ -154,19 +154,25 @@ impl Model {
 
     /// Notes what a decision grants; what it takes off comes back only when that is confirmed.
     pub fn note_grant(&mut self, key: &JobKey, admission: &Admission) {
-        let gpus = admission.charge().unwrap().amount_of(&gpu()).0;
-        let before = self.granted.insert(key.clone(), gpus).unwrap_or(gpus);
-        if before > gpus {
-            *self.shrinking.entry(key.clone()).or_default() += before - gpus;
+        let now = admission.charge().unwrap();
+        let Some(before) = self.granted.insert(key.clone(), now.clone()) else {
+            return;
+        };
+        for (resource, before) in before.iter() {
+            let less = before.0 - now.amount_of(resource).0;
+            if less > 0 {
+                let shrinking = self.shrinking.entry(key.clone()).or_default();
+                *shrinking.entry(resource.clone()).or_default() += less;
+            }
         }
     }
 
-    /// GPUs that jobs of the queue, or below it, are to give back.
-    pub fn shrinking_in(&self, queue: &QueueName) -> i64 {
+    /// What jobs of the queue, or below it, are to give back of a resource.
+    pub fn shrinking_in(&self, queue: &QueueName, resource: &ResourceName) -> i64 {
         let here = self.shrinking.iter().filter(|(key, _)| {
             let job = self.engine.job(key);
             job.is_some_and(|job| self.path(job.queue).contains(queue))
         });
-        here.map(|(_, gpus)| gpus).sum()
+        here.filter_map(|(_, gives)| gives.get(resource)).sum()
     }
 }

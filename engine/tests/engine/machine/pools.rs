@@ -1,0 +1,195 @@
+//! What the machine itself has counted: the charge of each job as decisions and events state it,
+//! and with it the bounds over classes of pools.
+//!
+//! The engine's own sums are compared with these, and no bound of a pool is judged by the
+//! engine's sums alone.
+
+use super::model::Model;
+use engine::facts::{Admission, PoolBound, QueueState};
+use engine::{JobKey, QueueName, Reason, ResourceName, Resources, Time};
+use std::collections::BTreeSet;
+
+/// The last attempt of a job, as its admission record would state it.
+#[derive(Debug, Clone)]
+pub struct Record {
+    pub admission: Admission,
+    pub phase: Phase,
+    /// Why it was taken back, and when.
+    pub taken: Option<(Reason, Time)>,
+    /// When nothing was left of it.
+    pub over_at: Option<Time>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Charged.
+    Held,
+    /// It has ended by itself.
+    Ended,
+    /// Nothing of it is left.
+    Over,
+}
+
+/// Whether guarantee ≤ deserved ≤ capability, as far as they are named.
+pub fn in_order(bounds: [&Resources; 3]) -> bool {
+    let resources = bounds.into_iter().flat_map(Resources::iter);
+    let resources: BTreeSet<&ResourceName> = resources.map(|(resource, _)| resource).collect();
+    resources.into_iter().all(|resource| {
+        let named = bounds.into_iter().filter_map(|bound| bound.get(resource));
+        named.is_sorted()
+    })
+}
+
+/// What of an admission a bound counts.
+pub fn within(admission: &Admission, bound: &PoolBound, resource: &ResourceName) -> i64 {
+    let clusters = bound.clusters.as_ref();
+    let shares = admission.shares.iter();
+    let shares =
+        shares.filter(|share| clusters.is_none_or(|clusters| clusters.contains(&share.cluster)));
+    let charges = shares.filter_map(|share| share.charge.get(&bound.class));
+    charges.map(|charge| charge.amount_of(resource).0).sum()
+}
+
+impl Model {
+    /// Notes an attempt that begins.
+    pub fn record(&mut self, key: &JobKey, admission: &Admission) {
+        let record = Record {
+            admission: admission.clone(),
+            phase: Phase::Held,
+            taken: None,
+            over_at: None,
+        };
+        self.records.insert(key.clone(), record);
+    }
+
+    /// Notes that an attempt is being taken back.
+    pub fn record_taken(&mut self, key: &JobKey, reason: Reason) {
+        let now = self.clock();
+        if let Some(record) = self.records.get_mut(key) {
+            record.taken.get_or_insert((reason, now));
+        }
+    }
+
+    pub fn record_phase(&mut self, key: &JobKey, phase: Phase) {
+        let now = self.clock();
+        if let Some(record) = self.records.get_mut(key) {
+            record.phase = phase;
+            record.over_at = (phase == Phase::Over).then_some(now);
+        }
+    }
+
+    /// What a job is charged. What an edit of its template made of that only the engine knows.
+    fn holds(&self, key: &JobKey) -> Option<&Admission> {
+        let record = self.records.get(key);
+        let record = record.filter(|record| record.phase == Phase::Held)?;
+        if self.edited.contains(key) {
+            return self.engine.job(key).and_then(|job| job.admission);
+        }
+        Some(&record.admission)
+    }
+
+    /// The sum over what the jobs of a queue, and of those below it, hold.
+    fn held_in(&self, queue: &QueueName, counts: impl Fn(&Admission) -> i64) -> i64 {
+        let admissions = self.records.keys().filter_map(|key| self.holds(key));
+        let here = admissions.filter(|held| self.path(&held.queue).contains(queue));
+        here.map(counts).sum()
+    }
+
+    /// S1 by pools: what was asked for is within every bound of the path that counts it.
+    pub fn check_pool_bounds(&self, asked: &Admission) {
+        for name in self.path(&asked.queue) {
+            let Some(policy) = self.policies.get(&name) else {
+                continue;
+            };
+            for (index, bound) in policy.pools.iter().enumerate() {
+                let ordered = in_order([&bound.guarantee, &bound.deserved, &bound.capability]);
+                assert!(ordered, "{name} is wrong and takes jobs: {bound:?}");
+                let real = &self.engine.queue_usage(&name).unwrap().pools[index].real_capability;
+                let most = bound.capability.iter().chain(real.iter());
+                for (resource, most) in most {
+                    let held = self.held_in(&name, |held| within(held, bound, resource));
+                    assert!(
+                        within(asked, bound, resource) == 0 || held <= most.0,
+                        "{name} holds {held} of {resource}, may {most:?}: {bound:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// S10 by pools: what is charged in the pools of a bound is what jobs hold there.
+    pub fn check_pool_accounts(&self) {
+        for (name, policy) in &self.policies {
+            if self.is_edited(name) {
+                continue;
+            }
+            let Some(usage) = self.engine.queue_usage(name) else {
+                continue;
+            };
+            for (bound, usage) in policy.pools.iter().zip(&usage.pools) {
+                let named = bound.capability.iter().chain(usage.allocated.iter());
+                for (resource, _) in named {
+                    let told = usage.allocated.amount_of(resource).0;
+                    let held = self.held_in(name, |held| within(held, bound, resource));
+                    let leaves = self.shrinking_in(name, resource);
+                    assert!(
+                        held <= told && told <= held + leaves,
+                        "{name} is charged {told} of {resource}, its jobs hold {held} and give \
+                         back {leaves}: {bound:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// The queue and those above it. One whose parent does not exist, or that is above itself,
+    /// is below the root.
+    pub fn path(&self, queue: &QueueName) -> Vec<QueueName> {
+        let mut path = vec![queue.clone()];
+        while let Some(parent) = path.last().and_then(|name| self.parent_of(name)) {
+            path.push(parent);
+        }
+        if self.queues.contains_key(&QueueName::from("root")) {
+            path.push(QueueName::from("root"));
+        }
+        path
+    }
+
+    fn named_parent(&self, name: &QueueName) -> Option<QueueName> {
+        let parent = self.queues.get(name)?.parent.clone()?;
+        self.queues.contains_key(&parent).then_some(parent)
+    }
+
+    fn parent_of(&self, name: &QueueName) -> Option<QueueName> {
+        let parent = self.named_parent(name)?;
+        let mut seen = BTreeSet::new();
+        let mut above = Some(parent.clone());
+        while let Some(at) = above.filter(|at| seen.insert(at.clone())) {
+            if at == *name {
+                return None;
+            }
+            above = self.named_parent(&at);
+        }
+        Some(parent)
+    }
+
+    /// Whether a queue exists and every parent that it or one above it names does, with no
+    /// circle: and all of them take jobs.
+    pub fn takes_jobs(&self, name: &QueueName) -> bool {
+        self.path(name).iter().all(|name| {
+            let fact = self.queues.get(name);
+            fact.is_some_and(|fact| {
+                let placed = fact.parent.is_none() || self.parent_of(name).is_some();
+                placed && fact.state == QueueState::Open
+            })
+        })
+    }
+
+    /// Whether the template of a job that is charged to the queue, or below it, was edited.
+    pub fn is_edited(&self, queue: &QueueName) -> bool {
+        self.edited.iter().any(|key| {
+            let job = self.engine.job(key);
+            job.is_some_and(|job| self.path(job.queue).contains(queue))
+        })
+    }
+}
