@@ -20,13 +20,9 @@ impl Engine {
         match event {
             Event::QueueUpserted(fact) => {
                 let name = self.names.share_queue(&fact.name);
-                let changed = self.queues.set_fact(&name, Some(fact));
-                self.fact_changed(&name, changed);
+                self.queue_told(&name, Some(fact));
             }
-            Event::QueueGone(name) => {
-                let changed = self.queues.set_fact(&name, None);
-                self.fact_changed(&name, changed);
-            }
+            Event::QueueGone(name) => self.queue_told(&name, None),
             Event::PolicyUpserted(fact) => {
                 let name = self.names.share_queue(&fact.queue);
                 let changed = self.queues.set_policy(&name, Some(fact));

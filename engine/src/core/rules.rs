@@ -3,17 +3,31 @@
 //! Those whom it concerns move in their lines and are judged anew; what is charged stays.
 
 use super::Engine;
+use super::queues::ROOT;
 use super::sleep::Wake;
-use crate::facts::PriorityClassFact;
+use crate::facts::{PriorityClassFact, QueueFact};
 use crate::ids::{JobKey, QueueName};
 
 impl Engine {
     /// A queue's bounds, state or place in the tree are others. Room knows nothing of those.
-    pub(crate) fn fact_changed(&mut self, name: &QueueName, changed: bool) {
-        if changed {
-            self.wants.forget_lets();
-            self.queue_changed(name);
+    pub(crate) fn queue_told(&mut self, name: &QueueName, fact: Option<QueueFact>) {
+        let before = self.place_of_queue(name);
+        if !self.queues.set_fact(name, fact) {
+            return;
         }
+        self.wants.forget_lets();
+        self.queue_changed(name);
+        if before != self.place_of_queue(name) {
+            // Other policies are above it now, and above those that name it or stood on a circle
+            // with it.
+            self.policies_above_changed(&QueueName::from(ROOT));
+        }
+    }
+
+    /// The parent that a queue names, if the queue exists.
+    fn place_of_queue(&self, name: &QueueName) -> Option<Option<QueueName>> {
+        let fact = self.queues.get(name)?.fact.as_ref()?;
+        Some(fact.parent.clone())
     }
 
     fn queue_changed(&mut self, name: &QueueName) {
@@ -49,15 +63,20 @@ impl Engine {
         if changed {
             self.wants.open_all();
             self.queue_changed(name);
-            self.reline_below(name);
-            // The deadlines of what is released may be others, and who is stopped may not be.
-            let held = self
-                .held
-                .below(|queue| self.queues.path(queue).contains(name));
-            for key in held.into_iter().chain(self.stopped.clone()) {
-                self.register(&key);
-            }
+            self.policies_above_changed(name);
             self.reorder(name);
+        }
+    }
+
+    /// Jobs of the queue and of all below it go by other limits.
+    fn policies_above_changed(&mut self, name: &QueueName) {
+        self.reline_below(name);
+        // The deadlines of what is released may be others, and who is stopped may not be.
+        let held = self
+            .held
+            .below(|queue| self.queues.path(queue).contains(name));
+        for key in held.into_iter().chain(self.stopped.clone()) {
+            self.register(&key);
         }
     }
 

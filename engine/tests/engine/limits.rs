@@ -165,3 +165,25 @@ fn who_may_not_compete_since_another_stands_before_it_keeps_nothing() {
         world.submit(before);
     });
 }
+
+#[test]
+fn users_are_told_apart_in_a_queue_that_moves_below_one_that_counts_them() {
+    let mut world = fleet(8);
+    world.queue(queue("q")).queue(queue("dept"));
+    world.policy(limited(
+        "dept",
+        Limits {
+            jobs_per_user: Some(1),
+            ..Limits::default()
+        },
+    ));
+    world.add("large", "q", 16, "gpu 1");
+    world.decide();
+    for (name, user) in [("ann-0", "ann"), ("ann-1", "ann"), ("bob-0", "bob")] {
+        let mut job = world.job(name, "q", crate::world::pods(1, "gpu 1"));
+        job.0.user = user.to_owned();
+        world.submit(job);
+    }
+    world.queue(below("dept", queue("q")));
+    assert_snapshot!(order(&mut world), @"ann bob");
+}

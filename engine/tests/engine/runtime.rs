@@ -114,3 +114,30 @@ fn a_job_that_ended_in_time_is_left_alone() {
     assert_snapshot!(world.decide(), @"");
     assert_eq!(world.state("job"), JobState::Finished);
 }
+
+#[test]
+fn a_queue_that_moves_takes_the_limits_of_its_new_parent() {
+    let mut world = running();
+    world.queue(queue("lab")).policy(limited("lab", Some(60)));
+    assert_eq!(world.decided().wake_at, Some(world.now.after(599_000)));
+    world.queue(below("lab", queue("q")));
+    world.decide();
+    world.wait(60);
+    assert_snapshot!(world.decide(), @"take back job #1: RuntimeLimitExceeded: it ran 60 s, and queue lab lets a job run 60 s");
+    world.works_gone("job");
+    assert_snapshot!(world.decide(), @"");
+    world.queue(queue("q"));
+    assert_snapshot!(world.decide(), @"release job #2 a(n0)");
+}
+
+#[test]
+fn a_parent_that_is_gone_and_back_limits_what_runs_below_it() {
+    let mut world = running();
+    world.policy(limited("dept", Some(60)));
+    world.apply(Event::QueueGone(engine::QueueName::from("dept")));
+    world.decide();
+    world.wait(60);
+    assert_snapshot!(world.decide(), @"");
+    world.queue(queue("dept"));
+    assert_snapshot!(world.decide(), @"take back job #1: RuntimeLimitExceeded: it ran 60 s, and queue dept lets a job run 60 s");
+}
