@@ -63,7 +63,11 @@ impl Queues {
         let mut moves = Vec::new();
         for id in met {
             let (parent, broken) = self.place_for(id);
-            self.node_mut(id).broken = broken;
+            if self.node(id).broken != broken {
+                // Nor do those below it take jobs, or they do again.
+                self.node_mut(id).broken = broken;
+                self.unranked.extend(self.subtree(id));
+            }
             if self.node(id).parent == Some(parent) {
                 self.revalidated(id);
             } else {
@@ -121,7 +125,9 @@ impl Queues {
         children.insert(at, id);
         self.carry(id, parent, 1);
         self.arrive(id);
-        self.unranked.extend([id, parent]);
+        // What is wrong with those above stops all below, too.
+        self.unranked.extend(self.subtree(id));
+        self.unranked.insert(parent);
     }
 
     /// Takes a queue, with all below it, out of the tree.

@@ -278,3 +278,23 @@ fn of_bounds_on_one_class_the_one_over_all_clusters_is_told_first() {
     world.decide();
     assert_snapshot!(world.why("new"), @"#1 Reserved: needs nvidia.com/gpu 8; queue q may use 8 of class gpu and has 8 charged: short by 8; it is next: what frees is kept for it");
 }
+
+#[test]
+fn a_queue_two_below_one_that_is_gone_takes_no_jobs_from_then_on() {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 1")
+        .queue(queue("org"))
+        .queue(below("org", queue("dept")))
+        .queue(below("dept", queue("q")))
+        .queue(queue("lone"));
+    world.add("first", "lone", 1, "gpu 1");
+    world.add("next", "q", 1, "gpu 1");
+    assert_snapshot!(world.decide(), @"release first #1 a(n0)");
+    world.run("first");
+    world.apply(Event::QueueGone(QueueName::from("org")));
+    world.finish("first");
+    assert_snapshot!(world.decide(), @"");
+    world.queue(queue("org"));
+    assert_snapshot!(world.decide(), @"release next #1 a(n0)");
+}
