@@ -12,14 +12,18 @@ use proptest::prelude::*;
 mod bytes;
 mod checks;
 mod fleet;
+mod fresh;
 mod jobs;
+mod layout;
 mod model;
 mod pools;
 mod queues;
 mod settle;
 mod step;
 mod taking;
+mod wide;
 
+use layout::{Layout, Span};
 use model::Model;
 use step::{Step, lively, step};
 
@@ -30,7 +34,7 @@ const JOBS: usize = 12;
 
 /// Takes all steps, and what follows where nothing else happens.
 fn tell(steps: Vec<Step>) {
-    let mut model = Model::new();
+    let mut model = Model::new(Layout::small());
     for step in steps {
         model.take(step);
     }
@@ -45,12 +49,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: crate::random::cases(32), max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_must_hold_holds(steps in proptest::collection::vec(step(), 1..120)) {
+    fn what_must_hold_holds(steps in proptest::collection::vec(step(Span::SMALL), 1..120)) {
         tell(steps);
     }
 
     #[test]
-    fn it_holds_where_much_runs(steps in proptest::collection::vec(lively(), 1..160)) {
+    fn it_holds_where_much_runs(steps in proptest::collection::vec(lively(Span::SMALL), 1..160)) {
         tell(steps);
     }
 }

@@ -6,6 +6,7 @@
 //! writes it anew, and says in its commit what changed.
 
 use super::QUEUES;
+use super::layout::{Layout, Span};
 use super::model::Model;
 use super::step::{PolicyStep, Step, lively};
 use engine::QueueName;
@@ -17,14 +18,14 @@ use std::fmt::Debug;
 const STREAMS: u8 = 10;
 
 /// FNV-1a, 64 bits: the same everywhere.
-struct Hash(u64);
+pub struct Hash(pub u64);
 
 impl Hash {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    fn add(&mut self, what: &impl Debug) {
+    pub fn add(&mut self, what: &impl Debug) {
         for byte in format!("{what:?}").bytes() {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
@@ -33,7 +34,7 @@ impl Hash {
 
 /// A fleet that is whole and queues that share it by what they deserve, each row otherwise.
 fn shared(row: u8) -> Model {
-    let mut model = Model::new();
+    let mut model = Model::new(Layout::small());
     for class in 0..3_u8 {
         model.take(Step::Class(class, i32::from(class) * 5, class != 1));
     }
@@ -67,23 +68,29 @@ fn shared(row: u8) -> Model {
     model
 }
 
-/// Steps that are the same in every run.
-fn steps(row: u8, stream: u8) -> Vec<Step> {
+/// The same numbers in every run.
+pub fn runner(row: u8, stream: u8) -> TestRunner {
     let mut seed = [0; 32];
     seed[..2].copy_from_slice(&[row, stream]);
     let chance = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut runner = TestRunner::new_with_rng(Config::default(), chance);
-    let steps = proptest::collection::vec(lively(), 80..160);
+    TestRunner::new_with_rng(Config::default(), chance)
+}
+
+/// Steps that are the same in every run.
+fn steps(row: u8, stream: u8) -> Vec<Step> {
+    let mut runner = runner(row, stream);
+    let steps = proptest::collection::vec(lively(Span::SMALL), 80..160);
     steps.new_tree(&mut runner).unwrap().current()
 }
 
 /// What is said of all jobs and queues.
-fn hear(model: &Model, words: &mut Hash) {
+pub fn hear(model: &Model, words: &mut Hash) {
     for key in model.jobs.keys() {
         words.add(&model.engine.explain(key));
         words.add(&model.engine.advise(key));
     }
-    for name in ["root", "dept"].into_iter().chain(QUEUES) {
+    let inner = ["root"].into_iter().chain(model.inner());
+    for name in inner.chain(model.layout.leaves.iter().copied()) {
         let queue = QueueName::from(name);
         words.add(&model.engine.queue_usage(&queue));
         words.add(&model.engine.reserved(&queue));

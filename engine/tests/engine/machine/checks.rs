@@ -17,6 +17,9 @@ impl Model {
     /// engine, in which all is awake, sees no more than this one.
     pub fn decide(&mut self) {
         self.decide_once();
+        if !self.wakes {
+            return;
+        }
         let text = serde_json::to_string(&self.engine.snapshot()).unwrap();
         let mut restored = Engine::restore(serde_json::from_str(&text).unwrap(), config());
         assert_eq!(restored.check_invariants(), Vec::<String>::new());
@@ -26,6 +29,7 @@ impl Model {
     /// Asks until nothing moves.
     pub fn decide_once(&mut self) {
         self.round += 1;
+        self.latest = self.latest.max(self.clock());
         loop {
             let decided = self.engine.decide(self.clock());
             let wrong = self.engine.check_invariants();
@@ -122,6 +126,7 @@ impl Model {
             assert_eq!(slots, share.replicas());
         }
         self.check_topology(fact, admission);
+        self.check_affinity(fact, admission);
         self.check_bounds(&fact.queue, &admission.charge().unwrap());
         self.check_pool_bounds(admission);
     }

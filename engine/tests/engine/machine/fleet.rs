@@ -1,6 +1,5 @@
 //! What happens to clusters and nodes, and who else uses them.
 
-use super::CLUSTERS;
 use super::model::Model;
 use crate::world::res;
 use engine::facts::PodFact;
@@ -9,24 +8,50 @@ use engine::{ClusterName, Event, NodeName, Uid};
 impl Model {
     pub fn node_gone(&mut self, cluster: usize, node: usize) {
         let at = (
-            ClusterName::from(CLUSTERS[cluster]),
-            NodeName::from(format!("n{node}").as_str()),
+            ClusterName::from(self.cluster_at(cluster)),
+            self.node_name(node),
         );
-        self.nodes.remove(&at);
-        self.apply(Event::NodeGone(at.0, at.1));
+        if self.clusters.contains_key(&at.0) {
+            self.nodes.remove(&at);
+            self.apply(Event::NodeGone(at.0, at.1));
+        }
     }
 
     pub fn usable(&mut self, cluster: usize, usable: bool) {
-        let mut fact = self.clusters[&ClusterName::from(CLUSTERS[cluster])].clone();
+        let cluster = ClusterName::from(self.cluster_at(cluster));
+        let Some(mut fact) = self.clusters.get(&cluster).cloned() else {
+            return;
+        };
         fact.usable = usable;
         self.cluster(fact);
     }
 
+    /// Whether somebody watches the cluster.
+    pub fn is_watched(&self, cluster: usize) -> bool {
+        let name = ClusterName::from(self.cluster_at(cluster));
+        self.clusters.contains_key(&name)
+    }
+
+    pub fn node_name(&self, node: usize) -> NodeName {
+        let node = node % self.layout.most_nodes;
+        NodeName::from(format!("n{node}").as_str())
+    }
+
+    pub fn node_told(&mut self, cluster: usize, node: usize, gpus: u32, usable: bool) {
+        if self.is_watched(cluster) {
+            let (cluster, node) = (self.cluster_at(cluster), node % self.layout.most_nodes);
+            self.node(cluster, node, gpus, usable);
+        }
+    }
+
     pub fn foreign(&mut self, cluster: usize, node: usize, gpus: u32) {
+        if !self.is_watched(cluster) {
+            return;
+        }
         self.pod(PodFact {
-            cluster: ClusterName::from(CLUSTERS[cluster]),
-            uid: Uid::from(format!("foreign-{node}").as_str()),
-            node: Some(NodeName::from(format!("n{node}").as_str())),
+            cluster: ClusterName::from(self.cluster_at(cluster)),
+            uid: Uid::from(format!("foreign-{}", node % self.layout.most_nodes).as_str()),
+            node: Some(self.node_name(node)),
             request: res(&format!("gpu {gpus}, pods 1")),
             job: None,
             ended: false,
@@ -34,10 +59,12 @@ impl Model {
     }
 
     pub fn foreign_gone(&mut self, cluster: usize, node: usize) {
-        let cluster = ClusterName::from(CLUSTERS[cluster]);
-        let uid = Uid::from(format!("foreign-{node}").as_str());
-        self.pods.remove(&(cluster.clone(), uid.clone()));
-        self.apply(Event::PodGone(cluster, uid));
+        let cluster = ClusterName::from(self.cluster_at(cluster));
+        let uid = Uid::from(format!("foreign-{}", node % self.layout.most_nodes).as_str());
+        if self.clusters.contains_key(&cluster) {
+            self.pods.remove(&(cluster.clone(), uid.clone()));
+            self.apply(Event::PodGone(cluster, uid));
+        }
     }
 
     pub fn all_foreign_gone(&mut self) {

@@ -1,12 +1,11 @@
 //! What users, the controller and members do to jobs.
 
-use super::QUEUES;
 use super::model::Model;
 use super::pools::Phase;
 use super::step::{Kind, Submitted};
 use crate::world::{gang, pods, role};
-use engine::facts::{Demand, Held, Hold, JobFact, PodFact, Split, Topology};
-use engine::{ClusterName, Event, JobKey, JobState, NodeName, Progress, QueueName, Reason, Uid};
+use engine::facts::{Demand, Held, Hold, JobFact, PodFact, Share, Split, Topology};
+use engine::{ClusterName, Event, JobKey, JobState, NodeName, Progress, Reason, Uid};
 
 pub fn demand(count: u32, gpus: u32, kind: Kind) -> Demand {
     let request = if kind == Kind::WithoutDevices || gpus == 0 {
@@ -67,7 +66,7 @@ fn kind(demand: &Demand) -> Kind {
             ..
         } => Kind::Held,
         Demand {
-            split: Split::Allowed,
+            split: Split::Allowed | Split::Preferred,
             ..
         } => Kind::Split,
         Demand {
@@ -77,27 +76,46 @@ fn kind(demand: &Demand) -> Kind {
     }
 }
 
+/// An edit of numbers leaves it where it may run.
+fn keep_places(demand: &mut Demand, before: &Demand) {
+    demand.placement.clone_from(&before.placement);
+    if before.split == Split::Preferred {
+        demand.split = Split::Preferred;
+    }
+    for role in &mut demand.roles {
+        role.node_terms.clone_from(&before.roles[0].node_terms);
+        role.tolerations.clone_from(&before.roles[0].tolerations);
+    }
+}
+
 impl Model {
     pub fn submit(&mut self, told: Submitted) {
-        let key = Self::name(told.job);
-        if self.jobs.contains_key(&key) {
-            return;
+        self.submit_as(told, demand(told.count, told.gpus, told.kind));
+    }
+
+    pub fn submit_as(&mut self, told: Submitted, demand: Demand) {
+        if !self.jobs.contains_key(&self.named(told.job)) {
+            let fact = self.fact_of(told, demand);
+            self.tell(fact);
         }
+    }
+
+    pub fn fact_of(&mut self, told: Submitted, demand: Demand) -> JobFact {
         self.serial += 1;
         let classes = [None, Some("p0"), Some("p1"), Some("p2")];
-        self.tell(JobFact {
+        JobFact {
             uid: Uid::from(format!("u{}", self.serial).as_str()),
-            key,
-            queue: QueueName::from(QUEUES[told.queue]),
+            key: self.named(told.job),
+            queue: self.leaf(told.queue),
             priority_class: classes[usize::from(told.class)].map(str::to_owned),
-            queued_at: self.clock(),
-            demand: demand(told.count, told.gpus, told.kind),
+            queued_at: self.now,
+            demand,
             hold: None,
             expected_duration_ms: told.lasts.map(|seconds| i64::from(seconds) * 1000),
             user: format!("user{}", told.user),
             preemptible: told.preemptible,
             checkpointed_at: None,
-        });
+        }
     }
 
     pub fn recreate(&mut self, key: &JobKey) {
@@ -117,7 +135,9 @@ impl Model {
 
     pub fn grow(&mut self, key: &JobKey, count: u32, gpus: u32) {
         if let Some(mut fact) = self.jobs.get(key).cloned() {
-            fact.demand = demand(count, gpus, kind(&fact.demand));
+            let before = fact.demand.clone();
+            fact.demand = demand(count, gpus, kind(&before));
+            keep_places(&mut fact.demand, &before);
             self.edited.insert(key.clone());
             self.tell(fact);
         }
@@ -168,7 +188,7 @@ impl Model {
         let Some(attempt) = self.engine.job(key).map(|job| job.attempts) else {
             return;
         };
-        if !matches!(self.state(key), Some(JobState::Assumed | JobState::Placed)) {
+        if !matches!(self.state(key), Some(JobState::Assumed)) {
             return;
         }
         self.record_taken(key, Reason::PlanRefused);
@@ -226,7 +246,8 @@ impl Model {
         if matches!(self.state(key), Some(JobState::Finished | JobState::Ending)) {
             return;
         }
-        for cluster in super::CLUSTERS.map(ClusterName::from) {
+        let clusters: Vec<ClusterName> = self.clusters.keys().cloned().collect();
+        for cluster in clusters {
             let share = admission
                 .shares
                 .iter()
@@ -252,7 +273,10 @@ impl Model {
                 at: self.clock(),
             });
         }
-        self.shrinking.remove(key);
+        // A cluster that is gone confirms nothing.
+        if self.clusters.len() == self.layout.clusters.len() {
+            self.shrinking.remove(key);
+        }
     }
 
     /// Binds some pods of a released job, where planned or on the first node of the cluster.
@@ -263,10 +287,12 @@ impl Model {
         if matches!(self.state(key), Some(JobState::Finished | JobState::Ending)) {
             return;
         }
+        let watched = |share: &&Share| self.clusters.contains_key(&share.cluster);
+        let shares: Vec<Share> = admission.shares.iter().filter(watched).cloned().collect();
         let Some(demand) = self.jobs.get(key).map(|fact| fact.demand.clone()) else {
             return;
         };
-        for share in &admission.shares {
+        for share in &shares {
             let of_job =
                 |pod: &&PodFact| pod.job.as_ref() == Some(key) && pod.cluster == share.cluster;
             let bound = self.pods.values().filter(of_job).count();

@@ -1,11 +1,13 @@
 //! The world outside the engine, as the test keeps it.
 
-use super::CLUSTERS;
 use super::checks::Amounts;
+use super::layout::Layout;
 use super::pools::{Phase, Record};
 use super::step::Step;
 use crate::world::{below, cluster, key, node, policy, queue};
-use engine::facts::{ClusterFact, JobFact, NodeFact, PodFact, PolicyFact, QueueFact};
+use engine::facts::{
+    ClusterFact, JobFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact,
+};
 use engine::{
     ClusterName, Engine, EngineConfig, Event, JobKey, JobState, NodeName, PoolClass, Progress,
     QueueName, Resources, Time, Uid,
@@ -13,10 +15,11 @@ use engine::{
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Model {
+    pub layout: Layout,
     pub engine: Engine,
     pub now: Time,
     /// All that the engine was told.
-    pub log: Vec<Event>,
+    pub log: Vec<Told>,
     /// What it decided: after how many events, when, and what.
     pub decided: Vec<(usize, Time, String)>,
     pub queues: BTreeMap<QueueName, QueueFact>,
@@ -25,8 +28,7 @@ pub struct Model {
     pub nodes: BTreeMap<(ClusterName, NodeName), NodeFact>,
     pub pods: BTreeMap<(ClusterName, Uid), PodFact>,
     pub jobs: BTreeMap<JobKey, JobFact>,
-    /// Whether the classes may take, and what each is worth.
-    pub classes: BTreeMap<String, (i32, bool)>,
+    pub classes: BTreeMap<String, PriorityClassFact>,
     /// Attempts that were released and of which nothing said that they are over.
     pub live: BTreeSet<JobKey>,
     /// Since when jobs run that do.
@@ -50,8 +52,19 @@ pub struct Model {
     /// Jobs that failed somewhere and may avoid a cluster for it.
     pub failed: BTreeSet<JobKey>,
     pub serial: u64,
+    /// Whether it is checked that nothing that sleeps could go.
+    pub wakes: bool,
+    /// The latest time that the engine was told.
+    pub latest: Time,
     /// Milliseconds by which the clock that the engine is told stands behind.
     pub behind: i64,
+}
+
+/// What an engine was told, and where another one took over.
+#[derive(Debug, Clone)]
+pub enum Told {
+    Event(Event),
+    Restart,
 }
 
 pub fn config() -> EngineConfig {
@@ -62,8 +75,9 @@ pub fn config() -> EngineConfig {
 }
 
 impl Model {
-    pub fn new() -> Self {
+    pub fn new(layout: Layout) -> Self {
         let mut model = Self {
+            layout: layout.clone(),
             engine: Engine::new(config()),
             now: Time(1_000_000),
             log: Vec::new(),
@@ -87,29 +101,41 @@ impl Model {
             attempts: BTreeMap::new(),
             failed: BTreeSet::new(),
             serial: 0,
+            wakes: true,
+            latest: Time(0),
             behind: 0,
         };
-        for fact in [
-            queue("dept"),
-            below("dept", queue("a")),
-            below("dept", queue("b")),
-            queue("c"),
-            queue("d"),
-        ] {
-            model.queue(fact);
+        for (name, parent) in layout.tree {
+            let fact = queue(name);
+            model.queue(match parent {
+                Some(parent) => below(parent, fact),
+                None => fact,
+            });
         }
-        for name in CLUSTERS {
+        for name in layout.clusters {
             model.cluster(cluster(name));
         }
-        for (index, gpus) in [8, 8, 4].into_iter().enumerate() {
-            model.node("x", index, gpus, true);
-            model.node("y", index, 8 - gpus, true);
+        // Clusters in turn, node by node.
+        for index in 0..layout.most_nodes {
+            for (name, nodes) in layout.clusters.iter().zip(&layout.nodes) {
+                if let Some(gpus) = nodes.get(index) {
+                    model.node(name, index, *gpus, true);
+                }
+            }
         }
         model
     }
 
     pub fn apply(&mut self, event: Event) {
-        self.log.push(event.clone());
+        if let Event::JobProgressed { at, .. }
+        | Event::JobRefused { at, .. }
+        | Event::JobEnding { at, .. }
+        | Event::JobResized { at, .. }
+        | Event::JobWorksGone { at, .. } = &event
+        {
+            self.latest = self.latest.max(*at);
+        }
+        self.log.push(Told::Event(event.clone()));
         self.engine.apply(event.clone());
         // Everything is a level: once more must change nothing.
         self.engine.apply(event);
@@ -135,16 +161,16 @@ impl Model {
         self.apply(Event::ClusterUpserted(fact));
     }
 
-    /// The first two nodes of a cluster share a rack and a class.
+    /// Two nodes share a rack; every third is of another class.
     pub fn node(&mut self, cluster: &str, index: usize, gpus: u32, usable: bool) {
         let fact = NodeFact {
-            class: PoolClass::from(["gpu", "gpu", "big"][index]),
-            domains: vec![["rack0", "rack0", "rack1"][index].to_owned()],
+            class: PoolClass::from(if index % 3 == 2 { "big" } else { "gpu" }),
+            domains: vec![format!("rack{}", index / 2)],
             usable,
             ..node(
                 cluster,
                 &format!("n{index}"),
-                &format!("cpu 16, gpu {gpus}"),
+                &format!("cpu {}, gpu {gpus}", self.layout.cpus),
             )
         };
         self.nodes
@@ -160,6 +186,25 @@ impl Model {
 
     pub fn name(index: usize) -> JobKey {
         key(&format!("j{index:02}"))
+    }
+
+    pub fn named(&self, index: usize) -> JobKey {
+        Self::name(index % self.layout.jobs)
+    }
+
+    pub fn leaf(&self, index: usize) -> QueueName {
+        QueueName::from(self.layout.leaves[index % self.layout.leaves.len()])
+    }
+
+    /// Queues that have others below them.
+    pub fn inner(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let leaves = self.layout.leaves;
+        let names = self.layout.tree.iter().map(|(name, _)| *name);
+        names.filter(move |name| !leaves.contains(name))
+    }
+
+    pub fn cluster_at(&self, index: usize) -> &'static str {
+        self.layout.clusters[index % self.layout.clusters.len()]
     }
 
     pub fn tell(&mut self, fact: JobFact) {
@@ -221,23 +266,23 @@ impl Model {
     pub fn take(&mut self, step: Step) {
         match step {
             Step::Submit(job) => self.submit(job),
-            Step::Recreate(job) => self.recreate(&Self::name(job)),
-            Step::Grow { job, count, gpus } => self.grow(&Self::name(job), count, gpus),
-            Step::Hold(job, held) => self.hold(&Self::name(job), held),
-            Step::Checkpoint(job) => self.checkpoint(&Self::name(job)),
-            Step::Gone(job) => self.gone(&Self::name(job)),
+            Step::Recreate(job) => self.recreate(&self.named(job)),
+            Step::Grow { job, count, gpus } => self.grow(&self.named(job), count, gpus),
+            Step::Hold(job, held) => self.hold(&self.named(job), held),
+            Step::Checkpoint(job) => self.checkpoint(&self.named(job)),
+            Step::Gone(job) => self.gone(&self.named(job)),
             Step::Bind {
                 job,
                 most,
                 elsewhere,
-            } => self.bind(&Self::name(job), most, elsewhere),
-            Step::Run(job) => self.progress(&Self::name(job), Progress::Running),
-            Step::Finish(job) => self.finish(&Self::name(job)),
-            Step::Revive(job) => self.revive(&Self::name(job)),
-            Step::Refuse(job) => self.refuse(&Self::name(job), CLUSTERS[job % 3]),
-            Step::End(job) => self.end(&Self::name(job), CLUSTERS[job % 3]),
-            Step::Shed(job) => self.shed(&Self::name(job)),
-            Step::WorksGone(job) => self.works_gone(&Self::name(job)),
+            } => self.bind(&self.named(job), most, elsewhere),
+            Step::Run(job) => self.progress(&self.named(job), Progress::Running),
+            Step::Finish(job) => self.finish(&self.named(job)),
+            Step::Revive(job) => self.revive(&self.named(job)),
+            Step::Refuse(job) => self.refuse(&self.named(job), self.cluster_at(job)),
+            Step::End(job) => self.end(&self.named(job), self.cluster_at(job)),
+            Step::Shed(job) => self.shed(&self.named(job)),
+            Step::WorksGone(job) => self.works_gone(&self.named(job)),
             Step::AllGone => self.all_gone(),
             Step::Obey => self.members_obey(),
             Step::Capability { queue, gpus } => self.capability(queue, gpus),
@@ -254,7 +299,7 @@ impl Model {
                 node,
                 gpus,
                 usable,
-            } => self.node(CLUSTERS[cluster], node, gpus, usable),
+            } => self.node_told(cluster, node, gpus, usable),
             Step::NodeGone(cluster, node) => self.node_gone(cluster, node),
             Step::Usable(cluster, usable) => self.usable(cluster, usable),
             Step::Foreign {

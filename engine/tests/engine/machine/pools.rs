@@ -18,6 +18,8 @@ pub struct Record {
     pub taken: Option<(Reason, Time)>,
     /// When nothing was left of it.
     pub over_at: Option<Time>,
+    /// The attempt before.
+    pub before: Option<Box<Record>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +60,7 @@ impl Model {
             phase: Phase::Held,
             taken: None,
             over_at: None,
+            before: self.records.remove(key).map(Box::new),
         };
         self.records.insert(key.clone(), record);
     }
@@ -173,9 +176,13 @@ impl Model {
         Some(parent)
     }
 
-    /// Whether a queue exists and every parent that it or one above it names does, with no
-    /// circle: and all of them take jobs.
+    /// Whether a queue has none below it, and it and all that are named above it exist, are open
+    /// and are on no circle.
     pub fn takes_jobs(&self, name: &QueueName) -> bool {
+        let mut others = self.queues.keys();
+        if others.any(|other| self.parent_of(other).as_ref() == Some(name)) {
+            return false;
+        }
         self.path(name).iter().all(|name| {
             let fact = self.queues.get(name);
             fact.is_some_and(|fact| {

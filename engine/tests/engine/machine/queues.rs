@@ -1,11 +1,10 @@
 //! What administrators do to queues, policies and priority classes.
 
-use super::QUEUES;
 use super::model::Model;
 use super::step::PolicyStep;
 use crate::world::{bound, res};
 use engine::facts::{
-    Backfill, FairShare, Preemption, PriorityClassFact, QueueOrdering, QueueState,
+    Backfill, FairShare, Preemption, PriorityClassFact, QueueFact, QueueOrdering, QueueState,
 };
 use engine::{Event, QueueName, Resources};
 
@@ -14,28 +13,42 @@ fn gpus(bound: Option<u32>) -> Resources {
 }
 
 impl Model {
+    /// A queue of the list, if it exists.
+    pub fn one_of(&self, names: &[&str], index: usize) -> Option<QueueFact> {
+        let name = QueueName::from(names[index % names.len()]);
+        self.queues.get(&name).cloned()
+    }
+
     pub fn capability(&mut self, queue: usize, most: Option<u32>) {
-        let mut fact = self.queues[&QueueName::from(["dept", "b", "c", "d"][queue])].clone();
+        let Some(mut fact) = self.one_of(self.layout.capped, queue) else {
+            return;
+        };
         fact.capability = gpus(most);
         self.queue(fact);
     }
 
     /// Any values, also such as cannot be: a queue that is wrong must stop only itself.
     pub fn shares(&mut self, queue: usize, guarantee: Option<u32>, deserved: Option<u32>) {
-        let mut fact = self.queues[&QueueName::from(["dept", "a", "b", "c"][queue])].clone();
+        let Some(mut fact) = self.one_of(self.layout.promised, queue) else {
+            return;
+        };
         fact.guarantee = gpus(guarantee);
         fact.deserved = gpus(deserved);
         self.queue(fact);
     }
 
     pub fn reclaimable(&mut self, queue: usize, yes: bool) {
-        let mut fact = self.queues[&QueueName::from(QUEUES[queue])].clone();
+        let Some(mut fact) = self.one_of(self.layout.leaves, queue) else {
+            return;
+        };
         fact.reclaimable = yes;
         self.queue(fact);
     }
 
     pub fn open(&mut self, queue: usize, open: bool) {
-        let mut fact = self.queues[&QueueName::from(QUEUES[queue])].clone();
+        let Some(mut fact) = self.one_of(self.layout.leaves, queue) else {
+            return;
+        };
         fact.state = if open {
             QueueState::Open
         } else {
@@ -45,7 +58,7 @@ impl Model {
     }
 
     pub fn change_policy(&mut self, queue: usize, change: PolicyStep) {
-        let mut fact = self.policy_of(&QueueName::from(QUEUES[queue]));
+        let mut fact = self.policy_of(&self.leaf(queue));
         match change {
             PolicyStep::Ordering(which) => {
                 fact.ordering = [
@@ -99,12 +112,13 @@ impl Model {
 
     pub fn class(&mut self, class: u8, value: i32, preempts: bool) {
         let name = format!("p{class}");
-        self.classes.insert(name.clone(), (value, preempts));
-        self.apply(Event::PriorityClassUpserted(PriorityClassFact {
-            name,
+        let fact = PriorityClassFact {
+            name: name.clone(),
             value,
             global_default: class == 2,
             preempts,
-        }));
+        };
+        self.classes.insert(name, fact.clone());
+        self.apply(Event::PriorityClassUpserted(fact));
     }
 }

@@ -1,8 +1,7 @@
 //! What must hold in the end: jobs that may take from each other come to rest, every job that
 //! fits alone gets its turn, and the same events give the same decisions.
 
-use super::JOBS;
-use super::model::{Model, config};
+use super::model::{Model, Told, config};
 use engine::{Engine, Event, JobKey, JobState, Progress, Reason};
 use std::collections::BTreeSet;
 
@@ -35,10 +34,11 @@ impl Model {
     /// What was released runs, what was shrunk loses pods, what was taken back is gone.
     pub fn members_obey(&mut self) {
         self.all_gone();
-        for index in 0..JOBS {
+        for index in 0..self.layout.jobs {
             let key = Self::name(index);
             self.shed(&key);
             self.bind(&key, usize::MAX, false);
+            self.bind_rest(&key, usize::MAX);
             if matches!(self.state(&key), Some(JobState::Assumed | JobState::Placed)) {
                 self.progress(&key, Progress::Running);
             }
@@ -47,7 +47,7 @@ impl Model {
 
     /// After all trouble is over, every job that fits alone gets its turn.
     pub fn settle(&mut self) {
-        for index in 0..super::QUEUES.len() {
+        for index in 0..self.layout.leaves.len() {
             self.open(index, true);
         }
         self.all_foreign_gone();
@@ -58,10 +58,13 @@ impl Model {
             .cloned()
             .collect();
         let mut done = BTreeSet::new();
-        for _ in 0..4 * JOBS {
+        for _ in 0..4 * self.layout.jobs {
+            if alone.iter().all(|key| done.contains(key)) {
+                break;
+            }
             self.now = self.now.after(3_600_000);
             self.decide_once();
-            for index in 0..JOBS {
+            for index in 0..self.layout.jobs {
                 self.advance(&Self::name(index), &mut done);
             }
         }
@@ -94,19 +97,20 @@ impl Model {
     /// Whether a new engine with the same fleet and queues, and no other job, releases it.
     fn fits_alone(&self, key: &JobKey) -> bool {
         let mut fresh = Engine::new(config());
-        for event in &self.log {
-            if let Event::PriorityClassUpserted(_) = event {
-                fresh.apply(event.clone());
-            }
-        }
+        let classes = self.classes.values().cloned();
+        let classes = classes.map(Event::PriorityClassUpserted);
         let queues = self.queues.values().cloned().map(Event::QueueUpserted);
         let policies = self.policies.values().cloned().map(Event::PolicyUpserted);
         let clusters = self.clusters.values().cloned().map(Event::ClusterUpserted);
         let nodes = self.nodes.values().cloned().map(Event::NodeUpserted);
-        let facts = queues.chain(policies).chain(clusters).chain(nodes);
+        let facts = classes
+            .chain(queues)
+            .chain(policies)
+            .chain(clusters)
+            .chain(nodes);
         facts.for_each(|event| fresh.apply(event));
         fresh.apply(Event::JobUpserted(self.jobs[key].clone()));
-        !fresh.decide(self.now).decisions.is_empty()
+        !fresh.decide(self.clock()).decisions.is_empty()
     }
 
     /// The same events once more: the same decisions.
@@ -115,7 +119,10 @@ impl Model {
         let mut told = 0;
         for (until, now, decided) in &self.decided {
             for event in &self.log[told..*until] {
-                engine.apply(event.clone());
+                match event {
+                    Told::Event(event) => engine.apply(event.clone()),
+                    Told::Restart => engine = Engine::new(config()),
+                }
             }
             told = *until;
             assert_eq!(format!("{:?}", engine.decide(*now)), *decided);

@@ -1,6 +1,6 @@
 //! What may happen, and how often.
 
-use super::{CLUSTERS, JOBS, QUEUES};
+use super::layout::Span;
 use proptest::option::of;
 use proptest::prelude::*;
 
@@ -124,44 +124,44 @@ pub enum PolicyStep {
     MaxClusters(Option<u32>),
 }
 
-pub fn step() -> impl Strategy<Value = Step> {
+pub fn step(span: Span) -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => submitted().prop_map(Step::Submit),
-        6 => of_jobs(),
-        6 => of_members(),
-        6 => of_queues(),
-        5 => of_fleet(),
+        6 => submitted(span).prop_map(Step::Submit),
+        6 => of_jobs(span),
+        6 => of_members(span),
+        6 => of_queues(span),
+        5 => of_fleet(span),
         2 => (1..400_u16).prop_map(Step::Wait),
         8 => Just(Step::Decide),
     ]
 }
 
 /// The same where much runs: jobs come and end, and less else happens.
-pub fn lively() -> impl Strategy<Value = Step> {
+pub fn lively(span: Span) -> impl Strategy<Value = Step> {
     prop_oneof![
-        16 => submitted().prop_map(Step::Submit),
-        6 => job().prop_map(Step::Finish),
-        8 => job().prop_map(Step::Gone),
+        16 => submitted(span).prop_map(Step::Submit),
+        6 => job(span).prop_map(Step::Finish),
+        8 => job(span).prop_map(Step::Gone),
         6 => Just(Step::Obey),
         4 => (1..100_u16).prop_map(Step::Wait),
         16 => Just(Step::Decide),
-        2 => of_jobs(),
-        2 => of_members(),
-        1 => (queue(), policy_step()).prop_map(|(queue, change)| Step::Policy(queue, change)),
-        1 => of_queues(),
-        1 => of_fleet(),
+        2 => of_jobs(span),
+        2 => of_members(span),
+        1 => (queue(span), policy_step()).prop_map(|(queue, change)| Step::Policy(queue, change)),
+        1 => of_queues(span),
+        1 => of_fleet(span),
     ]
 }
 
-fn job() -> std::ops::Range<usize> {
-    0..JOBS
+fn job(span: Span) -> std::ops::Range<usize> {
+    0..span.jobs
 }
 
-fn queue() -> std::ops::Range<usize> {
-    0..QUEUES.len()
+fn queue(span: Span) -> std::ops::Range<usize> {
+    0..span.queues
 }
 
-fn submitted() -> impl Strategy<Value = Submitted> {
+pub fn submitted(span: Span) -> impl Strategy<Value = Submitted> {
     let kind = prop_oneof![
         Just(Kind::Plain),
         Just(Kind::Held),
@@ -174,8 +174,8 @@ fn submitted() -> impl Strategy<Value = Submitted> {
     ];
     let who = (0..4_u8, 0..2_u8, proptest::bool::weighted(0.8));
     (
-        job(),
-        queue(),
+        job(span),
+        queue(span),
         1..4_u32,
         0..9_u32,
         kind,
@@ -198,44 +198,48 @@ fn submitted() -> impl Strategy<Value = Submitted> {
 }
 
 /// What users and the controller do to jobs.
-fn of_jobs() -> impl Strategy<Value = Step> {
+pub fn of_jobs(span: Span) -> impl Strategy<Value = Step> {
     prop_oneof![
-        job().prop_map(Step::Recreate),
-        (job(), 1..6_u32, 0..9_u32).prop_map(|(job, count, gpus)| Step::Grow { job, count, gpus }),
-        (job(), any::<bool>()).prop_map(|(job, held)| Step::Hold(job, held)),
-        job().prop_map(Step::Checkpoint),
-        job().prop_map(Step::Gone),
-        job().prop_map(Step::Refuse),
-        job().prop_map(Step::End),
+        job(span).prop_map(Step::Recreate),
+        (job(span), 1..6_u32, 0..9_u32).prop_map(|(job, count, gpus)| Step::Grow {
+            job,
+            count,
+            gpus
+        }),
+        (job(span), any::<bool>()).prop_map(|(job, held)| Step::Hold(job, held)),
+        job(span).prop_map(Step::Checkpoint),
+        job(span).prop_map(Step::Gone),
+        job(span).prop_map(Step::Refuse),
+        job(span).prop_map(Step::End),
     ]
 }
 
 /// What members report of released jobs.
-fn of_members() -> impl Strategy<Value = Step> {
+pub fn of_members(span: Span) -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => (job(), 1..4_usize, any::<bool>())
+        3 => (job(span), 1..4_usize, any::<bool>())
             .prop_map(|(job, most, elsewhere)| Step::Bind { job, most, elsewhere }),
-        3 => job().prop_map(Step::Run),
-        3 => job().prop_map(Step::Finish),
-        1 => job().prop_map(Step::Revive),
-        2 => job().prop_map(Step::Shed),
-        2 => job().prop_map(Step::WorksGone),
+        3 => job(span).prop_map(Step::Run),
+        3 => job(span).prop_map(Step::Finish),
+        1 => job(span).prop_map(Step::Revive),
+        2 => job(span).prop_map(Step::Shed),
+        2 => job(span).prop_map(Step::WorksGone),
         2 => Just(Step::AllGone),
     ]
 }
 
-fn of_queues() -> impl Strategy<Value = Step> {
+pub fn of_queues(span: Span) -> impl Strategy<Value = Step> {
     prop_oneof![
-        2 => (queue(), of(0..24_u32)).prop_map(|(queue, gpus)| Step::Capability { queue, gpus }),
-        3 => (queue(), of(0..9_u32), of(0..17_u32))
+        2 => (queue(span), of(0..24_u32)).prop_map(|(queue, gpus)| Step::Capability { queue, gpus }),
+        3 => (queue(span), of(0..9_u32), of(0..17_u32))
             .prop_map(|(queue, guarantee, deserved)| Step::Shares { queue, guarantee, deserved }),
-        1 => (queue(), any::<bool>()).prop_map(|(queue, yes)| Step::Reclaimable(queue, yes)),
-        1 => (queue(), any::<bool>()).prop_map(|(queue, open)| Step::State(queue, open)),
-        5 => (queue(), policy_step()).prop_map(|(queue, change)| Step::Policy(queue, change)),
+        1 => (queue(span), any::<bool>()).prop_map(|(queue, yes)| Step::Reclaimable(queue, yes)),
+        1 => (queue(span), any::<bool>()).prop_map(|(queue, open)| Step::State(queue, open)),
+        5 => (queue(span), policy_step()).prop_map(|(queue, change)| Step::Policy(queue, change)),
     ]
 }
 
-fn policy_step() -> impl Strategy<Value = PolicyStep> {
+pub fn policy_step() -> impl Strategy<Value = PolicyStep> {
     prop_oneof![
         3 => (0..4_u8).prop_map(PolicyStep::Ordering),
         1 => of(0..24_u32).prop_map(PolicyStep::PoolBound),
@@ -255,14 +259,14 @@ fn policy_step() -> impl Strategy<Value = PolicyStep> {
     ]
 }
 
-fn of_fleet() -> impl Strategy<Value = Step> {
-    let place = || (0..CLUSTERS.len(), 0..3_usize);
+pub fn of_fleet(span: Span) -> impl Strategy<Value = Step> {
+    let place = move || (0..span.clusters, 0..span.nodes);
     prop_oneof![
         2 => (place(), 0..9_u32, any::<bool>()).prop_map(|((cluster, node), gpus, usable)| Step::Node {
             cluster, node, gpus, usable,
         }),
         1 => place().prop_map(|(cluster, node)| Step::NodeGone(cluster, node)),
-        1 => (0..CLUSTERS.len(), any::<bool>()).prop_map(|(cluster, usable)| Step::Usable(cluster, usable)),
+        1 => (0..span.clusters, any::<bool>()).prop_map(|(cluster, usable)| Step::Usable(cluster, usable)),
         1 => (place(), 1..9_u32).prop_map(|((cluster, node), gpus)| Step::Foreign { cluster, node, gpus }),
         1 => place().prop_map(|(cluster, node)| Step::ForeignGone(cluster, node)),
         1 => (0..3_u8, -10..10, any::<bool>())

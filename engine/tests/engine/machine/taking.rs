@@ -2,8 +2,13 @@
 
 use super::checks::{charged, check_whole};
 use super::model::Model;
-use engine::facts::{Admission, JobFact};
-use engine::{JobKey, JobState, QueueName, Reason, ResourceName};
+use super::pools::within;
+use engine::facts::{Admission, JobFact, PoolBound};
+use engine::{JobKey, JobState, QueueName, Reason, ResourceName, Resources};
+
+fn promises(bound: &PoolBound) -> bool {
+    !bound.guarantee.is_empty() || !bound.deserved.is_empty()
+}
 
 fn gpu() -> ResourceName {
     ResourceName::new("nvidia.com/gpu")
@@ -44,9 +49,13 @@ impl Model {
         match reason {
             Reason::Reclaimed => {
                 assert_ne!(from, taker.queue);
-                assert!(self.queues[&from].reclaimable, "{from} is not reclaimable");
+                let fact = self.queues.get(&from);
+                assert!(
+                    fact.is_none_or(|fact| fact.reclaimable),
+                    "{from} is not reclaimable"
+                );
                 assert!(self.policy_of(&taker.queue).preemption.reclaim);
-                self.check_guarantee(&from, &taker.queue);
+                self.check_guarantee(&victim.key, &from, &taker.queue);
                 self.check_entitled(taker);
             }
             Reason::Preempted => {
@@ -55,7 +64,7 @@ impl Model {
                 let worth = |key: &JobKey| self.engine.job(key).unwrap().priority;
                 assert!(worth(&victim.key) < worth(&taker.key));
                 let class = taker.priority_class.as_ref();
-                let preempts = class.is_none_or(|class| self.classes[class].1);
+                let preempts = class.is_none_or(|class| self.classes[class].preempts);
                 assert!(preempts, "{} may not take", taker.key);
             }
             other => panic!("{} is taken back for {}: {other}", victim.key, taker.key),
@@ -83,33 +92,43 @@ impl Model {
         );
     }
 
-    /// What is left to the giver, without all that is going, is no less than it is guaranteed.
-    fn check_guarantee(&self, giver: &QueueName, taker: &QueueName) {
+    /// What is left to the giver, without all that is going, is no less than it is guaranteed,
+    /// of what the victim holds.
+    fn check_guarantee(&self, victim: &JobKey, giver: &QueueName, taker: &QueueName) {
         let shared = self.path(taker);
-        for queue in self
-            .path(giver)
-            .iter()
-            .filter(|queue| !shared.contains(queue))
-        {
-            let stays: i64 = self.stays_in(queue, |_| true);
-            let kept = self.queues[queue].guarantee.amount_of(&gpu()).0;
-            assert!(
-                stays >= kept,
-                "{queue} keeps {stays} of its guaranteed {kept}"
-            );
+        let given = self.engine.job(victim).unwrap().admission.unwrap();
+        let charge = given.charge().unwrap();
+        let path = self.path(giver).into_iter();
+        for queue in path.filter(|queue| !shared.contains(queue)) {
+            let named = self.queues.get(&queue).map(|fact| &fact.guarantee);
+            for (resource, kept) in named.into_iter().flat_map(Resources::iter) {
+                let stays =
+                    self.stays_in(&queue, |held| held.charge().unwrap().amount_of(resource).0);
+                assert!(
+                    charge.amount_of(resource).0 == 0 || stays >= kept.0,
+                    "{queue} keeps {stays} of its guaranteed {kept:?} {resource}"
+                );
+            }
+            let policy = self.policies.get(&queue);
+            for bound in policy.into_iter().flat_map(|policy| &policy.pools) {
+                for (resource, kept) in bound.guarantee.iter() {
+                    let stays = self.stays_in(&queue, |held| within(held, bound, resource));
+                    assert!(
+                        within(given, bound, resource) == 0 || stays >= kept.0,
+                        "{queue} keeps {stays} of what {bound:?} guarantees"
+                    );
+                }
+            }
         }
     }
 
-    /// GPUs of the jobs that are charged to the queue, or below it, and are not ending, as far as
-    /// their admissions count.
-    fn stays_in(&self, queue: &QueueName, counts: impl Fn(&Admission) -> bool) -> i64 {
+    /// The sum over the jobs that are charged to the queue, or below it, and are not ending.
+    fn stays_in(&self, queue: &QueueName, counts: impl Fn(&Admission) -> i64) -> i64 {
         let jobs = self.jobs.keys().map(|key| self.engine.job(key).unwrap());
         let stays = jobs.filter(|job| charged(job.state) && job.state != JobState::Ending);
         let admissions = stays.filter_map(|job| job.admission);
-        let admissions = admissions.filter(|admission| counts(admission));
-        let here = admissions.filter(|admission| self.path(&admission.queue).contains(queue));
-        here.map(|admission| admission.charge().unwrap().amount_of(&gpu()).0)
-            .sum()
+        let here = admissions.filter(|held| self.path(&held.queue).contains(queue));
+        here.map(counts).sum()
     }
 
     /// With the job its queue, or one above it, is within what it deserves once all is gone that
@@ -126,9 +145,21 @@ impl Model {
         let asked: i64 = taker.demand.roles.iter().map(role).sum();
         let within = |queue: &QueueName| {
             let usage = self.engine.queue_usage(queue).unwrap();
-            let before = |admission: &Admission| admission.admitted_at < self.now;
-            self.stays_in(queue, before) + asked <= usage.deserved.amount_of(&gpu()).0
+            let stays = self.stays_in(queue, |held| {
+                let before = held.admitted_at < self.latest;
+                let charge = held.charge().filter(|_| before);
+                charge.map_or(0, |charge| charge.amount_of(&gpu()).0)
+            });
+            stays + asked <= usage.deserved.amount_of(&gpu()).0
         };
+        // What a queue deserves of some pools may entitle those above it, too.
+        if self
+            .policies
+            .values()
+            .any(|policy| policy.pools.iter().any(promises))
+        {
+            return;
+        }
         assert!(
             self.path(&taker.queue).iter().any(within),
             "{} is not entitled",

@@ -1,0 +1,90 @@
+//! New seeds: the random machine for as long as is asked for.
+//!
+//! `FRESH_SECONDS` is the time, 30 if not set; `FRESH_SEED` is the first seed, else the clock's.
+//! One seed is one batch of the machine's three properties in turn, so that a seed names what it
+//! does.
+
+use super::layout::Span;
+use super::step::{Step, lively, step};
+use super::{tell, wide};
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use std::fmt::Debug;
+use std::io::Write;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Streams of a batch.
+const BATCH: u32 = 4;
+
+fn from_env(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().expect("a whole number of seconds, or a seed"))
+}
+
+fn from_clock() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// Written at once and not kept for the end of the test.
+fn say(words: &str) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{words}");
+    let _ = out.flush();
+}
+
+fn holds<S>(seed: u64, strategy: S, tell: impl Fn(S::Value)) -> Result<(), String>
+where
+    S: Strategy<Value: Debug>,
+{
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let chance = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let config = Config {
+        cases: BATCH,
+        failure_persistence: None,
+        max_shrink_time: 120_000,
+        ..Config::default()
+    };
+    let told = TestRunner::new_with_rng(config, chance).run(&strategy, |steps| {
+        tell(steps);
+        Ok(())
+    });
+    told.map_err(|error| error.to_string())
+}
+
+fn batch(seed: u64) -> Result<(), String> {
+    let many = |step| proptest::collection::vec(step, 1..160);
+    match seed % 3 {
+        0 => holds(seed, wide::case(200), |case| wide::tell(&case)),
+        1 => holds(seed, many(step(Span::SMALL).boxed()), |steps: Vec<Step>| {
+            tell(steps);
+        }),
+        _ => holds(seed, many(lively(Span::SMALL).boxed()), tell),
+    }
+}
+
+#[test]
+#[ignore = "random: `make test-fresh` runs it for a while, with seeds that were never tried"]
+fn fresh_streams() {
+    let seconds = from_env("FRESH_SECONDS").unwrap_or(30);
+    let first = from_env("FRESH_SEED").unwrap_or_else(from_clock);
+    let until = Instant::now() + Duration::from_secs(seconds);
+    say(&format!("fresh streams: seed {first}"));
+    let mut seed = first;
+    loop {
+        if let Err(error) = batch(seed) {
+            panic!(
+                "fresh streams: seed {seed} fails; run it again with\n  FRESH_SEED={seed} \
+                 FRESH_SECONDS=0 cargo test --locked -p engine --test engine -- --ignored \
+                 --nocapture --exact machine::fresh::fresh_streams\n{error}"
+            );
+        }
+        seed = seed.wrapping_add(1);
+        if Instant::now() >= until {
+            break;
+        }
+    }
+    let streams = seed.wrapping_sub(first) * u64::from(BATCH);
+    say(&format!("fresh streams: {streams} streams hold"));
+}
