@@ -266,13 +266,31 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
         .merge_status(RESOURCE_QUOTA, Some(&case.name), "none", &status)
         .await?;
     let job = case.submit(&training(case, "train", 5)).await?;
-    let message = case.waits(&job, &["BackingOff", "WaitingForRoom"]).await?;
-    println!("refused: {message}");
+    // It was placed in both, and taken back because of the one: a job that was never tried says
+    // that it waits for room, too.
+    let refused = |binding: &Value| {
+        let record = record(binding);
+        let message = record["message"].as_str().unwrap_or_default();
+        clusters(binding).is_empty()
+            && record["reason"] == "MemberRefused"
+            && message.starts_with("member2 refused its part: ")
+            && record["clusters"].as_array().map(Vec::len) == Some(2)
+    };
+    case.binding_when(&job, "taken back as refused", refused)
+        .await?;
+    let told = |group: &Value| {
+        let federation = &group["status"]["federation"];
+        federation["takenBack"]["reason"] == "MemberRefused"
+    };
+    case.pod_group_when(&job, "says that it was refused", told)
+        .await?;
+    case.waits(&job, &["BackingOff", "WaitingForRoom"]).await?;
     no_pods(case, &job).await?;
     case.node_group("member1", "more", 1).await?;
     case.running(&job).await?;
     let parts = ranks_are_whole(case, &job, 6).await?;
     assert_eq!(parts, [6], "all of it where nobody refuses it");
+    ensure!(case.placements(&job)? >= 2, "it was not tried before");
     Ok(())
 }
 

@@ -1,13 +1,16 @@
 //! Gangs over several clusters when something changes under them: clusters that are drained, nodes
 //! that are cordoned, a template that is made larger.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
 use e2e::harness::kinds::{BATCH_JOB, CLUSTER, PROPAGATION_POLICY};
+use e2e::harness::wait::never_within;
 use serde_json::{Value, json};
 
-use crate::case::{Case, managed, managed_alone};
-use crate::job::{clusters, record};
+use crate::case::{A_WHILE, Case, managed, managed_alone};
+use crate::job::{Job, clusters, record};
 use crate::split::{environment, pods_of, ranks_are_whole};
 
 /// A cluster is drained: the gang leaves it whole, and goes on where nobody is drained.
@@ -94,7 +97,8 @@ async fn grown(case: &Case) -> anyhow::Result<()> {
         .submit(&annotated(gang, "muster.io/split", "2"))
         .await?;
     case.running(&job).await?;
-    let before = pods_of(case, &job).await?;
+    let before = pods_by_cluster(case, &job).await?;
+    assert_eq!(before.values().map(BTreeSet::len).sum::<usize>(), 6);
     let more = json!({"spec": {"parallelism": 8}});
     let namespace = Some(case.name.as_str());
     let refused = case
@@ -110,9 +114,26 @@ async fn grown(case: &Case) -> anyhow::Result<()> {
     case.karmada()
         .merge(job.kind, namespace, &job.name, &less)
         .await?;
-    tokio::time::sleep(crate::case::A_WHILE).await;
-    assert_eq!(pods_of(case, &job).await?.len(), before.len());
-    Ok(())
+    never_within(A_WHILE, "a change of its pods", async || {
+        let now = pods_by_cluster(case, &job).await;
+        let now = now.map_err(|error| error.to_string())?;
+        match now == before {
+            true => Ok(()),
+            false => Err(format!("{now:?}, not {before:?}")),
+        }
+    })
+    .await
+}
+
+/// The UIDs of a job's pods in each cluster, of those too that are being deleted.
+async fn pods_by_cluster(
+    case: &Case,
+    job: &Job,
+) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
+    let uid = |pod: Value| pod["metadata"]["uid"].to_string();
+    let pods = pods_of(case, job).await?.into_iter();
+    let uids = pods.map(|(cluster, pods)| (cluster, pods.into_iter().map(uid).collect()));
+    Ok(uids.collect())
 }
 
 #[test]
