@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use anyhow::ensure;
+use e2e::harness::kinds::POD_GROUP;
 use e2e::harness::muster::Part;
 use e2e::harness::wait::eventually;
 use e2e::testbed::MemberProcess;
+use serde_json::Value;
 
-use crate::case::{Case, managed_alone};
+use crate::case::{A_WHILE, Case, SOON, managed_alone};
 use crate::job::Job;
 use crate::race::{CAPABILITY, all_done, check, crowd_nodes, member_of_crowd};
 
@@ -123,7 +126,8 @@ pub(crate) async fn bring_back(case: &Case, member: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The job is deleted and Muster restarted while its member cannot be reached.
+/// The job is deleted and Muster restarted while its member cannot be reached. What the dead process
+/// said of the waiter goes with it, so that what is read afterwards is the new one's word.
 async fn while_away(case: &Case, job: &Job) -> anyhow::Result<Job> {
     let plane = case.plane;
     case.delete(job).await?;
@@ -133,8 +137,43 @@ async fn while_away(case: &Case, job: &Job) -> anyhow::Result<Job> {
     let reasons = ["WaitingForQuota", "Reserved"];
     case.waits(&waiter, &reasons).await?;
     plane.testbed.kill(Part::All.process())?;
+    unsay(case, &waiter).await?;
     plane.muster.start(&plane.testbed, Part::All).await?;
-    case.stays_unplaced(&waiter, Duration::from_secs(8)).await?;
+    leads(case).await?;
+    // From here on it decides: a charge that it forgot would let the waiter start at once.
     case.waits(&waiter, &reasons).await?;
+    case.stays_unplaced(&waiter, A_WHILE).await?;
+    case.waits(&waiter, &reasons).await?;
+    leads(case).await?;
+    let deleted = |binding: &Value| !binding["metadata"]["deletionTimestamp"].is_null();
+    case.binding_when(job, "kept until its Works are gone", deleted)
+        .await?;
     Ok(waiter)
+}
+
+/// Removes the job's PodGroup, while no Muster is there to make it again.
+async fn unsay(case: &Case, job: &Job) -> anyhow::Result<()> {
+    let (namespace, name) = (Some(case.name.as_str()), job.binding());
+    case.karmada().delete(POD_GROUP, namespace, &name).await?;
+    let gone = case.pod_group(job).await.map_err(anyhow::Error::msg)?;
+    ensure!(gone.is_none(), "a PodGroup without Muster: {gone:?}");
+    Ok(())
+}
+
+/// Waits until the running process leads: one that is ready may still wait for the Lease of the one
+/// that was killed, and decides nothing until then.
+async fn leads(case: &Case) -> anyhow::Result<()> {
+    let plane = case.plane;
+    eventually(SOON, "Muster leads", async || {
+        let metrics = plane.muster.metrics(&plane.testbed, Part::All).await;
+        let metrics = metrics.map_err(|error| format!("{error:#}"))?;
+        let mut leading = metrics
+            .lines()
+            .filter(|line| line.starts_with("muster_leading"));
+        match leading.clone().any(|line| line.ends_with(" 1")) {
+            true => Ok(()),
+            false => Err(format!("{:?}", leading.next())),
+        }
+    })
+    .await
 }
