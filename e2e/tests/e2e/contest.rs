@@ -1,7 +1,9 @@
-//! Queues of one test that contend for its nodes, and what becomes of jobs that are taken back.
+//! Queues of one test that contend for its nodes, what becomes of jobs that are taken back, and how a
+//! test holds such a moment open: nothing is paused, so that others beside it go on.
 
+use anyhow::ensure;
 use e2e::harness::jobs::{self, Gang};
-use e2e::harness::kinds::{CAPACITY_POLICY, PRIORITY_CLASS, QUEUE};
+use e2e::harness::kinds::{CAPACITY_POLICY, PRIORITY_CLASS, PROPAGATION_POLICY, QUEUE, WORK};
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -18,7 +20,155 @@ pub(crate) const SHORT: [&str; 5] = [
     "BehindHead",
 ];
 
+/// The finalizer by which a test keeps what is being deleted.
+const HELD: &str = "e2e.muster.io/held";
+/// For how long is watched that nothing moves while a moment is held open.
+pub(crate) const HELD_FOR: Duration = Duration::from_secs(3);
+
+/// Works that stay, being deleted, until the test lets them go: as those of a slow member do.
+pub(crate) struct HeldWorks(Vec<(String, String)>);
+
 impl Case {
+    /// Keeps what Works there are of these jobs. They go on as they are until they are deleted.
+    pub(crate) async fn hold_works<'a>(
+        &self,
+        jobs: impl IntoIterator<Item = &'a Job>,
+    ) -> anyhow::Result<HeldWorks> {
+        let mut held = Vec::new();
+        for job in jobs {
+            let binding = self.binding(job).await.map_err(anyhow::Error::msg)?;
+            let key = "resourcebinding.karmada.io/permanent-id";
+            let id = binding.unwrap_or_default()["metadata"]["labels"][key].clone();
+            let own = format!("{key}={}", id.as_str().unwrap_or_default());
+            let works = self.karmada().select(WORK, None, &own).await?;
+            ensure!(!works.is_empty(), "{} has no Works", job.name);
+            held.extend(works.iter().map(|work| {
+                let text = |field: &str| work["metadata"][field].as_str().unwrap_or_default();
+                (text("namespace").to_owned(), text("name").to_owned())
+            }));
+        }
+        for work in &held {
+            self.keep_work(work, true).await?;
+        }
+        Ok(HeldWorks(held))
+    }
+
+    /// Lets the Works go.
+    pub(crate) async fn let_go(&self, held: &HeldWorks) -> anyhow::Result<()> {
+        for work in &held.0 {
+            self.keep_work(work, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts the finalizer on a Work, or takes it away; Karmada writes there, too.
+    async fn keep_work(
+        &self,
+        (namespace, name): &(String, String),
+        keep: bool,
+    ) -> anyhow::Result<()> {
+        let namespace = Some(namespace.as_str());
+        eventually(SOON, &format!("Work {name} kept: {keep}"), async || {
+            let found = self.karmada().get(WORK, namespace, name).await;
+            let Some(work) = found.map_err(|error| error.to_string())? else {
+                return Ok(());
+            };
+            let finalizers = work["metadata"]["finalizers"].as_array();
+            let mut finalizers = finalizers.cloned().unwrap_or_default();
+            finalizers.retain(|finalizer| finalizer != HELD);
+            finalizers.extend(keep.then(|| json!(HELD)));
+            let patch = json!({"metadata": {
+                "finalizers": finalizers,
+                "resourceVersion": work["metadata"]["resourceVersion"],
+            }});
+            let patched = self.karmada().merge(WORK, namespace, name, &patch).await;
+            patched.map(drop).map_err(|error| error.to_string())
+        })
+        .await
+    }
+
+    /// Waits until `victims`, whose Works are held, are being taken back while `taker` waits. There
+    /// it goes through [`Case::midway`], and sees to it that all is still so afterwards: what has
+    /// Works left is charged, and its place is not given away.
+    pub(crate) async fn amid_take_back(
+        &self,
+        taker: Option<&Job>,
+        victims: &[&Job],
+    ) -> anyhow::Result<()> {
+        if let Some(taker) = taker {
+            let said = |group: &Value| group["status"]["federation"]["reason"].is_string();
+            self.pod_group_when(taker, "says what it waits for", said)
+                .await?;
+        }
+        for victim in victims {
+            self.binding_when(victim, "being taken back", is_ending)
+                .await?;
+        }
+        self.midway().await?;
+        never_within(HELD_FOR, "an end of the take-back", async || {
+            for victim in victims {
+                let binding = self.binding(victim).await?.unwrap_or_default();
+                if !is_ending(&binding) {
+                    return Err(format!("{}: {}", victim.name, record(&binding)));
+                }
+            }
+            let taker = match taker {
+                Some(taker) => self.binding(taker).await?.unwrap_or_default(),
+                None => return Ok(()),
+            };
+            match is_gated(&taker) && clusters(&taker).is_empty() {
+                true => Ok(()),
+                false => Err(format!("the taker is placed: {}", record(&taker))),
+            }
+        })
+        .await
+    }
+
+    /// Deletes a job. While its Works are held it goes through [`Case::midway`], and sees to it that
+    /// the binding, and with it the charge, stays until they are gone.
+    pub(crate) async fn amid_deletion(&self, job: &Job) -> anyhow::Result<()> {
+        let held = self.hold_works([job]).await?;
+        self.delete(job).await?;
+        let deleted = |binding: &Value| binding["metadata"]["deletionTimestamp"].is_string();
+        self.binding_when(job, "being deleted", deleted).await?;
+        self.midway().await?;
+        never_within(HELD_FOR, "an end of the deletion", async || {
+            match self.binding(job).await? {
+                Some(binding) if deleted(&binding) => Ok(()),
+                other => Err(format!("its Works are there, its binding is {other:?}")),
+            }
+        })
+        .await?;
+        self.let_go(&held).await?;
+        self.gone(job).await
+    }
+
+    /// Keeps Karmada from telling members anything new of a job, by a policy of the test's that
+    /// it is under; or has it go on. What runs goes on as it is.
+    pub(crate) async fn hold_dispatch(
+        &self,
+        policy: &str,
+        job: &Job,
+        hold: bool,
+    ) -> anyhow::Result<()> {
+        let suspension = match hold {
+            true => json!({"dispatching": true}),
+            false => Value::Null,
+        };
+        let patch = json!({"spec": {"suspension": suspension}});
+        let namespace = Some(self.name.as_str());
+        self.karmada()
+            .merge(PROPAGATION_POLICY, namespace, policy, &patch)
+            .await?;
+        let held = |binding: &Value| {
+            let suspended = &binding["spec"]["suspension"]["dispatching"];
+            suspended.as_bool().unwrap_or_default() == hold
+        };
+        self.binding_when(job, &format!("dispatching held: {hold}"), held)
+            .await
+            .map(drop)
+    }
+
     /// Makes a queue `<test>-<word>`, and returns its name.
     pub(crate) async fn queue_of(&self, word: &str, spec: Value) -> anyhow::Result<String> {
         let name = format!("{}-{word}", self.name);
@@ -178,4 +328,17 @@ impl Case {
         })
         .await
     }
+}
+
+/// Whether a job is being taken back: closed, and charged until its Works are gone.
+pub(crate) fn is_ending(binding: &Value) -> bool {
+    is_gated(binding) && clusters(binding).is_empty() && record(binding)["state"] == "Ending"
+}
+
+/// How many pods a job is charged for, by its record.
+pub(crate) fn granted(binding: &Value) -> u64 {
+    let record = record(binding);
+    let parts = record["clusters"].as_array().into_iter().flatten();
+    let pods = parts.flat_map(|part| part["pods"].as_array().into_iter().flatten());
+    pods.filter_map(|pods| pods["count"].as_u64()).sum()
 }

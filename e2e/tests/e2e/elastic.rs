@@ -1,11 +1,16 @@
 //! Elastic jobs: more pods while there is room, fewer when another deserves it, never gone for it.
 
 use e2e::harness::jobs;
-use e2e::harness::wait::eventually;
+use e2e::harness::kinds::DEPLOYMENT;
+use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SOON, managed, managed_and_killed};
-use crate::job::{Job, clusters};
+use crate::contest::{HELD_FOR, granted};
+use crate::job::{Job, clusters, is_placed};
+
+/// The policy that the Deployment is under: by it the test holds up what its member is told.
+const POLICY: &str = "deployments";
 
 /// A Deployment of one to four pods fills two nodes of a cluster; a queue that deserves half of them
 /// gets it, and gives it back. Which pods leave is the member's choice: the taker fits either way.
@@ -17,16 +22,21 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
         .queue_of("borrower", json!({"deserved": {"nvidia.com/gpu": 8}}))
         .await?;
     case.nodes("member1", 2).await?;
+    let everywhere = json!({"placement": {}});
+    case.policy(POLICY, DEPLOYMENT, "muster", everywhere)
+        .await?;
     let template = case.gang_in(&borrower, "serve", 4, 4).deployment();
     let template = jobs::annotated(template, "muster.io/elastic", "true");
     let template = jobs::annotated(template, "muster.io/min-replicas", "1");
     let elastic = case.submit(&template).await?;
     runs_with(case, &elastic, 4).await?;
 
+    case.hold_dispatch(POLICY, &elastic, true).await?;
     let taker = case
         .submit(&case.gang_in(&deserving, "taker", 2, 4).volcano())
         .await?;
-    case.midway().await?;
+    amid_shrink(case, &taker, &elastic).await?;
+    case.hold_dispatch(POLICY, &elastic, false).await?;
     case.running(&taker).await?;
     runs_with(case, &elastic, 2).await?;
     case.shows_gpus(&borrower, "allocated", 8).await?;
@@ -36,6 +46,29 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     case.shows_gpus(&borrower, "allocated", 16).await?;
     assert_eq!(case.placements(&elastic)?, 1, "it was taken back");
     Ok(())
+}
+
+/// Karmada knows that the job is to have two pods, and its member has not been told: there the four
+/// go on, and what they hold is not given away, before [`Case::midway`] and after it.
+async fn amid_shrink(case: &Case, taker: &Job, elastic: &Job) -> anyhow::Result<()> {
+    let shrinks = |binding: &Value| granted(binding) == 2;
+    case.binding_when(elastic, "is being shrunk", shrinks)
+        .await?;
+    let said = |group: &Value| group["status"]["federation"]["reason"].is_string();
+    case.pod_group_when(taker, "says what it waits for", said)
+        .await?;
+    case.midway().await?;
+    never_within(HELD_FOR, "an end of the shrink", async || {
+        let taker = case.binding(taker).await?.unwrap_or_default();
+        let elastic = case.binding(elastic).await?.unwrap_or_default();
+        let pods = case.pods("member1").await;
+        let pods = pods.map_err(|error| error.to_string())?.len();
+        match (is_placed(&taker), granted(&elastic), pods) {
+            (false, 2, 4) => Ok(()),
+            other => Err(format!("taker placed, pods granted and there: {other:?}")),
+        }
+    })
+    .await
 }
 
 /// Waits until the job has this many pods in its binding and running in the member, and no more.

@@ -5,12 +5,17 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
-use e2e::harness::wait::eventually;
+use e2e::harness::kinds::VOLCANO_JOB;
+use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SOON, managed, managed_and_killed};
-use crate::job::{Job, record};
+use crate::contest::{HELD_FOR, granted};
+use crate::job::{Job, is_placed, record};
 use crate::split::{environment, pods_of, rank, training};
+
+/// The policy that the test's Volcano Jobs are under.
+const POLICY: &str = "volcano-jobs";
 
 /// A master and `workers` workers of two GPUs, that may run with `least` of them.
 fn elastic(case: &Case, name: &str, workers: u32, least: u32) -> Value {
@@ -68,22 +73,67 @@ fn ranks_are_apart(pods: &[Value], most: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Has all Volcano Jobs of the test under a policy of its own: by it the test holds up what members
+/// are told.
+async fn under_policy(case: &Case) -> anyhow::Result<()> {
+    let everywhere = json!({"placement": {}});
+    case.policy(POLICY, VOLCANO_JOB, "muster", everywhere).await
+}
+
+/// The gang is granted another size, and its members have not been told: there it runs on as it
+/// `was`, and nothing is given to the one for which it shrinks, before [`Case::midway`] and after it.
+async fn amid_resize(
+    case: &Case,
+    job: &Job,
+    becomes: u64,
+    was: usize,
+    taker: Option<&Job>,
+) -> anyhow::Result<()> {
+    let resized = |binding: &Value| granted(binding) == becomes;
+    case.binding_when(job, &format!("is to have {becomes} pods"), resized)
+        .await?;
+    case.midway().await?;
+    never_within(HELD_FOR, "an end of the change", async || {
+        let pods = pods_of(case, job).await;
+        let pods = pods.map_err(|error| error.to_string())?;
+        let pods: usize = pods.values().map(Vec::len).sum();
+        let granted = granted(&case.binding(job).await?.unwrap_or_default());
+        let placed = match taker {
+            Some(taker) => is_placed(&case.binding(taker).await?.unwrap_or_default()),
+            None => false,
+        };
+        match (pods == was, granted == becomes, placed) {
+            (true, true, false) => Ok(()),
+            _ => Err(format!(
+                "pods {pods}, granted {granted}, taker placed: {placed}"
+            )),
+        }
+    })
+    .await
+}
+
 /// Fills two nodes with what another queue deserves half of: gives it up, and takes it again.
 pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     let half = json!({"deserved": {"nvidia.com/gpu": 8}});
     let deserving = case.queue_of("deserving", half.clone()).await?;
     let borrower = case.queue_of("borrower", half).await?;
     case.nodes("member1", 2).await?;
+    under_policy(case).await?;
     let mut template = elastic(case, "train", 7, 2);
     template["spec"]["queue"] = json!(borrower);
     let job = case.submit(&template).await?;
     let full = runs_with(case, &job, &[("member1", 8)]).await?;
     ranks_are_apart(&full, 8)?;
 
+    case.hold_dispatch(POLICY, &job, true).await?;
     let taker = case
         .submit(&case.gang_in(&deserving, "taker", 4, 2).volcano())
         .await?;
-    case.midway().await?;
+    let said = |group: &Value| group["status"]["federation"]["reason"].is_string();
+    case.pod_group_when(&taker, "says what it waits for", said)
+        .await?;
+    amid_resize(case, &job, 4, 8, Some(&taker)).await?;
+    case.hold_dispatch(POLICY, &job, false).await?;
     case.running(&taker).await?;
     let small = runs_with(case, &job, &[("member1", 4)]).await?;
     ensure!(uids(&small).is_subset(&uids(&full)), "pods were made anew");
@@ -115,6 +165,7 @@ pub(crate) async fn grows_in_both(case: &Case) -> anyhow::Result<()> {
     case.queue(64).await?;
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;
+    under_policy(case).await?;
     let mut holders = Vec::new();
     for (name, pods) in [("one", 2), ("two", 3)] {
         let holder = case.submit(&case.gang(name, pods, 2).volcano()).await?;
@@ -126,10 +177,12 @@ pub(crate) async fn grows_in_both(case: &Case) -> anyhow::Result<()> {
     let binding = case.binding(&job).await.map_err(anyhow::Error::msg)?;
     let binding = binding.context("no binding")?;
     assert_eq!(record(&binding)["resizable"], true);
-    case.midway().await?;
+    case.hold_dispatch(POLICY, &job, true).await?;
     for holder in &holders {
         case.end(holder).await?;
     }
+    amid_resize(case, &job, 8, 3, None).await?;
+    case.hold_dispatch(POLICY, &job, false).await?;
     let full = runs_with(case, &job, &[("member1", 4), ("member2", 4)]).await?;
     ensure!(uids(&small).is_subset(&uids(&full)), "pods were made anew");
     ranks_are_apart(&full, 8)?;

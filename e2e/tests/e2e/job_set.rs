@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, SOON, managed, managed_and_killed};
 use crate::job::Job;
-use crate::leading_part::{room_for_seven, shows, succeeds_with_its_master};
+use crate::leading_part::{Middle, room_for_seven, shows, succeeds_with_its_master};
 use crate::rendezvous::told;
 use crate::split::{environment, no_pods, of_metadata, play, pods_of, ranks_are_whole};
 use crate::ttl::SECONDS;
@@ -138,7 +138,7 @@ pub(crate) async fn by_pods(case: &Case) -> anyhow::Result<()> {
 
     let mut training = led(case, "train", 6);
     training["spec"]["ttlSecondsAfterFinished"] = json!(SECONDS);
-    succeeds_with_its_master(case, training, "Completed").await
+    succeeds_with_its_master(case, training, "Completed", Middle::Ended).await
 }
 
 /// A worker fails for good: the gang has failed, says where, and nothing of it stays.

@@ -68,12 +68,22 @@ pub(crate) async fn room_for_seven(case: &Case) -> anyhow::Result<()> {
     case.capacity_policy(addresses).await
 }
 
+/// Where [`succeeds_with_its_master`] is in the middle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Middle {
+    /// Its master has ended, and the others still run.
+    Ended,
+    /// It has succeeded, and is to go after its time.
+    Succeeded,
+}
+
 /// Its master ends well while workers in both clusters would run for ever: the job has succeeded,
 /// its pods go, the next has its room, and it goes itself after its time.
 pub(crate) async fn succeeds_with_its_master(
     case: &Case,
     training: Value,
     state: &str,
+    middle: Middle,
 ) -> anyhow::Result<()> {
     let mut next = training.clone();
     next["metadata"]["name"] = json!("next");
@@ -82,12 +92,16 @@ pub(crate) async fn succeeds_with_its_master(
     let next = case.submit(&next).await?;
     case.waits(&next, &["WaitingForQuota", "Reserved"]).await?;
     end_leader(case, &job).await?;
-    case.midway().await?;
+    if middle == Middle::Ended {
+        case.midway().await?;
+    }
     case.finished(&job, "Succeeded").await?;
     shows(case, &job, state).await?;
     no_pods(case, &job).await?;
     case.running(&next).await?;
-    case.midway().await?;
+    if middle == Middle::Succeeded {
+        case.midway().await?;
+    }
     case.gone(&job).await?;
     let report = case.audit(14, [&job, &next])?;
     assert_eq!(report.violations, Vec::<String>::new());
@@ -98,7 +112,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     room_for_seven(case).await?;
     let mut training = crate::rendezvous::training(case, "train", 6, 23456);
     training["spec"]["runPolicy"]["ttlSecondsAfterFinished"] = json!(SECONDS);
-    succeeds_with_its_master(case, training, "Succeeded").await
+    succeeds_with_its_master(case, training, "Succeeded", Middle::Ended).await
 }
 
 pub(crate) async fn volcano(case: &Case) -> anyhow::Result<()> {
@@ -107,7 +121,7 @@ pub(crate) async fn volcano(case: &Case) -> anyhow::Result<()> {
     training["spec"]["tasks"][0]["policies"] =
         json!([{"event": "TaskCompleted", "action": "CompleteJob"}]);
     training["spec"]["ttlSecondsAfterFinished"] = json!(SECONDS);
-    succeeds_with_its_master(case, training, "Completed").await
+    succeeds_with_its_master(case, training, "Completed", Middle::Succeeded).await
 }
 
 /// A worker that fails after the master has ended well changes nothing; one that fails while it

@@ -2,13 +2,13 @@
 //! once it is out of service the gang goes on elsewhere; and what it brings back is removed.
 
 use e2e::harness::jobs::annotated;
-use e2e::harness::kinds::{BINDING, CLUSTER};
-use e2e::harness::wait::eventually;
+use e2e::harness::kinds::{BINDING, CLUSTER, GPU_POOL};
+use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 
-use crate::case::{A_WHILE, Case, managed_alone};
+use crate::case::{A_WHILE, Case, SOON, managed_alone};
 use crate::crash::{CLEANED, bring_back};
-use crate::job::{Job, clusters, record};
+use crate::job::{Job, clusters, condition, record};
 use crate::split::{environment, pods_of, ranks_are_whole};
 
 const LOST: &str = "member2";
@@ -42,28 +42,59 @@ async fn attempt(case: &Case, job: &Job) -> anyhow::Result<(u64, Vec<String>)> {
     Ok((attempt, clusters(&binding)))
 }
 
-/// What happens while the cluster does not answer.
+/// What happens while the cluster does not answer: the whole gang is taken back, and waits for what
+/// goes slowly where it can be reached, not for the lost part.
 async fn while_lost(case: &Case, job: &Job) -> anyhow::Result<()> {
-    case.midway().await?;
+    let held = case.hold_works([job]).await?;
     out_of_service(case, json!("true")).await?;
+    case.amid_take_back(None, &[job]).await?;
+    case.let_go(&held).await?;
     let elsewhere = |binding: &Value| clusters(binding) == ["member1", "member3"];
     case.binding_when(job, "elsewhere", elsewhere).await?;
     case.running(job).await?;
     Ok(())
 }
 
-/// It is away for a moment: the gang stays where it is.
+/// It is away until all have seen that, and comes back: the gang stays where it is.
 async fn back_in_time(case: &Case, job: &Job) -> anyhow::Result<()> {
     let before = uids(case, job).await?;
     let testbed = &case.plane.testbed;
     testbed.stop_member_apiserver(LOST)?;
-    // Longer than it takes to see that it does not answer.
-    tokio::time::sleep(A_WHILE * 4).await;
+    let seen = answers(case, false).await;
     testbed.start_member_apiserver(LOST).await?;
-    tokio::time::sleep(A_WHILE).await;
-    assert_eq!(attempt(case, job).await?.0, 1, "nobody gave it up");
-    assert_eq!(uids(case, job).await?, before, "other pods run now");
-    Ok(())
+    seen?;
+    answers(case, true).await?;
+    never_within(A_WHILE, "a change of the gang", async || {
+        let attempt = attempt(case, job).await;
+        let (attempt, _) = attempt.map_err(|error| error.to_string())?;
+        let now = uids(case, job).await.map_err(|error| error.to_string())?;
+        match attempt == 1 && now == before {
+            true => Ok(()),
+            false => Err(format!("attempt {attempt}, pods {now:?}, not {before:?}")),
+        }
+    })
+    .await?;
+    case.running(job).await.map(drop)
+}
+
+/// Waits until Karmada says whether the cluster is Ready, and Muster whether it sees its nodes.
+async fn answers(case: &Case, does: bool) -> anyhow::Result<()> {
+    let pool = format!("{LOST}.{}", case.product.to_lowercase());
+    eventually(SOON, &format!("{LOST} answers: {does}"), async || {
+        let karmada = case.karmada();
+        let cluster = karmada.get(CLUSTER, None, LOST).await;
+        let cluster = cluster.map_err(|error| error.to_string())?;
+        let cluster = cluster.unwrap_or_default();
+        let ready = &condition(&cluster, "Ready")["status"];
+        let pool = karmada.get(GPU_POOL, None, &pool).await;
+        let pool = pool.map_err(|error| error.to_string())?.unwrap_or_default();
+        let health = &pool["status"]["health"];
+        match (ready == "True", health == "Ready") {
+            both if both == (does, does) => Ok(()),
+            _ => Err(format!("Ready is {ready}, its GpuPool {health}")),
+        }
+    })
+    .await
 }
 
 async fn uids(case: &Case, job: &Job) -> anyhow::Result<Vec<String>> {
@@ -74,7 +105,7 @@ async fn uids(case: &Case, job: &Job) -> anyhow::Result<Vec<String>> {
     Ok(uids)
 }
 
-async fn lost(case: &Case) -> anyhow::Result<()> {
+pub(crate) async fn lost(case: &Case) -> anyhow::Result<()> {
     let job = gang(case).await?;
     back_in_time(case, &job).await?;
     let testbed = &case.plane.testbed;

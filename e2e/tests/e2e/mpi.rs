@@ -257,7 +257,6 @@ pub(crate) async fn mpi(case: &Case) -> anyhow::Result<()> {
     let template = annotated(template, KEYS, "bench-keys");
     let job = case.submit(&template).await?;
     case.running(&job).await?;
-    case.midway().await?;
     let pods = is_divided(case, &job).await?;
     tells_of_all(case, &job, &pods).await?;
     has_keys(case, &keys, &pods).await?;

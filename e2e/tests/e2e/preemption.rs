@@ -35,8 +35,10 @@ pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
     case.stays_unplaced(&waits, A_WHILE).await?;
     case.delete(&waits).await?;
 
+    let held = case.hold_works([&soft]).await?;
     let taker = case.submit(&of(&urgent, "taker").volcano()).await?;
-    case.midway().await?;
+    case.amid_take_back(Some(&taker), &[&soft]).await?;
+    case.let_go(&held).await?;
     case.running(&taker).await?;
     case.requeued(&soft, "Preempted").await?;
     case.running(&firm).await?;

@@ -273,7 +273,6 @@ pub(crate) async fn job(case: &Case) -> anyhow::Result<()> {
     });
     let (cluster, pod) = ran.await?;
     assert_eq!(cluster, leading);
-    case.midway().await?;
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let well = json!({"metadata": {"annotations": {"muster.io/run-for": "1ms"}}});
     let member = case.plane.member(&cluster).await?;

@@ -34,10 +34,20 @@ pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> 
     case.waits(&late, &SHORT).await?;
     case.shows_gpus(&borrower, "borrowed", 24).await?;
 
+    // Only there is room for the gang, once both that are there have gone.
+    let mut victims = Vec::new();
+    for job in &borrowed {
+        if case.placed(job).await? == ["member1"] {
+            victims.push(job);
+        }
+    }
+    assert_eq!(victims.len(), 2);
+    let held = case.hold_works(victims.iter().copied()).await?;
     let gang = case
         .submit(&case.gang_in(&lender, "gang", 2, 8).volcano())
         .await?;
-    case.midway().await?;
+    case.amid_take_back(Some(&gang), &victims).await?;
+    case.let_go(&held).await?;
     assert_eq!(case.placed(&gang).await?, ["member1"]);
     let single = case
         .submit(&case.gang_in(&lender, "single", 1, 8).batch())

@@ -247,9 +247,11 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     let policy = "propagationpolicy.karmada.io/permanent-id";
     assert_eq!(binding["metadata"]["labels"][policy], Value::Null);
     assert_eq!(binding["spec"]["suspension"], Value::Null, "not gated");
-    case.midway().await?;
 
+    let held = case.hold_works([&job]).await?;
     suspend(case, &job, true).await?;
+    case.amid_take_back(None, &[&job]).await?;
+    case.let_go(&held).await?;
     nothing_left(case, MEMBERS, Some(service)).await?;
     suspend(case, &job, false).await?;
     case.binding_when(&job, "placed again", |binding| {
@@ -258,7 +260,6 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     .await?;
     let next = meets(case, &job, 2).await?;
     ensure!(next != address, "the Service of an attempt that is over");
-    case.midway().await?;
 
     case.end(&job).await?;
     case.finished(&job, "Succeeded").await?;
@@ -303,32 +304,62 @@ pub(crate) async fn tensorflow(case: &Case) -> anyhow::Result<()> {
         names.get(&uid).cloned().unwrap_or_default()
     };
     crate::cluster_spec::all_meet(case, &job, &elsewhere).await?;
-    case.midway().await?;
-    case.delete(&job).await?;
-    case.gone(&job).await?;
+    case.amid_deletion(&job).await?;
     nothing_left(case, MEMBERS, None).await
 }
 
-/// The first pod is found, too, of a Volcano Job without its plugin svc, of an indexed Job without
-/// a Service of the user's, and of a JobSet with a coordinator.
-pub(crate) async fn other_kinds(case: &Case) -> anyhow::Result<()> {
-    fleet(case).await?;
-    let volcano = crate::split::training(case, "volcano", 6);
+/// The first pod of a job is found by a Service, and nothing of that is left when the job has gone.
+async fn found_and_gone(case: &Case, template: &Value) -> anyhow::Result<()> {
+    let job = case.submit(template).await?;
+    case.running(&job).await?;
+    let address = first_is_found(case, &job, MEMBERS).await?;
+    println!("{}: {address}", job.name);
+    case.amid_deletion(&job).await?;
+    nothing_left(case, MEMBERS, None).await
+}
+
+/// A Volcano Job without its plugin svc.
+fn volcano_job(case: &Case) -> Value {
+    crate::split::training(case, "volcano", 6)
+}
+
+/// An indexed Job without a Service of the user's.
+fn indexed_job(case: &Case) -> Value {
     let mut indexed = case.gang("indexed", 7, 2).batch();
     indexed["spec"]["completionMode"] = json!("Indexed");
-    let indexed = annotated(indexed, "muster.io/split", "Allowed");
-    let set = crate::job_set::led(case, "set", 6);
-    for template in [volcano, indexed, set] {
-        let job = case.submit(&template).await?;
-        case.running(&job).await?;
-        let address = first_is_found(case, &job, MEMBERS).await?;
-        println!("{}: {address}", job.name);
-        case.midway().await?;
-        case.delete(&job).await?;
-        case.gone(&job).await?;
-        nothing_left(case, MEMBERS, None).await?;
+    annotated(indexed, "muster.io/split", "Allowed")
+}
+
+/// A JobSet with a coordinator.
+fn job_set(case: &Case) -> Value {
+    crate::job_set::led(case, "set", 6)
+}
+
+/// The first pod is found, too, of each of the other kinds.
+async fn other_kinds(case: &Case) -> anyhow::Result<()> {
+    fleet(case).await?;
+    for template in [volcano_job(case), indexed_job(case), job_set(case)] {
+        found_and_gone(case, &template).await?;
     }
     Ok(())
+}
+
+/// One of them alone, as a story with one middle.
+pub(crate) async fn volcano(case: &Case) -> anyhow::Result<()> {
+    fleet(case).await?;
+    found_and_gone(case, &volcano_job(case)).await
+}
+
+/// The same.
+pub(crate) async fn indexed(case: &Case) -> anyhow::Result<()> {
+    fleet(case).await?;
+    found_and_gone(case, &indexed_job(case)).await
+}
+
+/// The same.
+pub(crate) async fn set(case: &Case) -> anyhow::Result<()> {
+    fleet(case).await?;
+    found_and_gone(case, &job_set(case)).await
 }
 
 #[test]

@@ -70,6 +70,8 @@ with_a_kill_in_the_middle! {
     soak_of_delayed_scheduling: "soakdelayed", backfill::delayed_scheduling;
     soak_of_backfill: "soakpass", backfill::short_job_passes;
     soak_of_an_elastic_start: "soakpartly", elastic::starts_small;
+    soak_of_growth_in_two_clusters: "soakboth", crate::elastic_parts::grows_in_both;
+    soak_of_a_lost_cluster: "soaklost", crate::lost_cluster::lost;
     soak_of_bounds: "soakbounds", bounds::of_class_and_cluster;
     soak_of_lowered_quota: "soaklowered", queues_live::lowered_and_raised;
     soak_of_a_queue_made_again: "soakclosed", queues_live::closed_deleted_recreated;
@@ -78,6 +80,10 @@ with_a_kill_in_the_middle! {
     soak_of_a_part_that_failed: "soakpart", split::failed;
     soak_of_a_rendezvous: "soaktorch", crate::rendezvous::pytorch;
     soak_of_services: "soakserve", crate::services::pytorch;
+    soak_of_a_service_for_each_pod: "soakservetf", crate::services::tensorflow;
+    soak_of_a_service_of_a_volcano_job: "soakservevj", crate::services::volcano;
+    soak_of_a_service_of_an_indexed_job: "soakserveij", crate::services::indexed;
+    soak_of_a_service_of_a_jobset: "soakservejs", crate::services::set;
     soak_of_mpi: "soakmpi", crate::mpi::mpi;
     soak_of_ray: "soakray", crate::ray::job;
     soak_of_cluster_specs: "soaktf", crate::cluster_spec::tensorflow;
