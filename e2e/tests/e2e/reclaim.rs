@@ -189,7 +189,7 @@ pub(crate) async fn pulling_for(case: &Case, time: Duration) -> anyhow::Result<(
     let start = Instant::now();
     let mut jobs: [Vec<Job>; 2] = Default::default();
     let mut killed = false;
-    while start.elapsed() < time {
+    while start.elapsed() < time || !killed {
         for (queue, of_queue) in queues.iter().zip(&mut jobs) {
             top_up(case, queue, of_queue).await?;
         }
