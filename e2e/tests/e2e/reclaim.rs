@@ -12,12 +12,13 @@ use crate::plane::MEMBERS;
 /// A queue lends three nodes in three clusters, then needs them: a gang that only one cluster can
 /// take, and a single job.
 pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> {
-    let lender = case
-        .queue_of("lender", json!({"deserved": {"nvidia.com/gpu": 24}}))
+    // As much as there is: what is taken back is charged until its Works are gone, and keeps the
+    // taker away by that, when its pods are gone before.
+    case.parent_queue(json!({"capability": {"nvidia.com/gpu": 32}}))
         .await?;
-    let borrower = case
-        .queue_of("borrower", json!({"deserved": {"nvidia.com/gpu": 8}}))
-        .await?;
+    let child = |gpus: u32| json!({"parent": case.name, "deserved": {"nvidia.com/gpu": gpus}});
+    let lender = case.queue_of("lender", child(24)).await?;
+    let borrower = case.queue_of("borrower", child(8)).await?;
     case.nodes("member1", 2).await?;
     case.nodes("member2", 1).await?;
     case.nodes("member3", 1).await?;
