@@ -208,7 +208,7 @@ mod tests {
             assert_eq!(job["metadata"]["name"], example.name, "{}", example.file);
             assert_eq!(job["metadata"]["namespace"], TEAM, "{}", example.file);
             assert_eq!(
-                Footprint::of(job).unwrap().gpus,
+                Footprint::of(job).unwrap().gpus(),
                 u64::from(example.gpus),
                 "{}",
                 example.file

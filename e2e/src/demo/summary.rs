@@ -120,7 +120,7 @@ impl Summary<'_> {
                     String::new()
                 }
             };
-            let audited = self.report.peaks.get(&bound.queue).copied().unwrap_or(0);
+            let audited = self.report.peak(&bound.queue);
             table.add_row([
                 bound.to_string(),
                 bound.gpus.to_string(),
@@ -184,10 +184,8 @@ mod tests {
     fn what_did_not_finish_or_passed_a_bound_is_a_fault() {
         let mut world = World::default();
         world.submit(("vc-a".into(), "x".into()), job("vc-a", 1, 8));
-        let report = Report {
-            violations: vec!["too much".into()],
-            ..Report::default()
-        };
+        let mut report = Report::default();
+        report.violations.push("too much".into());
         let summary = Summary {
             world: &world,
             report: &report,

@@ -23,6 +23,7 @@ pub(super) async fn reach(plane: &Plane, replay: &Replay, took: Duration) -> Res
         .audit_log()
         .context("the testbed keeps no audit log")?;
     let report = subject(plane, &bounds).await?.audit(&Log::new(&log))?;
+    println!("AUDIT demo: {report}");
     let world = plane.world.lock();
     Ok(judge(&Summary {
         world: &world,
@@ -75,7 +76,7 @@ async fn subject(plane: &Plane, bounds: &[Bound]) -> Result<Subject> {
         for &kind in kinds {
             if let Some(mut template) = plane.karmada.get(kind, Some(&namespace), &name).await? {
                 template["metadata"]["labels"]["muster.io/queue"] = queue.clone().into();
-                subject.job(&template);
+                subject.job(&template)?;
             }
         }
     }

@@ -201,13 +201,20 @@ impl Components<'_> {
         Ok(launch)
     }
 
-    /// Flags for an audit log of what is written to bindings and works.
+    /// Flags for an audit log of what is written to bindings and works, and of what bounds them.
     pub(super) fn audit_flags(&self, log: &Path) -> Result<Vec<String>> {
-        let resources = [
+        let placed = [
             "resourcebindings",
             "resourcebindings/status",
             "works",
             "works/status",
+        ];
+        // Without their status, which is written often and bounds nothing.
+        let resources = [
+            json!({"group": "work.karmada.io", "resources": placed}),
+            json!({"group": "scheduling.volcano.sh", "resources": ["queues"]}),
+            json!({"group": "muster.io", "resources": ["capacitypolicies"]}),
+            json!({"group": "cluster.karmada.io", "resources": ["clusters"]}),
         ];
         let policy = json!({
             "apiVersion": "audit.k8s.io/v1",
@@ -218,7 +225,7 @@ impl Components<'_> {
                 {
                     "level": "RequestResponse",
                     "verbs": ["create", "update", "patch", "delete", "deletecollection"],
-                    "resources": [{"group": "work.karmada.io", "resources": resources}],
+                    "resources": resources,
                 },
                 {"level": "None"},
             ],

@@ -34,7 +34,8 @@ pub struct KarmadaSpec {
     /// Puts Volcano's own PodGroup CRD on the control plane. Muster brings a superset of it, which
     /// is then left out of [`Spec::control_plane_crds`]; otherwise Volcano's is.
     pub volcano_podgroup_crd_on_control_plane: bool,
-    /// Writes an audit log of all writes to resourcebindings and works, with their bodies.
+    /// Writes an audit log of all writes to resourcebindings and works, and to queues,
+    /// capacitypolicies and clusters but for their status, with their bodies.
     pub audit_log: bool,
     /// Further flags of karmada-controller-manager, e.g. `--kube-api-qps=5000`, or
     /// `--cluster-failure-threshold=5s` to notice a lost member sooner. The last of a name wins.

@@ -68,7 +68,7 @@ pub(crate) async fn all_done(case: &Case, jobs: &[Job]) -> anyhow::Result<()> {
 pub(crate) fn check(case: &Case, jobs: &[Job], report: &Report) {
     assert_eq!(report.violations, Vec::<String>::new());
     assert_eq!(report.placements.len(), jobs.len(), "not all were placed");
-    let peak = report.peaks.get(&case.name).copied().unwrap_or(0);
+    let peak = report.peak(&case.name);
     println!(
         "MEASURED peak_of_{}_in_{} {peak} GPUs",
         CAPABILITY, case.name

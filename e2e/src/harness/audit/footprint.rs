@@ -1,117 +1,278 @@
-//! How many GPUs a template asks for, and of which queue: added up by hand, kind by kind.
+//! What the pods of a template ask for, and of which queue: added up by hand, kind by kind.
 //!
-//! This is on purpose a second, much simpler reading of templates than Muster's own: GPUs are only in
-//! plain containers here, and whole, as in all templates that the tests and the demo submit.
+//! This is on purpose a second, much simpler reading of templates than Muster's own. A kind that it does
+//! not know and a number that it cannot read are errors: what is left out is not audited. Left out
+//! are the pod by which KubeRay submits a RayJob, which asks for no device, and a Deployment's surge.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
+use super::quantity::{self, Amounts, UNIT};
+
+/// The node label by which a template selects a class of GPUs.
+const PRODUCT: &str = "nvidia.com/gpu.product";
 const GPU: &str = "nvidia.com/gpu";
+/// Stands before the name of a ResourceClaimTemplate, of which a pod claims one.
+pub(super) const CLAIM: &str = "claim:";
+
+/// Amounts by the class of GPUs that pods select, in lower case as GpuPools name it; `""` for none.
+pub(super) type Classes = BTreeMap<String, Amounts>;
 
 /// What a template takes of a queue while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footprint {
-    /// The queue that it names; `default` if none.
-    pub queue: String,
-    /// GPUs of all its pods.
-    pub gpus: u64,
+    /// The queue that it names, if any.
+    pub queue: Option<String>,
+    pods: Vec<Pods>,
+}
+
+/// Pods of one shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pods {
+    count: u64,
+    class: String,
+    each: Amounts,
 }
 
 impl Footprint {
-    /// Reads a template; none for kinds that are not known here.
-    pub fn of(template: &Value) -> Option<Self> {
-        let spec = &template["spec"];
-        let group = template["apiVersion"].as_str()?.split('/').next()?;
-        let gpus = match (group, template["kind"].as_str()?) {
-            ("batch.volcano.sh", "Job") => sum(spec["tasks"].as_array()?),
-            ("kubeflow.org", "PyTorchJob") => {
-                sum(spec["pytorchReplicaSpecs"].as_object()?.values())
-            }
-            ("kubeflow.org", "MPIJob") => sum(spec["mpiReplicaSpecs"].as_object()?.values()),
-            ("jobset.x-k8s.io", "JobSet") => jobs(spec["replicatedJobs"].as_array()?),
-            ("ray.io", "RayCluster") => ray(spec),
-            ("ray.io", "RayJob") => ray(&spec["rayClusterSpec"]),
-            ("batch", "Job") => count(&spec["parallelism"]) * pod(&spec["template"]["spec"]),
-            ("apps", "Deployment") => count(&spec["replicas"]) * pod(&spec["template"]["spec"]),
-            ("v1", "Pod") => pod(spec),
-            _ => return None,
-        };
-        let labelled = &template["metadata"]["labels"]["muster.io/queue"];
-        let queue = spec["queue"].as_str().or(labelled.as_str());
-        Some(Self {
-            queue: queue.unwrap_or("default").to_owned(),
-            gpus,
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// If its kind is not known here, or a number in it cannot be read.
+    pub fn of(template: &Value) -> anyhow::Result<Self> {
+        let kind = template["kind"].as_str().unwrap_or_default();
+        let api_version = template["apiVersion"].as_str().unwrap_or_default();
+        let pods = pods_of(api_version, kind, &template["spec"]);
+        let name = template["metadata"]["name"].as_str().unwrap_or_default();
+        Ok(Self {
+            queue: queue(template),
+            pods: pods.with_context(|| format!("{api_version} {kind} {name:?}"))?,
         })
+    }
+
+    /// GPUs of all its pods.
+    pub fn gpus(&self) -> u64 {
+        let gpus = |pods: &Pods| pods.each.get(GPU).copied().unwrap_or(0) / UNIT;
+        let gpus = self.pods.iter().map(|pods| u128::from(pods.count) * gpus(pods));
+        u64::try_from(gpus.sum::<u128>()).unwrap_or(u64::MAX)
+    }
+
+    /// What all its pods ask for.
+    pub(super) fn whole(&self) -> Classes {
+        let mut whole = Classes::new();
+        for pods in &self.pods {
+            let class = whole.entry(pods.class.clone()).or_default();
+            quantity::add(class, &pods.each, pods.count.into());
+        }
+        whole
+    }
+
+    /// What so many of its pods ask for; `None` where that depends on which.
+    pub(super) fn part(&self, count: u64) -> Option<Classes> {
+        let first = self.pods.first()?;
+        let alike = |pods: &Pods| pods.class == first.class && pods.each == first.each;
+        if !self.pods.iter().all(alike) {
+            return None;
+        }
+        let mut amounts = Amounts::new();
+        quantity::add(&mut amounts, &first.each, count.into());
+        Some([(first.class.clone(), amounts)].into())
+    }
+
+    /// How many pods it has.
+    pub(super) fn count(&self) -> u64 {
+        self.pods.iter().map(|pods| pods.count).sum()
+    }
+
+    /// Puts what a claim stands for in the place of its name.
+    ///
+    /// # Errors
+    /// If a pod claims by a template that is not among `claims`.
+    pub(super) fn resolve(&mut self, claims: &BTreeMap<String, Amounts>) -> anyhow::Result<()> {
+        for pods in &mut self.pods {
+            let named = pods.each.keys().filter(|name| name.starts_with(CLAIM));
+            for name in named.cloned().collect::<Vec<_>>() {
+                let claim = claims.get(&name);
+                let claim = claim.with_context(|| format!("nothing is known of {name}"))?;
+                let times = pods.each.remove(&name).unwrap_or(0) / UNIT;
+                quantity::add(&mut pods.each, claim, times);
+            }
+        }
+        Ok(())
     }
 }
 
-fn sum<'a>(roles: impl IntoIterator<Item = &'a Value>) -> u64 {
-    let role = |role: &Value| count(&role["replicas"]) * pod(&role["template"]["spec"]);
-    roles.into_iter().map(role).sum()
+/// The queue that a template names, in the order of docs/users.md; its namespace may name one for it.
+fn queue(template: &Value) -> Option<String> {
+    let [labels, annotations] = ["labels", "annotations"].map(|of| &template["metadata"][of]);
+    let named = [
+        &template["spec"]["queue"],
+        &labels["muster.io/queue"],
+        &annotations["muster.io/queue"],
+        &annotations["scheduling.volcano.sh/queue-name"],
+        &labels["scheduling.volcano.sh/queue-name"],
+        &labels["volcano.sh/queue-name"],
+    ];
+    let mut named = named.into_iter().filter_map(Value::as_str);
+    named.find(|name| !name.is_empty()).map(str::to_owned)
 }
 
-fn jobs(replicated: &[Value]) -> u64 {
-    let job = |job: &Value| {
-        let spec = &job["template"]["spec"];
-        count(&job["replicas"]) * count(&spec["parallelism"]) * pod(&spec["template"]["spec"])
+fn pods_of(api_version: &str, kind: &str, spec: &Value) -> anyhow::Result<Vec<Pods>> {
+    let group = api_version.split('/').next().unwrap_or_default();
+    let replicas = |spec: &Value| Ok(vec![pods(count(&spec["replicas"])?, &spec["template"])?]);
+    match (group, kind) {
+        ("batch.volcano.sh", "Job") => each(&spec["tasks"], replicas),
+        ("kubeflow.org", "PyTorchJob") => each(&spec["pytorchReplicaSpecs"], replicas),
+        ("kubeflow.org", "TFJob") => each(&spec["tfReplicaSpecs"], replicas),
+        ("kubeflow.org", "MPIJob") => each(&spec["mpiReplicaSpecs"], replicas),
+        ("jobset.x-k8s.io", "JobSet") => each(&spec["replicatedJobs"], |job| {
+            let times = count(&job["replicas"])?;
+            let mut one = batch(&job["template"]["spec"])?;
+            one.iter_mut().for_each(|pods| pods.count *= times);
+            Ok(one)
+        }),
+        ("ray.io", "RayCluster") => ray(spec),
+        ("ray.io", "RayJob") => ray(&spec["rayClusterSpec"]),
+        ("batch", "Job") => batch(spec),
+        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => replicas(spec),
+        // The tests' own kind.
+        ("example.com", "Thing") => replicas(spec),
+        ("v1", "Pod") => Ok(vec![pod(1, spec)?]),
+        _ => bail!("its kind is not known to the auditor"),
+    }
+}
+
+/// Of each entry of a list, or each field of an object.
+fn each(
+    of: &Value,
+    read: impl Fn(&Value) -> anyhow::Result<Vec<Pods>>,
+) -> anyhow::Result<Vec<Pods>> {
+    let entries: Vec<&Value> = match of {
+        Value::Array(list) => list.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        other => bail!("{other} is no list of roles"),
     };
-    replicated.iter().map(job).sum()
+    let mut all = Vec::new();
+    for entry in entries {
+        all.extend(read(entry)?);
+    }
+    Ok(all)
 }
 
-fn ray(cluster: &Value) -> u64 {
-    let groups = cluster["workerGroupSpecs"].as_array();
-    pod(&cluster["headGroupSpec"]["template"]["spec"]) + sum(groups.into_iter().flatten())
+/// A Job runs no more pods at once than are left to complete.
+fn batch(spec: &Value) -> anyhow::Result<Vec<Pods>> {
+    let parallelism = count(&spec["parallelism"])?;
+    let completions = match &spec["completions"] {
+        Value::Null => parallelism,
+        completions => count(completions)?,
+    };
+    Ok(vec![pods(parallelism.min(completions), &spec["template"])?])
+}
+
+fn ray(cluster: &Value) -> anyhow::Result<Vec<Pods>> {
+    let mut all = vec![pods(1, &cluster["headGroupSpec"]["template"])?];
+    if cluster["workerGroupSpecs"].is_null() {
+        return Ok(all);
+    }
+    all.extend(each(&cluster["workerGroupSpecs"], |group| {
+        let pods_of_one = count(&group["numOfHosts"])?;
+        let replicas = count(&group["replicas"])?;
+        Ok(vec![pods(replicas * pods_of_one, &group["template"])?])
+    })?);
+    Ok(all)
 }
 
 /// A replica count, 1 where it is left out.
-fn count(value: &Value) -> u64 {
-    value.as_u64().unwrap_or(1)
+fn count(value: &Value) -> anyhow::Result<u64> {
+    match value {
+        Value::Null => Ok(1),
+        value => value.as_u64().with_context(|| format!("{value} is no count")),
+    }
 }
 
-fn pod(spec: &Value) -> u64 {
-    let containers = spec["containers"].as_array();
-    containers.into_iter().flatten().map(container).sum()
+fn pods(count: u64, template: &Value) -> anyhow::Result<Pods> {
+    pod(count, &template["spec"])
 }
 
-fn container(container: &Value) -> u64 {
-    let value = &container["resources"]["limits"][GPU];
-    value
-        .as_u64()
-        .or_else(|| value.as_str()?.parse().ok())
-        .unwrap_or(0)
+/// What Kubernetes counts of a pod: its containers together, or more where an init container asks for
+/// more, and its overhead. One that is gated never runs.
+fn pod(count: u64, spec: &Value) -> anyhow::Result<Pods> {
+    let gates = spec["schedulingGates"].as_array();
+    let gated = gates.is_some_and(|gates| !gates.is_empty());
+    let mut each = Amounts::new();
+    let list = |of: &str| spec[of].as_array().cloned().unwrap_or_default();
+    ensure!(spec["containers"].is_array(), "a pod without containers");
+    for container in list("containers") {
+        quantity::add(&mut each, &requests(&container)?, 1);
+    }
+    let (mut sidecars, mut most) = (Amounts::new(), Amounts::new());
+    for container in list("initContainers") {
+        let mut now = requests(&container)?;
+        if container["restartPolicy"] == "Always" {
+            quantity::add(&mut sidecars, &now, 1);
+            quantity::raise(&mut most, &sidecars);
+        } else {
+            quantity::add(&mut now, &sidecars, 1);
+            quantity::raise(&mut most, &now);
+        }
+    }
+    quantity::add(&mut each, &sidecars, 1);
+    quantity::raise(&mut each, &most);
+    // What is asked for the pod as a whole counts instead.
+    each.extend(requests(spec)?);
+    quantity::add(&mut each, &amounts(&spec["overhead"])?, 1);
+    for claim in list("resourceClaims") {
+        if let Some(template) = claim["resourceClaimTemplateName"].as_str() {
+            *each.entry(format!("{CLAIM}{template}")).or_default() += UNIT;
+        }
+    }
+    each.retain(|_, amount| *amount > 0);
+    let class = spec["nodeSelector"][PRODUCT].as_str().unwrap_or_default();
+    Ok(Pods {
+        count: if gated { 0 } else { count },
+        class: class.to_lowercase(),
+        each,
+    })
+}
+
+/// What a container requests; a limit is a request where there is none.
+fn requests(container: &Value) -> anyhow::Result<Amounts> {
+    let mut all = amounts(&container["resources"]["limits"])?;
+    all.extend(amounts(&container["resources"]["requests"])?);
+    Ok(all)
+}
+
+/// Reads a list of resources.
+pub(super) fn amounts(of: &Value) -> anyhow::Result<Amounts> {
+    let fields = of.as_object().into_iter().flatten();
+    let read = fields.map(|(resource, value)| {
+        let amount = quantity::read(value);
+        let amount = amount.with_context(|| format!("{resource}: {value} is no amount"))?;
+        Ok((resource.clone(), amount))
+    });
+    read.collect()
+}
+
+/// What one claim by a ResourceClaimTemplate holds: devices, as units of their classes.
+pub(super) fn claim(template: &Value) -> anyhow::Result<Amounts> {
+    let requests = &template["spec"]["spec"]["devices"]["requests"];
+    let mut all = Amounts::new();
+    for request in requests.as_array().into_iter().flatten() {
+        let exactly = &request["exactly"];
+        let class = exactly["deviceClassName"].as_str();
+        let class = class.with_context(|| format!("{request} names no class"))?;
+        let resource = format!("deviceclass.resource.kubernetes.io/{class}");
+        *all.entry(resource).or_default() += u128::from(count(&exactly["count"])?) * UNIT;
+    }
+    Ok(all)
+}
+
+/// All resources of some classes.
+pub(super) fn resources(of: &Classes) -> BTreeSet<&String> {
+    of.values().flat_map(Amounts::keys).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::harness::jobs::Gang;
-
-    #[test]
-    fn every_kind_asks_for_pods_times_gpus() {
-        let gang = Gang {
-            namespace: "n".into(),
-            name: "j".into(),
-            queue: Some("q".into()),
-            pods: 3,
-            gpus: 8,
-            product: None,
-            run_for: None,
-            fail: false,
-            priority_class: None,
-        };
-        let expected = |gpus| {
-            Some(Footprint {
-                queue: "q".into(),
-                gpus,
-            })
-        };
-        assert_eq!(Footprint::of(&gang.volcano()), expected(24));
-        assert_eq!(Footprint::of(&gang.batch()), expected(24));
-        assert_eq!(Footprint::of(&gang.pytorch()), expected(24));
-        assert_eq!(Footprint::of(&gang.mpi()), expected(24));
-        assert_eq!(Footprint::of(&gang.job_set()), expected(24));
-        assert_eq!(Footprint::of(&gang.ray_cluster()), expected(24));
-        assert_eq!(Footprint::of(&gang.ray_job()), expected(24));
-        assert_eq!(Footprint::of(&gang.deployment()), expected(24));
-        assert_eq!(Footprint::of(&gang.pod()), expected(8));
-    }
-}
+mod tests;

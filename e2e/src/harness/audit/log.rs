@@ -1,5 +1,5 @@
-//! Reads a Kubernetes audit log: the writes to bindings and Works that succeeded, in the order in
-//! which the store took them.
+//! Reads a Kubernetes audit log: the writes to bindings, to Works and to what bounds them that
+//! succeeded, in the order in which the store took them.
 //!
 //! A log of many tests has hundreds of megabytes and is asked often, about few jobs each time: so what
 //! each line is about is noted when it is first met, and only the lines about those are taken apart.
@@ -10,6 +10,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -24,6 +25,32 @@ pub(super) enum Resource {
     Binding,
     /// A Work or its status.
     Work,
+    /// A queue: what it may hold, and the queue above it.
+    Queue,
+    /// A CapacityPolicy: what a queue may hold where.
+    Policy,
+    /// A member cluster: whether an operator has taken it out of service.
+    Cluster,
+}
+
+impl Resource {
+    /// Of bindings and Works the status counts, too.
+    fn of(written: &ObjectRef) -> Option<Self> {
+        let name = (&*written.resource, &*written.subresource);
+        Some(match name {
+            ("resourcebindings", _) => Self::Binding,
+            ("works", _) => Self::Work,
+            ("queues", "") => Self::Queue,
+            ("capacitypolicies", "") => Self::Policy,
+            ("clusters", "") => Self::Cluster,
+            _ => return None,
+        })
+    }
+
+    /// Whether it matters to all jobs.
+    fn bounds(self) -> bool {
+        matches!(self, Self::Queue | Self::Policy | Self::Cluster)
+    }
 }
 
 /// One successful write.
@@ -32,6 +59,8 @@ pub(super) struct Write {
     /// The store's revision of the object after it: of all objects of an API server the order in which
     /// they changed. A write that ended an object has none; it gets the highest that surely was before.
     pub(super) revision: u64,
+    /// When it was answered.
+    pub(super) time: Timestamp,
     /// What it wrote to.
     pub(super) resource: Resource,
     /// The verb: create, update, patch, delete.
@@ -40,6 +69,14 @@ pub(super) struct Write {
     pub(super) user: String,
     /// The object as it was afterwards.
     pub(super) object: Value,
+}
+
+/// What a binding is of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Named<'a> {
+    /// UID of its template.
+    pub(super) template: &'a str,
+    pub(super) namespace: &'a str,
 }
 
 /// An audit log, which may still be written.
@@ -71,6 +108,7 @@ struct Line {
     permanent_id: Option<String>,
     /// UID of a binding's template.
     template: Option<String>,
+    namespace: String,
 }
 
 impl Log {
@@ -82,24 +120,29 @@ impl Log {
         }
     }
 
-    /// All writes so far to the bindings of these templates and to their Works, oldest first.
+    /// All writes so far to the bindings of these templates, or in these namespaces, and to their Works,
+    /// oldest first; with `bounds`, also to all queues, policies and clusters.
     ///
     /// # Errors
     /// If the log cannot be read or a line is no audit event; a last line without its end is still
     /// being written and left out.
-    pub(super) fn writes(&self, of_template: impl Fn(&str) -> bool) -> anyhow::Result<Vec<Write>> {
+    pub(super) fn writes(
+        &self,
+        bounds: bool,
+        wanted: impl Fn(Named<'_>) -> bool,
+    ) -> anyhow::Result<Vec<Write>> {
         let path = &self.path;
         let open = File::open(path).with_context(|| format!("open audit log {}", path.display()));
         let mut reader = BufReader::new(open?);
         let mut index = self.index.lock();
         index.read_on(&mut reader)?;
         let mut writes = Vec::new();
-        for (revision, line) in index.in_order(&index.about(of_template)) {
+        for (revision, line) in index.in_order(&index.about(bounds, wanted)) {
             reader.seek(SeekFrom::Start(line.start))?;
             let mut text = vec![0; line.length];
             reader.read_exact(&mut text)?;
             let event: Event = serde_json::from_slice(&text).context("a line of the audit log")?;
-            writes.push(event.write(revision, line.resource));
+            writes.push(event.write(revision, line)?);
         }
         whole(writes)
     }
@@ -121,10 +164,19 @@ impl Index {
         Ok(())
     }
 
-    /// The lines about bindings of these templates, and about Works of these bindings.
-    fn about(&self, of_template: impl Fn(&str) -> bool) -> Vec<usize> {
+    /// The lines about the bindings that are wanted, about Works of these bindings, and about bounds.
+    fn about(&self, bounds: bool, wanted: impl Fn(Named<'_>) -> bool) -> Vec<usize> {
         // Not every answer shows the template or has labels, but all have the UID of their object.
-        let named = |line: &&Line| line.template.as_deref().is_some_and(&of_template);
+        let named = |line: &&Line| {
+            let template = line.template.as_deref();
+            let namespace = &*line.namespace;
+            template.is_some_and(|template| {
+                wanted(Named {
+                    template,
+                    namespace,
+                })
+            })
+        };
         let named = self.lines.iter().filter(named);
         let bindings: HashSet<&str> = named.map(|line| &*line.uid).collect();
         let own = self.lines.iter();
@@ -141,7 +193,9 @@ impl Index {
         let about: HashSet<&str> = bindings.iter().copied().chain(works).collect();
         let lines = self.lines.iter().enumerate();
         lines
-            .filter(|(_, line)| about.contains(&*line.uid))
+            .filter(|(_, line)| {
+                about.contains(&*line.uid) || (bounds && line.resource.bounds())
+            })
             .map(|(at, _)| at)
             .collect()
     }
@@ -198,6 +252,10 @@ struct Head {
 struct ObjectRef {
     #[serde(default)]
     resource: String,
+    #[serde(default)]
+    subresource: String,
+    #[serde(default)]
+    namespace: String,
 }
 
 #[derive(Deserialize)]
@@ -236,11 +294,8 @@ struct Template {
 
 impl Head {
     fn line(self, start: u64, length: usize) -> Option<Line> {
-        let resource = match self.object_ref?.resource.as_str() {
-            "resourcebindings" => Resource::Binding,
-            "works" => Resource::Work,
-            _ => return None,
-        };
+        let object_ref = self.object_ref?;
+        let resource = Resource::of(&object_ref)?;
         let succeeded = self.response_status.is_some_and(|status| status.code < 300);
         if self.stage != "ResponseComplete" || !succeeded || self.uri.contains("dryRun=") {
             return None;
@@ -262,6 +317,7 @@ impl Head {
                 .labels
                 .and_then(|mut labels| labels.remove(PERMANENT_ID)),
             template: template.and_then(|template| template.uid),
+            namespace: object_ref.namespace,
         })
     }
 }
@@ -285,15 +341,17 @@ struct User {
 
 impl Event {
     /// The write, and what was sent for it.
-    fn write(self, revision: u64, resource: Resource) -> (Write, Value) {
+    fn write(self, revision: u64, line: &Line) -> anyhow::Result<(Write, Value)> {
+        let time = line.completed.parse();
         let write = Write {
             revision,
-            resource,
+            time: time.with_context(|| format!("time {:?} in the audit log", line.completed))?,
+            resource: line.resource,
             verb: self.verb,
             user: self.user.username,
             object: self.response_object,
         };
-        (write, self.request_object.unwrap_or_default())
+        Ok((write, self.request_object.unwrap_or_default()))
     }
 }
 
@@ -356,129 +414,4 @@ fn ends(verb: &str, deleting: bool, no_finalizers: bool) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use std::io::Write as _;
-
-    use super::*;
-    use serde_json::json;
-
-    fn line(received: u32, completed: u32, verb: &str, body: Value, object: Value) -> String {
-        let event = json!({
-            "stage": "ResponseComplete",
-            "verb": verb,
-            "objectRef": {"resource": "resourcebindings"},
-            "responseStatus": {"code": 200},
-            "requestObject": body,
-            "responseObject": object,
-            "requestReceivedTimestamp": format!("{received:03}"),
-            "stageTimestamp": format!("{completed:03}"),
-        });
-        format!("{event}\n")
-    }
-
-    fn object(uid: &str, revision: &str) -> Value {
-        json!({"metadata": {"uid": uid, "resourceVersion": revision, "finalizers": ["f"]}})
-    }
-
-    fn of_template(mut object: Value, uid: &str) -> Value {
-        object["spec"]["resource"]["uid"] = json!(uid);
-        object
-    }
-
-    #[test]
-    fn writes_are_whole_and_in_the_stores_order() {
-        let mut partial = object("a", "7");
-        partial["kind"] = json!("PartialObjectMetadata");
-        let mut born = of_template(object("a", "5"), "wanted");
-        born["spec"]["open"] = json!(false);
-        born["spec"]["replicas"] = json!(1);
-        let patch = json!({"spec": {"open": true, "replicas": null}});
-        let mut gone = of_template(object("b", "1"), "wanted");
-        gone["metadata"]["finalizers"].take();
-        gone["metadata"]["deletionTimestamp"] = json!("now");
-        let other = of_template(object("c", "6"), "other");
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        let lines = [
-            line(3, 8, "patch", patch, partial),
-            line(1, 2, "create", Value::Null, born),
-            line(1, 3, "create", Value::Null, other),
-            // Its last version is old, but 6 was written before it was asked for, and 7 maybe not.
-            line(4, 9, "delete", Value::Null, gone),
-        ];
-        let lines = lines.concat();
-        let log = Log::new(file.path());
-        let ask = || {
-            let writes = log.writes(|uid| uid == "wanted").unwrap();
-            let revisions = writes.iter().map(|write| write.revision);
-            (revisions.collect::<Vec<u64>>(), writes)
-        };
-        // It is asked while the second line is being written, and again when all is.
-        let (first, rest) = lines.split_at(lines.find('\n').unwrap() + 10);
-        file.write_all(first.as_bytes()).unwrap();
-        assert!(
-            ask().0.is_empty(),
-            "nothing shows yet what the first is about"
-        );
-        file.write_all(rest.as_bytes()).unwrap();
-        let (revisions, writes) = ask();
-        assert_eq!(revisions, [5, 6, 7]);
-        let opened = json!({"open": true, "resource": {"uid": "wanted"}});
-        assert_eq!(writes[2].object["spec"], opened);
-        assert!(is_gone(&writes[1]));
-    }
-
-    #[test]
-    fn nothing_is_written_to_what_is_gone() {
-        let mut last = of_template(object("a", "5"), "wanted");
-        last["metadata"]["deletionTimestamp"] = json!("now");
-        let mut gone = last.clone();
-        gone["metadata"]["finalizers"].take();
-        gone["metadata"]["resourceVersion"] = json!("4");
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        // Both were under way at once, and the one that ended it was asked for first.
-        let lines = [
-            line(2, 3, "update", Value::Null, last),
-            line(1, 4, "update", Value::Null, gone),
-        ];
-        file.write_all(lines.concat().as_bytes()).unwrap();
-        let writes = Log::new(file.path()).writes(|uid| uid == "wanted").unwrap();
-        let ends: Vec<(u64, bool)> = writes
-            .iter()
-            .map(|write| (write.revision, is_gone(write)))
-            .collect();
-        assert_eq!(ends, [(5, false), (5, true)]);
-    }
-
-    #[test]
-    fn works_belong_to_the_bindings_whose_id_they_carry() {
-        let labelled = |uid: &str, revision: &str, id: &str| {
-            let mut object = object(uid, revision);
-            object["metadata"]["labels"] = json!({PERMANENT_ID: id});
-            object
-        };
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        let lines = [
-            line(
-                1,
-                1,
-                "create",
-                Value::Null,
-                of_template(labelled("a", "1", "x"), "wanted"),
-            ),
-            line(2, 2, "create", Value::Null, labelled("work of a", "2", "x")),
-            line(
-                3,
-                3,
-                "create",
-                Value::Null,
-                labelled("another work", "3", "y"),
-            ),
-            line(4, 4, "update", Value::Null, object("work of a", "4")),
-        ];
-        file.write_all(lines.concat().as_bytes()).unwrap();
-        let writes = Log::new(file.path()).writes(|uid| uid == "wanted").unwrap();
-        let revisions: Vec<u64> = writes.iter().map(|write| write.revision).collect();
-        assert_eq!(revisions, [1, 2, 4]);
-    }
-}
+mod tests;

@@ -1,18 +1,77 @@
-//! The auditor sees what it is there to see.
+//! The auditor sees what it is there to see, and nothing else.
 
+#![allow(clippy::unwrap_used)]
+
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::log::{Resource, Write};
 use super::{Report, Subject};
 
-/// Writes of two jobs, `a` and `b`, of 8 GPUs each in a queue that may hold 8.
-#[derive(Default)]
-struct Story(Vec<Write>);
+mod bounds;
+mod charges;
+mod pods;
+
+/// The class of GPUs that all jobs here select.
+const CLASS: &str = "h100";
+
+/// Writes about jobs of 8 GPUs and one CPU each in a queue that may hold 8 GPUs, a second apart.
+struct Story {
+    writes: Vec<Write>,
+    subject: Subject,
+    now: Timestamp,
+}
+
+impl Default for Story {
+    fn default() -> Self {
+        let mut story = Self {
+            writes: Vec::new(),
+            subject: Subject::default(),
+            now: "2026-01-02T03:04:05Z".parse().unwrap(),
+        };
+        for job in ["a", "b"] {
+            story.subject.job(&template(job)).unwrap();
+        }
+        story.subject.capability("q", 8);
+        story
+    }
+}
+
+/// A Pod that asks for 8 GPUs.
+fn template(job: &str) -> Value {
+    let resources = json!({"limits": {"nvidia.com/gpu": 8, "cpu": 1}});
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": "n", "name": job, "uid": job,
+            "labels": {"muster.io/queue": "q"},
+        },
+        "spec": {
+            "nodeSelector": {"nvidia.com/gpu.product": CLASS.to_uppercase()},
+            "containers": [{"resources": resources}],
+        },
+    })
+}
+
+/// A batch Job of pods with 2 GPUs each in a queue of its own.
+fn gang(job: &str, queue: &str, pods: u64) -> Value {
+    let mut pod = template(job);
+    let mut spec = pod["spec"].take();
+    spec["containers"][0]["resources"] = json!({"limits": {"nvidia.com/gpu": 2}});
+    pod["apiVersion"] = json!("batch/v1");
+    pod["kind"] = json!("Job");
+    pod["metadata"]["labels"]["muster.io/queue"] = json!(queue);
+    pod["spec"] = json!({"parallelism": pods, "template": {"spec": spec}});
+    pod
+}
 
 impl Story {
     fn write(&mut self, resource: Resource, verb: &str, object: Value) -> &mut Self {
-        self.0.push(Write {
-            revision: self.0.len() as u64 + 1,
+        self.after(1);
+        self.writes.push(Write {
+            revision: self.writes.len() as u64 + 1,
+            time: self.now,
             resource,
             verb: verb.into(),
             user: "test".into(),
@@ -21,10 +80,19 @@ impl Story {
         self
     }
 
+    /// Seconds pass.
+    fn after(&mut self, seconds: i64) -> &mut Self {
+        self.now += SignedDuration::from_secs(seconds);
+        self
+    }
+
     fn binding(&mut self, job: &str, change: impl FnOnce(&mut Value)) -> &mut Self {
         let mut object = json!({
             "metadata": {"namespace": "n", "name": job, "labels": {super::PERMANENT_ID: job}},
-            "spec": {"resource": {"uid": job}, "suspension": {"scheduling": true}},
+            "spec": {
+                "resource": {"uid": job, "kind": "Pod", "namespace": "n", "name": job},
+                "suspension": {"scheduling": true},
+            },
         });
         change(&mut object);
         self.write(Resource::Binding, "patch", object)
@@ -35,45 +103,71 @@ impl Story {
     }
 
     fn placed(&mut self, job: &str, attempt: u64) -> &mut Self {
-        self.binding(job, |object| place(object, job, attempt))
+        self.binding(job, |object| place(object, job, attempt, json!([{"name": "m1"}])))
+    }
+
+    fn placed_on(&mut self, job: &str, attempt: u64, clusters: Value) -> &mut Self {
+        self.binding(job, |object| place(object, job, attempt, clusters))
     }
 
     fn ended(&mut self, job: &str, attempt: u64) -> &mut Self {
         self.binding(job, |object| {
-            place(object, job, attempt);
+            place(object, job, attempt, json!([{"name": "m1"}]));
             let status = json!({"state": {"phase": "Completed"}});
             object["status"]["aggregatedStatus"] = json!([{"clusterName": "m1", "status": status}]);
         })
     }
 
     fn work(&mut self, job: &str, deleted: bool) -> &mut Self {
-        let mut object = json!({
-            "metadata": {"namespace": "es-m1", "name": job, "labels": {super::PERMANENT_ID: job}},
-        });
-        if deleted {
-            object["metadata"]["deletionTimestamp"] = json!("now");
-        }
+        self.work_in("m1", job, |object| {
+            if deleted {
+                object["metadata"]["deletionTimestamp"] = json!("now");
+            }
+        })
+    }
+
+    fn work_in(
+        &mut self,
+        cluster: &str,
+        job: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> &mut Self {
+        let mut object = json!({"metadata": {
+            "namespace": format!("karmada-es-{cluster}"), "name": job, "uid": format!("{cluster}/{job}"),
+            "labels": {super::PERMANENT_ID: job},
+        }});
+        change(&mut object);
         self.write(Resource::Work, "patch", object)
     }
 
+    fn queue(&mut self, name: &str, spec: Value) -> &mut Self {
+        let object = json!({"metadata": {"name": name}, "spec": spec});
+        self.write(Resource::Queue, "patch", object)
+    }
+
+    fn policy(&mut self, name: &str, pools: Value) -> &mut Self {
+        let object = json!({"metadata": {"name": name}, "spec": {"pools": pools}});
+        self.write(Resource::Policy, "patch", object)
+    }
+
     fn report(&mut self) -> Report {
-        let mut subject = Subject::default();
-        subject.capability("q", 8);
-        for job in ["a", "b"] {
-            let limits = json!({"nvidia.com/gpu": 8});
-            subject.job(&json!({
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"uid": job, "labels": {"muster.io/queue": "q"}},
-                "spec": {"containers": [{"resources": {"limits": limits}}]},
-            }));
-        }
-        subject.replay(std::mem::take(&mut self.0))
+        self.subject.replay(&self.writes).unwrap()
+    }
+
+    /// Tells that nothing went wrong.
+    fn is_fine(&mut self) {
+        assert_eq!(self.report().violations, Vec::<String>::new());
+    }
+
+    /// Tells that this went wrong, and nothing else.
+    fn is_wrong(&mut self, expected: &str) {
+        let violations = self.report().violations;
+        let one = violations.len() == 1 && violations[0].starts_with(expected);
+        assert!(one, "{expected}: {violations:?}");
     }
 }
 
-fn place(object: &mut Value, job: &str, attempt: u64) {
-    let clusters = json!([{"name": "m1"}]);
+fn place(object: &mut Value, job: &str, attempt: u64, clusters: Value) {
     let record = json!({"templateUID": job, "attempt": attempt, "clusters": clusters});
     object["metadata"]["annotations"][super::RECORD] = json!(record.to_string());
     object["spec"]["suspension"]["scheduling"] = json!(false);
@@ -83,27 +177,26 @@ fn place(object: &mut Value, job: &str, attempt: u64) {
 #[test]
 fn one_after_the_other_is_fine() {
     let mut story = Story::default();
-    let report = story
-        .gated("a")
-        .gated("b")
-        .placed("a", 1)
-        .work("a", false)
-        .ended("a", 1)
-        .placed("b", 1)
-        .report();
-    assert_eq!(report.violations, Vec::<String>::new());
-    assert_eq!(report.peaks["q"], 8);
+    story.gated("a").gated("b").placed("a", 1).work("a", false);
+    story.after(9).ended("a", 1).placed("b", 1).after(4).gated("b");
+    story.is_fine();
+    let report = story.report();
+    assert_eq!(report.peak("q"), 8);
+    assert_eq!(report.peak_of("q", "cpu"), 1);
     assert_eq!(report.placements["n/a"], 1);
+    // 11 s of the first, 5 s of the second.
+    let told = "2 jobs, 128 device-seconds, peak 8 of 8 nvidia.com/gpu in q";
+    assert_eq!(report.to_string(), told);
 }
 
 #[test]
 fn what_must_not_be_is_named() {
     type Tell = fn(&mut Story);
     let cases: [(&str, Tell); 6] = [
-        ("queue q holds 16 of 8 GPUs at revision 2", |story| {
+        ("queue q holds 16 of 8 nvidia.com/gpu at revision 2", |story| {
             story.placed("a", 1).placed("b", 1);
         }),
-        ("queue q holds 16 of 8 GPUs at revision 4", |story| {
+        ("queue q holds 16 of 8 nvidia.com/gpu at revision 4", |story| {
             // Taken back, but its Work is still there.
             story
                 .placed("a", 1)
@@ -121,7 +214,8 @@ fn what_must_not_be_is_named() {
             });
         }),
         ("n/a: placed without a record of its own", |story| {
-            story.binding("a", |object| place(object, "another", 1));
+            let clusters = json!([{"name": "m1"}]);
+            story.binding("a", |object| place(object, "another", 1, clusters));
         }),
         ("n/a: gone while a Work of it was there", |story| {
             story.placed("a", 1).work("a", false);
@@ -133,25 +227,42 @@ fn what_must_not_be_is_named() {
     for (expected, tell) in cases {
         let mut story = Story::default();
         tell(&mut story);
-        let violations = story.report().violations;
-        assert!(
-            violations
-                .iter()
-                .any(|violation| violation.starts_with(expected)),
-            "{expected}: {violations:?}"
-        );
+        story.is_wrong(expected);
     }
 }
 
 #[test]
-fn quota_is_free_once_the_works_of_a_job_taken_back_are_gone() {
+fn an_audit_of_nothing_is_none() {
+    let fails = |story: &mut Story| {
+        let report = story.report();
+        story.subject.is_enough(&report).err().map(|error| error.to_string())
+    };
     let mut story = Story::default();
-    let report = story
-        .placed("a", 1)
-        .work("a", false)
-        .gated("a")
-        .work("a", true)
-        .placed("b", 1)
-        .report();
-    assert_eq!(report.violations, Vec::<String>::new());
+    assert!(fails(&mut story).unwrap().starts_with("an audit without a job"));
+    story.gated("a").after(9).gated("b");
+    assert!(fails(&mut story).unwrap().starts_with("an audit without a device-second"));
+    story.subject.nothing_held();
+    assert_eq!(fails(&mut story), None);
+    story.placed("a", 1).after(9).gated("b");
+    assert!(fails(&mut story).unwrap().starts_with("80 device-seconds where none"));
+    story.subject.nothing_held = false;
+    assert_eq!(fails(&mut story), None);
+}
+
+#[test]
+fn a_job_that_is_left_out_of_a_whole_namespace_is_named() {
+    let mut story = Story::default();
+    story.placed("c", 1);
+    story.is_fine();
+    story.subject.whole_namespace("n");
+    story.is_wrong("n/c: a Pod that is left out of the audit is placed at revision 1");
+    let mut story = Story::default();
+    story.subject.whole_namespace("n");
+    story.gated("c").binding("c", |object| {
+        place(object, "c", 1, json!([{"name": "m1"}]));
+        object["spec"]["resource"]["kind"] = json!("ConfigMap");
+    });
+    story.is_fine();
+    story.subject.whole_namespace("another");
+    story.placed("a", 1).is_fine();
 }

@@ -1,0 +1,196 @@
+//! What queues may hold, over time, as the API server was told: capabilities of Queues, their parents,
+//! and capabilities of CapacityPolicies' pools.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::held::Held;
+use super::log::{Resource, Write};
+use super::quantity;
+
+/// For so long after a bound was lowered or added, what is released may still go by the older one: who
+/// releases has to hear of the new one first.
+const HEARD_WITHIN: SignedDuration = SignedDuration::from_secs(2);
+
+/// What a bound is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Scope {
+    /// The queue, and all below it.
+    pub(super) queue: String,
+    pub(super) resource: String,
+    /// A class of GPUs; all without.
+    pub(super) class: Option<String>,
+    /// Clusters that count together; all without.
+    pub(super) clusters: Option<BTreeSet<String>>,
+}
+
+/// The values of a bound, each with the time from which it was in force; `None` where there was none.
+type Values = Vec<(Timestamp, Option<u128>)>;
+
+/// All bounds so far.
+#[derive(Debug, Default)]
+pub(super) struct Bounds {
+    parents: BTreeMap<String, String>,
+    values: BTreeMap<Scope, Values>,
+    /// What has been told of at all: a bound of an object that was there without it is a change.
+    seen: BTreeSet<(&'static str, String)>,
+}
+
+impl Bounds {
+    /// A bound that holds all the time, beside those that are read.
+    pub(super) fn fixed(&mut self, queue: &str, resource: &str, amount: u128) {
+        let scope = Scope {
+            queue: queue.to_owned(),
+            resource: resource.to_owned(),
+            class: None,
+            // Apart from the bound of the Queue, which has no list of clusters.
+            clusters: Some(BTreeSet::new()),
+        };
+        let values = self.values.entry(scope).or_default();
+        values.push((Timestamp::MIN, Some(amount)));
+    }
+
+    /// A Queue or a CapacityPolicy was written.
+    pub(super) fn write(&mut self, write: &Write) {
+        let name = write.object["metadata"]["name"].as_str();
+        let name = name.unwrap_or_default();
+        let spec = &write.object["spec"];
+        match write.resource {
+            Resource::Queue => {
+                match spec["parent"].as_str() {
+                    Some(parent) => self.parents.insert(name.to_owned(), parent.to_owned()),
+                    None => self.parents.remove(name),
+                };
+                self.change("Queue", name, write.time, of_queue(name, spec));
+            }
+            Resource::Policy => self.change("Policy", name, write.time, of_policy(name, spec)),
+            _ => {}
+        }
+    }
+
+    fn change(
+        &mut self,
+        kind: &'static str,
+        name: &str,
+        time: Timestamp,
+        new: BTreeMap<Scope, u128>,
+    ) {
+        let known = !self.seen.insert((kind, name.to_owned()));
+        let own = |scope: &Scope| scope.queue == name && kind_of(scope) == Some(kind);
+        for (scope, values) in &mut self.values {
+            if own(scope) && !new.contains_key(scope) {
+                values.push((time, None));
+            }
+        }
+        for (scope, amount) in new {
+            let values = self.values.entry(scope).or_default();
+            if values.is_empty() && known {
+                values.push((Timestamp::MIN, None));
+            }
+            values.push((time, Some(amount)));
+        }
+    }
+
+    /// A queue and those above it.
+    pub(super) fn path(&self, queue: &str) -> Vec<String> {
+        let mut path = vec![queue.to_owned()];
+        while let Some(parent) = path.last().and_then(|last| self.parents.get(last)) {
+            if path.contains(parent) {
+                break;
+            }
+            path.push(parent.clone());
+        }
+        path
+    }
+
+    /// The bounds of a queue of itself, with the most that each allowed lately.
+    pub(super) fn of(&self, queue: &str, now: Timestamp) -> Vec<(&Scope, u128)> {
+        let own = self.values.iter().filter(|(scope, _)| scope.queue == queue);
+        own.filter_map(|(scope, values)| Some((scope, lately(values, now)?)))
+            .collect()
+    }
+}
+
+/// The highest value in force between a moment ago and now; none if there was no bound at some time.
+fn lately(values: &Values, now: Timestamp) -> Option<u128> {
+    let since = now.saturating_sub(HEARD_WITHIN).unwrap_or(now);
+    let first = values.iter().rposition(|(from, _)| *from <= since);
+    let lately = values.get(first.unwrap_or(0)..).unwrap_or_default();
+    let highest: Option<Vec<u128>> = lately.iter().map(|(_, amount)| *amount).collect();
+    highest?.into_iter().max()
+}
+
+/// What kind of object says a bound; none for one that was not read.
+fn kind_of(scope: &Scope) -> Option<&'static str> {
+    match (&scope.class, &scope.clusters) {
+        (Some(_), _) => Some("Policy"),
+        (None, None) => Some("Queue"),
+        (None, Some(_)) => None,
+    }
+}
+
+fn of_queue(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
+    let capability = spec["capability"].as_object().into_iter().flatten();
+    let bound = |(resource, amount): (&String, &Value)| {
+        let scope = Scope {
+            queue: name.to_owned(),
+            resource: resource.clone(),
+            class: None,
+            clusters: None,
+        };
+        (scope, amount_of(amount))
+    };
+    capability.map(bound).collect()
+}
+
+fn of_policy(name: &str, spec: &Value) -> BTreeMap<Scope, u128> {
+    let pools = spec["pools"].as_array().into_iter().flatten();
+    let bounds = pools.flat_map(|pool| {
+        let clusters = pool["clusters"].as_array().map(|clusters| {
+            let names = clusters.iter().filter_map(Value::as_str);
+            names.map(str::to_owned).collect::<BTreeSet<String>>()
+        });
+        let resources = pool["resources"].as_object().into_iter().flatten();
+        resources.filter_map(move |(resource, bounds)| {
+            let scope = Scope {
+                queue: name.to_owned(),
+                resource: resource.clone(),
+                class: pool["class"].as_str().map(str::to_owned),
+                clusters: clusters.clone(),
+            };
+            let capability = &bounds["capability"];
+            (!capability.is_null()).then(|| (scope, amount_of(capability)))
+        })
+    });
+    bounds.collect()
+}
+
+/// A bound that cannot be read lets nothing go: its queue takes no jobs.
+fn amount_of(value: &Value) -> u128 {
+    quantity::read(value).unwrap_or(0)
+}
+
+impl Scope {
+    /// How much of what is held counts here.
+    pub(super) fn of(&self, held: &Held) -> u128 {
+        match (&self.class, &self.clusters) {
+            (Some(class), Some(clusters)) => held.in_clusters(clusters, class, &self.resource),
+            (Some(class), None) => held.of_class(class, &self.resource),
+            (None, _) => held.all(&self.resource),
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "queue {}", self.queue)?;
+        match (&self.class, &self.clusters) {
+            (Some(class), Some(clusters)) => write!(f, " in {class} of {clusters:?}"),
+            (Some(class), None) => write!(f, " in {class}"),
+            (None, _) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a job holds at a moment: in all, and of that what is known to be in which cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::footprint::{Classes, resources};
+use super::quantity::{self, UNIT};
+
+/// Amounts in all, by class of GPUs, and by cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    total: Classes,
+    clusters: BTreeMap<String, Classes>,
+}
+
+impl Held {
+    /// So much, wherever it is.
+    pub(super) fn somewhere(total: Classes) -> Self {
+        Self {
+            total,
+            clusters: BTreeMap::new(),
+        }
+    }
+
+    /// So much in each of these clusters.
+    pub(super) fn in_each(clusters: impl IntoIterator<Item = (String, Classes)>) -> Self {
+        let mut held = Self::default();
+        for (cluster, classes) in clusters {
+            add(held.clusters.entry(cluster).or_default(), &classes);
+            add(&mut held.total, &classes);
+        }
+        held
+    }
+
+    /// The more of both, cluster by cluster.
+    pub(super) fn raise(&mut self, other: &Self) {
+        for (cluster, classes) in &other.clusters {
+            raise(self.clusters.entry(cluster.clone()).or_default(), classes);
+        }
+        let mut known = Classes::new();
+        for classes in self.clusters.values() {
+            add(&mut known, classes);
+        }
+        raise(&mut self.total, &other.total);
+        raise(&mut self.total, &known);
+    }
+
+    /// Of a resource, whatever the class.
+    pub(super) fn all(&self, resource: &str) -> u128 {
+        let amounts = self.total.values();
+        amounts.filter_map(|amounts| amounts.get(resource)).sum()
+    }
+
+    /// Of a resource in a class.
+    pub(super) fn of_class(&self, class: &str, resource: &str) -> u128 {
+        of(&self.total, class, resource)
+    }
+
+    /// Of a resource in a class in some clusters.
+    pub(super) fn in_clusters(
+        &self,
+        clusters: &BTreeSet<String>,
+        class: &str,
+        resource: &str,
+    ) -> u128 {
+        let inside = clusters.iter().filter_map(|name| self.clusters.get(name));
+        inside.map(|classes| of(classes, class, resource)).sum()
+    }
+
+    /// The resources of which it holds anything.
+    pub(super) fn resources(&self) -> BTreeSet<&String> {
+        resources(&self.total)
+    }
+
+    /// Devices of all kinds, in thousandths.
+    pub(super) fn devices(&self) -> u128 {
+        let of = |name: &&String| quantity::is_device(name);
+        self.resources()
+            .into_iter()
+            .filter(of)
+            .map(|name| self.all(name))
+            .sum()
+    }
+}
+
+/// Seconds of devices from thousandths of devices and milliseconds.
+pub(super) fn device_seconds(thousandths: u128, milliseconds: u128) -> u128 {
+    thousandths * milliseconds / (UNIT * 1_000)
+}
+
+fn of(classes: &Classes, class: &str, resource: &str) -> u128 {
+    let amounts = classes.get(class);
+    amounts.and_then(|amounts| amounts.get(resource)).copied().unwrap_or(0)
+}
+
+fn add(to: &mut Classes, more: &Classes) {
+    for (class, amounts) in more {
+        quantity::add(to.entry(class.clone()).or_default(), amounts, 1);
+    }
+}
+
+fn raise(to: &mut Classes, other: &Classes) {
+    for (class, amounts) in other {
+        quantity::raise(to.entry(class.clone()).or_default(), amounts);
+    }
+}

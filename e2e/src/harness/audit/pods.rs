@@ -1,0 +1,213 @@
+//! The second witness: pods in the members, as a watch of each member tells of them.
+//!
+//! An audit log of each member's pods would hold the bodies of every write to every pod, several
+//! kilobytes each; a watch sends the same bodies once and keeps a line of each. What it misses is what a
+//! member does while its API server does not answer.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::footprint::Footprint;
+use super::quantity::{self, UNIT};
+use crate::harness::kinds::POD;
+
+/// For how long more may be seen to run than there should be: members tell of ends and starts at
+/// different speeds, and what a deletion leaves behind is collected a moment later.
+const MOMENT: SignedDuration = SignedDuration::from_secs(3);
+
+/// What was seen of pods so far, in all members that are watched.
+#[derive(Debug, Clone, Default)]
+pub struct Pods(Arc<Mutex<HashMap<String, Sighting>>>);
+
+/// A pod that ran.
+#[derive(Debug, Clone)]
+struct Sighting {
+    cluster: String,
+    namespace: String,
+    /// The name of what made it, maybe with a suffix.
+    owner: String,
+    devices: u128,
+    from: Timestamp,
+    until: Option<Timestamp>,
+}
+
+/// What is known of the jobs of one name.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Devices of all pods together, in thousandths.
+    pub(super) devices: u128,
+    /// Where each attempt was placed.
+    pub(super) attempts: Vec<BTreeSet<String>>,
+}
+
+impl Pods {
+    /// Watches the pods of a member for as long as the process lives.
+    pub fn watch(&self, cluster: &str, client: Client) {
+        let (pods, cluster) = (self.clone(), cluster.to_owned());
+        drop(tokio::spawn(async move {
+            let api = Api::<DynamicObject>::all_with(client, &POD.resource());
+            let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+            let mut events = std::pin::pin!(events);
+            let mut listed = BTreeSet::new();
+            while let Some(event) = events.next().await {
+                let now = Timestamp::now();
+                match event {
+                    Ok(Event::Init) => listed.clear(),
+                    Ok(Event::InitApply(pod)) => {
+                        listed.extend(pod.metadata.uid.clone());
+                        pods.seen(&cluster, &json(&pod), now);
+                    }
+                    Ok(Event::InitDone) => pods.only(&cluster, &listed, now),
+                    Ok(Event::Apply(pod)) => pods.seen(&cluster, &json(&pod), now),
+                    Ok(Event::Delete(pod)) => pods.ended(&pod.metadata.uid.unwrap_or_default(), now),
+                    // The watcher begins again by itself.
+                    Err(_) => {}
+                }
+            }
+        }));
+    }
+
+    /// A pod as it is now.
+    pub(super) fn seen(&self, cluster: &str, pod: &Value, now: Timestamp) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let uid = text(&pod["metadata"]["uid"]);
+        match pod["status"]["phase"].as_str() {
+            Some("Running") => {}
+            Some("Succeeded" | "Failed") => return self.ended(&uid, now),
+            _ => return,
+        }
+        let mut sightings = self.0.lock();
+        sightings.entry(uid).or_insert_with(|| Sighting {
+            cluster: cluster.to_owned(),
+            namespace: text(&pod["metadata"]["namespace"]),
+            owner: owner(pod),
+            devices: devices(pod),
+            from: now,
+            until: None,
+        });
+    }
+
+    /// A pod is gone, or runs no more.
+    pub(super) fn ended(&self, uid: &str, now: Timestamp) {
+        if let Some(sighting) = self.0.lock().get_mut(uid) {
+            sighting.until.get_or_insert(now);
+        }
+    }
+
+    /// Of the pods in a cluster, none but these are there.
+    fn only(&self, cluster: &str, uids: &BTreeSet<String>, now: Timestamp) {
+        for (uid, sighting) in self.0.lock().iter_mut() {
+            if sighting.cluster == cluster && !uids.contains(uid) {
+                sighting.until.get_or_insert(now);
+            }
+        }
+    }
+
+    /// What ran twice: more devices than a job has, or pods in clusters of different attempts.
+    pub(super) fn judge(&self, jobs: &BTreeMap<String, Known>) -> Vec<String> {
+        let mut by_job: BTreeMap<&String, Vec<Sighting>> = BTreeMap::new();
+        for sighting in self.0.lock().values() {
+            if let Some(job) = sighting.job(jobs) {
+                by_job.entry(job).or_default().push(sighting.clone());
+            }
+        }
+        let judged = by_job.into_iter();
+        judged
+            .flat_map(|(name, sightings)| twice(name, &jobs[name], &sightings))
+            .collect()
+    }
+}
+
+impl Sighting {
+    /// The job whose pod it is: generated names end with a dash and more.
+    fn job<'a>(&self, jobs: &'a BTreeMap<String, Known>) -> Option<&'a String> {
+        let name = format!("{}/{}", self.namespace, self.owner);
+        let shorter = name.rsplit_once('-').map(|(name, _)| name);
+        let found = jobs.get_key_value(&name);
+        let found = found.or_else(|| jobs.get_key_value(shorter?));
+        found.map(|(name, _)| name)
+    }
+
+    fn runs_at(&self, time: Timestamp) -> bool {
+        self.from <= time && self.until.is_none_or(|until| time < until)
+    }
+}
+
+/// Looks at every moment at which a pod of the job started or ended.
+fn twice(name: &str, known: &Known, sightings: &[Sighting]) -> Option<String> {
+    let starts = sightings.iter().map(|sighting| sighting.from);
+    let ends = sightings.iter().filter_map(|sighting| sighting.until);
+    let times: BTreeSet<Timestamp> = starts.chain(ends).collect();
+    let mut since: Option<(Timestamp, String)> = None;
+    // What is wrong at the last of these moments stays so.
+    let last = times.last()?.saturating_add(MOMENT + MOMENT).ok()?;
+    for time in times.into_iter().chain([last]) {
+        if let Some((from, what)) = &since
+            && from.duration_until(time) > MOMENT
+        {
+            return Some(format!("{name}: {what} from {from} for longer than {MOMENT:#}"));
+        }
+        let run: Vec<&Sighting> = sightings.iter().filter(|pod| pod.runs_at(time)).collect();
+        since = wrong(known, &run).map(|what| match since {
+            Some((from, _)) => (from, what),
+            None => (time, what),
+        });
+    }
+    None
+}
+
+fn wrong(known: &Known, run: &[&Sighting]) -> Option<String> {
+    let devices: u128 = run.iter().map(|pod| pod.devices).sum();
+    let clusters: BTreeSet<String> = run.iter().map(|pod| pod.cluster.clone()).collect();
+    if devices > known.devices {
+        let [devices, all] = [devices, known.devices].map(quantity::show);
+        return Some(format!("pods with {devices} of its {all} devices run"));
+    }
+    let mut attempts = known.attempts.iter();
+    let of_one = attempts.any(|attempt| clusters.is_subset(attempt));
+    (!of_one && !clusters.is_empty()).then(|| {
+        let attempts = &known.attempts;
+        format!("pods run in {clusters:?} at once, and its attempts were in {attempts:?}")
+    })
+}
+
+/// The name of the job that a pod is of, maybe with a suffix.
+fn owner(pod: &Value) -> String {
+    let metadata = &pod["metadata"];
+    let labels = [
+        "volcano.sh/job-name",
+        "training.kubeflow.org/job-name",
+        "jobset.sigs.k8s.io/jobset-name",
+        "ray.io/cluster",
+        "batch.kubernetes.io/job-name",
+    ];
+    let labelled = labels.iter().map(|label| &metadata["labels"][*label]);
+    let owner = &metadata["ownerReferences"][0]["name"];
+    let mut names = labelled.chain([owner, &metadata["name"]]);
+    let name = names.find_map(Value::as_str);
+    name.unwrap_or_default().to_owned()
+}
+
+fn devices(pod: &Value) -> u128 {
+    let mut pod = pod.clone();
+    (pod["apiVersion"], pod["kind"]) = ("v1".into(), "Pod".into());
+    // What claims hold does not stand in the pod.
+    let whole = Footprint::of(&pod).map(|takes| takes.whole());
+    let amounts = whole.unwrap_or_default().into_values().flatten();
+    let devices = amounts.filter(|(resource, _)| resource.contains('/'));
+    devices.map(|(_, amount)| amount / UNIT * UNIT).sum()
+}
+
+fn json(pod: &DynamicObject) -> Value {
+    // Made from JSON a moment ago: only an object with non-text keys could fail.
+    serde_json::to_value(pod).unwrap_or_default()
+}

@@ -1,0 +1,565 @@
+//! Goes through the writes of a log, one by one, and keeps what every job holds.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::bounds::Bounds;
+use super::footprint::{self, Classes, Footprint};
+use super::held::Held;
+use super::log::{Resource, Write, is_gone};
+use super::quantity;
+use super::report::Report;
+use super::{GPU, Job, LATE, PERMANENT_ID, RECORD, Subject};
+
+/// Kinds without pods, which go where jobs go.
+const WITHOUT_PODS: [&str; 8] = [
+    "ConfigMap",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+    "PersistentVolumeClaim",
+    "ResourceClaimTemplate",
+    "MultiClusterService",
+    "EndpointSlice",
+];
+/// How Karmada names the namespace of a cluster's Works.
+const WORKS_OF: &str = "karmada-es-";
+
+pub(super) struct Replay<'a> {
+    subject: &'a Subject,
+    bounds: Bounds,
+    /// By permanent id.
+    bindings: BTreeMap<String, Binding>,
+    /// Works that exist, by permanent id and then by `namespace/name`.
+    works: HashMap<String, BTreeMap<String, Work>>,
+    /// When Works were born and bindings placed, by permanent id, as places in the log.
+    future: HashMap<String, Future>,
+    out_of_service: BTreeSet<String>,
+    /// UIDs of Works that are gone: what is written of them later, in a cluster that is back, is nothing.
+    gone: HashSet<String>,
+    /// The place in the log, and the time there.
+    at: usize,
+    now: Timestamp,
+    seen: HashSet<String>,
+    pub(super) report: Report,
+}
+
+#[derive(Debug, Default)]
+struct Binding {
+    /// `namespace/name`, of itself and of its template.
+    name: String,
+    of: String,
+    template: String,
+    suspended: bool,
+    placed: bool,
+    clusters: BTreeSet<String>,
+    attempt: u64,
+    ended: bool,
+    gone: bool,
+    /// When it was taken back, if no Work of the placement had been seen.
+    without_works: Option<Timestamp>,
+    works_seen: bool,
+    /// Holds something.
+    holding: bool,
+    held: Held,
+    /// What its placement says, its Works aside.
+    promised: Held,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    cluster: String,
+    uid: String,
+    /// What its cluster is told to run, once it is told.
+    runs: Option<Classes>,
+    ended: bool,
+    deleting: bool,
+}
+
+#[derive(Debug, Default)]
+struct Future {
+    births: Vec<usize>,
+    placements: Vec<usize>,
+}
+
+impl Future {
+    /// Whether a Work is born after `now` that belongs to the placement before.
+    fn has_late_work(&self, now: usize) -> bool {
+        let after = |place: &&usize| **place > now;
+        let placed = self.placements.iter().find(after).copied();
+        let born = self.births.iter().find(after).copied();
+        born.is_some_and(|born| placed.is_none_or(|placed| born < placed))
+    }
+}
+
+/// Where in the log Works are born and bindings are placed.
+fn futures(writes: &[Write]) -> HashMap<String, Future> {
+    let mut futures: HashMap<String, Future> = HashMap::new();
+    let mut placed: HashMap<String, bool> = HashMap::new();
+    let mut known: HashSet<&str> = HashSet::new();
+    for (at, write) in writes.iter().enumerate() {
+        let Some(id) = permanent_id(&write.object) else {
+            continue;
+        };
+        let future = futures.entry(id.clone()).or_default();
+        match write.resource {
+            Resource::Work => {
+                let uid = write.object["metadata"]["uid"].as_str().unwrap_or_default();
+                if known.insert(uid) && !is_gone(write) {
+                    future.births.push(at);
+                }
+            }
+            Resource::Binding => {
+                let now = is_placed(&write.object["spec"]);
+                if placed.insert(id, now) != Some(true) && now {
+                    future.placements.push(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    futures
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(subject: &'a Subject, writes: &[Write]) -> Self {
+        let mut bounds = Bounds::default();
+        for (queue, gpus) in subject.fixed() {
+            bounds.fixed(queue, GPU, gpus);
+        }
+        Self {
+            subject,
+            bounds,
+            bindings: BTreeMap::new(),
+            works: HashMap::new(),
+            future: futures(writes),
+            out_of_service: BTreeSet::new(),
+            gone: HashSet::new(),
+            at: 0,
+            now: Timestamp::MIN,
+            seen: HashSet::new(),
+            report: Report::default(),
+        }
+    }
+
+    pub(super) fn write(&mut self, write: &Write) -> anyhow::Result<()> {
+        self.pass(write.time);
+        match write.resource {
+            Resource::Binding => self.binding(write)?,
+            Resource::Work => self.work(write)?,
+            Resource::Queue | Resource::Policy => self.bounds.write(write),
+            Resource::Cluster => self.cluster(write),
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Time passes: what is held meanwhile is added up, and what nobody can come late for any more is free.
+    fn pass(&mut self, time: Timestamp) {
+        if self.now != Timestamp::MIN && time > self.now {
+            let passed = self.now.duration_until(time).as_millis();
+            let holding = self.bindings.values().filter(|binding| binding.holding);
+            let devices: u128 = holding.map(|binding| binding.held.devices()).sum();
+            self.report.used += devices * passed.unsigned_abs();
+        }
+        self.now = time.max(self.now);
+        let waiting = self.bindings.iter();
+        let waiting = waiting.filter(|(_, binding)| binding.holding && !binding.placed);
+        let waiting: Vec<String> = waiting.map(|(id, _)| id.clone()).collect();
+        for id in waiting {
+            self.settle(&id);
+        }
+    }
+
+    fn binding(&mut self, write: &Write) -> anyhow::Result<()> {
+        let object = &write.object;
+        let spec = &object["spec"];
+        let (Some(template), Some(id)) = (spec["resource"]["uid"].as_str(), permanent_id(object))
+        else {
+            return Ok(());
+        };
+        let Some(job) = self.subject.jobs.get(template) else {
+            self.left_out(write, template);
+            return Ok(());
+        };
+        if self.seen.insert(template.to_owned()) {
+            self.report.jobs += 1;
+        }
+        let binding = self.bindings.entry(id.clone()).or_default();
+        binding.name = name(object);
+        binding.of = name(&Value::from_iter([("metadata", spec["resource"].clone())]));
+        binding.template = template.to_owned();
+        let was_suspended = binding.suspended;
+        binding.suspended = spec["suspension"]["scheduling"] == true;
+        let clusters: BTreeSet<String> = cluster_names(spec).collect();
+        let placed = is_placed(spec);
+        let mut wrong = Vec::new();
+        if was_suspended && !binding.suspended && clusters.is_empty() {
+            wrong.push("opened without a placement".to_owned());
+        }
+        if placed {
+            check_placement(binding, object, &clusters, &mut wrong);
+            binding.promised = promised(job, object).with_context(|| name(object))?;
+        }
+        if placed && !binding.placed {
+            let report = &mut self.report;
+            *report.placements.entry(binding.name.clone()).or_default() += 1;
+            let attempts = report.attempts.entry(binding.of.clone()).or_default();
+            attempts.push(clusters.clone());
+            binding.ended = false;
+            binding.holding = true;
+            binding.works_seen = false;
+        }
+        if !placed && binding.placed && !binding.works_seen {
+            binding.without_works = Some(write.time);
+        }
+        if placed {
+            binding.without_works = None;
+        }
+        binding.placed = placed;
+        binding.clusters = clusters;
+        binding.ended |= placed && all_ended(object, &binding.clusters);
+        let gone = is_gone(write);
+        if gone && self.works.get(&id).is_some_and(|works| !works.is_empty()) {
+            wrong.push("gone while a Work of it was there".to_owned());
+        }
+        binding.gone |= gone;
+        for what in wrong {
+            self.violation(write, &id, &what);
+        }
+        self.settle(&id);
+        self.hold(write, &id);
+        Ok(())
+    }
+
+    /// A job of a namespace of which none may be left out, and that is none of those that are audited.
+    fn left_out(&mut self, write: &Write, template: &str) {
+        let (metadata, spec) = (&write.object["metadata"], &write.object["spec"]);
+        let namespace = metadata["namespace"].as_str().unwrap_or_default();
+        let kind = spec["resource"]["kind"].as_str().unwrap_or_default();
+        if self.subject.namespaces.contains(namespace)
+            && !WITHOUT_PODS.contains(&kind)
+            && is_placed(spec)
+            && self.seen.insert(template.to_owned())
+        {
+            self.report.violations.push(format!(
+                "{}: a {kind} that is left out of the audit is placed at revision {}",
+                name(&write.object),
+                write.revision
+            ));
+        }
+    }
+
+    fn work(&mut self, write: &Write) -> anyhow::Result<()> {
+        let object = &write.object;
+        let Some(id) = permanent_id(object) else {
+            return Ok(());
+        };
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let cluster = namespace.strip_prefix(WORKS_OF).unwrap_or(namespace);
+        let deleting = !object["metadata"]["deletionTimestamp"].is_null();
+        let lost = deleting && self.out_of_service.contains(cluster);
+        let works = self.works.entry(id.clone()).or_default();
+        if is_gone(write) || lost || self.gone.contains(uid) {
+            works.remove(&name(object));
+            self.gone.insert(uid.to_owned());
+        } else {
+            let work = works.entry(name(object)).or_default();
+            cluster.clone_into(&mut work.cluster);
+            uid.clone_into(&mut work.uid);
+            work.deleting = deleting;
+            let job = self.bindings.get(&id);
+            let job = job.and_then(|binding| self.subject.jobs.get(&binding.template));
+            if let Some(job) = job.filter(|_| object["spec"]["suspendDispatching"] != true) {
+                let runs = runs(job, self.subject, object);
+                work.runs = Some(runs.with_context(|| format!("Work {}", name(object)))?);
+            }
+            let manifests = &object["status"]["manifestStatuses"];
+            work.ended = manifests.as_array().is_some_and(|manifests| {
+                !manifests.is_empty() && manifests.iter().all(|manifest| ended(&manifest["status"]))
+            });
+        }
+        if let Some(binding) = self.bindings.get_mut(&id) {
+            let works = works.values();
+            // What is on its way out may be an older placement's.
+            if !deleting {
+                binding.works_seen = true;
+                binding.without_works = None;
+            }
+            binding.ended |= binding.placed
+                && works.len() == binding.clusters.len()
+                && works.into_iter().all(|work| work.ended);
+        }
+        self.settle(&id);
+        self.hold(write, &id);
+        Ok(())
+    }
+
+    /// An operator takes a cluster out of service, or puts it back.
+    fn cluster(&mut self, write: &Write) {
+        let metadata = &write.object["metadata"];
+        let name = metadata["name"].as_str().unwrap_or_default();
+        if metadata["annotations"]["muster.io/out-of-service"] != "true" {
+            self.out_of_service.remove(name);
+            return;
+        }
+        self.out_of_service.insert(name.to_owned());
+        for works in self.works.values_mut() {
+            let gone = &mut self.gone;
+            works.retain(|_, work| {
+                let lost = work.deleting && work.cluster == name;
+                if lost {
+                    gone.insert(work.uid.clone());
+                }
+                !lost
+            });
+        }
+        let ids: Vec<String> = self.bindings.keys().cloned().collect();
+        ids.iter().for_each(|id| self.settle(id));
+    }
+
+    /// A job gives back what it holds once it ended, or once nothing of it is left, nor comes.
+    fn settle(&mut self, id: &str) {
+        let Some(binding) = self.bindings.get_mut(id) else {
+            return;
+        };
+        let no_works = self.works.get(id).is_none_or(BTreeMap::is_empty);
+        let may_come = binding.without_works.filter(|_| !binding.gone);
+        let may_come = may_come.is_some_and(|since| since.duration_until(self.now) < LATE);
+        let comes = self.future.get(id);
+        let comes = comes.is_some_and(|future| future.has_late_work(self.at));
+        let left = !no_works || may_come || comes;
+        if binding.ended || ((binding.gone || !binding.placed) && !left) {
+            binding.holding = false;
+        }
+    }
+
+    /// Works out anew what a job holds; where it is more than before, its queues are judged.
+    fn hold(&mut self, write: &Write, id: &str) {
+        let Some(binding) = self.bindings.get_mut(id) else {
+            return;
+        };
+        if !binding.holding {
+            binding.held = Held::default();
+            return;
+        }
+        let mut now = match binding.placed {
+            true => binding.promised.clone(),
+            // Until the last of it is gone.
+            false => binding.held.clone(),
+        };
+        let works = self.works.get(id).into_iter().flat_map(BTreeMap::values);
+        let works = works.filter_map(|work| Some((work.cluster.clone(), work.runs.clone()?)));
+        now.raise(&Held::in_each(works));
+        let before = std::mem::replace(&mut binding.held, now.clone());
+        let queue = self.subject.jobs[&binding.template].queue.clone();
+        for queue in self.bounds.path(&queue) {
+            self.judge(write, &queue, &before, &now);
+        }
+    }
+
+    /// What a queue and those below it hold, now that one of its jobs went from one amount to another.
+    fn judge(&mut self, write: &Write, queue: &str, before: &Held, now: &Held) {
+        let below = |binding: &&Binding| {
+            let own = &self.subject.jobs[&binding.template].queue;
+            binding.holding && self.bounds.path(own).iter().any(|above| above == queue)
+        };
+        let held: Vec<&Held> = self
+            .bindings
+            .values()
+            .filter(below)
+            .map(|binding| &binding.held)
+            .collect();
+        for resource in now.resources() {
+            let of = (queue.to_owned(), resource.clone());
+            let all = held.iter().map(|held| held.all(resource)).sum();
+            let peak = self.report.peaks.entry(of).or_default();
+            *peak = (*peak).max(all);
+        }
+        for (scope, bound) in self.bounds.of(queue, self.now) {
+            if scope.class.is_none() {
+                let of = (queue.to_owned(), scope.resource.clone());
+                let highest = self.report.bounds.entry(of).or_default();
+                *highest = (*highest).max(bound);
+            }
+            let all: u128 = held.iter().map(|held| scope.of(held)).sum();
+            if scope.of(now) > scope.of(before) && all > bound {
+                self.report.violations.push(format!(
+                    "{scope} holds {} of {} {} at revision {} ({} {} by {})",
+                    quantity::show(all),
+                    quantity::show(bound),
+                    scope.resource,
+                    write.revision,
+                    write.verb,
+                    name(&write.object),
+                    write.user,
+                ));
+            }
+        }
+    }
+
+    fn violation(&mut self, write: &Write, id: &str, what: &str) {
+        let name = &self.bindings[id].name;
+        self.report.violations.push(format!(
+            "{name}: {what} at revision {} ({} by {})",
+            write.revision, write.verb, write.user
+        ));
+    }
+}
+
+/// What a placement says that a job takes. How an elastic job that is not alike in all its pods is divided
+/// is taken from its record; of another in parts only the sum is known.
+fn promised(job: &Job, binding: &Value) -> anyhow::Result<Held> {
+    let targets = binding["spec"]["clusters"].as_array();
+    let targets: Vec<(String, Option<u64>)> = targets
+        .into_iter()
+        .flatten()
+        .filter_map(|target| {
+            let name = target["name"].as_str()?.to_owned();
+            Some((name, target["replicas"].as_u64()))
+        })
+        .collect();
+    let parts = targets
+        .iter()
+        .map(|(name, replicas)| Some((name.clone(), job.takes.part((*replicas)?)?)));
+    let parts: Option<Vec<(String, Classes)>> = parts.collect();
+    let replicas: u64 = targets.iter().filter_map(|(_, replicas)| *replicas).sum();
+    match (parts, &*targets) {
+        (Some(parts), _) if job.elastic || replicas == job.takes.count() => {
+            Ok(Held::in_each(parts))
+        }
+        (None, _) if job.elastic => recorded(binding),
+        (_, [(name, _)]) => Ok(Held::in_each([(name.clone(), job.takes.whole())])),
+        _ => Ok(Held::somewhere(job.takes.whole())),
+    }
+}
+
+/// What the record on a binding says.
+fn recorded(binding: &Value) -> anyhow::Result<Held> {
+    let record = record(binding);
+    let mut all = Vec::new();
+    for share in record["clusters"].as_array().into_iter().flatten() {
+        let classes = share["charge"].as_object().into_iter().flatten();
+        let classes = classes.map(|(class, amounts)| {
+            Ok((class.clone(), footprint::amounts(amounts).context("record")?))
+        });
+        let name = share["name"].as_str().unwrap_or_default().to_owned();
+        all.push((name, classes.collect::<anyhow::Result<Classes>>()?));
+    }
+    Ok(Held::in_each(all))
+}
+
+/// What the manifests of a Work tell its cluster to run.
+fn runs(job: &Job, subject: &Subject, work: &Value) -> anyhow::Result<Classes> {
+    let manifests = work["spec"]["workload"]["manifests"].as_array();
+    let mut runs = Classes::new();
+    for manifest in manifests.into_iter().flatten() {
+        let mut takes = Footprint::of(manifest)?;
+        takes.resolve(&subject.claims)?;
+        for (class, amounts) in takes.whole() {
+            quantity::add(runs.entry(class).or_default(), &amounts, 1);
+        }
+    }
+    // A Work whose manifests are not shown says nothing.
+    Ok(match manifests.is_none_or(Vec::is_empty) {
+        true => job.takes.part(0).unwrap_or_default(),
+        false => runs,
+    })
+}
+
+/// Every placement needs a record of this very template, and a new attempt where it is a new one.
+fn check_placement(
+    binding: &mut Binding,
+    object: &Value,
+    clusters: &BTreeSet<String>,
+    wrong: &mut Vec<String>,
+) {
+    let record = record(object);
+    if record["templateUID"] != binding.template.as_str() {
+        wrong.push(format!("placed without a record of its own: {record}"));
+        return;
+    }
+    let recorded = record["clusters"].as_array().into_iter().flatten();
+    let recorded: BTreeSet<String> = recorded
+        .filter_map(|cluster| cluster["name"].as_str().map(str::to_owned))
+        .collect();
+    if recorded != *clusters {
+        wrong.push(format!("placed on {clusters:?}, recorded on {recorded:?}"));
+    }
+    let attempt = record["attempt"].as_u64().unwrap_or(0);
+    if !binding.placed && attempt <= binding.attempt {
+        wrong.push(format!("attempt {attempt} placed again"));
+    }
+    if binding.placed && attempt == binding.attempt && *clusters != binding.clusters {
+        wrong.push(format!(
+            "attempt {attempt} moved from {:?} to {clusters:?}",
+            binding.clusters
+        ));
+    }
+    binding.attempt = attempt;
+}
+
+fn record(binding: &Value) -> Value {
+    let record = binding["metadata"]["annotations"][RECORD].as_str();
+    let record = record.and_then(|text| serde_json::from_str(text).ok());
+    record.unwrap_or_default()
+}
+
+fn is_placed(spec: &Value) -> bool {
+    spec["suspension"]["scheduling"] != true && cluster_names(spec).next().is_some()
+}
+
+fn permanent_id(object: &Value) -> Option<String> {
+    let id = object["metadata"]["labels"][PERMANENT_ID].as_str()?;
+    Some(id.to_owned())
+}
+
+/// `namespace/name`.
+fn name(object: &Value) -> String {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    format!("{}/{}", text("namespace"), text("name"))
+}
+
+fn cluster_names(spec: &Value) -> impl Iterator<Item = String> {
+    let clusters = spec["clusters"].as_array().into_iter().flatten();
+    clusters.filter_map(|cluster| cluster["name"].as_str().map(str::to_owned))
+}
+
+/// Whether a binding's status shows an end in every cluster that it was given.
+fn all_ended(binding: &Value, clusters: &BTreeSet<String>) -> bool {
+    let items = binding["status"]["aggregatedStatus"].as_array();
+    let ended: BTreeSet<&str> = items
+        .into_iter()
+        .flatten()
+        .filter(|item| ended(&item["status"]))
+        .filter_map(|item| item["clusterName"].as_str())
+        .collect();
+    clusters
+        .iter()
+        .all(|cluster| ended.contains(cluster.as_str()))
+}
+
+/// Whether the status of a template, as its member reports it, is final.
+fn ended(status: &Value) -> bool {
+    let volcano = status["state"]["phase"].as_str();
+    let pod = status["phase"].as_str();
+    let ray = status["jobDeploymentStatus"].as_str();
+    let conditions = status["conditions"].as_array();
+    let condition = |condition: &Value| {
+        condition["status"] == "True"
+            && matches!(
+                condition["type"].as_str(),
+                Some("Complete" | "Completed" | "Succeeded" | "Failed")
+            )
+    };
+    matches!(
+        volcano,
+        Some("Completed" | "Failed" | "Terminated" | "Aborted")
+    ) || matches!(pod, Some("Succeeded" | "Failed"))
+        || matches!(ray, Some("Complete" | "Failed"))
+        || conditions.is_some_and(|conditions| conditions.iter().any(condition))
+}

@@ -1,0 +1,65 @@
+//! What an audit found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::GPU;
+use super::held::device_seconds;
+use super::quantity::{self, UNIT};
+
+/// What the log shows of the subject.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Jobs of which the log shows a binding.
+    pub jobs: usize,
+    /// How often each job was placed, by `namespace/binding`.
+    pub placements: BTreeMap<String, u32>,
+    /// Where each job was placed, time after time, by `namespace/template`.
+    pub attempts: BTreeMap<String, Vec<BTreeSet<String>>>,
+    /// Everything that must not be, in the order in which it happened.
+    pub violations: Vec<String>,
+    /// The most that each queue, with those below it, held at once of each resource; in thousandths.
+    pub(super) peaks: BTreeMap<(String, String), u128>,
+    /// The highest bound that a queue's own peak was judged by.
+    pub(super) bounds: BTreeMap<(String, String), u128>,
+    /// Thousandths of devices times milliseconds.
+    pub(super) used: u128,
+}
+
+impl Report {
+    /// The most GPUs that a queue, with those below it, held at once.
+    pub fn peak(&self, queue: &str) -> u64 {
+        self.peak_of(queue, GPU)
+    }
+
+    /// The most whole units of a resource that a queue, with those below it, held at once.
+    pub fn peak_of(&self, queue: &str, resource: &str) -> u64 {
+        let peak = self.peaks.get(&(queue.to_owned(), resource.to_owned()));
+        u64::try_from(peak.copied().unwrap_or(0) / UNIT).unwrap_or(u64::MAX)
+    }
+
+    /// Devices times the seconds for which they were held.
+    pub fn device_seconds(&self) -> u128 {
+        device_seconds(self.used, 1)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} jobs, {} device-seconds", self.jobs, self.device_seconds())?;
+        let devices = |(_, resource): &&(String, String)| quantity::is_device(resource);
+        // A resource with a bound of its own is told of, device or not.
+        let told = |of: &&(String, String)| devices(of) || self.bounds.contains_key(of);
+        let peaks = self.peaks.iter().filter(|(of, _)| told(of));
+        for (at, (of, &peak)) in peaks.enumerate() {
+            let (queue, resource) = of;
+            let start = if at == 0 { ", peak" } else { ";" };
+            write!(f, "{start} {}", quantity::show(peak))?;
+            if let Some(&bound) = self.bounds.get(of) {
+                write!(f, " of {}", quantity::show(bound))?;
+            }
+            write!(f, " {resource} in {queue}")?;
+        }
+        Ok(())
+    }
+}
