@@ -94,6 +94,7 @@ fn quantities_that_cannot_be_are_shown_where_nothing_validates() {
         let job = case
             .submit(&with_request(case, "nvidia.com/gpu", "-1"))
             .await?;
+        case.cannot_be_read(&job);
         let message = case.waits(&job, &["InvalidTemplate"]).await?;
         assert!(
             message.contains("nvidia.com/gpu") && message.contains("-1"),

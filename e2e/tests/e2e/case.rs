@@ -17,6 +17,7 @@ use e2e::testbed::{MemberSpec, NodeGroup, SyncMode};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
+use crate::audited::Audited;
 use crate::diagnosis;
 use crate::job::{Job, clusters, condition, is_gated, is_placed};
 use crate::plane::{self, Plane};
@@ -83,6 +84,7 @@ pub(crate) struct Case {
     pub(crate) product: String,
     way: Way,
     made: Mutex<Made>,
+    pub(crate) audited: Mutex<Audited>,
 }
 
 /// Names of nodes that were made.
@@ -108,10 +110,12 @@ impl Case {
             product: format!("E2E-{}", name.to_uppercase()),
             way,
             made: Mutex::default(),
+            audited: Mutex::default(),
         };
         let whole = async {
             case.make_namespace().await?;
-            test(&case).await
+            test(&case).await?;
+            case.audit_all().await
         };
         match AssertUnwindSafe(whole).catch_unwind().await {
             Ok(Ok(())) => case.clean_up().await,
@@ -247,7 +251,9 @@ impl Case {
         let kind = Kind::of_template(api_version, name)
             .with_context(|| format!("{api_version} {name} is no kind of the tests"))?;
         let created = self.karmada().create(kind, template).await?;
-        Ok(Job::of(kind, created))
+        let job = Job::of(kind, created);
+        self.submitted(&job);
+        Ok(job)
     }
 
     /// A PropagationPolicy of the user's own for all objects of a kind.
@@ -459,12 +465,21 @@ impl Case {
         capability: u64,
         jobs: impl IntoIterator<Item = &'a Job>,
     ) -> anyhow::Result<Report> {
-        let mut subject = Subject::default();
+        let mut subject = self.subject(jobs)?;
         subject.capability(&self.name, capability);
-        for job in jobs {
-            subject.job(&job.template);
-        }
         subject.audit(self.plane.audit_log()?)
+    }
+
+    /// Jobs to audit.
+    pub(crate) fn subject<'a>(
+        &self,
+        jobs: impl IntoIterator<Item = &'a Job>,
+    ) -> anyhow::Result<Subject> {
+        let mut subject = Subject::default();
+        for job in jobs {
+            subject.job(&job.template)?;
+        }
+        Ok(subject)
     }
 
     /// Takes away what would burden the tests that follow; nothing waits for it.

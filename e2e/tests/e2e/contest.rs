@@ -252,7 +252,7 @@ impl Case {
         &self,
         jobs: impl IntoIterator<Item = &'a Job> + Clone,
     ) -> anyhow::Result<Vec<u32>> {
-        let report = self.audit(u64::MAX, jobs.clone())?;
+        let report = self.subject(jobs.clone())?.read(self.plane.audit_log()?)?;
         let times = jobs.into_iter().map(|job| {
             let name = format!("{}/{}", job.namespace, job.binding());
             report.placements.get(&name).copied().unwrap_or(0)

@@ -87,6 +87,7 @@ fn every_example_runs_as_it_is() {
         for (kind, name) in JOBS {
             let template = case.karmada().get(kind, Some("vision"), name).await?;
             let job = Job::of(kind, template.with_context(|| format!("no {name}"))?);
+            case.submitted(&job);
             let what = format!("{name} finished");
             eventually(DONE, &what, async || {
                 let group = case.pod_group(&job).await?.unwrap_or_default();
@@ -121,6 +122,7 @@ async fn lasting(case: &Case) -> anyhow::Result<()> {
     }
     let service = case.karmada().get(DEPLOYMENT, Some("vision"), SERVICE);
     let service = Job::of(DEPLOYMENT, service.await?.context("no service")?);
+    case.submitted(&service);
     case.running(&service).await?;
     for file in LASTING {
         kubectl(case, "delete", file).await?;

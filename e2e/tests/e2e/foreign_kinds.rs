@@ -88,10 +88,9 @@ async fn submit_thing(case: &Case) -> anyhow::Result<Job> {
         },
         "spec": {"replicas": 2, "template": batch["spec"]["template"]},
     });
-    Ok(Job::of(
-        THING,
-        case.karmada().create(THING, &template).await?,
-    ))
+    let job = Job::of(THING, case.karmada().create(THING, &template).await?);
+    case.submitted(&job);
+    Ok(job)
 }
 
 /// Lets Muster read the kind, as the message says.

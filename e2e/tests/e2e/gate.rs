@@ -17,6 +17,7 @@ fn history(case: &Case, job: &Job) -> anyhow::Result<Vec<Value>> {
 #[test]
 fn gated_before_karmadas_scheduler_can_see_it() {
     managed("gate", async |case| {
+        case.holds_nothing("its queue may hold nothing");
         case.queue(0).await?;
         case.nodes("member1", 1).await?;
         let job = case.submit(&case.gang("train", 1, 8).volcano()).await?;
@@ -54,6 +55,8 @@ fn a_policy_that_names_muster_gates_where_the_namespace_is_not_managed() {
 #[test]
 fn what_is_not_managed_is_left_alone() {
     unmanaged("others", async |case| {
+        let words = "placed without a record of its own";
+        case.audit_finds(words, "Karmada's own scheduler places it");
         case.nodes("member1", 1).await?;
         let placement = json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}});
         case.policy("own", BATCH_JOB, "default-scheduler", placement)
@@ -134,6 +137,9 @@ async fn without_webhook(case: &Case) -> anyhow::Result<()> {
 #[test]
 fn a_binding_opened_by_hand_is_closed_again_and_never_runs() {
     managed("byhand", async |case| {
+        let why = "somebody opens a job by hand";
+        case.audit_finds("placed without a record of its own", why);
+        case.audit_finds("holds 8 of 0 nvidia.com/gpu", why);
         case.queue(0).await?;
         case.nodes("member1", 1).await?;
         let job = case.submit(&case.gang("train", 1, 8).volcano()).await?;

@@ -106,6 +106,11 @@ async fn uids(case: &Case, job: &Job) -> anyhow::Result<Vec<String>> {
 }
 
 pub(crate) async fn lost(case: &Case) -> anyhow::Result<()> {
+    let words = "at once, and its attempts were in";
+    case.audit_finds(
+        words,
+        "the operator gives up a cluster whose pods still run",
+    );
     let job = gang(case).await?;
     back_in_time(case, &job).await?;
     let testbed = &case.plane.testbed;

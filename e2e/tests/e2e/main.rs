@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod audited;
 mod backfill;
 mod bad_input;
 mod bounds;

@@ -118,6 +118,8 @@ fn a_job_whose_own_policy_names_another_scheduler_says_so_and_waits() {
 #[test]
 fn what_runs_when_a_namespace_is_labelled_is_charged_and_left_running() {
     unmanaged("adopted", async |case| {
+        let words = "placed without a record of its own";
+        case.audit_finds(words, "it was placed before Muster managed it");
         case.queue(8).await?;
         case.nodes("member1", 2).await?;
         let placement = json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}});
@@ -181,6 +183,10 @@ async fn allocated(case: &Case, gpus: &str) -> anyhow::Result<()> {
 #[test]
 fn what_waits_when_the_label_goes_is_let_go() {
     managed("letgo", async |case| {
+        let why = "nobody manages the namespace any more";
+        case.audit_finds("opened without a placement", why);
+        case.audit_finds("placed without a record of its own", why);
+        case.audit_finds("holds 8 of 0 nvidia.com/gpu", why);
         case.queue(0).await?;
         case.nodes("member1", 1).await?;
         let plain = case.submit(&case.gang("plain", 1, 8).volcano()).await?;

@@ -14,7 +14,7 @@ use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use e2e::harness::audit::Log;
+use e2e::harness::audit::{Log, Pods};
 use e2e::harness::muster::{self, Muster, Part};
 use e2e::harness::objects::Objects;
 use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed, jobset};
@@ -49,6 +49,8 @@ pub(crate) struct Plane {
     /// Of the members that were asked for: a client is dear to make, and tests ask ten times a second.
     members: Mutex<HashMap<String, Objects>>,
     audit: Option<Log>,
+    /// What its members' pods did.
+    pub(crate) pods: Pods,
 }
 
 /// A plane that is started when it is first needed.
@@ -176,7 +178,12 @@ impl Plane {
                 kuberay::start(&testbed, &tools, &member.name, dashboard)?;
             }
         }
+        let pods = Pods::default();
+        for member in testbed.members() {
+            pods.watch(&member.name, member.client().await?);
+        }
         Ok(Self {
+            pods,
             audit: testbed.audit_log().as_deref().map(Log::new),
             testbed,
             muster,

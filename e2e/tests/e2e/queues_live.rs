@@ -100,6 +100,7 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 /// A thousand jobs wait, each says so, and whoever asks is answered at once.
 pub(crate) async fn crowd_waits(case: &Case) -> anyhow::Result<()> {
     case.queue(0).await?;
+    case.holds_nothing("its queue may hold nothing");
     let start = Instant::now();
     let submitted = (0..CROWD).map(async |index| {
         let gang = case.gang(&format!("job-{index:04}"), 1, 1);

@@ -12,8 +12,9 @@ use e2e::harness::wait::eventually;
 use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
 use serde_json::{Value, json};
 
+use crate::audited;
 use crate::case::SOON;
-use crate::job::condition;
+use crate::job::{Job, condition};
 use crate::plane::{Plane, state_dir, without_plane};
 
 const NAME: &str = "plain";
@@ -28,9 +29,10 @@ fn jobs_show_their_state_in_volcanos_own_podgroups_and_what_karmada_does_not_do_
                 json!({"metadata": {"name": NAME, "labels": {"muster.io/managed": "true"}}});
             plane.karmada.create(NAMESPACE, &namespace).await?;
             plane.karmada.create(QUEUE, &jobs::queue(NAME, 0)).await?;
-            queued_placed_and_shown(&plane).await?;
+            let train = queued_placed_and_shown(&plane).await?;
             a_long_task_name_is_told(&plane).await?;
-            services_that_nobody_carries_are_told(&plane).await
+            let apart = services_that_nobody_carries_are_told(&plane).await?;
+            audited::audit(&plane, NAME, &[train, apart]).await
         };
         let outcome = outcome.await;
         if outcome.is_err() {
@@ -52,6 +54,7 @@ fn spec() -> Spec {
     };
     Spec {
         karmada: KarmadaSpec {
+            audit_log: true,
             volcano_podgroup_crd_on_control_plane: true,
             controller_manager_flags: vec![gates],
             ..KarmadaSpec::default()
@@ -75,9 +78,9 @@ fn gang(name: &str) -> Gang {
     }
 }
 
-async fn queued_placed_and_shown(plane: &Plane) -> anyhow::Result<()> {
+async fn queued_placed_and_shown(plane: &Plane) -> anyhow::Result<Job> {
     let template = gang("train").volcano();
-    plane.karmada.create(VOLCANO_JOB, &template).await?;
+    let job = plane.karmada.create(VOLCANO_JOB, &template).await?;
     let waits = |group: &Value| {
         let admitted = condition(group, "Admitted");
         let message = admitted["message"].as_str().unwrap_or_default();
@@ -90,7 +93,8 @@ async fn queued_placed_and_shown(plane: &Plane) -> anyhow::Result<()> {
         let finished = condition(group, "Finished");
         finished["status"] == "True" && finished["reason"] == "Succeeded"
     };
-    shows(plane, "train-job", "finished", finished).await
+    shows(plane, "train-job", "finished", finished).await?;
+    Ok(Job::of(VOLCANO_JOB, job))
 }
 
 async fn shows(
@@ -142,7 +146,7 @@ async fn told(plane: &Plane, name: &str, words: &[&str]) -> anyhow::Result<()> {
 
 /// A gang whose pods would find each other by Services runs all the same, and nothing of them is
 /// left when it goes.
-async fn services_that_nobody_carries_are_told(plane: &Plane) -> anyhow::Result<()> {
+async fn services_that_nobody_carries_are_told(plane: &Plane) -> anyhow::Result<Job> {
     let raise = json!({"spec": {"capability": {"nvidia.com/gpu": 16}}});
     plane.karmada.merge(QUEUE, None, NAME, &raise).await?;
     let addresses = json!({"*": "{service}.{namespace}.svc"});
@@ -157,7 +161,7 @@ async fn services_that_nobody_carries_are_told(plane: &Plane) -> anyhow::Result<
     };
     let mut template = jobs::annotated(gang.batch(), "muster.io/split", "Allowed");
     template["spec"]["completionMode"] = json!("Indexed");
-    plane.karmada.create(BATCH_JOB, &template).await?;
+    let job = plane.karmada.create(BATCH_JOB, &template).await?;
     let runs = |group: &Value| condition(group, "Ready")["status"] == "True";
     shows(plane, "apart-job", "running", runs).await?;
     told(
@@ -188,5 +192,6 @@ async fn services_that_nobody_carries_are_told(plane: &Plane) -> anyhow::Result<
             false => Err(left.join(", ")),
         }
     })
-    .await
+    .await?;
+    Ok(Job::of(BATCH_JOB, job))
 }

@@ -55,7 +55,10 @@ impl Footprint {
     /// GPUs of all its pods.
     pub fn gpus(&self) -> u64 {
         let gpus = |pods: &Pods| pods.each.get(GPU).copied().unwrap_or(0) / UNIT;
-        let gpus = self.pods.iter().map(|pods| u128::from(pods.count) * gpus(pods));
+        let gpus = self
+            .pods
+            .iter()
+            .map(|pods| u128::from(pods.count) * gpus(pods));
         u64::try_from(gpus.sum::<u128>()).unwrap_or(u64::MAX)
     }
 
@@ -188,7 +191,9 @@ fn ray(cluster: &Value) -> anyhow::Result<Vec<Pods>> {
 fn count(value: &Value) -> anyhow::Result<u64> {
     match value {
         Value::Null => Ok(1),
-        value => value.as_u64().with_context(|| format!("{value} is no count")),
+        value => value
+            .as_u64()
+            .with_context(|| format!("{value} is no count")),
     }
 }
 

@@ -89,7 +89,10 @@ pub(super) fn device_seconds(thousandths: u128, milliseconds: u128) -> u128 {
 
 fn of(classes: &Classes, class: &str, resource: &str) -> u128 {
     let amounts = classes.get(class);
-    amounts.and_then(|amounts| amounts.get(resource)).copied().unwrap_or(0)
+    amounts
+        .and_then(|amounts| amounts.get(resource))
+        .copied()
+        .unwrap_or(0)
 }
 
 fn add(to: &mut Classes, more: &Classes) {

@@ -193,9 +193,7 @@ impl Index {
         let about: HashSet<&str> = bindings.iter().copied().chain(works).collect();
         let lines = self.lines.iter().enumerate();
         lines
-            .filter(|(_, line)| {
-                about.contains(&*line.uid) || (bounds && line.resource.bounds())
-            })
+            .filter(|(_, line)| about.contains(&*line.uid) || (bounds && line.resource.bounds()))
             .map(|(at, _)| at)
             .collect()
     }

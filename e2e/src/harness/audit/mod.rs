@@ -35,8 +35,8 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 pub use footprint::Footprint;
-pub use log::Log;
 use held::Held;
+pub use log::Log;
 use log::{Resource, Write};
 use pods::Known;
 pub use pods::Pods;
@@ -189,7 +189,10 @@ impl Subject {
     fn is_enough(&self, report: &Report) -> anyhow::Result<()> {
         let seconds = report.device_seconds();
         if self.nothing_held {
-            ensure!(seconds == 0, "{seconds} device-seconds where none were expected");
+            ensure!(
+                seconds == 0,
+                "{seconds} device-seconds where none were expected"
+            );
             return Ok(());
         }
         ensure!(report.jobs > 0, "an audit without a job: {report}");

@@ -68,7 +68,9 @@ impl Pods {
                     }
                     Ok(Event::InitDone) => pods.only(&cluster, &listed, now),
                     Ok(Event::Apply(pod)) => pods.seen(&cluster, &json(&pod), now),
-                    Ok(Event::Delete(pod)) => pods.ended(&pod.metadata.uid.unwrap_or_default(), now),
+                    Ok(Event::Delete(pod)) => {
+                        pods.ended(&pod.metadata.uid.unwrap_or_default(), now)
+                    }
                     // The watcher begins again by itself.
                     Err(_) => {}
                 }
@@ -154,7 +156,9 @@ fn twice(name: &str, known: &Known, sightings: &[Sighting]) -> Option<String> {
         if let Some((from, what)) = &since
             && from.duration_until(time) > MOMENT
         {
-            return Some(format!("{name}: {what} from {from} for longer than {MOMENT:#}"));
+            return Some(format!(
+                "{name}: {what} from {from} for longer than {MOMENT:#}"
+            ));
         }
         let run: Vec<&Sighting> = sightings.iter().filter(|pod| pod.runs_at(time)).collect();
         since = wrong(known, &run).map(|what| match since {

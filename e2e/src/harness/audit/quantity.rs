@@ -11,11 +11,11 @@ pub(super) type Amounts = BTreeMap<String, u128>;
 /// Thousandths in one unit.
 pub(super) const UNIT: u128 = 1_000;
 
-/// Digits that an amount can have, so that no sum of amounts overflows.
+/// No amount is read as more, so that no sum of amounts overflows.
 const LARGEST: u128 = 1 << 96;
 
-/// Reads a quantity: a number, or text such as `100m`, `1.5Gi`, `2e3`. `None` if it is none, negative
-/// or out of all proportion.
+/// Reads a quantity: a number, or text such as `100m`, `1.5Gi`, `2e3`. `None` if it is none, or
+/// negative.
 pub(super) fn read(value: &Value) -> Option<u128> {
     match value {
         Value::String(text) => parse(text),
@@ -34,14 +34,14 @@ fn parse(text: &str) -> Option<u128> {
     }
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
     let (binary, decimal) = scale(suffix)?;
-    let digits = digits.checked_mul(1 << binary)?;
-    let exponent = decimal + 3 - i32::try_from(fraction.len()).ok()?;
-    let power = 10_u128.checked_pow(exponent.unsigned_abs())?;
+    let digits = digits.saturating_mul(1 << binary);
+    let exponent = decimal.saturating_add(3 - i32::try_from(fraction.len()).ok()?);
+    let power = 10_u128.saturating_pow(exponent.unsigned_abs());
     let thousandths = match exponent >= 0 {
-        true => digits.checked_mul(power)?,
+        true => digits.saturating_mul(power),
         false => digits.div_ceil(power),
     };
-    Some(thousandths).filter(|&amount| amount < LARGEST)
+    Some(thousandths.min(LARGEST))
 }
 
 /// Powers of two and of ten that a suffix stands for.
@@ -128,7 +128,11 @@ mod tests {
             (json!("1 Gi"), None),
             (json!(""), None),
             (json!(null), None),
-            (json!("1e60"), None),
+            (json!("0e60"), Some(0)),
+            (json!("1e60"), Some(LARGEST)),
+            (json!("9999999999999999999999E"), Some(LARGEST)),
+            (json!("1e-60"), Some(1)),
+            (json!("1e"), None),
         ];
         for (value, expected) in cases {
             assert_eq!(read(&value), expected, "{value}");

@@ -445,7 +445,10 @@ fn recorded(binding: &Value) -> anyhow::Result<Held> {
     for share in record["clusters"].as_array().into_iter().flatten() {
         let classes = share["charge"].as_object().into_iter().flatten();
         let classes = classes.map(|(class, amounts)| {
-            Ok((class.clone(), footprint::amounts(amounts).context("record")?))
+            Ok((
+                class.clone(),
+                footprint::amounts(amounts).context("record")?,
+            ))
         });
         let name = share["name"].as_str().unwrap_or_default().to_owned();
         all.push((name, classes.collect::<anyhow::Result<Classes>>()?));

@@ -46,7 +46,12 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} jobs, {} device-seconds", self.jobs, self.device_seconds())?;
+        write!(
+            f,
+            "{} jobs, {} device-seconds",
+            self.jobs,
+            self.device_seconds()
+        )?;
         let devices = |(_, resource): &&(String, String)| quantity::is_device(resource);
         // A resource with a bound of its own is told of, device or not.
         let told = |of: &&(String, String)| devices(of) || self.bounds.contains_key(of);

@@ -103,7 +103,9 @@ impl Story {
     }
 
     fn placed(&mut self, job: &str, attempt: u64) -> &mut Self {
-        self.binding(job, |object| place(object, job, attempt, json!([{"name": "m1"}])))
+        self.binding(job, |object| {
+            place(object, job, attempt, json!([{"name": "m1"}]))
+        })
     }
 
     fn placed_on(&mut self, job: &str, attempt: u64, clusters: Value) -> &mut Self {
@@ -126,12 +128,7 @@ impl Story {
         })
     }
 
-    fn work_in(
-        &mut self,
-        cluster: &str,
-        job: &str,
-        change: impl FnOnce(&mut Value),
-    ) -> &mut Self {
+    fn work_in(&mut self, cluster: &str, job: &str, change: impl FnOnce(&mut Value)) -> &mut Self {
         let mut object = json!({"metadata": {
             "namespace": format!("karmada-es-{cluster}"), "name": job, "uid": format!("{cluster}/{job}"),
             "labels": {super::PERMANENT_ID: job},
@@ -178,7 +175,12 @@ fn place(object: &mut Value, job: &str, attempt: u64, clusters: Value) {
 fn one_after_the_other_is_fine() {
     let mut story = Story::default();
     story.gated("a").gated("b").placed("a", 1).work("a", false);
-    story.after(9).ended("a", 1).placed("b", 1).after(4).gated("b");
+    story
+        .after(9)
+        .ended("a", 1)
+        .placed("b", 1)
+        .after(4)
+        .gated("b");
     story.is_fine();
     let report = story.report();
     assert_eq!(report.peak("q"), 8);
@@ -193,17 +195,23 @@ fn one_after_the_other_is_fine() {
 fn what_must_not_be_is_named() {
     type Tell = fn(&mut Story);
     let cases: [(&str, Tell); 6] = [
-        ("queue q holds 16 of 8 nvidia.com/gpu at revision 2", |story| {
-            story.placed("a", 1).placed("b", 1);
-        }),
-        ("queue q holds 16 of 8 nvidia.com/gpu at revision 4", |story| {
-            // Taken back, but its Work is still there.
-            story
-                .placed("a", 1)
-                .work("a", false)
-                .gated("a")
-                .placed("b", 1);
-        }),
+        (
+            "queue q holds 16 of 8 nvidia.com/gpu at revision 2",
+            |story| {
+                story.placed("a", 1).placed("b", 1);
+            },
+        ),
+        (
+            "queue q holds 16 of 8 nvidia.com/gpu at revision 4",
+            |story| {
+                // Taken back, but its Work is still there.
+                story
+                    .placed("a", 1)
+                    .work("a", false)
+                    .gated("a")
+                    .placed("b", 1);
+            },
+        ),
         ("n/a: attempt 1 placed again", |story| {
             story.placed("a", 1).gated("a").placed("a", 1);
         }),
@@ -235,16 +243,32 @@ fn what_must_not_be_is_named() {
 fn an_audit_of_nothing_is_none() {
     let fails = |story: &mut Story| {
         let report = story.report();
-        story.subject.is_enough(&report).err().map(|error| error.to_string())
+        story
+            .subject
+            .is_enough(&report)
+            .err()
+            .map(|error| error.to_string())
     };
     let mut story = Story::default();
-    assert!(fails(&mut story).unwrap().starts_with("an audit without a job"));
+    assert!(
+        fails(&mut story)
+            .unwrap()
+            .starts_with("an audit without a job")
+    );
     story.gated("a").after(9).gated("b");
-    assert!(fails(&mut story).unwrap().starts_with("an audit without a device-second"));
+    assert!(
+        fails(&mut story)
+            .unwrap()
+            .starts_with("an audit without a device-second")
+    );
     story.subject.nothing_held();
     assert_eq!(fails(&mut story), None);
     story.placed("a", 1).after(9).gated("b");
-    assert!(fails(&mut story).unwrap().starts_with("80 device-seconds where none"));
+    assert!(
+        fails(&mut story)
+            .unwrap()
+            .starts_with("80 device-seconds where none")
+    );
     story.subject.nothing_held = false;
     assert_eq!(fails(&mut story), None);
 }

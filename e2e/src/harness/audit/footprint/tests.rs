@@ -152,7 +152,10 @@ fn a_claim_stands_for_the_devices_of_its_template() {
     footprint.resolve(&claims.into()).unwrap();
     let whole = footprint.whole();
     let held = &whole["h100-sxm"];
-    assert_eq!(held["deviceclass.resource.kubernetes.io/gpu.example.com"], 6_000);
+    assert_eq!(
+        held["deviceclass.resource.kubernetes.io/gpu.example.com"],
+        6_000
+    );
 }
 
 #[test]

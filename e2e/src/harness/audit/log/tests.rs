@@ -89,7 +89,9 @@ fn nothing_is_written_to_what_is_gone() {
         line(1, 4, "update", Value::Null, gone),
     ];
     file.write_all(lines.concat().as_bytes()).unwrap();
-    let writes = Log::new(file.path()).writes(false, |of| of.template == "wanted").unwrap();
+    let writes = Log::new(file.path())
+        .writes(false, |of| of.template == "wanted")
+        .unwrap();
     let ends: Vec<(u64, bool)> = writes
         .iter()
         .map(|write| (write.revision, is_gone(write)))
@@ -124,7 +126,9 @@ fn works_belong_to_the_bindings_whose_id_they_carry() {
         line(4, 4, "update", Value::Null, object("work of a", "4")),
     ];
     file.write_all(lines.concat().as_bytes()).unwrap();
-    let writes = Log::new(file.path()).writes(false, |of| of.template == "wanted").unwrap();
+    let writes = Log::new(file.path())
+        .writes(false, |of| of.template == "wanted")
+        .unwrap();
     let revisions: Vec<u64> = writes.iter().map(|write| write.revision).collect();
     assert_eq!(revisions, [1, 2, 4]);
 }

@@ -95,10 +95,14 @@ fn a_lowered_bound_holds_for_what_is_released_after_it() {
     };
     // What runs may stay, also when something is written to it.
     tell(9).placed("r", 1).is_fine();
-    tell(9).placed("s", 1).is_wrong("queue right holds 8 of 4 nvidia.com/gpu at revision 4");
+    tell(9)
+        .placed("s", 1)
+        .is_wrong("queue right holds 8 of 4 nvidia.com/gpu at revision 4");
     // It was under way when the bound was lowered.
     tell(0).placed("s", 1).is_fine();
-    tell(2).placed("s", 1).is_wrong("queue right holds 8 of 4 nvidia.com/gpu at revision 4");
+    tell(2)
+        .placed("s", 1)
+        .is_wrong("queue right holds 8 of 4 nvidia.com/gpu at revision 4");
     // Raised again it holds at once, and one that is taken away does not.
     let mut story = tell(9);
     story.queue("right", gpus(8)).placed("s", 1).is_fine();
@@ -109,7 +113,10 @@ fn a_lowered_bound_holds_for_what_is_released_after_it() {
     story.queue("right", gpus(3)).placed("r", 1);
     story.is_wrong("queue right holds 4 of 3 nvidia.com/gpu at revision 2");
     let mut story = tree();
-    story.queue("right", json!({})).queue("right", gpus(3)).placed("r", 1);
+    story
+        .queue("right", json!({}))
+        .queue("right", gpus(3))
+        .placed("r", 1);
     story.is_fine();
     story.after(2).placed("s", 1);
     story.is_wrong("queue right holds 8 of 3 nvidia.com/gpu at revision 4");

@@ -41,7 +41,12 @@ fn while_a_work_may_still_come_nothing_is_free() {
     story.placed("a", 1).gated("a").after(2).placed("b", 1);
     story.is_wrong("queue q holds 16 of 8 nvidia.com/gpu at revision 3");
     let mut story = Story::default();
-    story.placed("a", 1).gated("a").after(4).placed("b", 1).is_fine();
+    story
+        .placed("a", 1)
+        .gated("a")
+        .after(4)
+        .placed("b", 1)
+        .is_fine();
     // A Work of an older placement, on its way out, says nothing of this one's.
     let mut story = Story::default();
     story.placed("a", 1).work("a", false).gated("a");
@@ -49,7 +54,11 @@ fn while_a_work_may_still_come_nothing_is_free() {
         work["metadata"]["deletionTimestamp"] = json!("now");
         work["metadata"]["finalizers"] = json!(["f"]);
     });
-    story.placed("a", 2).work("a", true).gated("a").placed("b", 1);
+    story
+        .placed("a", 2)
+        .work("a", true)
+        .gated("a")
+        .placed("b", 1);
     story.is_wrong("queue q holds 16 of 8 nvidia.com/gpu at revision 8");
 }
 
@@ -97,7 +106,9 @@ fn the_works_say_how_much_is_where() {
     let both = json!([{"name": "m1"}, {"name": "m2"}]);
     let mut story = parts();
     story.policy("p", in_m2(4)).placed_on("g", 1, both.clone());
-    story.work_in("m1", "g", part(3)).work_in("m2", "g", part(2));
+    story
+        .work_in("m1", "g", part(3))
+        .work_in("m2", "g", part(2));
     story.is_fine();
     assert_eq!(story.report().peak("p"), 10);
     story.work_in("m2", "g", part(3));

@@ -62,13 +62,20 @@ impl Seen {
 #[test]
 fn one_attempt_after_the_other_is_fine() {
     let mut seen = seen();
-    seen.pod("m1", "x", "Pending", 8).pod("m1", "x", "Running", 8).after(60);
+    seen.pod("m1", "x", "Pending", 8)
+        .pod("m1", "x", "Running", 8)
+        .after(60);
     seen.pod("m1", "x", "Failed", 8).after(1);
-    seen.pod("m2", "y", "Running", 4).pod("m3", "z", "Running", 4).after(60);
+    seen.pod("m2", "y", "Running", 4)
+        .pod("m3", "z", "Running", 4)
+        .after(60);
     seen.pod("m2", "y", "Succeeded", 4).is_fine();
     // A moment in which both are seen is nothing.
     let mut seen = self::seen();
-    seen.pod("m1", "x", "Running", 4).after(60).pod("m2", "y", "Running", 4).after(2);
+    seen.pod("m1", "x", "Running", 4)
+        .after(60)
+        .pod("m2", "y", "Running", 4)
+        .after(2);
     seen.pods.ended("x", seen.now);
     seen.after(60).pod("m2", "y", "Succeeded", 4).is_fine();
 }
@@ -77,19 +84,26 @@ fn one_attempt_after_the_other_is_fine() {
 fn two_attempts_at_a_time_are_not() {
     let both = r#"n/a: pods run in {"m1", "m2"} at once"#;
     let mut seen = seen();
-    seen.pod("m1", "x", "Running", 4).after(60).pod("m2", "y", "Running", 4).after(5);
+    seen.pod("m1", "x", "Running", 4)
+        .after(60)
+        .pod("m2", "y", "Running", 4)
+        .after(5);
     seen.pods.ended("x", seen.now);
     seen.is_wrong(both);
     // The first is never gone.
     let mut seen = self::seen();
-    seen.pod("m1", "x", "Running", 4).after(60).pod("m2", "y", "Running", 4);
+    seen.pod("m1", "x", "Running", 4)
+        .after(60)
+        .pod("m2", "y", "Running", 4);
     seen.is_wrong(both);
 }
 
 #[test]
 fn more_pods_than_a_job_has_are_not() {
     let mut seen = seen();
-    seen.pod("m2", "x", "Running", 8).pod("m2", "y", "Running", 8).after(60);
+    seen.pod("m2", "x", "Running", 8)
+        .pod("m2", "y", "Running", 8)
+        .after(60);
     seen.pods.ended("x", seen.now);
     seen.is_wrong("n/a: pods with 16 of its 8 devices run");
 }

@@ -1,0 +1,145 @@
+//! What every test ends with: an audit of all jobs that it submitted, against the bounds of their queues
+//! as the API server was told of them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+use e2e::harness::audit::{Report, Subject};
+use e2e::harness::kinds::{Kind, NAMESPACE, RESOURCE_CLAIM_TEMPLATE};
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use crate::job::Job;
+use crate::plane::Plane;
+
+/// What a test says of its audit.
+#[derive(Debug, Default)]
+pub(crate) struct Audited {
+    pub(crate) jobs: Vec<Job>,
+    /// The test does on purpose what the audit finds: how each such finding goes on after the name of the
+    /// job, and why.
+    expected: Vec<(&'static str, &'static str)>,
+    /// Why nothing of the test ever holds a device.
+    nothing_held: Option<&'static str>,
+}
+
+impl Case {
+    /// The test submitted a job in another way than by [`Case::submit`].
+    pub(crate) fn submitted(&self, job: &Job) {
+        self.audited.lock().unwrap().jobs.push(job.clone());
+    }
+
+    /// The test does what the audit is to find, once or more: the finding has these words.
+    pub(crate) fn audit_finds(&self, words: &'static str, why: &'static str) {
+        let expected = &mut self.audited.lock().unwrap().expected;
+        expected.push((words, why));
+    }
+
+    /// Nothing of the test ever holds a device.
+    pub(crate) fn holds_nothing(&self, why: &'static str) {
+        self.audited.lock().unwrap().nothing_held = Some(why);
+    }
+
+    /// What a job takes cannot be read: it is not audited, and must never be placed.
+    pub(crate) fn cannot_be_read(&self, job: &Job) {
+        let jobs = &mut self.audited.lock().unwrap().jobs;
+        jobs.retain(|other| other.uid() != job.uid());
+    }
+
+    /// Audits all that the test did.
+    pub(crate) async fn audit_all(&self) -> anyhow::Result<()> {
+        let audited = std::mem::take(&mut *self.audited.lock().unwrap());
+        let mut subject = subject(self.plane, &self.name, &audited.jobs).await?;
+        subject.whole_namespace(&self.name);
+        if audited.jobs.is_empty() || audited.nothing_held.is_some() {
+            subject.nothing_held();
+        }
+        let report = subject.audit(self.plane.audit_log()?);
+        let report = report.with_context(|| format!("audit of {}", self.name))?;
+        judge(self.plane, &self.name, &subject, &report, &audited.expected)?;
+        if let Some(why) = audited.nothing_held {
+            println!("AUDIT {}: nothing was held, {why}", self.name);
+        }
+        Ok(())
+    }
+}
+
+/// Audits jobs of one namespace on a plane of their own.
+pub(crate) async fn audit(plane: &Plane, namespace: &str, jobs: &[Job]) -> anyhow::Result<()> {
+    let mut subject = subject(plane, namespace, jobs).await?;
+    subject.whole_namespace(namespace);
+    let report = subject.audit(plane.audit_log()?)?;
+    judge(plane, namespace, &subject, &report, &[])
+}
+
+/// Says what was audited; fails at what must not be.
+fn judge(
+    plane: &Plane,
+    name: &str,
+    subject: &Subject,
+    report: &Report,
+    expected: &[(&str, &str)],
+) -> anyhow::Result<()> {
+    println!("AUDIT {name}: {report}");
+    let mut found = report.violations.clone();
+    found.extend(subject.twice(&plane.pods, report));
+    for (words, why) in expected {
+        let before = found.len();
+        found.retain(|what| !what.contains(words));
+        ensure!(
+            found.len() < before,
+            "the audit does not find {words:?}, which is expected since {why}: {found:?}"
+        );
+    }
+    ensure!(
+        found.is_empty(),
+        "the audit of {name} finds: {}",
+        found.join("\n  ")
+    );
+    Ok(())
+}
+
+/// All jobs, each in the queue that it names now: it may have been moved while it waited.
+async fn subject(plane: &Plane, namespace: &str, jobs: &[Job]) -> anyhow::Result<Subject> {
+    let mut subject = Subject::default();
+    let own = plane.karmada.get(NAMESPACE, None, namespace).await?;
+    let metadata = &own.unwrap_or_default()["metadata"];
+    for of in ["annotations", "labels"] {
+        if let Some(queue) = metadata[of]["muster.io/default-queue"].as_str() {
+            subject.default_queue(namespace, queue);
+        }
+    }
+    let claims = RESOURCE_CLAIM_TEMPLATE;
+    for template in plane.karmada.list(claims, Some(namespace)).await? {
+        subject.claim_template(&template)?;
+    }
+    let mut now: BTreeMap<(String, String), Vec<Value>> = BTreeMap::new();
+    for job in jobs {
+        let of = (kind_of(job.kind), job.namespace.clone());
+        if !now.contains_key(&of) {
+            let listed = plane.karmada.list(job.kind, Some(&job.namespace)).await?;
+            now.insert(of.clone(), listed);
+        }
+        let mut own = now[&of].iter();
+        let own = own.find(|object| object["metadata"]["uid"] == job.uid());
+        subject.job(&with_queue_of(&job.template, own))?;
+    }
+    Ok(subject)
+}
+
+fn kind_of(kind: Kind) -> String {
+    format!("{} {}", kind.api_version(), kind.name)
+}
+
+/// The template as it was submitted, in the queue of the one that is there now.
+fn with_queue_of(template: &Value, now: Option<&Value>) -> Value {
+    let mut template = template.clone();
+    let Some(now) = now else { return template };
+    for of in ["labels", "annotations"] {
+        template["metadata"][of] = now["metadata"][of].clone();
+    }
+    if now["spec"]["queue"].is_string() {
+        template["spec"]["queue"] = json!(now["spec"]["queue"]);
+    }
+    template
+}
