@@ -23,6 +23,7 @@ mod bounds;
 mod footprint;
 mod held;
 mod log;
+mod objects;
 mod pods;
 mod quantity;
 mod replay;

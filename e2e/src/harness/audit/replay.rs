@@ -7,12 +7,15 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::bounds::Bounds;
-use super::footprint::{self, Classes, Footprint};
+use super::footprint::Classes;
 use super::held::Held;
 use super::log::{Resource, Write, is_gone};
+use super::objects::{
+    all_ended, cluster_names, ended, is_placed, name, permanent_id, promised, record, runs,
+};
 use super::quantity;
 use super::report::Report;
-use super::{GPU, Job, LATE, PERMANENT_ID, RECORD, Subject};
+use super::{GPU, LATE, Subject};
 
 /// Kinds without pods, which go where jobs go.
 const WITHOUT_PODS: [&str; 8] = [
@@ -411,69 +414,6 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// What a placement says that a job takes. How an elastic job that is not alike in all its pods is divided
-/// is taken from its record; of another in parts only the sum is known.
-fn promised(job: &Job, binding: &Value) -> anyhow::Result<Held> {
-    let targets = binding["spec"]["clusters"].as_array();
-    let targets: Vec<(String, Option<u64>)> = targets
-        .into_iter()
-        .flatten()
-        .filter_map(|target| {
-            let name = target["name"].as_str()?.to_owned();
-            Some((name, target["replicas"].as_u64()))
-        })
-        .collect();
-    let parts = targets
-        .iter()
-        .map(|(name, replicas)| Some((name.clone(), job.takes.part((*replicas)?)?)));
-    let parts: Option<Vec<(String, Classes)>> = parts.collect();
-    let replicas: u64 = targets.iter().filter_map(|(_, replicas)| *replicas).sum();
-    match (parts, &*targets) {
-        (Some(parts), _) if job.elastic || replicas == job.takes.count() => {
-            Ok(Held::in_each(parts))
-        }
-        (None, _) if job.elastic => recorded(binding),
-        (_, [(name, _)]) => Ok(Held::in_each([(name.clone(), job.takes.whole())])),
-        _ => Ok(Held::somewhere(job.takes.whole())),
-    }
-}
-
-/// What the record on a binding says.
-fn recorded(binding: &Value) -> anyhow::Result<Held> {
-    let record = record(binding);
-    let mut all = Vec::new();
-    for share in record["clusters"].as_array().into_iter().flatten() {
-        let classes = share["charge"].as_object().into_iter().flatten();
-        let classes = classes.map(|(class, amounts)| {
-            Ok((
-                class.clone(),
-                footprint::amounts(amounts).context("record")?,
-            ))
-        });
-        let name = share["name"].as_str().unwrap_or_default().to_owned();
-        all.push((name, classes.collect::<anyhow::Result<Classes>>()?));
-    }
-    Ok(Held::in_each(all))
-}
-
-/// What the manifests of a Work tell its cluster to run.
-fn runs(job: &Job, subject: &Subject, work: &Value) -> anyhow::Result<Classes> {
-    let manifests = work["spec"]["workload"]["manifests"].as_array();
-    let mut runs = Classes::new();
-    for manifest in manifests.into_iter().flatten() {
-        let mut takes = Footprint::of(manifest)?;
-        takes.resolve(&subject.claims)?;
-        for (class, amounts) in takes.whole() {
-            quantity::add(runs.entry(class).or_default(), &amounts, 1);
-        }
-    }
-    // A Work whose manifests are not shown says nothing.
-    Ok(match manifests.is_none_or(Vec::is_empty) {
-        true => job.takes.part(0).unwrap_or_default(),
-        false => runs,
-    })
-}
-
 /// Every placement needs a record of this very template, and a new attempt where it is a new one.
 fn check_placement(
     binding: &mut Binding,
@@ -504,65 +444,4 @@ fn check_placement(
         ));
     }
     binding.attempt = attempt;
-}
-
-fn record(binding: &Value) -> Value {
-    let record = binding["metadata"]["annotations"][RECORD].as_str();
-    let record = record.and_then(|text| serde_json::from_str(text).ok());
-    record.unwrap_or_default()
-}
-
-fn is_placed(spec: &Value) -> bool {
-    spec["suspension"]["scheduling"] != true && cluster_names(spec).next().is_some()
-}
-
-fn permanent_id(object: &Value) -> Option<String> {
-    let id = object["metadata"]["labels"][PERMANENT_ID].as_str()?;
-    Some(id.to_owned())
-}
-
-/// `namespace/name`.
-fn name(object: &Value) -> String {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-    format!("{}/{}", text("namespace"), text("name"))
-}
-
-fn cluster_names(spec: &Value) -> impl Iterator<Item = String> {
-    let clusters = spec["clusters"].as_array().into_iter().flatten();
-    clusters.filter_map(|cluster| cluster["name"].as_str().map(str::to_owned))
-}
-
-/// Whether a binding's status shows an end in every cluster that it was given.
-fn all_ended(binding: &Value, clusters: &BTreeSet<String>) -> bool {
-    let items = binding["status"]["aggregatedStatus"].as_array();
-    let ended: BTreeSet<&str> = items
-        .into_iter()
-        .flatten()
-        .filter(|item| ended(&item["status"]))
-        .filter_map(|item| item["clusterName"].as_str())
-        .collect();
-    clusters
-        .iter()
-        .all(|cluster| ended.contains(cluster.as_str()))
-}
-
-/// Whether the status of a template, as its member reports it, is final.
-fn ended(status: &Value) -> bool {
-    let volcano = status["state"]["phase"].as_str();
-    let pod = status["phase"].as_str();
-    let ray = status["jobDeploymentStatus"].as_str();
-    let conditions = status["conditions"].as_array();
-    let condition = |condition: &Value| {
-        condition["status"] == "True"
-            && matches!(
-                condition["type"].as_str(),
-                Some("Complete" | "Completed" | "Succeeded" | "Failed")
-            )
-    };
-    matches!(
-        volcano,
-        Some("Completed" | "Failed" | "Terminated" | "Aborted")
-    ) || matches!(pod, Some("Succeeded" | "Failed"))
-        || matches!(ray, Some("Complete" | "Failed"))
-        || conditions.is_some_and(|conditions| conditions.iter().any(condition))
 }

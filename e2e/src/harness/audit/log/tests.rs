@@ -132,3 +132,51 @@ fn works_belong_to_the_bindings_whose_id_they_carry() {
     let revisions: Vec<u64> = writes.iter().map(|write| write.revision).collect();
     assert_eq!(revisions, [1, 2, 4]);
 }
+
+#[test]
+fn bounds_are_read_if_asked_for_and_their_status_is_not() {
+    let of = |second: u32, resource: &str, subresource: &str| {
+        let object = object("a", &second.to_string());
+        let text = line(second, second, "patch", Value::Null, object);
+        let mut event: Value = serde_json::from_str(&text).unwrap();
+        event["objectRef"] = json!({"resource": resource, "subresource": subresource});
+        format!("{event}\n")
+    };
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let lines = [
+        of(1, "queues", ""),
+        of(2, "queues", "status"),
+        of(3, "capacitypolicies", ""),
+        of(4, "clusters", ""),
+        of(5, "clusters", "status"),
+        of(6, "podgroups", ""),
+    ];
+    file.write_all(lines.concat().as_bytes()).unwrap();
+    let log = Log::new(file.path());
+    let read = |bounds: bool| {
+        let writes = log.writes(bounds, |_| false).unwrap();
+        writes.into_iter().map(|write| write.resource).collect()
+    };
+    let all: Vec<Resource> = read(true);
+    assert_eq!(all, [Resource::Queue, Resource::Policy, Resource::Cluster]);
+    let none: Vec<Resource> = read(false);
+    assert_eq!(none, []);
+}
+
+#[test]
+fn bindings_are_found_by_their_namespace_too() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let mut lines = Vec::new();
+    for (second, namespace) in [(1, "own"), (2, "other")] {
+        let object = of_template(object(namespace, &second.to_string()), namespace);
+        let text = line(second, second, "create", Value::Null, object);
+        let mut event: Value = serde_json::from_str(&text).unwrap();
+        event["objectRef"]["namespace"] = json!(namespace);
+        lines.push(format!("{event}\n"));
+    }
+    file.write_all(lines.concat().as_bytes()).unwrap();
+    let log = Log::new(file.path());
+    let writes = log.writes(false, |of| of.namespace == "own").unwrap();
+    let revisions: Vec<u64> = writes.iter().map(|write| write.revision).collect();
+    assert_eq!(revisions, [1]);
+}

@@ -94,7 +94,9 @@ fn a_lowered_bound_holds_for_what_is_released_after_it() {
         story
     };
     // What runs may stay, also when something is written to it.
-    tell(9).placed("r", 1).is_fine();
+    let mut story = tell(9);
+    story.queue("right", gpus(3)).after(9).placed("r", 1);
+    story.is_fine();
     tell(9)
         .placed("s", 1)
         .is_wrong("queue right holds 8 of 4 nvidia.com/gpu at revision 4");

@@ -79,10 +79,36 @@ fn what_an_operator_gave_up_is_gone() {
     };
     tell(json!("true")).is_fine();
     tell(json!(null)).is_wrong("queue q holds 16 of 8 nvidia.com/gpu at revision 6");
+    // It is deleted only then.
+    let mut story = tell(json!("true"));
+    story
+        .ended("b", 1)
+        .gated("b")
+        .placed("a", 2)
+        .work_in("m1", "a", |work| {
+            work["metadata"]["uid"] = json!("another");
+        });
+    story.gated("a").work_in("m1", "a", |work| {
+        work["metadata"]["uid"] = json!("another");
+        work["metadata"]["deletionTimestamp"] = json!("now");
+        work["metadata"]["finalizers"] = json!(["f"]);
+    });
+    story.placed("b", 2).is_fine();
     // It comes back with the cluster, and does not count again.
     let mut story = tell(json!("true"));
-    story.work("a", false).is_fine();
-    assert_eq!(story.report().peak("q"), 8);
+    let cluster = json!({"metadata": {"name": "m1"}});
+    story.write(Resource::Cluster, "patch", cluster);
+    story
+        .ended("b", 1)
+        .gated("b")
+        .placed("a", 2)
+        .after(9)
+        .gated("a");
+    story.work_in("m1", "a", |work| {
+        work["metadata"]["deletionTimestamp"] = json!("now");
+        work["metadata"]["finalizers"] = json!(["f"]);
+    });
+    story.after(9).placed("b", 2).is_fine();
 }
 
 /// A gang of five pods of 2 GPUs in a queue, and what a Work of it tells its cluster to run.
@@ -157,6 +183,17 @@ fn an_elastic_job_holds_what_it_has() {
     let mut story = elastic(4);
     story.work_in("m1", "g", part(4));
     story.is_wrong("queue p holds 8 of 4 nvidia.com/gpu at revision 2");
+    // A share that grows in one cluster adds to what is promised in the other.
+    let mut story = elastic(7);
+    let shares = json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}]);
+    story.placed_on("g", 1, shares).work_in("m2", "g", part(2));
+    let violations = story.report().violations;
+    assert!(
+        violations
+            .iter()
+            .any(|what| what.contains("p holds 8 of 7")),
+        "{violations:?}"
+    );
     // It gives up nothing before its Work does.
     let mut story = elastic(9);
     story.subject.job(&gang("h", "p", 2)).unwrap();
