@@ -176,6 +176,10 @@ impl Subject {
     /// What the pods in the members show besides: nothing runs twice. Pods are judged that were seen so
     /// far, by the attempts that are in `report`.
     pub fn twice(&self, pods: &Pods, report: &Report) -> Vec<String> {
+        pods.judge(&self.known(report), jiff::Timestamp::now())
+    }
+
+    fn known(&self, report: &Report) -> BTreeMap<String, Known> {
         let mut jobs: BTreeMap<String, Known> = BTreeMap::new();
         for job in self.jobs.values() {
             let known = jobs.entry(job.name.clone()).or_default();
@@ -184,7 +188,7 @@ impl Subject {
             let attempts = report.attempts.get(&job.name);
             known.attempts = attempts.cloned().unwrap_or_default();
         }
-        pods.judge(&jobs)
+        jobs
     }
 
     fn is_enough(&self, report: &Report) -> anyhow::Result<()> {

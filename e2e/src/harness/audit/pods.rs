@@ -22,7 +22,7 @@ use crate::harness::kinds::POD;
 
 /// For how long more may be seen to run than there should be: members tell of ends and starts at
 /// different speeds, and what a deletion leaves behind is collected a moment later.
-const MOMENT: SignedDuration = SignedDuration::from_secs(3);
+const MOMENT: SignedDuration = SignedDuration::from_secs(10);
 
 /// What was seen of pods so far, in all members that are watched.
 #[derive(Debug, Clone, Default)]
@@ -114,8 +114,9 @@ impl Pods {
         }
     }
 
-    /// What ran twice: more devices than a job has, or pods in clusters of different attempts.
-    pub(super) fn judge(&self, jobs: &BTreeMap<String, Known>) -> Vec<String> {
+    /// What has run twice until now: more devices than a job has, or pods in clusters of different
+    /// attempts.
+    pub(super) fn judge(&self, jobs: &BTreeMap<String, Known>, now: Timestamp) -> Vec<String> {
         let mut by_job: BTreeMap<&String, Vec<Sighting>> = BTreeMap::new();
         for sighting in self.0.lock().values() {
             if let Some(job) = sighting.job(jobs) {
@@ -124,7 +125,7 @@ impl Pods {
         }
         let judged = by_job.into_iter();
         judged
-            .flat_map(|(name, sightings)| twice(name, &jobs[name], &sightings))
+            .flat_map(|(name, sightings)| twice(name, &jobs[name], &sightings, now))
             .collect()
     }
 }
@@ -144,14 +145,12 @@ impl Sighting {
     }
 }
 
-/// Looks at every moment at which a pod of the job started or ended.
-fn twice(name: &str, known: &Known, sightings: &[Sighting]) -> Option<String> {
+/// Looks at every moment at which a pod of the job started or ended, and at the last.
+fn twice(name: &str, known: &Known, sightings: &[Sighting], last: Timestamp) -> Option<String> {
     let starts = sightings.iter().map(|sighting| sighting.from);
     let ends = sightings.iter().filter_map(|sighting| sighting.until);
     let times: BTreeSet<Timestamp> = starts.chain(ends).collect();
     let mut since: Option<(Timestamp, String)> = None;
-    // What is wrong at the last of these moments stays so.
-    let last = times.last()?.saturating_add(MOMENT + MOMENT).ok()?;
     for time in times.into_iter().chain([last]) {
         if let Some((from, what)) = &since
             && from.duration_until(time) > MOMENT

@@ -207,11 +207,16 @@ impl<'a> Replay<'a> {
             check_placement(binding, object, &clusters, &mut wrong);
             binding.promised = promised(job, object).with_context(|| name(object))?;
         }
+        if placed {
+            let attempts = &mut self.report.attempts;
+            let attempts = attempts.entry(binding.of.clone()).or_default();
+            if attempts.last() != Some(&clusters) {
+                attempts.push(clusters.clone());
+            }
+        }
         if placed && !binding.placed {
             let report = &mut self.report;
             *report.placements.entry(binding.name.clone()).or_default() += 1;
-            let attempts = report.attempts.entry(binding.of.clone()).or_default();
-            attempts.push(clusters.clone());
             binding.ended = false;
             binding.holding = true;
             binding.works_seen = false;

@@ -14,7 +14,8 @@ pub struct Report {
     pub jobs: usize,
     /// How often each job was placed, by `namespace/binding`.
     pub placements: BTreeMap<String, u32>,
-    /// Where each job was placed, time after time, by `namespace/template`.
+    /// Where each job was placed, one cluster or set of clusters after another, by
+    /// `namespace/template`.
     pub attempts: BTreeMap<String, Vec<BTreeSet<String>>>,
     /// Everything that must not be, in the order in which it happened.
     pub violations: Vec<String>,
