@@ -106,7 +106,7 @@ async fn uids(case: &Case, job: &Job) -> anyhow::Result<Vec<String>> {
 }
 
 pub(crate) async fn lost(case: &Case) -> anyhow::Result<()> {
-    let words = "at once, and its attempts were in";
+    let words = "pods with 16 of its 12 devices run";
     case.audit_finds(
         words,
         "the operator gives up a cluster whose pods still run",
