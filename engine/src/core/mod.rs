@@ -37,6 +37,7 @@ mod limits;
 mod lingering;
 mod lookup;
 mod measure;
+mod mixed;
 mod names;
 mod noplan;
 mod order;

@@ -11,7 +11,6 @@ use super::Engine;
 use super::eligible::{Eligible, Ineligible, groups_of};
 use super::lookup::{EXACT, Likely, largest_role};
 pub(crate) use super::noplan::{ClusterLack, NoPlan};
-use super::queues::pools_of;
 use super::quota::Kept;
 use super::score::{Aims, Score};
 use super::wants::Want;
@@ -170,7 +169,16 @@ impl Engine {
                     }
                 }
             }
-            match self.first_within_bounds(queue, want, view, options) {
+            let found = match self.first_within_bounds(queue, want, view, options) {
+                Err(Some(passed)) => {
+                    let places = next.iter().map(|likely| likely.place);
+                    let places = places.map(|place| (place, question.seats_at(place)));
+                    self.mixed_within_bounds(queue, want, view, places, (aims, passed))
+                        .map_err(Some)
+                }
+                found => found,
+            };
+            match found {
                 Ok((mut shares, weighted)) => {
                     if let Some(share) = shares.pop() {
                         return Ok((share, weighted));
@@ -274,37 +282,6 @@ impl Engine {
         }
         score.weighted += aims.of_clusters(&facts);
         Candidate { score, parts }
-    }
-
-    /// The best of the options that passes no bound on a class of pools; else the bound that
-    /// the closest of them passes, if there are any.
-    pub(crate) fn first_within_bounds(
-        &self,
-        queue: &QueueName,
-        want: &Want,
-        view: &View,
-        mut options: Vec<Candidate>,
-    ) -> Result<(Vec<Share>, i128), Option<NoPlan>> {
-        options.sort_by(|a, b| a.score.cmp(&b.score));
-        let mut why = None;
-        for option in options {
-            let mut shares: Vec<Share> = option
-                .parts
-                .iter()
-                .map(|(place, packing)| {
-                    self.share_of(&self.room.places()[*place], &want.demand, packing)
-                })
-                .collect();
-            shares.sort_by(|a, b| a.cluster.cmp(&b.cluster));
-            let pools = pools_of(&shares);
-            match self.queues.check_pools(queue, &pools, &view.kept) {
-                Ok(()) => return Ok((shares, option.score.weighted)),
-                Err(short) => {
-                    why = Some(NoPlan::worse(why, NoPlan::Bound(Box::new(short), pools)));
-                }
-            }
-        }
-        Err(why)
     }
 
     /// What clusters lack that were not looked at: of the likeliest exactly, of the others only

@@ -1,9 +1,11 @@
 //! Jobs that a bound would never let go, and bounds that are others later.
 
 use crate::elastic::elastic;
-use crate::world::{World, below, bound, capped, cluster, key, node, on, pods, policy, queue, res};
-use engine::Event;
-use engine::facts::{PolicyFact, QueueFact};
+use crate::world::{
+    World, below, bound, capped, cluster, foreign, key, node, on, pods, policy, queue, res,
+};
+use engine::facts::{NodeFact, PolicyFact, QueueFact};
+use engine::{Event, PoolClass};
 use insta::assert_snapshot;
 
 /// One GPU of `x` is lent to queue `c`, and `x` is lost: nothing is left of which queue `a`, below
@@ -171,4 +173,48 @@ fn whom_a_bound_never_lets_go_any_more_keeps_nothing_though_nodes_seem_nearer() 
     world.queue(capped("q", "gpu 4"));
     world.finish("ends");
     assert_snapshot!(world.decide(), @"release small #1 a(n0)");
+}
+
+/// Two nodes of class `gpu`, of which queue `q` may use 8 GPUs, and two of class `big`.
+fn mixed() -> World {
+    let mut world = World::new();
+    world.apply(Event::ClusterUpserted(cluster("x")));
+    for (name, class) in [("a0", "gpu"), ("a1", "gpu"), ("b0", "big"), ("b1", "big")] {
+        world.apply(Event::NodeUpserted(NodeFact {
+            class: PoolClass::from(class),
+            ..node("x", name, "cpu 64, gpu 8")
+        }));
+    }
+    world.queue(queue("q")).policy(PolicyFact {
+        pools: vec![bound("gpu", None, "gpu 8")],
+        ..policy("q")
+    });
+    world
+}
+
+#[test]
+fn a_gang_goes_on_nodes_of_two_classes_as_far_as_the_bound_on_one_of_them_lets_it() {
+    let mut world = mixed();
+    // The first three nodes would be two of the class of which there may be one.
+    world.add("gang", "q", 3, "gpu 5");
+    assert_snapshot!(world.decide(), @"release gang #1 x(a0 b0 b1)");
+}
+
+#[test]
+fn a_gang_that_a_bound_lets_go_on_other_nodes_waits_for_those() {
+    let mut world = mixed();
+    world.apply(foreign("x", "b1", "gpu 8"));
+    world.add("gang", "q", 3, "gpu 5");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("gang"), @"#1 Reserved: needs 3 pods × nvidia.com/gpu 5; x has room for 2 of 3; it is next: what frees is kept for it");
+    world.apply(Event::PodGone("x".into(), "foreign-x-b1".into()));
+    assert_snapshot!(world.decide(), @"release gang #1 x(a0 b0 b1)");
+}
+
+#[test]
+fn what_no_mix_of_nodes_would_take_within_a_bound_is_told() {
+    let mut world = mixed();
+    world.add("gang", "q", 4, "gpu 5");
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("gang"), @"#1 ExceedsCapability: needs nvidia.com/gpu 20, pods 4; no nodes of the fleet would take it within what queue q and those above it may use of each class of pools");
 }

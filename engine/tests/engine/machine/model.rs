@@ -52,8 +52,6 @@ pub struct Model {
     /// Jobs that failed somewhere and may avoid a cluster for it.
     pub failed: BTreeSet<JobKey>,
     pub serial: u64,
-    /// Whether it is checked that nothing that sleeps could go.
-    pub wakes: bool,
     /// The latest time that the engine was told.
     pub latest: Time,
     /// Milliseconds by which the clock that the engine is told stands behind.
@@ -63,7 +61,7 @@ pub struct Model {
 /// What an engine was told, and where another one took over.
 #[derive(Debug, Clone)]
 pub enum Told {
-    Event(Event),
+    Event(Box<Event>),
     Restart,
 }
 
@@ -101,7 +99,6 @@ impl Model {
             attempts: BTreeMap::new(),
             failed: BTreeSet::new(),
             serial: 0,
-            wakes: true,
             latest: Time(0),
             behind: 0,
         };
@@ -135,7 +132,7 @@ impl Model {
         {
             self.latest = self.latest.max(*at);
         }
-        self.log.push(Told::Event(event.clone()));
+        self.log.push(Told::Event(Box::new(event.clone())));
         self.engine.apply(event.clone());
         // Everything is a level: once more must change nothing.
         self.engine.apply(event);

@@ -120,7 +120,7 @@ impl Model {
         for (until, now, decided) in &self.decided {
             for event in &self.log[told..*until] {
                 match event {
-                    Told::Event(event) => engine.apply(event.clone()),
+                    Told::Event(event) => engine.apply((**event).clone()),
                     Told::Restart => engine = Engine::new(config()),
                 }
             }

@@ -54,8 +54,6 @@ impl Case {
         let leaves = layout.leaves.len();
         let promised = layout.promised.len();
         let mut model = Model::new(layout);
-        // See `nothing_sleeps_that_could_go` in `wide/bytes.rs`.
-        model.wakes = false;
         for class in 0..3_u8 {
             model.take(Step::Class(class, i32::from(class) * 5, class != 1));
         }

@@ -426,10 +426,8 @@ fn the_random_cases_do_release_and_their_bounds_do_stop() {
 }
 
 /// Of nine GPUs in pods of three, six go to the class that is not bounded and three to the other,
-/// of which the queue may have as many. The engine tries one mix of classes in a cluster, which
-/// takes six of the bounded class, and says that no nodes of the fleet would ever take the job.
+/// of which the queue may have as many. The mix of classes that fits best takes six of that one.
 #[test]
-#[ignore = "defect: only one mix of the classes of a cluster is tried, whatever bounds leave of each"]
 fn one_that_needs_two_classes_goes_where_the_bound_on_one_leaves_enough() {
     let node = |class, gpus| Node {
         cluster: 0,

@@ -43,26 +43,10 @@ fn wide_streams_give_the_same_bytes_everywhere() {
     21 released, 0 resized, 0 taken back: a0f10fe96b51fe8b, told 91b1842278b18335
     30 released, 0 resized, 0 taken back: 28140445f7209960, told e484a22d7d292675
     28 released, 1 resized, 2 taken back: 82dbcaf58d4f4afb, told 40c8bfe9f69d6117
-    41 released, 0 resized, 1 taken back: 74cbcf9cd31f0b95, told 9702d7433974636c
+    40 released, 0 resized, 1 taken back: 4216addac733b9ba, told 3220b9ffc6d15152
     52 released, 0 resized, 0 taken back: 63e1117aae04ef8b, told 182fa0d6239be173
     34 released, 1 resized, 4 taken back: 1ecb01d9712b6e06, told 1c02584d45d9989b
     27 released, 0 resized, 1 taken back: 1805f8bb64f23e48, told 13c03d76dd27268d
-    29 released, 0 resized, 3 taken back: e1256aaa8a30dfa5, told 98a541a448dc16fc
+    29 released, 0 resized, 3 taken back: f3f2345ea9ce370a, told 782fb2714f6d583c
     ");
-}
-
-#[test]
-#[ignore = "defect: in a wide stream a job sleeps that a restored engine releases at once"]
-fn nothing_sleeps_that_could_go() {
-    for row in 100..108 {
-        for stream in 0..STREAMS {
-            let case = case(120).new_tree(&mut runner(row, stream)).unwrap();
-            let case = case.current();
-            let mut model: Model = case.world();
-            model.wakes = true;
-            case.steps
-                .into_iter()
-                .for_each(|step| model.take_wide(step));
-        }
-    }
 }
