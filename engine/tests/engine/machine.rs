@@ -9,6 +9,7 @@
 
 use proptest::prelude::*;
 
+mod asleep;
 mod bytes;
 mod checks;
 mod fleet;
@@ -34,7 +35,10 @@ const JOBS: usize = 12;
 
 /// Takes all steps, and what follows where nothing else happens.
 fn tell(steps: Vec<Step>) {
-    let mut model = Model::new(Layout::small());
+    tell_to(Model::new(Layout::small()), steps);
+}
+
+fn tell_to(mut model: Model, steps: Vec<Step>) {
     for step in steps {
         model.take(step);
     }

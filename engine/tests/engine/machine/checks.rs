@@ -17,6 +17,9 @@ impl Model {
     /// engine, in which all is awake, sees no more than this one.
     pub fn decide(&mut self) {
         self.decide_once();
+        if !self.wakes {
+            return;
+        }
         let text = serde_json::to_string(&self.engine.snapshot()).unwrap();
         let mut restored = Engine::restore(serde_json::from_str(&text).unwrap(), config());
         assert_eq!(restored.check_invariants(), Vec::<String>::new());
@@ -70,6 +73,7 @@ impl Model {
                 if let Some(record) = self.records.get_mut(key) {
                     record.admission = admission.clone();
                 }
+                self.taken += u64::from(for_job.is_some());
                 self.note_grant(key, admission);
                 self.check_resize(key, admission, for_job.as_ref());
             }
@@ -81,6 +85,7 @@ impl Model {
             } => {
                 assert!(self.live.contains(key));
                 assert_eq!(self.state(key), Some(JobState::Ending));
+                self.taken += 1;
                 self.record_taken(key, *reason);
                 self.check_take_back(key, *reason, for_job.as_ref());
             }

@@ -180,7 +180,6 @@ impl Model {
     pub fn revive(&mut self, key: &JobKey) {
         if self.state(key) == Some(JobState::Finished) {
             self.progress(key, Progress::Running);
-            self.record_phase(key, Phase::Held);
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Model {
     pub edited: BTreeSet<JobKey>,
     /// In which round of decisions they were promised.
     pub promised_in: BTreeMap<JobKey, u64>,
+    /// How often a job was taken back, or shrunk for another.
+    pub taken: u64,
     /// Rounds of decisions so far.
     pub round: u64,
     /// The last attempt of each job.
@@ -52,6 +54,8 @@ pub struct Model {
     /// Jobs that failed somewhere and may avoid a cluster for it.
     pub failed: BTreeSet<JobKey>,
     pub serial: u64,
+    /// Whether it is checked that nothing that sleeps could go.
+    pub wakes: bool,
     /// The latest time that the engine was told.
     pub latest: Time,
     /// Milliseconds by which the clock that the engine is told stands behind.
@@ -95,10 +99,12 @@ impl Model {
             records: BTreeMap::new(),
             edited: BTreeSet::new(),
             promised_in: BTreeMap::new(),
+            taken: 0,
             round: 0,
             attempts: BTreeMap::new(),
             failed: BTreeSet::new(),
             serial: 0,
+            wakes: true,
             latest: Time(0),
             behind: 0,
         };
@@ -228,6 +234,11 @@ impl Model {
             });
         }
         if self.state(key) == Some(JobState::Running) {
+            // One that had ended and runs again is charged again.
+            let record = self.records.get(key);
+            if record.is_some_and(|record| record.phase == Phase::Ended) {
+                self.record_phase(key, Phase::Held);
+            }
             let now = self.clock();
             self.runs_since.entry(key.clone()).or_insert(now);
         }

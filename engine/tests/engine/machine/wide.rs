@@ -19,19 +19,19 @@ mod queues;
 mod restart;
 mod steps;
 
-pub use steps::Wide;
+pub use steps::{Dressed, Wide};
 
 /// A world and what happens in it.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// Which queues deserve what and may take from whom.
-    row: u8,
-    size: Size,
+    pub row: u8,
+    pub size: Size,
     pub steps: Vec<Wide>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Size {
+pub enum Size {
     Small,
     Scarce,
     Large,
@@ -84,7 +84,10 @@ impl Case {
 
 /// Takes all steps, and what follows where nothing else happens.
 pub fn tell(case: &Case) {
-    let mut model = case.world();
+    tell_to(case.world(), case);
+}
+
+pub fn tell_to(mut model: Model, case: &Case) {
     for step in &case.steps {
         model.take_wide(step.clone());
     }

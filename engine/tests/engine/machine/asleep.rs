@@ -1,0 +1,140 @@
+//! Short streams after which a job sleeps that a restored engine lets go at once.
+
+use super::layout::Layout;
+use super::model::Model;
+use super::step::{Kind, Step, Submitted};
+use super::wide::{Case, Dressed, Size, Wide};
+
+/// So many pods with so many GPUs, in a queue, of a priority class.
+fn job(job: usize, queue: usize, (count, gpus): (u32, u32), kind: Kind, class: u8) -> Submitted {
+    Submitted {
+        job,
+        queue,
+        count,
+        gpus,
+        kind,
+        class,
+        user: 0,
+        lasts: None,
+        preemptible: false,
+    }
+}
+
+fn dressed(told: Submitted, cpus: u32, clusters: &[usize]) -> Wide {
+    Wide::Submit(Dressed {
+        told,
+        cpus,
+        node: None,
+        tolerates_node: false,
+        tolerates_cluster: false,
+        clusters: clusters.to_vec(),
+        excluded: false,
+        max_clusters: None,
+        prefers: false,
+    })
+}
+
+fn take(row: u8, size: Size, steps: Vec<Wide>) {
+    let case = Case { row, size, steps };
+    let mut model = case.world();
+    for step in case.steps {
+        model.take_wide(step);
+    }
+    model.decide();
+}
+
+#[test]
+#[ignore = "defect: an elastic gang does not grow where a restored engine would have it grow"]
+fn an_elastic_gang_grows_as_soon_as_it_may() {
+    let mut model = Model::new(Layout::small());
+    let timed = Submitted {
+        lasts: Some(1),
+        ..job(0, 3, (3, 2), Kind::Elastic, 2)
+    };
+    for step in [
+        Step::Submit(job(1, 0, (1, 3), Kind::Elastic, 0)),
+        Step::Decide,
+        Step::Submit(job(2, 3, (1, 8), Kind::Elastic, 0)),
+        Step::Shares {
+            queue: 0,
+            guarantee: Some(4),
+            deserved: None,
+        },
+        Step::Submit(timed),
+        Step::Submit(job(3, 0, (3, 1), Kind::Elastic, 0)),
+        Step::Submit(job(5, 3, (1, 7), Kind::Elastic, 0)),
+        Step::Submit(job(4, 3, (3, 5), Kind::Plain, 3)),
+        Step::Class(1, 0, false),
+        Step::Class(2, 1, false),
+        Step::NodeGone(1, 0),
+    ] {
+        model.take(step);
+    }
+    model.decide();
+}
+
+#[test]
+#[ignore = "defect: a job sleeps that could go once the head keeps other nodes"]
+fn a_pod_of_others_on_a_node_that_is_kept_wakes_those_behind_the_holder() {
+    take(
+        3,
+        Size::Scarce,
+        vec![
+            dressed(job(5, 0, (3, 3), Kind::Plain, 0), 4, &[]),
+            dressed(job(8, 1, (1, 5), Kind::Elastic, 0), 3, &[]),
+            dressed(job(0, 0, (1, 2), Kind::Elastic, 1), 2, &[]),
+            Wide::Old(Step::Decide),
+            dressed(job(1, 0, (2, 3), Kind::Plain, 1), 1, &[]),
+            Wide::Old(Step::Foreign {
+                cluster: 0,
+                node: 2,
+                gpus: 2,
+            }),
+        ],
+    );
+}
+
+#[test]
+#[ignore = "defect: a job behind holders sleeps that a restored engine lets go"]
+fn a_job_behind_a_holder_goes_as_soon_as_it_may() {
+    take(
+        6,
+        Size::Small,
+        vec![
+            dressed(job(10, 0, (1, 1), Kind::Elastic, 0), 1, &[]),
+            Wide::ClusterGone(1),
+            dressed(job(8, 1, (2, 3), Kind::Plain, 2), 1, &[]),
+            dressed(job(3, 1, (2, 6), Kind::Elastic, 2), 1, &[]),
+            dressed(job(11, 1, (1, 4), Kind::Elastic, 1), 1, &[]),
+            Wide::Old(Step::Decide),
+            Wide::Old(Step::Recreate(3)),
+            dressed(job(0, 1, (1, 5), Kind::Elastic, 3), 1, &[]),
+            Wide::Old(Step::Wait(1)),
+        ],
+    );
+}
+
+#[test]
+#[ignore = "defect: a job does not take back what a restored engine has it take back"]
+fn a_job_takes_back_as_soon_as_it_may() {
+    let victim = Submitted {
+        preemptible: true,
+        ..job(1, 0, (1, 3), Kind::Plain, 1)
+    };
+    take(
+        11,
+        Size::Small,
+        vec![
+            dressed(job(0, 0, (1, 5), Kind::Elastic, 0), 1, &[]),
+            dressed(victim, 1, &[1]),
+            Wide::Old(Step::Decide),
+            dressed(job(9, 0, (2, 1), Kind::Plain, 0), 1, &[1]),
+            Wide::Old(Step::Decide),
+            Wide::Old(Step::Obey),
+            dressed(job(2, 1, (2, 5), Kind::Plain, 0), 1, &[]),
+            Wide::Old(Step::Decide),
+            Wide::Old(Step::Wait(30)),
+            Wide::Old(Step::Obey),
+        ],
+    );
+}
