@@ -225,6 +225,10 @@ impl Engine {
                     message.push_str("; it would not fit even if they were empty");
                     return never(Reason::ExceedsFleet, message);
                 }
+                // Bounds on pools may leave less of some nodes than is free there.
+                let bounds = self.queues.bounds_pools(asker.queue);
+                let path = bounds.then(|| self.queues.path(asker.queue));
+                let wakes = path.into_iter().flatten().map(Wake::Quota);
                 Block {
                     reason: Reason::WaitingForRoom,
                     blocker: lacks
@@ -234,8 +238,8 @@ impl Engine {
                     message,
                     gate: Gate::Room,
                     // Where pools are bounded another queue may find room in others.
-                    shut: (!self.queues.bounds_pools(asker.queue)).then_some(Shut::NoRoom),
-                    wakes: vec![Wake::Room, Wake::Fleet],
+                    shut: (!bounds).then_some(Shut::NoRoom),
+                    wakes: [Wake::Room, Wake::Fleet].into_iter().chain(wakes).collect(),
                 }
             }
         }

@@ -218,3 +218,17 @@ fn what_no_mix_of_nodes_would_take_within_a_bound_is_told() {
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("gang"), @"#1 ExceedsCapability: needs nvidia.com/gpu 20, pods 4; no nodes of the fleet would take it within what queue q and those above it may use of each class of pools");
 }
+
+#[test]
+fn a_gang_on_several_classes_wakes_when_a_bound_leaves_more_of_one() {
+    let mut world = mixed();
+    // A node on which the gang has no place, of the class that is bounded.
+    world.apply(Event::NodeUpserted(node("x", "small", "cpu 64, gpu 4")));
+    world.add("old", "q", 1, "gpu 4");
+    assert_snapshot!(world.decide(), @"release old #1 x(small)");
+    world.run("old");
+    world.add("gang", "q", 3, "gpu 5");
+    assert_snapshot!(world.decide(), @"");
+    world.finish("old");
+    assert_snapshot!(world.decide(), @"release gang #1 x(a0 b0 b1)");
+}
