@@ -85,7 +85,10 @@ impl Model {
 
     fn check_runtime(&self, key: &JobKey) {
         let queue = self.engine.job(key).unwrap().queue.clone();
-        let most = self.policy_of(&queue).limits.runtime_ms.unwrap();
+        let path = self.path(&queue);
+        let limits = path.iter().filter_map(|name| self.policies.get(name));
+        let most = limits.filter_map(|policy| policy.limits.runtime_ms).min();
+        let most = most.unwrap();
         assert!(
             self.now.millis_since(self.runs_since[key]) >= most,
             "{key} had time left"
