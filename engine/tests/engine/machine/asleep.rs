@@ -1,4 +1,5 @@
-//! Short streams after which a job sleeps that a restored engine lets go at once.
+//! Short streams after which a job sleeps that a restored engine lets go at once, or jobs find no
+//! rest.
 
 use super::layout::Layout;
 use super::model::Model;
@@ -137,4 +138,36 @@ fn a_job_takes_back_as_soon_as_it_may() {
             Wide::Old(Step::Obey),
         ],
     );
+}
+
+#[test]
+#[ignore = "defect: a job is taken back for one that does not start, again and again"]
+fn nobody_is_taken_back_again_and_again() {
+    let lent = Submitted {
+        preemptible: true,
+        ..job(2, 0, (2, 0), Kind::Plain, 1)
+    };
+    let steps = vec![
+        Wide::Old(Step::Node {
+            cluster: 0,
+            node: 0,
+            gpus: 0,
+            usable: false,
+        }),
+        Wide::NodeTaint(1, 0, true),
+        dressed(job(10, 0, (1, 0), Kind::Plain, 0), 3, &[]),
+        dressed(job(1, 0, (2, 0), Kind::Split, 3), 4, &[]),
+        dressed(lent, 1, &[]),
+        Wide::Old(Step::Foreign {
+            cluster: 1,
+            node: 2,
+            gpus: 5,
+        }),
+    ];
+    let case = Case {
+        row: 8,
+        size: Size::Scarce,
+        steps,
+    };
+    super::wide::tell(&case);
 }
