@@ -12,13 +12,14 @@ use crate::users;
 use anyhow::Context as _;
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{FromRequest, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -39,6 +40,9 @@ pub const USERS: &str = "/mutate/templates";
 
 /// Two objects of etcd's limit (1.5 MiB each, on updates) and the review around them.
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
+/// How much of a body that is too large is read and dropped. The connection of a client that still sends
+/// is closed with the answer unread: it sees a broken pipe, and never why.
+const DROPPED: usize = 4 * BODY_LIMIT;
 /// Below the registrations' timeoutSeconds (3), so that the API server hears why.
 const TIME_LIMIT: Duration = Duration::from_millis(2500);
 
@@ -93,7 +97,6 @@ pub fn router(handlers: Handlers) -> Router {
         .route(USERS, post(template_users))
         // Nothing is served before the certificate is loaded: whoever gets an answer has it.
         .route("/readyz", get(async || "ok\n"))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
             TIME_LIMIT,
@@ -101,7 +104,43 @@ pub fn router(handlers: Handlers) -> Router {
         .with_state(handlers)
 }
 
-type Body = Result<Bytes, BytesRejection>;
+/// Why a request is not answered with a review.
+type Refusal = (StatusCode, String);
+
+/// The body of a request, or why it is not taken.
+struct Body(Result<Bytes, Refusal>);
+
+impl<S: Sync> FromRequest<S> for Body {
+    type Rejection = Infallible;
+
+    async fn from_request(request: axum::extract::Request, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(whole(request.into_body()).await))
+    }
+}
+
+async fn whole(body: axum::body::Body) -> Result<Bytes, Refusal> {
+    let mut chunks = body.into_data_stream();
+    let (mut bytes, mut length) = (Vec::new(), 0);
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| {
+            let message = format!("muster webhook: the review cannot be received: {error}");
+            (StatusCode::BAD_REQUEST, message)
+        })?;
+        length += chunk.len();
+        if length <= BODY_LIMIT {
+            bytes.extend_from_slice(&chunk);
+        } else if length > DROPPED {
+            break;
+        }
+    }
+    match length <= BODY_LIMIT {
+        true => Ok(bytes.into()),
+        false => Err((
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("muster webhook: the review is larger than {BODY_LIMIT} bytes"),
+        )),
+    }
+}
 
 async fn gate_namespace(State(handlers): State<Handlers>, body: Body) -> Response {
     handle(&handlers, GATE_NAMESPACE, body, |request| {
@@ -202,13 +241,16 @@ fn handle<T: DeserializeOwned>(
     answer: impl FnOnce(&Request<T>) -> Answer,
 ) -> Response {
     let start = Instant::now();
-    let result = read(body).and_then(|request: Request<T>| {
-        let answer = answer(&request);
-        let outcome = Outcome::of(&answer);
-        let response = ReviewResponse::new(&request.uid, answer)
-            .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-        Ok((outcome, response))
-    });
+    let result = body
+        .0
+        .and_then(|body| read(&body))
+        .and_then(|request: Request<T>| {
+            let answer = answer(&request);
+            let outcome = Outcome::of(&answer);
+            let response = ReviewResponse::new(&request.uid, answer)
+                .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+            Ok((outcome, response))
+        });
     let (outcome, response) = match result {
         Ok((outcome, response)) => (outcome, axum::Json(response).into_response()),
         Err((code, message)) => {
@@ -220,15 +262,8 @@ fn handle<T: DeserializeOwned>(
     response
 }
 
-fn read<T: DeserializeOwned>(body: Body) -> Result<Request<T>, (StatusCode, String)> {
-    let body = body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => (
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("muster webhook: the review is larger than {BODY_LIMIT} bytes"),
-        ),
-        code => (code, format!("muster webhook: {rejection}")),
-    })?;
-    let review: Review<T> = serde_json::from_slice(&body).map_err(|error| {
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Request<T>, Refusal> {
+    let review: Review<T> = serde_json::from_slice(body).map_err(|error| {
         let message = format!("muster webhook: not an AdmissionReview that can be read: {error}");
         (StatusCode::BAD_REQUEST, message)
     })?;

@@ -223,7 +223,7 @@ async fn what_cannot_be_read_is_an_http_error() {
         ),
         (b"{}".to_vec(), StatusCode::BAD_REQUEST, "no request"),
         (
-            vec![b' '; 5 * 1024 * 1024],
+            vec![b' '; 15 * 1024 * 1024],
             StatusCode::PAYLOAD_TOO_LARGE,
             "larger than 4194304 bytes",
         ),
