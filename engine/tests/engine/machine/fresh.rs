@@ -55,8 +55,8 @@ where
     told.map_err(|error| error.to_string())
 }
 
-/// Known streams in which a job sleeps that could go are in `machine/asleep.rs`: as long as there
-/// are any, new ones of the kind tell nothing new.
+/// Known streams in which a job sleeps that could go, or in which there is no rest, are in
+/// `machine/asleep.rs`: as long as there are any, new ones of these kinds tell nothing new.
 fn unwatched(mut model: Model) -> Model {
     model.wakes = false;
     model
