@@ -67,6 +67,8 @@ pub const PRIORITY_CLASS: Kind = kind(
     "PriorityClass",
     "priorityclasses",
 );
+/// What one of several replicas holds to lead.
+pub const LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
 /// What makes a class of devices.
 pub const DEVICE_CLASS: Kind = kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses");
 /// Devices of a node.

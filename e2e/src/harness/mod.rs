@@ -5,8 +5,12 @@
 //! code of Muster's may be used here: what is checked must not check itself.
 
 pub mod audit;
+pub mod health;
 pub mod jobs;
 pub mod kinds;
 pub mod muster;
 pub mod objects;
+pub mod record;
+pub mod report;
+pub mod turns;
 pub mod wait;

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-use super::kinds::{Kind, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
+use super::kinds::{Kind, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use super::objects::Objects;
 use super::wait::eventually;
 use crate::testbed::{Cluster, Testbed};
 
-/// How long a process may take until it is ready: a Lease that a killed one held has to pass first.
+/// How long a process may take until it is ready, and as long again until it leads: the Lease of a
+/// process that was killed lasts 15 s.
 const READY: Duration = Duration::from_secs(60);
 /// How long a process may drain.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -52,6 +53,15 @@ impl Part {
         match self {
             Self::AllUnregistered => Self::All.process(),
             other => other.process(),
+        }
+    }
+
+    /// The Lease for which its replicas compete, if it has one.
+    fn lease(self) -> Option<&'static str> {
+        match self {
+            Self::All | Self::AllUnregistered | Self::Controller => Some("muster"),
+            Self::Scheduler => Some("muster-scheduler"),
+            Self::Webhook => None,
         }
     }
 
@@ -119,13 +129,42 @@ impl Muster {
         run_install(&self.program, &testbed.cluster(member)?, &["--member"]).await
     }
 
-    /// Starts a process, or starts it again, and waits until it says that it is ready.
+    /// Starts a process, or starts it again, and waits until it is ready and leads.
     ///
     /// # Errors
-    /// If it does not become ready; its log is `log/<process>.log` in the testbed's folder.
+    /// If it does not become ready or does not lead; its log is `log/<process>.log` in the testbed's
+    /// folder.
     pub async fn start(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
         self.launch(testbed, part).await?;
-        self.wait_ready(testbed, part).await
+        self.wait_ready(testbed, part).await?;
+        self.wait_leading(testbed, part).await
+    }
+
+    /// Ends a process with SIGKILL and takes the Lease from it, so that the next process leads at
+    /// once instead of after the 15 s for which the Lease lasts.
+    ///
+    /// # Errors
+    /// If it was never started, or the API server refuses.
+    pub async fn kill(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+        self.crash(testbed, part)?;
+        let Some(lease) = part.lease() else {
+            return Ok(());
+        };
+        let karmada = Objects::new(testbed.karmada().client().await?);
+        let free = json!({"spec": {"holderIdentity": null}});
+        let freed = karmada.merge(LEASE, Some(SYSTEM_NAMESPACE), lease, &free);
+        freed
+            .await
+            .with_context(|| format!("take Lease {lease} from the killed process"))?;
+        Ok(())
+    }
+
+    /// Ends a process with SIGKILL. Its Lease stays, as after a real crash.
+    ///
+    /// # Errors
+    /// If it was never started.
+    pub fn crash(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+        Ok(testbed.kill(part.process())?)
     }
 
     /// Starts a process, or starts it again, without waiting until it is ready.
@@ -168,6 +207,27 @@ impl Muster {
             match answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200") {
                 true => Ok(()),
                 false => Err(answer),
+            }
+        })
+        .await
+    }
+
+    /// Waits until the process leads: a process is ready before it holds the Lease, and decides and
+    /// writes only after. A process without a Lease is not waited for.
+    ///
+    /// # Errors
+    /// If it does not lead in time, or the process ended.
+    pub async fn wait_leading(&self, testbed: &Testbed, part: Part) -> anyhow::Result<()> {
+        if part.lease().is_none() {
+            return Ok(());
+        }
+        let port = metrics_port(testbed, part)?;
+        let what = format!("{} leads", part.process());
+        eventually(READY, &what, async || {
+            let metrics = http_get(port, "/metrics").await?;
+            match metric(&metrics, "muster_leading") {
+                Some(1.0) => Ok(()),
+                other => Err(format!("muster_leading is {other:?}")),
             }
         })
         .await
@@ -308,6 +368,16 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(file.write_all(text.as_bytes())?)
 }
 
+/// The sum of a metric over its labels, of what `/metrics` answered; none if it is not there.
+pub fn metric(metrics: &str, name: &str) -> Option<f64> {
+    let samples = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        rest.starts_with(['{', ' '])
+            .then(|| rest.rsplit(' ').next()?.parse::<f64>().ok())?
+    });
+    samples.reduce(|sum, sample| sum + sample)
+}
+
 /// A plain GET on loopback; the whole answer, headers included.
 async fn http_get(port: u16, path: &str) -> Result<String, String> {
     let exchange = async {
@@ -323,5 +393,19 @@ async fn http_get(port: u16, path: &str) -> Result<String, String> {
     match tokio::time::timeout(Duration::from_secs(5), exchange).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer to GET {path} within 5 s")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::metric;
+
+    #[test]
+    fn a_metric_is_summed_over_its_labels_and_told_from_those_with_longer_names() {
+        let metrics = "# HELP muster_leading 1 while\nmuster_leading 1\nmuster_leading_since 7\n\
+                       muster_cut_total{q=\"a\"} 2\nmuster_cut_total{q=\"b\"} 3\n";
+        assert_eq!(metric(metrics, "muster_leading"), Some(1.0));
+        assert_eq!(metric(metrics, "muster_cut_total"), Some(5.0));
+        assert_eq!(metric(metrics, "muster_cut"), None);
     }
 }

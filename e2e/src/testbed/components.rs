@@ -203,18 +203,14 @@ impl Components<'_> {
 
     /// Flags for an audit log of what is written to bindings and works, and of what bounds them.
     pub(super) fn audit_flags(&self, log: &Path) -> Result<Vec<String>> {
-        let placed = [
-            "resourcebindings",
-            "resourcebindings/status",
-            "works",
-            "works/status",
-        ];
+        let bindings = ["resourcebindings", "resourcebindings/status"];
+        let works = ["works", "works/status"];
+        let placed = [bindings, works].concat();
         // Without their status, which is written often and bounds nothing.
         let resources = [
             json!({"group": "work.karmada.io", "resources": placed}),
             json!({"group": "scheduling.volcano.sh", "resources": ["queues"]}),
             json!({"group": "muster.io", "resources": ["capacitypolicies"]}),
-            json!({"group": "cluster.karmada.io", "resources": ["clusters"]}),
         ];
         let policy = json!({
             "apiVersion": "audit.k8s.io/v1",

@@ -182,10 +182,14 @@ impl Testbed {
             true => volcano_crds(&self.tools)?,
             false => Manifests::default(),
         };
+        let further = match member.without_crds {
+            true => Manifests::default(),
+            false => Manifests::read(&self.spec.member_crds)?,
+        };
         let manifests = volcano
             .and(&essentials)
             .and(&Manifests::read(&[storage_class])?)
-            .and(&Manifests::read(&self.spec.member_crds)?);
+            .and(&further);
         self.install_crds(apiserver, client, &cluster.name, &manifests)
             .await
     }

@@ -246,6 +246,9 @@ impl Supervisor {
         let child = std::process::Command::new(&launch.program)
             .args(&launch.args)
             .env("GOMAXPROCS", "2")
+            // Memory is plenty and cores are not: API servers are what needs most of them, and collect
+            // garbage a third as often with this.
+            .env("GOGC", "300")
             // Some components look for a home or a cluster that they would run in.
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")

@@ -21,6 +21,8 @@ pub(crate) struct Audited {
     expected: Vec<Finding>,
     /// Why nothing of the test ever holds a device.
     nothing_held: Option<&'static str>,
+    /// A cluster that the test takes out of service.
+    given_up: Option<&'static str>,
 }
 
 /// What an audit may find.
@@ -53,6 +55,11 @@ impl Case {
         expected.push(Finding { words, why, surely });
     }
 
+    /// The test takes this cluster out of service: Works that are being deleted there count as gone.
+    pub(crate) fn gives_up(&self, cluster: &'static str) {
+        self.audited.lock().unwrap().given_up = Some(cluster);
+    }
+
     /// Nothing of the test ever holds a device.
     pub(crate) fn holds_nothing(&self, why: &'static str) {
         self.audited.lock().unwrap().nothing_held = Some(why);
@@ -69,6 +76,9 @@ impl Case {
         let audited = std::mem::take(&mut *self.audited.lock().unwrap());
         let mut subject = subject(self.plane, &self.name, &audited.jobs).await?;
         subject.whole_namespace(&self.name);
+        if let Some(cluster) = audited.given_up {
+            subject.out_of_service(cluster);
+        }
         if audited.jobs.is_empty() || audited.nothing_held.is_some() {
             subject.nothing_held();
         }

@@ -3,9 +3,10 @@
 
 use e2e::harness::jobs::{self, Gang};
 
-use crate::case::{A_WHILE, Case, managed};
+use crate::case::{A_WHILE, Case};
 use crate::contest::SHORT;
 use crate::job::Job;
+use crate::story::{managed, managed_long};
 
 const EXPECTED: &str = "muster.io/expected-duration";
 
@@ -78,7 +79,7 @@ async fn submit(case: &Case, gang: Gang, lasts: &str) -> anyhow::Result<Job> {
 
 #[test]
 fn room_that_frees_in_pieces_is_kept_for_who_waits_for_all_of_it() {
-    managed("delayed", delayed_scheduling);
+    managed_long("delayed", delayed_scheduling);
 }
 
 #[test]

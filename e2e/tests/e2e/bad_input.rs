@@ -4,8 +4,9 @@
 use e2e::harness::kinds::Kind;
 use serde_json::{Value, json};
 
-use crate::case::{Case, managed, unmanaged};
+use crate::case::Case;
 use crate::job::Job;
+use crate::story::{managed, unmanaged};
 
 const TRAIN_JOB: Kind = Kind {
     group: "trainer.kubeflow.org",

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::case::{A_WHILE, Case, managed};
+use crate::case::{A_WHILE, Case};
 use crate::contest::SHORT;
 use crate::job::Job;
+use crate::story::managed;
 
 /// Eight GPUs of this test's class in all, and four of them in the first member.
 pub(crate) async fn of_class_and_cluster(case: &Case) -> anyhow::Result<()> {

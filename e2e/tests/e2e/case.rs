@@ -1,6 +1,5 @@
 //! What one test works with: a namespace, a queue and a GPU class of its own on the shared plane.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -10,70 +9,25 @@ use e2e::harness::jobs::{self, Gang};
 use e2e::harness::kinds::{
     BINDING, CAPACITY_POLICY, Kind, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE,
 };
-use e2e::harness::muster::Part;
 use e2e::harness::objects::Objects;
+use e2e::harness::turns::Turn;
 use e2e::harness::wait::{eventually, never_within};
 use e2e::testbed::{MemberSpec, NodeGroup, SyncMode};
-use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use crate::audited::Audited;
-use crate::diagnosis;
 use crate::job::{Job, clusters, condition, is_gated, is_placed};
-use crate::plane::{self, Plane};
+use crate::plane::{MEMBERS, Plane};
+use crate::story::Namespace;
 
-/// How long anything may take that happens within seconds on an idle machine. Whoever waits goes on at
-/// once when it has happened; a machine with much else to do took more than a minute.
+/// The hard bound on anything that happens within seconds on an idle machine; a machine with much else
+/// to do took more than a minute. A story goes on at once when it has happened, and how long it took
+/// is judged at the end of the run, beside what it takes on an idle machine (`harness::report`).
 pub(crate) const SOON: Duration = Duration::from_secs(180);
+/// The hard bound on the first job of a plane to run; nothing else is there yet.
+pub(crate) const FIRST: Duration = Duration::from_secs(90);
 /// For how long is watched that something does not happen.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(4);
-
-/// Runs a test in a managed namespace, beside others.
-pub(crate) fn managed(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
-    plane::beside_others(async |plane| Case::run(plane, name, MANAGED, test).await);
-}
-
-/// Runs a test in a namespace that Muster does not manage, beside others.
-pub(crate) fn unmanaged(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
-    let unmanaged = Way {
-        managed: false,
-        ..MANAGED
-    };
-    plane::beside_others(async |plane| Case::run(plane, name, unmanaged, test).await);
-}
-
-/// Runs a test in a managed namespace while no other is on its plane.
-pub(crate) fn managed_alone(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
-    plane::alone(async |plane| Case::run(plane, name, MANAGED, test).await);
-}
-
-/// Runs a test in a managed namespace while no other test runs: it says how long something may take.
-pub(crate) fn managed_quiet(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
-    plane::quiet(async |plane| Case::run(plane, name, MANAGED, test).await);
-}
-
-/// Runs a test in a managed namespace while no other is on its plane; Muster is killed in its middle.
-pub(crate) fn managed_and_killed(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
-    let killed = Way {
-        killed: true,
-        ..MANAGED
-    };
-    plane::alone(async |plane| Case::run(plane, name, killed, test).await);
-}
-
-/// How a test is run.
-#[derive(Clone, Copy)]
-struct Way {
-    /// Its namespace is Muster's.
-    managed: bool,
-    /// Muster is killed wherever the test says [`Case::midway`].
-    killed: bool,
-}
-
-const MANAGED: Way = Way {
-    managed: true,
-    killed: false,
-};
 
 /// One test's part of the plane.
 pub(crate) struct Case {
@@ -82,7 +36,9 @@ pub(crate) struct Case {
     pub(crate) name: String,
     /// The GPU product of its nodes.
     pub(crate) product: String,
-    way: Way,
+    namespace: Namespace,
+    /// Its turn on the plane; none for the story that proves it before all others.
+    pub(crate) turn: Option<Turn<'static>>,
     made: Mutex<Made>,
     pub(crate) audited: Mutex<Audited>,
 }
@@ -98,58 +54,46 @@ struct Made {
 }
 
 impl Case {
-    async fn run(
+    /// A story's part of the plane; `turn` is its turn on it, if others are there too.
+    pub(crate) fn new(
         plane: &'static Plane,
         name: &str,
-        way: Way,
-        test: impl AsyncFnOnce(&Self) -> anyhow::Result<()>,
-    ) {
-        let case = Self {
+        namespace: Namespace,
+        turn: Option<Turn<'static>>,
+    ) -> Self {
+        Self {
             plane,
             name: name.to_owned(),
             product: format!("E2E-{}", name.to_uppercase()),
-            way,
+            namespace,
+            turn,
             made: Mutex::default(),
             audited: Mutex::default(),
-        };
-        let whole = async {
-            case.make_namespace().await?;
-            test(&case).await?;
-            case.audit_all().await
-        };
-        match AssertUnwindSafe(whole).catch_unwind().await {
-            Ok(Ok(())) => case.clean_up().await,
-            Ok(Err(error)) => {
-                diagnosis::print(&case, &format!("{error:#}")).await;
-                panic!("{error:#}");
-            }
-            Err(panic) => {
-                diagnosis::print(&case, &words(panic.as_ref())).await;
-                std::panic::resume_unwind(panic);
-            }
         }
+    }
+
+    /// The members that this story uses: those that all share, and its spare one.
+    pub(crate) fn members(&self) -> Vec<&'static str> {
+        let spare = self.turn.as_ref().and_then(|turn| turn.needs().spare);
+        MEMBERS.into_iter().chain(spare).collect()
     }
 
     pub(crate) fn karmada(&self) -> &Objects {
         &self.plane.karmada
     }
 
-    /// The middle of a test: there Muster is killed if this run is to show that it makes no
-    /// difference.
+    /// The middle of a story. If this run of it is to show that a kill of Muster makes no difference,
+    /// Muster is killed here, once for all stories of the batch, and leads again when this returns.
     pub(crate) async fn midway(&self) -> anyhow::Result<()> {
-        if self.way.killed {
-            self.plane.testbed.kill(Part::All.process())?;
-            self.plane
-                .muster
-                .start(&self.plane.testbed, Part::All)
-                .await?;
+        match &self.turn {
+            Some(turn) => turn.meet(async || self.plane.kill_muster().await).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    async fn make_namespace(&self) -> anyhow::Result<()> {
+    pub(crate) async fn make_namespace(&self) -> anyhow::Result<()> {
         let mut object = json!({"metadata": {"name": self.name}});
-        if self.way.managed {
+        if self.namespace == Namespace::Managed {
             object["metadata"]["labels"] = json!({"muster.io/managed": "true"});
         }
         self.karmada().create(NAMESPACE, &object).await?;
@@ -212,6 +156,7 @@ impl Case {
             name: name.to_owned(),
             sync,
             volcano: true,
+            without_crds: true,
             labels: [("case".to_owned(), self.name.clone())].into(),
             nodes: vec![NodeGroup {
                 product: Some(self.product.clone()),
@@ -344,7 +289,17 @@ impl Case {
         what: &str,
         check: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Value> {
-        eventually(SOON, &format!("{} {what}", job.name), async || {
+        self.pod_group_within(SOON, job, what, check).await
+    }
+
+    async fn pod_group_within(
+        &self,
+        time: Duration,
+        job: &Job,
+        what: &str,
+        check: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        eventually(time, &format!("{} {what}", job.name), async || {
             match self.pod_group(job).await? {
                 Some(group) if check(&group) => Ok(group),
                 Some(group) => Err(brief(&group["status"])),
@@ -369,8 +324,13 @@ impl Case {
 
     /// Waits until the job says that its minimum runs.
     pub(crate) async fn running(&self, job: &Job) -> anyhow::Result<Value> {
+        self.running_within(job, SOON).await
+    }
+
+    /// The same, with another bound.
+    pub(crate) async fn running_within(&self, job: &Job, time: Duration) -> anyhow::Result<Value> {
         let ready = |group: &Value| condition(group, "Ready")["status"] == "True";
-        self.pod_group_when(job, "running", ready).await
+        self.pod_group_within(time, job, "running", ready).await
     }
 
     /// Waits until the job says that it ended, with this reason.
@@ -483,7 +443,7 @@ impl Case {
     }
 
     /// Takes away what would burden the tests that follow; nothing waits for it.
-    async fn clean_up(&self) {
+    pub(crate) async fn clean_up(&self) {
         let made = std::mem::take(&mut *self.made.lock().unwrap());
         let mut failures = Vec::new();
         let namespace = self.karmada().delete(NAMESPACE, None, &self.name).await;
@@ -500,13 +460,6 @@ impl Case {
             println!("{}: not all was cleaned up: {failures:?}", self.name);
         }
     }
-}
-
-/// What a panic said.
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without words").to_owned()
 }
 
 /// The beginning of an object as JSON.

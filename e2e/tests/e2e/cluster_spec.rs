@@ -7,11 +7,12 @@ use e2e::harness::jobs::annotated;
 use e2e::testbed::free_port;
 use serde_json::{Value, json};
 
-use crate::case::{Case, managed};
+use crate::case::Case;
 use crate::job::{Job, record};
 use crate::leading_part::{end_leader, room_for_seven, shows};
 use crate::rendezvous::{said_by, start};
 use crate::split::{no_pods, pods_of};
+use crate::story::managed;
 
 /// A TFJob of a chief, a parameter server and five workers, two GPUs each, that asks to be split.
 pub(crate) fn training(case: &Case) -> Value {

@@ -234,7 +234,7 @@ impl Case {
         };
         self.binding_when(job, &format!("queued again as {reason}"), again)
             .await?;
-        for member in crate::plane::MEMBERS {
+        for member in self.members() {
             let left = self.pods(member).await?;
             let left = left.iter().filter(|pod| job.owns(pod)).count();
             assert_eq!(left, 0, "pods of {} are left in {member}", job.name);

@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
 use e2e::harness::kinds::POD_GROUP;
 use e2e::harness::muster::Part;
 use e2e::harness::wait::eventually;
 use e2e::testbed::MemberProcess;
 use serde_json::Value;
 
-use crate::case::{A_WHILE, Case, SOON, managed_alone};
+use crate::case::{A_WHILE, Case};
 use crate::job::Job;
+use crate::plane::SPARES;
 use crate::race::{CAPABILITY, all_done, check, crowd_nodes, member_of_crowd};
+use crate::story::{killed_with_spare, managed_alone};
+
+/// The member that is away.
+const AWAY: &str = SPARES[1];
 
 /// How long a member that was away may keep what was deleted meanwhile: Karmada tries again with
 /// growing pauses.
@@ -53,18 +57,22 @@ async fn submit_somehow(case: &Case, index: u32) -> anyhow::Result<Job> {
     .await
 }
 
+/// Kills Muster after each pause, always one that leads. The first takes over as in production, once
+/// the Lease of the killed process has passed; the others at once.
 async fn kill_again_and_again(case: &Case, pauses: &[Duration]) -> anyhow::Result<()> {
     let plane = case.plane;
-    for &pause in pauses {
+    for (index, &pause) in pauses.iter().enumerate() {
         tokio::time::sleep(pause).await;
-        plane.testbed.kill(Part::All.process())?;
-        plane.muster.launch(&plane.testbed, Part::All).await?;
+        plane.ensure_healthy().await?;
+        plane.muster.wait_leading(&plane.testbed, Part::All).await?;
+        match index {
+            0 => plane.muster.crash(&plane.testbed, Part::All)?,
+            _ => plane.muster.kill(&plane.testbed, Part::All).await?,
+        }
         let start = std::time::Instant::now();
-        plane.muster.wait_ready(&plane.testbed, Part::All).await?;
-        println!(
-            "MEASURED ready_after_kill {} ms",
-            start.elapsed().as_millis()
-        );
+        plane.muster.start(&plane.testbed, Part::All).await?;
+        let took = start.elapsed();
+        println!("MEASURED leads_after_kill {} ms", took.as_millis());
     }
     Ok(())
 }
@@ -79,16 +87,16 @@ fn kill_9_at_any_time_loses_nothing_and_doubles_nothing() {
 
 #[test]
 fn a_charge_stays_until_the_works_are_gone_though_the_member_is_away() {
-    managed_alone("away", async |case| {
+    killed_with_spare(AWAY, "away", async |case| {
         let testbed = &case.plane.testbed;
         case.queue(8).await?;
-        case.nodes("member2", 1).await?;
+        case.nodes(AWAY, 1).await?;
         let job = case.submit(&case.gang("lost", 1, 8).volcano()).await?;
         case.running(&job).await?;
         case.nodes("member1", 1).await?;
-        testbed.stop_member_apiserver("member2")?;
+        testbed.stop_member_apiserver(AWAY)?;
         let outcome = while_away(case, &job).await;
-        bring_back(case, "member2").await?;
+        bring_back(case, AWAY).await?;
         let waiter = outcome?;
         eventually(
             CLEANED,
@@ -126,54 +134,24 @@ pub(crate) async fn bring_back(case: &Case, member: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The job is deleted and Muster restarted while its member cannot be reached. What the dead process
-/// said of the waiter goes with it, so that what is read afterwards is the new one's word.
+/// The job is deleted and Muster killed while its member cannot be reached. What the dead process
+/// said of the waiter is removed, so that what is read afterwards is the new one's word.
 async fn while_away(case: &Case, job: &Job) -> anyhow::Result<Job> {
-    let plane = case.plane;
     case.delete(job).await?;
     let waiter = case
         .submit(&case.short_gang("waiter", 1, 8, 1).volcano())
         .await?;
     let reasons = ["WaitingForQuota", "Reserved"];
     case.waits(&waiter, &reasons).await?;
-    plane.testbed.kill(Part::All.process())?;
-    unsay(case, &waiter).await?;
-    plane.muster.start(&plane.testbed, Part::All).await?;
-    leads(case).await?;
-    // From here on it decides: a charge that it forgot would let the waiter start at once.
+    case.midway().await?;
+    // The new process leads: a charge that it forgot would let the waiter start at once.
+    let (namespace, name) = (Some(case.name.as_str()), waiter.binding());
+    case.karmada().delete(POD_GROUP, namespace, &name).await?;
     case.waits(&waiter, &reasons).await?;
     case.stays_unplaced(&waiter, A_WHILE).await?;
     case.waits(&waiter, &reasons).await?;
-    leads(case).await?;
     let deleted = |binding: &Value| !binding["metadata"]["deletionTimestamp"].is_null();
     case.binding_when(job, "kept until its Works are gone", deleted)
         .await?;
     Ok(waiter)
-}
-
-/// Removes the job's PodGroup, while no Muster is there to make it again.
-async fn unsay(case: &Case, job: &Job) -> anyhow::Result<()> {
-    let (namespace, name) = (Some(case.name.as_str()), job.binding());
-    case.karmada().delete(POD_GROUP, namespace, &name).await?;
-    let gone = case.pod_group(job).await.map_err(anyhow::Error::msg)?;
-    ensure!(gone.is_none(), "a PodGroup without Muster: {gone:?}");
-    Ok(())
-}
-
-/// Waits until the running process leads: one that is ready may still wait for the Lease of the one
-/// that was killed, and decides nothing until then.
-async fn leads(case: &Case) -> anyhow::Result<()> {
-    let plane = case.plane;
-    eventually(SOON, "Muster leads", async || {
-        let metrics = plane.muster.metrics(&plane.testbed, Part::All).await;
-        let metrics = metrics.map_err(|error| format!("{error:#}"))?;
-        let mut leading = metrics
-            .lines()
-            .filter(|line| line.starts_with("muster_leading"));
-        match leading.clone().any(|line| line.ends_with(" 1")) {
-            true => Ok(()),
-            false => Err(format!("{:?}", leading.next())),
-        }
-    })
-    .await
 }

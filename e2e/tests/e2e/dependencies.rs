@@ -3,7 +3,7 @@
 use e2e::harness::kinds::{CONFIG_MAP, PRIORITY_CLASS, PVC, QUEUE};
 use serde_json::json;
 
-use crate::case::managed;
+use crate::story::managed;
 
 #[test]
 fn a_job_finds_its_config_map_and_its_claim_in_its_member() {

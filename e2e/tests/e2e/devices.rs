@@ -10,8 +10,9 @@ use e2e::harness::wait::eventually;
 use e2e::testbed::NodeGroup;
 use serde_json::{Value, json};
 
-use crate::case::{A_WHILE, Case, SOON, brief, managed};
+use crate::case::{A_WHILE, Case, SOON, brief};
 use crate::job::Job;
+use crate::story::managed;
 
 const MEMBER: &str = "member1";
 

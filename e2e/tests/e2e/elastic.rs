@@ -5,9 +5,10 @@ use e2e::harness::kinds::DEPLOYMENT;
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed, managed_and_killed};
+use crate::case::{Case, SOON};
 use crate::contest::{HELD_FOR, granted};
 use crate::job::{Job, clusters, is_placed};
+use crate::story::{managed, managed_and_killed};
 
 /// The policy that the Deployment is under: by it the test holds up what its member is told.
 const POLICY: &str = "deployments";

@@ -9,10 +9,11 @@ use e2e::harness::kinds::VOLCANO_JOB;
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed, managed_and_killed};
+use crate::case::{Case, SOON};
 use crate::contest::{HELD_FOR, granted};
 use crate::job::{Job, is_placed, record};
 use crate::split::{environment, pods_of, rank, training};
+use crate::story::{managed, managed_and_killed};
 
 /// The policy that the test's Volcano Jobs are under.
 const POLICY: &str = "volcano-jobs";

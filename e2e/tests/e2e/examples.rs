@@ -12,8 +12,9 @@ use e2e::testbed::{NodeGroup, Testbed};
 use e2e::tools::Tool;
 use tokio::process::Command;
 
-use crate::case::{Case, SOON, managed_alone};
+use crate::case::{Case, SOON};
 use crate::job::{Job, condition};
+use crate::story::managed_alone;
 use e2e::harness::wait::eventually;
 
 /// In the order in which examples/README.md names them.

@@ -2,11 +2,11 @@
 //! read them; and nobody else is held up while it may not.
 
 use e2e::harness::kinds::Kind;
-use e2e::harness::muster::Part;
 use serde_json::json;
 
-use crate::case::{Case, managed_alone};
+use crate::case::Case;
 use crate::job::Job;
+use crate::story::managed_and_killed;
 
 const THING: Kind = Kind {
     group: "example.com",
@@ -38,7 +38,7 @@ end
 
 #[test]
 fn a_kind_that_may_not_be_read_says_so_holds_nobody_up_and_is_queued_once_it_may() {
-    managed_alone("foreign", async |case| {
+    managed_and_killed("foreign", async |case| {
         case.queue(8).await?;
         case.nodes("member1", 2).await?;
         let thing = submit_thing(case).await?;
@@ -50,9 +50,7 @@ fn a_kind_that_may_not_be_read_says_so_holds_nobody_up_and_is_queued_once_it_may
             );
         }
 
-        let plane = case.plane;
-        plane.testbed.kill(Part::All.process())?;
-        plane.muster.start(&plane.testbed, Part::All).await?;
+        case.midway().await?;
         let job = case
             .submit(&case.short_gang("ordinary", 1, 8, 1).volcano())
             .await?;

@@ -6,8 +6,9 @@ use e2e::harness::muster::{Part, registrations};
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 
-use crate::case::{A_WHILE, Case, SOON, managed, managed_alone, unmanaged};
+use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, clusters, is_gated, is_placed, record};
+use crate::story::{managed, managed_alone, unmanaged};
 
 /// All that the API server was made to store of a job's binding.
 fn history(case: &Case, job: &Job) -> anyhow::Result<Vec<Value>> {

@@ -2,10 +2,11 @@
 
 use serde_json::json;
 
-use crate::case::{A_WHILE, Case, managed};
+use crate::case::{A_WHILE, Case};
 use crate::contest::SHORT;
 use crate::job::Job;
 use crate::plane::MEMBERS;
+use crate::story::managed;
 
 /// GPUs of each job; six of them fill the three nodes.
 const GPUS: u32 = 4;

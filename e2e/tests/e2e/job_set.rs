@@ -8,11 +8,12 @@ use e2e::harness::kinds::JOB_SET;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed, managed_and_killed};
+use crate::case::{Case, SOON};
 use crate::job::Job;
 use crate::leading_part::{Middle, room_for_seven, shows, succeeds_with_its_master};
 use crate::rendezvous::told;
 use crate::split::{environment, no_pods, of_metadata, play, pods_of, ranks_are_whole};
+use crate::story::{managed, managed_and_killed};
 use crate::ttl::SECONDS;
 
 /// A driver and `workers` workers, two GPUs each, that ask to be split.

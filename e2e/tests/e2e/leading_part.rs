@@ -5,10 +5,11 @@ use anyhow::ensure;
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed, managed_and_killed};
+use crate::case::{Case, SOON};
 use crate::job::Job;
 use crate::rendezvous::ADDRESSES;
 use crate::split::{no_pods, play, pods_of};
+use crate::story::{managed, managed_and_killed};
 use crate::ttl::SECONDS;
 
 /// Whether a pod is the master of a PyTorchJob or of a Volcano Job, the chief of a TFJob, the

@@ -8,8 +8,9 @@ use e2e::harness::wait::eventually;
 use e2e::testbed::MemberProcess;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, brief, managed, managed_alone};
+use crate::case::{Case, SOON, brief};
 use crate::job::{Job, record};
+use crate::story::{managed, managed_with_spare};
 
 #[test]
 fn a_job_deleted_while_pending_released_or_running_can_be_made_again() {
@@ -97,19 +98,22 @@ pub(crate) async fn event(case: &Case, job: &Job, reason: &str) -> anyhow::Resul
     .await
 }
 
+/// The member whose schedulers stand still while others take its nodes.
+const FULL: &str = crate::plane::SPARES[0];
+
 #[test]
 fn a_placed_job_whose_cluster_turns_out_full_runs_elsewhere() {
-    managed_alone("full", async |case| {
+    managed_with_spare(FULL, "full", async |case| {
         let testbed = &case.plane.testbed;
         case.queue(16).await?;
         let deadline = json!({"spec": {"placement": {"startDeadline": "20s"}}});
         case.capacity_policy(deadline).await?;
-        let nodes = case.nodes("member1", 2).await?;
+        let nodes = case.nodes(FULL, 2).await?;
         let schedulers = [
             MemberProcess::KubeScheduler,
             MemberProcess::VolcanoScheduler,
         ];
-        let schedulers = schedulers.map(|process| process.of("member1"));
+        let schedulers = schedulers.map(|process| process.of(FULL));
         for scheduler in &schedulers {
             testbed.pause(scheduler)?;
         }
@@ -117,7 +121,7 @@ fn a_placed_job_whose_cluster_turns_out_full_runs_elsewhere() {
             let job = case
                 .submit(&case.short_gang("train", 2, 8, 2).volcano())
                 .await?;
-            assert_eq!(case.placed(&job).await?, ["member1"]);
+            assert_eq!(case.placed(&job).await?, [FULL]);
             fill(case, &nodes).await?;
             anyhow::Ok(job)
         };
@@ -140,7 +144,7 @@ fn a_placed_job_whose_cluster_turns_out_full_runs_elsewhere() {
 
 /// Takes all GPUs of nodes with pods that no scheduler was asked about.
 async fn fill(case: &Case, nodes: &[String]) -> anyhow::Result<()> {
-    let member = case.plane.member("member1").await?;
+    let member = case.plane.member(FULL).await?;
     for node in nodes {
         let mut pod = case.gang(&format!("other-{node}"), 1, 8).pod();
         pod["spec"]["nodeName"] = json!(node);

@@ -1,11 +1,12 @@
 //! The whole way on the real thing: Muster's binary on a real Karmada control plane with real members.
 //!
-//! Each test has a namespace, queues and a GPU class of its own, so that tests run side by side on one
-//! plane; those that kill, pause or restart what all share run one by one on a second, meanwhile.
-//! Soak tests are `#[ignore]`d and run by `make soak`.
+//! Each story has a namespace, queues and a GPU class of its own, so that stories run side by side on
+//! one plane. What a story disturbs beyond that it says, and it runs when no other minds
+//! (`e2e::harness::turns`). The run has one deadline and ends after three failures (`run.rs`). Soak
+//! stories are `#[ignore]`d and run by `make soak`.
 //!
 //! `MUSTER_BIN` names another binary than the one cargo built; `E2E_DIR` another state folder than
-//! `target/tmp`, where the logs stay after a run, in `e2e/log` and `e2e-apart/log`.
+//! `target/tmp`, where the logs stay after a run, in `e2e/log`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -46,11 +47,13 @@ mod ray;
 mod reclaim;
 mod rendezvous;
 mod rest;
+mod run;
 mod separate;
 mod services;
 mod soak;
 mod split;
 mod split_changes;
+mod story;
 mod ttl;
 mod unjoined;
 mod volcano_podgroups;

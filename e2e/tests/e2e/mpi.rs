@@ -10,11 +10,12 @@ use e2e::harness::kinds::{ENDPOINT_SLICE, MPI_JOB, SECRET};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed};
+use crate::case::{Case, SOON};
 use crate::job::Job;
 use crate::leading_part::{end_leader, leads, room_for_seven, shows};
 use crate::rendezvous::{said_by, start, told};
 use crate::split::{environment, no_pods, play, pods_of};
+use crate::story::managed;
 
 const ASKS: &str = "muster.io/split";
 const KEYS: &str = "muster.io/ssh-auth-secret";

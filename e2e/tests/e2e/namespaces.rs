@@ -5,8 +5,9 @@ use e2e::harness::kinds::{BATCH_JOB, CAPACITY_POLICY, NAMESPACE, PROPAGATION_POL
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::case::{A_WHILE, Case, SOON, brief, managed, unmanaged};
+use crate::case::{A_WHILE, Case, SOON, brief};
 use crate::job::{clusters, is_gated, record};
+use crate::story::{managed, unmanaged};
 
 async fn label(case: &Case, value: Value) -> anyhow::Result<()> {
     let patch = json!({"metadata": {"labels": {"muster.io/managed": value}}});

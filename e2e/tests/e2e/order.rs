@@ -4,8 +4,9 @@ use e2e::harness::jobs::{self, Gang};
 use e2e::harness::kinds::QUEUE;
 use serde_json::json;
 
-use crate::case::{A_WHILE, managed};
+use crate::case::A_WHILE;
 use crate::job::record;
+use crate::story::managed;
 
 #[test]
 fn the_higher_priority_starts_first_when_capacity_frees() {

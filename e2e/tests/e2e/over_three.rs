@@ -8,10 +8,11 @@ use e2e::harness::jobs::annotated;
 use e2e::testbed::{SyncMode, free_port};
 use serde_json::{Value, json};
 
-use crate::case::{Case, managed, managed_alone};
+use crate::case::Case;
 use crate::job::Job;
 use crate::plane::MEMBERS;
 use crate::split::{environment, pods_in, pods_of, rank, training};
+use crate::story::managed;
 
 /// Pods with two GPUs each, of which a member takes four.
 const PODS: u32 = 10;
@@ -101,7 +102,7 @@ async fn volcano(case: &Case, members: [&str; 3]) -> anyhow::Result<()> {
 #[test]
 #[ignore = "soak"]
 fn a_volcano_job_has_its_ranks_over_three_clusters() {
-    managed_alone("threevolcano", async |case| {
+    managed("threevolcano", async |case| {
         case.queue(2 * PODS).await?;
         let testbed = &case.plane.testbed;
         let third = case.own_member("third", SyncMode::Push);

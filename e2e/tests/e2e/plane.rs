@@ -1,30 +1,35 @@
-//! The two planes that the tests of a run share, and who may use them when.
+//! The plane that the stories of a run share, and how Muster runs on it.
 //!
-//! On one tests live side by side. Those that disturb (they kill or restart Muster, take a member away,
-//! drain it, change what all see) have another, on which one runs at a time, and the first as well once
-//! nobody is left there: so nobody waits until all others are through. Both are set up alike. Each is started by the first test that needs it and ends
-//! with the process, whatever ends that: the testbed's watchdog sees to it.
-//!
-//! Who runs is settled here and not by the number of the test program's threads: those that wait for
-//! their turn hold one too.
+//! It is started by the first story that needs it, proved with one job that runs, and ends with the
+//! process, whatever ends that: the testbed's watchdog sees to it. Who may use it when is settled in
+//! [`e2e::harness::turns`].
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use e2e::harness::audit::{Log, Pods};
+use e2e::harness::health;
 use e2e::harness::muster::{self, Muster, Part};
 use e2e::harness::objects::Objects;
+use e2e::harness::turns::{Line, Mode, Needs, Turn};
 use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed, jobset};
 use e2e::tools::{self, Toolset};
 use e2e::{kuberay, mpi_operator, training_operator};
 use tokio::runtime::Runtime;
-use tokio::sync::{Mutex, OnceCell, Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, OnceCell};
 
-/// The members of a plane: two with Volcano, one without.
+use crate::run;
+use crate::story::first_job;
+
+/// The members that all stories share: two with Volcano, one without.
 pub(crate) const MEMBERS: [&str; 3] = ["member1", "member2", "member3"];
+
+/// Members with Volcano and without any node, each for one story at a time that takes it away,
+/// drains it or stops what runs in it.
+pub(crate) const SPARES: [&str; 2] = ["spare1", "spare2"];
 
 /// A taken-back job may soon be tried again, and Lease and view are as in production.
 pub(crate) const FLAGS: [&str; 1] = ["--backoff-seconds=1"];
@@ -33,11 +38,12 @@ pub(crate) const FLAGS: [&str; 1] = ["--backoff-seconds=1"];
 /// them leaves it a thousand deleted jobs to look after.
 const LIMITS: [&str; 2] = ["--kube-api-qps=200", "--kube-api-burst=300"];
 
-/// How many live side by side. With more of them two cores have no time left, and all take longer.
-const SIDE_BY_SIDE: u32 = 6;
+/// How many stories live side by side. With more of them two cores have no time left, and all take
+/// longer.
+const SIDE_BY_SIDE: usize = 6;
 
-/// How often is looked whether a plane is without tests.
-const LOOK: Duration = Duration::from_millis(100);
+/// The processes of [`Mode::Separate`].
+const SEPARATE: [Part; 3] = [Part::Webhook, Part::Controller, Part::Scheduler];
 
 /// A control plane with Muster on it.
 pub(crate) struct Plane {
@@ -51,104 +57,85 @@ pub(crate) struct Plane {
     audit: Option<Log>,
     /// What its members' pods did.
     pub(crate) pods: Pods,
-}
-
-/// A plane that is started when it is first needed.
-struct Shared {
-    folder: &'static str,
-    /// One is held by each test that lives beside others, all by one that is alone.
-    turns: Semaphore,
-    plane: OnceCell<Result<Plane, String>>,
-    kubelet: OnceLock<()>,
+    /// Whether Muster runs as separate processes now.
+    separate: Mutex<bool>,
 }
 
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Runtime::new().expect("no threads for the tests' runtime"));
-static BESIDE: Shared = Shared::new("e2e");
-static APART: Shared = Shared::new("e2e-apart");
+static LINE: LazyLock<Line> = LazyLock::new(|| Line::new(SIDE_BY_SIDE, &SPARES));
+static PLANE: OnceCell<Result<Plane, String>> = OnceCell::const_new();
+static PROVED: OnceCell<Result<(), String>> = OnceCell::const_new();
+static KUBELET: OnceLock<()> = OnceLock::new();
 
-/// Runs a test beside others.
-pub(crate) fn beside_others(test: impl AsyncFnOnce(&'static Plane)) {
-    RUNTIME.block_on(async {
-        let _turn = BESIDE.turns.acquire().await;
-        test(BESIDE.plane().await).await;
+/// Held by a story that starts a plane of its own, and by one that measures.
+static CORES: Mutex<()> = Mutex::const_new(());
+
+/// Runs a story on the shared plane when it has what it needs.
+pub(crate) fn story(
+    needs: Needs,
+    test: impl AsyncFnOnce(&'static Plane, Turn<'static>) -> anyhow::Result<()>,
+) {
+    RUNTIME.block_on(run::story(async |begun| {
+        let place = LINE.stand(needs);
+        let plane = shared().await?;
+        let turn = place.turn().await?;
+        begun.now();
+        run::ensure_goes_on()?;
+        plane.set_up(turn.needs().mode).await?;
+        test(plane, turn).await
+    }));
+}
+
+/// Runs a story on the shared plane while nothing else runs at all: it measures.
+pub(crate) fn quiet(test: impl AsyncFnOnce(&'static Plane, Turn<'static>) -> anyhow::Result<()>) {
+    let exclusive = Needs {
+        mode: Mode::Exclusive,
+        spare: None,
+        long: false,
+    };
+    story(exclusive, async |plane, turn| {
+        let _cores = CORES.lock().await;
+        test(plane, turn).await
     });
 }
 
-/// Runs a test on a plane that no other uses meanwhile.
-pub(crate) fn alone(test: impl AsyncFnOnce(&'static Plane)) {
-    RUNTIME.block_on(async {
-        let (shared, _turns) = empty(&[&APART, &BESIDE]).await;
-        test(shared.plane().await).await;
-    });
-}
-
-/// Runs a test while no other runs anywhere: it measures.
-pub(crate) fn quiet(test: impl AsyncFnOnce(&'static Plane)) {
-    RUNTIME.block_on(async {
-        let _turns = loop {
-            let all = |shared: &'static Shared| shared.turns.try_acquire_many(SIDE_BY_SIDE);
-            if let (Ok(beside), Ok(apart)) = (all(&BESIDE), all(&APART)) {
-                break (beside, apart);
-            }
-            tokio::time::sleep(LOOK).await;
-        };
-        test(APART.plane().await).await;
-    });
-}
-
-/// Runs a test that brings its own plane, once the tests that live side by side are through: two cores
-/// have no time for a start besides those.
+/// Runs a story that brings its own plane, once most others are through: two cores have no time for
+/// a start besides those.
 pub(crate) fn without_plane(test: impl AsyncFnOnce() -> anyhow::Result<()>) {
-    RUNTIME.block_on(async {
-        let (_, _turns) = empty(&[&BESIDE]).await;
-        if let Err(error) = test().await {
-            panic!("{error:#}");
-        }
+    RUNTIME.block_on(run::story(async |begun| {
+        LINE.until_few_are_left().await;
+        let _cores = CORES.lock().await;
+        begun.now();
+        run::ensure_goes_on()?;
+        test().await
+    }));
+}
+
+/// The shared plane, which the first caller starts.
+async fn shared() -> anyhow::Result<&'static Plane> {
+    let started = PLANE.get_or_init(async || {
+        let started = start().await;
+        started.map_err(|error| format!("{error:#}"))
     });
+    let plane = started.await.as_ref();
+    let plane = plane.map_err(|error| run::stop(&format!("the plane did not start: {error}")))?;
+    KUBELET.get_or_init(|| drop(tokio::spawn(revive_for_ever(plane))));
+    let proved = PROVED.get_or_init(async || {
+        let first = first_job(plane).await;
+        first.map_err(|error| format!("{error:#}"))
+    });
+    let proved = proved.await.as_ref();
+    proved
+        .map_err(|error| run::stop(&format!("the first job of the plane does not run: {error}")))?;
+    Ok(plane)
 }
 
-/// Waits until one of these planes is without tests: nobody there runs or waits any more. It looks, since
-/// waiting in line for all turns would hold up whoever comes after it.
-async fn empty(of: &[&'static Shared]) -> (&'static Shared, SemaphorePermit<'static>) {
-    loop {
-        for &shared in of {
-            if let Ok(turns) = shared.turns.try_acquire_many(SIDE_BY_SIDE) {
-                return (shared, turns);
-            }
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-impl Shared {
-    const fn new(folder: &'static str) -> Self {
-        Self {
-            folder,
-            turns: Semaphore::const_new(SIDE_BY_SIDE as usize),
-            plane: OnceCell::const_new(),
-            kubelet: OnceLock::new(),
-        }
-    }
-
-    async fn plane(&'static self) -> &'static Plane {
-        let started = self.plane.get_or_init(async || {
-            let spec = spec().map_err(|error| format!("{error:#}"))?;
-            let plane = Plane::up(spec, &state_dir(self.folder)).await;
-            let plane = plane.map_err(|error| format!("{error:#}"))?;
-            let start = plane.muster.start(&plane.testbed, Part::All).await;
-            start.map_err(|error| format!("{error:#}\n{}", plane.log_end(Part::All, 40)))?;
-            Ok(plane)
-        });
-        match started.await {
-            Ok(plane) => {
-                self.kubelet
-                    .get_or_init(|| drop(tokio::spawn(revive_for_ever(plane))));
-                plane
-            }
-            Err(error) => panic!("the plane did not start: {error}"),
-        }
-    }
+async fn start() -> anyhow::Result<Plane> {
+    let plane = Plane::up(spec()?, &state_dir("e2e")).await?;
+    let started = plane.muster.start(&plane.testbed, Part::All).await;
+    started.with_context(|| plane.log_end(Part::All, 40))?;
+    Ok(plane)
 }
 
 /// What a kubelet does for a real control plane: components that gave up are started again.
@@ -171,7 +158,9 @@ impl Plane {
         let karmada = Objects::new(testbed.karmada().client().await?);
         if !testbed.spec().member_crds.is_empty() {
             let dashboard = kuberay::dashboard().await?;
-            for member in testbed.members() {
+            let spare = |name: &str| SPARES.contains(&name);
+            let members = testbed.members().into_iter();
+            for member in members.filter(|member| !spare(&member.name)) {
                 training_operator::start(&testbed, &tools, &member.name)?;
                 mpi_operator::start(&testbed, &tools, &member.name)?;
                 testbed.start_jobset(&member.name).await?;
@@ -190,7 +179,53 @@ impl Plane {
             tools,
             karmada,
             members: Mutex::default(),
+            separate: Mutex::default(),
         })
+    }
+
+    /// Has Muster run as stories of this mode need it. The mode does not change while any run.
+    async fn set_up(&self, mode: Mode) -> anyhow::Result<()> {
+        let mut separate = self.separate.lock().await;
+        let wanted = mode == Mode::Separate;
+        if *separate == wanted {
+            return Ok(());
+        }
+        let (old, new): (&[Part], &[Part]) = match wanted {
+            true => (&[Part::All], &SEPARATE),
+            false => (&SEPARATE, &[Part::All]),
+        };
+        self.ensure_healthy().await?;
+        for &part in old {
+            self.muster.stop(&self.testbed, part).await?;
+        }
+        for &part in new {
+            self.muster.launch(&self.testbed, part).await?;
+        }
+        for &part in new {
+            self.muster.wait_ready(&self.testbed, part).await?;
+            self.muster.wait_leading(&self.testbed, part).await?;
+        }
+        *separate = wanted;
+        Ok(())
+    }
+
+    /// Kills Muster and starts it again; it leads when this returns.
+    pub(crate) async fn kill_muster(&self) -> anyhow::Result<()> {
+        // What the process counted goes with it.
+        self.ensure_healthy().await?;
+        self.muster.kill(&self.testbed, Part::All).await?;
+        self.muster.start(&self.testbed, Part::All).await
+    }
+
+    /// Fails if Muster says of itself that something is wrong, in metrics or logs.
+    pub(crate) async fn ensure_healthy(&self) -> anyhow::Result<()> {
+        let faults = health::faults(&self.muster, &self.testbed).await;
+        ensure!(
+            faults.is_empty(),
+            "Muster is not well: {}",
+            faults.join("; ")
+        );
+        Ok(())
     }
 
     /// A member's objects.
@@ -228,7 +263,7 @@ pub(crate) fn state_dir(name: &str) -> PathBuf {
     }
 }
 
-/// Members without GPUs: each test adds nodes of a class of its own.
+/// Members without GPUs: each story adds nodes of a class of its own.
 fn spec() -> anyhow::Result<Spec> {
     let sets = [
         Toolset::TrainingOperator,
@@ -248,7 +283,11 @@ fn spec() -> anyhow::Result<Spec> {
             controller_manager_flags: LIMITS.map(str::to_owned).into(),
             ..KarmadaSpec::default()
         },
-        members: MEMBERS.map(member).into(),
+        members: MEMBERS
+            .map(member)
+            .into_iter()
+            .chain(SPARES.map(spare))
+            .collect(),
         control_plane_crds: crds.clone(),
         member_crds: crds,
     })
@@ -263,6 +302,17 @@ fn member(name: &str) -> MemberSpec {
             gpus: 0,
             ..NodeGroup::default()
         }],
+        ..MemberSpec::default()
+    }
+}
+
+/// A member to which no pod of another story can go.
+fn spare(name: &str) -> MemberSpec {
+    MemberSpec {
+        name: name.into(),
+        volcano: true,
+        without_crds: true,
+        nodes: Vec::new(),
         ..MemberSpec::default()
     }
 }

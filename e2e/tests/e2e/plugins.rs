@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use crate::case::{Case, managed};
+use crate::case::Case;
 use crate::job::Job;
+use crate::story::managed;
 
 /// A job whose data are in member2, and which would rather go to member1.
 async fn submit(case: &Case, name: &str) -> anyhow::Result<Job> {

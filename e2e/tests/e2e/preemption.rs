@@ -3,8 +3,9 @@
 use e2e::harness::jobs::{self, Gang};
 use serde_json::json;
 
-use crate::case::{A_WHILE, Case, managed, managed_and_killed};
+use crate::case::{A_WHILE, Case};
 use crate::contest::SHORT;
+use crate::story::{managed, managed_and_killed};
 
 /// Two low jobs hold a queue of two nodes.
 pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {

@@ -14,13 +14,14 @@ use e2e::harness::wait::eventually;
 use e2e::testbed::SyncMode;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, brief, managed_alone};
+use crate::case::{Case, SOON, brief};
 use crate::job::Job;
-use crate::plane::MEMBERS;
+use crate::plane::SPARES;
 use crate::services;
+use crate::story::managed_with_spare;
 
 const PULLED: &str = "pulled";
-const PUSHED: &str = MEMBERS[2];
+const PUSHED: &str = SPARES[1];
 
 /// Says how Muster is to reach the member in push mode.
 async fn access(case: &Case, way: Value) -> anyhow::Result<()> {
@@ -138,7 +139,7 @@ async fn found_by_services(case: &Case) -> anyhow::Result<()> {
 
 #[test]
 fn members_are_used_through_karmadas_proxy_in_pull_mode_and_where_push_clusters_ask_for_it() {
-    managed_alone("proxied", async |case| {
+    managed_with_spare(PUSHED, "proxied", async |case| {
         case.queue(8).await?;
         let testbed = &case.plane.testbed;
         let pulled = case.own_member(PULLED, SyncMode::Pull);

@@ -11,8 +11,9 @@ use futures::StreamExt as _;
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::case::{A_WHILE, Case, managed, managed_quiet};
+use crate::case::{A_WHILE, Case};
 use crate::job::Job;
+use crate::story::{managed, managed_quiet};
 
 /// Quota is lowered below what is used, and raised again.
 pub(crate) async fn lowered_and_raised(case: &Case) -> anyhow::Result<()> {

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use e2e::harness::wait::eventually;
 use serde_json::json;
 
-use crate::case::{Case, SOON, managed};
+use crate::case::{Case, SOON};
 use crate::job::Job;
+use crate::story::managed;
 
 /// Far more than is expected (about 2 s), far less than any resync.
 const BACK_WITHIN: Duration = Duration::from_secs(20);

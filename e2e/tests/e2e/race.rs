@@ -5,9 +5,10 @@ use std::time::Duration;
 use e2e::harness::audit::Report;
 use e2e::harness::wait::eventually;
 
-use crate::case::{Case, managed};
+use crate::case::Case;
 use crate::job::{Job, condition};
 use crate::plane::MEMBERS;
+use crate::story::managed_long;
 
 /// How long a crowd of jobs may take.
 pub(crate) const CROWD: Duration = Duration::from_secs(240);
@@ -81,7 +82,7 @@ pub(crate) fn check(case: &Case, jobs: &[Job], report: &Report) {
 
 #[test]
 fn capability_is_never_passed_with_60_jobs_racing_over_3_clusters() {
-    managed("race", async |case| {
+    managed_long("race", async |case| {
         crowd_nodes(case).await?;
         let mut jobs = Vec::new();
         for index in 0..60 {

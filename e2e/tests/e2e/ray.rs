@@ -14,12 +14,13 @@ use e2e::harness::wait::eventually;
 use e2e::testbed::free_port;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed};
+use crate::case::{Case, SOON};
 use crate::job::Job;
 use crate::leading_part::room_for_seven;
 use crate::rendezvous::{said_by, told};
 use crate::services::{MEMBERS, fleet, leads_to, service_of};
 use crate::split::{environment, no_pods, pods_of};
+use crate::story::managed;
 
 /// What keeps a pod that stands for a head from being scheduled.
 const GATE: &str = "muster.io/head-is-elsewhere";
@@ -294,6 +295,7 @@ pub(crate) async fn job(case: &Case) -> anyhow::Result<()> {
 
 /// One that scales itself would do so in one cluster: it stays there, and is told why.
 pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
+    case.holds_nothing("no one cluster has room for it");
     room_for_seven(case).await?;
     let mut template = case.gang("scales", 7, 2).ray_cluster();
     template["spec"]["enableInTreeAutoscaling"] = json!(true);

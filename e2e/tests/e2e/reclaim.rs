@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::case::{A_WHILE, Case, managed, managed_alone, managed_and_killed};
+use crate::case::{A_WHILE, Case};
 use crate::contest::SHORT;
 use crate::job::{Job, record};
 use crate::plane::MEMBERS;
+use crate::story::{managed, managed_alone, managed_and_killed};
 
 /// A queue lends three nodes in three clusters, then needs them: a gang that only one cluster can
 /// take, and a single job.

@@ -10,9 +10,10 @@ use e2e::harness::wait::eventually;
 use e2e::testbed::free_port;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed};
+use crate::case::{Case, SOON};
 use crate::job::{Job, record};
 use crate::split::{environment, pods_of};
+use crate::story::managed;
 
 /// How the names of each cluster resolve in the others, in this fleet.
 pub(crate) const ADDRESSES: &str = "{host}.{namespace}.svc.{cluster}.fleet.example";

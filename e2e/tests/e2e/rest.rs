@@ -6,9 +6,10 @@ use std::time::Duration;
 use e2e::harness::kinds::{OVERRIDE_POLICY, QUEUE, WORK};
 use serde_json::Value;
 
-use crate::case::{Case, managed};
+use crate::case::Case;
 use crate::job::{Job, clusters};
 use crate::split::training;
+use crate::story::managed_long;
 
 /// Versions of all that there is of a job on the control plane and in its members.
 async fn versions(case: &Case, job: &Job) -> Result<BTreeMap<String, String>, String> {
@@ -76,5 +77,5 @@ pub(crate) async fn at_rest_for(case: &Case, time: Duration) -> anyhow::Result<(
 #[test]
 fn nothing_of_a_gang_in_parts_is_written_at_rest() {
     let minute = Duration::from_secs(60);
-    managed("splitrest", async |case| at_rest_for(case, minute).await);
+    managed_long("splitrest", async |case| at_rest_for(case, minute).await);
 }

@@ -1,57 +1,24 @@
 //! Webhook, controller and scheduler as processes of their own: the same promises.
 
-use e2e::harness::muster::Part;
-
-use crate::case::{Case, managed_alone};
+use crate::case::Case;
 use crate::elastic_parts::grows_in_both;
 use crate::race::{CAPABILITY, all_done, check, crowd_nodes, member_of_crowd};
 use crate::split::{ranks_are_whole, training};
-
-const PARTS: [Part; 3] = [Part::Webhook, Part::Controller, Part::Scheduler];
+use crate::story::managed_separately;
 
 #[test]
 fn separate_processes_keep_the_same_bounds_and_finish_all_jobs() {
-    separately("separate", crowd);
+    managed_separately("separate", crowd);
 }
 
 #[test]
 fn separate_processes_resize_a_gang_in_its_clusters() {
-    separately("separateelastic", grows_in_both);
+    managed_separately("separateelastic", grows_in_both);
 }
 
 #[test]
 fn separate_processes_have_pods_found_by_services() {
-    separately("separateserve", crate::services::pytorch);
-}
-
-/// Runs `test` with each part of Muster in a process of its own.
-fn separately(name: &str, test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>) {
-    managed_alone(name, async |case| {
-        let (muster, testbed) = (&case.plane.muster, &case.plane.testbed);
-        muster.stop(testbed, Part::All).await?;
-        for part in PARTS {
-            muster.launch(testbed, part).await?;
-        }
-        let outcome = ready_for(case, test).await;
-        for part in PARTS {
-            muster.stop(testbed, part).await?;
-        }
-        muster.start(testbed, Part::All).await?;
-        outcome
-    });
-}
-
-async fn ready_for(
-    case: &Case,
-    test: impl AsyncFnOnce(&Case) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    for part in PARTS {
-        case.plane
-            .muster
-            .wait_ready(&case.plane.testbed, part)
-            .await?;
-    }
-    test(case).await
+    managed_separately("separateserve", crate::services::pytorch);
 }
 
 async fn crowd(case: &Case) -> anyhow::Result<()> {

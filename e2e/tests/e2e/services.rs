@@ -12,10 +12,11 @@ use e2e::harness::wait::eventually;
 use e2e::testbed::free_port;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed};
+use crate::case::{Case, SOON};
 use crate::job::{Job, condition, record};
 use crate::rendezvous::{all_meet, training};
 use crate::split::{environment, pods_in, pods_of, rank};
+use crate::story::managed;
 
 /// How pods are found in this fleet.
 pub(crate) const ADDRESSES: &str = "{service}.{namespace}.svc";

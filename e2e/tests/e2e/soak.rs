@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use crate::case::{managed, managed_alone, managed_and_killed};
 use crate::crash::crowd_with_kills;
-use crate::{backfill, bounds, elastic, hierarchy, queues_live, reclaim, split};
+use crate::story::{killed_with_spare, managed, managed_alone, managed_and_killed};
+use crate::{backfill, bounds, elastic, hierarchy, lost_cluster, queues_live, reclaim, split};
 
 #[test]
 #[ignore = "soak"]
@@ -45,6 +45,12 @@ fn soak_of_a_hundred_gangs_in_parts() {
 
 #[test]
 #[ignore = "soak"]
+fn soak_of_a_lost_cluster() {
+    killed_with_spare(lost_cluster::LOST, "soaklost", lost_cluster::lost);
+}
+
+#[test]
+#[ignore = "soak"]
 fn soak_of_an_hour_at_rest() {
     let hour = Duration::from_secs(3_600);
     managed("soakrest", async |case| {
@@ -71,7 +77,6 @@ with_a_kill_in_the_middle! {
     soak_of_backfill: "soakpass", backfill::short_job_passes;
     soak_of_an_elastic_start: "soakpartly", elastic::starts_small;
     soak_of_growth_in_two_clusters: "soakboth", crate::elastic_parts::grows_in_both;
-    soak_of_a_lost_cluster: "soaklost", crate::lost_cluster::lost;
     soak_of_bounds: "soakbounds", bounds::of_class_and_cluster;
     soak_of_lowered_quota: "soaklowered", queues_live::lowered_and_raised;
     soak_of_a_queue_made_again: "soakclosed", queues_live::closed_deleted_recreated;

@@ -10,8 +10,9 @@ use e2e::harness::kinds::{
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::case::{Case, SOON, managed};
+use crate::case::{Case, SOON};
 use crate::job::{Job, clusters, record};
+use crate::story::{managed, managed_long};
 
 /// A Volcano Job of a master and `workers` workers, two GPUs each, that asks to be split.
 pub(crate) fn training(case: &Case, name: &str, workers: u32) -> Value {
@@ -35,7 +36,7 @@ pub(crate) async fn pods_of(
     case: &Case,
     job: &Job,
 ) -> anyhow::Result<BTreeMap<String, Vec<Value>>> {
-    pods_in(case, job, &crate::plane::MEMBERS).await
+    pods_in(case, job, &case.members()).await
 }
 
 /// Pods of a job in these clusters.
@@ -453,5 +454,5 @@ fn a_part_that_is_stuck_takes_all_back_at_the_deadline() {
 
 #[test]
 fn of_two_gangs_with_room_for_one_one_runs_whole() {
-    managed("splittwo", async |case| contended_for(case, 5).await);
+    managed_long("splittwo", async |case| contended_for(case, 5).await);
 }

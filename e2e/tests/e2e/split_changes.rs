@@ -9,32 +9,40 @@ use e2e::harness::kinds::{BATCH_JOB, CLUSTER, PROPAGATION_POLICY};
 use e2e::harness::wait::never_within;
 use serde_json::{Value, json};
 
-use crate::case::{A_WHILE, Case, managed, managed_alone};
+use crate::case::{A_WHILE, Case};
 use crate::job::{Job, clusters, record};
+use crate::plane::{MEMBERS, SPARES};
 use crate::split::{environment, pods_of, ranks_are_whole};
+use crate::story::{managed, managed_with_spare};
+
+const DRAINED: &str = SPARES[0];
 
 /// A cluster is drained: the gang leaves it whole, and goes on where nobody is drained.
 async fn drained(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
-    for member in crate::plane::MEMBERS {
+    for member in [MEMBERS[0], DRAINED, MEMBERS[2]] {
         case.nodes(member, 1).await?;
     }
+    let first = json!({"spec": {"placement": {"preferredClusters": [DRAINED]}}});
+    case.capacity_policy(first).await?;
     let mut template = annotated(case.gang("array", 6, 2).batch(), "muster.io/split", "2");
     template["spec"]["completionMode"] = json!("Indexed");
     let job = case.submit(&template).await?;
     case.running(&job).await?;
     let before = case.placed(&job).await?;
-    let drained = before[0].clone();
+    ensure!(
+        before.iter().any(|cluster| cluster == DRAINED),
+        "{before:?}"
+    );
     let drain = |on: Value| {
         let patch = json!({"metadata": {"annotations": {"muster.io/drain": on}}});
         let clusters = case.karmada();
-        let name = drained.clone();
-        async move { clusters.merge(CLUSTER, None, &name, &patch).await }
+        async move { clusters.merge(CLUSTER, None, DRAINED, &patch).await }
     };
     drain(json!("true")).await?;
     let elsewhere = |binding: &Value| {
         let clusters = clusters(binding);
-        !clusters.is_empty() && !clusters.contains(&drained)
+        !clusters.is_empty() && clusters.iter().all(|cluster| cluster != DRAINED)
     };
     let moved = case.binding_when(&job, "elsewhere", elsewhere).await;
     let moved = match moved {
@@ -148,5 +156,5 @@ fn a_gang_in_parts_does_not_grow() {
 
 #[test]
 fn a_gang_leaves_a_cluster_that_is_drained() {
-    managed_alone("splitdrain", drained);
+    managed_with_spare(DRAINED, "splitdrain", drained);
 }

@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::case::{Case, SOON, brief, managed};
+use crate::case::{Case, SOON, brief};
 use crate::job::Job;
+use crate::story::managed;
 
 /// How long after its end a job of these tests goes. Its end has to be seen before: on a busy
 /// machine it takes seconds to come from a member.

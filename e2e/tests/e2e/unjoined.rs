@@ -4,8 +4,9 @@
 use e2e::testbed::SyncMode;
 use serde_json::{Value, json};
 
-use crate::case::{A_WHILE, Case, managed_alone};
+use crate::case::{A_WHILE, Case};
 use crate::job::{Job, clusters, record};
+use crate::story::managed_long;
 
 const LEAVES: &str = "leaves";
 
@@ -32,7 +33,7 @@ async fn attempt(case: &Case, job: &Job) -> anyhow::Result<Value> {
 
 #[test]
 fn a_member_that_is_removed_leaves_nothing_behind_and_nothing_runs_twice() {
-    managed_alone("unjoined", async |case| {
+    managed_long("unjoined", async |case| {
         case.queue(64).await?;
         joined(case).await?;
         let mut ended = Vec::new();

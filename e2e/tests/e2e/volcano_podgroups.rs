@@ -32,7 +32,8 @@ fn jobs_show_their_state_in_volcanos_own_podgroups_and_what_karmada_does_not_do_
             let train = queued_placed_and_shown(&plane).await?;
             a_long_task_name_is_told(&plane).await?;
             let apart = services_that_nobody_carries_are_told(&plane).await?;
-            audited::audit(&plane, NAME, &[train, apart]).await
+            audited::audit(&plane, NAME, &[train, apart]).await?;
+            plane.ensure_healthy().await
         };
         let outcome = outcome.await;
         if outcome.is_err() {

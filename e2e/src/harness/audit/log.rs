@@ -29,8 +29,6 @@ pub(super) enum Resource {
     Queue,
     /// A CapacityPolicy: what a queue may hold where.
     Policy,
-    /// A member cluster: whether an operator has taken it out of service.
-    Cluster,
 }
 
 impl Resource {
@@ -42,14 +40,13 @@ impl Resource {
             ("works", _) => Self::Work,
             ("queues", "") => Self::Queue,
             ("capacitypolicies", "") => Self::Policy,
-            ("clusters", "") => Self::Cluster,
             _ => return None,
         })
     }
 
     /// Whether it matters to all jobs.
     fn bounds(self) -> bool {
-        matches!(self, Self::Queue | Self::Policy | Self::Cluster)
+        matches!(self, Self::Queue | Self::Policy)
     }
 }
 
@@ -121,7 +118,7 @@ impl Log {
     }
 
     /// All writes so far to the bindings of these templates, or in these namespaces, and to their Works,
-    /// oldest first; with `bounds`, also to all queues, policies and clusters.
+    /// oldest first; with `bounds`, also to all queues and policies.
     ///
     /// # Errors
     /// If the log cannot be read or a line is no audit event; a last line without its end is still

@@ -68,6 +68,8 @@ pub struct Subject {
     /// GPUs that a queue may hold, besides what the log says.
     capability: BTreeMap<String, u64>,
     nothing_held: bool,
+    /// Clusters that an operator takes out of service.
+    out_of_service: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -143,6 +145,14 @@ impl Subject {
     /// Says what a queue may hold all the time, besides what the log says of it.
     pub fn capability(&mut self, queue: &str, gpus: u64) -> &mut Self {
         self.capability.insert(queue.to_owned(), gpus);
+        self
+    }
+
+    /// Says that an operator takes this cluster out of service: a Work that is being deleted there counts
+    /// as gone. The log cannot tell: Clusters are served by Karmada's aggregated API server, of whose
+    /// objects it has no bodies.
+    pub fn out_of_service(&mut self, cluster: &str) -> &mut Self {
+        self.out_of_service.insert(cluster.to_owned());
         self
     }
 

@@ -40,7 +40,6 @@ pub(super) struct Replay<'a> {
     works: HashMap<String, BTreeMap<String, Work>>,
     /// When Works were born and bindings placed, by permanent id, as places in the log.
     future: HashMap<String, Future>,
-    out_of_service: BTreeSet<String>,
     /// UIDs of Works that are gone: what is written of them later, in a cluster that is back, is nothing.
     gone: HashSet<String>,
     /// The place in the log, and the time there.
@@ -139,7 +138,6 @@ impl<'a> Replay<'a> {
             bindings: BTreeMap::new(),
             works: HashMap::new(),
             future: futures(writes),
-            out_of_service: BTreeSet::new(),
             gone: HashSet::new(),
             at: 0,
             now: Timestamp::MIN,
@@ -154,7 +152,6 @@ impl<'a> Replay<'a> {
             Resource::Binding => self.binding(write)?,
             Resource::Work => self.work(write)?,
             Resource::Queue | Resource::Policy => self.bounds.write(write),
-            Resource::Cluster => self.cluster(write),
         }
         self.at += 1;
         Ok(())
@@ -270,7 +267,7 @@ impl<'a> Replay<'a> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let cluster = namespace.strip_prefix(WORKS_OF).unwrap_or(namespace);
         let deleting = !object["metadata"]["deletionTimestamp"].is_null();
-        let lost = deleting && self.out_of_service.contains(cluster);
+        let lost = deleting && self.subject.out_of_service.contains(cluster);
         let works = self.works.entry(id.clone()).or_default();
         if is_gone(write) || lost || self.gone.contains(uid) {
             works.remove(&name(object));
@@ -305,29 +302,6 @@ impl<'a> Replay<'a> {
         self.settle(&id);
         self.hold(write, &id);
         Ok(())
-    }
-
-    /// An operator takes a cluster out of service, or puts it back.
-    fn cluster(&mut self, write: &Write) {
-        let metadata = &write.object["metadata"];
-        let name = metadata["name"].as_str().unwrap_or_default();
-        if metadata["annotations"]["muster.io/out-of-service"] != "true" {
-            self.out_of_service.remove(name);
-            return;
-        }
-        self.out_of_service.insert(name.to_owned());
-        for works in self.works.values_mut() {
-            let gone = &mut self.gone;
-            works.retain(|_, work| {
-                let lost = work.deleting && work.cluster == name;
-                if lost {
-                    gone.insert(work.uid.clone());
-                }
-                !lost
-            });
-        }
-        let ids: Vec<String> = self.bindings.keys().cloned().collect();
-        ids.iter().for_each(|id| self.settle(id));
     }
 
     /// A job gives back what it holds once it ended, or once nothing of it is left, nor comes.

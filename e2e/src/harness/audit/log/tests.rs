@@ -148,8 +148,7 @@ fn bounds_are_read_if_asked_for_and_their_status_is_not() {
         of(2, "queues", "status"),
         of(3, "capacitypolicies", ""),
         of(4, "clusters", ""),
-        of(5, "clusters", "status"),
-        of(6, "podgroups", ""),
+        of(5, "podgroups", ""),
     ];
     file.write_all(lines.concat().as_bytes()).unwrap();
     let log = Log::new(file.path());
@@ -158,7 +157,7 @@ fn bounds_are_read_if_asked_for_and_their_status_is_not() {
         writes.into_iter().map(|write| write.resource).collect()
     };
     let all: Vec<Resource> = read(true);
-    assert_eq!(all, [Resource::Queue, Resource::Policy, Resource::Cluster]);
+    assert_eq!(all, [Resource::Queue, Resource::Policy]);
     let none: Vec<Resource> = read(false);
     assert_eq!(none, []);
 }

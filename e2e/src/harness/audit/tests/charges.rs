@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::super::log::Resource;
 use super::{CLASS, Story, gang, place};
 
 #[test]
@@ -64,23 +63,23 @@ fn while_a_work_may_still_come_nothing_is_free() {
 
 #[test]
 fn what_an_operator_gave_up_is_gone() {
-    let tell = |on: Value| {
+    let tell = |given_up: bool| {
         let mut story = Story::default();
+        if given_up {
+            story.subject.out_of_service("m1");
+        }
         story.placed("a", 1).work("a", false).gated("a");
         story.work_in("m1", "a", |work| {
             work["metadata"]["deletionTimestamp"] = json!("now");
             work["metadata"]["finalizers"] = json!(["f"]);
         });
-        let annotations = json!({"muster.io/out-of-service": on});
-        let cluster = json!({"metadata": {"name": "m1", "annotations": annotations}});
-        story.write(Resource::Cluster, "patch", cluster);
         story.placed("b", 1);
         story
     };
-    tell(json!("true")).is_fine();
-    tell(json!(null)).is_wrong("queue q holds 16 of 8 nvidia.com/gpu at revision 6");
+    tell(true).is_fine();
+    tell(false).is_wrong("queue q holds 16 of 8 nvidia.com/gpu at revision 5");
     // It is deleted only then.
-    let mut story = tell(json!("true"));
+    let mut story = tell(true);
     story
         .ended("b", 1)
         .gated("b")
@@ -95,9 +94,7 @@ fn what_an_operator_gave_up_is_gone() {
     });
     story.placed("b", 2).is_fine();
     // It comes back with the cluster, and does not count again.
-    let mut story = tell(json!("true"));
-    let cluster = json!({"metadata": {"name": "m1"}});
-    story.write(Resource::Cluster, "patch", cluster);
+    let mut story = tell(true);
     story
         .ended("b", 1)
         .gated("b")

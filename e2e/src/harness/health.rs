@@ -1,0 +1,89 @@
+//! Whether Muster's processes say of themselves that something is wrong: a violated invariant, a cut
+//! round of decisions, a panic. A test can pass beside all three, so the harness looks after each.
+
+use std::fs;
+use std::path::Path;
+
+use super::muster::{Muster, Part, metric};
+use crate::testbed::{RunState, Testbed};
+
+/// Counters that stay at zero while Muster is right.
+const ZERO: [&str; 2] = [
+    "muster_invariant_violations_total",
+    "muster_decisions_cut_total",
+];
+
+/// What a panic of any thread prints.
+const PANIC: &str = "panicked at";
+
+/// The parts of Muster that may run in a testbed.
+const PARTS: [Part; 5] = [
+    Part::All,
+    Part::AllUnregistered,
+    Part::Webhook,
+    Part::Controller,
+    Part::Scheduler,
+];
+
+/// Everything that is wrong, in words; empty if nothing is. Counters of processes that run are read,
+/// and the logs of all that ever ran.
+pub async fn faults(muster: &Muster, testbed: &Testbed) -> Vec<String> {
+    let status = testbed.status();
+    let mut faults = Vec::new();
+    for part in PARTS {
+        let Some(process) = status.iter().find(|process| process.name == part.process()) else {
+            continue;
+        };
+        faults.extend(panics(part, &process.log));
+        if process.state == RunState::Running
+            && let Ok(metrics) = muster.metrics(testbed, part).await
+        {
+            faults.extend(counted(part, &metrics));
+        }
+    }
+    faults
+}
+
+fn counted(part: Part, metrics: &str) -> impl Iterator<Item = String> {
+    ZERO.into_iter().filter_map(move |name| {
+        let value = metric(metrics, name).unwrap_or(0.0);
+        (value != 0.0).then(|| format!("{}: {name} is {value}", part.process()))
+    })
+}
+
+fn panics(part: Part, log: &Path) -> Option<String> {
+    let bytes = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut lines = text.lines();
+    let at = lines.find(|line| line.contains(PANIC))?;
+    let words = lines.next().unwrap_or_default();
+    Some(format!("{}: {at} {words}", part.process()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_counter_that_is_not_zero_is_a_fault_and_one_that_is_not_there_is_none() {
+        let count = |metrics| counted(Part::All, metrics).count();
+        assert_eq!(count("muster_leading 1\n"), 0);
+        assert_eq!(count("muster_invariant_violations_total 0\n"), 0);
+        assert_eq!(count("muster_invariant_violations_total 2\n"), 1);
+        assert_eq!(count("muster_decisions_cut_total{cause=\"x\"} 1\n"), 1);
+    }
+
+    #[test]
+    fn a_panic_in_a_log_is_a_fault_with_its_words() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(panics(Part::All, file.path()), None);
+        let log = "INFO all well\nthread 'a' (1) panicked at x.rs:1:2:\nno room\nmore\n";
+        fs::write(file.path(), log).unwrap();
+        let fault = panics(Part::All, file.path()).unwrap();
+        assert_eq!(
+            fault,
+            "muster: thread 'a' (1) panicked at x.rs:1:2: no room"
+        );
+    }
+}

@@ -1,0 +1,348 @@
+//! What a run of the end-to-end tests says of itself at its end: the slowest stories, what failed, and
+//! every wait that took much longer than on an idle machine.
+//!
+//! A wait ends when it has what it waits for, within a hard bound of minutes. So a test alone cannot
+//! tell a release that takes 1 s from one that takes 100 s. The record of the whole run can: each
+//! wait is compared with what it takes on a machine with nothing else to do ([`Idle`]), and if what
+//! they took beyond that is too much together, the run fails although each story passed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use super::record::{End, Line, milliseconds};
+
+/// How many times as long as on an idle machine a wait may take before it is shown.
+const FACTOR: u32 = 5;
+
+/// Waits shorter than this are alike: what is waited for is looked at five times a second, and six
+/// stories share two cores.
+const GRAIN: Duration = Duration::from_secs(1);
+
+/// What a wait that the table does not have is expected to take.
+const UNKNOWN: Duration = Duration::from_secs(3);
+
+/// How much all shown waits together may take beyond [`FACTOR`] times their idle time. One wait that
+/// needs most of its hard bound of three minutes is more.
+const ALLOWED: Duration = Duration::from_secs(120);
+
+/// How many characters of a failure are shown; the story itself printed all of it.
+const FAILURE: usize = 500;
+
+/// How many of the slowest stories are shown.
+const SLOWEST: usize = 10;
+
+/// How long each wait takes on an idle machine, in milliseconds, by story and by what is waited for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Idle(BTreeMap<String, BTreeMap<String, u64>>);
+
+impl Idle {
+    /// Reads the table.
+    ///
+    /// # Errors
+    /// If it is no table of this form.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let table = serde_json::from_str(text).context("the table of idle times")?;
+        Ok(Self(table))
+    }
+
+    /// Reads the table from a file; an empty one if there is none.
+    ///
+    /// # Errors
+    /// If it is no table of this form.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| format!("read {}", path.display())),
+        }
+    }
+
+    /// Takes over the waits of a run: of two times the shorter one, which the machine disturbed less.
+    pub fn learn(&mut self, lines: &[Line]) {
+        for (key, took) in longest(lines) {
+            let story = self.0.entry(key.0.to_owned()).or_default();
+            let idle = story.entry(key.1.to_owned()).or_insert(took);
+            *idle = took.min(*idle);
+        }
+    }
+
+    /// The table as JSON, in a stable order.
+    ///
+    /// # Errors
+    /// Never for a table that was read or learnt.
+    pub fn text(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(&self.0)? + "\n")
+    }
+
+    fn of(&self, story: &str, what: &str) -> Duration {
+        let known = self.0.get(story).and_then(|story| story.get(what));
+        known.map_or(UNKNOWN, |&idle| Duration::from_millis(idle))
+    }
+}
+
+/// The longest of the waits that were met, by story and by what was waited for.
+fn longest(lines: &[Line]) -> BTreeMap<(&str, &str), u64> {
+    let mut longest = BTreeMap::new();
+    for line in lines {
+        if let Line::Wait {
+            story,
+            what,
+            took_ms,
+            met: true,
+        } = line
+        {
+            let entry = longest.entry((story.as_str(), what.as_str()));
+            let longest = entry.or_insert(0);
+            *longest = (*took_ms).max(*longest);
+        }
+    }
+    longest
+}
+
+/// A wait that took much longer than on an idle machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Slow {
+    story: String,
+    what: String,
+    took: Duration,
+    idle: Duration,
+    /// What it took beyond its allowance.
+    excess: Duration,
+}
+
+/// A story that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Story {
+    name: String,
+    turn: Duration,
+    took: Duration,
+    end: End,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    stories: Vec<Story>,
+    waits: usize,
+    slow: Vec<Slow>,
+}
+
+impl Report {
+    /// Reads the record of a run.
+    pub fn of(lines: &[Line], idle: &Idle) -> Self {
+        let mut report = Self::default();
+        for line in lines {
+            report.take(line, idle);
+        }
+        report
+            .stories
+            .sort_by_key(|story| std::cmp::Reverse(story.took));
+        report
+            .slow
+            .sort_by_key(|slow| std::cmp::Reverse(slow.excess));
+        report
+    }
+
+    fn take(&mut self, line: &Line, idle: &Idle) {
+        match line {
+            Line::Story {
+                story,
+                turn_ms,
+                took_ms,
+                end,
+            } => self.stories.push(Story {
+                name: story.clone(),
+                turn: Duration::from_millis(*turn_ms),
+                took: Duration::from_millis(*took_ms),
+                end: end.clone(),
+            }),
+            Line::Wait {
+                story,
+                what,
+                took_ms,
+                ..
+            } => {
+                self.waits += 1;
+                let took = Duration::from_millis(*took_ms);
+                let idle = idle.of(story, what);
+                let allowed = idle.max(GRAIN) * FACTOR;
+                if let Some(excess) = took.checked_sub(allowed).filter(|time| !time.is_zero()) {
+                    self.slow.push(Slow {
+                        story: story.clone(),
+                        what: what.clone(),
+                        took,
+                        idle,
+                        excess,
+                    });
+                }
+            }
+        }
+    }
+
+    fn excess(&self) -> Duration {
+        self.slow.iter().map(|slow| slow.excess).sum()
+    }
+
+    fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.stories.iter().filter_map(|story| match &story.end {
+            End::Failed(why) => Some((story.name.as_str(), why.as_str())),
+            End::Passed | End::Cut => None,
+        })
+    }
+
+    fn cut(&self) -> impl Iterator<Item = &str> {
+        let cut = self.stories.iter().filter(|story| story.end == End::Cut);
+        cut.map(|story| story.name.as_str())
+    }
+
+    /// Why the run fails by its stories alone, in words; none if none of them failed.
+    pub fn stories_verdict(&self) -> Option<String> {
+        let failed = self.failures().count();
+        (failed > 0).then(|| format!("{failed} stories failed"))
+    }
+
+    /// Why the run fails, in words; none if it is as it should be.
+    pub fn verdict(&self) -> Option<String> {
+        if let Some(verdict) = self.stories_verdict() {
+            return Some(verdict);
+        }
+        if self.cut().next().is_some() {
+            return Some("the time of the run was over while stories ran".to_owned());
+        }
+        (self.excess() > ALLOWED).then(|| {
+            format!(
+                "waits took {:.0} s longer than {FACTOR} times their idle time, and {} s are \
+                 allowed: something is slow that was not, or the machine had much else to do",
+                self.excess().as_secs_f64(),
+                ALLOWED.as_secs()
+            )
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.stories.len();
+        writeln!(out, "{count} stories, of which these took longest:")?;
+        writeln!(out, "{:>8} {:>8}  STORY", "TOOK", "TURN")?;
+        for story in self.stories.iter().take(SLOWEST) {
+            let (took, turn) = (story.took.as_secs_f64(), story.turn.as_secs_f64());
+            writeln!(out, "{took:>6.1} s {turn:>6.1} s  {}", story.name)?;
+        }
+        writeln!(
+            out,
+            "{} waits, of which {} took more than {FACTOR} times what they take on an idle \
+             machine, {:.1} s beyond that together ({} s are allowed)",
+            self.waits,
+            self.slow.len(),
+            self.excess().as_secs_f64(),
+            ALLOWED.as_secs()
+        )?;
+        for slow in &self.slow {
+            let (took, idle) = (slow.took.as_secs_f64(), slow.idle.as_secs_f64());
+            let Slow { story, what, .. } = slow;
+            writeln!(out, "{took:>6.1} s, idle {idle:>5.1} s  {story}: {what}")?;
+        }
+        for story in self.cut() {
+            writeln!(
+                out,
+                "CUT {story}: the time of the run was over while it ran"
+            )?;
+        }
+        for (story, failure) in self.failures() {
+            let first: String = failure.chars().take(FAILURE).collect();
+            writeln!(out, "FAILED {story}: {first}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A story's line in the record.
+pub fn story(name: &str, turn: Duration, took: Duration, end: End) -> Line {
+    Line::Story {
+        story: name.to_owned(),
+        turn_ms: milliseconds(turn),
+        took_ms: milliseconds(took),
+        end,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn wait(what: &str, took_ms: u64) -> Line {
+        Line::Wait {
+            story: "a".into(),
+            what: what.into(),
+            took_ms,
+            met: true,
+        }
+    }
+
+    fn idle() -> Idle {
+        Idle::parse(r#"{"a": {"placed": 1000, "ended": 30000}}"#).unwrap()
+    }
+
+    #[test]
+    fn a_wait_of_one_second_that_takes_170_fails_a_run_in_which_all_stories_passed() {
+        let lines = [
+            story("a", Duration::ZERO, Duration::from_secs(171), End::Passed),
+            wait("placed", 170_000),
+        ];
+        let report = Report::of(&lines, &idle());
+        assert!(report.verdict().unwrap().contains("165 s longer"));
+        assert!(report.to_string().contains("a: placed"));
+    }
+
+    #[test]
+    fn waits_as_long_as_usual_and_some_slow_ones_are_no_failure() {
+        let lines = [
+            wait("placed", 900),
+            wait("ended", 100_000),
+            wait("placed", 60_000),
+        ];
+        let report = Report::of(&lines, &idle());
+        assert_eq!(report.slow.len(), 1, "{report}");
+        assert_eq!(report.verdict(), None);
+    }
+
+    #[test]
+    fn many_waits_that_are_slow_by_half_a_minute_each_fail_the_run() {
+        let lines: Vec<Line> = (0..5).map(|_| wait("placed", 30_000)).collect();
+        assert!(Report::of(&lines, &idle()).verdict().is_some());
+    }
+
+    #[test]
+    fn a_story_that_failed_is_told_with_its_reason() {
+        let failed = End::Failed("job placed: not within 180s".to_owned());
+        let lines = [story("a", Duration::ZERO, Duration::from_secs(1), failed)];
+        let report = Report::of(&lines, &idle());
+        assert_eq!(report.verdict().unwrap(), "1 stories failed");
+        assert!(report.to_string().contains("FAILED a: job placed"));
+    }
+
+    #[test]
+    fn a_story_that_was_cut_off_fails_a_run_but_is_no_failure_of_the_story() {
+        let lines = [story("a", Duration::ZERO, Duration::from_secs(1), End::Cut)];
+        let report = Report::of(&lines, &idle());
+        assert_eq!(report.stories_verdict(), None);
+        assert!(report.verdict().unwrap().contains("time of the run"));
+        assert!(report.to_string().contains("CUT a"));
+    }
+
+    #[test]
+    fn idle_times_are_the_shortest_of_the_longest_of_each_run() {
+        let mut idle = Idle::default();
+        idle.learn(&[wait("placed", 700), wait("placed", 900)]);
+        idle.learn(&[wait("placed", 800), wait("placed", 200)]);
+        idle.learn(&[wait("placed", 5_000)]);
+        assert_eq!(idle.of("a", "placed"), Duration::from_millis(800));
+        assert_eq!(Idle::parse(&idle.text().unwrap()).unwrap(), idle);
+    }
+}

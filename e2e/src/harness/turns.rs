@@ -1,0 +1,451 @@
+//! Turns of the stories on one plane: what they share, and what each needs of it.
+//!
+//! Beside their own namespaces, queues and nodes stories share Muster itself and the spare members,
+//! which a story may take away or drain.
+//!
+//! - A spare member is one story's at a time. It gets it together with its turn, and not before: a
+//!   story that holds a member and waits for its mode would hold up the modes before it.
+//! - Muster is in one [`Mode`] at a time, in which stories that need it so run side by side. The mode
+//!   changes when no story runs in it any more. The first mode in the order of [`Mode`] that a story
+//!   waits for is next: so most stories run together, and those that need Muster for themselves last.
+//! - Killed stories come in batches: each runs up to its [`Turn::meet`], and when all of the batch are
+//!   there Muster is killed once for all of them.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// How long a story stands in line at least, so that all are there before one is chosen.
+const GATHER: Duration = Duration::from_millis(500);
+
+/// How Muster is while a story runs, in the order in which the modes have their turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// One process, which is not touched.
+    Running,
+    /// One process, which is killed once, when all stories of the batch are in their middle.
+    Killed,
+    /// Webhook, controller and scheduler in processes of their own.
+    Separate,
+    /// The story's alone, as everything else on the plane is.
+    Exclusive,
+}
+
+/// What a story needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// How Muster is while it runs.
+    pub mode: Mode,
+    /// The spare member that is its own meanwhile.
+    pub spare: Option<&'static str>,
+    /// It takes long: it begins before others, so that a run does not end with it alone.
+    pub long: bool,
+}
+
+/// The line in front of a plane.
+#[derive(Debug)]
+pub struct Line {
+    state: Mutex<State>,
+    changed: Notify,
+    spares: Vec<&'static str>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// How many run side by side at most.
+    side_by_side: usize,
+    /// The mode of those that run, or that ran last.
+    mode: Mode,
+    running: Vec<Needs>,
+    /// What those need that stand in line.
+    waiting: Vec<Needs>,
+    /// How many of those that run are in their middle.
+    met: usize,
+    kill: Kill,
+}
+
+/// What became of the kill of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kill {
+    Ahead,
+    UnderWay,
+    Done,
+    Failed(String),
+}
+
+/// A story's turn; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    line: &'a Line,
+    needs: Needs,
+    met: Mutex<bool>,
+}
+
+impl Line {
+    /// A line for a plane with these spare members.
+    pub fn new(side_by_side: usize, spares: &[&'static str]) -> Self {
+        Self {
+            state: Mutex::new(State::new(side_by_side)),
+            changed: Notify::new(),
+            spares: spares.to_vec(),
+        }
+    }
+
+    /// Puts a story in line. While it stands there no mode after its own has a turn.
+    pub fn stand(&self, needs: Needs) -> Place<'_> {
+        self.change(|state| state.waiting.push(needs));
+        Place { line: self, needs }
+    }
+
+    /// Waits until no story runs or waits whose mode is [`Mode::Running`].
+    pub async fn until_few_are_left(&self) {
+        tokio::time::sleep(GATHER).await;
+        self.until(|state| state.few_are_left().then_some(())).await;
+    }
+
+    /// Waits until `probe` has an answer; it may change the state when it has one, and only then.
+    async fn until<T>(&self, mut probe: impl FnMut(&mut State) -> Option<T>) -> T {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let answer = probe(&mut self.state.lock());
+            if let Some(answer) = answer {
+                self.changed.notify_waiters();
+                return answer;
+            }
+            changed.await;
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
+        self.changed.notify_waiters();
+    }
+}
+
+impl State {
+    fn new(side_by_side: usize) -> Self {
+        Self {
+            side_by_side,
+            mode: Mode::Running,
+            running: Vec::new(),
+            waiting: Vec::new(),
+            met: 0,
+            kill: Kill::Ahead,
+        }
+    }
+
+    /// Begins a story if it may begin now.
+    fn begin(&mut self, needs: Needs) -> bool {
+        if self.running.is_empty() {
+            let first = self.waiting.iter().map(|waiting| waiting.mode).min();
+            if first != Some(needs.mode) {
+                return false;
+            }
+            (self.mode, self.met, self.kill) = (needs.mode, 0, Kill::Ahead);
+        }
+        let most = match needs.mode {
+            Mode::Exclusive => 1,
+            _ => self.side_by_side,
+        };
+        let may = self.mode == needs.mode
+            && self.running.len() < most
+            && self.kill == Kill::Ahead
+            && self.has_spare(needs)
+            && !self.lets_a_long_one_go_first(needs);
+        if may {
+            self.running.push(needs);
+        }
+        may
+    }
+
+    /// Whether its spare member is free, if it needs one.
+    fn has_spare(&self, needs: Needs) -> bool {
+        let taken = |running: &Needs| running.spare == needs.spare;
+        needs.spare.is_none() || !self.running.iter().any(taken)
+    }
+
+    fn lets_a_long_one_go_first(&self, needs: Needs) -> bool {
+        let mut waiting = self.waiting.iter();
+        !needs.long
+            && waiting.any(|other| other.long && other.mode == needs.mode && self.has_spare(*other))
+    }
+
+    fn few_are_left(&self) -> bool {
+        let mut all = self.running.iter().chain(&self.waiting);
+        !all.any(|needs| needs.mode == Mode::Running)
+    }
+
+    /// Whether it is this story that has to kill for the batch, or what became of the kill.
+    fn meeting(&mut self) -> Option<Meeting> {
+        match &self.kill {
+            Kill::Done => Some(Meeting::Over),
+            Kill::Failed(why) => Some(Meeting::Failed(why.clone())),
+            Kill::Ahead if self.met == self.running.len() => {
+                self.kill = Kill::UnderWay;
+                Some(Meeting::Kills)
+            }
+            Kill::Ahead | Kill::UnderWay => None,
+        }
+    }
+}
+
+/// What a story in its middle is told.
+enum Meeting {
+    Kills,
+    Over,
+    Failed(String),
+}
+
+impl Turn<'_> {
+    /// The middle of a story: waits until all of its batch are here, and returns once one of them has
+    /// called its `kill`. Where Muster is not to be killed it returns at once.
+    ///
+    /// # Errors
+    /// If the kill failed, or the story was here before: there is one kill for each batch.
+    pub async fn meet(&self, kill: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        if self.needs.mode != Mode::Killed {
+            return Ok(());
+        }
+        let again = std::mem::replace(&mut *self.met.lock(), true);
+        ensure!(
+            !again,
+            "a story has one middle, and this one was there before"
+        );
+        self.line.change(|state| state.met += 1);
+        match self.line.until(State::meeting).await {
+            Meeting::Over => Ok(()),
+            Meeting::Failed(why) => bail!("the kill for all stories of the batch failed: {why}"),
+            Meeting::Kills => {
+                let outcome = kill().await;
+                let result = match &outcome {
+                    Ok(()) => Kill::Done,
+                    Err(error) => Kill::Failed(format!("{error:#}")),
+                };
+                self.line.change(|state| state.kill = result);
+                outcome
+            }
+        }
+    }
+
+    /// Whether the story was in its middle, where it has one.
+    pub fn has_met(&self) -> bool {
+        self.needs.mode != Mode::Killed || *self.met.lock()
+    }
+
+    /// What the story needs, and has while this lasts.
+    pub fn needs(&self) -> Needs {
+        self.needs
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let met = *self.met.lock();
+        self.line.change(|state| {
+            remove(&mut state.running, self.needs);
+            state.met -= usize::from(met);
+        });
+    }
+}
+
+/// A story's place in line, which it also leaves when it is given up.
+#[derive(Debug)]
+pub struct Place<'a> {
+    line: &'a Line,
+    needs: Needs,
+}
+
+impl<'a> Place<'a> {
+    /// Waits until the story may run.
+    ///
+    /// # Errors
+    /// If there is no spare member of that name.
+    pub async fn turn(self) -> anyhow::Result<Turn<'a>> {
+        let (line, needs) = (self.line, self.needs);
+        if let Some(spare) = needs.spare {
+            let known = line.spares.contains(&spare);
+            ensure!(known, "{spare} is no spare member of the plane");
+        }
+        tokio::time::sleep(GATHER).await;
+        line.until(|state| state.begin(needs).then_some(())).await;
+        drop(self);
+        Ok(Turn {
+            line,
+            needs,
+            met: Mutex::new(false),
+        })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.line
+            .change(|state| remove(&mut state.waiting, self.needs));
+    }
+}
+
+/// Removes one that needs this.
+fn remove(from: &mut Vec<Needs>, needs: Needs) {
+    if let Some(at) = from.iter().position(|other| *other == needs) {
+        from.swap_remove(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+
+    use super::*;
+
+    fn needs(mode: Mode) -> Needs {
+        Needs {
+            mode,
+            spare: None,
+            long: false,
+        }
+    }
+
+    /// Runs a story of each mode, and returns the order in which they began and ended.
+    async fn order(line: &Line, modes: &[Mode]) -> Vec<String> {
+        let log = Mutex::new(Vec::new());
+        let stories = modes.iter().enumerate().map(async |(index, &mode)| {
+            let _turn = line.stand(needs(mode)).turn().await.unwrap();
+            log.lock().push(format!("{index} begins"));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            log.lock().push(format!("{index} ends"));
+        });
+        join_all(stories).await;
+        log.into_inner()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stories_of_one_mode_run_side_by_side_and_the_exclusive_ones_last_and_alone() {
+        let line = Line::new(2, &[]);
+        let modes = [
+            Mode::Exclusive,
+            Mode::Running,
+            Mode::Exclusive,
+            Mode::Running,
+            Mode::Running,
+        ];
+        let order = order(&line, &modes).await;
+        assert_eq!(order[..2], ["1 begins", "3 begins"]);
+        assert_eq!(
+            order[5..],
+            ["4 ends", "0 begins", "0 ends", "2 begins", "2 ends"]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_story_begins_before_the_short_ones_that_wait() {
+        let line = Line::new(1, &[]);
+        let log = Mutex::new(Vec::new());
+        let stories = [false, false, true].map(async |long| {
+            let needs = Needs {
+                long,
+                ..needs(Mode::Running)
+            };
+            let _turn = line.stand(needs).turn().await.unwrap();
+            log.lock().push(long);
+        });
+        join_all(stories).await;
+        assert_eq!(log.into_inner(), [true, false, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_story_that_stands_in_line_holds_up_modes_after_its_own() {
+        let line = Line::new(2, &[]);
+        let place = line.stand(needs(Mode::Running));
+        let exclusive = line.stand(needs(Mode::Exclusive)).turn();
+        let mut exclusive = pin!(exclusive);
+        let wait = tokio::time::timeout(Duration::from_secs(60), exclusive.as_mut());
+        assert!(wait.await.is_err());
+        let few = tokio::time::timeout(Duration::from_secs(60), line.until_few_are_left());
+        assert!(few.await.is_err());
+        drop(place);
+        exclusive.await.unwrap();
+        line.until_few_are_left().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_is_killed_once_when_all_of_it_are_in_their_middle() {
+        let line = Line::new(8, &[]);
+        let (kills, before) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let stories = (1..=3_u64).map(async |index| {
+            let turn = line.stand(needs(Mode::Killed)).turn().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(index)).await;
+            before.fetch_add(1, Ordering::SeqCst);
+            let kill = async || {
+                assert_eq!(before.load(Ordering::SeqCst), 3);
+                kills.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            };
+            turn.meet(kill).await.unwrap();
+            assert!(turn.has_met());
+            assert!(turn.meet(async || Ok(())).await.is_err());
+        });
+        join_all(stories).await;
+        assert_eq!(kills.into_inner(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_story_that_fails_before_its_middle_does_not_hold_up_its_batch() {
+        let line = Line::new(8, &[]);
+        let fails = async {
+            let turn = line.stand(needs(Mode::Killed)).turn().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            assert!(!turn.has_met());
+        };
+        let meets = async {
+            let turn = line.stand(needs(Mode::Killed)).turn().await.unwrap();
+            turn.meet(async || bail!("no such process")).await
+        };
+        let ((), met) = tokio::join!(fails, meets);
+        assert_eq!(met.unwrap_err().to_string(), "no such process");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_killed_batch_takes_no_story_in_after_the_kill() {
+        let line = Line::new(8, &[]);
+        let first = line.stand(needs(Mode::Killed)).turn().await.unwrap();
+        first.meet(async || Ok(())).await.unwrap();
+        let mut second = pin!(line.stand(needs(Mode::Killed)).turn());
+        let wait = tokio::time::timeout(Duration::from_secs(60), second.as_mut());
+        assert!(wait.await.is_err());
+        drop(first);
+        let second = second.await.unwrap();
+        second.meet(async || Ok(())).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_spare_member_is_one_storys_at_a_time() {
+        let line = Line::new(8, &["spare1"]);
+        let spare = |name| Needs {
+            spare: Some(name),
+            ..needs(Mode::Running)
+        };
+        let first = line.stand(spare("spare1")).turn().await.unwrap();
+        let second =
+            tokio::time::timeout(Duration::from_secs(60), line.stand(spare("spare1")).turn());
+        assert!(second.await.is_err());
+        // One that stands in line for a later mode has not taken it.
+        let later = Needs {
+            mode: Mode::Killed,
+            ..spare("spare1")
+        };
+        let mut later = pin!(line.stand(later).turn());
+        let wait = tokio::time::timeout(Duration::from_secs(60), later.as_mut());
+        assert!(wait.await.is_err());
+        drop(first);
+        drop(line.stand(spare("spare1")).turn().await.unwrap());
+        later.await.unwrap();
+        assert!(line.stand(spare("spare2")).turn().await.is_err());
+    }
+}

@@ -1,0 +1,172 @@
+//! The run as a whole: it has one deadline, ends after three failures, and writes down how long each
+//! story and each wait took.
+//!
+//! A story that is not begun any more fails too: what did not run has not passed. It says only that.
+
+use std::cell::Cell;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use e2e::harness::record::{End, Line, Recorder, milliseconds};
+use e2e::harness::{report, wait};
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+
+use crate::plane::state_dir;
+
+/// After how many failures no further story begins: what fails then has most likely one cause.
+const MOST_FAILURES: usize = 3;
+
+/// How long the stories of a run may take together, if `E2E_DEADLINE_SECONDS` says nothing else.
+const DEADLINE: Duration = Duration::from_secs(25 * 60);
+
+/// Waits shorter than this are not written down.
+const SHORT: Duration = Duration::from_millis(200);
+
+static RUN: LazyLock<Run> = LazyLock::new(Run::begin);
+
+/// What all stories of this process come to.
+struct Run {
+    until: Instant,
+    recorder: Option<Recorder>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    failures: usize,
+    /// Why no further story begins.
+    stopped: Option<String>,
+}
+
+/// When a story had its turn.
+pub(crate) struct Begun(Cell<Option<Instant>>);
+
+impl Begun {
+    /// The story has its turn now.
+    pub(crate) fn now(&self) {
+        self.0.set(Some(Instant::now()));
+    }
+}
+
+impl Run {
+    fn begin() -> Self {
+        wait::observe(note_wait);
+        let seconds = std::env::var("E2E_DEADLINE_SECONDS").ok();
+        let seconds = seconds.and_then(|seconds| seconds.parse().ok());
+        let recorder = Recorder::create(&record());
+        if let Err(error) = &recorder {
+            eprintln!("this run is not written down: {error:#}");
+        }
+        Self {
+            until: Instant::now() + seconds.map_or(DEADLINE, Duration::from_secs),
+            recorder: recorder.ok(),
+            state: Mutex::default(),
+        }
+    }
+
+    fn note(&self, line: &Line) {
+        if let Some(recorder) = &self.recorder {
+            recorder.note(line);
+        }
+    }
+
+    fn failed(&self, name: &str, why: &str) {
+        let mut state = self.state.lock();
+        state.failures += 1;
+        if state.failures >= MOST_FAILURES && state.stopped.is_none() {
+            let stopped =
+                format!("{MOST_FAILURES} stories had failed, the last of them {name}: {why}");
+            state.stopped = Some(stopped);
+        }
+    }
+}
+
+/// Where the run is written down: `make test-e2e` has it read by the program `report`.
+fn record() -> PathBuf {
+    state_dir("e2e-record.jsonl")
+}
+
+/// The running story; libtest names the thread after the test.
+fn name() -> String {
+    let thread = std::thread::current();
+    thread.name().unwrap_or("a story").to_owned()
+}
+
+fn note_wait(wait: wait::Wait<'_>) {
+    if wait.took > SHORT {
+        RUN.note(&Line::Wait {
+            story: name(),
+            what: wait.what.to_owned(),
+            took_ms: milliseconds(wait.took),
+            met: wait.met,
+        });
+    }
+}
+
+/// Stops the run: no further story begins. Returns the error of the story that found the reason; it
+/// is one failure, and all others are stories that were not begun.
+pub(crate) fn stop(why: &str) -> anyhow::Error {
+    let mut state = RUN.state.lock();
+    match &state.stopped {
+        Some(why) => NotRun(why.clone()).into(),
+        None => {
+            state.stopped = Some(why.to_owned());
+            anyhow::anyhow!("{why}")
+        }
+    }
+}
+
+/// Fails if no further story may begin.
+pub(crate) fn ensure_goes_on() -> anyhow::Result<()> {
+    match &RUN.state.lock().stopped {
+        None => Ok(()),
+        Some(why) => Err(NotRun(why.clone()).into()),
+    }
+}
+
+/// A story that was not begun.
+#[derive(Debug, thiserror::Error)]
+#[error("not run: {0}")]
+struct NotRun(String);
+
+/// Runs a story within what is left of the run's time, and writes down how it ended.
+pub(crate) async fn story(story: impl AsyncFnOnce(&Begun) -> anyhow::Result<()>) {
+    let run = &*RUN;
+    let name = name();
+    let (start, begun) = (Instant::now(), Begun(Cell::new(None)));
+    let whole = AssertUnwindSafe(story(&begun)).catch_unwind();
+    let outcome = tokio::time::timeout_at(run.until.into(), whole).await;
+    let end = match &outcome {
+        Ok(Ok(Ok(()))) => End::Passed,
+        Ok(Ok(Err(error))) if error.is::<NotRun>() => panic!("{error}"),
+        Ok(Ok(Err(error))) => End::Failed(format!("{error:#}")),
+        Ok(Err(panic)) => End::Failed(words(panic.as_ref())),
+        Err(_) if begun.0.get().is_none() => panic!("not run: the time of the run was over"),
+        Err(_) => End::Cut,
+    };
+    let turn = begun.0.get().unwrap_or_else(Instant::now);
+    run.note(&report::story(
+        &name,
+        turn.duration_since(start),
+        turn.elapsed(),
+        end.clone(),
+    ));
+    match end {
+        End::Passed => {}
+        End::Cut => panic!("the time of the run was over while it ran"),
+        End::Failed(why) => {
+            run.failed(&name, &why);
+            panic!("{why}");
+        }
+    }
+}
+
+/// What a panic said.
+pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without words").to_owned()
+}
