@@ -201,6 +201,9 @@ impl Report {
 
     /// Why the run fails by its stories alone, in words; none if none of them failed.
     pub fn stories_verdict(&self) -> Option<String> {
+        if self.stories.is_empty() {
+            return Some("no story was run".to_owned());
+        }
         let failed = self.failures().count();
         (failed > 0).then(|| format!("{failed} stories failed"))
     }
@@ -303,6 +306,7 @@ mod tests {
     #[test]
     fn waits_as_long_as_usual_and_some_slow_ones_are_no_failure() {
         let lines = [
+            story("a", Duration::ZERO, Duration::from_secs(171), End::Passed),
             wait("placed", 900),
             wait("ended", 100_000),
             wait("placed", 60_000),
@@ -316,6 +320,12 @@ mod tests {
     fn many_waits_that_are_slow_by_half_a_minute_each_fail_the_run() {
         let lines: Vec<Line> = (0..5).map(|_| wait("placed", 30_000)).collect();
         assert!(Report::of(&lines, &idle()).verdict().is_some());
+    }
+
+    #[test]
+    fn a_run_without_a_story_has_not_passed() {
+        let verdict = Report::of(&[], &idle()).stories_verdict();
+        assert_eq!(verdict.unwrap(), "no story was run");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) struct Plane {
     pub(crate) tools: tools::Tools,
     /// The control plane's objects.
     pub(crate) karmada: Objects,
-    /// Of the members that were asked for: a client is dear to make, and tests ask ten times a second.
+    /// Of the members that were asked for: a client is dear to make, and stories ask five times a second.
     members: Mutex<HashMap<String, Objects>>,
     audit: Option<Log>,
     /// What its members' pods did.

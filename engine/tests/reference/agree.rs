@@ -1,7 +1,8 @@
 //! The engine and the reference side by side: same order, same admissions, same numbers.
 
 use crate::case::{
-    CLUSTERS, CPU, Case, PRIORITIES, Round, amounts, amounts_text, bounds, queue_name,
+    CLUSTERS, CPU, Case, PRIORITIES, Round, amounts, amounts_text, bounds, job_name, job_number,
+    progress, queue_name,
 };
 use crate::model::{Model, State};
 use crate::{random, world};
@@ -71,7 +72,7 @@ impl Both {
             self.apply(Event::QueueUpserted(fact));
         }
         for job in &round.submit {
-            let name = name(self.model.jobs.len());
+            let name = job_name(self.model.jobs.len());
             self.apply(Event::JobUpserted(job.fact(&name)));
             self.model.submit(job.clone());
         }
@@ -87,7 +88,7 @@ impl Both {
 
     /// The members bind the pods of a job where they were planned; or they go.
     fn bind(&mut self, job: usize, there: bool) {
-        let key = world::key(&name(job));
+        let key = world::key(&job_name(job));
         for (index, (node, role)) in self.model.seats(job).into_iter().enumerate() {
             let fact = &self.case.nodes[node];
             let pod = PodFact {
@@ -106,15 +107,8 @@ impl Both {
         }
     }
 
-    fn progress(&mut self, job: usize, progress: Progress) {
-        let key = world::key(&name(job));
-        let attempt = self.engine.job(&key).unwrap().attempts;
-        self.apply(Event::JobProgressed {
-            key,
-            attempt,
-            progress,
-            at: self.now,
-        });
+    fn progress(&mut self, job: usize, of: Progress) {
+        progress(&mut self.engine, job, of, self.now);
     }
 
     /// Asks until nothing moves; each release must be the one that the reference names.
@@ -130,12 +124,12 @@ impl Both {
                 else {
                     return Err(format!("nothing but releases was expected: {decision:?}"));
                 };
-                let expected = self.model.next().map(name);
+                let expected = self.model.next().map(job_name);
                 if expected.as_deref() != Some(&*key.name) {
                     let expected = expected.unwrap_or_else(|| "nobody".to_owned());
                     return Err(format!("{key} goes ({message}), expected {expected}"));
                 }
-                let job = key.name[1..].parse().unwrap();
+                let job = job_number(&key.name);
                 self.model.release(job, &admission)?;
                 self.bind(job, true);
                 self.progress(job, Progress::Running);
@@ -147,8 +141,8 @@ impl Both {
         let Some(left) = self.model.next() else {
             return Ok(());
         };
-        let why = self.engine.explain(&world::key(&name(left)));
-        Err(format!("{} stays: {why:?}", name(left)))
+        let why = self.engine.explain(&world::key(&job_name(left)));
+        Err(format!("{} stays: {why:?}", job_name(left)))
     }
 
     /// What the engine says of each queue is what the reference finds.
@@ -208,10 +202,6 @@ fn same<T: PartialEq + std::fmt::Debug>(
     Err(format!(
         "{what}: the engine says {engine:?}, the reference {reference:?}"
     ))
-}
-
-fn name(job: usize) -> String {
-    format!("j{job:02}")
 }
 
 fn agree(case: &Case) -> Result<(), String> {

@@ -6,7 +6,7 @@
 use crate::world;
 use engine::facts::{Backfill, Limits, Preemption, QueueOrdering};
 use engine::facts::{ClusterPlacement, Demand, JobFact, NodeFact, PolicyFact, QueueFact, Split};
-use engine::{PoolClass, QueueName, ResourceName, Resources, Time, Uid};
+use engine::{Engine, Event, PoolClass, Progress, QueueName, ResourceName, Resources, Time, Uid};
 use std::fmt;
 
 /// GPUs and whole cores of CPU.
@@ -125,7 +125,7 @@ impl Queue {
         }
     }
 
-    /// Without reclaim and reservations: who fits goes, nothing is kept for anybody.
+    /// Its policy, by which nothing is kept and nothing reclaimed.
     pub fn policy(&self, index: usize) -> PolicyFact {
         let bound = |most: i64| world::bound("gpu", None, &format!("gpu {most}"));
         PolicyFact {
@@ -134,14 +134,6 @@ impl Queue {
             } else {
                 QueueOrdering::BestEffort
             },
-            backfill: Backfill {
-                conservative: false,
-                reservations: Some(0),
-            },
-            preemption: Preemption {
-                reclaim: false,
-                ..Preemption::default()
-            },
             limits: Limits {
                 jobs: self.jobs,
                 jobs_per_user: self.jobs_per_user,
@@ -149,7 +141,7 @@ impl Queue {
                 runtime_ms: None,
             },
             pools: self.of_class.into_iter().map(bound).collect(),
-            ..world::policy(&queue_name(index))
+            ..first_that_fits(index)
         }
     }
 }
@@ -163,6 +155,43 @@ impl Node {
             ..world::node(CLUSTERS[self.cluster], &format!("n{index}"), &has)
         }
     }
+}
+
+/// The policy of a queue without reclaim and reservations: a job that fits starts.
+pub fn first_that_fits(queue: usize) -> PolicyFact {
+    PolicyFact {
+        ordering: QueueOrdering::BestEffort,
+        backfill: Backfill {
+            conservative: false,
+            reservations: Some(0),
+        },
+        preemption: Preemption {
+            reclaim: false,
+            ..Preemption::default()
+        },
+        ..world::policy(&queue_name(queue))
+    }
+}
+
+pub fn job_name(job: usize) -> String {
+    format!("j{job:02}")
+}
+
+/// The job of that name.
+pub fn job_number(name: &str) -> usize {
+    name[1..].parse().unwrap()
+}
+
+/// Tells the engine how a job goes on in its latest attempt.
+pub fn progress(engine: &mut Engine, job: usize, progress: Progress, at: Time) {
+    let key = world::key(&job_name(job));
+    let attempt = engine.job(&key).unwrap().attempts;
+    engine.apply(Event::JobProgressed {
+        key,
+        attempt,
+        progress,
+        at,
+    });
 }
 
 pub fn queue_name(index: usize) -> String {

@@ -1,7 +1,7 @@
 //! Backfill as the textbook has it (EASY, one reservation), for one queue with a bound on GPUs
 //! and room for all: the simplest world in which passing the head can delay it.
 
-use crate::case::{Job, PRIORITIES, Role};
+use crate::case::{Job, PRIORITIES, Role, job_name, job_number, progress};
 use crate::world;
 use engine::facts::{PolicyFact, PriorityClassFact, QueueOrdering};
 use engine::{Decision, Engine, EngineConfig, Event, Progress, Time};
@@ -85,10 +85,6 @@ impl Easy {
     }
 }
 
-fn name(job: usize) -> String {
-    format!("j{job:02}")
-}
-
 fn new_engine(capability: i64) -> Engine {
     let mut engine = Engine::new(EngineConfig {
         reservations_per_class: 1,
@@ -132,7 +128,7 @@ fn submit(engine: &mut Engine, job: usize, stated: Stated, now: i64) {
     };
     engine.apply(Event::JobUpserted(engine::facts::JobFact {
         expected_duration_ms: Some(stated.lasts * 1000),
-        ..fact.fact(&name(job))
+        ..fact.fact(&job_name(job))
     }));
 }
 
@@ -158,7 +154,7 @@ fn compare(case: &Case) -> Result<(), String> {
         };
         let ended = |(end, _): &mut (i64, usize)| *end == now;
         for (_, job) in easy.running.extract_if(.., ended).collect::<Vec<_>>() {
-            progress(&mut engine, job, Progress::Finished, now);
+            progress(&mut engine, job, Progress::Finished, Time(now * 1000));
         }
         while arrivals.first().is_some_and(|(at, _)| *at == now) {
             let (_, job) = arrivals.remove(0);
@@ -185,8 +181,8 @@ fn release_all(engine: &mut Engine, now: i64) -> Result<Vec<usize>, String> {
             let Decision::Release { key, .. } = decision else {
                 return Err(format!("nothing but releases was expected: {decision:?}"));
             };
-            let job = key.name[1..].parse().unwrap();
-            progress(engine, job, Progress::Running, now);
+            let job = job_number(&key.name);
+            progress(engine, job, Progress::Running, Time(now * 1000));
             started.push(job);
         }
         if !decided.more {
@@ -199,17 +195,6 @@ fn release_all(engine: &mut Engine, now: i64) -> Result<Vec<usize>, String> {
     } else {
         Err(format!("{wrong:#?}"))
     }
-}
-
-fn progress(engine: &mut Engine, job: usize, progress: Progress, now: i64) {
-    let key = world::key(&name(job));
-    let attempt = engine.job(&key).unwrap().attempts;
-    engine.apply(Event::JobProgressed {
-        key,
-        attempt,
-        progress,
-        at: Time(now * 1000),
-    });
 }
 
 /// A bound on GPUs, and jobs as (after, GPUs, lasts, class).

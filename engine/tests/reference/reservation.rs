@@ -16,7 +16,7 @@
 //! - one that fits now and will have ended by then does start, and so does one that fits on nodes
 //!   on which no pod of the head does.
 
-use crate::case::{CLUSTERS, Job, PRIORITIES, Role};
+use crate::case::{CLUSTERS, Job, PRIORITIES, Role, job_name, job_number, progress};
 use crate::room::{Free, fits, minus, place, plus};
 use crate::world;
 use engine::facts::{Admission, PriorityClassFact};
@@ -260,7 +260,7 @@ fn compare(case: &Case, model: &mut Model<'_>) -> Result<(), String> {
         };
         for runs in model.running.extract_if(.., |runs| runs.end == now) {
             bind(&mut engine, case, &runs, false);
-            progress(&mut engine, runs.job, Progress::Finished, now);
+            progress(&mut engine, runs.job, Progress::Finished, Time(now * 1000));
         }
         for (_, job) in arrivals.extract_if(.., |(at, _)| *at == now) {
             submit(&mut engine, job, case.jobs[job], now);
@@ -280,12 +280,12 @@ fn release_all(engine: &mut Engine, model: &mut Model<'_>, now: i64) -> Result<(
             let Decision::Release { key, admission, .. } = decision else {
                 return Err(format!("nothing but releases was expected: {decision:?}"));
             };
-            let job = key.name[1..].parse().unwrap();
+            let job = job_number(&key.name);
             model.start(job, seats(&admission), now)?;
             if let Some(runs) = model.running.last() {
                 bind(engine, model.case, runs, true);
             }
-            progress(engine, job, Progress::Running, now);
+            progress(engine, job, Progress::Running, Time(now * 1000));
         }
         if !decided.more {
             break;
@@ -327,7 +327,7 @@ fn submit(engine: &mut Engine, job: usize, stated: Stated, now: i64) {
     };
     engine.apply(Event::JobUpserted(engine::facts::JobFact {
         expected_duration_ms: Some(stated.lasts * 1000),
-        ..fact.fact(&name(job))
+        ..fact.fact(&job_name(job))
     }));
 }
 
@@ -345,10 +345,12 @@ fn bind(engine: &mut Engine, case: &Case, runs: &Runs, there: bool) {
         for index in 0..*count {
             let pod = engine::facts::PodFact {
                 cluster: CLUSTERS[case.nodes[*node].0].into(),
-                uid: format!("{}-{node}-{index}", name(runs.job)).as_str().into(),
+                uid: format!("{}-{node}-{index}", job_name(runs.job))
+                    .as_str()
+                    .into(),
                 node: Some(format!("n{node}").as_str().into()),
                 request: world::pod(&request),
-                job: Some(world::key(&name(runs.job))),
+                job: Some(world::key(&job_name(runs.job))),
                 ended: false,
             };
             engine.apply(if there {
@@ -358,21 +360,6 @@ fn bind(engine: &mut Engine, case: &Case, runs: &Runs, there: bool) {
             });
         }
     }
-}
-
-fn progress(engine: &mut Engine, job: usize, progress: Progress, now: i64) {
-    let key = world::key(&name(job));
-    let attempt = engine.job(&key).unwrap().attempts;
-    engine.apply(Event::JobProgressed {
-        key,
-        attempt,
-        progress,
-        at: Time(now * 1000),
-    });
-}
-
-fn name(job: usize) -> String {
-    format!("j{job:02}")
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -401,7 +388,7 @@ proptest! {
     })]
 
     #[test]
-    fn whoever_passes_the_head_does_not_delay_it_and_whoever_does_not_passes(case in case()) {
+    fn a_job_that_passes_the_head_does_not_delay_it_and_one_that_would_not_passes(case in case()) {
         compare(&case, &mut Model::new(&case)).map_err(TestCaseError::fail)?;
     }
 }

@@ -18,14 +18,14 @@ use std::fmt::Debug;
 const STREAMS: u8 = 10;
 
 /// FNV-1a, 64 bits: the same everywhere.
-pub struct Hash(pub u64);
+struct Hash(u64);
 
 impl Hash {
-    pub fn new() -> Self {
+    fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    pub fn add(&mut self, what: &impl Debug) {
+    fn add(&mut self, what: &impl Debug) {
         for byte in format!("{what:?}").bytes() {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
@@ -84,7 +84,7 @@ fn steps(row: u8, stream: u8) -> Vec<Step> {
 }
 
 /// What is said of all jobs and queues.
-pub fn hear(model: &Model, words: &mut Hash) {
+fn hear(model: &Model, words: &mut Hash) {
     for key in model.jobs.keys() {
         words.add(&model.engine.explain(key));
         words.add(&model.engine.advise(key));
@@ -97,31 +97,66 @@ pub fn hear(model: &Model, words: &mut Hash) {
     }
 }
 
+/// What was decided and told in the streams of a row.
+pub struct Row {
+    decisions: Hash,
+    words: Hash,
+    released: usize,
+    resized: usize,
+    taken: usize,
+}
+
+impl Row {
+    pub fn new() -> Self {
+        Self {
+            decisions: Hash::new(),
+            words: Hash::new(),
+            released: 0,
+            resized: 0,
+            taken: 0,
+        }
+    }
+
+    /// What is said of all jobs and queues now.
+    pub fn hear(&mut self, model: &Model) {
+        hear(model, &mut self.words);
+    }
+
+    /// All that was decided in a stream.
+    pub fn count(&mut self, model: &Model) {
+        for (_, _, decided) in &model.decided {
+            self.decisions.add(decided);
+            self.released += decided.matches("Release {").count();
+            self.resized += decided.matches("Resize {").count();
+            self.taken += decided.matches("TakeBack {").count();
+        }
+    }
+
+    pub fn line(&self) -> String {
+        let (decisions, words) = (self.decisions.0, self.words.0);
+        let (released, resized, taken) = (self.released, self.resized, self.taken);
+        format!(
+            "{released} released, {resized} resized, {taken} taken back: {decisions:016x}, told {words:016x}"
+        )
+    }
+}
+
 fn row(row: u8) -> String {
-    let (mut decisions, mut words) = (Hash::new(), Hash::new());
-    let [mut released, mut resized, mut taken] = [0, 0, 0];
+    let mut told = Row::new();
     for stream in 0..STREAMS {
         let mut model = shared(row);
         for step in steps(row, stream) {
             let decides = matches!(step, Step::Decide);
             model.take(step);
             if decides {
-                hear(&model, &mut words);
+                told.hear(&model);
             }
         }
         model.come_to_rest();
-        hear(&model, &mut words);
-        for (_, _, decided) in &model.decided {
-            decisions.add(decided);
-            released += decided.matches("Release {").count();
-            resized += decided.matches("Resize {").count();
-            taken += decided.matches("TakeBack {").count();
-        }
+        told.hear(&model);
+        told.count(&model);
     }
-    let (decisions, words) = (decisions.0, words.0);
-    format!(
-        "{released} released, {resized} resized, {taken} taken back: {decisions:016x}, told {words:016x}"
-    )
+    told.line()
 }
 
 #[test]

@@ -13,12 +13,12 @@
 
 mod random;
 
-use crate::case::{Amounts, CLUSTERS, GPU, Job, Role, amounts, queue_name};
-use crate::room::{Free, minus, place, plus};
-use crate::world::{World, bound, cluster, node, policy, queue};
-use engine::facts::{
-    Admission, Backfill, PolicyFact, PoolBound, Preemption, QueueFact, QueueOrdering,
+use crate::case::{
+    Amounts, CLUSTERS, GPU, Job, Role, amounts, first_that_fits, job_name, job_number, queue_name,
 };
+use crate::room::{Free, minus, place, plus};
+use crate::world::{World, bound, cluster, node, queue};
+use engine::facts::{Admission, PolicyFact, PoolBound, QueueFact};
 use engine::{Decision, Event, PoolClass, QueueName};
 use proptest::prelude::*;
 
@@ -127,16 +127,7 @@ impl Queue {
     fn policy(&self, index: usize) -> PolicyFact {
         PolicyFact {
             pools: self.pools.iter().map(Pool::fact).collect(),
-            ordering: QueueOrdering::BestEffort,
-            backfill: Backfill {
-                conservative: false,
-                reservations: Some(0),
-            },
-            preemption: Preemption {
-                reclaim: false,
-                ..Preemption::default()
-            },
-            ..policy(&queue_name(index))
+            ..first_that_fits(index)
         }
     }
 }
@@ -198,7 +189,7 @@ impl Both {
                 .collect();
             if !running.is_empty() {
                 let job = running[pick % running.len()];
-                self.world.finish(&name(job));
+                self.world.finish(&job_name(job));
                 self.jobs[job].seats.clear();
             }
         }
@@ -207,7 +198,7 @@ impl Both {
             self.world.policy(self.case.queues[queue].policy(queue));
         }
         for job in &round.submit {
-            let fact = job.fact(&name(self.jobs.len()));
+            let fact = job.fact(&job_name(self.jobs.len()));
             let fact = engine::facts::JobFact {
                 priority_class: None,
                 ..fact
@@ -231,7 +222,7 @@ impl Both {
                 let Decision::Release { key, admission, .. } = decision else {
                     return Err(format!("nothing but releases was expected: {decision:?}"));
                 };
-                self.start(key.name[1..].parse().unwrap(), &admission)?;
+                self.start(job_number(&key.name), &admission)?;
             }
             if !decided.more {
                 return Ok(());
@@ -247,7 +238,7 @@ impl Both {
             .collect();
         self.jobs[job].waits = false;
         self.released += 1;
-        self.world.run(&name(job));
+        self.world.run(&job_name(job));
         for queue in self.case.path(self.jobs[job].job.queue) {
             for pool in &self.case.queues[queue].pools {
                 let held = self.held(queue, pool);
@@ -353,7 +344,7 @@ impl Both {
                 continue;
             }
             if !self.case.guarantees() && self.could_go(job, true) {
-                let why = self.world.why(&name(job));
+                let why = self.world.why(&job_name(job));
                 return Err(format!("j{job:02} could go and waits: {why}"));
             }
             self.stopped += usize::from(self.could_go(job, false));
@@ -386,10 +377,6 @@ impl Both {
         }
         Ok(())
     }
-}
-
-fn name(job: usize) -> String {
-    format!("j{job:02}")
 }
 
 fn hold(case: &Case) -> Result<(usize, usize), String> {

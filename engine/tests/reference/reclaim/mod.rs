@@ -8,7 +8,7 @@ mod random;
 mod rules;
 
 use crate::case::CLUSTERS as NAMES;
-use crate::case::{Queue as Stated, queue_name};
+use crate::case::{Queue as Stated, job_name, job_number, queue_name};
 use crate::world::{World, cluster, node, pods, policy};
 use engine::facts::{
     Admission, PolicyFact, Preemption, PriorityClassFact, QueueFact, QueueOrdering,
@@ -169,12 +169,12 @@ impl<'a> Both<'a> {
         let running: Vec<usize> = self.jobs(true);
         if let Some(pick) = round.finish.filter(|_| !running.is_empty()) {
             let job = running[pick % running.len()];
-            self.world.finish(&name(job));
+            self.world.finish(&job_name(job));
             // It stays among the jobs, holds nothing, and asks for nothing any more.
             self.rules.jobs[job].runs = None;
         }
         for job in &round.submit {
-            let name = name(self.rules.jobs.len());
+            let name = job_name(self.rules.jobs.len());
             let demand = pods(job.count, &format!("gpu {}, cpu 1", job.gpus));
             let queue = queue_name(job.queue);
             let mut submitted = self.world.job(&name, &queue, demand);
@@ -192,7 +192,7 @@ impl<'a> Both<'a> {
     /// Those that run, or those that wait.
     fn jobs(&self, running: bool) -> Vec<usize> {
         let all = 0..self.rules.jobs.len();
-        let waits = |job: &usize| self.world.state(&name(*job)) == JobState::Queued;
+        let waits = |job: &usize| self.world.state(&job_name(*job)) == JobState::Queued;
         all.filter(|job| match running {
             true => self.rules.jobs[*job].runs.is_some(),
             false => waits(job),
@@ -217,13 +217,13 @@ impl<'a> Both<'a> {
             if !more && let Some(job) = served.iter().next() {
                 return Err(format!("j{job:02} does not start with its victims gone"));
             }
-            for (taker, victims) in takes {
+            for (preemptor, victims) in takes {
                 for victim in &victims {
-                    self.world.works_gone(&name(*victim));
+                    self.world.works_gone(&job_name(*victim));
                     self.rules.jobs[*victim].runs = None;
-                    self.taken.push((*victim, taker));
+                    self.taken.push((*victim, preemptor));
                 }
-                served.insert(taker);
+                served.insert(preemptor);
             }
             let soon = wake_at.filter(|at| at.millis_since(self.world.now) <= 5_000);
             match soon {
@@ -251,8 +251,8 @@ impl<'a> Both<'a> {
                 Decision::Release { key, admission, .. } => {
                     // Who is released after a reclaim was decided counts for nothing in it.
                     self.check(&takes, &mut checked)?;
-                    served.remove(&number(&key.name));
-                    self.start(number(&key.name), admission)?;
+                    served.remove(&job_number(&key.name));
+                    self.start(job_number(&key.name), admission)?;
                 }
                 Decision::TakeBack {
                     key,
@@ -268,8 +268,8 @@ impl<'a> Both<'a> {
                     if *reason != expected {
                         return Err(format!("{key} is taken as {reason}"));
                     }
-                    let victims = takes.entry(number(&whom.name)).or_default();
-                    victims.push(number(&key.name));
+                    let victims = takes.entry(job_number(&whom.name)).or_default();
+                    victims.push(job_number(&key.name));
                 }
                 _ => return Err(format!("nobody asked for {decision:?}")),
             }
@@ -281,10 +281,12 @@ impl<'a> Both<'a> {
     /// Holds what is taken against the rules, as things are. With several at once, what each
     /// finds hangs on where the others will be.
     fn check(&self, takes: &Takes, checked: &mut bool) -> Result<(), String> {
-        if let (false, 1, Some((taker, victims))) = (*checked, takes.len(), takes.iter().next()) {
+        if let (false, 1, Some((preemptor, victims))) = (*checked, takes.len(), takes.iter().next())
+        {
             *checked = true;
-            let lawful = self.rules.check(*taker, victims, self.world.now.0);
-            lawful.map_err(|wrong| format!("{victims:?} are taken for j{taker:02}: {wrong}"))?;
+            let lawful = self.rules.check(*preemptor, victims, self.world.now.0);
+            lawful
+                .map_err(|wrong| format!("{victims:?} are taken for j{preemptor:02}: {wrong}"))?;
         }
         Ok(())
     }
@@ -292,9 +294,9 @@ impl<'a> Both<'a> {
     fn start(&mut self, job: usize, admission: &Admission) -> Result<(), String> {
         let slots = admission.shares.iter().flat_map(|share| &share.slots);
         let seats: Vec<(usize, u32)> = slots
-            .map(|slot| (number(slot.node.as_str()), slot.count))
+            .map(|slot| (job_number(slot.node.as_str()), slot.count))
             .collect();
-        self.world.run(&name(job));
+        self.world.run(&job_name(job));
         self.rules.jobs[job].runs = Some(Runs {
             since: self.world.now.0,
             seats,
@@ -321,20 +323,12 @@ impl<'a> Both<'a> {
         let now = self.world.now.0;
         for job in self.jobs(false) {
             if let Some(victims) = self.rules.must_take(job, now) {
-                let why = self.world.why(&name(job));
+                let why = self.world.why(&job_name(job));
                 return Err(format!("j{job:02} may have {victims:?}, and waits: {why}"));
             }
         }
         Ok(())
     }
-}
-
-fn name(job: usize) -> String {
-    format!("j{job:02}")
-}
-
-fn number(name: &str) -> usize {
-    name[1..].parse().unwrap()
 }
 
 fn hold(case: &Case) -> Result<usize, String> {

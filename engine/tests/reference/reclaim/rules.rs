@@ -105,20 +105,20 @@ impl Rules<'_> {
 
     /// Whether a job may have others taken back at all: its queue reclaims, its class preempts,
     /// and with it its queue is within what it deserves.
-    pub fn may_take(&self, taker: usize) -> bool {
-        let job = &self.jobs[taker].job;
+    pub fn may_take(&self, preemptor: usize) -> bool {
+        let job = &self.jobs[preemptor].job;
         let held = self.held(job.queue, &[]);
         self.case.queues[job.queue].reclaims
             && job.class.preempts()
             && (self.case.within || held + job.gpus() <= self.deserved(job.queue))
     }
 
-    /// Whether one that runs may be taken for the taker, whatever its queue holds.
-    pub fn may_be_taken(&self, victim: usize, taker: usize, now: i64) -> bool {
+    /// Whether one that runs may be taken for the preemptor, whatever its queue holds.
+    pub fn may_be_taken(&self, victim: usize, preemptor: usize, now: i64) -> bool {
         let entry = &self.jobs[victim];
         let queue = &self.case.queues[entry.job.queue];
         let ran = |runs: &Runs| now - runs.since >= queue.min_runtime * 1000;
-        let (job, takes) = (&entry.job, &self.jobs[taker].job);
+        let (job, takes) = (&entry.job, &self.jobs[preemptor].job);
         let right = if self.case.within {
             job.queue == takes.queue && job.class.priority() < takes.class.priority()
         } else {
@@ -127,12 +127,15 @@ impl Rules<'_> {
         entry.runs.as_ref().is_some_and(ran) && job.preemptible && right
     }
 
-    /// What is wrong with taking `victims` for the taker.
-    pub fn check(&self, taker: usize, victims: &[usize], now: i64) -> Result<(), String> {
-        if !self.may_take(taker) {
-            return Err("the taker may take nothing".to_owned());
+    /// What is wrong with taking `victims` for the preemptor.
+    pub fn check(&self, preemptor: usize, victims: &[usize], now: i64) -> Result<(), String> {
+        if !self.may_take(preemptor) {
+            return Err("the preemptor may take nothing".to_owned());
         }
-        if let Some(victim) = victims.iter().find(|v| !self.may_be_taken(**v, taker, now)) {
+        if let Some(victim) = victims
+            .iter()
+            .find(|v| !self.may_be_taken(**v, preemptor, now))
+        {
             return Err(format!("j{victim:02} may not be taken"));
         }
         for queue in 0..self.case.queues.len() {
@@ -155,16 +158,16 @@ impl Rules<'_> {
                 return Err(format!("q{queue} is left with {left}, below its guarantee"));
             }
         }
-        if self.fits(taker, &[]) {
-            return Err("what the taker needs is idle".to_owned());
+        if self.fits(preemptor, &[]) {
+            return Err("what the preemptor needs is idle".to_owned());
         }
-        if !self.fits(taker, victims) {
-            return Err("the taker does not fit then".to_owned());
+        if !self.fits(preemptor, victims) {
+            return Err("the preemptor does not fit then".to_owned());
         }
         for (index, victim) in victims.iter().enumerate() {
             let mut others = victims.to_vec();
             others.remove(index);
-            if self.fits(taker, &others) {
+            if self.fits(preemptor, &others) {
                 return Err(format!("j{victim:02} is taken needlessly"));
             }
         }
@@ -173,13 +176,13 @@ impl Rules<'_> {
 
     /// Some jobs that must be taken for one that waits: the queues of all keep what they deserve.
     /// Every set is tried.
-    pub fn must_take(&self, taker: usize, now: i64) -> Option<Vec<usize>> {
-        if !self.may_take(taker) {
+    pub fn must_take(&self, preemptor: usize, now: i64) -> Option<Vec<usize>> {
+        if !self.may_take(preemptor) {
             return None;
         }
         let all = 0..self.jobs.len();
         let candidates: Vec<usize> = all
-            .filter(|job| self.may_be_taken(*job, taker, now))
+            .filter(|job| self.may_be_taken(*job, preemptor, now))
             .collect();
         let sets = (0..1_u32 << candidates.len()).map(|set| {
             let chosen = candidates.iter().enumerate();
@@ -190,6 +193,6 @@ impl Rules<'_> {
             let mut queues = set.iter().map(|job| self.jobs[*job].job.queue);
             self.case.within || queues.all(|queue| self.held(queue, set) >= self.deserved(queue))
         });
-        sets.find(|set| self.fits(taker, set))
+        sets.find(|set| self.fits(preemptor, set))
     }
 }

@@ -1,7 +1,6 @@
 //! What is decided in wide streams is the same in every build, as in `machine/bytes.rs`.
 
-use crate::machine::bytes::{Hash, hear, runner};
-use crate::machine::model::Model;
+use crate::machine::bytes::{Row, runner};
 use crate::machine::step::Step;
 use crate::machine::wide::{Wide, case};
 use proptest::strategy::{Strategy, ValueTree};
@@ -10,30 +9,21 @@ use proptest::strategy::{Strategy, ValueTree};
 const STREAMS: u8 = 5;
 
 fn row(row: u8) -> String {
-    let (mut decisions, mut words) = (Hash::new(), Hash::new());
-    let [mut released, mut resized, mut taken] = [0, 0, 0];
+    let mut told = Row::new();
     for stream in 0..STREAMS {
         let mut runner = runner(100 + row, stream);
         let case = case(120).new_tree(&mut runner).unwrap().current();
-        let mut model: Model = case.world();
+        let mut model = case.world();
         for step in case.steps {
             let decides = matches!(step, Wide::Old(Step::Decide));
             model.take_wide(step);
             if decides {
-                hear(&model, &mut words);
+                told.hear(&model);
             }
         }
-        for (_, _, decided) in &model.decided {
-            decisions.add(decided);
-            released += decided.matches("Release {").count();
-            resized += decided.matches("Resize {").count();
-            taken += decided.matches("TakeBack {").count();
-        }
+        told.count(&model);
     }
-    let (decisions, words) = (decisions.0, words.0);
-    format!(
-        "{released} released, {resized} resized, {taken} taken back: {decisions:016x}, told {words:016x}"
-    )
+    told.line()
 }
 
 #[test]
