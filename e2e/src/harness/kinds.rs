@@ -67,6 +67,20 @@ pub const PRIORITY_CLASS: Kind = kind(
     "PriorityClass",
     "priorityclasses",
 );
+/// Binds a role to users in a namespace.
+pub const ROLE_BINDING: Kind = kind(
+    "rbac.authorization.k8s.io",
+    "v1",
+    "RoleBinding",
+    "rolebindings",
+);
+/// Asks what the caller may do.
+pub const SELF_ACCESS_REVIEW: Kind = kind(
+    "authorization.k8s.io",
+    "v1",
+    "SelfSubjectAccessReview",
+    "selfsubjectaccessreviews",
+);
 /// What one of several replicas holds to lead.
 pub const LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
 /// What makes a class of devices.

@@ -12,5 +12,6 @@ pub mod muster;
 pub mod objects;
 pub mod record;
 pub mod report;
+pub mod tenant;
 pub mod turns;
 pub mod wait;

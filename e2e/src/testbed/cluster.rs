@@ -66,6 +66,23 @@ impl Cluster {
     /// # Errors
     /// If the kubeconfig cannot be used.
     pub async fn client(&self) -> Result<Client> {
+        self.client_of(self.config().await?)
+    }
+
+    /// A new client whose requests are those of `user` in `groups`: the administrator impersonates
+    /// that user, so that authorization and admission see it as they see any other.
+    ///
+    /// # Errors
+    /// If the kubeconfig cannot be used.
+    pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client> {
+        let mut config = self.config().await?;
+        let groups = groups.iter().map(|&group| group.to_owned());
+        config.auth_info.impersonate = Some(user.to_owned());
+        config.auth_info.impersonate_groups = Some(groups.collect());
+        self.client_of(config)
+    }
+
+    async fn config(&self) -> Result<kube::Config> {
         let failed = |cause| Error::Kubeconfig {
             path: self.kubeconfig.clone(),
             cause: Box::new(cause),
@@ -73,7 +90,10 @@ impl Cluster {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).map_err(failed)?;
         let options = KubeConfigOptions::default();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let config = config.map_err(failed)?;
+        config.map_err(failed)
+    }
+
+    fn client_of(&self, config: kube::Config) -> Result<Client> {
         Client::try_from(config).map_err(Error::kube(format!("make a client for {}", self.name)))
     }
 }

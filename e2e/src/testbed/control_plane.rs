@@ -40,6 +40,9 @@ impl Testbed {
         let crds = self.control_plane_crds()?;
         self.install_crds(KARMADA_APISERVER, &client, &karmada.name, &crds)
             .await?;
+        self.aggregated_roles()?
+            .apply(&client, &karmada.name)
+            .await?;
 
         self.spawn(components.karmada_aggregated_apiserver(&karmada)?)?;
         self.spawn(components.karmada_webhook(&karmada)?)?;
@@ -87,6 +90,34 @@ impl Testbed {
             false => (volcano.without(&[PODGROUP_CRD]), own),
         };
         Ok(Manifests::read(&[karmada])?.and(&volcano).and(&own))
+    }
+
+    /// What Karmada adds to Kubernetes' ClusterRoles `view`, `edit` and `admin`, and the kinds of
+    /// jobs, which an operator of a federation lets its tenants edit.
+    fn aggregated_roles(&self) -> Result<Manifests> {
+        let module = self.tools.module_dir(Toolset::Karmada)?;
+        let karmadas = module.join("artifacts/deploy/admin-clusterrole-aggregation.yaml");
+        let rule = |group: &str, resources: &[&str]| {
+            let verbs = "get list watch create update patch delete deletecollection";
+            let verbs: Vec<&str> = verbs.split(' ').collect();
+            json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+        };
+        let jobs = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {
+                "name": "testbed-jobs-edit",
+                "labels": {"rbac.authorization.k8s.io/aggregate-to-edit": "true"},
+            },
+            "rules": [
+                rule("batch.volcano.sh", &["jobs", "cronjobs"]),
+                rule("bus.volcano.sh", &["commands"]),
+                rule("kubeflow.org", &["pytorchjobs", "tfjobs", "mpijobs", "notebooks"]),
+                rule("jobset.x-k8s.io", &["jobsets"]),
+                rule("ray.io", &["rayclusters", "rayjobs"]),
+            ],
+        });
+        Ok(Manifests::read(&[karmadas])?.and(&Manifests::literal("roles for jobs", vec![jobs])?))
     }
 
     /// Makes the API server pass `cluster.karmada.io` on to the aggregated one: a Service of type

@@ -10,6 +10,7 @@ use e2e::harness::kinds::{
     BINDING, CAPACITY_POLICY, Kind, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE,
 };
 use e2e::harness::objects::Objects;
+use e2e::harness::tenant::Tenant;
 use e2e::harness::turns::Turn;
 use e2e::harness::wait::{eventually, never_within};
 use e2e::testbed::{MemberSpec, NodeGroup, SyncMode};
@@ -189,13 +190,27 @@ impl Case {
         }
     }
 
+    /// The user who edits this test's namespace and nothing else.
+    pub(crate) async fn tenant(&self) -> anyhow::Result<Tenant> {
+        self.plane.tenant(&self.name).await
+    }
+
     /// Submits a template.
     pub(crate) async fn submit(&self, template: &Value) -> anyhow::Result<Job> {
+        self.submit_by(self.karmada(), template).await
+    }
+
+    /// Submits a template as the user behind `objects`, such as [`Tenant::objects`].
+    pub(crate) async fn submit_by(
+        &self,
+        objects: &Objects,
+        template: &Value,
+    ) -> anyhow::Result<Job> {
         let api_version = template["apiVersion"].as_str().unwrap_or_default();
         let name = template["kind"].as_str().unwrap_or_default();
         let kind = Kind::of_template(api_version, name)
             .with_context(|| format!("{api_version} {name} is no kind of the tests"))?;
-        let created = self.karmada().create(kind, template).await?;
+        let created = objects.create(kind, template).await?;
         let job = Job::of(kind, created);
         self.submitted(&job);
         Ok(job)

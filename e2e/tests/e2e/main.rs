@@ -54,6 +54,7 @@ mod soak;
 mod split;
 mod split_changes;
 mod story;
+mod tenants;
 mod ttl;
 mod unjoined;
 mod volcano_podgroups;

@@ -14,6 +14,7 @@ use e2e::harness::audit::{Log, Pods};
 use e2e::harness::health;
 use e2e::harness::muster::{self, Muster, Part};
 use e2e::harness::objects::Objects;
+use e2e::harness::tenant::Tenant;
 use e2e::harness::turns::{Line, Mode, Needs, Turn};
 use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed, jobset};
 use e2e::tools::{self, Toolset};
@@ -237,6 +238,11 @@ impl Plane {
         let objects = Objects::new(self.testbed.cluster(name)?.client().await?);
         members.insert(name.to_owned(), objects.clone());
         Ok(objects)
+    }
+
+    /// The user who edits a namespace of the control plane and nothing else.
+    pub(crate) async fn tenant(&self, namespace: &str) -> anyhow::Result<Tenant> {
+        Tenant::of(&self.testbed, namespace).await
     }
 
     /// The audit log of the control plane's API server.
