@@ -54,6 +54,8 @@ pub(crate) struct Core {
     pub(crate) spread_bindings: BTreeSet<JobKey>,
     /// Jobs that are split only where their pods can find each other.
     pub(crate) meeting: BTreeSet<JobKey>,
+    /// Jobs whose record this version cannot act on.
+    pub(crate) untouched: BTreeSet<JobKey>,
     /// Writes decided in this pass.
     pub(crate) intents: Vec<Intent>,
     /// Pods of jobs that members show.

@@ -24,6 +24,7 @@ mod invariants;
 mod leaving;
 mod meeting;
 mod metrics;
+mod not_touched;
 mod notes;
 mod out_of_service;
 mod outcomes;
@@ -207,6 +208,7 @@ async fn lead(
         later: std::collections::BTreeSet::new(),
         spread_bindings: std::collections::BTreeSet::new(),
         meeting: std::collections::BTreeSet::new(),
+        untouched: std::collections::BTreeSet::new(),
         intents: Vec::new(),
         committer: committer(context, options, &inputs, &cancel),
         mode,

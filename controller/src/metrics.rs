@@ -59,6 +59,7 @@ struct ReservationLabel {
 pub(crate) struct Metrics {
     pub(crate) released: Counter,
     pub(crate) opened_by_hand: Counter,
+    pub(crate) records_unreadable: Gauge,
     pub(crate) parts_repaired: Counter,
     pub(crate) decisions_cut: Counter,
     pub(crate) invariant_violations: Counter,
@@ -85,6 +86,11 @@ impl Metrics {
                 "bindings_opened_by_hand",
                 "Bindings found open without admission and closed again",
                 Counter::default(),
+            ),
+            records_unreadable: registry.register(
+                "records_unreadable",
+                "Jobs whose admission record this version cannot act on: charged, and not touched",
+                Gauge::default(),
             ),
             parts_repaired: registry.register(
                 "parts_repaired",

@@ -5,6 +5,7 @@
 
 use crate::outlook;
 use crate::placed::{outcome, status_in, statuses};
+use crate::standing::unreadable;
 use crate::world::SeenWork;
 use crds::conditions::Statement;
 use crds::karmada::ResourceBinding;
@@ -89,7 +90,9 @@ pub(crate) fn status(shown: &Shown<'_>) -> PodGroupStatus {
         .iter()
         .find_map(|work| Some((work, work.refused.as_ref()?)));
     let explained = &shown.explanation.message;
+    let unreadable = unreadable(shown.binding).map(|error| error.to_string());
     let (reason, message) = match (shown.view.state, refused, outcome(shown.binding)) {
+        _ if let Some(message) = unreadable => (Reason::RecordUnreadable, message),
         (JobState::Placed, Some((work, message)), _) => (
             Reason::MemberRefused,
             format!("{} refused it: {message}", work.cluster),
@@ -205,7 +208,35 @@ fn conditions(shown: &Shown<'_>, reason: Reason, message: &str) -> Vec<PodGroupC
         };
         set_condition(&mut conditions, &statement, shown.now);
     }
+    if let Some(statement) = record_readable(&conditions, shown.binding) {
+        let (reason, message) = &statement;
+        let statement = Statement {
+            type_: condition_type::RECORD_READABLE,
+            holds: Some(*reason != Reason::RecordUnreadable),
+            reason: reason.as_str(),
+            message,
+        };
+        set_condition(&mut conditions, &statement, shown.now);
+    }
     conditions
+}
+
+/// Why the record cannot be acted on, or that it can again.
+fn record_readable(
+    conditions: &[PodGroupCondition],
+    binding: &ResourceBinding,
+) -> Option<(Reason, String)> {
+    if let Some(error) = unreadable(binding) {
+        return Some((Reason::RecordUnreadable, error.to_string()));
+    }
+    let mut conditions = conditions.iter();
+    let was = conditions.any(|condition| condition.type_ == condition_type::RECORD_READABLE);
+    was.then(|| {
+        (
+            Reason::Admitted,
+            "its admission record is read again".to_owned(),
+        )
+    })
 }
 
 /// Our conditions, in the order in which a job meets them: the type, whether it holds, and the

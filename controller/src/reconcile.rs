@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::fact::{self, NamespaceFact};
 use crate::notes::Note;
 use crate::parts::led;
-use crate::standing::{NamespaceRule, Standing, is_managed, standing};
+use crate::standing::{NamespaceRule, Standing, is_managed, standing, unreadable};
 use crate::world::template_key;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
@@ -46,13 +46,18 @@ impl Core {
             // Perhaps the first of its kind.
             self.watch_kind(template_key(&look.binding).kind);
         }
-        match standing(&look.binding, rule) {
+        let standing = standing(&look.binding, rule);
+        if !matches!(standing, Standing::NotTouched(_)) {
+            self.touched(key);
+        }
+        match standing {
             Standing::Foreign => self.forget(key),
             Standing::ToSpread => self.spread(&look),
             Standing::ToLetGo => {
                 self.forget(key);
                 self.write(key, &look.binding, Write::LetGo);
             }
+            Standing::NotTouched(error) => self.not_touched(&look, &namespace, &error),
             Standing::Deleting(record) => self.deleting(&look, record),
             Standing::Ungated { by_hand } => self.ungated(&look, by_hand),
             Standing::ToAdopt => self.adopt(&look),
@@ -78,6 +83,7 @@ impl Core {
         self.tracks.remove(key);
         self.spread_bindings.remove(key);
         self.meeting.remove(key);
+        self.touched(key);
         self.world.drop_claims(key);
         self.publisher.forget(key);
     }
@@ -112,6 +118,9 @@ impl Core {
     fn deleting(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
         if let Some(record) = record.filter(|record| record.state != RecordState::Requeued) {
             self.tell_admission(look, &record, Progress::Ending);
+        } else if let Some(error) = unreadable(&look.binding) {
+            let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
+            self.charge_unreadable(look, &error, job.as_ref());
         } else if self
             .engine
             .job(look.key)
@@ -164,7 +173,7 @@ impl Core {
 
     /// Placed or opened without an admission that says so: closed again. What it was charged
     /// stays charged until its Works are gone.
-    fn opened_by_hand(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
+    pub(crate) fn opened_by_hand(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
         let message = opened_message("it was opened or placed without admission");
         self.note(
             look,
@@ -242,7 +251,7 @@ impl Core {
 
     /// Templates arrive within milliseconds of their bindings; one that does not is said to be
     /// missing, and the job is held until it comes.
-    fn unread(&mut self, look: &Look<'_>, namespace: &NamespaceFact) {
+    pub(crate) fn unread(&mut self, look: &Look<'_>, namespace: &NamespaceFact) {
         let fact = fact::unread(look.key, &look.binding, namespace);
         let overdue = fact.queued_at.after(TEMPLATE_WITHIN_MS);
         if look.now >= overdue {

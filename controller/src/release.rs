@@ -45,6 +45,13 @@ impl Core {
 
     fn order(&mut self, decision: Decision, now: Time) {
         match decision {
+            Decision::Release { key, .. }
+            | Decision::Resize { key, .. }
+            | Decision::TakeBack { key, .. }
+                if self.untouched.contains(&key) =>
+            {
+                tracing::warn!(job = %key, "a decision is not carried out: its record cannot be read");
+            }
             Decision::Release {
                 key,
                 admission,

@@ -6,7 +6,7 @@
 
 use crds::karmada::ResourceBinding;
 use crds::names;
-use crds::record::{AdmissionRecord, RecordState};
+use crds::record::{AdmissionRecord, RecordError, RecordState};
 
 /// A binding's standing, from the most binding fact down.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) enum Standing {
     ToSpread,
     /// No longer ours, but it carries our gate, record or finalizer.
     ToLetGo,
+    /// Ours, with a record that this version cannot act on: charged, and not touched.
+    NotTouched(RecordError),
     /// Being deleted; kept by our finalizer until its Works are gone.
     Deleting(Option<AdmissionRecord>),
     /// Ours, open, nothing placed: the webhook was away, or the gate was opened by hand.
@@ -91,8 +93,12 @@ pub(crate) fn is_workload(binding: &ResourceBinding) -> bool {
     interpreted || workload::may_start_pods(&resource.api_version, &resource.kind)
 }
 
-/// The standing of `binding`. A record that cannot be read, or that is of another template,
-/// counts as none: what it would admit is not what is there.
+/// The standing of `binding`. A record of another template counts as none: what it would admit
+/// is not what is there.
+///
+/// A record that a later version wrote says what this one cannot know, so the job is not touched,
+/// wherever it stands. One that no version wrote says nothing: where the job is placed it may run
+/// all the same and is not touched either; where it is not, it has no record.
 pub(crate) fn standing(binding: &ResourceBinding, namespace: NamespaceRule) -> Standing {
     let record = own_record(binding);
     let finalizer = has_finalizer(binding);
@@ -112,6 +118,11 @@ pub(crate) fn standing(binding: &ResourceBinding, namespace: NamespaceRule) -> S
     }
     let gated = is_gated(binding);
     let placed = !binding.spec.clusters.is_empty();
+    if let Some(error) = unreadable(binding)
+        && (placed || !error.is_garbage())
+    {
+        return Standing::NotTouched(error);
+    }
     match record {
         None if placed && !gated && !finalizer => Standing::ToAdopt,
         None if placed => Standing::OpenedByHand(None),
@@ -151,6 +162,11 @@ pub(crate) fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
         .ok()
         .flatten()
         .filter(|record| record.template_uid == *binding.spec.resource.uid)
+}
+
+/// Why this version cannot act on the record that is there, if so.
+pub(crate) fn unreadable(binding: &ResourceBinding) -> Option<RecordError> {
+    AdmissionRecord::read(binding.metadata.annotations.as_ref()).err()
 }
 
 /// Why the record that is there cannot be used, if so.
@@ -239,6 +255,7 @@ mod tests {
     fn record(state: RecordState) -> AdmissionRecord {
         let share = serde_json::json!({"name": "m1", "pods": [], "charge": {}});
         AdmissionRecord {
+            version: crds::record::VERSION,
             template_uid: Uid::new("u"),
             attempt: Attempt(1),
             state,
@@ -256,6 +273,7 @@ mod tests {
             taken_back_at: None,
             not_before: None,
             adopted: false,
+            unknown: Default::default(),
         }
     }
 
@@ -434,6 +452,36 @@ mod tests {
         // A dependency follows its workload.
         config.metadata.labels = None;
         assert_eq!(standing(&config, MANAGED), Standing::Foreign);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_never_opened_by_hand() {
+        let text = |state: RecordState| record(state).to_annotation().unwrap();
+        let later = text(RecordState::Admitted).replace(r#""version":1"#, r#""version":2"#);
+        let unknown = text(RecordState::Admitted).replace(r#""Admitted""#, r#""Parked""#);
+        let garbage = "{}".to_owned();
+        let at = |record: &str, gated: bool, placed: bool| {
+            let mut binding = binding(&Case {
+                gated,
+                placed: if placed { &["m1"] } else { &[] },
+                ..GATED
+            });
+            binding.metadata.annotations =
+                Some([(names::ADMISSION_ANNOTATION.into(), record.into())].into());
+            standing(&binding, MANAGED)
+        };
+        for (gated, placed) in [(true, true), (true, false), (false, true), (false, false)] {
+            for record in [&later, &unknown] {
+                let standing = at(record, gated, placed);
+                assert!(matches!(standing, Standing::NotTouched(_)), "{standing:?}");
+            }
+            let standing = at(&garbage, gated, placed);
+            match (placed, gated) {
+                (true, _) => assert!(matches!(standing, Standing::NotTouched(_))),
+                (false, true) => assert_eq!(standing, Standing::Waiting(None)),
+                (false, false) => assert_eq!(standing, Standing::Ungated { by_hand: true }),
+            }
+        }
     }
 
     #[test]

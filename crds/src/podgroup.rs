@@ -42,6 +42,8 @@ pub mod condition_type {
     pub const READY: &str = "Ready";
     /// It ended, well or not: the reason tells.
     pub const FINISHED: &str = "Finished";
+    /// Its admission record can be acted on. Stands there only where it could not be.
+    pub const RECORD_READABLE: &str = "RecordReadable";
 }
 
 /// A PodGroup. Also what Volcano's own CRD admits is read: one without a spec, for instance.

@@ -2,8 +2,17 @@
 //!
 //! It is the one durable memory of what was admitted. Written in the same patch as what it
 //! records, read at every restart; jobs are charged from it, never from the template as it
-//! looks now. It must stay readable by later versions: unknown fields are ignored, new ones
-//! have defaults.
+//! looks now.
+//!
+//! Several versions of Muster read and write it, during an upgrade and after a roll-back. So it
+//! has a version, and these rules hold:
+//!
+//! - A new field has a default and leaves the version as it is. A Muster that does not know the
+//!   field keeps it, byte for byte, in whatever it writes of the same record ([`UnknownFields`]).
+//! - What changes the meaning of a record raises [`VERSION`]: a field without which the rest is
+//!   read wrongly, for instance. A record without a version has version 1.
+//! - A record of a later version, or with a value that is not known (a state, a reason), is never
+//!   acted on and never written. [`RecordError`] has what of it can be read, for the charge.
 
 use crate::names::ADMISSION_ANNOTATION;
 use engine::facts::{Admission, RolePods, Share};
@@ -11,6 +20,18 @@ use engine::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Reason, Resourc
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use workload::Reach;
+
+mod unknown;
+mod unreadable;
+
+#[cfg(test)]
+mod tests;
+
+pub use unknown::UnknownFields;
+pub use unreadable::{Readable, RecordError, Unreadable};
+
+/// The version of the records that this Muster writes, and the latest that it acts on.
+pub const VERSION: u32 = 1;
 
 /// How far an attempt has come, as far as writes tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +62,9 @@ pub enum Parts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRecord {
+    /// Version of its form, see [`VERSION`].
+    #[serde(default = "first_version")]
+    pub version: u32,
     /// UID of the template: a record with another's is not this job's.
     #[serde(rename = "templateUID")]
     pub template_uid: Uid,
@@ -91,6 +115,9 @@ pub struct AdmissionRecord {
     /// Whether the job ran before Muster managed it: charged, never gated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
+    /// What else a later Muster has noted of the attempt.
+    #[serde(flatten)]
+    pub unknown: UnknownFields,
 }
 
 /// One cluster's share.
@@ -103,18 +130,17 @@ pub struct RecordedShare {
     pub pods: Vec<RolePods>,
     /// Charged for it, by class of pool.
     pub charge: BTreeMap<PoolClass, Resources>,
+    /// What else a later Muster has noted of the share.
+    #[serde(flatten)]
+    pub unknown: UnknownFields,
 }
-
-/// A record that is there but cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("annotation {ADMISSION_ANNOTATION} is not an admission record: {0}")]
-pub struct RecordError(#[from] serde_json::Error);
 
 impl AdmissionRecord {
     /// The record of `admission` in `state`.
     #[must_use]
     pub fn new(admission: &Admission, state: RecordState) -> Self {
         Self {
+            version: VERSION,
             template_uid: admission.uid.clone(),
             attempt: admission.attempt,
             state,
@@ -126,6 +152,7 @@ impl AdmissionRecord {
                     name: share.cluster.clone(),
                     pods: share.pods.clone(),
                     charge: share.charge.clone(),
+                    unknown: UnknownFields::default(),
                 })
                 .collect(),
             parts: None,
@@ -140,14 +167,20 @@ impl AdmissionRecord {
             taken_back_at: None,
             not_before: None,
             adopted: false,
+            unknown: UnknownFields::default(),
         }
     }
 
     /// The same placement with the shares of `admission`, which is of the same attempt.
     #[must_use]
     pub fn resized(&self, admission: &Admission) -> Self {
+        let mut clusters = Self::new(admission, self.state).clusters;
+        for share in &mut clusters {
+            let before = self.clusters.iter().find(|known| known.name == share.name);
+            share.unknown = before.map_or_else(UnknownFields::default, |b| b.unknown.clone());
+        }
         Self {
-            clusters: Self::new(admission, self.state).clusters,
+            clusters,
             ..self.clone()
         }
     }
@@ -212,14 +245,22 @@ impl AdmissionRecord {
     /// Reads a binding's record; `None` where it has none.
     ///
     /// # Errors
-    /// [`RecordError`] where the annotation is there and is not a record.
+    /// [`RecordError`] where the annotation is there and this version cannot act on it.
     pub fn read(
         annotations: Option<&BTreeMap<String, String>>,
     ) -> Result<Option<Self>, RecordError> {
         annotations
             .and_then(|annotations| annotations.get(ADMISSION_ANNOTATION))
-            .map(|text| serde_json::from_str(text).map_err(RecordError::from))
+            .map(|text| Self::parse(text))
             .transpose()
+    }
+
+    fn parse(text: &str) -> Result<Self, RecordError> {
+        match serde_json::from_str::<Self>(text) {
+            Ok(record) if record.version <= VERSION => Ok(unknown::with_exact_bytes(record, text)),
+            Ok(_) => Err(RecordError::of(text, None)),
+            Err(error) => Err(RecordError::of(text, Some(&error))),
+        }
     }
 
     /// The annotation's value.
@@ -229,6 +270,10 @@ impl AdmissionRecord {
     pub fn to_annotation(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
+}
+
+fn first_version() -> u32 {
+    1
 }
 
 /// `time` as a timestamp; out-of-range times, which no clock gives, become the epoch.

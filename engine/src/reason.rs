@@ -125,6 +125,9 @@ reasons! {
     PodsApart,
     /// It asks for more than it was admitted with; the surplus is held.
     GrowthHeld,
+    /// Its admission record cannot be read by this version of Muster: it is charged for what runs,
+    /// and nothing of it is changed.
+    RecordUnreadable,
     /// It was opened by hand, without admission, and was closed again.
     OpenedByHand,
 }

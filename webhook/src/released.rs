@@ -5,7 +5,7 @@
 //! controller.
 
 use crds::loose::slim_metadata;
-use crds::record::{AdmissionRecord, RecordState};
+use crds::record::{AdmissionRecord, Readable, RecordState};
 use crds::slim_resource;
 use engine::{Attempt, QueueName, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -88,11 +88,24 @@ impl Released {
 /// What a binding's record says. A job that is being taken back is not released: its next
 /// attempt is admitted with the size that it has then.
 fn released(binding: &RecordedBinding) -> Option<ReleasedJob> {
-    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref()).ok()??;
+    let record = match AdmissionRecord::read(binding.metadata.annotations.as_ref()) {
+        Ok(record) => record?,
+        Err(error) => return unreadable(*error.readable),
+    };
     matches!(record.state, RecordState::Planned | RecordState::Admitted).then(|| ReleasedJob {
         template: record.template_uid,
         attempt: record.attempt,
         queue: record.queue,
         in_parts: record.parts.is_some(),
+    })
+}
+
+/// A job whose record this version cannot act on may run: it grows no further than one that does.
+fn unreadable(record: Readable) -> Option<ReleasedJob> {
+    Some(ReleasedJob {
+        template: record.template_uid?,
+        attempt: record.attempt?,
+        queue: record.queue?,
+        in_parts: false,
     })
 }

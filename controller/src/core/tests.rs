@@ -11,6 +11,7 @@ mod faults;
 mod flow;
 mod leaving;
 mod meeting;
+mod not_touched;
 mod out_of_service;
 mod parts;
 mod restart;
@@ -96,6 +97,7 @@ impl Stage {
             later: BTreeSet::new(),
             spread_bindings: BTreeSet::new(),
             meeting: BTreeSet::new(),
+            untouched: BTreeSet::new(),
             intents: Vec::new(),
             mode,
             members: Members::default(),

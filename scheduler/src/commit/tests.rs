@@ -20,6 +20,7 @@ fn path(name: &str) -> String {
 
 fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
     AdmissionRecord {
+        version: crds::record::VERSION,
         template_uid: Uid::new("job-uid"),
         attempt: Attempt(attempt),
         state,
@@ -37,6 +38,7 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         taken_back_at: None,
         not_before: None,
         adopted: false,
+        unknown: Default::default(),
     }
 }
 

@@ -1,0 +1,196 @@
+//! Records that this version cannot act on: charged, told, and left as they are.
+
+use super::*;
+use RecordState::{Admitted, Ending, Requeued};
+
+/// The record of job `a` in `state`, changed by `change`.
+fn odd(state: RecordState, cpus: u32, change: impl Fn(String) -> String) -> Value {
+    let left = left("a", state, 2, cpus);
+    let text = left[names::ADMISSION_ANNOTATION].as_str().unwrap();
+    json!({ names::ADMISSION_ANNOTATION: change(text.to_owned()) })
+}
+
+fn later(text: String) -> String {
+    text.replacen('{', r#"{"version":2,"lane":[1.50],"#, 1)
+}
+
+fn unknown_state(text: String) -> String {
+    text.replace(r#""Admitted""#, r#""Parked""#)
+}
+
+fn garbage(_: String) -> String {
+    "hello".to_owned()
+}
+
+/// After a restart, with job `a` of `cpus` CPUs placed or gated, and `annotations` on it.
+async fn after_restart(cpus: u32, placed: bool, annotations: Value) -> Stage {
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    stage.template("a", cpus, json!({}));
+    let mut binding = json!({"metadata": {"annotations": annotations}});
+    if placed {
+        binding["spec"] = json!({
+            "suspension": {"scheduling": false},
+            "clusters": [{"name": "m1", "replicas": cpus}],
+        });
+    }
+    stage.binding("a", cpus, binding);
+    stage.list_all();
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_placed_job_is_charged_and_nothing_of_it_is_written() {
+    for change in [later, unknown_state, garbage] {
+        let mut stage = after_restart(3, true, odd(Admitted, 3, change)).await;
+        stage.job("b", 2);
+        stage.rest_later(&["a", "b"], 600_000).await;
+        assert_eq!(stage.charged(), "3");
+        assert_eq!(stage.patches("a"), Vec::<Value>::new());
+        assert_eq!(stage.standing("b"), "no record, gated []");
+        assert_eq!(stage.core.metrics.records_unreadable.get(), 1);
+        // It ends by what its member reports, and gives its charge back then.
+        stage.change(
+            "a",
+            reported(
+                json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]}),
+            ),
+        );
+        stage.rest(&["a", "b"]).await;
+        assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+        assert_eq!(stage.patches("a"), Vec::<Value>::new());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_charged_what_runs_where_its_record_says_less_or_nothing() {
+    // The record is of a pod, the placement of three.
+    let mut stage = after_restart(3, true, odd(Admitted, 1, later)).await;
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.charged(), "3");
+    // The record says more than what is placed.
+    let mut stage = after_restart(2, true, odd(Admitted, 4, later)).await;
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.charged(), "4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gated_job_is_neither_released_nor_opened() {
+    let mut stage = after_restart(2, false, odd(Requeued, 2, later)).await;
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.charged(), "0");
+    assert_eq!(stage.patches("a"), Vec::<Value>::new());
+    // One that is being taken back is charged, since nobody here knows how far that is.
+    let mut stage = after_restart(2, false, odd(Ending, 2, later)).await;
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.charged(), "2");
+    assert_eq!(stage.patches("a"), Vec::<Value>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_job_is_taken_back_from_it() {
+    let mut stage = after_restart(4, true, odd(Admitted, 4, later)).await;
+    stage.rest(&["a"]).await;
+    let policy = json!({"metadata": {"name": "q"}, "spec": {"limits": {"runtime": "1m"}, "preemption": {"withinQueue": true}}});
+    stage.take(Input::Policy(Delta::Upserted(read(policy))));
+    let high = json!({"metadata": {"name": "high"}, "value": 1000});
+    stage.take(Input::PriorityClass(Delta::Upserted(read(high))));
+    let class = json!({"spec": {"template": {"spec": {"priorityClassName": "high"}}}});
+    stage.template("b", 2, class);
+    stage.binding("b", 2, json!({}));
+    stage.rest_later(&["a", "b"], 3_600_000).await;
+    assert_eq!(stage.charged(), "4");
+    assert_eq!(stage.patches("a"), Vec::<Value>::new());
+    assert_eq!(stage.standing("b"), "no record, gated []");
+}
+
+/// Whatever the record was, a version that can read it goes on as if nothing had been.
+#[tokio::test(start_paused = true)]
+async fn it_goes_on_when_its_record_is_read_again() {
+    let mut stage = after_restart(3, true, odd(Admitted, 3, later)).await;
+    stage.rest(&["a"]).await;
+    stage.change(
+        "a",
+        json!({"metadata": {"annotations": left("a", Admitted, 2, 3)}}),
+    );
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.core.metrics.records_unreadable.get(), 0);
+    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1"]"#);
+    assert_eq!(stage.charged(), "3");
+}
+
+/// An operator removes a record that nobody can read: the job is closed and queued again.
+#[tokio::test(start_paused = true)]
+async fn garbage_is_repaired_by_removing_it() {
+    let mut stage = after_restart(3, true, odd(Admitted, 3, garbage)).await;
+    stage.rest(&["a"]).await;
+    stage.change(
+        "a",
+        json!({"metadata": {"annotations": {names::ADMISSION_ANNOTATION: null}}}),
+    );
+    stage.rest(&["a"]).await;
+    assert!(
+        stage.standing("a").starts_with("Ending 2 gated"),
+        "{}",
+        stage.standing("a")
+    );
+    assert_eq!(stage.charged(), "3");
+}
+
+/// Garbage opens nothing: a job that waits and is opened with a record that is none is closed.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_job_is_not_started_by_garbage() {
+    let mut stage = stage().await;
+    stage.job("b", 4);
+    stage.rest(&["b"]).await;
+    stage.job("a", 3);
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("a"), "no record, gated []");
+    stage.change(
+        "a",
+        json!({
+            "metadata": {"annotations": odd(Admitted, 3, garbage)},
+            "spec": {"suspension": {"scheduling": false}, "clusters": [{"name": "m1"}]},
+        }),
+    );
+    stage.rest(&["a", "b"]).await;
+    assert!(
+        stage.standing("a").starts_with("Ending 1 gated"),
+        "{}",
+        stage.standing("a")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_job_is_charged_until_its_works_are_gone() {
+    let mut stage = after_restart(3, true, odd(Admitted, 3, unknown_state)).await;
+    stage.work("a", true);
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    stage.change("a", deleting);
+    stage.job("b", 2);
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    stage.work("a", false);
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+}
+
+/// What a later Muster noted of an attempt that this one can act on is still there when it has.
+#[tokio::test(start_paused = true)]
+async fn unknown_fields_outlive_a_take_back() {
+    let noted = |text: String| text.replacen('{', r#"{"lane":{"b":1.50,"a":1},"#, 1);
+    let mut stage = after_restart(3, true, odd(Admitted, 3, noted)).await;
+    stage.rest(&["a"]).await;
+    stage.change("a", json!({"spec": {"clusters": [{"name": "m2"}]}}));
+    stage.rest(&["a"]).await;
+    assert!(
+        stage.standing("a").starts_with("Ending 2 gated"),
+        "{}",
+        stage.standing("a")
+    );
+    let binding = stage.get("a");
+    let text = binding["metadata"]["annotations"][names::ADMISSION_ANNOTATION]
+        .as_str()
+        .unwrap();
+    assert!(text.contains(r#""lane":{"b":1.50,"a":1}"#), "{text}");
+}

@@ -1,0 +1,201 @@
+//! Jobs whose admission record this version cannot act on: a later Muster wrote it, before a
+//! roll-back or while an upgrade is under way, or somebody wrote over it.
+//!
+//! Such a job is charged and otherwise left alone: it is neither released, taken back, gated nor
+//! opened, and its record is not written. It is charged what its record says as far as that can be
+//! read, and no less than what its placement, its template and its Works ask for. Its PodGroup
+//! says so, an event does, and `muster_records_unreadable` counts it.
+//!
+//! A record of a later version is acted on again by that version. A record that no version wrote
+//! is repaired by an operator, who removes the annotation: the job then has none, and is closed
+//! and queued again. A binding that the leader knows as waiting was opened by whoever wrote over
+//! its record, and is closed at once.
+
+use crate::adopt;
+use crate::core::Core;
+use crate::fact::{Job, NamespaceFact};
+use crate::notes::Note;
+use crate::placed::outcome;
+use crate::reconcile::Look;
+use crds::karmada::TargetCluster;
+use crds::record::{AdmissionRecord, RecordError, RecordState, RecordedShare};
+use engine::facts::{Admission, Held, Hold};
+use engine::{Attempt, Event, JobKey, JobState, PoolClass, Progress, Reason, Resources, Uid};
+
+/// The class that is charged for what a record does not say.
+const CLASS: &str = "unrecorded";
+
+impl Core {
+    /// Charges a job whose record cannot be acted on, and tells of it.
+    pub(crate) fn not_touched(
+        &mut self,
+        look: &Look<'_>,
+        namespace: &NamespaceFact,
+        error: &RecordError,
+    ) {
+        let known = self.engine.job(look.key);
+        let waits =
+            known.is_some_and(|job| job.state == JobState::Queued && job.admission.is_none());
+        if error.is_garbage() && waits {
+            return self.opened_by_hand(look, None);
+        }
+        let message = format!("{error}; it is charged for what runs, and nothing of it is changed");
+        if self.untouched.insert(look.key.clone()) {
+            self.count_untouched();
+            let note = Note::warning(Reason::RecordUnreadable, "Keep", message.clone());
+            self.note(look, note);
+        }
+        let job = self.job_of(look.key, &look.binding, namespace);
+        self.charge_unreadable(look, error, job.as_ref());
+        match job {
+            Some(job) => {
+                let mut fact = job.fact;
+                fact.hold = Some(Hold {
+                    reason: Reason::RecordUnreadable,
+                    message,
+                });
+                fact.preemptible = false;
+                fact.demand.elastic = false;
+                fact.demand.held = Held::Not;
+                self.tell_fact(&fact);
+            }
+            None if self.engine.job(look.key).is_some() => self.unread(look, namespace),
+            None => {} // looked at again when its template comes
+        }
+    }
+
+    /// Has the engine charge a job whose record cannot be acted on, if anything of it may run.
+    pub(crate) fn charge_unreadable(
+        &mut self,
+        look: &Look<'_>,
+        error: &RecordError,
+        job: Option<&Job>,
+    ) {
+        let Some(admission) = self.unreadable_admission(look, error, job) else {
+            return;
+        };
+        let progress = match outcome(&look.binding).is_finished() {
+            true => Progress::Finished,
+            false => Progress::Running,
+        };
+        self.tell(Event::JobAdmitted {
+            key: look.key.clone(),
+            admission,
+            progress,
+        });
+    }
+
+    /// What it is charged: what its record says, what is charged already, and what its placement
+    /// and Works get of its template, whichever is the most in each cluster.
+    fn unreadable_admission(
+        &self,
+        look: &Look<'_>,
+        error: &RecordError,
+        job: Option<&Job>,
+    ) -> Option<Admission> {
+        let readable = &error.readable;
+        let known = self.engine.job(look.key);
+        let charged = known.as_ref().and_then(|job| job.admission);
+        let runs = job
+            .map(|job| self.as_it_runs(look, job))
+            .unwrap_or_default();
+        let holds_nothing = readable.state == Some(RecordState::Requeued) && runs.is_empty();
+        let mut shares = match holds_nothing {
+            true => Vec::new(),
+            false => readable.clusters.clone(),
+        };
+        if let Some(charged) = charged {
+            let charged = AdmissionRecord::new(charged, RecordState::Admitted).clusters;
+            cover(&mut shares, charged);
+        }
+        cover(&mut shares, runs);
+        if shares.is_empty() {
+            return None;
+        }
+        let attempts = known.as_ref().map_or(0, |job| job.attempts.0);
+        let attempt = readable.attempt.map_or(1, |attempt| attempt.0);
+        let queue = readable.queue.clone();
+        let queue = queue.or_else(|| charged.map(|charged| charged.queue.clone()));
+        let queue = queue.or_else(|| job.map(|job| job.fact.queue.clone()))?;
+        let record = AdmissionRecord {
+            clusters: shares,
+            ..AdmissionRecord::new(
+                &Admission {
+                    uid: Uid::new(&look.binding.spec.resource.uid),
+                    attempt: Attempt(attempt.max(attempts).max(1)),
+                    queue,
+                    admitted_at: charged.map_or(look.now, |charged| charged.admitted_at),
+                    shares: Vec::new(),
+                },
+                RecordState::Admitted,
+            )
+        };
+        Some(record.admission())
+    }
+
+    /// What the template asks for in each cluster that the job is placed in or has a Work in.
+    fn as_it_runs(&self, look: &Look<'_>, job: &Job) -> Vec<RecordedShare> {
+        let mut binding = (*look.binding).clone();
+        for work in self.world.works_of(&look.binding) {
+            let mut placed = binding.spec.clusters.iter();
+            if !placed.any(|cluster| cluster.name == work.cluster) {
+                binding.spec.clusters.push(TargetCluster {
+                    name: work.cluster.clone(),
+                    replicas: None,
+                });
+            }
+        }
+        adopt::record(&binding, job, look.now).clusters
+    }
+
+    /// The record of `key` can be read, or the job is not there any more.
+    pub(crate) fn touched(&mut self, key: &JobKey) {
+        if self.untouched.remove(key) {
+            self.count_untouched();
+        }
+    }
+
+    fn count_untouched(&self) {
+        let count = i64::try_from(self.untouched.len()).unwrap_or(i64::MAX);
+        self.metrics.records_unreadable.set(count);
+    }
+}
+
+/// Raises `shares` to what `others` charge, cluster by cluster and resource by resource.
+fn cover(shares: &mut Vec<RecordedShare>, others: Vec<RecordedShare>) {
+    for other in others {
+        let Some(share) = shares.iter_mut().find(|share| share.name == other.name) else {
+            shares.push(other);
+            continue;
+        };
+        let (has, should) = (total(share), total(&other));
+        let lacks: Resources = should
+            .iter()
+            .filter(|(name, amount)| *amount > has.amount_of(name))
+            .map(|(name, amount)| {
+                let lacks = amount.0.saturating_sub(has.amount_of(name).0);
+                (name.clone(), engine::Amount(lacks))
+            })
+            .collect();
+        if lacks.is_empty() {
+            continue;
+        }
+        let class = share.charge.entry(PoolClass::new(CLASS)).or_default();
+        // What cannot be counted was refused when it was read.
+        *class = class.checked_add(&lacks).unwrap_or(lacks);
+        for pods in other.pods {
+            match share.pods.iter_mut().find(|known| known.role == pods.role) {
+                Some(known) => known.count = known.count.max(pods.count),
+                None => share.pods.push(pods),
+            }
+        }
+    }
+}
+
+/// What a share charges, over all classes.
+fn total(share: &RecordedShare) -> Resources {
+    let classes = share.charge.values();
+    classes.fold(Resources::new(), |sum, class| {
+        sum.checked_add(class).unwrap_or(sum)
+    })
+}
