@@ -4,6 +4,7 @@
 
 use crate::Target;
 use crate::server::{GATE_NAMESPACE, GATE_SCHEDULER, TEMPLATES, TEMPLATES_MANAGED, USERS};
+use crate::templates::SCALE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crds::names::{MANAGED_LABEL, SCHEDULER_NAME, SYSTEM_NAMESPACE};
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
-use workload::{KNOWN_KINDS, KnownKind, holds_replicas};
+use workload::{KNOWN_KINDS, KnownKind, RELATED_KINDS, holds_replicas};
 
 /// Name of both configurations.
 pub const NAME: &str = "muster";
@@ -104,7 +105,7 @@ fn mutating(target: &Target, bundle: &str) -> Value {
     ours.set("reinvocationPolicy", json!("Never"));
 
     let mut users = entry("users.templates.muster.io", target, USERS, bundle);
-    users.set("rules", template_rules(&["CREATE", "UPDATE"], |_| true));
+    users.set("rules", template_rules(&["CREATE", "UPDATE"]).into());
     users.set("namespaceSelector", namespaces(true));
     // Open while it is away: a job whose submitter is not known counts as its namespace's.
     users.set("failurePolicy", json!("Ignore"));
@@ -121,28 +122,41 @@ fn validating(target: &Target, bundle: &str) -> Value {
         TEMPLATES_MANAGED,
         bundle,
     );
-    managed.set("rules", template_rules(&["CREATE", "UPDATE"], |_| true));
+    managed.set("rules", with_scale(template_rules(&["CREATE", "UPDATE"])));
     managed.set("namespaceSelector", namespaces(true));
     managed.set("failurePolicy", json!("Ignore"));
 
     let mut others = entry("templates.muster.io", target, TEMPLATES, bundle);
-    let may_not_grow = |kind: &KnownKind| {
-        let api_version = kind.api_version();
-        let api = format!("{api_version}/{}", kind.kind);
-        !holds_replicas(&api_version, kind.kind) || workload::may_be_in_parts(&api)
-    };
-    others.set("rules", template_rules(&["UPDATE"], may_not_grow));
+    others.set("rules", with_scale(template_rules(&["UPDATE"])));
     others.set("namespaceSelector", namespaces(false));
     others.set("failurePolicy", json!("Ignore"));
     configuration("ValidatingWebhookConfiguration", [managed, others])
 }
 
-/// Known kinds that `which` takes, one rule per API group. A group or resource that the server
-/// does not have does no harm.
-fn template_rules(operations: &[&str], which: impl Fn(&KnownKind) -> bool) -> Value {
-    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for kind in KNOWN_KINDS.iter().filter(|kind| which(kind)) {
-        groups.entry(kind.group).or_default().push(kind.plural);
+/// Kinds that are understood, one rule per API group. A group or resource that the server does
+/// not have does no harm.
+fn template_rules(operations: &[&str]) -> Vec<Value> {
+    rules(operations, |kind| Some(kind.plural.to_owned()))
+}
+
+/// `rules` with requests that scale templates whose number of pods nothing holds.
+fn with_scale(mut all: Vec<Value>) -> Value {
+    let scale = |kind: &KnownKind| {
+        let api_version = kind.api_version();
+        let api = format!("{api_version}/{}", kind.kind);
+        let held = holds_replicas(&api_version, kind.kind) && !workload::may_be_in_parts(&api);
+        (!held).then(|| format!("{}/{SCALE}", kind.plural))
+    };
+    all.extend(rules(&["UPDATE"], scale));
+    all.into()
+}
+
+fn rules(operations: &[&str], resource: impl Fn(&KnownKind) -> Option<String>) -> Vec<Value> {
+    let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for kind in KNOWN_KINDS.iter().chain(RELATED_KINDS) {
+        if let Some(resource) = resource(kind) {
+            groups.entry(kind.group).or_default().push(resource);
+        }
     }
     groups
         .into_iter()

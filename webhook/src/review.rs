@@ -25,6 +25,9 @@ pub struct Request<T> {
     pub operation: String,
     /// Kind of the object.
     pub kind: Kind,
+    /// Where it is served.
+    #[serde(default)]
+    pub resource: Resource,
     /// Set for requests on `status`, `scale`, ...
     #[serde(default)]
     pub sub_resource: Option<String>,
@@ -52,6 +55,16 @@ pub struct Request<T> {
 pub struct UserInfo {
     /// The name that the API server authenticated.
     pub username: String,
+}
+
+/// Group and resource, as URLs have them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Resource {
+    /// Empty for the core group.
+    pub group: String,
+    /// `pytorchjobs`.
+    pub resource: String,
 }
 
 /// Group, version and kind.

@@ -1,20 +1,24 @@
 //! Validation of templates, where saying no at once saves the user a wait.
 //!
-//! - Growth: Karmada hands template edits of some kinds straight to the members (Volcano Jobs,
-//!   PyTorchJobs, ...), and of jobs in parts to nobody. An edit that raises pods or requests of
-//!   such a job, once it is released, is refused, with what to do instead.
+//! - Growth: Karmada hands template edits straight to the members. An edit that raises what the
+//!   pods of a released job request is refused, with what to do instead; and so is one that
+//!   raises their number, also by a `scale` request, where Karmada does not hold that (Volcano
+//!   Jobs, PyTorchJobs, ...), or holds it for good (jobs in parts).
 //! - Values that are certain to fail later, in managed namespaces: a quantity that cannot be
 //!   read, a queue that cannot be one.
 //!
-//! It never calls the API server. What slips through (a missed update, a `scale` request, the
-//! webhook being away) is charged and pinned by the controller.
+//! It never calls the API server. What slips through (a missed update, the webhook being away) is
+//! charged and pinned by the controller.
 
 use crate::released::{Released, ReleasedJob};
-use crate::review::{Answer, Denial, Request};
+use crate::review::{Answer, Denial, Request, Resource};
 use crds::names::{binding_name, is_system_namespace};
 use runtime::ObjectKey;
 use serde_json::Value;
-use workload::{AskError, Growth};
+use workload::{AskError, Growth, KNOWN_KINDS, RELATED_KINDS};
+
+/// The subresource that changes the number of replicas.
+pub(crate) const SCALE: &str = "scale";
 
 /// Which registration called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +35,10 @@ pub fn judge(scope: Scope, request: &Request<Value>, released: &Released) -> Ans
     let Some(new) = request.object.as_ref().filter(|_| concerns(request)) else {
         return Answer::allow();
     };
+    if request.sub_resource.as_deref() == Some(SCALE) {
+        let raised = scale_of_released(request, new, released);
+        return raised.map_or_else(Answer::allow, forbidden);
+    }
     // Its end must not depend on its values.
     if new
         .pointer("/metadata/deletionTimestamp")
@@ -39,10 +47,7 @@ pub fn judge(scope: Scope, request: &Request<Value>, released: &Released) -> Ans
         return Answer::allow();
     }
     if let Some(message) = growth_of_released(request, new, released) {
-        return Answer::Deny {
-            denial: Denial::Forbidden,
-            message,
-        };
+        return forbidden(message);
     }
     match scope {
         Scope::Managed => check_values(request, new),
@@ -50,14 +55,40 @@ pub fn judge(scope: Scope, request: &Request<Value>, released: &Released) -> Ans
     }
 }
 
+fn forbidden(message: String) -> Answer {
+    Answer::Deny {
+        denial: Denial::Forbidden,
+        message,
+    }
+}
+
 fn concerns<T>(request: &Request<T>) -> bool {
     matches!(request.operation.as_str(), "CREATE" | "UPDATE")
-        && request
-            .sub_resource
-            .as_deref()
-            .unwrap_or_default()
-            .is_empty()
+        && matches!(request.sub_resource.as_deref(), None | Some("" | SCALE))
         && !is_system_namespace(&request.namespace)
+}
+
+/// Why a `scale` request makes a released job larger than what was admitted, if it does.
+fn scale_of_released(request: &Request<Value>, new: &Value, released: &Released) -> Option<String> {
+    let Resource { group, resource } = &request.resource;
+    let mut kinds = KNOWN_KINDS.iter().chain(RELATED_KINDS);
+    let kind = kinds.find(|kind| kind.group == group && kind.plural == resource)?;
+    let job = released.get(&key_of(request, kind.kind), text(new, "/metadata/uid"))?;
+    if workload::holds_replicas(&kind.api_version(), kind.kind) && !job.in_parts {
+        return None; // it grows when that is granted
+    }
+    let replicas = |scale: &Value| scale.pointer("/spec/replicas").and_then(Value::as_i64);
+    let from = request.old_object.as_ref().and_then(replicas).unwrap_or(0);
+    let to = replicas(new).unwrap_or(0);
+    let growth = format!("replicas: {from} -> {to}");
+    (to > from).then(|| refusal(kind.kind, &request.name, &job, &growth))
+}
+
+fn key_of<T>(request: &Request<T>, kind: &str) -> ObjectKey {
+    ObjectKey {
+        namespace: Some(request.namespace.clone()),
+        name: binding_name(kind, &request.name),
+    }
 }
 
 /// Why an edit makes a released job larger than what was admitted, if it does.
@@ -67,23 +98,21 @@ fn growth_of_released(
     released: &Released,
 ) -> Option<String> {
     let old = request.old_object.as_ref()?;
-    let key = ObjectKey {
-        namespace: Some(request.namespace.clone()),
-        name: binding_name(&request.kind.kind, &request.name),
-    };
-    let job = released.get(&key, text(new, "/metadata/uid"))?;
-    let held = workload::holds_replicas(text(new, "/apiVersion"), &request.kind.kind);
-    if held && !job.in_parts {
-        return None; // it grows when that is granted
-    }
+    let kind = request.kind.kind.as_str();
+    let job = released.get(&key_of(request, kind), text(new, "/metadata/uid"))?;
+    let held = workload::holds_replicas(text(new, "/apiVersion"), kind);
     // A value that cannot be read is not growth; in managed namespaces it is refused as such.
-    let growth = workload::growth(old, new).ok()?;
+    let growth = match held && !job.in_parts {
+        // Replicas grow when that is granted.
+        true => workload::growth_beside_replicas(old, new),
+        false => workload::growth(old, new),
+    };
+    let growth = growth.ok().filter(|growth| *growth != Growth::None)?;
     let stops = workload::ask(new).is_ok_and(|ask| ask.suspended);
-    (growth != Growth::None && !stops).then(|| refusal(request, &job, &growth))
+    (!stops).then(|| refusal(kind, &request.name, &job, &growth.to_string()))
 }
 
-fn refusal(request: &Request<Value>, job: &ReleasedJob, growth: &Growth) -> String {
-    let Request { kind, name, .. } = request;
+fn refusal(kind: &str, name: &str, job: &ReleasedJob, growth: &str) -> String {
     let ReleasedJob { attempt, queue, .. } = job;
     let why = match job.in_parts {
         true => "its parts are held to what was admitted",
@@ -92,7 +121,6 @@ fn refusal(request: &Request<Value>, job: &ReleasedJob, growth: &Growth) -> Stri
     format!(
         "{kind} {name} is released (attempt {attempt}, queue {queue}) and cannot grow: {growth}; {why}. Delete the job and submit it again \
          with the larger size, or suspend it first where its kind can be suspended",
-        kind = kind.kind,
         attempt = attempt.0,
     )
 }

@@ -67,6 +67,24 @@ pub fn growth(old: &Value, new: &Value) -> Result<Growth, AskError> {
     Ok(grown.unwrap_or(Growth::None))
 }
 
+/// The same for kinds whose replicas Karmada holds ([`crate::holds_replicas`]): only what goes to
+/// the members whatever their number is, so `new` is taken with the replicas of `old`.
+///
+/// # Errors
+/// As of [`growth`].
+pub fn growth_beside_replicas(old: &Value, new: &Value) -> Result<Growth, AskError> {
+    let mut at_old_size = new.clone();
+    if let Some(spec) = at_old_size.get_mut("spec").and_then(Value::as_object_mut) {
+        for field in ["replicas", "parallelism", "completions"] {
+            match old.get("spec").and_then(|spec| spec.get(field)) {
+                Some(count) => _ = spec.insert(field.to_owned(), count.clone()),
+                None => _ = spec.remove(field),
+            }
+        }
+    }
+    growth(old, &at_old_size)
+}
+
 fn of_role(old: &Ask, new: &Role) -> Growth {
     let before = old.roles.iter().find(|role| role.name == new.name);
     let from = before.map_or(0, |role| role.count);

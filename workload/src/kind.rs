@@ -148,8 +148,16 @@ pub const KNOWN_KINDS: &[KnownKind] = &[
     known("", "v1", "Pod", "pods"),
 ];
 
-/// Whether the size of this kind is read from its template: [`KNOWN_KINDS`] in any version,
-/// and their kin (ReplicaSet, XGBoostJob, PaddleJob, JAXJob).
+/// Kinds that are understood as well, and that no default PropagationPolicy takes along.
+pub const RELATED_KINDS: &[KnownKind] = &[
+    known("apps", "v1", "ReplicaSet", "replicasets"),
+    known("kubeflow.org", "v1", "XGBoostJob", "xgboostjobs"),
+    known("kubeflow.org", "v1", "PaddleJob", "paddlejobs"),
+    known("kubeflow.org", "v1", "JAXJob", "jaxjobs"),
+];
+
+/// Whether the size of this kind is read from its template: [`KNOWN_KINDS`] and
+/// [`RELATED_KINDS`] in any version.
 #[must_use]
 pub fn is_known_kind(api_version: &str, kind: &str) -> bool {
     of(api_version, kind).is_some()

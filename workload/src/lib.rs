@@ -56,9 +56,10 @@ pub use claims::{ClaimedDevices, claimed_devices};
 pub use dependencies::{Dependency, dependencies};
 pub use duration::parse_millis as duration_millis;
 pub use error::AskError;
-pub use growth::{Growth, growth};
+pub use growth::{Growth, growth, growth_beside_replicas};
 pub use kind::{
-    KNOWN_KINDS, KnownKind, divisible_kind, holds_replicas, is_known_kind, may_start_pods,
+    KNOWN_KINDS, KnownKind, RELATED_KINDS, divisible_kind, holds_replicas, is_known_kind,
+    may_start_pods,
 };
 pub use outcome::{Outcome, PodCounts, counts, outcome};
 pub use parts::{Part, PartsError, attempt_of, mark, may_be_in_parts, parts, resized};

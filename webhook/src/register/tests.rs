@@ -129,6 +129,7 @@ fn configurations_for_a_url() {
             resources:
               - deployments
               - statefulsets
+              - replicasets
             scope: Namespaced
           - apiGroups:
               - batch
@@ -171,6 +172,9 @@ fn configurations_for_a_url() {
               - pytorchjobs
               - tfjobs
               - mpijobs
+              - xgboostjobs
+              - paddlejobs
+              - jaxjobs
             scope: Namespaced
           - apiGroups:
               - ray.io
@@ -236,6 +240,7 @@ fn configurations_for_a_url() {
             resources:
               - deployments
               - statefulsets
+              - replicasets
             scope: Namespaced
           - apiGroups:
               - batch
@@ -278,6 +283,9 @@ fn configurations_for_a_url() {
               - pytorchjobs
               - tfjobs
               - mpijobs
+              - xgboostjobs
+              - paddlejobs
+              - jaxjobs
             scope: Namespaced
           - apiGroups:
               - ray.io
@@ -289,6 +297,57 @@ fn configurations_for_a_url() {
             resources:
               - rayjobs
               - rayclusters
+            scope: Namespaced
+          - apiGroups:
+              - batch
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - jobs/scale
+            scope: Namespaced
+          - apiGroups:
+              - batch.volcano.sh
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - jobs/scale
+            scope: Namespaced
+          - apiGroups:
+              - jobset.x-k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - jobsets/scale
+            scope: Namespaced
+          - apiGroups:
+              - kubeflow.org
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - pytorchjobs/scale
+              - tfjobs/scale
+              - mpijobs/scale
+              - xgboostjobs/scale
+              - paddlejobs/scale
+              - jaxjobs/scale
+            scope: Namespaced
+          - apiGroups:
+              - ray.io
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - rayjobs/scale
+              - rayclusters/scale
             scope: Namespaced
         sideEffects: None
         timeoutSeconds: 3
@@ -317,6 +376,26 @@ fn configurations_for_a_url() {
                 - muster-system
         rules:
           - apiGroups:
+              - ""
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - pods
+            scope: Namespaced
+          - apiGroups:
+              - apps
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - deployments
+              - statefulsets
+              - replicasets
+            scope: Namespaced
+          - apiGroups:
               - batch
             apiVersions:
               - "*"
@@ -353,6 +432,9 @@ fn configurations_for_a_url() {
               - pytorchjobs
               - tfjobs
               - mpijobs
+              - xgboostjobs
+              - paddlejobs
+              - jaxjobs
             scope: Namespaced
           - apiGroups:
               - ray.io
@@ -363,6 +445,57 @@ fn configurations_for_a_url() {
             resources:
               - rayjobs
               - rayclusters
+            scope: Namespaced
+          - apiGroups:
+              - batch
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - jobs/scale
+            scope: Namespaced
+          - apiGroups:
+              - batch.volcano.sh
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - jobs/scale
+            scope: Namespaced
+          - apiGroups:
+              - jobset.x-k8s.io
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - jobsets/scale
+            scope: Namespaced
+          - apiGroups:
+              - kubeflow.org
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - pytorchjobs/scale
+              - tfjobs/scale
+              - mpijobs/scale
+              - xgboostjobs/scale
+              - paddlejobs/scale
+              - jaxjobs/scale
+            scope: Namespaced
+          - apiGroups:
+              - ray.io
+            apiVersions:
+              - "*"
+            operations:
+              - UPDATE
+            resources:
+              - rayjobs/scale
+              - rayclusters/scale
             scope: Namespaced
         sideEffects: None
         timeoutSeconds: 3

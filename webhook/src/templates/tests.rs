@@ -129,6 +129,133 @@ fn kinds_that_karmada_holds_may_grow() {
     insta::assert_snapshot!(denial(judge(Scope::Managed, &edit, &in_parts)), @"Job train is released (attempt 2, queue team-a) and cannot grow: pods of main: 2 -> 9; its parts are held to what was admitted. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
 }
 
+fn service(kind: &str, replicas: u32, gpus: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": kind,
+        "metadata": {"name": "train", "namespace": "team-a", "uid": "t-1"},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [
+            {"name": "c", "resources": {"limits": {"nvidia.com/gpu": gpus}}},
+        ]}}},
+    })
+}
+
+/// As [`index_with`], of a job of another kind.
+fn index_of(kind: &str) -> Released {
+    let record = json!({
+        "templateUID": "t-1", "attempt": 2, "state": "Admitted", "queue": "team-a", "clusters": [],
+        "time": "2026-11-21T04:00:00Z",
+    });
+    let binding: RecordedBinding = serde_json::from_value(json!({"metadata": {
+        "name": binding_name(kind, "train"), "namespace": "team-a",
+        "annotations": {"muster.io/admission": record.to_string()},
+    }}))
+    .unwrap();
+    let released = Released::default();
+    released.apply(Delta::Upserted(binding));
+    released.apply(Delta::Listed);
+    released
+}
+
+#[test]
+fn requests_of_kinds_that_karmada_holds_may_not_grow() {
+    for kind in ["Deployment", "StatefulSet", "ReplicaSet"] {
+        let released = index_of(kind);
+        for scope in [Scope::Managed, Scope::Elsewhere] {
+            let raise = update(service(kind, 2, "1"), service(kind, 2, "4"));
+            let message = denial(judge(scope, &raise, &released));
+            let want = format!(
+                "{kind} train is released (attempt 2, queue team-a) and cannot grow: nvidia.com/gpu of each pod of main: 1 -> 4; \
+                 members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, \
+                 or suspend it first where its kind can be suspended"
+            );
+            assert_eq!(message, want);
+            // Beside fewer replicas they grow all the same: the pods of before go one by one.
+            let fewer = update(service(kind, 4, "1"), service(kind, 1, "4"));
+            denial(judge(scope, &fewer, &released));
+            for new in [service(kind, 9, "1"), service(kind, 2, "0")] {
+                let edit = update(service(kind, 2, "1"), new);
+                assert_eq!(judge(scope, &edit, &released), Answer::allow());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_way_to_request_more_is_growth() {
+    let released = index_of("Deployment");
+    let old = service("Deployment", 4, "1");
+    let pods = |change: Value| {
+        let mut new = old.clone();
+        json_patch::merge(&mut new["spec"], &change);
+        denial(judge(Scope::Managed, &update(old.clone(), new), &released))
+    };
+    let spec = |change: Value| json!({"template": {"spec": change}});
+    let limits = |gpus: &str| json!({"limits": {"nvidia.com/gpu": gpus}});
+    for (change, growth) in [
+        (
+            spec(json!({"initContainers": [{"name": "i", "resources": limits("2")}]})),
+            "nvidia.com/gpu of each pod of main: 1 -> 2",
+        ),
+        (
+            spec(json!({"initContainers": [
+                {"name": "i", "restartPolicy": "Always", "resources": limits("1")},
+            ]})),
+            "nvidia.com/gpu of each pod of main: 1 -> 2",
+        ),
+        (
+            spec(json!({"containers": [
+                {"name": "c", "resources": limits("1")}, {"name": "d", "resources": limits("1")},
+            ]})),
+            "nvidia.com/gpu of each pod of main: 1 -> 2",
+        ),
+        (
+            spec(json!({"overhead": {"memory": "1Gi"}})),
+            "memory of each pod of main: 0 -> 1Gi",
+        ),
+        (
+            spec(json!({"resources": {"limits": {"cpu": "3"}}})),
+            "cpu of each pod of main: 0 -> 3",
+        ),
+        (
+            json!({"strategy": {"rollingUpdate": {"maxSurge": "100%"}}}),
+            "pods of main: 5 -> 8",
+        ),
+    ] {
+        let message = pods(change);
+        assert!(message.contains(growth), "{message}");
+    }
+}
+
+#[test]
+fn scaling_what_nothing_holds_is_growth() {
+    let scale = |resource: &str, group: &str, from: u32, to: u32| -> Request<Value> {
+        let scale = |replicas: u32| {
+            json!({
+                "apiVersion": "autoscaling/v1", "kind": "Scale",
+                "metadata": {"name": "train", "namespace": "team-a", "uid": "t-1"},
+                "spec": {"replicas": replicas},
+            })
+        };
+        serde_json::from_value(json!({
+            "uid": "r", "operation": "UPDATE", "name": "train", "namespace": "team-a",
+            "kind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+            "resource": {"group": group, "version": "v1", "resource": resource},
+            "subResource": "scale", "object": scale(to), "oldObject": scale(from),
+        }))
+        .unwrap()
+    };
+    let released = index_of("PyTorchJob");
+    let raise = scale("pytorchjobs", "kubeflow.org", 2, 4);
+    let message = denial(judge(Scope::Managed, &raise, &released));
+    assert!(message.starts_with("PyTorchJob train is released (attempt 2, queue team-a) and cannot grow: replicas: 2 -> 4"), "{message}");
+    let shrink = scale("pytorchjobs", "kubeflow.org", 4, 2);
+    assert_eq!(judge(Scope::Managed, &shrink, &released), Answer::allow());
+    // Karmada holds these until growth is granted.
+    let held = scale("deployments", "apps", 2, 4);
+    let released = index_of("Deployment");
+    assert_eq!(judge(Scope::Managed, &held, &released), Answer::allow());
+}
+
 #[test]
 fn its_end_does_not_depend_on_its_values() {
     let mut ending = volcano_job(8, "x");
