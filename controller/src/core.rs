@@ -16,6 +16,7 @@ use crate::input::Input;
 use crate::invariants::Timer;
 use crate::metrics::Metrics;
 use crate::notes::Notes;
+use crate::places::Places;
 use crate::publish::Publisher;
 use crate::readiness::Readiness;
 use crate::shrink::LivePods;
@@ -56,6 +57,8 @@ pub(crate) struct Core {
     pub(crate) meeting: BTreeSet<JobKey>,
     /// Jobs whose record this version cannot act on.
     pub(crate) untouched: BTreeSet<JobKey>,
+    /// Places of queues that their objects do not tell.
+    pub(crate) places: Places,
     /// Writes decided in this pass.
     pub(crate) intents: Vec<Intent>,
     /// Pods of jobs that members show.
@@ -235,7 +238,10 @@ impl Core {
     }
 
     /// Notes a write of `binding` to be made in this pass. One is open at a time.
-    pub(crate) fn write(&mut self, key: &JobKey, binding: &Arc<ResourceBinding>, write: Write) {
+    pub(crate) fn write(&mut self, key: &JobKey, binding: &Arc<ResourceBinding>, mut write: Write) {
+        if let Some(record) = write.record_mut() {
+            record.queues_above = self.queues_above(&record.queue);
+        }
         self.track(key).begin_write(binding, &write);
         self.intents.push(Intent {
             binding: Arc::clone(binding),

@@ -31,6 +31,7 @@ mod outcomes;
 mod outlook;
 mod parts;
 mod placed;
+mod places;
 mod podgroups;
 mod policies;
 mod publish;
@@ -225,6 +226,7 @@ async fn lead(
         invariants: invariants::Timer::default(),
         ready_flag,
         wake_at: None,
+        places: places::Places::default(),
     };
     core.run(receiver, cancel).await;
 }

@@ -126,6 +126,8 @@ impl Core {
     /// Publishes what changed since the last pass.
     pub(crate) fn publish(&mut self, now: Time) {
         let changed = self.engine.take_changed();
+        self.places.charged(&changed.queues);
+        self.keep_places(now);
         self.publisher.jobs.extend(changed.jobs);
         self.publisher.queues.extend(changed.queues);
         let started = Instant::now();

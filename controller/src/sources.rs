@@ -1,4 +1,4 @@
-//! Facts that are not jobs: queues, policies, priority classes, members, templates. Each goes
+//! Facts that are not jobs: policies, priority classes, members, templates. Each goes
 //! to the mirror and, where the engine counts with it, on to the engine.
 
 use crate::core::Core;
@@ -9,39 +9,12 @@ use crds::devices::ResourceClaimTemplate;
 use crds::karmada::ObjectReference;
 use crds::kubernetes::PriorityClass;
 use crds::podgroup::PodGroup;
-use crds::queue::Queue;
 use engine::{Event, JobKey, QueueName, Reason};
 use runtime::watch::Delta;
 use scheduler::members::MemberEvent;
 use std::sync::Arc;
 
 impl Core {
-    /// A queue came, changed or went. Its policy is told again, since the queue's strategy
-    /// has a say in it.
-    pub(crate) fn queue(&mut self, delta: Delta<Queue>) {
-        match delta {
-            Delta::Upserted(queue) => {
-                let name = QueueName::new(queue.metadata.name.as_deref().unwrap_or_default());
-                self.tell(Event::QueueUpserted(queue.to_fact()));
-                let parent = queue.spec.parent.clone();
-                let before = self.world.queues.insert(name.clone(), queue);
-                if before.is_some_and(|before| before.spec.parent != parent) {
-                    self.dirty.extend(self.meeting.iter().cloned());
-                }
-                self.tell_policy(&name);
-                self.publisher.queue(&name);
-            }
-            Delta::Gone(object) => {
-                let name = QueueName::new(&object.name);
-                self.world.queues.remove(&name);
-                self.dirty.extend(self.meeting.iter().cloned());
-                self.tell(Event::QueueGone(name.clone()));
-                self.publisher.queue(&name);
-            }
-            Delta::Listed => {}
-        }
-    }
-
     /// A capacity policy came, changed or went.
     pub(crate) fn policy(&mut self, delta: Delta<CapacityPolicy>) {
         let name = match delta {
@@ -74,7 +47,7 @@ impl Core {
         self.dirty.extend(keys);
     }
 
-    fn tell_policy(&mut self, name: &QueueName) {
+    pub(crate) fn tell_policy(&mut self, name: &QueueName) {
         let Some(policy) = self.world.policies.get(name) else {
             return;
         };

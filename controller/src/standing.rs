@@ -260,6 +260,7 @@ mod tests {
             attempt: Attempt(1),
             state,
             queue: QueueName::new("q"),
+            queues_above: Vec::new(),
             clusters: vec![serde_json::from_value(share).unwrap()],
             parts: None,
             resizable: false,

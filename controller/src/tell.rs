@@ -86,11 +86,14 @@ impl Core {
                     });
                 }
             }
-            _ => self.tell(Event::JobAdmitted {
-                key: look.key.clone(),
-                admission: record.admission(),
-                progress,
-            }),
+            _ => {
+                self.remember_places(record);
+                self.tell(Event::JobAdmitted {
+                    key: look.key.clone(),
+                    admission: record.admission(),
+                    progress,
+                });
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Volcano's `Queue` (scheduling.volcano.sh/v1beta1), as Muster reads it.
 
 use crate::loose::{QuantityList, lenient, resources};
+use crate::names::ACCOUNTING_FINALIZER;
 use crate::slim_resource;
 use engine::QueueName;
 use engine::facts::{QueueFact, QueueState};
@@ -121,6 +122,19 @@ impl Queue {
         stated.map_or(&NONE, |guarantee| &guarantee.resource)
     }
 
+    /// Whether its object is deleted, and still there for its finalizers.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether our finalizer keeps it.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        let finalizers = self.metadata.finalizers.as_deref().unwrap_or_default();
+        finalizers.iter().any(|name| name == ACCOUNTING_FINALIZER)
+    }
+
     /// The queue above it, `None` at the top.
     #[must_use]
     pub fn parent(&self) -> Option<QueueName> {
@@ -134,6 +148,9 @@ impl Queue {
     /// Volcano leaves the state empty until its controller has seen the queue, and admits jobs
     /// to `Open` ones only; a word that is not known takes none, which is the careful reading.
     fn state(&self) -> QueueState {
+        if self.is_deleting() {
+            return QueueState::Deleting;
+        }
         match self.status.state.as_deref() {
             None | Some("" | "Open") => QueueState::Open,
             Some("Closing") => QueueState::Closing,

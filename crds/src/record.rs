@@ -74,6 +74,11 @@ pub struct AdmissionRecord {
     pub state: RecordState,
     /// The queue that is charged.
     pub queue: QueueName,
+    /// The queues above it when the record was written, from the top down: what is charged counts
+    /// there also when these are gone. Empty for a queue at the top, and in records of versions
+    /// that did not write it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues_above: Vec<QueueName>,
     /// What each cluster got and is charged.
     #[serde(default)]
     pub clusters: Vec<RecordedShare>,
@@ -145,6 +150,7 @@ impl AdmissionRecord {
             attempt: admission.attempt,
             state,
             queue: admission.queue.clone(),
+            queues_above: Vec::new(),
             clusters: admission
                 .shares
                 .iter()

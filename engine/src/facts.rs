@@ -21,6 +21,9 @@ pub enum QueueState {
     Closing,
     /// Takes none.
     Closed,
+    /// Takes none. Its object is deleted, and it keeps its place and its bounds while something is
+    /// charged to it or below.
+    Deleting,
 }
 
 /// A queue as its `Queue` object states it.

@@ -182,7 +182,10 @@ impl Scheduler {
         if let Some(placed) = in_parts(binding, admission.attempt) {
             return Ok(placed.resized(admission));
         }
-        let record = AdmissionRecord::new(admission, RecordState::Admitted);
+        let record = AdmissionRecord {
+            queues_above: planned_below(binding, admission.attempt),
+            ..AdmissionRecord::new(admission, RecordState::Admitted)
+        };
         let parts = self.override_it(order).await?;
         Ok(match parts {
             None => record,
@@ -237,6 +240,16 @@ impl Scheduler {
 pub fn in_parts(binding: &ResourceBinding, attempt: Attempt) -> Option<AdmissionRecord> {
     let record = AdmissionRecord::read(binding.metadata.annotations.as_ref()).ok()??;
     record.is_in_parts(attempt).then_some(record)
+}
+
+/// The queues above that of the job, as the record of its plan has them, where it has one.
+fn planned_below(binding: &ResourceBinding, attempt: Attempt) -> Vec<QueueName> {
+    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
+    let planned = record
+        .ok()
+        .flatten()
+        .filter(|record| record.attempt == attempt);
+    planned.map_or_else(Vec::new, |record| record.queues_above)
 }
 
 /// Whether dispatching is suspended.

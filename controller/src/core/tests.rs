@@ -14,6 +14,7 @@ mod meeting;
 mod not_touched;
 mod out_of_service;
 mod parts;
+mod places;
 mod restart;
 
 use super::*;
@@ -119,6 +120,7 @@ impl Stage {
             client,
             inputs: sender,
             wake_at: None,
+            places: Places::default(),
         };
         Self {
             api: api.clone(),
@@ -183,7 +185,10 @@ impl Stage {
 
     fn queue(&mut self, cpus: &str) {
         let queue = json!({
-            "metadata": {"name": "q", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "metadata": {
+                "name": "q", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "finalizers": [names::ACCOUNTING_FINALIZER],
+            },
             "spec": {"capability": {"cpu": cpus}},
         });
         self.take(Input::Queue(Delta::Upserted(read(queue))));

@@ -36,6 +36,7 @@ mod mpi;
 mod namespaces;
 mod order;
 mod over_three;
+mod past_quota;
 mod plane;
 mod plugins;
 mod preemption;

@@ -60,23 +60,22 @@ pub(crate) async fn closed_deleted_recreated(case: &Case) -> anyhow::Result<()> 
     state(case, "Open").await?;
     case.running(&waiter).await?;
 
+    // It stays while something is charged to it, and takes nothing.
     case.karmada().delete(QUEUE, None, &case.name).await?;
     let orphan = case.submit(&case.gang("orphan", 1, 8).volcano()).await?;
-    case.waits(&orphan, &["QueueNotFound"]).await?;
+    case.waits(&orphan, &["QueueClosed"]).await?;
     case.midway().await?;
     case.running(&runs).await?;
     case.end(&runs).await?;
     case.finished(&runs, "Succeeded").await?;
     case.stays_unplaced(&orphan, A_WHILE).await?;
+    case.shows_gpus(&case.name, "allocated", 8).await?;
+    case.end(&waiter).await?;
+    case.waits(&orphan, &["QueueNotFound"]).await?;
 
-    // What ran on under the old one is charged to the new one of its name.
     case.karmada()
         .create(QUEUE, &jobs::queue(&case.name, 8))
         .await?;
-    case.shows_gpus(&case.name, "allocated", 8).await?;
-    case.waits(&orphan, &["WaitingForQuota", "Reserved"])
-        .await?;
-    case.end(&waiter).await?;
     case.running(&orphan).await?;
     assert_eq!(case.placements(&waiter)?, 1);
     Ok(())

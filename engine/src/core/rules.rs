@@ -12,6 +12,7 @@ impl Engine {
     /// A queue's bounds, state or place in the tree are others. Room knows nothing of those.
     pub(crate) fn queue_told(&mut self, name: &QueueName, fact: Option<QueueFact>) {
         let before = self.place_of_queue(name);
+        let above_before = self.queues.path(name);
         if !self.queues.set_fact(name, fact) {
             return;
         }
@@ -21,6 +22,10 @@ impl Engine {
             // Other policies are above it now, and above those that name it or stood on a circle
             // with it.
             self.policies_above_changed(&QueueName::from(ROOT));
+            // What it holds does not count any more where it was.
+            for above in &above_before {
+                self.wake_for_quota(above);
+            }
         }
     }
 

@@ -8,6 +8,21 @@ use crate::decision::{Explanation, PlacedUsage, PoolUsage, QueueUsage, Reserved}
 use crate::ids::{JobKey, QueueName};
 
 impl Engine {
+    /// Whether something is charged to a queue or to one below it.
+    #[must_use]
+    pub fn is_charged(&self, queue: &QueueName) -> bool {
+        let node = self.queues.get(queue);
+        node.is_some_and(|node| node.census.held > 0)
+    }
+
+    /// The queues from the top down to `queue`, the root left out: those that what it holds is
+    /// charged to.
+    #[must_use]
+    pub fn queue_path(&self, queue: &QueueName) -> Vec<QueueName> {
+        let path = self.queues.path(queue).into_iter();
+        path.filter(|name| name.as_str() != ROOT).collect()
+    }
+
     /// What a queue has and wants; `None` for one that neither exists nor has jobs.
     #[must_use]
     pub fn queue_usage(&self, queue: &QueueName) -> Option<QueueUsage> {

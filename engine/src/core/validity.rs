@@ -106,6 +106,13 @@ impl Queues {
             QueueState::Open => None,
             QueueState::Closing => closed("closing"),
             QueueState::Closed => closed("closed"),
+            QueueState::Deleting => {
+                let message = format!(
+                    "queue {name} is deleted and takes no jobs; it stays in the tree until nothing \
+                     is charged to it or below; name another queue"
+                );
+                Some((Reason::QueueClosed, message))
+            }
         }
     }
 

@@ -121,6 +121,23 @@ impl Write {
         }
     }
 
+    /// The record that it leaves on the binding, to be completed.
+    pub fn record_mut(&mut self) -> Option<&mut AdmissionRecord> {
+        match self {
+            Self::Gate { record } => record.as_mut(),
+            Self::Plan { record }
+            | Self::Refuse { record }
+            | Self::Place { record, .. }
+            | Self::Dispatch { record }
+            | Self::TakeBack { record }
+            | Self::Record { record }
+            | Self::Adopt { record } => Some(record),
+            Self::Hold | Self::Finalize | Self::LetGo | Self::Spread { .. } | Self::Ack { .. } => {
+                None
+            }
+        }
+    }
+
     /// The record that it leaves on the binding.
     #[must_use]
     pub fn record(&self) -> Option<&AdmissionRecord> {

@@ -25,6 +25,7 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         attempt: Attempt(attempt),
         state,
         queue: QueueName::new("team-a"),
+        queues_above: Vec::new(),
         clusters: Vec::new(),
         parts: None,
         resizable: false,

@@ -1,0 +1,215 @@
+//! Queues that are deleted, moved or lost while jobs are charged to them.
+
+use super::*;
+
+fn queue_path(name: &str) -> String {
+    format!("/apis/scheduling.volcano.sh/v1beta1/queues/{name}")
+}
+
+impl Stage {
+    /// A queue, on the server and in the watch.
+    fn put_queue(&mut self, name: &str, spec: Value) {
+        let queue =
+            json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec});
+        self.api.put(&queue_path(name), queue);
+        self.echo_queue(name);
+    }
+
+    fn echo_queue(&mut self, name: &str) {
+        let delta = match self.api.get(&queue_path(name)) {
+            Some(queue) => Delta::Upserted(read(queue)),
+            None => Delta::Gone(ObjectKey {
+                namespace: None,
+                name: name.to_owned(),
+            }),
+        };
+        self.take(Input::Queue(delta));
+    }
+
+    fn change_queue(&mut self, name: &str, change: Value) {
+        self.api.merge(&queue_path(name), &change);
+        self.echo_queue(name);
+    }
+
+    /// Lets everything come to rest; the watch shows also what is written of queues.
+    async fn rest_with_queues(&mut self, jobs: &[&str], ms: i64) {
+        self.ahead_ms += ms;
+        for _ in 0..3 {
+            self.rest(jobs).await;
+            for name in ["q", "x", "y"] {
+                self.echo_queue(name);
+            }
+        }
+        self.rest(jobs).await;
+    }
+
+    /// A job of a queue.
+    fn job_in(&mut self, name: &str, queue: &str, cpus: u32) {
+        let labels = json!({"metadata": {"labels": {"muster.io/queue": queue}}});
+        self.template(name, cpus, labels);
+        self.binding(name, cpus, json!({}));
+    }
+
+    fn finalizers(&self, queue: &str) -> Value {
+        let queue = self.api.get(&queue_path(queue)).unwrap();
+        queue["metadata"]["finalizers"].clone()
+    }
+
+    fn reason(&self, name: &str) -> String {
+        let explanation = self.core.engine.explain(&JobKey::new("team", name));
+        let explanation = explanation.unwrap();
+        format!("{}: {}", explanation.reason, explanation.message)
+    }
+}
+
+fn ours() -> Value {
+    json!([names::ACCOUNTING_FINALIZER])
+}
+
+fn done() -> Value {
+    reported(json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]}))
+}
+
+/// `x` and `y` below `q`, which may hold 4 CPUs, and job `a` that holds 3 of them in `x`.
+async fn family() -> Stage {
+    let mut stage = stage().await;
+    stage.put_queue("q", json!({"capability": {"cpu": "4"}}));
+    for child in ["x", "y"] {
+        stage.put_queue(child, json!({"parent": "q"}));
+    }
+    stage.job_in("a", "x", 3);
+    stage.rest_with_queues(&["a"], 0).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_queue_stays_below_its_parent_until_nothing_is_charged_to_it() {
+    let mut stage = family().await;
+    assert_eq!(stage.finalizers("x"), ours());
+    assert_eq!(stage.finalizers("q"), ours());
+    assert_eq!(stage.finalizers("y"), Value::Null);
+    stage.change_queue("x", deletion());
+    stage.job_in("b", "y", 2);
+    stage.job_in("c", "x", 1);
+    stage.rest_with_queues(&["a", "b", "c"], 0).await;
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    insta::assert_snapshot!(stage.reason("c"), @"QueueClosed: queue x is deleted and takes no jobs; it stays in the tree until nothing is charged to it or below; name another queue");
+    stage.change("a", done());
+    stage.rest_with_queues(&["a", "b", "c"], 0).await;
+    assert_eq!(stage.api.get(&queue_path("x")), None);
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    insta::assert_snapshot!(stage.reason("c"), @"QueueNotFound: queue x does not exist; create it or name another");
+}
+
+fn deletion() -> Value {
+    json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_whose_finalizer_was_taken_off_keeps_its_place_all_the_same() {
+    let mut stage = family().await;
+    stage.api.remove(&queue_path("x"));
+    stage.echo_queue("x");
+    stage.job_in("b", "y", 2);
+    stage.rest_with_queues(&["a", "b"], 0).await;
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    // Made anew it is where it says.
+    stage.put_queue("x", json!({"parent": "q", "capability": {"cpu": "3"}}));
+    stage.rest_with_queues(&["a", "b"], 0).await;
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.finalizers("x"), ours());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_was_taken_off_is_put_back() {
+    let mut stage = family().await;
+    let theirs = json!({"metadata": {"finalizers": ["example.com/theirs"]}});
+    stage.change_queue("x", theirs);
+    stage.rest_with_queues(&["a"], 0).await;
+    let both = json!(["example.com/theirs", names::ACCOUNTING_FINALIZER]);
+    assert_eq!(stage.finalizers("x"), both);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_of_which_nothing_is_charged_for_a_while_has_no_finalizer() {
+    let mut stage = family().await;
+    stage.change("a", done());
+    stage.rest_with_queues(&["a"], 30_000).await;
+    assert_eq!(stage.finalizers("x"), ours());
+    stage.rest_with_queues(&["a"], 61_000).await;
+    for queue in ["x", "q"] {
+        assert_eq!(stage.finalizers(queue), json!([]), "{queue}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_process_charges_the_parent_of_a_queue_that_is_gone() {
+    let mut family = family().await;
+    let record = family.record("a").unwrap();
+    assert_eq!(record.queues_above, vec![QueueName::new("q")]);
+    family.rest(&["a"]).await;
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    let labels = json!({"metadata": {"labels": {"muster.io/queue": "x"}}});
+    stage.template("a", 3, labels);
+    let left = family.get("a");
+    let left = json!({
+        "metadata": {"annotations": left["metadata"]["annotations"]}, "spec": left["spec"],
+    });
+    stage.binding("a", 3, left);
+    stage.put_queue("y", json!({"parent": "q"}));
+    stage.job_in("b", "y", 2);
+    stage.list_all();
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    stage.change("a", done());
+    stage.rest_later(&["a", "b"], 6_000).await;
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    let x = stage.core.engine.queue_usage(&QueueName::new("x"));
+    assert!(x.is_none_or(|x| x.allocated.is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charged_queue_that_names_no_parent_that_can_be_one_stays_where_it_is() {
+    for (parent, why) in [
+        ("nowhere", "queue nowhere does not exist"),
+        ("x", "x is the queue itself"),
+    ] {
+        let mut stage = family().await;
+        stage.change_queue("x", json!({"spec": {"parent": parent}}));
+        stage.job_in("b", "y", 2);
+        stage.job_in("c", "x", 1);
+        stage.rest_with_queues(&["a", "b", "c"], 0).await;
+        assert_eq!(stage.charged(), "3", "{parent}");
+        assert_eq!(stage.standing("b"), "no record, gated []");
+        let reason = stage.reason("c");
+        assert!(
+            reason.contains(why) && reason.contains("stays below q"),
+            "{reason}"
+        );
+        // A valid place: the charge moves with the queue.
+        stage.put_queue("nowhere", json!({}));
+        if parent == "nowhere" {
+            stage.rest_with_queues(&["a", "b", "c"], 0).await;
+            let admitted = r#"Admitted 1 open ["m1"]"#;
+            assert_eq!(stage.standing("b"), admitted, "{}", stage.reason("b"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_that_goes_keeps_its_bound_while_something_is_charged_below() {
+    let mut stage = family().await;
+    stage.change_queue("q", deletion());
+    stage.job_in("b", "y", 1);
+    stage.rest_with_queues(&["a", "b"], 0).await;
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert!(stage.reason("b").contains("queue q is deleted"));
+    stage.change("a", done());
+    stage.rest_with_queues(&["a", "b"], 0).await;
+    assert_eq!(stage.api.get(&queue_path("q")), None);
+}
