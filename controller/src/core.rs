@@ -8,7 +8,9 @@
 //!                     engine.take_changed() ──► statuses (coalesced)
 //! ```
 //!
-//! No decision is taken before every watched kind has listed once. Nothing here waits on the
+//! No decision is taken before every watched kind has listed once, and none before this replica
+//! leads: until then the mirror, and what the engine knows of queues and members, are kept up to
+//! date, and nothing is written ([`Role`]). Nothing here waits on the
 //! network: what does runs in a task of its own and comes back as an input.
 
 use crate::Mode;
@@ -20,16 +22,21 @@ use crate::places::Places;
 use crate::publish::Publisher;
 use crate::readiness::Readiness;
 use crate::shrink::LivePods;
-use crate::template::TemplateKind;
+use crate::standing::is_workload;
+use crate::template::{TemplateKey, TemplateKind};
 use crate::template_watches::TemplateWatches;
-use crate::track::Track;
-use crate::world::World;
+use crate::track::{Track, version};
+use crate::world::{World, template_key};
 use crds::karmada::ResourceBinding;
 use engine::facts::JobFact;
 use engine::{Engine, Event, JobKey, Time};
+use runtime::clock::Clock;
 use runtime::health::ReadyFlag;
+use runtime::lease::Heart;
+use runtime::watch::Delta;
 use scheduler::Members;
 use scheduler::commit::{Committer, Intent, Write};
+use scheduler::term::Lead;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
@@ -41,8 +48,26 @@ mod tests;
 /// Inputs taken up before the engine is asked again.
 const BATCH: usize = 1024;
 
+/// Whether the core decides. It begins to once; a replica that leads no longer drops it.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// Another leads, or nobody does yet.
+    Follows,
+    /// This replica leads, and the mirror may be behind what leaders wrote.
+    CatchesUp(Lead),
+    /// It decides.
+    Leads,
+}
+
 /// The owner of engine and mirror.
 pub(crate) struct Core {
+    pub(crate) role: Role,
+    /// The newest version of any binding that was seen.
+    pub(crate) seen: u64,
+    /// What the engine's time is read from.
+    pub(crate) clock: Clock,
+    /// Beats while this task makes progress.
+    pub(crate) heart: Heart,
     pub(crate) engine: Engine,
     pub(crate) world: World,
     pub(crate) tracks: HashMap<JobKey, Track>,
@@ -90,14 +115,15 @@ impl Core {
     ) {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
-            let pause = self.pause(now());
+            self.heart.beat();
+            let pause = self.pause(self.now());
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return,
                 taken = inputs.recv_many(&mut batch, BATCH) => if taken == 0 { return },
                 () = tokio::time::sleep(pause) => {}
             }
-            let now = now();
+            let now = self.now();
             for input in batch.drain(..) {
                 self.absorb(input, now);
             }
@@ -108,8 +134,10 @@ impl Core {
     /// How long nothing can happen unless an input comes.
     fn pause(&self, now: Time) -> std::time::Duration {
         const LONGEST_MS: u64 = 5_000;
-        let left_over = !self.dirty.is_empty() || self.publisher.is_behind();
-        if self.readiness.is_ready() && left_over {
+        if !self.leads() {
+            return std::time::Duration::from_millis(LONGEST_MS);
+        }
+        if !self.dirty.is_empty() || self.publisher.is_behind() {
             return std::time::Duration::from_millis(1);
         }
         let later = self.later.first().map(|(at, _)| *at);
@@ -127,7 +155,12 @@ impl Core {
     fn absorb(&mut self, input: Input, now: Time) {
         self.readiness.note(&input);
         match input {
+            Input::Lead(lead) if !self.leads() => self.role = Role::CatchesUp(lead),
+            Input::Lead(lead) => lead.caught_up(),
             Input::Binding(delta) => {
+                if let Delta::Upserted(binding) = &delta {
+                    self.seen = self.seen.max(version(binding));
+                }
                 // The watch may show the second of a name before a pass saw that the first went.
                 if let Some(key) = self.world.is_another(&delta) {
                     self.forget(&key);
@@ -143,8 +176,10 @@ impl Core {
             Input::Namespace(delta) => {
                 if let Some(namespace) = self.world.namespace(delta) {
                     self.dirty.extend(self.world.jobs_in(&namespace));
-                    self.publisher
-                        .namespace(&namespace, self.world.namespaces.get(&namespace));
+                    if self.leads() {
+                        let fact = self.world.namespaces.get(&namespace);
+                        self.publisher.namespace(&namespace, fact);
+                    }
                 }
             }
             Input::Queue(delta) => self.queue(delta),
@@ -183,11 +218,12 @@ impl Core {
 
     /// One pass: reconcile what is dirty, decide, write, publish.
     fn pass(&mut self, now: Time) {
-        if !self.is_ready() {
-            return;
+        if !self.may_decide(now) {
+            return self.stand_by();
         }
         self.wake(now);
         for key in std::mem::take(&mut self.dirty) {
+            self.heart.beat();
             self.reconcile(&key, now);
         }
         self.decide(now);
@@ -196,8 +232,31 @@ impl Core {
         self.check_invariants(now);
     }
 
-    /// Whether every watched kind has listed; the first time, every job is looked at.
-    fn is_ready(&mut self) -> bool {
+    /// Whether it decides: every watched kind has listed, and this replica leads.
+    fn may_decide(&mut self, now: Time) -> bool {
+        if self.leads() {
+            return true;
+        }
+        if !self.has_listed(now) {
+            return false;
+        }
+        match &self.role {
+            Role::CatchesUp(lead) if self.seen >= lead.version => {
+                lead.caught_up();
+                self.begin();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether decisions are taken and written.
+    pub(crate) fn leads(&self) -> bool {
+        matches!(self.role, Role::Leads)
+    }
+
+    /// Whether every watched kind has listed.
+    fn has_listed(&mut self, now: Time) -> bool {
         if self.readiness.is_ready() {
             return true;
         }
@@ -206,22 +265,53 @@ impl Core {
                 self.watch_kind(kind);
             }
         }
-        if !self.readiness.became_ready() {
+        if !self.readiness.became_ready(now) {
             tracing::debug!(
                 missing = self.readiness.missing(),
                 "not everything has listed yet"
             );
             return false;
         }
-        self.dirty.extend(self.world.bindings.keys().cloned());
-        self.ready_flag.set(true);
         tracing::info!(
             bindings = self.world.bindings.len(),
             templates = self.world.templates.len(),
             queues = self.world.queues.len(),
-            "every watched kind has listed; deciding from now on"
+            "every watched kind has listed"
         );
         true
+    }
+
+    /// Begins to decide: every job is looked at, whatever was noted while another led.
+    fn begin(&mut self) {
+        self.role = Role::Leads;
+        self.dirty.extend(self.world.bindings.keys().cloned());
+        for (name, fact) in &self.world.namespaces {
+            self.publisher.namespace(name, Some(fact));
+        }
+        for name in self.world.queues.keys() {
+            self.publisher.queue(name);
+        }
+        let templates: Vec<TemplateKey> = self.world.templates.keys().cloned().collect();
+        for template in templates {
+            self.warn(&template);
+        }
+        self.ready_flag.set(true);
+        tracing::info!("deciding from now on");
+    }
+
+    /// Another decides: what would be looked at, or published, is all looked at when this
+    /// replica begins to.
+    fn stand_by(&mut self) {
+        for key in std::mem::take(&mut self.dirty) {
+            let Some(binding) = self.world.bindings.get(&key) else {
+                continue;
+            };
+            if is_workload(binding) && self.world.template_of(binding).is_none() {
+                self.watch_kind(template_key(binding).kind);
+            }
+        }
+        self.publisher.rest();
+        self.engine.take_changed();
     }
 
     /// Starts the watch of a template kind unless it runs.
@@ -229,6 +319,11 @@ impl Core {
         if self.template_watches.ensure(&kind) {
             self.readiness.expect_template(kind);
         }
+    }
+
+    /// The time, which only shells read.
+    fn now(&self) -> Time {
+        Time(self.clock.now().as_millisecond())
     }
 
     /// Tells the engine.
@@ -273,9 +368,4 @@ impl Core {
             }
         }
     }
-}
-
-/// The wall clock, which only shells read.
-fn now() -> Time {
-    Time(jiff::Timestamp::now().as_millisecond())
 }

@@ -58,7 +58,7 @@ impl Ensurer {
     /// Starts the task that applies.
     pub(crate) fn spawn(client: kube::Client, cancel: CancellationToken) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(serve(client, receiver, cancel));
+        runtime::task::spawn(serve(client, receiver, cancel));
         Self(sender)
     }
 

@@ -89,7 +89,7 @@ impl Core {
         });
         let (client, key) = (self.client.clone(), look.key.clone());
         let checks = Arc::clone(&self.checks);
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             // Never closed.
             let _slot = checks.acquire().await;
             let api: Api<DynamicObject> =

@@ -70,7 +70,7 @@ impl Core {
         }
         let (client, ensurer) = (self.client.clone(), self.publisher.ensurer.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             let template = template_key(&binding);
             let api: Api<DynamicObject> =
                 Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
@@ -111,7 +111,7 @@ impl Core {
         if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
             let overrides = Overrides::new(self.client.clone());
             let key = key.clone();
-            tokio::spawn(async move {
+            runtime::task::spawn(async move {
                 // The next attempt writes its own over it, or removes it first.
                 if let Err(error) = overrides.clear(&binding, record.attempt).await {
                     tracing::warn!(job = %key, %error, "the override of an attempt that is over stays for now");

@@ -13,10 +13,13 @@ use scheduler::carry_out::Refusal;
 use scheduler::commit::{Outcome, Write};
 use scheduler::members::MemberEvent;
 use scheduler::overrides::OverrideError;
+use scheduler::term::Lead;
 
 /// A change that was seen, or an answer to something that was asked for.
 #[derive(Debug)]
 pub(crate) enum Input {
+    /// This replica leads.
+    Lead(Lead),
     Binding(Delta<ResourceBinding>),
     Work(Delta<Work>),
     Namespace(Delta<Namespace>),

@@ -8,7 +8,8 @@
 //!   bindings ◄── scheduler::commit ◄── plans checked by scheduler::carry_out ◄───────┘
 //! ```
 //!
-//! It must never take a decision before every watched kind has listed once, never write a
+//! It must never take a decision before every watched kind has listed once and this replica has
+//! begun its term ([`scheduler::term`]), never write a
 //! binding but through the committer, and never keep anything that a restart could not find
 //! again on the API server.
 
@@ -49,7 +50,7 @@ mod track;
 mod watches;
 mod world;
 
-use crate::core::Core;
+use crate::core::{Core, Role};
 use crate::ensure::Ensurer;
 use crate::metrics::Metrics;
 use crate::notes::Notes;
@@ -57,13 +58,15 @@ use crate::publish::Publisher;
 use crate::readiness::Readiness;
 use crate::template_watches::TemplateWatches;
 use engine::{Engine, EngineConfig};
+use runtime::clock::Clock;
 use runtime::health::{Health, ReadyFlag};
-use runtime::lease::Leadership;
+use runtime::lease::ledger::{Ledger, LedgerOptions};
+use runtime::lease::{Leadership, Term};
 use runtime::metrics::Registry;
 use runtime::status_writer::{StatusWriter, StatusWriterOptions};
 use runtime::watch::WatchMetrics;
 use scheduler::commit::{self, CommitOptions};
-use scheduler::{MemberEvent, Members, MembersOptions, Scheduler, SchedulerOptions};
+use scheduler::{MemberEvent, Members, MembersOptions, Scheduler, SchedulerOptions, term};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -119,13 +122,15 @@ pub struct Options {
     pub members: MembersOptions,
     /// Of the binding writes.
     pub commit: CommitOptions,
+    /// Where binding writes are opened first; none where nobody competes.
+    pub ledger: Option<LedgerOptions>,
 }
 
-/// Runs the controller while this replica leads, until `cancel`. `with_scheduler` says whether
-/// it carries its plans out itself.
+/// Runs the controller until `cancel`. `with_scheduler` says whether it carries its plans out
+/// itself. It follows everything at all times, and decides while this replica leads.
 ///
-/// Everything is built anew from the API server each time it begins to lead, so that nothing
-/// assumed by an earlier term can survive it.
+/// Everything is built anew from the API server after each term, so that nothing assumed in it
+/// can survive it.
 pub async fn run(
     context: Context,
     options: Options,
@@ -135,28 +140,45 @@ pub async fn run(
     let metrics = Metrics::new(&context.registry);
     let ready = readiness_check(&context);
     while !cancel.is_cancelled() {
-        let mut leadership = context.leadership.clone();
-        let leading = cancel.run_until_cancelled(leadership.leading()).await;
-        if leading.is_none() {
-            return;
-        }
-        let term = cancel.child_token();
-        let lead = lead(
-            &context,
-            &options,
+        let over = cancel.child_token();
+        let term = Term {
+            leadership: context.leadership.term(over.clone()),
+            ledger: options
+                .ledger
+                .clone()
+                .map(|ledger| Ledger::new(context.client.clone(), ledger, &context.registry)),
+        };
+        let (inputs, receiver) = mpsc::channel(INPUTS);
+        let life = Life {
+            context: &context,
+            options: &options,
+            term: &term,
+            client: term.client(&context.client),
+            over: over.clone(),
+            inputs: inputs.clone(),
+        };
+        let live = live(
+            life,
             with_scheduler,
             metrics.clone(),
             ready.clone(),
-            term.clone(),
+            receiver,
+        );
+        let hold = term::hold(
+            &context.client,
+            &context.leadership,
+            &term,
+            &inputs,
+            input::Input::Lead,
         );
         tokio::select! {
-            () = lead => {}
-            () = leadership.changed() => {
-                tracing::warn!("this replica leads no longer; all that it assumed is dropped");
-            }
+            () = live => {}
+            () = hold => {}
+            () = cancel.cancelled() => {}
         }
+        context.leadership.heart().rest();
         ready.set(false);
-        term.cancel();
+        over.cancel();
     }
 }
 
@@ -175,25 +197,34 @@ fn readiness_check(context: &Context) -> ReadyFlag {
     ready
 }
 
-/// One term of leading.
-async fn lead(
-    context: &Context,
-    options: &Options,
+/// What the parts of one life share: from the first list to the end of the term.
+struct Life<'a> {
+    context: &'a Context,
+    options: &'a Options,
+    term: &'a Term,
+    /// Writes during the term only.
+    client: kube::Client,
+    over: CancellationToken,
+    inputs: mpsc::Sender<input::Input>,
+}
+
+/// Follows everything, and decides once the term has begun, until it is over.
+async fn live(
+    life: Life<'_>,
     with_scheduler: bool,
     metrics: Metrics,
     ready_flag: ReadyFlag,
-    cancel: CancellationToken,
+    receiver: mpsc::Receiver<input::Input>,
 ) {
-    let client = context.client.clone();
-    let status_subresource = watches::podgroups_have_status(&client).await;
-    let (inputs, receiver) = mpsc::channel(INPUTS);
-    let (mode, members) = mode(context, options, with_scheduler, &inputs, &cancel);
-    watches::spawn(&client, &inputs, &context.watches, &cancel);
+    let status_subresource = watches::podgroups_have_status(&life.client).await;
+    let (mode, members) = life.mode(with_scheduler);
+    let watch_metrics = &life.context.watches;
+    watches::spawn(&life.client, &life.inputs, watch_metrics, &life.over);
     let mut template_watches = TemplateWatches::new(
-        client.clone(),
-        inputs.clone(),
-        context.watches.clone(),
-        cancel.clone(),
+        life.client.clone(),
+        life.inputs.clone(),
+        watch_metrics.clone(),
+        life.over.clone(),
     );
     let mut readiness = Readiness::new();
     for kind in watches::known_template_kinds() {
@@ -201,7 +232,11 @@ async fn lead(
         readiness.expect_template(kind);
     }
     let core = Core {
-        engine: Engine::new(options.engine.clone()),
+        role: Role::Follows,
+        seen: 0,
+        clock: Clock::new(),
+        heart: life.term.leadership.heart(),
+        engine: Engine::new(life.options.engine.clone()),
         world: world::World::default(),
         tracks: std::collections::HashMap::new(),
         told: std::collections::HashMap::new(),
@@ -211,14 +246,14 @@ async fn lead(
         meeting: std::collections::BTreeSet::new(),
         untouched: std::collections::BTreeSet::new(),
         intents: Vec::new(),
-        committer: committer(context, options, &inputs, &cancel),
+        committer: life.committer(),
         mode,
         members,
         pods: shrink::LivePods::default(),
-        notes: Notes::spawn(client.clone(), cancel.clone()),
-        publisher: publisher(context, status_subresource, &cancel),
-        client,
-        inputs,
+        notes: Notes::spawn(life.client.clone(), life.over.clone()),
+        publisher: life.publisher(status_subresource),
+        client: life.client.clone(),
+        inputs: life.inputs.clone(),
         checks: std::sync::Arc::new(tokio::sync::Semaphore::new(CHECKS)),
         readiness,
         template_watches,
@@ -228,76 +263,67 @@ async fn lead(
         wake_at: None,
         places: places::Places::default(),
     };
-    core.run(receiver, cancel).await;
+    core.run(receiver, life.over).await;
 }
 
-/// Follows the members, and starts the scheduler where it is part of this process.
-fn mode(
-    context: &Context,
-    options: &Options,
-    with_scheduler: bool,
-    inputs: &mpsc::Sender<input::Input>,
-    cancel: &CancellationToken,
-) -> (Mode, Members) {
-    let (sink, events) = mpsc::channel::<MemberEvent>(INPUTS);
-    watches::forward(events, inputs.clone(), input::Input::Member);
-    let members = MembersOptions {
-        registry: context.registry.clone(),
-        watch_metrics: context.watches.clone(),
-        ..options.members.clone()
-    };
-    let follow = |sinks| Members::spawn(context.client.clone(), members, sinks, cancel.clone());
-    if !with_scheduler {
-        let members = follow(vec![sink]);
-        return (Mode::Apart, members);
+impl Life<'_> {
+    /// Follows the members, and starts the scheduler where it is part of this process.
+    fn mode(&self, with_scheduler: bool) -> (Mode, Members) {
+        let (sink, events) = mpsc::channel::<MemberEvent>(INPUTS);
+        watches::forward(events, self.inputs.clone(), input::Input::Member);
+        let members = MembersOptions {
+            registry: self.context.registry.clone(),
+            watch_metrics: self.context.watches.clone(),
+            ..self.options.members.clone()
+        };
+        let follow = |sinks| Members::spawn(self.client.clone(), members, sinks, self.over.clone());
+        if !with_scheduler {
+            let members = follow(vec![sink]);
+            return (Mode::Apart, members);
+        }
+        let (live, live_events) = mpsc::channel::<MemberEvent>(INPUTS);
+        let members = follow(vec![sink, live]);
+        let options = SchedulerOptions {
+            leadership: Some(self.term.leadership.clone()),
+            registry: self.context.registry.clone(),
+        };
+        let scheduler = Scheduler::spawn(
+            self.client.clone(),
+            members.clone(),
+            live_events,
+            options,
+            self.over.clone(),
+        );
+        (Mode::All(scheduler), members)
     }
-    let (live, live_events) = mpsc::channel::<MemberEvent>(INPUTS);
-    let members = follow(vec![sink, live]);
-    let options = SchedulerOptions {
-        leadership: Some(context.leadership.clone()),
-        registry: context.registry.clone(),
-    };
-    let scheduler = Scheduler::spawn(
-        context.client.clone(),
-        members.clone(),
-        live_events,
-        options,
-        cancel.clone(),
-    );
-    (Mode::All(scheduler), members)
-}
 
-fn committer(
-    context: &Context,
-    options: &Options,
-    inputs: &mpsc::Sender<input::Input>,
-    cancel: &CancellationToken,
-) -> commit::Committer {
-    let (sink, outcomes) = mpsc::channel(INPUTS);
-    watches::forward(outcomes, inputs.clone(), input::Input::Outcome);
-    commit::spawn(
-        context.client.clone(),
-        options.commit.clone(),
-        Some(context.leadership.clone()),
-        sink,
-        &context.registry,
-        cancel.clone(),
-    )
-}
+    fn committer(&self) -> commit::Committer {
+        let (sink, outcomes) = mpsc::channel(INPUTS);
+        watches::forward(outcomes, self.inputs.clone(), input::Input::Outcome);
+        commit::spawn(
+            self.client.clone(),
+            self.options.commit.clone(),
+            Some(self.term.clone()),
+            sink,
+            &self.context.registry,
+            self.over.clone(),
+        )
+    }
 
-fn publisher(context: &Context, status_subresource: bool, cancel: &CancellationToken) -> Publisher {
-    // Statuses are for people: they leave the API server to the writes that place jobs.
-    let options = StatusWriterOptions {
-        in_flight: 2,
-        settle: Duration::from_millis(700),
-        leadership: Some(context.leadership.clone()),
-        registry: Some(context.registry.clone()),
-        ..StatusWriterOptions::default()
-    };
-    let status = StatusWriter::spawn_with(context.client.clone(), options, cancel.clone());
-    Publisher::new(
-        status,
-        Ensurer::spawn(context.client.clone(), cancel.clone()),
-        status_subresource,
-    )
+    fn publisher(&self, status_subresource: bool) -> Publisher {
+        // Statuses are for people: they leave the API server to the writes that place jobs.
+        let options = StatusWriterOptions {
+            in_flight: 2,
+            settle: Duration::from_millis(700),
+            leadership: Some(self.term.leadership.clone()),
+            registry: Some(self.context.registry.clone()),
+            ..StatusWriterOptions::default()
+        };
+        let status = StatusWriter::spawn_with(self.client.clone(), options, self.over.clone());
+        Publisher::new(
+            status,
+            Ensurer::spawn(self.client.clone(), self.over.clone()),
+            status_subresource,
+        )
+    }
 }

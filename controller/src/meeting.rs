@@ -111,7 +111,7 @@ impl Core {
         let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
         let (key, binding, attempt) = (look.key.clone(), look.binding.clone(), record.attempt);
         let (shares, reach) = (record.admission().shares, record.reach());
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             let seen = overrides.find_each_other(&binding, attempt, &shares, &reach);
             let result = seen.await;
             // The owner task is gone only when the process ends.
@@ -134,7 +134,7 @@ impl Core {
         }
         let overrides = Overrides::new(self.client.clone());
         let namespace = binding.metadata.namespace.clone().unwrap_or_default();
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             tokio::time::sleep(SWEPT_AFTER).await;
             if let Err(error) = overrides.sweep_services(&namespace).await {
                 tracing::warn!(namespace, %error, "Services that are gone may have left Works");

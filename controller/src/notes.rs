@@ -62,7 +62,7 @@ impl Notes {
     /// Starts the task that posts.
     pub(crate) fn spawn(client: kube::Client, cancel: CancellationToken) -> Self {
         let (queue, mut notes) = mpsc::channel::<(core_v1::ObjectReference, Note)>(QUEUE);
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             let reporter = Reporter {
                 controller: "muster-controller".into(),
                 instance: None,

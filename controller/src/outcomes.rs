@@ -95,7 +95,7 @@ impl Core {
         let (client, inputs) = (self.client.clone(), self.inputs.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
         let checks = Arc::clone(&self.checks);
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             // Never closed.
             let _slot = checks.acquire().await;
             let gone = match permanent_id(&binding) {

@@ -273,7 +273,7 @@ impl Core {
         let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
         let (attempt, reach, resizable) = (record.attempt, record.reach(), record.resizable);
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             let result = if resizable {
                 overrides.resize(&binding, attempt, &shares, &reach).await
             } else {

@@ -83,6 +83,12 @@ impl Publisher {
         self.queues.insert(name.clone());
     }
 
+    /// Forgets what waits to be published: another publishes it.
+    pub(crate) fn rest(&mut self) {
+        self.jobs.clear();
+        self.queues.clear();
+    }
+
     /// Whether something is left to be published.
     pub(crate) fn is_behind(&self) -> bool {
         !self.jobs.is_empty()

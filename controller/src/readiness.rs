@@ -1,13 +1,21 @@
 //! Whether everything that a decision depends on has been listed once.
+//!
+//! A template kind that cannot be listed holds up all jobs for a while only, and its own from
+//! then on: placed ones are charged by their records, and waiting ones are held until their
+//! templates are seen.
 
 use crate::input::Input;
 use crate::template::TemplateKind;
+use engine::Time;
 use runtime::watch::Delta;
 use scheduler::members::MemberEvent;
 use std::collections::BTreeSet;
 
 #[cfg(test)]
 mod tests;
+
+/// Milliseconds for which all else waits for the templates of a kind.
+const TEMPLATES_WITHIN_MS: i64 = 30_000;
 
 /// What must have listed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +37,8 @@ enum Source {
 pub(crate) struct Readiness {
     missing: BTreeSet<Source>,
     began_with_templates: bool,
+    /// Since when nothing but templates is missing.
+    only_templates_since: Option<Time>,
     ready: bool,
 }
 
@@ -52,6 +62,7 @@ impl Readiness {
         Self {
             missing,
             began_with_templates: false,
+            only_templates_since: None,
             ready: false,
         }
     }
@@ -89,10 +100,25 @@ impl Readiness {
         self.ready
     }
 
-    /// Whether all has listed, noted for good.
-    pub(crate) fn became_ready(&mut self) -> bool {
-        self.ready = self.missing.is_empty();
+    /// Whether all has listed that is waited for, noted for good.
+    pub(crate) fn became_ready(&mut self, now: Time) -> bool {
+        self.ready = self.missing.is_empty() || self.waited_for_templates(now);
+        if self.ready && !self.missing.is_empty() {
+            tracing::error!(
+                missing = self.missing(),
+                "templates cannot be listed; jobs of these kinds are held, and the others go on"
+            );
+        }
         self.ready
+    }
+
+    fn waited_for_templates(&mut self, now: Time) -> bool {
+        let is_template = |source: &Source| matches!(source, Source::Templates(_));
+        if !self.missing.iter().all(is_template) {
+            return false;
+        }
+        let since = *self.only_templates_since.get_or_insert(now);
+        now.millis_since(since) >= TEMPLATES_WITHIN_MS
     }
 
     /// What has not listed yet, for `/readyz` and logs.

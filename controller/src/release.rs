@@ -208,7 +208,7 @@ impl Core {
         };
         let (key, attempt, inputs) = (key.clone(), order.admission.attempt, self.inputs.clone());
         self.track(&key).begin_preparing(attempt);
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             let result = Box::new(scheduler.prepare(order).await);
             // The owner task is gone only when the process ends.
             let _ = inputs

@@ -123,7 +123,7 @@ impl Core {
             .parts
             .map(|_| pods_in(&record.admission().shares, &cluster));
         let (binding, checks) = (Arc::clone(&look.binding), Arc::clone(&self.checks));
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             // Never closed.
             let _slot = checks.acquire().await;
             let small = match members.client(&cluster) {

@@ -136,12 +136,14 @@ impl Core {
         if let Some(job) = self.world.job_of_template(&key).cloned() {
             self.dirty.insert(job);
         }
-        self.warn(&key);
+        if self.leads() {
+            self.warn(&key);
+        }
     }
 
     /// Tells a template's user what Karmada or a member would refuse, and when its binding's
     /// name is taken by another workload.
-    fn warn(&mut self, key: &TemplateKey) {
+    pub(crate) fn warn(&mut self, key: &TemplateKey) {
         let Some(template) = self.world.templates.get(key) else {
             return;
         };

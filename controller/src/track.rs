@@ -201,7 +201,7 @@ impl Track {
 }
 
 /// Resource versions of one API server are comparable integers (Kubernetes KEP-5504).
-fn version(binding: &ResourceBinding) -> u64 {
+pub(crate) fn version(binding: &ResourceBinding) -> u64 {
     binding
         .metadata
         .resource_version

@@ -98,7 +98,7 @@ pub(crate) fn forward<T: Send + 'static>(
     to: mpsc::Sender<Input>,
     wrap: impl Fn(T) -> Input + Send + 'static,
 ) {
-    tokio::spawn(async move {
+    runtime::task::spawn(async move {
         while let Some(item) = from.recv().await {
             if to.send(wrap(item)).await.is_err() {
                 return;

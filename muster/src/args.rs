@@ -95,6 +95,11 @@ pub(crate) struct Tuning {
     /// Seconds before a job that was taken back may be released again; doubles per attempt.
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     pub(crate) backoff_seconds: u32,
+    /// Writes bindings without opening them in the ledger first: for measuring what that costs.
+    /// A replica that is stopped in the middle of a write may then admit more than a queue may
+    /// hold.
+    #[arg(long, hide = true)]
+    pub(crate) without_ledger: bool,
 }
 
 /// Flags of `muster install`.

@@ -4,12 +4,16 @@ use crate::args::{Connection, Process};
 use anyhow::{Context as _, bail};
 use controller::{Context, Options};
 use engine::EngineConfig;
+use runtime::lease::ledger::LedgerOptions;
 use runtime::lease::{self, LeaseOptions};
 use runtime::watch::WatchMetrics;
 use runtime::{Health, Leadership, Registry};
 use scheduler::commit::CommitOptions;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+/// How long the process drains after one of its tasks panicked.
+const AFTER_A_PANIC: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Which parts a process runs.
 #[derive(Debug, Clone, Copy)]
@@ -119,9 +123,11 @@ fn spawn_leader(
     health: Health,
     cancel: &CancellationToken,
 ) {
+    let identity = identity(process);
+    let ledger = LedgerOptions::beside(parts.lease, &identity);
     let lease_options = LeaseOptions {
         name: parts.lease.to_owned(),
-        ..LeaseOptions::new(identity(process))
+        ..LeaseOptions::new(identity)
     };
     let (leadership, lease) =
         lease::spawn(client.clone(), lease_options, &registry, cancel.clone());
@@ -136,7 +142,10 @@ fn spawn_leader(
         registry,
         leadership,
     };
-    let options = options(process);
+    let options = Options {
+        ledger: (!process.tuning.without_ledger).then_some(ledger),
+        ..options(process)
+    };
     let cancel = cancel.clone();
     if parts.controller {
         tasks.spawn(async move {
@@ -161,6 +170,7 @@ async fn run_scheduler(context: Context, options: Options, cancel: CancellationT
     let process = scheduler::process::Options {
         members,
         commit: options.commit,
+        ledger: options.ledger,
     };
     scheduler::process::run(
         context.client,
@@ -179,7 +189,20 @@ async fn drain(
     cancel: &CancellationToken,
 ) -> anyhow::Result<()> {
     let mut first_error = None;
-    while let Some(ended) = tasks.join_next().await {
+    loop {
+        let ended = tokio::select! {
+            ended = tasks.join_next() => ended,
+            () = runtime::task::panicked() => {
+                cancel.cancel();
+                // What it was to do will never be done: others lead as soon as we are gone.
+                let drained = async { while tasks.join_next().await.is_some() {} };
+                let _ = tokio::time::timeout(AFTER_A_PANIC, drained).await;
+                bail!("a task panicked; see the log");
+            }
+        };
+        let Some(ended) = ended else {
+            break;
+        };
         match ended.map_err(anyhow::Error::from).and_then(|result| result) {
             Ok(part) => {
                 tracing::info!(part, "ended");
@@ -236,9 +259,10 @@ fn webhook_options(process: &Process) -> anyhow::Result<webhook::Options> {
     })
 }
 
+/// Different for every process, also of one pod or host: two that took each other for themselves
+/// would both lead.
 fn identity(process: &Process) -> String {
-    process.identity.clone().unwrap_or_else(|| {
-        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned());
-        format!("{host}-{}", std::process::id())
-    })
+    let name = process.identity.clone();
+    let host = || std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned());
+    runtime::lease::identity(&name.unwrap_or_else(host))
 }

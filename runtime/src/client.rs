@@ -4,7 +4,9 @@
 //! write into one whose outcome is unknown; and it waits for ever on a dead connection. Both
 //! are off here: whoever writes retries by itself, within its own deadline.
 
+use crate::lease::{Leadership, TermOver};
 use anyhow::Context as _;
+use axum::http::Request;
 use kube::client::middleware::BaseUriLayer;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -85,6 +87,42 @@ pub fn beneath(client: &Client, path: &str) -> anyhow::Result<Client> {
     Ok(Client::new(service, namespace))
 }
 
+/// A client that reads as `client` does, and writes only while `leadership` leads: a write that
+/// is begun later is refused unsent ([`CallFault::TryAgain`]), and one that takes longer than its
+/// permit allows is given up.
+#[must_use]
+pub fn while_leading(client: &Client, leadership: &Leadership) -> Client {
+    let (inner, namespace) = (client.clone(), client.default_namespace().to_owned());
+    let leadership = leadership.clone();
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let (inner, leadership) = (inner.clone(), leadership.clone());
+        async move {
+            if changes_nothing(&request) {
+                return inner.send(request).await;
+            }
+            let Some(permit) = leadership.permit() else {
+                return Err(kube::Error::Service(Box::new(TermOver)));
+            };
+            let limit = permit.limit();
+            match tokio::time::timeout(limit, inner.send(request)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(kube::Error::Service(Box::new(CallError::Timeout(limit)))),
+            }
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// Reads, and questions that are asked by POST.
+fn changes_nothing(request: &Request<kube::client::Body>) -> bool {
+    const QUESTIONS: [&str; 2] = [
+        "/apis/authorization.k8s.io/",
+        "/apis/authentication.k8s.io/",
+    ];
+    let path = request.uri().path();
+    request.method().is_safe() || QUESTIONS.iter().any(|prefix| path.starts_with(prefix))
+}
+
 async fn load(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
@@ -127,7 +165,7 @@ pub enum CallFault {
     NoSuchKind,
     /// 409: it changed, or is there already.
     Conflict,
-    /// 429 or 401: certainly not done, and worth another try.
+    /// 429 or 401, or we do not lead: certainly not done, and worth another try.
     TryAgain,
     /// Any other 4xx: the server understood and said no.
     Refused,
@@ -140,6 +178,7 @@ impl CallError {
     #[must_use]
     pub fn fault(&self) -> CallFault {
         match self.code() {
+            None if self.is_unsent() => CallFault::TryAgain,
             Some(404) if self.names_an_object() => CallFault::NotFound,
             Some(404) => CallFault::NoSuchKind,
             Some(409) => CallFault::Conflict,
@@ -147,6 +186,11 @@ impl CallError {
             Some(code) if (400..500).contains(&code) => CallFault::Refused,
             _ => CallFault::Unknown,
         }
+    }
+
+    /// Whether it was refused here, because this process does not lead.
+    fn is_unsent(&self) -> bool {
+        matches!(self, Self::Kube(kube::Error::Service(error)) if error.is::<TermOver>())
     }
 
     /// Whether a 404 is about one object. One about a path has other words, or no details.
@@ -231,7 +275,8 @@ mod tests {
     use crate::testing::{FakeApi, Fault};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Api;
-    use kube::api::ListParams;
+    use kube::api::{DeleteParams, ListParams, PostParams};
+    use tokio_util::sync::CancellationToken;
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_tells_whether_the_call_may_have_been_done() {
@@ -253,6 +298,46 @@ mod tests {
             let error = with_deadline(maps.get("a"), Duration::from_secs(1)).await;
             assert_eq!(error.unwrap_err().fault(), wanted, "{fault:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_written_but_during_the_term() {
+        let api = FakeApi::new();
+        let over = CancellationToken::new();
+        let term = Leadership::always().term(over.clone());
+        let maps: Api<ConfigMap> = Api::namespaced(while_leading(&api.client(), &term), "ns");
+        let map: ConfigMap =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}})).unwrap();
+        let limit = Duration::from_secs(60);
+        let params = PostParams::default();
+        let refused = || async {
+            let error = with_deadline(maps.create(&params, &map), limit)
+                .await
+                .unwrap_err();
+            assert_eq!(error.fault(), CallFault::TryAgain, "{error}");
+            assert!(
+                maps.list(&ListParams::default()).await.is_ok(),
+                "reads go through"
+            );
+        };
+        refused().await;
+        term.begin(0);
+        assert!(
+            with_deadline(maps.create(&params, &map), limit)
+                .await
+                .is_ok()
+        );
+        // A write that takes longer than its permit allows may have been done.
+        api.fault(1, Fault::Hang, |request| request.verb == "DELETE");
+        let started = tokio::time::Instant::now();
+        let delete = DeleteParams::default();
+        let deleted = maps.delete("a", &delete);
+        let error = with_deadline(deleted, limit).await.unwrap_err();
+        assert_eq!(error.fault(), CallFault::Unknown);
+        assert_eq!(started.elapsed(), Duration::from_secs(30));
+        over.cancel();
+        refused().await;
+        assert_eq!(api.requests_of("POST").len(), 1, "refused unsent");
     }
 
     #[tokio::test(start_paused = true)]

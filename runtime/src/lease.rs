@@ -11,18 +11,28 @@
 //! `duration - renew_deadline` for writes that were begun in time: nothing may be written
 //! without a [`Permit`], and no write may take longer than that.
 //!
+//! The claim ends with the sleep of a machine too ([`crate::clock::slept`]), and it is renewed
+//! only while the owner task makes progress ([`Heart`]).
+//!
 //! A Lease is coordination, not a fence: a process that is paused in the middle of a write can
 //! still finish it late. What must hold even then is guarded by resource versions, and by the
-//! ledger that `scheduler::commit` is prepared for.
+//! [`ledger`].
 
+mod leadership;
+pub mod ledger;
 mod object;
 #[cfg(test)]
 mod tests;
 
+pub use leadership::{Heart, Leadership, Permit, Term, TermOver};
+
 use crate::client::{CallError, CallFault, with_deadline};
 use crate::metrics::Registry;
+use crate::{clock, task};
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
+use leadership::Claim;
 use object::{Observed, Step};
 use prometheus_client::metrics::gauge::Gauge;
 use std::time::Duration;
@@ -31,7 +41,6 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Which Lease, and how it is held.
 #[derive(Debug, Clone)]
@@ -46,7 +55,7 @@ pub struct LeaseOptions {
     pub duration: Duration,
     /// After how long without a confirmed renewal we stop claiming; below `duration`.
     pub renew_deadline: Duration,
-    /// How often it is renewed, or looked at.
+    /// How often it is renewed. One that another holds is looked at eight times as often.
     pub retry: Duration,
 }
 
@@ -65,127 +74,20 @@ impl LeaseOptions {
     }
 }
 
-/// A claim to lead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Claim {
-    /// The Lease's `leaseTransitions`: higher for every later leader.
-    epoch: u64,
-    /// Until when we may begin writes; none where nobody competes.
-    until: Option<Instant>,
-}
-
-impl Claim {
-    fn holds(&self) -> bool {
-        self.until.is_none_or(|until| Instant::now() < until)
+/// An identity that no other process has: `name`, as far as it fits, and a random UUID.
+#[must_use]
+pub fn identity(name: &str) -> String {
+    const LONGEST: usize = 63;
+    let mut bytes = [0_u8; 16];
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    if provider.secure_random.fill(&mut bytes).is_err() {
+        // Without randomness there is no TLS either; the process and the time tell most apart.
+        let nanos = Timestamp::now().as_nanosecond();
+        bytes = (nanos ^ (i128::from(std::process::id()) << 96)).to_be_bytes();
     }
-}
-
-/// Whether this process leads. Clones are cheap and tell the same.
-#[derive(Debug, Clone)]
-pub struct Leadership {
-    claim: watch::Receiver<Option<Claim>>,
-    /// The epoch that [`Leadership::changed`] last told this clone.
-    told: Option<u64>,
-    writes: TaskTracker,
-    write_limit: Duration,
-}
-
-/// Leave to begin one write; held until the write has ended. The Lease is not given back
-/// while any is held.
-#[derive(Debug)]
-pub struct Permit {
-    epoch: u64,
-    limit: Duration,
-    _writing: Option<TaskTrackerToken>,
-}
-
-impl Permit {
-    /// The epoch under which the write is made.
-    #[must_use]
-    pub fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    /// How long the write may take at most.
-    #[must_use]
-    pub fn limit(&self) -> Duration {
-        self.limit
-    }
-}
-
-impl Leadership {
-    /// Leads always: for a process that nobody competes with, and for tests.
-    #[must_use]
-    pub fn always() -> Self {
-        let (sender, claim) = watch::channel(Some(Claim {
-            epoch: 0,
-            until: None,
-        }));
-        // The claim stays readable without its sender; nothing will change it.
-        drop(sender);
-        Self {
-            claim,
-            told: Some(0),
-            writes: TaskTracker::new(),
-            write_limit: Duration::from_secs(30),
-        }
-    }
-
-    /// Whether we may begin writes now.
-    #[must_use]
-    pub fn is_leading(&self) -> bool {
-        self.epoch().is_some()
-    }
-
-    /// The epoch that we lead in: the Lease's `leaseTransitions`, higher for every later
-    /// leader. `None` while we do not lead.
-    #[must_use]
-    pub fn epoch(&self) -> Option<u64> {
-        let claim = *self.claim.borrow();
-        claim.filter(Claim::holds).map(|claim| claim.epoch)
-    }
-
-    /// Leave for one write, if we lead.
-    #[must_use]
-    pub fn permit(&self) -> Option<Permit> {
-        // Registered before the claim is looked at: a shutdown that ends the claim in between
-        // waits for us, and we see that it has ended.
-        let writing = self.writes.token();
-        let epoch = self.epoch()?;
-        Some(Permit {
-            epoch,
-            limit: self.write_limit,
-            _writing: Some(writing),
-        })
-    }
-
-    /// Returns when leading has begun or ended since this clone was last told, at once if that
-    /// happened before the call. A new handle knows of no leading. Renewals do not count.
-    pub async fn changed(&mut self) {
-        loop {
-            let epoch = self.claim.borrow_and_update().map(|claim| claim.epoch);
-            if epoch != self.told {
-                self.told = epoch;
-                return;
-            }
-            if self.claim.changed().await.is_err() {
-                // Whoever could change it is gone.
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
-    /// Returns once we lead; [`Self::changed`] then tells when that has ended.
-    pub async fn leading(&mut self) {
-        loop {
-            let claim = *self.claim.borrow_and_update();
-            self.told = claim.map(|claim| claim.epoch);
-            if claim.is_some_and(|claim| claim.holds()) {
-                return;
-            }
-            self.changed().await;
-        }
-    }
+    let uuid = uuid::Builder::from_random_bytes(bytes).into_uuid();
+    let name: String = name.chars().take(LONGEST).collect();
+    format!("{name}_{uuid}")
 }
 
 /// Competes for the Lease until `cancel`, then gives it back. The task ends once it is given
@@ -198,12 +100,8 @@ pub fn spawn(
     cancel: CancellationToken,
 ) -> (Leadership, JoinHandle<()>) {
     let (claim, receiver) = watch::channel(None);
-    let leadership = Leadership {
-        claim: receiver,
-        told: None,
-        writes: TaskTracker::new(),
-        write_limit: options.duration.saturating_sub(options.renew_deadline),
-    };
+    let write_limit = options.duration.saturating_sub(options.renew_deadline);
+    let leadership = Leadership::new(receiver, write_limit, None);
     let gauge = registry.register("leading", "1 while this process leads", Gauge::default());
     let candidate = Candidate {
         api: Api::namespaced(client, &options.namespace),
@@ -211,10 +109,11 @@ pub fn spawn(
         claim,
         gauge,
         writes: leadership.writes.clone(),
+        heart: leadership.heart(),
         observed: Observed::default(),
         troubled: false,
     };
-    (leadership, tokio::spawn(candidate.run(cancel)))
+    (leadership, task::spawn(candidate.run(cancel)))
 }
 
 struct Candidate {
@@ -223,6 +122,7 @@ struct Candidate {
     claim: watch::Sender<Option<Claim>>,
     gauge: Gauge,
     writes: TaskTracker,
+    heart: Heart,
     observed: Observed,
     /// Whether the trouble of the last attempts was told.
     troubled: bool,
@@ -233,7 +133,9 @@ impl Candidate {
         while !cancel.is_cancelled() {
             let turn = async {
                 let pause = match self.turn().await {
-                    Ok(()) => self.options.retry,
+                    Ok(()) if self.claim.borrow().is_some() => self.options.retry,
+                    // Who stands by is to see at once that the Lease was given back.
+                    Ok(()) => self.options.retry / 8,
                     Err(_) => self.options.retry / 4,
                 };
                 tokio::time::sleep(pause.min(self.remaining())).await;
@@ -255,6 +157,11 @@ impl Candidate {
     async fn turn(&mut self) -> Result<(), CallError> {
         if self.lapsed() {
             self.end_claim("not renewed in time");
+        }
+        if self.heart.is_stuck(self.options.renew_deadline) {
+            // Neither renewed nor taken: another that makes progress is to have it.
+            self.end_claim("the owner task makes no progress");
+            return Ok(());
         }
         // An attempt is up to two calls: half of what is left lets it end before the claim
         // does, and a quarter of the whole leaves time for another.
@@ -289,7 +196,7 @@ impl Candidate {
             let lease = with_deadline(self.api.get_opt(&self.options.name), limit).await?;
             self.observed.see(lease, Instant::now());
         }
-        let sent = Instant::now();
+        let (sent, slept) = (Instant::now(), clock::slept());
         let step = self.observed.next(&self.options, leading, sent);
         let (written, epoch) = match step {
             Step::Wait => return Ok(None),
@@ -310,6 +217,7 @@ impl Candidate {
                 Ok(Some(Claim {
                     epoch,
                     until: Some(sent + self.options.renew_deadline),
+                    slept,
                 }))
             }
             // Somebody wrote it since we looked: another, or ourselves, unheard.

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! kubeconfig ─► client ─┬► watch ──► deltas into somebody's index
-//!                       ├► lease ──► Leadership: may we write?
+//!                       ├► lease ──► Leadership: may we write? Ledger: which writes are open
 //!                       ├► status_writer ◄── newest status per object
 //!                       └► apply ◄── manifests
+//! task: a panic ends the process. clock: time that does not jump
 //! telemetry, metrics, health, shutdown: logs, numbers, probes and the end of a process
 //! ```
 //!
@@ -13,11 +14,13 @@
 
 pub mod apply;
 pub mod client;
+pub mod clock;
 pub mod health;
 pub mod lease;
 pub mod metrics;
 pub mod shutdown;
 pub mod status_writer;
+pub mod task;
 pub mod telemetry;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -25,7 +28,7 @@ pub mod watch;
 
 pub use client::{connect, install_crypto, with_deadline};
 pub use health::{Health, ReadyFlag};
-pub use lease::Leadership;
+pub use lease::{Leadership, Term};
 pub use metrics::Registry;
 pub use status_writer::{StatusWriter, Target};
 pub use watch::{Delta, ObjectKey, WatchOptions, watch};

@@ -139,7 +139,7 @@ impl StatusWriter {
             counts,
             in_flight: FuturesUnordered::new(),
         };
-        tokio::spawn(async move { cancel.run_until_cancelled(sending.run()).await });
+        crate::task::spawn(async move { cancel.run_until_cancelled(sending.run()).await });
         writer
     }
 

@@ -7,7 +7,10 @@
 //! them. It ignores selectors and validates nothing. [`FakeApi::fault`] makes calls fail, hang,
 //! or succeed without an answer.
 
+mod stopped;
 mod store;
+
+pub use stopped::Process;
 
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, Response, StatusCode, Uri};

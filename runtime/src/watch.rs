@@ -165,7 +165,7 @@ where
         known: HashMap::new(),
         list_number: 0,
     };
-    tokio::spawn(async move {
+    crate::task::spawn(async move {
         // A closed channel means that nobody is interested any more.
         let _ = cancel.run_until_cancelled(watching.run()).await;
         watching.report.ended();

@@ -20,6 +20,7 @@ use futures::future::try_join_all;
 use kube::Client;
 use runtime::lease::Leadership;
 use runtime::metrics::Registry;
+use runtime::task;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -65,7 +66,8 @@ pub struct Refusal {
 /// What the scheduler shares with its process.
 #[derive(Debug, Clone, Default)]
 pub struct SchedulerOptions {
-    /// GpuPools are written only while this leads; without it always.
+    /// GpuPools, and what jobs need in members, are written only while this leads; without it
+    /// always.
     pub leadership: Option<Leadership>,
     /// Where metrics show.
     pub registry: Registry,
@@ -92,7 +94,7 @@ impl Scheduler {
     ) -> Self {
         let metrics = PlanMetrics::new(&options.registry);
         let live = Live::default();
-        tokio::spawn(
+        task::spawn(
             cancel
                 .clone()
                 .run_until_cancelled_owned(live.clone().follow(events)),
@@ -104,9 +106,10 @@ impl Scheduler {
             &options,
             cancel,
         );
+        let leadership = options.leadership;
         Self {
             live,
-            preparer: Preparer::new(client, members, metrics.clone()),
+            preparer: Preparer::new(client, members, leadership, metrics.clone()),
             metrics,
         }
     }

@@ -34,6 +34,7 @@ mod pools;
 mod prepare;
 pub mod process;
 mod services;
+pub mod term;
 pub mod uninstall;
 
 pub use carry_out::{Order, Refusal, Scheduler, SchedulerOptions};

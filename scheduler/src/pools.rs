@@ -74,7 +74,7 @@ pub(crate) fn spawn(
         listed: false,
         seen: None,
     };
-    tokio::spawn(cancel.run_until_cancelled_owned(keeper.run(deltas)));
+    runtime::task::spawn(cancel.run_until_cancelled_owned(keeper.run(deltas)));
 }
 
 struct Keeper {

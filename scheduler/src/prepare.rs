@@ -12,7 +12,8 @@ use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use runtime::client::{CallError, CallFault, with_deadline};
+use runtime::Leadership;
+use runtime::client::{CallError, CallFault, while_leading, with_deadline};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -92,6 +93,7 @@ impl PrepareError {
 pub(crate) struct Preparer {
     control_plane: Client,
     members: Members,
+    leadership: Option<Leadership>,
     metrics: PlanMetrics,
     seen: Arc<Mutex<HashMap<(ClusterName, Need), Instant>>>,
     /// One at a time per member, so that a hundred jobs of one queue ask once.
@@ -107,10 +109,17 @@ impl fmt::Debug for Preparer {
 }
 
 impl Preparer {
-    pub(crate) fn new(control_plane: Client, members: Members, metrics: PlanMetrics) -> Self {
+    /// With `leadership` nothing is written in members but while that leads.
+    pub(crate) fn new(
+        control_plane: Client,
+        members: Members,
+        leadership: Option<Leadership>,
+        metrics: PlanMetrics,
+    ) -> Self {
         Self {
             control_plane,
             members,
+            leadership,
             metrics,
             seen: Arc::default(),
             turns: Arc::default(),
@@ -163,6 +172,10 @@ impl Preparer {
             .ok_or_else(|| PrepareError::NotConnected {
                 cluster: cluster.clone(),
             })?;
+        let member = match &self.leadership {
+            Some(leadership) => while_leading(&member, leadership),
+            None => member,
+        };
         self.create_if_absent(&member, cluster, &need).await?;
         self.seen
             .lock()

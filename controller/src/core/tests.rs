@@ -90,6 +90,10 @@ impl Stage {
             true,
         );
         let core = Core {
+            role: Role::CatchesUp(scheduler::term::Lead::new(0)),
+            seen: 0,
+            clock: Clock::new(),
+            heart: Heart::default(),
             engine: Engine::new(EngineConfig::default()),
             world: World::default(),
             tracks: HashMap::new(),
@@ -347,7 +351,7 @@ impl Stage {
     }
 
     fn now(&self) -> Time {
-        now().after(self.ahead_ms)
+        self.core.now().after(self.ahead_ms)
     }
 
     fn get(&self, name: &str) -> Value {

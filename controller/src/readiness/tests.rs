@@ -24,19 +24,19 @@ fn everything_has_to_list_once_templates_included() {
         Input::Template(kind("Sim"), Delta::Listed),
     ];
     for input in &listed {
-        assert!(!readiness.became_ready(), "before {input:?}");
+        assert!(!readiness.became_ready(Time(0)), "before {input:?}");
         readiness.note(&Input::Template(kind("Other"), Delta::Listed));
         readiness.note(input);
     }
     assert_eq!(readiness.missing(), "");
-    assert!(readiness.became_ready());
+    assert!(readiness.became_ready(Time(0)));
 }
 
 #[test]
 fn a_kind_that_comes_later_stops_nothing() {
     let mut readiness = Readiness::new();
     readiness.missing.clear();
-    assert!(readiness.became_ready());
+    assert!(readiness.became_ready(Time(0)));
     readiness.expect_template(kind("Sim"));
     assert!(readiness.is_ready());
 }
@@ -48,4 +48,21 @@ fn kinds_of_templates_are_taken_from_the_bindings_once() {
     readiness.note(&Input::Binding(Delta::Listed));
     assert!(readiness.begin_with_templates());
     assert!(!readiness.begin_with_templates());
+}
+
+#[test]
+fn a_kind_that_cannot_be_listed_holds_the_others_up_for_a_while_only() {
+    let mut readiness = Readiness::new();
+    readiness.expect_template(kind("Sim"));
+    assert!(!readiness.became_ready(Time(0)));
+    assert!(
+        !readiness.became_ready(Time(60_000)),
+        "bindings are missing"
+    );
+    readiness
+        .missing
+        .retain(|source| matches!(source, Source::Templates(_)));
+    assert!(!readiness.became_ready(Time(61_000)));
+    assert!(!readiness.became_ready(Time(61_000 + TEMPLATES_WITHIN_MS - 1)));
+    assert!(readiness.became_ready(Time(61_000 + TEMPLATES_WITHIN_MS)));
 }

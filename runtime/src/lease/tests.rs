@@ -159,3 +159,57 @@ async fn whoever_waits_is_told_of_each_change_once_and_of_none_too_late() {
             .is_err()
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_processes_of_one_host_never_lead_both() {
+    let api = FakeApi::new();
+    let (first, second) = (identity("host"), identity("host"));
+    assert_ne!(first, second);
+    assert!(first.starts_with("host_") && identity(&"x".repeat(200)).len() == 100);
+    let a = candidate(&api, &first);
+    seconds(1).await;
+    let b = candidate(&api, &second);
+    for _ in 0..600 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(a.leadership.is_leading() && !b.leadership.is_leading());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_is_stuck_loses_the_lease_to_another() {
+    let api = FakeApi::new();
+    let a = candidate(&api, "a");
+    seconds(1).await;
+    let b = candidate(&api, "b");
+    let heart = a.leadership.heart();
+    for _ in 0..60 {
+        heart.beat();
+        seconds(1).await;
+    }
+    assert!(a.leadership.is_leading());
+    seconds(13).await;
+    assert!(!a.leadership.is_leading(), "it beats no more");
+    seconds(20).await;
+    assert!(b.leadership.is_leading());
+    // As one that stands by it does not take the Lease while it is stuck.
+    b.cancel.cancel();
+    b.task.await.unwrap();
+    seconds(60).await;
+    assert!(!a.leadership.is_leading());
+    heart.beat();
+    seconds(3).await;
+    assert!(a.leadership.is_leading());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_back_is_taken_within_a_second() {
+    let api = FakeApi::new();
+    let a = candidate(&api, "a");
+    seconds(1).await;
+    let b = candidate(&api, "b");
+    seconds(7).await;
+    a.cancel.cancel();
+    a.task.await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(b.leadership.is_leading());
+}

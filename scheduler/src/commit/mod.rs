@@ -2,17 +2,20 @@
 //! binding.
 //!
 //! ```text
-//! submit([Intent]) ─► one line per binding ─► 16 in flight ─► merge patch at the version decided on
-//!                                                              ├ 409: read; same facts? again : Conflict
-//!                                                              ├ no clear answer: read back and compare
-//!                                                              └ written ─► Outcome; status follows behind
+//! submit([Intent]) ─► one line per binding ─► opened in the ledger, all that wait in one write
+//!                                                 │
+//!                    merge patch at the version decided on ◄── 16 in flight
+//!                      ├ 409: read; same facts? opened anew, again : Conflict
+//!                      ├ no clear answer: read back and compare
+//!                      └ written ─► closed in the ledger, Outcome; status follows behind
 //! ```
 //!
-//! [`Committer::submit`] is the single entrance, and takes a batch, so that a ledger can stand
-//! in front of it: it would record the batch's open intents under {epoch, sequence} by
-//! compare-and-swap before any of them is sent, and nothing else would change.
+//! A version that a patch is guarded by was read before the write of the ledger in which the
+//! patch was opened. So a leader that takes the ledger afterwards finds it, and a patch that it
+//! does not find is of a version that is no more ([`crate::term`]).
 //!
 //! What must never happen here: a write without the resourceVersion that it was decided on; a
+//! write that was not opened in the ledger after that version was read; a
 //! write while this process does not lead; two writes to one binding at a time (its status
 //! apart); an outcome of "failed" while the write may have been done. A write that got no clear answer is unknown,
 //! and stays so until the binding was read back.
@@ -33,18 +36,21 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use kube::Client;
 use metrics::Metrics;
-use runtime::{Leadership, Registry};
+use runtime::lease::ledger::Ledger;
+use runtime::{Leadership, Registry, Term, task};
 use status::Behind;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 /// How long writes in flight may take to end at shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_secs(8);
+/// Writes that are open in the ledger at most: those in flight, and those that wait for that.
+const OPEN: usize = 128;
 
 /// How the committer works.
 #[derive(Debug, Clone)]
@@ -88,23 +94,26 @@ impl Committer {
 }
 
 /// Starts the committer. It sends one [`Outcome`] per [`Intent`] to `outcomes`, waiting for
-/// room there; with `leadership` it writes only while that leads. At `cancel` it finishes what
+/// room there; with `term` it writes only while that lasts. At `cancel` it finishes what
 /// is in flight and drops the rest: the next leader decides anew.
 #[must_use]
 pub fn spawn(
     client: Client,
     options: CommitOptions,
-    leadership: Option<Leadership>,
+    term: Option<Term>,
     outcomes: mpsc::Sender<Outcome>,
     registry: &Registry,
     cancel: CancellationToken,
 ) -> Committer {
     let (inbox, batches) = mpsc::unbounded_channel();
     let (behind, followers) = mpsc::unbounded_channel();
+    let Term { leadership, ledger } = term.unwrap_or_else(Term::always);
     let context = Arc::new(Context {
         client,
-        leadership: leadership.unwrap_or_else(Leadership::always),
+        leadership,
+        ledger,
         metrics: Metrics::new(registry),
+        slots: Semaphore::new(options.in_flight.max(1)),
         options,
         writing: AtomicUsize::new(0),
     });
@@ -116,8 +125,8 @@ pub fn spawn(
         ready: VecDeque::new(),
         in_flight: FuturesUnordered::new(),
     };
-    tokio::spawn(lines.run(batches, cancel.clone()));
-    tokio::spawn(status::follow(context, followers, cancel));
+    task::spawn(lines.run(batches, cancel.clone()));
+    task::spawn(status::follow(context, followers, cancel));
     Committer { inbox }
 }
 
@@ -125,8 +134,11 @@ pub fn spawn(
 struct Context {
     client: Client,
     leadership: Leadership,
+    ledger: Option<Ledger>,
     metrics: Metrics,
     options: CommitOptions,
+    /// One for each write that may be in flight.
+    slots: Semaphore,
     /// Writes in flight, statuses apart.
     writing: AtomicUsize,
 }
@@ -185,7 +197,7 @@ impl Lines {
     }
 
     fn start(&mut self) {
-        while self.in_flight.len() < self.context.options.in_flight {
+        while self.in_flight.len() < self.open() {
             let Some(intent) = self.ready.pop_front() else {
                 return;
             };
@@ -196,6 +208,16 @@ impl Lines {
                 self.behind.clone(),
             );
             self.in_flight.push(Box::pin(write));
+        }
+    }
+
+    /// How many may be open: with a ledger, more than are in flight, so that these do not wait
+    /// for it.
+    fn open(&self) -> usize {
+        let in_flight = self.context.options.in_flight;
+        match self.context.ledger {
+            Some(_) => OPEN.max(in_flight),
+            None => in_flight,
         }
     }
 
@@ -216,11 +238,15 @@ async fn carry_out(
     behind: mpsc::UnboundedSender<Behind>,
 ) -> JobKey {
     let key = intent.key();
+    let opened = write::Opened::ahead(&context, &intent).await;
+    // Never closed.
+    let slot = context.slots.acquire().await;
     context.writing.fetch_add(1, Ordering::Relaxed);
     let span = tracing::info_span!("write_binding", job = %key, write = %intent.write.kind());
-    let write = write::carry_out(&context, &intent).instrument(span);
+    let write = write::carry_out(&context, &intent, opened).instrument(span);
     let outcome = write.await;
     context.writing.fetch_sub(1, Ordering::Relaxed);
+    drop(slot);
     if let Ok(written) = &outcome.result
         && let Some(status) = Behind::of(&intent, written)
     {

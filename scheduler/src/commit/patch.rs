@@ -6,7 +6,9 @@
 
 use super::intent::{Intent, Write};
 use crds::karmada::ResourceBinding;
-use crds::names::{ACCOUNTING_FINALIZER, ADMISSION_ANNOTATION, APPLIED_PLACEMENT};
+use crds::names::{
+    ACCOUNTING_FINALIZER, ADMISSION_ANNOTATION, APPLIED_PLACEMENT, FENCE_ANNOTATION,
+};
 use crds::record::{AdmissionRecord, Parts};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -93,6 +95,7 @@ pub(super) fn body(
         Write::Finalize => patch.no_finalizer(current),
         Write::LetGo => {
             patch.record(None, current)?;
+            patch.no_fence(current);
             patch.release_dispatching(current);
             // Whoever gates without our finalizer is not us.
             if has_finalizer(current) {
@@ -248,6 +251,13 @@ impl Patch {
                 .insert(ADMISSION_ANNOTATION.to_owned(), json!(wanted));
         }
         Ok(())
+    }
+
+    fn no_fence(&mut self, current: &ResourceBinding) {
+        if annotation(current, FENCE_ANNOTATION).is_some() {
+            let name = FENCE_ANNOTATION.to_owned();
+            self.annotations.insert(name, Value::Null);
+        }
     }
 
     /// The placement that the clusters were chosen by: the one decided on, even if the binding

@@ -94,13 +94,13 @@ fn bench() -> Bench {
     bench_of(&FakeApi::new(), None)
 }
 
-fn bench_of(api: &FakeApi, leadership: Option<Leadership>) -> Bench {
+fn bench_of(api: &FakeApi, term: Option<Term>) -> Bench {
     let (sender, outcomes) = mpsc::channel(4);
     let cancel = CancellationToken::new();
     let committer = spawn(
         api.client(),
         CommitOptions::default(),
-        leadership,
+        term,
         sender,
         &Registry::new(),
         cancel.clone(),

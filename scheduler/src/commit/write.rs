@@ -1,7 +1,7 @@
 //! One write: sent, and if need be read back, until it is certain whether it was done.
 
 use super::Context;
-use super::intent::{Failure, Intent, Outcome, Written};
+use super::intent::{Failure, Intent, Outcome, Write, Written};
 use super::patch::{self, Body, Part};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use crds::karmada::ResourceBinding;
@@ -10,6 +10,8 @@ use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, PartialObjectMeta};
 use runtime::client::{CallError, CallFault, with_deadline};
+use runtime::lease::TermOver;
+use runtime::lease::ledger::Subject;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -21,11 +23,71 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// Longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// The version of its binding at which a write is open in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Opened(Option<String>);
+
+impl Opened {
+    /// Opens `intent` at the version that it was decided on, before there is room to send it.
+    pub(super) async fn ahead(context: &Context, intent: &Intent) -> Self {
+        let mut opened = Self(None);
+        // A term that is over is seen when it is to be sent.
+        let _ = opened.at(context, intent, &intent.binding).await;
+        opened
+    }
+
+    /// Has it open at the version of `current`, which was read before.
+    async fn at(
+        &mut self,
+        context: &Context,
+        intent: &Intent,
+        current: &ResourceBinding,
+    ) -> Result<(), TermOver> {
+        // Of a status nothing is decided, and nothing runs by it.
+        let Some(ledger) = &context.ledger else {
+            return Ok(());
+        };
+        let version = &current.metadata.resource_version;
+        if matches!(intent.write, Write::Ack { .. }) || self.0 == *version {
+            return Ok(());
+        }
+        let key = intent.key();
+        let subject = Subject {
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+        };
+        ledger.open(uid(intent), subject).await?;
+        self.0.clone_from(version);
+        Ok(())
+    }
+
+    /// What became of the write is certain.
+    fn close(self, context: &Context, intent: &Intent, result: &Result<Written, Failure>) {
+        // It may have been sent before the term was over, and still arrive.
+        let certain = !matches!(result, Err(Failure::NotLeading));
+        if let (Some(ledger), Some(_), true) = (&context.ledger, self.0, certain) {
+            let version = result
+                .as_ref()
+                .ok()
+                .map(|written| &written.resource_version);
+            ledger.close(
+                uid(intent),
+                version.and_then(|version| version.parse().ok()),
+            );
+        }
+    }
+}
+
+fn uid(intent: &Intent) -> &str {
+    intent.binding.metadata.uid.as_deref().unwrap_or_default()
+}
+
 /// Carries `intent` out.
-pub(super) async fn carry_out(context: &Context, intent: &Intent) -> Outcome {
+pub(super) async fn carry_out(context: &Context, intent: &Intent, opened: Opened) -> Outcome {
     let started = Instant::now();
-    let mut writing = Writing::new(context, intent);
+    let mut writing = Writing::new(context, intent, opened);
     let result = writing.run().await;
+    writing.opened.close(context, intent, &result);
     let key = intent.key();
     let kind = intent.write.kind();
     let attempt = intent.write.record().map(|record| record.attempt);
@@ -76,16 +138,18 @@ struct Writing<'a> {
     intent: &'a Intent,
     /// The newest that is known of the binding.
     current: Cow<'a, ResourceBinding>,
+    opened: Opened,
     deadline: Instant,
     pauses: ExponentialBackoff,
 }
 
 impl<'a> Writing<'a> {
-    fn new(context: &'a Context, intent: &'a Intent) -> Self {
+    fn new(context: &'a Context, intent: &'a Intent, opened: Opened) -> Self {
         Self {
             context,
             intent,
             current: Cow::Borrowed(&intent.binding),
+            opened,
             deadline: Instant::now() + context.options.deadline,
             pauses: pauses(),
         }
@@ -142,7 +206,9 @@ impl<'a> Writing<'a> {
     }
 
     /// Sends the patch once, if we lead.
-    async fn send(&self, body: &Body) -> Result<Result<Written, CallError>, Failure> {
+    async fn send(&mut self, body: &Body) -> Result<Result<Written, CallError>, Failure> {
+        let opened = self.opened.at(self.context, self.intent, &self.current);
+        opened.await.map_err(|TermOver| Failure::NotLeading)?;
         let Some(permit) = self.context.leadership.permit() else {
             return Err(Failure::NotLeading);
         };

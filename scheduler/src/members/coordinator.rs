@@ -229,7 +229,7 @@ impl Coordinator {
             connector: Arc::clone(&self.connector),
             sink: self.sink.clone(),
         };
-        tokio::spawn(session.run(token.clone()));
+        runtime::task::spawn(session.run(token.clone()));
         member.session = Some((address, token.drop_guard()));
     }
 

@@ -161,7 +161,7 @@ impl Members {
             members.clone(),
             cancel.clone(),
         );
-        tokio::spawn(cancel.run_until_cancelled_owned(coordinator.run()));
+        runtime::task::spawn(cancel.run_until_cancelled_owned(coordinator.run()));
         members
     }
 

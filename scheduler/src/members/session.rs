@@ -94,7 +94,7 @@ impl Session {
         self.report(Message::Connected(origin.clone(), client.clone(), ask))
             .await;
         let climbing = owners::run(client.clone(), origin.clone(), asks, self.sink.clone());
-        tokio::spawn(cancel.clone().run_until_cancelled_owned(climbing));
+        runtime::task::spawn(cancel.clone().run_until_cancelled_owned(climbing));
         self.watch(&client, &origin, &cancel);
         let mut until_secret = PROBES_PER_SECRET;
         let mut ticks = interval(self.options.probe_period);

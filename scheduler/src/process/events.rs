@@ -35,7 +35,7 @@ impl Events {
                 }
             }
         };
-        tokio::spawn(cancel.run_until_cancelled_owned(posting));
+        runtime::task::spawn(cancel.run_until_cancelled_owned(posting));
         Self {
             queue,
             told: HashSet::new(),

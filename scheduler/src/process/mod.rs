@@ -20,6 +20,7 @@ use crate::commit::{self, CommitOptions, Committer, Failure, Intent, Outcome, Wr
 use crate::demand::{ask, demand};
 use crate::kinds::Kinds;
 use crate::members::{MemberEvent, Members, MembersOptions};
+use crate::term::{Lead, hold};
 use crds::devices::ResourceClaimTemplate;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
@@ -29,9 +30,12 @@ use events::Events;
 use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
 use runtime::client::{CallFault, with_deadline};
+use runtime::clock::Clock;
 use runtime::health::{Health, ReadyFlag};
-use runtime::lease::Leadership;
+use runtime::lease::ledger::{Ledger, LedgerOptions};
+use runtime::lease::{Leadership, Term};
 use runtime::metrics::Registry;
+use runtime::task;
 use runtime::watch::{Delta, ObjectKey, WatchMetrics, WatchOptions, watch};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -61,10 +65,12 @@ pub struct Options {
     pub members: MembersOptions,
     /// Of the binding writes.
     pub commit: CommitOptions,
+    /// Where binding writes are opened first; none where nobody competes.
+    pub ledger: Option<LedgerOptions>,
 }
 
 /// Runs the scheduler until `cancel`. It sees and checks at all times, and writes while
-/// `leadership` leads.
+/// `leadership` leads. After each term it begins anew from the API server.
 pub async fn run(
     client: Client,
     options: Options,
@@ -73,28 +79,57 @@ pub async fn run(
     leadership: Leadership,
     cancel: CancellationToken,
 ) {
-    let (inputs, receiver) = mpsc::channel(INPUTS);
+    while !cancel.is_cancelled() {
+        let over = cancel.child_token();
+        let term = Term {
+            leadership: leadership.term(over.clone()),
+            ledger: options
+                .ledger
+                .clone()
+                .map(|ledger| Ledger::new(client.clone(), ledger, registry)),
+        };
+        let (inputs, receiver) = mpsc::channel(INPUTS);
+        tokio::select! {
+            () = live(&client, &options, &term, (health, registry), (inputs.clone(), receiver)) => {}
+            () = hold(&client, &leadership, &term, &inputs, Input::Lead) => {}
+            () = cancel.cancelled() => {}
+        }
+        leadership.heart().rest();
+        over.cancel();
+    }
+}
+
+/// Follows all that there is, and carries plans out once `term` has begun, until it is over.
+async fn live(
+    client: &Client,
+    options: &Options,
+    term: &Term,
+    (health, registry): (&Health, &Registry),
+    (inputs, receiver): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
+) {
+    let (client, over) = (term.client(client), term.leadership.over());
     let (outcomes, outcome_receiver) = mpsc::channel(INPUTS);
     let watch_metrics = options.members.watch_metrics.clone();
-    let scheduler = spawn_scheduler(&client, options.members, registry, &leadership, &cancel);
+    let members = options.members.clone();
+    let scheduler = spawn_scheduler(&client, members, registry, &term.leadership, &over);
     let committer = commit::spawn(
         client.clone(),
-        options.commit,
-        Some(leadership.clone()),
+        options.commit.clone(),
+        Some(term.clone()),
         outcomes,
         registry,
-        cancel.clone(),
+        over.clone(),
     );
     let process = Process::new(
         &client,
         scheduler,
         committer,
-        (leadership, inputs.clone()),
+        (term.leadership.clone(), inputs.clone()),
         (health, registry),
-        &cancel,
+        &over,
     );
-    watch_bindings(&client, watch_metrics, inputs, &cancel);
-    process.run(receiver, outcome_receiver, cancel).await;
+    watch_bindings(&client, watch_metrics, inputs, &over);
+    process.run(receiver, outcome_receiver, over).await;
 }
 
 fn spawn_scheduler(
@@ -146,6 +181,8 @@ enum Input {
         ordered: Arc<ResourceBinding>,
         answer: Result<Write, Answer>,
     },
+    /// The term has begun.
+    Lead(Lead),
 }
 
 /// Why a plan led to no placement.
@@ -173,6 +210,11 @@ struct Process {
     committer: Committer,
     scheduler: Scheduler,
     leadership: Leadership,
+    /// What has to show before anything is written, once the term has begun.
+    lead: Option<Lead>,
+    /// The newest version of any binding that was seen.
+    seen: u64,
+    clock: Clock,
     inputs: mpsc::Sender<Input>,
     slots: Arc<Semaphore>,
     ready: ReadyFlag,
@@ -199,6 +241,9 @@ impl Process {
             committer,
             scheduler,
             leadership,
+            lead: None,
+            seen: 0,
+            clock: Clock::new(),
             inputs,
             slots: Arc::new(Semaphore::new(PREPARING)),
             ready: health.ready_check("scheduler"),
@@ -220,14 +265,14 @@ impl Process {
         mut outcomes: mpsc::Receiver<Outcome>,
         cancel: CancellationToken,
     ) {
-        let mut leadership = self.leadership.clone();
+        let heart = self.leadership.heart();
         let mut ticks = interval(RETRY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut until_sweep = RETRIES_PER_SWEEP;
         loop {
+            heart.beat();
             tokio::select! {
                 () = cancel.cancelled() => return,
-                () = leadership.changed() => self.all_dirty(),
                 Some(input) = inputs.recv() => self.input(input),
                 Some(outcome) = outcomes.recv() => self.outcome(&outcome),
                 _ = ticks.tick() => {
@@ -247,12 +292,17 @@ impl Process {
         match input {
             Input::Binding(Delta::Upserted(binding)) => {
                 let key = key_of(&binding);
+                self.seen = self.seen.max(seen(&binding));
                 self.bindings.insert(key.clone(), Arc::new(binding));
                 self.dirty.insert(key);
             }
             Input::Binding(Delta::Gone(key)) => self.gone(&key),
             Input::Binding(Delta::Listed) => self.listed = true,
             Input::Prepared { ordered, answer } => self.prepared(&ordered, answer),
+            Input::Lead(lead) => {
+                self.lead = Some(lead);
+                self.all_dirty();
+            }
         }
     }
 
@@ -281,15 +331,29 @@ impl Process {
     fn look(&mut self) {
         let ready = self.listed && self.scheduler.is_ready();
         self.ready.set(ready);
-        if !ready || !self.leadership.is_leading() {
+        if !ready || !self.leads() {
             return;
         }
-        let now = Time(jiff::Timestamp::now().as_millisecond());
+        let now = self.now();
         for key in std::mem::take(&mut self.dirty) {
             if let Some(binding) = self.bindings.get(&key).cloned() {
                 self.look_at(&key, binding, now);
             }
         }
+    }
+
+    fn now(&self) -> Time {
+        Time(self.clock.now().as_millisecond())
+    }
+
+    /// Whether the term has begun, and the mirror shows what leaders wrote before.
+    fn leads(&self) -> bool {
+        let lead = self.lead.as_ref();
+        let Some(lead) = lead.filter(|lead| self.seen >= lead.version) else {
+            return false;
+        };
+        lead.caught_up();
+        self.leadership.is_leading()
     }
 
     fn look_at(&mut self, key: &JobKey, binding: Arc<ResourceBinding>, now: Time) {
@@ -326,7 +390,7 @@ impl Process {
         self.open.insert(key.clone(), Open::Preparing);
         let (kinds, scheduler) = (Arc::clone(&self.kinds), self.scheduler.clone());
         let (slots, inputs) = (Arc::clone(&self.slots), self.inputs.clone());
-        tokio::spawn(async move {
+        task::spawn(async move {
             // The semaphore is never closed.
             let _slot = slots.acquire().await;
             let answer = prepare(&kinds, &scheduler, &binding, &record).await;
@@ -387,7 +451,7 @@ impl Process {
         match (failure, binding) {
             // The server will not have the placement: that is an answer to the plan.
             (Failure::Refused { code, message }, Some(binding)) if write == WriteKind::Place => {
-                let now = Time(jiff::Timestamp::now().as_millisecond());
+                let now = self.now();
                 if let Due::CarryOut(record) = due(&binding, now) {
                     let message =
                         format!("the API server refused the placement ({code}): {message}");

@@ -36,6 +36,7 @@ fn process(stage: &Stage) -> tokio_util::sync::DropGuard {
         (&Health::new(), &registry),
         &cancel,
     );
+    inputs.try_send(Input::Lead(Lead::new(0))).ok();
     watch_bindings(&client, WatchMetrics::default(), inputs, &cancel);
     tokio::spawn(process.run(receiver, outcome_receiver, cancel.clone()));
     cancel.drop_guard()

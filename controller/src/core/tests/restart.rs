@@ -2,6 +2,7 @@
 
 use super::*;
 use RecordState::{Admitted, Ending, Planned, Requeued};
+use engine::Reason;
 
 /// A stage that begins with job `name` and the record that was left on it.
 async fn after_restart(state: RecordState, cpus: u32, change: Value) -> Stage {
@@ -176,4 +177,52 @@ async fn a_job_that_is_being_shrunk_is_charged_for_what_its_member_still_runs() 
     stage.job("b", 3);
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.standing("b"), "no record, gated []");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stands_by_follows_and_writes_nothing_until_it_leads_and_has_caught_up() {
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    stage.core.role = Role::Follows;
+    stage.list_all();
+    stage.job("a", 2);
+    stage.rest(&["a"]).await;
+    assert!(stage.core.world.bindings.len() == 1 && stage.core.dirty.is_empty());
+    let before = stage.api.requests().len();
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.api.requests().len(), before, "it says nothing");
+    // It leads, and its watch is behind what the last leader wrote.
+    let seen = stage.core.seen;
+    stage.take(Input::Lead(scheduler::term::Lead::new(seen + 1)));
+    stage.settle().await;
+    assert_eq!(stage.standing("a"), "no record, gated []");
+    stage.change("a", json!({"metadata": {"annotations": {"x": "y"}}}));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_kind_that_cannot_be_listed_stops_only_its_own_jobs() {
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    let other = TemplateKind {
+        api_version: "example.com/v1".into(),
+        kind: "Sim".into(),
+    };
+    let fault = runtime::testing::Fault::Status(500, "conversion webhook is away");
+    let of_kind = |request: &Recorded| request.path.contains("example.com");
+    stage.api.fault(usize::MAX, fault, of_kind);
+    stage.core.readiness.expect_template(other);
+    stage.list_all();
+    stage.job("a", 2);
+    let sim = json!({"spec": {"resource": {"apiVersion": "example.com/v1", "kind": "Sim"}}});
+    stage.binding("sim", 2, sim);
+    stage.settle_unready().await;
+    assert_eq!(stage.standing("a"), "no record, gated []");
+    stage.rest_later(&["a", "sim"], 31_000).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    let held = stage
+        .core
+        .engine
+        .explain(&JobKey::new("team", "sim"))
+        .unwrap();
+    assert_eq!(held.reason, Reason::SizeUnknown, "{held:?}");
 }

@@ -224,7 +224,11 @@ async fn nothing_is_written_by_one_who_does_not_lead() {
     let (mut leadership, _) =
         runtime::lease::spawn(api.client(), options, &Registry::new(), cancel.clone());
     leadership.leading().await;
-    let mut bench = bench_of(&api, Some(leadership.clone()));
+    let term = Term {
+        leadership: leadership.clone(),
+        ledger: None,
+    };
+    let mut bench = bench_of(&api, Some(term));
     let binding = bench.put("a", gated());
     assert!(bench.write(&binding, place(1)).await.result.is_ok());
     bench.settle().await;

@@ -1,0 +1,226 @@
+//! How a term of leading begins, so that nothing an earlier leader still has in flight can happen
+//! beside what is decided in it.
+//!
+//! ```text
+//! the Lease ─► the ledger taken (compare-and-swap) ─► each binding open in it is written once
+//!                                                        │
+//!            decisions ◄── the mirror shows the newest version that any leader wrote
+//! ```
+//!
+//! Why that is enough. The old leader opens a write in its ledger after it has read the version
+//! that guards it. If it opened it before the taking, it is found here, and after our write of
+//! that binding it either has been done, and our mirror shows it before anything is decided, or
+//! its version is outdated, and it fails. After the taking it can open nothing more. No clock is
+//! in this argument: the old leader may be stopped anywhere, for any time.
+//!
+//! What must never happen here: a return before every open binding was written or is gone.
+
+use crds::karmada::ResourceBinding;
+use crds::names::FENCE_ANNOTATION;
+use futures::StreamExt;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use runtime::client::{CallError, CallFault, with_deadline};
+use runtime::lease::TermOver;
+use runtime::lease::ledger::{Ledger, Subject};
+use runtime::{Leadership, Term};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// How long one call may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Writes at a time.
+const AT_A_TIME: usize = 16;
+/// Pause before what failed is tried again.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long a binding that may not be written is tried. Longer than any call of an earlier leader
+/// lives in an API server.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(75);
+/// Objects in a page of a list.
+const PAGE: u32 = 500;
+
+/// How long a mirror may take to show what leaders wrote, before it is asked what is still there.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// That the term has begun, told to the owner of a mirror of the bindings.
+#[derive(Debug, Clone)]
+pub struct Lead {
+    /// The version that the mirror has to show before anything is decided.
+    pub version: u64,
+    caught_up: Arc<AtomicBool>,
+}
+
+impl Lead {
+    /// Begun, once `version` shows.
+    #[must_use]
+    pub fn new(version: u64) -> Self {
+        Self {
+            version,
+            caught_up: Arc::default(),
+        }
+    }
+
+    /// The mirror shows it.
+    pub fn caught_up(&self) {
+        self.caught_up.store(true, Ordering::Release);
+    }
+}
+
+/// Waits until this process leads, begins `term`, tells `sink` so, and returns when the term is
+/// over: another leads, or has taken the ledger.
+pub async fn hold<M>(
+    client: &Client,
+    leadership: &Leadership,
+    term: &Term,
+    sink: &mpsc::Sender<M>,
+    wrap: impl Fn(Lead) -> M,
+) {
+    let mut leadership = leadership.clone();
+    let Ok(version) = begin(client, &mut leadership, term).await else {
+        return tokio::time::sleep(PAUSE).await;
+    };
+    let mut lead = Lead::new(version);
+    let catching_up = async {
+        while sink.send(wrap(lead.clone())).await.is_ok() {
+            tokio::time::sleep(CATCH_UP).await;
+            if lead.caught_up.load(Ordering::Acquire) {
+                break;
+            }
+            // What had that version may have been deleted, and its deletion be all that is seen.
+            match newest(client).await {
+                Ok(newest) => lead.version = newest,
+                Err(error) => tracing::warn!(error = error.message(), "bindings cannot be listed"),
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let lost = async {
+        match &term.ledger {
+            Some(ledger) => ledger.lost().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = catching_up => {}
+        () = leadership.changed() => {}
+        () = lost => {}
+    }
+    tracing::warn!("this replica leads no longer; all that it assumed is dropped");
+}
+
+/// Waits until this process leads and begins `term`, of `leadership`: takes its ledger and fails
+/// what an earlier leader has in flight. Returns the version that a mirror of the bindings has to
+/// show before anything may be decided.
+///
+/// # Errors
+/// Where the term ended before.
+async fn begin(client: &Client, leadership: &mut Leadership, term: &Term) -> Result<u64, TermOver> {
+    leadership.leading().await;
+    let epoch = leadership.epoch().ok_or(TermOver)?;
+    term.leadership.begin(epoch);
+    let Some(ledger) = &term.ledger else {
+        return Ok(0);
+    };
+    let found = ledger.take(&term.leadership).await?;
+    let writer = term.client(client);
+    let fences = found.open.into_iter().map(|(uid, subject)| {
+        let (writer, leadership) = (writer.clone(), term.leadership.clone());
+        fence(
+            writer,
+            leadership,
+            ledger.clone(),
+            (uid, subject),
+            found.epoch,
+        )
+    });
+    let mut seen = found.newest.unwrap_or_default();
+    let mut fences = futures::stream::iter(fences).buffer_unordered(AT_A_TIME);
+    while let Some(version) = fences.next().await {
+        seen = seen.max(version?);
+    }
+    if found.newest.is_some() {
+        return Ok(seen);
+    }
+    // The leader before us kept no ledger.
+    loop {
+        if term.leadership.permit().is_none() {
+            return Err(TermOver);
+        }
+        match newest(client).await {
+            Ok(newest) => return Ok(seen.max(newest)),
+            Err(error) => tracing::warn!(error = error.message(), "bindings cannot be listed"),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Writes a binding, so that its version is another; the version, or 0 where it is gone.
+async fn fence(
+    client: Client,
+    leadership: Leadership,
+    ledger: Ledger,
+    (uid, subject): (String, Subject),
+    epoch: u64,
+) -> Result<u64, TermOver> {
+    let api: Api<ResourceBinding> = Api::namespaced(client, &subject.namespace);
+    let patch = Patch::Merge(json!({
+        "metadata": {"annotations": {FENCE_ANNOTATION: epoch.to_string()}},
+    }));
+    let params = PatchParams {
+        field_manager: Some("muster".to_owned()),
+        ..PatchParams::default()
+    };
+    let began = Instant::now();
+    loop {
+        if leadership.permit().is_none() {
+            return Err(TermOver);
+        }
+        let call = api.patch_metadata(&subject.name, &params, &patch);
+        let error = match with_deadline(call, LIMIT).await {
+            Ok(written) => {
+                let version = written.metadata.resource_version;
+                let version = version.and_then(|version| version.parse().ok());
+                ledger.close(&uid, version);
+                return Ok(version.unwrap_or_default());
+            }
+            Err(error) => error,
+        };
+        if error.fault() == CallFault::NotFound {
+            ledger.close(&uid, None);
+            return Ok(0);
+        }
+        let (namespace, name, why) = (&subject.namespace, &subject.name, error.message());
+        if error.fault() == CallFault::Refused && began.elapsed() >= GIVE_UP_AFTER {
+            tracing::error!(namespace, name, why, "cannot be fenced; going on without");
+            return Ok(0);
+        }
+        tracing::warn!(namespace, name, why, "cannot be fenced yet; trying on");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The newest version of any binding that is there, by a fresh read.
+///
+/// # Errors
+/// Where they cannot be listed.
+async fn newest(client: &Client) -> Result<u64, CallError> {
+    let api: Api<ResourceBinding> = Api::all(client.clone());
+    let mut newest = 0;
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = with_deadline(api.list_metadata(&params), LIMIT).await?;
+        let versions = page.items.iter().filter_map(|binding| {
+            let version = binding.metadata.resource_version.as_deref()?;
+            version.parse().ok()
+        });
+        newest = versions.fold(newest, u64::max);
+        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() {
+            return Ok(newest);
+        }
+    }
+}
