@@ -93,7 +93,7 @@ impl PrepareError {
 pub(crate) struct Preparer {
     control_plane: Client,
     members: Members,
-    leadership: Option<Leadership>,
+    leadership: Option<Arc<Leadership>>,
     metrics: PlanMetrics,
     seen: Arc<Mutex<HashMap<(ClusterName, Need), Instant>>>,
     /// One at a time per member, so that a hundred jobs of one queue ask once.
@@ -119,7 +119,7 @@ impl Preparer {
         Self {
             control_plane,
             members,
-            leadership,
+            leadership: leadership.map(Arc::new),
             metrics,
             seen: Arc::default(),
             turns: Arc::default(),
