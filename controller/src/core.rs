@@ -26,6 +26,7 @@ use crate::standing::is_workload;
 use crate::template::{TemplateKey, TemplateKind};
 use crate::template_watches::TemplateWatches;
 use crate::track::{Track, version};
+use crate::works_read::WorksReader;
 use crate::world::{World, template_key};
 use crds::karmada::ResourceBinding;
 use engine::facts::JobFact;
@@ -93,8 +94,10 @@ pub(crate) struct Core {
     pub(crate) client: kube::Client,
     pub(crate) committer: Committer,
     pub(crate) inputs: mpsc::Sender<Input>,
-    /// Checks of Works that may run at a time.
+    /// Questions to members, and removals of Works left behind, that may run at a time.
     pub(crate) checks: Arc<Semaphore>,
+    /// Tells what Works are left, by fresh reads.
+    pub(crate) works_reader: WorksReader,
     pub(crate) readiness: Readiness,
     pub(crate) template_watches: TemplateWatches,
     pub(crate) notes: Notes,

@@ -48,6 +48,7 @@ mod template;
 mod template_watches;
 mod track;
 mod watches;
+mod works_read;
 mod world;
 
 use crate::core::{Core, Role};
@@ -74,7 +75,7 @@ use tokio_util::sync::CancellationToken;
 /// Inputs that may wait for the owner task; watches wait beyond that.
 const INPUTS: usize = 4_096;
 
-/// Reads of Works under way at once: deleting a namespace asks for thousands.
+/// Questions to members, and removals of Works left behind, under way at once.
 const CHECKS: usize = 16;
 
 /// A replica that does not lead by then stands by.
@@ -255,6 +256,7 @@ async fn live(
         client: life.client.clone(),
         inputs: life.inputs.clone(),
         checks: std::sync::Arc::new(tokio::sync::Semaphore::new(CHECKS)),
+        works_reader: works_read::WorksReader::spawn(life.client.clone()),
         readiness,
         template_watches,
         metrics,

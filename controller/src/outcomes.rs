@@ -11,15 +11,16 @@ use crds::karmada::Work;
 use crds::names;
 use crds::record::RecordState;
 use engine::{Event, JobKey, Reason, Time};
-use kube::api::{Api, DeleteParams, ListParams, Preconditions};
+use kube::api::{Api, DeleteParams, Preconditions};
+use kube::core::ObjectMeta;
 use scheduler::carry_out::Refusal;
 use scheduler::commit::{Failure, Outcome, Write, WriteKind};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A read of the API server that takes longer is given up and tried again.
-const READ_DEADLINE: Duration = Duration::from_secs(10);
+/// A removal of what a job has left that takes longer is given up and tried again.
+const REMOVE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Milliseconds after a placement at which it is looked at for what Karmada's parts still wait
 /// to be told: the status that follows a placement may get lost.
@@ -69,45 +70,49 @@ impl Core {
     /// Asks the API server afresh whether any Work of the job is left: a watch may be behind.
     pub(crate) fn check_works(&mut self, look: &Look<'_>) {
         let out_of_service = self.out_of_service(look);
-        self.look_at_works(look, |works, own, _| works_gone(works, own, out_of_service));
+        self.look_at_works(look, async move |works| {
+            Ok(!works.iter().any(|work| counts(work, &out_of_service)))
+        });
     }
 
     /// Removes Works that Karmada has left behind: those that its cache did not show yet when it
     /// removed what the placement had. It does not look again, and their pods would run for good.
     pub(crate) fn sweep_works(&mut self, look: &Look<'_>) {
         match self.track(look.key).are_left_behind(look.now) {
-            Ok(()) => self.look_at_works(look, remove_works),
+            Ok(()) => {
+                let (client, checks) = (self.client.clone(), Arc::clone(&self.checks));
+                self.look_at_works(look, async move |works| {
+                    // Never closed.
+                    let _slot = checks.acquire().await;
+                    let removed = remove_works(works, client);
+                    match tokio::time::timeout(REMOVE_DEADLINE, removed).await {
+                        Ok(removed) => removed.map(|()| false).map_err(|error| error.to_string()),
+                        Err(_) => Err(format!("no answer in {} s", REMOVE_DEADLINE.as_secs())),
+                    }
+                });
+            }
             Err(until) => self.look_again(look.key, until),
         }
     }
 
-    /// Has `task` tell whether all Works of the job are gone, unless that is being asked already.
-    fn look_at_works<T>(
-        &mut self,
-        look: &Look<'_>,
-        task: impl FnOnce(Api<Work>, ListParams, kube::Client) -> T + Send + 'static,
-    ) where
-        T: Future<Output = kube::Result<bool>> + Send,
+    /// Has `judge` tell by what Works are left whether they are gone, unless that is being asked
+    /// already.
+    fn look_at_works<J, F>(&mut self, look: &Look<'_>, judge: J)
+    where
+        J: FnOnce(Vec<ObjectMeta>) -> F + Send + 'static,
+        F: Future<Output = Result<bool, String>> + Send,
     {
         if !self.track(look.key).begin_check() {
             return;
         }
-        let (client, inputs) = (self.client.clone(), self.inputs.clone());
+        let (reader, inputs) = (self.works_reader.clone(), self.inputs.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
-        let checks = Arc::clone(&self.checks);
         runtime::task::spawn(async move {
-            // Never closed.
-            let _slot = checks.acquire().await;
             let gone = match permanent_id(&binding) {
-                Some(id) => {
-                    let own = format!("{}={id}", names::BINDING_PERMANENT_ID);
-                    let params = ListParams::default().labels(&own);
-                    let task = task(Api::all(client.clone()), params, client);
-                    match tokio::time::timeout(READ_DEADLINE, task).await {
-                        Ok(gone) => gone.map_err(|error| error.to_string()),
-                        Err(_) => Err(format!("no answer in {} s", READ_DEADLINE.as_secs())),
-                    }
-                }
+                Some(id) => match reader.left(id).await {
+                    Ok(works) => judge(works).await,
+                    Err(error) => Err(error),
+                },
                 None => Ok(true),
             };
             let uid = binding.metadata.uid.clone();
@@ -215,29 +220,18 @@ fn refusal(failure: &Failure) -> Refusal {
     }
 }
 
-/// Whether none of these Works is left, by a fresh read, but for those that are being deleted
-/// in clusters `out_of_service`.
-async fn works_gone(
-    works: Api<Work>,
-    own: ListParams,
-    out_of_service: BTreeSet<String>,
-) -> kube::Result<bool> {
-    let list = works.list(&own).await?;
-    let counts = |work: &Work| {
-        let deleting = work.metadata.deletion_timestamp.is_some();
-        !(deleting && out_of_service.contains(work.cluster()))
-    };
-    Ok(!list.items.iter().any(counts))
+/// Whether a Work that is there keeps its job charged: not where it is being deleted in one of the
+/// clusters `out_of_service`.
+fn counts(work: &ObjectMeta, out_of_service: &BTreeSet<String>) -> bool {
+    let namespace = work.namespace.as_deref().unwrap_or_default();
+    let cluster = namespace.strip_prefix(names::EXECUTION_NAMESPACE_PREFIX);
+    let given_up = out_of_service.contains(cluster.unwrap_or(namespace));
+    work.deletion_timestamp.is_none() || !given_up
 }
 
-/// Deletes those of these Works that nobody is deleting. Whether they are gone shows later.
-async fn remove_works(
-    works: Api<Work>,
-    own: ListParams,
-    client: kube::Client,
-) -> kube::Result<bool> {
-    let works = works.list(&own).await?;
-    let left = works.items.into_iter().map(|work| work.metadata);
+/// Deletes those of `works` that nobody is deleting. Whether they are gone shows later.
+async fn remove_works(works: Vec<ObjectMeta>, client: kube::Client) -> kube::Result<()> {
+    let left = works.into_iter();
     for work in left.filter(|work| work.deletion_timestamp.is_none()) {
         let namespace = work.namespace.unwrap_or_default();
         let name = work.name.unwrap_or_default();
@@ -256,5 +250,5 @@ async fn remove_works(
             Err(error) => return Err(error),
         }
     }
-    Ok(false)
+    Ok(())
 }

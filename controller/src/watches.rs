@@ -32,6 +32,7 @@ pub(crate) fn spawn(
         client,
         inputs,
         options: WatchOptions {
+            anew: Some(cancel.clone()),
             metrics: Some(metrics.clone()),
             ..WatchOptions::default()
         },

@@ -53,6 +53,10 @@ pub enum Fault {
     Delay(Duration),
 }
 
+/// What a server had, see [`FakeApi::snapshot`].
+#[derive(Debug, Clone)]
+pub struct Snapshot(store::Snapshot);
+
 type Matcher = Box<dyn Fn(&Recorded) -> bool + Send>;
 
 struct Rule {
@@ -163,6 +167,19 @@ impl FakeApi {
         let _ = self.0.lock().cut.send(());
     }
 
+    /// All objects as they are now, and the version.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.0.lock().store.snapshot())
+    }
+
+    /// Goes back to `snapshot`, as a server does whose etcd was restored from it: watches end, and
+    /// versions are used a second time.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        self.0.lock().store.restore(&snapshot.0);
+        self.cut_watches();
+    }
+
     /// Forgets the history of changes: watches from before now get 410.
     pub fn compact(&self) {
         self.0.lock().store.compact();
@@ -258,7 +275,7 @@ impl FakeApi {
             .unwrap_or(290);
         let end = ends(Duration::from_secs(seconds), state.cut.subscribe());
         let lines = futures::stream::iter(past)
-            .chain(live(future, request.path.clone()))
+            .chain(live(future, request.path.clone(), from))
             .map(|change| Ok::<_, Infallible>(line(&change)))
             .take_until(end);
         Response::new(Body::from_stream(lines))
@@ -336,12 +353,17 @@ fn query(uri: &Uri) -> HashMap<String, String> {
         .collect()
 }
 
-fn live(changes: broadcast::Receiver<Change>, path: String) -> impl Stream<Item = Change> + Send {
-    futures::stream::unfold((changes, path), |(mut changes, path)| async move {
+/// What happens under `path` after the version `from`, which the server may have yet to reach.
+fn live(
+    changes: broadcast::Receiver<Change>,
+    path: String,
+    from: u64,
+) -> impl Stream<Item = Change> + Send {
+    futures::stream::unfold((changes, path), move |(mut changes, path)| async move {
         loop {
             // A receiver that is too slow ends, as a slow watch does.
             let change = changes.recv().await.ok()?;
-            if change.is_under(&path) {
+            if change.is_after(from) && change.is_under(&path) {
                 return Some((change, (changes, path)));
             }
         }

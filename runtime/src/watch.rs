@@ -6,6 +6,12 @@
 //!      └── 410, or the watch cannot be resumed ◄── watch events ◄──────────┘
 //! ```
 //!
+//! A server whose etcd was restored from a snapshot has gone back: its versions are lower than
+//! those that were seen. A watch from a version that it has yet to reach would show nothing until
+//! then, without an error. So before a watch is resumed the server's version is read, and where it
+//! is lower all is listed anew ([`WatchOptions::anew`]). A server that has reached the version
+//! again by then cannot be told from one that was never restored.
+//!
 //! The loop is ours rather than kube's `watcher`, because three things must be seen that it
 //! hides: bookmarks and quiet restarts (how old is what we know?), objects that vanished while
 //! the connection was down (mark and sweep), and a 410 as the HTTP status of a watch's start,
@@ -15,6 +21,7 @@
 //! channel), and no single object can stop it: what cannot be decoded is skipped, counted and
 //! logged by name.
 
+mod back;
 mod list;
 mod metrics;
 #[cfg(test)]
@@ -109,6 +116,10 @@ pub struct WatchOptions {
     /// Whether a kind that we may not list is told as listed, with what was known of it before:
     /// what depends on all kinds need not wait for one that nobody permits.
     pub denied_is_listed: bool,
+    /// Cancelled when the server is seen to have gone back to an earlier state. What is built on
+    /// the watch, and on others of the same server, ends by it and is built anew. Without it the
+    /// watch lists anew and goes on.
+    pub anew: Option<CancellationToken>,
     /// Where the watch reports how it does.
     pub metrics: Option<WatchMetrics>,
 }
@@ -122,6 +133,7 @@ impl Default for WatchOptions {
             timeout: Duration::from_secs(75),
             absent_is_empty: false,
             denied_is_listed: false,
+            anew: None,
             metrics: None,
         }
     }
@@ -164,6 +176,7 @@ where
         sink,
         known: HashMap::new(),
         list_number: 0,
+        reached: 0,
     };
     crate::task::spawn(async move {
         // A closed channel means that nobody is interested any more.
@@ -202,6 +215,8 @@ enum End {
     Resume,
     /// The version is too old: list anew.
     Relist,
+    /// The server is at this version, which is lower than one that it was at.
+    WentBack(u64),
     /// It failed; go on from where it was after a pause.
     Failed(CallError),
 }
@@ -216,6 +231,8 @@ struct Watching<K, M, W: Fn(Delta<K>) -> M> {
     known: HashMap<ObjectKey, Known>,
     /// Number of the list being taken, or taken last.
     list_number: u64,
+    /// The highest version that the server was seen at.
+    reached: u64,
 }
 
 /// An object that was told as existing.
@@ -285,6 +302,10 @@ where
                 None => break page.version,
             }
         };
+        if let Some(now) = back::earlier(&version, self.reached) {
+            self.went_back(now);
+        }
+        self.reached = back::number(&version).unwrap_or(0);
         self.sweep().await?;
         Ok(Ok(version))
     }
@@ -322,10 +343,21 @@ where
         let mut did_well = false;
         let mut in_a_row = 0;
         let mut failures = backoff();
+        let mut is_first = true;
         loop {
             let before = version.clone();
-            match self.watch_once(&mut version).await? {
+            let end = match std::mem::take(&mut is_first) {
+                true => self.watch_once(&mut version).await?,
+                false => self.resume(&mut version).await?,
+            };
+            self.reached = self.reached.max(back::number(&version).unwrap_or(0));
+            match end {
                 End::Relist => return Ok(did_well),
+                End::WentBack(now) => {
+                    self.went_back(now);
+                    self.reached = 0;
+                    return Ok(did_well);
+                }
                 End::Resume => {
                     did_well = true;
                     in_a_row = 0;
@@ -345,6 +377,25 @@ where
                     wait(&mut failures, error.retry_after()).await;
                 }
             }
+        }
+    }
+
+    /// Watches from `version` on, if the server still is where it was.
+    async fn resume(&mut self, version: &mut String) -> Result<End, Closed> {
+        match list::version(&self.api, &self.options).await {
+            Ok(now) => match back::earlier(&now, self.reached) {
+                Some(now) => Ok(End::WentBack(now)),
+                None => self.watch_once(version).await,
+            },
+            Err(error) => Ok(ended_by(error)),
+        }
+    }
+
+    /// The server is at an earlier state than it was.
+    fn went_back(&mut self, now: u64) {
+        self.report.went_back(self.reached, now);
+        if let Some(anew) = &self.options.anew {
+            anew.cancel();
         }
     }
 
@@ -400,7 +451,11 @@ where
                 }
             }
             WatchEvent::Bookmark(bookmark) => {
-                version.clone_from(&bookmark.metadata.resource_version);
+                let now = &bookmark.metadata.resource_version;
+                if let Some(now) = back::earlier(now, back::number(version).unwrap_or(0)) {
+                    return Ok(Some(End::WentBack(now)));
+                }
+                version.clone_from(now);
             }
             WatchEvent::Error(status) => {
                 return Ok(Some(ended_by(kube::Error::Api(status.boxed()).into())));
@@ -436,6 +491,7 @@ use metrics::Reporter;
 fn ended_by(error: CallError) -> End {
     match error.code() {
         Some(410) => End::Relist,
+        _ if back::is_too_large(&error) => End::WentBack(0),
         _ => End::Failed(error),
     }
 }

@@ -121,6 +121,7 @@ impl Stage {
             invariants: Timer::default(),
             ready_flag: Health::new().ready_check("controller"),
             checks: Arc::new(Semaphore::new(2)),
+            works_reader: WorksReader::spawn(client.clone()),
             client,
             inputs: sender,
             wake_at: None,

@@ -18,9 +18,20 @@ pub(super) struct Change {
 }
 
 impl Change {
+    pub(super) fn is_after(&self, revision: u64) -> bool {
+        self.revision > revision
+    }
+
     pub(super) fn is_under(&self, collection: &str) -> bool {
         is_under(&self.path, collection)
     }
+}
+
+/// Objects and version of a moment.
+#[derive(Debug, Clone)]
+pub(super) struct Snapshot {
+    objects: BTreeMap<String, Value>,
+    revision: u64,
 }
 
 /// See the module.
@@ -80,6 +91,20 @@ impl Store {
         if let Some(object) = self.objects.remove(path) {
             self.happened(path, object, "DELETED");
         }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            objects: self.objects.clone(),
+            revision: self.revision,
+        }
+    }
+
+    pub(super) fn restore(&mut self, snapshot: &Snapshot) {
+        self.objects.clone_from(&snapshot.objects);
+        self.revision = snapshot.revision;
+        self.history
+            .retain(|change| change.revision <= snapshot.revision);
     }
 
     pub(super) fn compact(&mut self) {

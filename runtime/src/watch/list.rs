@@ -50,6 +50,21 @@ where
     }
 }
 
+/// The version that the server is at, by a fresh read of one object at most.
+pub(super) async fn version<K>(api: &Api<K>, options: &WatchOptions) -> Result<String, CallError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let params = ListParams {
+        label_selector: options.labels.clone(),
+        field_selector: options.fields.clone(),
+        limit: Some(1),
+        ..ListParams::default()
+    };
+    let list = with_deadline(api.list_metadata(&params), CALL_LIMIT).await?;
+    Ok(list.metadata.resource_version.unwrap_or_default())
+}
+
 /// A list whose items are not looked at yet.
 #[derive(Deserialize)]
 struct LooseList {

@@ -21,6 +21,7 @@ pub struct WatchMetrics {
     lists: Family<KindLabel, Counter>,
     objects: Family<KindLabel, Gauge>,
     errors: Family<ErrorLabel, Counter>,
+    went_back: Family<KindLabel, Counter>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -45,6 +46,11 @@ impl WatchMetrics {
             lists: registry.register("watch_lists", "Full lists taken", fresh.lists),
             objects: registry.register("watch_objects", "Objects known", fresh.objects),
             errors: registry.register("watch_errors", "Failed calls", fresh.errors),
+            went_back: registry.register(
+                "watch_went_back",
+                "Times that the server was found at an earlier state than before",
+                fresh.went_back,
+            ),
         };
         registry.register_collector("watch_age_seconds", metrics)
     }
@@ -168,6 +174,17 @@ impl Reporter {
         for _ in keys {
             self.count("undecodable");
         }
+    }
+
+    /// The server had `reached` a version, and is at `now`, a lower one.
+    pub(super) fn went_back(&self, reached: u64, now: u64) {
+        self.metrics.went_back.get_or_create(&self.label()).inc();
+        tracing::error!(
+            kind = self.kind,
+            reached,
+            now,
+            "the API server has gone back to an earlier state, as after a restore of its etcd; what was known is dropped"
+        );
     }
 
     /// The watch is over: its age means nothing any more.

@@ -297,7 +297,12 @@ impl Process {
                 self.dirty.insert(key);
             }
             Input::Binding(Delta::Gone(key)) => self.gone(&key),
-            Input::Binding(Delta::Listed) => self.listed = true,
+            Input::Binding(Delta::Listed) => {
+                self.listed = true;
+                // What was written may never show, where the server has gone back since.
+                self.open
+                    .retain(|_, open| !matches!(open, Open::Awaiting(_)));
+            }
             Input::Prepared { ordered, answer } => self.prepared(&ordered, answer),
             Input::Lead(lead) => {
                 self.lead = Some(lead);

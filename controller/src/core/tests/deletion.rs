@@ -194,3 +194,61 @@ async fn works_that_karmada_has_left_behind_are_removed() {
     assert_eq!(stage.api.get(&path("a")), None);
     assert_eq!(stage.charged(), "0");
 }
+
+impl Stage {
+    /// Takes what came, shows what was written by it, and makes a pass.
+    async fn step(&mut self) {
+        let mut batch = Vec::new();
+        let wait = self.inputs.recv_many(&mut batch, 1_024);
+        // Nothing may come before something is looked at again.
+        let _ = tokio::time::timeout(Duration::from_millis(100), wait).await;
+        for input in batch {
+            let written = match &input {
+                Input::Outcome(outcome) if outcome.result.is_ok() => {
+                    Some(outcome.key.name.to_string())
+                }
+                _ => None,
+            };
+            self.take(input);
+            if let Some(name) = written {
+                self.echo(&name);
+            }
+        }
+        let now = self.now();
+        self.core.pass(now);
+    }
+}
+
+/// What a namespace of 10,000 jobs that is deleted costs, in real time: a read for each hundred of
+/// them and a write for each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_deleted_jobs_give_their_quota_back_within_half_a_minute() {
+    const JOBS: usize = 10_000;
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    let names: Vec<String> = (0..JOBS).map(|job| format!("j{job}")).collect();
+    for name in &names {
+        let annotations = json!({"annotations": left(name, RecordState::Admitted, 1, 1)});
+        let mut metadata = deleted();
+        merge(&mut metadata["metadata"], annotations);
+        stage.binding(name, 1, metadata);
+    }
+    stage.list_all();
+    while stage.charged() == "0" {
+        stage.step().await;
+    }
+    let started = std::time::Instant::now();
+    assert_eq!(stage.charged(), JOBS.to_string());
+    while stage.charged() != "0" && started.elapsed() < Duration::from_secs(60) {
+        stage.step().await;
+    }
+    assert_eq!(stage.charged(), "0");
+    let took = started.elapsed();
+    println!(
+        "{JOBS} jobs: {took:?}, {} reads",
+        stage.api.requests_of("GET").len()
+    );
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    let reads = stage.api.requests_of("GET");
+    let works = reads.iter().filter(|read| read.path.ends_with("/works"));
+    assert!(works.count() <= JOBS / 50);
+}
