@@ -13,6 +13,7 @@ mod cost;
 mod counters;
 mod ledger;
 mod load;
+mod opened;
 mod parts;
 mod plane;
 mod raw;
@@ -55,6 +56,8 @@ pub struct Options {
     pub gangs_only: bool,
     /// How long rest is looked at.
     pub rest: Duration,
+    /// Turns with and without the ledger, of `jobs` each, and nothing else; none if 0.
+    pub ledger_rounds: usize,
 }
 
 /// Runs all measurements; says whether each has its numbers.
@@ -65,6 +68,13 @@ pub async fn run(options: &Options) -> anyhow::Result<bool> {
     let start = Instant::now();
     let mut report = Report::create(&options.out)?;
     report.add("machine", Ok(machine(options)));
+    if options.ledger_rounds > 0 {
+        let (rounds, jobs) = (options.ledger_rounds, options.jobs);
+        let plane = Plane::up(&options.state, Limits::Raised, 2 * rounds * jobs).await?;
+        report.add("ledger", opened::compare(&plane, rounds, jobs).await);
+        plane.testbed.down()?;
+        return Ok(report.is_complete());
+    }
     if !options.gangs_only {
         raised(options, &mut report).await?;
         if options.shipped_jobs > 0 {

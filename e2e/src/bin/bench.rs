@@ -38,6 +38,9 @@ struct Cli {
     /// Seconds for which rest is looked at [default: 60, quick: 10]
     #[arg(long, value_name = "SECONDS")]
     rest: Option<u64>,
+    /// Only what the ledger costs: so many turns with it and without it, of `--jobs` jobs each
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    ledger_rounds: usize,
 }
 
 #[tokio::main]
@@ -53,6 +56,7 @@ async fn main() -> ExitCode {
         gangs: or(cli.gangs, 40, 5),
         gangs_only: cli.gangs_only,
         rest: Duration::from_secs(cli.rest.unwrap_or(if cli.quick { 10 } else { 60 })),
+        ledger_rounds: cli.ledger_rounds,
         state: cli.state.unwrap_or_else(bench::default_state),
         out: cli.out,
     };

@@ -17,9 +17,10 @@ const ZERO: [&str; 2] = [
 const PANIC: &str = "panicked at";
 
 /// The parts of Muster that may run in a testbed.
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part::All,
     Part::AllUnregistered,
+    Part::Second,
     Part::Webhook,
     Part::Controller,
     Part::Scheduler,

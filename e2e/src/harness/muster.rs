@@ -29,6 +29,10 @@ pub enum Part {
     All,
     /// Everything, but the API server is told of no webhook.
     AllUnregistered,
+    /// Another replica of the same.
+    Second,
+    /// The same, without the ledger: to measure what that costs.
+    WithoutLedger,
     /// The webhook alone, registered.
     Webhook,
     /// The controller alone.
@@ -43,6 +47,8 @@ impl Part {
         match self {
             Self::All => "muster",
             Self::AllUnregistered => "muster-unregistered",
+            Self::Second => "muster-second",
+            Self::WithoutLedger => "muster-without-ledger",
             Self::Webhook => "muster-webhook",
             Self::Controller => "muster-controller",
             Self::Scheduler => "muster-scheduler",
@@ -51,7 +57,7 @@ impl Part {
 
     fn account(self) -> &'static str {
         match self {
-            Self::AllUnregistered => Self::All.process(),
+            Self::AllUnregistered | Self::Second | Self::WithoutLedger => Self::All.process(),
             other => other.process(),
         }
     }
@@ -59,7 +65,11 @@ impl Part {
     /// The Lease for which its replicas compete, if it has one.
     fn lease(self) -> Option<&'static str> {
         match self {
-            Self::All | Self::AllUnregistered | Self::Controller => Some("muster"),
+            Self::All
+            | Self::AllUnregistered
+            | Self::Second
+            | Self::WithoutLedger
+            | Self::Controller => Some("muster"),
             Self::Scheduler => Some("muster-scheduler"),
             Self::Webhook => None,
         }
@@ -68,7 +78,7 @@ impl Part {
     fn args(self) -> (&'static str, bool) {
         match self {
             Self::All => ("all", true),
-            Self::AllUnregistered => ("all", false),
+            Self::AllUnregistered | Self::Second | Self::WithoutLedger => ("all", false),
             Self::Webhook => ("webhook", true),
             Self::Controller => ("controller", false),
             Self::Scheduler => ("scheduler", false),
@@ -188,6 +198,9 @@ impl Muster {
             if register {
                 args.push("--register".to_owned());
                 args.push(format!("--webhook-url=https://127.0.0.1:{}", ports[1]));
+            }
+            if part == Part::WithoutLedger {
+                args.push("--without-ledger".to_owned());
             }
             args.extend(self.flags.iter().cloned());
             args

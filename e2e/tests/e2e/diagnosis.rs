@@ -174,6 +174,7 @@ fn print_log(case: &Case, left: &[Value]) {
     for part in [
         Part::All,
         Part::AllUnregistered,
+        Part::Second,
         Part::Controller,
         Part::Scheduler,
     ] {

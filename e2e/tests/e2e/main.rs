@@ -54,6 +54,7 @@ mod services;
 mod soak;
 mod split;
 mod split_changes;
+mod stopped;
 mod story;
 mod tenants;
 mod ttl;

@@ -21,6 +21,16 @@ fn soak_of_kills_at_changing_moments() {
 
 #[test]
 #[ignore = "soak"]
+fn soak_of_leaders_that_are_stopped_and_go_on() {
+    let rounds = std::env::var("E2E_ROUNDS").ok();
+    let rounds = rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(30);
+    managed_alone("soakstop", async |case| {
+        crate::stopped::leaders_stopped(case, rounds).await
+    });
+}
+
+#[test]
+#[ignore = "soak"]
 fn soak_of_two_queues_pulling_at_each_other() {
     let ten_minutes = Duration::from_secs(600);
     managed("soakpull", async |case| {
