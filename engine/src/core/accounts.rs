@@ -10,6 +10,7 @@
 //!   not more than the fleet has; below, where anything is guaranteed to a sibling, what of the
 //!   parent's is not guaranteed, plus the own guarantee; else the parent's. Never more than the
 //!   own capability, never below zero (guarantees may exceed a fleet that lost a cluster);
+//! - *idle guarantee*: what is guaranteed and not held, of it or below it (`idle.rs`);
 //! - *deserved*: what is claimed, within the real capability, at least the guarantee.
 //!   What is not claimed is not deserved.
 //!
@@ -19,13 +20,13 @@
 //! Claims go up, bounds come down: a change walks up as far as claims change, then down as far
 //! as bounds do, and touches nothing else.
 
-use super::measure::{Bounds, Sums};
+use super::measure::{Bounds, ResourceId, Sums};
 use super::queues::{QueueId, Queues};
 use super::scopes::{OVERALL, ScopeId};
 use crate::facts::{PoolBound, QueueFact};
 use crate::ids::{ClusterName, PoolClass};
 use crate::tally::Tally;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one object names for one account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(crate) struct Named {
 pub(crate) struct Claims {
     pub(crate) guarantee: Sums,
     pub(crate) deserved: Sums,
+    /// How many name something of a resource as deserved or guaranteed, be it nothing.
+    pub(crate) named: Sums,
 }
 
 /// What one queue is promised, may have and holds in one scope.
@@ -55,6 +58,10 @@ pub(crate) struct Account {
     pub(crate) bounds: Effective,
     /// What it holds, all below it included.
     pub(crate) charged: Sums,
+    /// What is kept for its guarantee, or for those below it, and not held (`idle.rs`).
+    pub(crate) idle: Sums,
+    /// The same of those directly below, together.
+    pub(crate) idle_below: Sums,
 }
 
 /// What an account comes to as things are.
@@ -74,6 +81,12 @@ impl Claims {
     fn add_all(&mut self, other: &Self, times: i128) {
         self.guarantee.add_all(&other.guarantee, times);
         self.deserved.add_all(&other.deserved, times);
+        self.named.add_all(&other.named, times);
+    }
+
+    /// The resources that are named as deserved or guaranteed.
+    pub(super) fn resources(&self) -> impl Iterator<Item = ResourceId> {
+        self.named.iter().map(|(id, _)| id)
     }
 }
 
@@ -87,9 +100,18 @@ impl Account {
             }
             claims
         };
+        let mut named = Sums::default();
+        let own = self
+            .named
+            .deserved
+            .iter()
+            .chain(self.named.guarantee.iter());
+        let below = self.below.named.iter();
+        own.chain(below).for_each(|(id, _)| named.set(id, 1));
         Claims {
             guarantee: or_below(&self.named.guarantee, &self.below.guarantee),
             deserved: or_below(&self.named.deserved, &self.below.deserved),
+            named,
         }
     }
 
@@ -202,13 +224,11 @@ impl Queues {
             }
             let before = std::mem::replace(&mut account.claimed, claims.clone());
             self.open(parent, scope);
-            if let Some(above) = self.node_mut(parent).account_mut(scope) {
-                above.below.add_all(&before, -1);
-                above.below.add_all(&claims, 1);
-            }
+            self.claim_of(parent, scope, &before, &claims);
             met.push((parent, before.guarantee != claims.guarantee));
             at = parent;
         }
+        self.renew_idle(id, scope);
         for (at, siblings_too) in met.into_iter().rev() {
             self.descend(at, scope, siblings_too);
         }
@@ -250,6 +270,21 @@ impl Queues {
         })
     }
 
+    /// One directly below a queue claims `now` of it instead of `before`. By which resources those
+    /// below it are compared may be another.
+    fn claim_of(&mut self, id: QueueId, scope: ScopeId, before: &Claims, now: &Claims) {
+        let Some(account) = self.node_mut(id).account_mut(scope) else {
+            return;
+        };
+        let shared: BTreeSet<ResourceId> = account.below.resources().collect();
+        account.below.add_all(before, -1);
+        account.below.add_all(now, 1);
+        if shared != account.below.resources().collect() {
+            let children = self.node(id).children.clone();
+            self.unranked.extend(children);
+        }
+    }
+
     /// What a queue leaves behind when it moves elsewhere in the tree.
     pub(super) fn withdraw(&mut self, id: QueueId) {
         let Some(parent) = self.node(id).parent else {
@@ -257,6 +292,7 @@ impl Queues {
         };
         let scopes: Vec<ScopeId> = self.node(id).accounts.iter().map(|(s, _)| *s).collect();
         for scope in scopes {
+            self.drop_idle(id, parent, scope);
             let claimed = match self.node_mut(id).account_mut(scope) {
                 Some(account) => std::mem::take(&mut account.claimed),
                 None => continue,
@@ -264,9 +300,7 @@ impl Queues {
             if claimed == Claims::default() {
                 continue;
             }
-            if let Some(above) = self.node_mut(parent).account_mut(scope) {
-                above.below.add_all(&claimed, -1);
-            }
+            self.claim_of(parent, scope, &claimed, &Claims::default());
             self.descend(parent, scope, true);
             self.settle(parent, scope);
         }

@@ -107,7 +107,7 @@ impl Engine {
 
     /// The bound that stops it, raised by what is short, where nothing else stops it then.
     fn higher_bound(&self, asker: Asker<'_>, short: &Short, pools: Option<&Pools>) -> Option<Help> {
-        let to = short.needs + short.charged + short.detail.kept;
+        let to = short.capability + short.excess();
         let given = given_back(short, pools, to - short.capability);
         let helps = self.passes(asker, &given) && self.is_let_by(asker, short, pools, clamp(to));
         helps.then(|| Help::RaiseCapability {
@@ -217,7 +217,10 @@ fn smaller(want: &Want, index: usize, count: u32) -> Option<Want> {
 
 /// Headroom kept less than none: as if the bound that is short were higher by `amount`.
 fn given_back(short: &Short, pools: Option<&Pools>, amount: i128) -> Kept {
-    let mut given = Kept::default();
+    let mut given = Kept {
+        supposes: true,
+        ..Kept::default()
+    };
     let less = Tally::of(&short.resource, -amount);
     match (&short.class, pools) {
         (Some(_), Some(pools)) => {

@@ -95,6 +95,8 @@ mod tests {
                     kept: 0,
                     clusters: None,
                     guaranteed: 0,
+                    idle: 0,
+                    beyond: 1,
                 }),
             };
             gives_back(&Pools::from([(pool, resources(charge))]), &short)

@@ -6,9 +6,13 @@
 //! job together stay within that amount, and within the real capability everywhere. It may take
 //! from another queue what that one holds above its own deserved amount, of that resource.
 //! Both are asked on the level of the tree where the two queues' paths part: of the two
-//! siblings there, each with all that is below it. Never taken is what would leave a queue
-//! below its guarantee, nor a job whose own queue could in turn take it back from the taker
-//! (on another resource).
+//! siblings there, each with all that is below it. Never taken is a job whose own queue could in
+//! turn take it back from the taker (on another resource).
+//!
+//! Nothing is taken from a queue that holds no more than it is guaranteed. From one that holds more
+//! a job may be taken though less than guaranteed is left: the rest stays kept for the queue
+//! (`idle.rs`), so that the taker gets only what is beyond. One guaranteed device would else
+//! protect a gang of any size (as it does in Volcano).
 //!
 //! A [`Shift`] is the tree with some charges moved in thought: victims gone, takers come. It
 //! holds the differences only, and changes nothing.
@@ -54,7 +58,8 @@ pub(crate) enum Spared {
     NotReclaimable,
     /// It holds nothing of what entitles the taker that its queue holds beyond its due.
     WithinDeserved,
-    /// Its queue, or one above it, would fall below its guarantee.
+    /// Its queue, or one above it up to where paths part, holds no more of that than it is
+    /// guaranteed.
     Guaranteed,
     /// Its queue could take it back from the taker.
     WouldReturn,
@@ -135,7 +140,10 @@ impl Queues {
         Shift {
             queues: self,
             moved: BTreeMap::new(),
-            kept: Kept::default(),
+            kept: Kept {
+                supposes: true,
+                ..Kept::default()
+            },
         }
     }
 }
@@ -236,14 +244,18 @@ impl Shift<'_> {
         if !levels.iter().all(|(_, node)| reclaimable(node)) {
             return Err(Spared::NotReclaimable);
         }
-        let entitling = self.entitling(taker, total, pools);
-        if !entitling.iter().any(|at| self.owes(giver, *at, victim)) {
+        let entitling = self.entitling(taker, total, pools).into_iter();
+        let mut owed = entitling
+            .filter(|at| self.owes(giver, *at, victim))
+            .peekable();
+        if owed.peek().is_none() {
             return Err(Spared::WithinDeserved);
         }
-        if levels
-            .iter()
-            .any(|(id, _)| self.breaks_guarantee(*id, victim))
-        {
+        let beyond = |(_, resource): At| {
+            let mut levels = levels.iter();
+            levels.all(|(id, _)| self.exceeds_guarantees(*id, resource, victim))
+        };
+        if !owed.any(beyond) {
             return Err(Spared::Guaranteed);
         }
         if self.would_return(taker, (total, pools), giver, victim, true) {
@@ -402,14 +414,17 @@ impl Shift<'_> {
         held + moved.map(|(_, tally)| tally.get(name)).sum::<i128>()
     }
 
-    fn breaks_guarantee(&self, id: QueueId, victim: &Pools) -> bool {
-        let accounts = &self.queues.node(id).accounts;
-        accounts.iter().any(|(scope, account)| {
-            let victim = self.queues.within(*scope, victim);
-            victim.iter().any(|(resource, amount)| {
-                let guarantee = account.bounds.guarantee.get(resource);
-                guarantee > 0 && self.holding(id, (*scope, resource)) - amount < guarantee
-            })
+    /// Whether a queue holds more of a resource than it is guaranteed, wherever the victim counts.
+    /// One that does may be left with less by what is taken, for the rest stays kept for it.
+    fn exceeds_guarantees(&self, id: QueueId, resource: ResourceId, victim: &Pools) -> bool {
+        let accounts = self.queues.node(id).accounts.iter();
+        let mut guaranteed = accounts.filter(|(scope, account)| {
+            let guarantee = account.bounds.guarantee.get(resource);
+            guarantee > 0 && self.queues.within(*scope, victim).get(resource) > 0
+        });
+        guaranteed.all(|(scope, account)| {
+            let guarantee = account.bounds.guarantee.get(resource);
+            self.holding(id, (*scope, resource)) > guarantee
         })
     }
 

@@ -193,7 +193,7 @@ impl Engine {
         let total = self
             .queues
             .check_total(asker.queue, &asker.want.total, &view.kept);
-        total.map_err(|short| short.message())?;
+        total.map_err(|short| short.message(&self.queues))?;
         let mut why = "it is placed nowhere".to_owned();
         for share in shares {
             let lens = super::plan::lens(&view, &share.cluster, None);
@@ -209,7 +209,7 @@ impl Engine {
             let pools = pools_of(std::slice::from_ref(&more));
             match self.queues.check_pools(asker.queue, &pools, &view.kept) {
                 Ok(()) => return Ok(more),
-                Err(short) => why = short.message(),
+                Err(short) => why = short.message(&self.queues),
             }
         }
         Err(why)

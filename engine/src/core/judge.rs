@@ -7,7 +7,7 @@ use super::Engine;
 use super::job::Rank;
 use super::limits::LimitReached;
 use super::plan::{ClusterLack, NoPlan, View};
-use super::queues::Pools;
+use super::queues::{Pools, Queues};
 use super::quota::{Kept, Short};
 use super::shut::Shut;
 use super::sleep::Wake;
@@ -108,7 +108,7 @@ impl Engine {
             // What could never start waits for no headroom: its plan says why.
             let never = self.wants.could_fit(asker.want) == Some(false);
             if short.never() || asker.want.demand.elastic || !never {
-                return blocked(block_by_quota(asker, Box::new(short), None, Vec::new()));
+                return blocked(self.block_by_quota(asker, Box::new(short), None, Vec::new()));
             }
         }
         let shares = match self.plan(asker.queue, asker.want, &now) {
@@ -124,13 +124,13 @@ impl Engine {
             .queues
             .check_total(asker.queue, &asker.want.total, &view.kept);
         if let Err(short) = total {
-            let why = asker.words(|| short.message());
+            let why = asker.words(|| short.message(&self.queues));
             return blocked(self.block_by_reservation(asker, &ahead, &why, None));
         }
         match self.plan(asker.queue, asker.want, &view) {
             Ok(shares) => Verdict::Go(shares),
             Err(no_plan) => {
-                let why = asker.words(|| words(&asker.want.demand, &no_plan));
+                let why = asker.words(|| words(&self.queues, &asker.want.demand, &no_plan));
                 let room = matches!(no_plan, NoPlan::NoRoom(_));
                 // Who keeps something itself is stopped by fewer than others are.
                 let holds = self.reservations.of(&asker.rank.key).is_some();
@@ -202,7 +202,7 @@ impl Engine {
 
     fn block_by_plan(&self, asker: Asker<'_>, no_plan: NoPlan) -> Block {
         let no_plan = self.past_bounds(asker, no_plan);
-        let mut message = asker.words(|| words(&asker.want.demand, &no_plan));
+        let mut message = asker.words(|| words(&self.queues, &asker.want.demand, &no_plan));
         let never = |reason, message| Block {
             reason,
             message,
@@ -217,7 +217,7 @@ impl Engine {
                 // Another of its choices may be bounded by another queue of its path.
                 let mut wakes = vec![Wake::Room, Wake::Fleet];
                 wakes.extend(self.queues.path(asker.queue).into_iter().map(Wake::Quota));
-                block_by_quota(asker, short, Some(pools), wakes)
+                self.block_by_quota(asker, short, Some(pools), wakes)
             }
             NoPlan::NoRoom(lacks) => {
                 let known = self.wants.could_fit(asker.want);
@@ -288,52 +288,58 @@ impl Engine {
             wakes,
         }
     }
+
+    fn block_by_quota(
+        &self,
+        asker: Asker<'_>,
+        short: Box<Short>,
+        pools: Option<Pools>,
+        mut wakes: Vec<Wake>,
+    ) -> Block {
+        let never = short.never();
+        // Once the bound could let it go it may keep or take back what it lacks: it does not wait for
+        // that to be free.
+        wakes.push(if never {
+            Wake::Bounds(short.queue.clone())
+        } else if short.detail.beyond == 0 {
+            // Guarantees together are more than there is: it needs no more than what frees.
+            Wake::Quota(short.queue.clone())
+        } else {
+            Wake::Headroom {
+                queue: short.queue.clone(),
+                class: short.class.clone(),
+                resource: short.resource.clone(),
+                needs: short.detail.beyond,
+            }
+        });
+        let below = self.queues.guaranteed_below(asker.queue, &short);
+        wakes.extend(below.filter(|_| !never).map(Wake::Quota));
+        Block {
+            reason: if never {
+                Reason::ExceedsCapability
+            } else {
+                Reason::WaitingForQuota
+            },
+            message: asker.words(|| short.message(&self.queues)),
+            blocker: asker.tells.then(|| Blocker {
+                scope: format!("queue/{}", short.queue),
+                resource: Some(short.resource.to_string()),
+                needs: Some(crate::tally::clamp(short.needs).0),
+                free: Some(short.free().0),
+            }),
+            gate: if never {
+                Gate::Never
+            } else {
+                Gate::Quota(short, pools)
+            },
+            shut: None,
+            wakes,
+        }
+    }
 }
 
 pub(crate) fn blocked(block: Block) -> Verdict {
     Verdict::Blocked(Box::new(block))
-}
-
-fn block_by_quota(
-    asker: Asker<'_>,
-    short: Box<Short>,
-    pools: Option<Pools>,
-    mut wakes: Vec<Wake>,
-) -> Block {
-    let never = short.never();
-    // Once the bound could let it go it may keep or take back what it lacks: it does not wait for
-    // that to be free.
-    wakes.push(if never {
-        Wake::Bounds(short.queue.clone())
-    } else {
-        Wake::Headroom {
-            queue: short.queue.clone(),
-            class: short.class.clone(),
-            resource: short.resource.clone(),
-            needs: short.needs,
-        }
-    });
-    Block {
-        reason: if never {
-            Reason::ExceedsCapability
-        } else {
-            Reason::WaitingForQuota
-        },
-        message: asker.words(|| short.message()),
-        blocker: asker.tells.then(|| Blocker {
-            scope: format!("queue/{}", short.queue),
-            resource: Some(short.resource.to_string()),
-            needs: Some(crate::tally::clamp(short.needs).0),
-            free: Some(short.free().0),
-        }),
-        gate: if never {
-            Gate::Never
-        } else {
-            Gate::Quota(short, pools)
-        },
-        shut: None,
-        wakes,
-    }
 }
 
 fn block_by_limit(reached: LimitReached) -> Block {
@@ -364,9 +370,9 @@ fn room_blocker(lack: &ClusterLack, role: &Role) -> Blocker {
 }
 
 /// Why there is no plan, in words that follow "it".
-fn words(demand: &Demand, no_plan: &NoPlan) -> String {
+fn words(queues: &Queues, demand: &Demand, no_plan: &NoPlan) -> String {
     match no_plan {
-        NoPlan::Bound(short, _) => short.message(),
+        NoPlan::Bound(short, _) => short.message(queues),
         NoPlan::NoCluster(why) if why.is_empty() => {
             "has no cluster to go to: no member cluster is known".to_owned()
         }

@@ -131,7 +131,7 @@ impl Engine {
             .filter(|node| short.counts(cluster, &node.fact.class))
             .map(|node| (&node.fact.name, node))
             .collect();
-        let mut excess = short.needs + short.charged + short.detail.kept - short.capability;
+        let mut excess = short.excess();
         let mut stays: BTreeMap<&NodeName, i128> = BTreeMap::new();
         for seat in packing.seats.iter().rev() {
             let each = i128::from(demand.roles[seat.role].request.amount_of(&short.resource).0);

@@ -27,6 +27,7 @@ mod exchange;
 mod explain;
 mod growth;
 mod held;
+mod idle;
 mod invariants;
 mod job;
 mod judge;

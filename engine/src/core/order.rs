@@ -2,17 +2,20 @@
 //!
 //! Level by level from the root down, queues are compared by priority, then by [`Share`]: those
 //! below what they deserve first, by how much of it they hold; then the others, by what they
-//! borrow relative to what they may have and to their weight; where that is equal, those that
+//! borrow relative to what they may have and to their weight (of the resources of which they or
+//! their siblings name what they deserve, where there are such); where that is equal, those that
 //! deserve something first. Where queues do not differ, who stands first of all in each
 //! decides, then their names: so no two siblings are equal, and the order is one order (no
 //! circles) whatever the depth of the tree. Shares are compared as exact fractions.
 
 use super::Engine;
+use super::accounts::Claims;
 use super::job::Rank;
-use super::measure::Sums;
+use super::measure::{ResourceId, Sums};
 use super::queues::{QueueId, QueueNode, Queues};
 use super::scopes::OVERALL;
 use crate::ids::QueueName;
+use smallvec::SmallVec;
 use std::cmp::{Ordering, Reverse};
 
 /// A fraction of integers, neither negative; a zero denominator is infinity.
@@ -102,7 +105,7 @@ pub(crate) enum Share {
     Below(Fraction),
     /// It deserves nothing, or has reached it for some resource.
     Above {
-        /// The largest part that it borrows of any resource: what it holds beyond what it
+        /// The largest part that it borrows of any resource that it shares: what it holds beyond what it
         /// deserves, of its capability where that names the resource and of the fleet where
         /// not, over its weight.
         borrowed: Fraction,
@@ -160,13 +163,32 @@ impl Queues {
         let weight = i128::from(node.weight());
         let fleet = &self.scopes.get(OVERALL).fleet;
         let named = &node.overall().named.capability;
+        let shared = self.shared_beside(node);
+        let is_shared = |id| match shared.is_empty() {
+            true => self.units.competes(id),
+            false => shared.contains(&id),
+        };
         let mut largest = Fraction::ZERO;
-        for (resource, held) in held.iter().filter(|(id, _)| self.units.competes(*id)) {
+        for (resource, held) in held.iter().filter(|(id, _)| is_shared(*id)) {
             let of = named.get(resource).unwrap_or_else(|| fleet.get(resource));
             let borrowed = held - node.covered(resource);
             largest = largest.max(Fraction::new(borrowed, of.saturating_mul(weight)));
         }
         largest
+    }
+
+    /// What a queue and its siblings share out by what they deserve: the resources of which any
+    /// of them names what it deserves. Of others all that is held would count as borrowed: the CPU
+    /// of running pods would put a queue that has just what it deserves of GPUs behind an empty one
+    /// that deserves nothing.
+    fn shared_beside(&self, node: &QueueNode) -> SmallVec<[ResourceId; 8]> {
+        let above = node.parent.map(|parent| self.node(parent).accounts.iter());
+        let claims = above
+            .into_iter()
+            .flatten()
+            .map(|(_, account)| &account.below);
+        let shared = claims.flat_map(Claims::resources);
+        shared.filter(|id| self.units.competes(*id)).collect()
     }
 }
 

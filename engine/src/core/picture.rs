@@ -30,6 +30,7 @@ type CensusPicture = (Tally, super::queues::Counts, u32);
 struct AccountPicture {
     charged: Tally,
     claims_below: [Tally; 2],
+    idle: [Tally; 2],
     guarantee: Tally,
     deserved: Resources,
     real: Resources,
@@ -117,6 +118,7 @@ impl Queues {
                 let picture = AccountPicture {
                     charged: tally(&account.charged),
                     claims_below: [tally(&below.guarantee), tally(&below.deserved)],
+                    idle: [tally(&account.idle), tally(&account.idle_below)],
                     guarantee: tally(&bounds.guarantee),
                     deserved: self.units.named(&bounds.deserved),
                     real: self.units.named(&bounds.real),

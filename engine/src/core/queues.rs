@@ -383,6 +383,10 @@ impl Queues {
             }
             at = node.parent;
         }
+        for index in 0..self.scopes.of_pool(pool).len() {
+            let scope = self.scopes.of_pool(pool)[index];
+            self.note_idle(id, scope, charge);
+        }
     }
 
     /// Counts a job in (`sign` 1) or out (-1), by its state.

@@ -4,8 +4,14 @@
 //! neither named nor guaranteed to a sibling is unbounded, an explicit zero is none, and a job
 //! that asks for nothing of a resource is never stopped by it. An account that may have as much
 //! as the one above it is not asked: the one above is.
+//!
+//! What is charged below an account, and what is guaranteed there and idle (`idle.rs`), is together
+//! no more than its bound either: queues that borrow leave each other's guarantees alone, all of
+//! them together too. What takes up no more than is guaranteed on its own way is not stopped by
+//! that, nor by what is kept for jobs further ahead.
 
 use super::accounts::Account;
+use super::idle::{Promised, Promises};
 use super::measure::{ResourceId, Sums};
 use super::queues::{Pools, QueueNode, Queues};
 use super::scopes::{OVERALL, ScopeId};
@@ -27,6 +33,8 @@ pub(crate) struct Kept {
     /// Whether less than nothing counts as nothing: what is leaving makes up for what is kept,
     /// but is charged until it has left.
     pub(crate) floored: bool,
+    /// Whether some of what is charged counts as gone, as far as not `floored`.
+    pub(crate) supposes: bool,
 }
 
 impl Kept {
@@ -34,8 +42,17 @@ impl Kept {
         if self.floored { kept.max(0) } else { kept }
     }
 
+    /// Whether what is charged is at least all that is charged. What is kept for a job may be less
+    /// at one queue than below it, where it waits for the ends of others: so beside that, idle
+    /// guarantees have to be left alone as if nothing were kept.
+    fn is_real(&self) -> bool {
+        let keeps = !self.headroom.is_empty() || !self.pools.is_empty();
+        keeps && (!self.supposes || self.floored)
+    }
+
     /// Keeps what `other` keeps too.
     pub(crate) fn add(&mut self, other: &Self) {
+        self.supposes |= other.supposes;
         for (queue, tally) in &other.headroom {
             let kept = self.headroom.entry(queue.clone()).or_default();
             kept.add_tally(tally, 1);
@@ -73,6 +90,10 @@ pub(crate) struct Detail {
     pub(crate) clusters: Option<BTreeSet<ClusterName>>,
     /// What it would allow more if nothing were guaranteed to others.
     pub(crate) guaranteed: i128,
+    /// Guaranteed to queues below it that do not hold it, with the charge.
+    pub(crate) idle: i128,
+    /// What of the needs is not guaranteed on the way down to who asks.
+    pub(crate) beyond: i128,
 }
 
 impl Short {
@@ -99,8 +120,14 @@ impl Short {
         format!(" of class {class}{among}{}", clusters.join(", "))
     }
 
+    /// How much more than the bound there would be.
+    pub(crate) fn excess(&self) -> i128 {
+        let Detail { kept, idle, .. } = *self.detail;
+        self.needs + self.charged + kept + idle - self.capability
+    }
+
     /// In words.
-    pub(crate) fn message(&self) -> String {
+    pub(crate) fn message(&self, queues: &Queues) -> String {
         let text = |amount: i128| self.resource.format(clamp(amount));
         let guaranteed = if self.detail.guaranteed > 0 {
             format!(
@@ -129,26 +156,58 @@ impl Short {
                 text(self.needs - self.capability)
             );
         }
-        let kept = if self.detail.kept > 0 {
-            format!(" and {} kept for a job ahead", text(self.detail.kept))
-        } else {
-            String::new()
-        };
-        let short = self.needs + self.charged + self.detail.kept - self.capability;
+        let mut beside = Vec::new();
+        if self.detail.kept > 0 {
+            beside.push(format!("{} kept for a job ahead", text(self.detail.kept)));
+        }
+        if self.detail.idle > 0 {
+            let whose = queues.idle_by_name(self);
+            beside.push(format!("{} kept for {whose}", text(self.detail.idle)));
+        }
+        let beside: String = beside.iter().map(|part| format!(" and {part}")).collect();
         format!(
-            "{head} and has {} charged{kept}: short by {}",
+            "{head} and has {} charged{beside}: short by {}",
             text(self.charged),
-            text(short)
+            text(self.excess())
         )
     }
 
     /// What is free of the bound, for people.
     pub(crate) fn free(&self) -> Amount {
-        clamp((self.capability - self.charged - self.detail.kept).max(0))
+        let Detail { kept, idle, .. } = *self.detail;
+        clamp((self.capability - self.charged - kept - idle).max(0))
     }
 }
 
 impl Queues {
+    /// `what queue g is guaranteed`, of the queues whose idle guarantees a bound keeps.
+    fn idle_by_name(&self, short: &Short) -> String {
+        const SHOWN: usize = 3;
+        let at = self.id(&short.queue).zip(self.units.find(&short.resource));
+        let idle = at.map(|(id, resource)| {
+            let scope = self.scope_of(short);
+            scope.map_or_else(Vec::new, |scope| self.idle_below(id, scope, resource))
+        });
+        let names = idle
+            .into_iter()
+            .flatten()
+            .map(|(_, node)| node.name.to_string());
+        let mut names: Vec<String> = names.collect();
+        let more = names.len().saturating_sub(SHOWN);
+        names.truncate(SHOWN);
+        let one = names.len() + more == 1;
+        let (what, are) = if one {
+            ("queue", "is")
+        } else {
+            ("queues", "are")
+        };
+        let names = names.join(", ");
+        match more {
+            0 => format!("what {what} {names} {are} guaranteed"),
+            more => format!("what {what} {names} and {more} more {are} guaranteed"),
+        }
+    }
+
     /// Whether `charge` may be added, as far as the overall accounts go.
     ///
     /// # Errors
@@ -165,23 +224,23 @@ impl Queues {
         };
         let asked: Vec<(ResourceId, i128)> = self.units.known(charge).collect();
         let mut found: Option<Short> = None;
-        let idle = kept.idle;
-        for (_, node) in self.upwards(id) {
+        let mut promises = Promises::new(self, id, kept);
+        for (level, (_, node)) in self.upwards(id).enumerate() {
             let account = node.overall();
-            if account.bounds.binding.is_empty() {
+            if !account.stops() {
                 continue;
             }
             for (resource, needs) in asked.iter().copied() {
-                let kept = || {
-                    let here = kept.headroom.get(&node.name);
-                    let here = here.map_or(0, |here| here.get(self.units.name(resource)));
-                    kept.counted(here)
-                };
-                let short = self.short(node, (OVERALL, account), (resource, needs), idle, kept);
+                let promised = promises.at(level, (OVERALL, resource), needs);
+                let short = self.short(node, (OVERALL, account), (resource, needs), kept, promised);
                 worse(&mut found, short);
             }
         }
-        found.map_or(Ok(()), Err)
+        match found {
+            Some(short) => Err(short),
+            None if kept.is_real() => self.check_total(queue, charge, &Kept::default()),
+            None => Ok(()),
+        }
     }
 
     /// Whether `charge` may be added, as far as the accounts over some of the pools go.
@@ -198,25 +257,44 @@ impl Queues {
             return Ok(());
         };
         let mut found: Option<Short> = None;
-        let idle = kept.idle;
-        for (_, node) in self.upwards(id) {
+        let mut promises = Promises::new(self, id, kept);
+        for (level, (_, node)) in self.upwards(id).enumerate() {
             for (scope, account) in node.accounts.iter().filter(|(scope, _)| *scope != OVERALL) {
-                if account.bounds.binding.is_empty() {
+                if !account.stops() {
                     continue;
                 }
                 for (resource, needs) in self.within(*scope, charge).iter() {
-                    let kept = || {
-                        let here = kept.pools.get(&node.name).into_iter().flatten();
-                        let within = here.filter(|(pool, _)| self.scopes.get(*scope).counts(pool));
-                        let name = self.units.name(resource);
-                        kept.counted(within.map(|(_, here)| here.get(name)).sum())
-                    };
-                    let short = self.short(node, (*scope, account), (resource, needs), idle, kept);
+                    let at = (*scope, resource);
+                    let promised = promises.at(level, at, needs);
+                    let short =
+                        self.short(node, (*scope, account), (resource, needs), kept, promised);
                     worse(&mut found, short);
                 }
             }
         }
-        found.map_or(Ok(()), Err)
+        match found {
+            Some(short) => Err(short),
+            None if kept.is_real() => self.check_pools(queue, charge, &Kept::default()),
+            None => Ok(()),
+        }
+    }
+
+    /// What is kept at a queue for jobs further ahead, or counts as gone.
+    pub(super) fn kept_in(
+        &self,
+        kept: &Kept,
+        node: &QueueNode,
+        scope: ScopeId,
+        resource: ResourceId,
+    ) -> i128 {
+        let name = self.units.name(resource);
+        if scope == OVERALL {
+            let here = kept.headroom.get(&node.name);
+            return kept.counted(here.map_or(0, |here| here.get(name)));
+        }
+        let here = kept.pools.get(&node.name).into_iter().flatten();
+        let within = here.filter(|(pool, _)| self.scopes.get(scope).counts(pool));
+        kept.counted(within.map(|(_, here)| here.get(name)).sum())
     }
 
     /// Whether some of the pools are bounded on the path of a queue.
@@ -228,8 +306,8 @@ impl Queues {
             .any(|(_, node)| node.accounts.iter().any(|(scope, _)| *scope != OVERALL))
     }
 
-    /// How much may still be charged of a bound of a queue, as far as it alone goes; of a
-    /// class that is bounded more than once, of the loosest.
+    /// How much may still be charged of a bound of a queue beyond what is guaranteed below it, as
+    /// far as it alone goes; of a class that is bounded more than once, of the loosest.
     pub(crate) fn headroom(
         &self,
         queue: &QueueName,
@@ -243,10 +321,60 @@ impl Queues {
         let accounts = node.accounts.iter().filter(|(scope, _)| of_class(scope));
         let resource = self.units.find(resource);
         let free = accounts.map(|(_, account)| {
-            let bound = resource.and_then(|id| Some((id, account.bounds.binding.get(id)?)));
-            bound.map_or(i128::MAX, |(id, bound)| bound - account.charged.get(id))
+            let bound = resource.and_then(|id| {
+                let (bounds, idle) = (&account.bounds, account.idle_below.get(id));
+                let real = bounds.real.get(id).filter(|_| idle > 0);
+                let bound = bounds.binding.get(id).or(real)?;
+                Some(bound - account.charged.get(id) - idle)
+            });
+            bound.unwrap_or(i128::MAX)
         });
         free.max().unwrap_or(i128::MAX)
+    }
+
+    /// How much a charge would be too much for the bound that was short, with what is kept or
+    /// counts as gone now; nothing below zero.
+    pub(crate) fn still_short(&self, queue: &QueueName, short: &Short, kept: &Kept) -> i128 {
+        let (Some(id), Some(resource)) = (self.id(queue), self.units.find(&short.resource)) else {
+            return 0;
+        };
+        let Some(scope) = self.scope_of(short) else {
+            return 0;
+        };
+        let mut up = self.upwards(id).enumerate();
+        let found = up.find(|(_, (_, node))| node.name == short.queue);
+        let here = found.and_then(|(level, (_, node))| {
+            let promises = &mut Promises::new(self, id, kept);
+            let promised = promises.at(level, (scope, resource), short.needs);
+            let account = node.account(scope)?;
+            self.short(
+                node,
+                (scope, account),
+                (resource, short.needs),
+                kept,
+                promised,
+            )
+        });
+        here.map_or(0, |short| short.excess())
+    }
+
+    /// The queue below the one that is short, on the way down to who asks, if it is guaranteed any
+    /// of what is short: when it holds less, more of what is asked for is guaranteed.
+    pub(crate) fn guaranteed_below(&self, queue: &QueueName, short: &Short) -> Option<QueueName> {
+        let (id, resource) = (self.id(queue)?, self.units.find(&short.resource)?);
+        let scope = self.scope_of(short)?;
+        let above = |node: &QueueNode| node.parent.map(|parent| &self.node(parent).name);
+        let mut up = self.upwards(id);
+        let (_, below) = up.find(|(_, node)| above(node) == Some(&short.queue))?;
+        let guaranteed = below.account(scope)?.claimed.guarantee.get(resource) > 0;
+        guaranteed.then(|| below.name.clone())
+    }
+
+    fn scope_of(&self, short: &Short) -> Option<ScopeId> {
+        short.class.as_ref().map_or(Some(OVERALL), |class| {
+            let clusters = short.detail.clusters.as_ref();
+            self.scopes.find_of(class, clusters)
+        })
     }
 
     /// What of `charge` a scope counts.
@@ -267,22 +395,31 @@ impl Queues {
         node: &QueueNode,
         (scope, account): (ScopeId, &Account),
         (resource, needs): (ResourceId, i128),
-        idle: bool,
-        kept: impl FnOnce() -> i128,
+        kept: &Kept,
+        Promised { idle, beyond }: Promised,
     ) -> Option<Short> {
-        let capability = account.bounds.binding.get(resource)?;
-        let charged = if idle {
+        if needs == 0 {
+            return None;
+        }
+        let charged = if kept.idle {
             0
         } else {
             account.charged.get(resource)
         };
-        if needs == 0 {
-            return None;
-        }
-        let kept = kept();
-        if needs + charged + kept <= capability {
-            return None;
-        }
+        let kept = self.kept_in(kept, node, scope, resource);
+        // What is guaranteed on the way down is there for who asks, and for no job ahead.
+        let (kept, idle) = if beyond > 0 {
+            (kept, idle)
+        } else {
+            (kept.min(0), 0)
+        };
+        let all = needs + charged + kept;
+        let binding = account.bounds.binding.get(resource);
+        let passed = binding.filter(|bound| all > *bound).or_else(|| {
+            let real = account.bounds.real.get(resource);
+            real.filter(|real| all <= *real && all + idle > *real)
+        });
+        let capability = passed?;
         let above = node
             .parent
             .and_then(|parent| self.node(parent).account(scope));
@@ -301,8 +438,17 @@ impl Queues {
                 kept,
                 clusters: scope.clusters.clone(),
                 guaranteed: without.map_or(0, |without| without - capability),
+                idle,
+                beyond,
             }),
         })
+    }
+}
+
+impl Account {
+    /// Whether it may stop anything.
+    fn stops(&self) -> bool {
+        !self.bounds.binding.is_empty() || !self.idle_below.is_empty()
     }
 }
 

@@ -5,6 +5,7 @@
 //! kept besides, one that waits would idle what others could use.
 
 use super::Engine;
+use super::plan::View;
 use super::queues::Pools;
 use super::quota::Short;
 use super::reservations::{KeptNode, Relief};
@@ -85,7 +86,8 @@ impl Engine {
     ) -> (Option<Time>, Vec<Relief>) {
         let from = (self.now.after(1), JobKey::new("", ""));
         let path = self.queues.path(queue);
-        let mut lacking = short.needs + short.charged - short.capability;
+        let mut lacking = short.excess() - short.detail.kept;
+        let mut view = View::now();
         let mut relief = Vec::new();
         let mut start = None;
         for (end, key) in self.ends.range(from..).take(ENDS) {
@@ -110,7 +112,13 @@ impl Engine {
                 }
             }
             if self.queues.is_within(of, &short.queue) {
-                lacking -= charged_towards(pools, short);
+                lacking = if short.detail.idle > 0 {
+                    // What a queue gives back of its guarantee stays kept for it.
+                    self.without(&mut view, of, pools);
+                    self.queues.still_short(queue, short, &view.kept)
+                } else {
+                    lacking - charged_towards(pools, short)
+                };
             }
             if lacking <= 0 {
                 // Whatever else ends at that moment is free then, too.

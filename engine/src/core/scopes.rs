@@ -119,7 +119,16 @@ impl Scopes {
 
     /// The scope that a bound counts, if it was met.
     pub(crate) fn find(&self, bound: &PoolBound) -> Option<ScopeId> {
-        let key = (bound.class.clone(), bound.clusters.clone());
+        self.find_of(&bound.class, bound.clusters.as_ref())
+    }
+
+    /// The scope of a class in all clusters, or in these, if it was met.
+    pub(crate) fn find_of(
+        &self,
+        class: &PoolClass,
+        clusters: Option<&BTreeSet<ClusterName>>,
+    ) -> Option<ScopeId> {
+        let key = (class.clone(), clusters.cloned());
         self.ids.get(&key).copied()
     }
 

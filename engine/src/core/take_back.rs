@@ -412,6 +412,7 @@ impl Engine {
 
     /// Takes a charge off what a view shows as charged.
     pub(crate) fn without(&self, view: &mut View, queue: &QueueName, charge: &Pools) {
+        view.kept.supposes = true;
         for queue in self.queues.path(queue) {
             let headroom = view.kept.headroom.entry(queue.clone()).or_default();
             let pools = view.kept.pools.entry(queue).or_default();

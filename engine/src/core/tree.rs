@@ -125,6 +125,7 @@ impl Queues {
         children.insert(at, id);
         self.carry(id, parent, 1);
         self.arrive(id);
+        self.renew_idle_everywhere(parent);
         // What is wrong with those above stops all below, too.
         self.unranked.extend(self.subtree(id));
         self.unranked.insert(parent);
@@ -138,6 +139,7 @@ impl Queues {
         self.step_off(id);
         self.withdraw(id);
         self.carry(id, parent, -1);
+        self.renew_idle_everywhere(parent);
         self.node_mut(id).parent = None;
         self.node_mut(parent).children.retain(|known| *known != id);
         self.unranked.insert(parent);

@@ -1,12 +1,17 @@
 //! What makes a queue one that takes no jobs.
 //!
-//! The rules are those of Volcano's validation: per resource, guarantee ≤ deserved ≤
+//! The rules are taken from Volcano's webhook: per resource, guarantee ≤ deserved ≤
 //! capability, as far as they are named; none of the three above what the parent's capability
 //! names; what the queues below are guaranteed together within the queue's own guarantee and
 //! capability, where it names them. The same for each bound of its policy, against the bound of
-//! the parent over the same pools. Whoever breaks a rule stops, with all below it, and claims
-//! nothing of its parent; its siblings go on. (Deserved of the queues below may exceed that of
-//! the parent together: Volcano only logs that, and it is a way to oversubscribe.)
+//! the parent over the same pools. A queue that breaks a rule stops, with all below it, and claims
+//! nothing of its parent; its siblings go on.
+//!
+//! Not taken over: Volcano's webhook also refuses queues whose deserved add up to more than that of
+//! their parent, a guarantee without a deserved amount, and more than five levels. Deserved of the
+//! queues below may exceed that of the parent together here: it is a way to oversubscribe, and
+//! breaks no promise, since reclaim compares queues level by level. `docs/scheduling.md` has the
+//! list.
 
 use super::accounts::{Account, Named};
 use super::measure::{Bounds, ResourceId};

@@ -23,6 +23,7 @@ mod evidence;
 mod explain;
 mod facts;
 mod growth;
+mod guarantees;
 mod headroom;
 mod likely;
 mod limits;

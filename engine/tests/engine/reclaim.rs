@@ -135,20 +135,41 @@ fn nothing_is_taken_for_a_place_that_does_not_fit() {
 }
 
 #[test]
-fn a_guarantee_is_never_touched() {
+fn an_inner_queue_that_gives_nothing_back_protects_all_below_it() {
     let mut world = World::new();
     world
-        .cluster("x", 2, "cpu 64, gpu 4")
+        .cluster("x", 1, "cpu 64, gpu 4")
         .queue(QueueFact {
-            guarantee: res("gpu 3"),
-            ..deserving("a", "gpu 3")
+            reclaimable: false,
+            ..deserving("dept", "gpu 2")
         })
-        .queue(deserving("b", "gpu 5"));
-    world.runs("a1", "a", 1, "gpu 4");
-    world.runs("b1", "b", 1, "gpu 2");
-    world.add("b2", "b", 1, "gpu 3");
-    // a holds one beyond its due, in a job without which it would hold less than guaranteed.
-    assert_snapshot!(world.decide(), @"");
+        .queue(below("dept", queue("team")))
+        .queue(below("dept", deserving("other", "gpu 2")))
+        .queue(deserving("b", "gpu 2"));
+    world.runs("t1", "team", 1, "gpu 4");
+    world.add("b1", "b", 1, "gpu 2");
+    assert_snapshot!(world.settle(100).join("\n"), @"");
+    // From each other those below it take as ever.
+    world.add("o1", "other", 1, "gpu 2");
+    assert_snapshot!(world.settle(100).join("\n"), @"t1 for o1");
+}
+
+/// A department takes back for all below it, whatever they deserve themselves.
+#[test]
+fn a_queue_that_deserves_nothing_takes_back_by_what_one_above_it_deserves() {
+    let mut world = World::new();
+    world
+        .cluster("x", 1, "cpu 64, gpu 4")
+        .queue(deserving("dept", "gpu 2"))
+        .queue(below("dept", queue("team")))
+        .queue(below("dept", queue("other")))
+        .queue(deserving("b", "gpu 2"));
+    world.runs("b1", "b", 1, "gpu 4");
+    world.add("t1", "team", 1, "gpu 2");
+    assert_snapshot!(world.settle(100).join("\n"), @"b1 for t1");
+    // Inside the department neither deserves anything: nothing is taken from the other there.
+    world.add("o1", "other", 1, "gpu 2");
+    assert_snapshot!(world.settle(100).join("\n"), @"");
 }
 
 #[test]
@@ -398,10 +419,7 @@ fn what_one_taker_waits_for_does_not_stop_another_whose_own_has_gone() {
         .queue(below("dept", deserving("a", "gpu 1")))
         .queue(below("dept", deserving("b", "gpu 4")))
         .queue(deserving("c", "gpu 1"))
-        .queue(QueueFact {
-            guarantee: res("gpu 1"),
-            ..deserving("d", "gpu 3, cpu 1")
-        });
+        .queue(deserving("d", "gpu 3, cpu 1"));
     for (name, queue, demand) in [
         ("j00", "a", elastic(2, 3, "cpu 1, gpu 2")),
         ("j01", "c", pods(2, "cpu 1, gpu 2")),

@@ -12,7 +12,7 @@ pub fn fleet(gpus: u32) -> World {
     world
 }
 
-fn shares(name: &str, guarantee: &str, deserved: &str, capability: &str) -> QueueFact {
+pub fn shares(name: &str, guarantee: &str, deserved: &str, capability: &str) -> QueueFact {
     QueueFact {
         guarantee: res(guarantee),
         deserved: res(deserved),
@@ -98,6 +98,42 @@ fn what_is_guaranteed_below_a_folder_is_kept_from_its_siblings_too() {
     other has - deserves - may 7 borrows - lends -
     lone has 7 deserves - may 7 borrows 7 lends -
     ");
+}
+
+/// Running pods hold CPU, of which nobody deserves anything: a queue at what it deserves of GPUs
+/// is not behind an empty one that deserves nothing for that.
+#[test]
+fn a_queue_at_its_due_goes_before_an_empty_one_that_deserves_nothing() {
+    let mut world = fleet(8);
+    world
+        .queue(shares("some", "", "gpu 2", ""))
+        .queue(queue("none"));
+    for index in 0..4 {
+        world.add(&format!("none-{index}"), "none", 1, "cpu 1, gpu 1");
+        world.add(&format!("some-{index}"), "some", 1, "cpu 1, gpu 1");
+    }
+    assert_snapshot!(order(&mut world), @"some some some none some none none none");
+}
+
+/// Where none of the siblings deserves anything they are compared by all that they hold.
+#[test]
+fn queues_that_deserve_nothing_are_compared_by_all_that_they_hold() {
+    let mut world = fleet(4);
+    world.queue(queue("x")).queue(queue("y"));
+    world.runs("x-0", "x", 1, "cpu 8");
+    world.add("x-1", "x", 1, "cpu 1");
+    world.add("y-0", "y", 1, "cpu 1");
+    assert_snapshot!(order(&mut world), @"y x");
+    // From now on by GPUs, of which neither holds more; who asked first goes first.
+    let mut world = fleet(4);
+    world
+        .queue(queue("x"))
+        .queue(queue("y"))
+        .queue(shares("z", "", "gpu 1", ""));
+    world.runs("x-0", "x", 1, "cpu 8");
+    world.add("x-1", "x", 1, "cpu 1");
+    world.add("y-0", "y", 1, "cpu 1");
+    assert_snapshot!(order(&mut world), @"x y");
 }
 
 #[test]

@@ -1,17 +1,19 @@
 //! Random queues that deserve, borrow and take back: what must hold whatever they are.
 //!
 //! Whoever something is taken for has started since, once all is at rest (nothing is taken in
-//! vain), though another that is owed it may have taken it in turn; a guarantee is never touched; and without further events everything comes to rest after few
-//! evictions, nobody being taken again and again for the same job.
+//! vain), though another that is owed it may have taken it in turn; what is guaranteed and idle is
+//! kept; and without further events everything comes to rest after few evictions, nobody being taken again and again for the same job.
 
 use crate::elastic::elastic;
 use crate::random::cases;
 use crate::world::{World, below, deserving, key, pods, policy, res};
 use engine::facts::{PolicyFact, Preemption, QueueFact};
-use engine::{Decision, JobKey, JobState, QueueName, Reason, Resources};
+use engine::{Decision, JobKey, JobState, QueueName, Resources};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Of the fleet.
+const GPUS: i64 = 12;
 const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 const CLASSES: [&str; 3] = ["low", "normal", "high"];
 
@@ -193,7 +195,7 @@ impl Model {
     fn settle(&mut self) {
         let mut evictions = 0;
         for _ in 0..300 {
-            let before = self.allocated();
+            let before = self.committed();
             let decided = self.world.decided();
             if decided.decisions.is_empty() {
                 let soon = decided.wake_at.map(|at| at.millis_since(self.world.now));
@@ -203,17 +205,17 @@ impl Model {
                 }
                 continue;
             }
-            evictions += self.round(&decided.decisions, &before);
+            evictions += self.round(&decided.decisions);
+            let (now, most) = (self.committed(), before.max(GPUS));
+            assert!(now <= most, "{now} held or guaranteed, {before} before");
             assert!(evictions < 40, "does not come to rest: {:?}", self.taken);
             self.world.now = self.world.now.after(1);
         }
         panic!("does not come to rest");
     }
 
-    fn round(&mut self, decisions: &[Decision], before: &BTreeMap<String, i64>) -> usize {
+    fn round(&mut self, decisions: &[Decision]) -> usize {
         let mut evictions = 0;
-        // Whose own jobs were preempted: that is no matter of guarantees.
-        let mut within = BTreeSet::new();
         for decision in decisions {
             match decision {
                 Decision::Release { key, .. } => {
@@ -227,14 +229,9 @@ impl Model {
                 Decision::TakeBack {
                     key: victim,
                     for_job: Some(whom),
-                    reason,
                     ..
                 } => {
                     evictions += 1;
-                    if *reason == Reason::Preempted {
-                        let queue = self.world.engine.job(victim).unwrap().queue;
-                        within.insert(queue.to_string());
-                    }
                     self.takers.insert(whom.clone());
                     let pair = (victim.name.to_string(), whom.name.to_string());
                     let times = self.taken.entry(pair.clone()).or_default();
@@ -244,9 +241,6 @@ impl Model {
                 }
                 other => panic!("unasked for: {other:?}"),
             }
-        }
-        if evictions > 0 {
-            self.guarantees_hold(before, &within);
         }
         evictions
     }
@@ -259,31 +253,20 @@ impl Model {
         }
     }
 
-    /// GPUs held by each queue, by jobs that are not ending.
-    fn allocated(&self) -> BTreeMap<String, i64> {
-        let mut sums = BTreeMap::new();
-        for name in ["a", "b", "c", "d", "dept"] {
-            let usage = self
-                .world
-                .engine
-                .queue_usage(&QueueName::from(name))
-                .unwrap();
-            let gpus = usage
-                .allocated
-                .amount_of(&engine::ResourceName::new("nvidia.com/gpu"));
-            sums.insert(name.to_owned(), gpus.0);
-        }
-        sums
-    }
-
-    fn guarantees_hold(&self, before: &BTreeMap<String, i64>, within: &BTreeSet<String>) {
-        let after = self.allocated();
-        for (index, name) in QUEUES.iter().enumerate().skip(2) {
-            let guaranteed = i64::from(self.shares[index].guaranteed.min(2));
-            let (was, is) = (before[*name], after[*name]);
-            let kept = is >= guaranteed.min(was) || within.contains(*name);
-            assert!(kept, "{name} had {was}, has {is}");
-        }
+    /// GPUs that are held, and that are guaranteed and not held: a guarantee stays kept when a gang
+    /// is taken that held all of it.
+    fn committed(&self) -> i64 {
+        let gpu = engine::ResourceName::new("nvidia.com/gpu");
+        let committed = |name: &str| {
+            let index = QUEUES.iter().position(|queue| *queue == name);
+            let guaranteed = index.map_or(0, |index| self.shares[index].guaranteed.min(2));
+            let usage = self.world.engine.queue_usage(&QueueName::from(name));
+            let usage = usage.unwrap();
+            let valid = usage.closed.is_none();
+            let kept = if valid { i64::from(guaranteed) } else { 0 };
+            usage.allocated.amount_of(&gpu).0.max(kept)
+        };
+        ["dept", "c", "d"].map(committed).into_iter().sum()
     }
 }
 

@@ -217,30 +217,19 @@ impl Model {
     }
 
     fn may_go(&self, tree: &Tree<'_>, job: usize) -> bool {
-        self.within_quota(tree, tree.allocated, job)
-            && self.within_limits(tree, job)
+        tree.may_hold(
+            self.jobs[job].job.queue,
+            self.jobs[job].job.request(),
+            tree.allocated,
+        ) && self.within_limits(tree, job)
             && self.has_room(tree, job, true)
     }
 
     /// Whether it might go if nothing else ran.
     fn could_go(&self, tree: &Tree<'_>, job: usize) -> bool {
         let idle = vec![[0, 0]; tree.queues.len()];
-        self.within_quota(tree, &idle, job) && self.has_room(tree, job, false)
-    }
-
-    /// Every queue of the path and the root, in every dimension that is asked for.
-    fn within_quota(&self, tree: &Tree<'_>, allocated: &[Amounts], job: usize) -> bool {
         let stated = &self.jobs[job].job;
-        let asked = stated.request();
-        let passes = |dim: usize| {
-            let top = tree.children(None).into_iter();
-            let of_root = top.map(|queue| allocated[queue][dim]).sum();
-            let path = tree.path(stated.queue).into_iter();
-            let levels = path.map(|queue| (allocated[queue][dim], tree.real(queue, dim)));
-            let mut levels = levels.chain([(of_root, tree.root(dim))]);
-            levels.all(|(has, real)| real.is_none_or(|real| has + asked[dim] <= real))
-        };
-        (0..asked.len()).all(|dim| asked[dim] == 0 || passes(dim))
+        tree.may_hold(stated.queue, stated.request(), &idle) && self.has_room(tree, job, false)
     }
 
     /// Every queue of the path has jobs left to release, and so has the job's user there.

@@ -55,6 +55,54 @@ impl Tree<'_> {
         guaranteed.then_some(self.fleet[dim])
     }
 
+    /// What is kept for a queue's guarantee, or for the guarantees below it, beside what it holds.
+    fn idle(&self, queue: usize, dim: usize, allocated: &[Amounts]) -> i64 {
+        let children = self.children(Some(queue)).into_iter();
+        let below: i64 = children.map(|at| self.idle(at, dim, allocated)).sum();
+        let own = self.guarantee(queue, dim) - allocated[queue][dim];
+        own.max(below).max(0)
+    }
+
+    /// What a queue holds and has to keep for those directly below it; `None`: the root.
+    fn committed(&self, queue: Option<usize>, dim: usize, allocated: &[Amounts]) -> i64 {
+        let children = self.children(queue);
+        let held = match queue {
+            Some(queue) => allocated[queue][dim],
+            None => children.iter().map(|at| allocated[*at][dim]).sum(),
+        };
+        let idle = children.iter().map(|at| self.idle(*at, dim, allocated));
+        held + idle.sum::<i64>()
+    }
+
+    /// Whether a queue may hold so much more: at it, at every queue above it and at the root the
+    /// bound is kept; and what is held there and guaranteed below to others is within the bound
+    /// too, unless what is asked for takes nothing that was not guaranteed to the queue before.
+    pub fn may_hold(&self, queue: usize, asked: Amounts, allocated: &[Amounts]) -> bool {
+        let path = self.path(queue);
+        let mut after = allocated.to_vec();
+        for at in &path {
+            after[*at] = crate::room::plus(after[*at], asked, 1);
+        }
+        let levels = path.into_iter().map(Some).chain([None]);
+        let levels: Vec<Option<usize>> = levels.collect();
+        let passes = |at: &Option<usize>, dim: usize| {
+            let bound = match *at {
+                Some(queue) => self.real(queue, dim),
+                None => self.root(dim),
+            };
+            let held = match *at {
+                Some(queue) => after[queue][dim],
+                None => self.children(None).iter().map(|at| after[*at][dim]).sum(),
+            };
+            let before = self.committed(*at, dim, allocated);
+            let now = self.committed(*at, dim, &after);
+            bound.is_none_or(|bound| held <= bound && (now <= bound || now == before))
+        };
+        let dims = (0..asked.len()).filter(|dim| asked[*dim] > 0);
+        dims.into_iter()
+            .all(|dim| levels.iter().all(|at| passes(at, dim)))
+    }
+
     /// What a queue names or, where it names nothing, what those below it are guaranteed.
     fn guarantee(&self, queue: usize, dim: usize) -> i64 {
         let below = || {
@@ -98,12 +146,20 @@ impl Tree<'_> {
         shares.max()
     }
 
-    /// What the queue has above its deserved share: the most over all dimensions, as a part of
-    /// what it may have, by its weight.
+    /// What the queue has above its deserved share, as a part of what it may have, by its weight:
+    /// the most over the dimensions in which it or a sibling names what it deserves; over all, where
+    /// none of them does.
     pub fn borrowed(&self, queue: usize) -> Fraction {
         let stated = &self.queues[queue];
         let deserved = self.deserved(queue);
-        let parts = (0..self.fleet.len()).map(|dim| {
+        let shared = |dim: &usize| {
+            let names =
+                |at: usize| self.claimed(at, *dim).is_some() || self.guarantee(at, *dim) > 0;
+            self.children(stated.parent).into_iter().any(names)
+        };
+        let all = 0..self.fleet.len();
+        let any = all.clone().any(|dim| shared(&dim));
+        let parts = all.filter(|dim| !any || shared(dim)).map(|dim| {
             let above = (self.allocated[queue][dim] - deserved[dim].unwrap_or(0)).max(0);
             let of = stated.capability[dim].unwrap_or(self.fleet[dim]);
             Fraction::new(above, of * i64::from(stated.weight))

@@ -184,7 +184,7 @@ fn class_4_what_was_taken_cannot_be_taken_back() {
 }
 
 #[test]
-fn a_queue_is_never_taken_below_its_due_nor_its_guarantee() {
+fn nothing_is_taken_from_a_queue_at_its_due_and_a_gang_beyond_it_is_taken_whole() {
     let tree = Tree::new()
         .queue("a", "", "gpu 5", "")
         .queue("b", "", "gpu 3", "gpu 4");
@@ -197,8 +197,12 @@ fn a_queue_is_never_taken_below_its_due_nor_its_guarantee() {
     let tree = Tree::new()
         .queue("a", "", "gpu 5", "")
         .queue("b", "gpu 3", "gpu 3", "gpu 4");
-    assert_eq!(tree.take(asks, "b", &[], "gpu 2"), Err(Spared::Guaranteed));
-    assert_eq!(tree.take(asks, "b", &[], "gpu 1"), Ok(()));
+    // What it is guaranteed stays kept for it, whatever the size of the job.
+    assert_eq!(tree.take(asks, "b", &[], "gpu 4"), Ok(()));
+    assert_eq!(
+        tree.take(asks, "b", &["gpu 1"], "gpu 3"),
+        Err(Spared::WithinDeserved)
+    );
 }
 
 #[test]
@@ -217,10 +221,18 @@ fn queues_are_compared_where_their_paths_part() {
         Err(Spared::WithinDeserved)
     );
     assert_eq!(tree.take(asks, "x1", &[], "gpu 1"), Err(Spared::SameQueue));
-    // With room below x's due, from y too; on the way there y1's guarantee stands.
+    // With room below x's due, from y too.
     let tree = tree.queue("x", "", "gpu 6", "");
-    assert_eq!(tree.take(asks, "y1", &[], "gpu 1"), Ok(()));
-    assert_eq!(tree.take(asks, "y1", &[], "gpu 5"), Err(Spared::Guaranteed));
+    assert_eq!(tree.take(asks, "y1", &[], "gpu 5"), Ok(()));
+    // Of y, which owes, only from those below it that hold more than they are guaranteed.
+    let tree = Tree::new()
+        .queue("x", "", "gpu 5", "")
+        .queue("x/x1", "", "gpu 5", "gpu 3")
+        .queue("y", "", "gpu 3", "")
+        .queue("y/y1", "gpu 3", "gpu 3", "gpu 3")
+        .queue("y/y2", "", "", "gpu 2");
+    assert_eq!(tree.take(asks, "y1", &[], "gpu 1"), Err(Spared::Guaranteed));
+    assert_eq!(tree.take(asks, "y2", &[], "gpu 2"), Ok(()));
 }
 
 #[test]

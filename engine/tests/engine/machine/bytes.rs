@@ -164,16 +164,16 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
     98 released, 2 resized, 2 taken back: 4cefd40c3c2c97c1, told 2d30a07edc028564
-    70 released, 1 resized, 3 taken back: e0ead0fa4bb1532f, told d0872d090e7b33dc
-    111 released, 2 resized, 8 taken back: ea056df209bcbc07, told b35a8ed82ec5bfa0
-    64 released, 0 resized, 1 taken back: 7bb6b60ed8bb94f4, told 4d416774902062dc
-    123 released, 4 resized, 7 taken back: e851d6dbd705ca30, told 99836ea58999a787
-    57 released, 0 resized, 2 taken back: 2a03043781fb6da6, told c591f6ba2f82f636
+    70 released, 1 resized, 3 taken back: 1ceab3930be81202, told 745a8e48af4d9e0f
+    112 released, 2 resized, 9 taken back: f9e50ef115f2334f, told 0ae29af182564805
+    63 released, 0 resized, 1 taken back: bb85656d2a3f6f8f, told 8472ee25b9bce20e
+    122 released, 4 resized, 7 taken back: 5954562033d7b85c, told 42ba5e4ed02266ad
+    57 released, 0 resized, 2 taken back: 2a03043781fb6da6, told cd30bd1b28c696bb
     107 released, 1 resized, 6 taken back: b8c586a84e28b4f5, told d9cd9f058c6b2334
     54 released, 1 resized, 0 taken back: 68883cdef3f81367, told baf88cb023703f11
-    115 released, 1 resized, 5 taken back: 819f7c8323d94d3a, told 7897aec621a42979
-    85 released, 1 resized, 2 taken back: fceaa7753199b7f7, told 2e7a74ff646eef4c
-    94 released, 3 resized, 3 taken back: add4f9c510926611, told 3489881d5e97b645
+    114 released, 1 resized, 4 taken back: 8554552cbf44e5e3, told fb3f89832841e735
+    85 released, 1 resized, 2 taken back: fceaa7753199b7f7, told c9f3a42b7babfff7
+    94 released, 3 resized, 3 taken back: add4f9c510926611, told 2190190d5d4735eb
     53 released, 1 resized, 1 taken back: 8fbefe163b2f875b, told 3dcf092d94c6214c
     ");
 }

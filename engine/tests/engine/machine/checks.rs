@@ -31,7 +31,9 @@ impl Model {
         self.round += 1;
         self.latest = self.latest.max(self.clock());
         loop {
+            let before = self.committed();
             let decided = self.engine.decide(self.clock());
+            self.check_guarantees(&before);
             let wrong = self.engine.check_invariants();
             assert!(wrong.is_empty(), "{wrong:#?}");
             for decision in &decided.decisions {

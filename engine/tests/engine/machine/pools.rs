@@ -171,7 +171,7 @@ impl Model {
         self.queues.contains_key(&parent).then_some(parent)
     }
 
-    fn parent_of(&self, name: &QueueName) -> Option<QueueName> {
+    pub fn parent_of(&self, name: &QueueName) -> Option<QueueName> {
         let parent = self.named_parent(name)?;
         let mut seen = BTreeSet::new();
         let mut above = Some(parent.clone());

@@ -95,8 +95,9 @@ impl Model {
         );
     }
 
-    /// What is left to the giver, without all that is going, is no less than it is guaranteed,
-    /// of what the victim holds.
+    /// The giver held more than it is guaranteed, of what the victim holds, before the last that is
+    /// going went: what it is guaranteed stays kept for it (`guarantees.rs`), and it gives only what
+    /// is beyond, whole jobs at a time.
     fn check_guarantee(&self, victim: &JobKey, giver: &QueueName, taker: &QueueName) {
         let shared = self.path(taker);
         let given = self.engine.job(victim).unwrap().admission.unwrap();
@@ -105,20 +106,21 @@ impl Model {
         for queue in path.filter(|queue| !shared.contains(queue)) {
             let named = self.queues.get(&queue).map(|fact| &fact.guarantee);
             for (resource, kept) in named.into_iter().flat_map(Resources::iter) {
-                let stays =
-                    self.stays_in(&queue, |held| held.charge().unwrap().amount_of(resource).0);
+                let held = |held: &Admission| held.charge().unwrap().amount_of(resource).0;
+                let had = self.stays_in(&queue, held) + self.largest_going(&queue, held);
                 assert!(
-                    charge.amount_of(resource).0 == 0 || stays >= kept.0,
-                    "{queue} keeps {stays} of its guaranteed {kept:?} {resource}"
+                    charge.amount_of(resource).0 == 0 || had > kept.0,
+                    "{queue} had {had} of its guaranteed {kept:?} {resource}"
                 );
             }
             let policy = self.policies.get(&queue);
             for bound in policy.into_iter().flat_map(|policy| &policy.pools) {
                 for (resource, kept) in bound.guarantee.iter() {
-                    let stays = self.stays_in(&queue, |held| within(held, bound, resource));
+                    let held = |held: &Admission| within(held, bound, resource);
+                    let had = self.stays_in(&queue, held) + self.largest_going(&queue, held);
                     assert!(
-                        within(given, bound, resource) == 0 || stays >= kept.0,
-                        "{queue} keeps {stays} of what {bound:?} guarantees"
+                        within(given, bound, resource) == 0 || had > kept.0,
+                        "{queue} had {had} of what {bound:?} guarantees"
                     );
                 }
             }
@@ -127,11 +129,25 @@ impl Model {
 
     /// The sum over the jobs that are charged to the queue, or below it, and are not ending.
     fn stays_in(&self, queue: &QueueName, counts: impl Fn(&Admission) -> i64) -> i64 {
+        let charged = self.charged_in(queue).into_iter();
+        let stays = charged.filter(|(state, _)| *state != JobState::Ending);
+        stays.map(|(_, held)| counts(held)).sum()
+    }
+
+    /// The most that one of those holds that are ending.
+    fn largest_going(&self, queue: &QueueName, counts: impl Fn(&Admission) -> i64) -> i64 {
+        let charged = self.charged_in(queue).into_iter();
+        let going = charged.filter(|(state, _)| *state == JobState::Ending);
+        going.map(|(_, held)| counts(held)).max().unwrap_or(0)
+    }
+
+    /// The jobs that are charged to the queue, or below it.
+    fn charged_in(&self, queue: &QueueName) -> Vec<(JobState, &Admission)> {
         let jobs = self.jobs.keys().map(|key| self.engine.job(key).unwrap());
-        let stays = jobs.filter(|job| charged(job.state) && job.state != JobState::Ending);
-        let admissions = stays.filter_map(|job| job.admission);
-        let here = admissions.filter(|held| self.path(&held.queue).contains(queue));
-        here.map(counts).sum()
+        let charged = jobs.filter(|job| charged(job.state));
+        let admissions = charged.filter_map(|job| Some((job.state, job.admission?)));
+        let here = admissions.filter(|(_, held)| self.path(&held.queue).contains(queue));
+        here.collect()
     }
 
     /// With the job its queue, or one above it, is within what it deserves once all is gone that

@@ -2,7 +2,7 @@
 //!
 //! docs/scheduling.md, "What a queue may have": an entry of `pools[]` counts one class of GPUs, in
 //! all clusters or in those it names; `capability` is never passed, `guarantee` is kept for the
-//! queue even while it is idle; a job must pass at its own queue and at every queue above it. What
+//! queue even while it is idle, from all others together too; a job must pass at its own queue and at every queue above it. What
 //! a queue may really have is its parent's, less what is guaranteed to its siblings.
 //! docs/tenants.md: lowered below what is in use, a capability stops new jobs and ends none.
 //!
@@ -250,6 +250,7 @@ impl Both {
             for other in self.case.siblings(queue) {
                 for kept in &self.case.queues[other].pools {
                     self.leaves(job, queue, kept)?;
+                    self.leaves_together(job, queue, kept)?;
                 }
             }
         }
@@ -263,6 +264,27 @@ impl Both {
         if kept.guarantee > 0 && self.of_job(job, kept) > 0 && held > most {
             return Err(format!(
                 "j{job:02}: q{queue} has {held} of what {kept:?} leaves of {most}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What siblings hold of what a bound counts and what is guaranteed to the others of it are
+    /// together no more than there is.
+    fn leaves_together(&self, job: usize, queue: usize, kept: &Pool) -> Result<(), String> {
+        let mut all = self.case.siblings(queue);
+        all.push(queue);
+        let committed = |queue: &usize| {
+            let same = |pool: &&Pool| (pool.class, pool.clusters) == (kept.class, kept.clusters);
+            let pools = self.case.queues[*queue].pools.iter().filter(same);
+            let guaranteed: i64 = pools.map(|pool| pool.guarantee).sum();
+            self.held(*queue, kept).max(guaranteed)
+        };
+        let committed: i64 = all.iter().map(committed).sum();
+        let has = self.case.has(kept);
+        if kept.guarantee > 0 && self.of_job(job, kept) > 0 && committed > has {
+            return Err(format!(
+                "j{job:02}: {committed} of {has} are held or guaranteed of {kept:?}"
             ));
         }
         Ok(())

@@ -268,6 +268,8 @@ impl<'a> Both<'a> {
                     if *reason != expected {
                         return Err(format!("{key} is taken as {reason}"));
                     }
+                    // What is kept for one whose victims are gone is not idle for others.
+                    checked |= !served.is_empty();
                     let victims = takes.entry(job_number(&whom.name)).or_default();
                     victims.push(job_number(&key.name));
                 }

@@ -1,8 +1,8 @@
 //! What the documents allow and demand of a reclaim, over everything that runs.
 //!
 //! - docs/scheduling.md, "What is taken back": a queue below its deserved takes back what other
-//!   queues borrowed; idle room first; only where the job then really starts; never below a
-//!   guarantee, never before `preemption.minRuntime`, never a job that is not preemptible, never
+//!   queues borrowed; idle room first; only where the job then really starts; what is guaranteed
+//!   to the queue of a victim stays kept for it; never before `preemption.minRuntime`, never a job that is not preemptible, never
 //!   from a Queue with `reclaimable: false`.
 //! - docs/tenants.md, "What is taken back": jobs of queues above what they deserve are taken, and
 //!   only as many as let the job start. A job whose PriorityClass says Never takes nothing.
@@ -15,7 +15,7 @@
 //! taken: there the queues of all victims keep what they deserve.
 
 use super::{Case, Job};
-use crate::case::{Amounts, Bounds, Role};
+use crate::case::{Amounts, Role};
 use crate::room::{Free, minus, place, plus};
 use crate::tree::Tree;
 
@@ -60,13 +60,13 @@ impl Rules<'_> {
 
     /// What the queue gets back when it needs it; what is not named is all borrowed.
     pub fn deserved(&self, queue: usize) -> i64 {
-        self.with_tree(|tree| tree.deserved(queue))[0].unwrap_or(0)
+        self.ask_tree(&[], |tree| tree.deserved(queue))[0].unwrap_or(0)
     }
 
-    fn with_tree(&self, ask: impl FnOnce(&Tree<'_>) -> Bounds) -> Bounds {
+    fn ask_tree<T>(&self, gone: &[usize], ask: impl FnOnce(&Tree<'_>) -> T) -> T {
         let queues: Vec<_> = self.case.queues.iter().map(super::Queue::stated).collect();
         let all = 0..queues.len();
-        let allocated: Vec<Amounts> = all.map(|at| [self.held(at, &[]), 0]).collect();
+        let allocated: Vec<Amounts> = all.map(|at| [self.held(at, gone), 0]).collect();
         let fleet = self.case.nodes.iter().map(|(_, gpus)| gpus).sum();
         ask(&Tree {
             queues: &queues,
@@ -75,8 +75,16 @@ impl Rules<'_> {
         })
     }
 
-    /// Whether the job fits into one cluster once some are gone.
+    /// Whether the job may be charged and fits into one cluster once some are gone.
     pub fn fits(&self, job: usize, gone: &[usize]) -> bool {
+        let entry = &self.jobs[job].job;
+        let may_hold = self.ask_tree(gone, |tree| {
+            tree.may_hold(entry.queue, [entry.gpus(), 0], tree.allocated)
+        });
+        may_hold && self.has_room(job, gone)
+    }
+
+    fn has_room(&self, job: usize, gone: &[usize]) -> bool {
         (0..super::CLUSTERS).any(|cluster| {
             let nodes = self.case.nodes.iter().enumerate();
             let there = nodes.filter(|(_, (at, _))| *at == cluster);
@@ -153,9 +161,6 @@ impl Rules<'_> {
                 return Err(format!(
                     "q{queue} has no more than it deserves before the last"
                 ));
-            }
-            if left < self.case.queues[queue].guarantee {
-                return Err(format!("q{queue} is left with {left}, below its guarantee"));
             }
         }
         if self.fits(preemptor, &[]) {
