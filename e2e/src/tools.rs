@@ -261,7 +261,7 @@ pub fn ensure(sets: &[Toolset], progress: &dyn Fn(&str)) -> Result<Tools> {
     Ok(tools)
 }
 
-fn cache_dir() -> Result<PathBuf> {
+pub(crate) fn cache_dir() -> Result<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())

@@ -5,6 +5,7 @@
 //! code of Muster's may be used here: what is checked must not check itself.
 
 pub mod audit;
+pub mod earlier;
 pub mod health;
 pub mod jobs;
 pub mod kinds;

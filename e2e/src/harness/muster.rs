@@ -33,6 +33,8 @@ pub enum Part {
     Second,
     /// The same, without the ledger: to measure what that costs.
     WithoutLedger,
+    /// Everything, of an earlier commit ([`Muster::earlier`]).
+    Earlier,
     /// The webhook alone, registered.
     Webhook,
     /// The controller alone.
@@ -49,6 +51,7 @@ impl Part {
             Self::AllUnregistered => "muster-unregistered",
             Self::Second => "muster-second",
             Self::WithoutLedger => "muster-without-ledger",
+            Self::Earlier => "muster-earlier",
             Self::Webhook => "muster-webhook",
             Self::Controller => "muster-controller",
             Self::Scheduler => "muster-scheduler",
@@ -57,7 +60,9 @@ impl Part {
 
     fn account(self) -> &'static str {
         match self {
-            Self::AllUnregistered | Self::Second | Self::WithoutLedger => Self::All.process(),
+            Self::AllUnregistered | Self::Earlier | Self::Second | Self::WithoutLedger => {
+                Self::All.process()
+            }
             other => other.process(),
         }
     }
@@ -67,6 +72,7 @@ impl Part {
         match self {
             Self::All
             | Self::AllUnregistered
+            | Self::Earlier
             | Self::Second
             | Self::WithoutLedger
             | Self::Controller => Some("muster"),
@@ -77,7 +83,7 @@ impl Part {
 
     fn args(self) -> (&'static str, bool) {
         match self {
-            Self::All => ("all", true),
+            Self::All | Self::Earlier => ("all", true),
             Self::AllUnregistered | Self::Second | Self::WithoutLedger => ("all", false),
             Self::Webhook => ("webhook", true),
             Self::Controller => ("controller", false),
@@ -129,6 +135,13 @@ impl Muster {
         run_install(&program, &testbed.karmada(), &[]).await?;
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         Ok(Self { program, flags })
+    }
+
+    /// The same installation with the program of an earlier commit, which is started as
+    /// [`Part::Earlier`], and the flags that it knows.
+    pub fn earlier(&self, program: PathBuf, flags: &[&str]) -> Self {
+        let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        Self { program, flags }
     }
 
     /// Runs `muster install --member` against a member: it may be reached through the proxy then.

@@ -61,6 +61,18 @@ fn soak_of_a_lost_cluster() {
 
 #[test]
 #[ignore = "soak"]
+fn soak_of_upgrade_and_roll_back() {
+    managed_alone("soakupgrade", crate::upgrade::back_and_forth);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_of_a_restored_etcd() {
+    crate::restored::restored();
+}
+
+#[test]
+#[ignore = "soak"]
 fn soak_of_an_hour_at_rest() {
     let hour = Duration::from_secs(3_600);
     managed("soakrest", async |case| {
