@@ -71,12 +71,7 @@ pub(crate) async fn serve(
     )?;
     let cancel = runtime::shutdown::on_signal()?;
     let agent = format!("{}/{}", parts.name, env!("CARGO_PKG_VERSION"));
-    let client = runtime::connect(
-        connection.kubeconfig.as_deref(),
-        connection.context.as_deref(),
-        &agent,
-    )
-    .await?;
+    let client = connect(connection, &agent).await?;
     let registry = Registry::new();
     let health = Health::new();
     let (address, _probes) = runtime::health::serve(
@@ -92,16 +87,15 @@ pub(crate) async fn serve(
     let mut tasks: JoinSet<anyhow::Result<&'static str>> = JoinSet::new();
     if parts.webhook {
         let options = webhook_options(&process)?;
-        let (client, registry, health, cancel) = (
-            client.clone(),
-            registry.clone(),
-            health.clone(),
-            cancel.clone(),
-        );
+        let (registry, health) = (registry.clone(), health.clone());
+        let (connection, cancel) = (connection.clone(), cancel.clone());
+        // On threads of its own, with a client of its own: what people send must not delay the rest.
+        let serving = webhook::run_apart(async move {
+            let client = connect(&connection, &agent).await?;
+            webhook::run(client, options, &registry, &health, cancel).await
+        });
         tasks.spawn(async move {
-            webhook::run(client, options, &registry, &health, cancel)
-                .await
-                .context("webhook")?;
+            serving.await.context("webhook")?;
             Ok("webhook")
         });
     }
@@ -111,6 +105,14 @@ pub(crate) async fn serve(
         );
     }
     drain(tasks, &cancel).await
+}
+
+async fn connect(connection: &Connection, agent: &str) -> anyhow::Result<kube::Client> {
+    let Connection {
+        kubeconfig,
+        context,
+    } = connection;
+    runtime::connect(kubeconfig.as_deref(), context.as_deref(), agent).await
 }
 
 /// Starts what only one replica may do.
@@ -256,6 +258,7 @@ fn webhook_options(process: &Process) -> anyhow::Result<webhook::Options> {
         bind: flags.webhook_bind,
         target,
         register: flags.register,
+        limits: webhook::load::Limits::default(),
     })
 }
 

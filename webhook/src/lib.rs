@@ -12,8 +12,10 @@
 //! effects, and gives the same request the same answer, dry runs included. It never touches
 //! what is not managed, nor anything in a system namespace.
 
+mod apart;
 pub mod certs;
 pub mod gate;
+pub mod load;
 pub mod metrics;
 pub mod register;
 pub mod released;
@@ -22,9 +24,11 @@ pub mod server;
 pub mod templates;
 pub mod users;
 
+pub use apart::run_apart;
 pub use register::unregister;
 
 use crate::certs::{CertKeeper, Keyring, Lifetimes};
+use crate::load::{Limits, Load};
 use crate::metrics::Metrics;
 use crate::released::Released;
 use crate::server::Handlers;
@@ -96,6 +100,8 @@ pub struct Options {
     pub target: Target,
     /// Whether it keeps its registrations; else somebody else has to.
     pub register: bool,
+    /// How much it serves at a time.
+    pub limits: Limits,
 }
 
 /// How often registrations are applied without a change, to heal what others did to them.
@@ -166,6 +172,7 @@ pub async fn run_on(
     let handlers = Handlers {
         released,
         metrics: metrics.clone(),
+        load: Load::new(options.limits),
     };
     let listener = server::listen(socket)?;
     let address = listener.local_addr()?;

@@ -20,6 +20,8 @@ pub enum Outcome {
     Denied,
     /// It could not be read.
     Error,
+    /// It was not read: as many were served as may be.
+    Busy,
 }
 
 impl Outcome {

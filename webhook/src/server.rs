@@ -1,9 +1,11 @@
 //! HTTPS for the API server: one route per registration.
 //!
 //! A request that cannot be read is an HTTP error, not a denial, so that the registration's
-//! failurePolicy decides what becomes of it.
+//! failurePolicy decides what becomes of it. Number and size of what is read at a time are bounded
+//! ([`crate::load`]); nesting beyond 128 levels is an error of serde_json's.
 
 use crate::gate::{self, Entry, Verdict};
+use crate::load::{Load, Place};
 use crate::metrics::{Metrics, Outcome};
 use crate::released::Released;
 use crate::review::{Answer, Request, Review, ReviewResponse};
@@ -13,7 +15,8 @@ use anyhow::Context as _;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, State};
-use axum::http::StatusCode;
+use axum::http::header::{CONTENT_LENGTH, RETRY_AFTER};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::StreamExt as _;
@@ -43,6 +46,10 @@ const BODY_LIMIT: usize = 4 * 1024 * 1024;
 /// How much of a body that is too large is read and dropped. The connection of a client that still sends
 /// is closed with the answer unread: it sees a broken pipe, and never why.
 const DROPPED: usize = 4 * BODY_LIMIT;
+/// What is said where no place is free.
+const BUSY: &str = "muster webhook: it serves as many requests as it may; try again in a second";
+/// Seconds after which who was told so may ask again. API servers do, within timeoutSeconds.
+const RETRY_SECONDS: &str = "1";
 /// Below the registrations' timeoutSeconds (3), so that the API server hears why.
 const TIME_LIMIT: Duration = Duration::from_millis(2500);
 
@@ -53,6 +60,8 @@ pub struct Handlers {
     pub released: Released,
     /// Counts and times.
     pub metrics: Metrics,
+    /// How much is taken on at a time.
+    pub load: Load,
 }
 
 /// Connections that may wait to be accepted; what the standard library takes where it is not told.
@@ -107,15 +116,30 @@ pub fn router(handlers: Handlers) -> Router {
 /// Why a request is not answered with a review.
 type Refusal = (StatusCode, String);
 
-/// The body of a request, or why it is not taken.
-struct Body(Result<Bytes, Refusal>);
+/// The body of a request with its place, which is held until the answer is made, or why it is not
+/// taken.
+struct Body(Result<(Bytes, Place), Refusal>);
 
-impl<S: Sync> FromRequest<S> for Body {
+impl FromRequest<Handlers> for Body {
     type Rejection = Infallible;
 
-    async fn from_request(request: axum::extract::Request, _: &S) -> Result<Self, Infallible> {
-        Ok(Self(whole(request.into_body()).await))
+    async fn from_request(
+        request: axum::extract::Request,
+        handlers: &Handlers,
+    ) -> Result<Self, Infallible> {
+        let Some(place) = handlers.load.place(expected_length(request.headers())) else {
+            return Ok(Self(Err((StatusCode::TOO_MANY_REQUESTS, BUSY.to_owned()))));
+        };
+        let body = whole(request.into_body()).await;
+        Ok(Self(body.map(|bytes| (bytes, place))))
     }
+}
+
+/// Bytes of a body that are kept at most. API servers say how many come.
+fn expected_length(headers: &HeaderMap) -> usize {
+    let stated = headers.get(CONTENT_LENGTH);
+    let stated = stated.and_then(|length| length.to_str().ok()?.parse().ok());
+    stated.unwrap_or(BODY_LIMIT).min(BODY_LIMIT)
 }
 
 async fn whole(body: axum::body::Body) -> Result<Bytes, Refusal> {
@@ -241,18 +265,21 @@ fn handle<T: DeserializeOwned>(
     answer: impl FnOnce(&Request<T>) -> Answer,
 ) -> Response {
     let start = Instant::now();
-    let result = body
-        .0
-        .and_then(|body| read(&body))
-        .and_then(|request: Request<T>| {
-            let answer = answer(&request);
-            let outcome = Outcome::of(&answer);
-            let response = ReviewResponse::new(&request.uid, answer)
-                .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-            Ok((outcome, response))
-        });
+    let result = body.0.and_then(|(body, _place)| {
+        let request: Request<T> = read(&body)?;
+        let answer = answer(&request);
+        let outcome = Outcome::of(&answer);
+        let response = ReviewResponse::new(&request.uid, answer)
+            .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        Ok((outcome, response))
+    });
     let (outcome, response) = match result {
         Ok((outcome, response)) => (outcome, axum::Json(response).into_response()),
+        // Not logged: a flood of requests must not become one of lines. The metric tells.
+        Err((code @ StatusCode::TOO_MANY_REQUESTS, message)) => {
+            let later = [(RETRY_AFTER, RETRY_SECONDS)];
+            (Outcome::Busy, (code, later, message).into_response())
+        }
         Err((code, message)) => {
             tracing::warn!(path, %code, message, "admission review not answered");
             (Outcome::Error, (code, message).into_response())

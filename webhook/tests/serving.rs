@@ -15,7 +15,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower::Service as _;
 use webhook::certs::{CertKeeper, Lifetimes};
+use webhook::load::{Limits, Load};
+use webhook::metrics::Metrics;
+use webhook::released::Released;
+use webhook::server::Handlers;
 use webhook::{Options, Target};
 
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/muster";
@@ -41,6 +46,7 @@ impl Running {
             bind: address,
             target: Target::Url(format!("https://{address}")),
             register: true,
+            limits: Limits::default(),
         };
         let (client, token) = (api.client(), cancel.clone());
         let (checks, numbers) = (health.clone(), registry.clone());
@@ -195,6 +201,7 @@ async fn an_address_that_another_has_is_told_before_anything_is_written() {
         bind,
         target: Target::Url(format!("https://{bind}")),
         register: true,
+        limits: Limits::default(),
     };
     let api = FakeApi::new();
     let (health, registry) = (Health::new(), Registry::new());
@@ -239,6 +246,90 @@ async fn what_cannot_be_read_is_an_http_error() {
     large["oldObject"] = large["object"].clone();
     patch(&review(&client, "/gate/namespace", large).await);
     webhook.stop().await;
+}
+
+/// A path of JSON arrays, this many deep.
+fn nested(levels: usize) -> String {
+    format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deep_nesting_costs_an_error_and_no_stack() {
+    let webhook = Running::start(FakeApi::new(), Lifetimes::default()).await;
+    let client = webhook.api_server();
+    let template = |levels: usize| {
+        let job = r#""apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a"}"#;
+        let request = r#""uid":"u","operation":"CREATE","namespace":"team","kind":{"group":"batch","version":"v1","kind":"Job"}"#;
+        let object = format!(r#"{{{job},"spec":{}}}"#, nested(levels));
+        format!(r#"{{"request":{{{request},"object":{object}}}}}"#).into_bytes()
+    };
+    let path = "/validate/templates/managed";
+    let (status, message) = post(&client, path, template(100)).await;
+    assert_eq!(status, StatusCode::OK, "{message}");
+    for levels in [130, 1_900_000] {
+        let (status, message) = post(&client, path, template(levels)).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{levels}");
+        assert!(message.contains("recursion limit exceeded"), "{message}");
+    }
+    // What the gate does not look at is skipped, however deep it is.
+    let mut binding = serde_json::to_string(&json!({"request": creation()})).unwrap();
+    let deep = format!(r#""placement":{}"#, nested(1_000_000));
+    binding = binding.replace(r#""placement":{}"#, &deep);
+    assert!(binding.len() > 2_000_000);
+    let (status, message) = post(&client, "/gate/namespace", binding.into_bytes()).await;
+    assert_eq!(status, StatusCode::OK, "{message}");
+    webhook.stop().await;
+}
+
+/// A review whose body does not end, as a client that stalls sends it.
+fn stalled() -> http::Request<axum::body::Body> {
+    let pending = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+    let body = axum::body::Body::from_stream(pending);
+    Request::post("/gate/namespace").body(body).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_at_a_time_are_told_so_at_once() {
+    let registry = Registry::new();
+    let mut router = webhook::server::router(Handlers {
+        released: Released::default(),
+        metrics: Metrics::new(&registry),
+        load: Load::new(Limits {
+            requests: 2,
+            ..Limits::default()
+        }),
+    });
+    let whole = || {
+        let body = serde_json::to_vec(&json!({"request": creation()})).unwrap();
+        let body = axum::body::Body::from(body);
+        Request::post("/gate/namespace").body(body).unwrap()
+    };
+    let first = tokio::spawn(router.call(stalled()));
+    let second = tokio::spawn(router.call(stalled()));
+    tokio::task::yield_now().await;
+
+    let started = tokio::time::Instant::now();
+    let refused = router.call(whole()).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let text = axum::body::to_bytes(refused.into_body(), 1024)
+        .await
+        .unwrap();
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    assert!(text.contains("as many requests as it may"), "{text}");
+    assert!(started.elapsed().is_zero(), "{:?}", started.elapsed());
+
+    // Who stalls is given up before the API server's time is over, and its place is free.
+    for stalled in [first, second] {
+        let status = stalled.await.unwrap().unwrap().status();
+        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT);
+    }
+    assert_eq!(started.elapsed(), Duration::from_millis(2500));
+    let answered = router.call(whole()).await.unwrap();
+    assert_eq!(answered.status(), StatusCode::OK);
+    let metrics = registry.encode().unwrap();
+    let busy = r#"muster_webhook_requests_total{path="/gate/namespace",outcome="Busy"} 1"#;
+    assert!(metrics.contains(busy), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
