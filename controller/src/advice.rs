@@ -2,13 +2,15 @@
 //!
 //! An answer tries out several changes on the engine's own checks, which costs more than all else
 //! that is said of a job. So only who stands first is advised, an answer is kept for a while, and
-//! answers together take no more than a small share of the time: decisions come first.
+//! answers together take no more than a small share of the time: decisions come first. No queue is
+//! named that the job's namespace may not use.
 
 use crate::core::Core;
 use engine::decision::Help;
-use engine::{JobKey, Time};
+use engine::{JobKey, QueueName, Time};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use workload::Ask;
 
 /// Milliseconds for which an answer is kept.
 const KEPT_MS: i64 = 10_000;
@@ -65,10 +67,28 @@ impl Core {
             return known.map_or_else(Vec::new, |(_, helps)| helps.clone());
         }
         let started = Instant::now();
-        let helps = self.engine.advise(key);
+        let helps = self
+            .engine
+            .advise(key, &|queue| self.may_be_named(key, queue));
         let took = started.elapsed();
         self.publisher.advice.note(key, now, &helps, took);
         helps
+    }
+
+    /// Whether a queue may be named to who looks at a job: its namespace is known to have the use of it,
+    /// and it takes the job's PriorityClasses. What only a user may use is named to nobody.
+    fn may_be_named(&self, key: &JobKey, queue: &QueueName) -> bool {
+        let namespace = self.namespace_of(key);
+        let closed = self
+            .world
+            .closed_to(queue, &key.namespace, &namespace.labels);
+        if closed.is_some() && !self.rights.is_known(&key.namespace, queue) {
+            return false;
+        }
+        let binding = self.world.bindings.get(key);
+        let ask = binding.and_then(|binding| self.world.ask_of(binding));
+        let classes = ask.map(Ask::priority_classes).unwrap_or_default();
+        self.world.refused_class(queue, &classes).is_none()
     }
 }
 

@@ -21,6 +21,7 @@ use crate::notes::Notes;
 use crate::places::Places;
 use crate::publish::Publisher;
 use crate::readiness::Readiness;
+use crate::rights::Rights;
 use crate::shrink::LivePods;
 use crate::standing::is_workload;
 use crate::template::{TemplateKey, TemplateKind};
@@ -101,6 +102,8 @@ pub(crate) struct Core {
     pub(crate) readiness: Readiness,
     pub(crate) template_watches: TemplateWatches,
     pub(crate) notes: Notes,
+    /// Which namespaces may use which queues.
+    pub(crate) rights: Rights,
     pub(crate) publisher: Publisher,
     pub(crate) metrics: Metrics,
     pub(crate) invariants: Timer,
@@ -210,6 +213,11 @@ impl Core {
                 attempt,
                 result,
             } => self.services_seen(&key, attempt, result, now),
+            Input::RightAsked {
+                namespace,
+                queue,
+                allowed,
+            } => self.right_asked(namespace, queue, allowed),
             Input::SizeChecked {
                 key,
                 attempt,

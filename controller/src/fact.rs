@@ -10,7 +10,7 @@ use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{ClusterPlacement, Demand, Filters, Held, Hold, JobFact, Split};
 use engine::{JobKey, QueueName, Reason, Time, Uid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use workload::{Ask, AskError, ClaimedDevices, Meeting};
 
 #[cfg(test)]
@@ -37,8 +37,15 @@ impl NamespaceFact {
     }
 }
 
-/// Who may submit to a queue, if that is limited.
-pub(crate) type Permission<'a> = &'a dyn Fn(&QueueName, &NamespaceFact) -> bool;
+/// Whether a job may be in its queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Permission {
+    Granted,
+    /// Whether its namespace has the right to is being asked.
+    Asked,
+    /// Why its namespace may not, without a right to.
+    Refused(String),
+}
 
 /// What a ResourceClaimTemplate of the job's namespace claims for one pod.
 pub(crate) type Claimed<'a> = &'a dyn Fn(&str) -> Option<&'a ClaimedDevices>;
@@ -46,7 +53,11 @@ pub(crate) type Claimed<'a> = &'a dyn Fn(&str) -> Option<&'a ClaimedDevices>;
 /// What queues say of the jobs in them.
 #[derive(Clone, Copy)]
 pub(crate) struct QueueRules<'a> {
-    pub(crate) permitted: Permission<'a>,
+    /// Whether jobs of the namespace may be in a queue. What their users may is not asked.
+    pub(crate) permitted: &'a dyn Fn(&QueueName) -> Permission,
+    /// The PriorityClass of those named that a queue does not take. Where none is named it is the
+    /// cluster's default that counts.
+    pub(crate) class_refused: &'a dyn Fn(&QueueName, &BTreeSet<String>) -> Option<String>,
     /// Whether jobs that do not say are split.
     pub(crate) split: &'a dyn Fn(&QueueName) -> Split,
     /// Which clusters are left out for its jobs.
@@ -95,7 +106,7 @@ pub(crate) fn job(
     } else {
         ask
     };
-    let own_hold = own_hold(binding, ask.as_ref(), &queue, namespace, rules.permitted);
+    let own_hold = own_hold(binding, template, ask.as_ref(), &queue, rules);
     hold = hold.or(own_hold);
     let fact = JobFact {
         key: key.clone(),
@@ -208,10 +219,10 @@ fn held(error: &AskError) -> Hold {
 /// What keeps a job of known size from being considered.
 fn own_hold(
     binding: &ResourceBinding,
+    template: &Template,
     ask: Option<&Ask>,
     queue: &QueueName,
-    namespace: &NamespaceFact,
-    permitted: Permission<'_>,
+    rules: QueueRules<'_>,
 ) -> Option<Hold> {
     let held = |reason, message| Some(Hold { reason, message });
     if !has_our_scheduler(binding) {
@@ -226,19 +237,59 @@ fn own_hold(
             "suspended by its owner; resume it to have it queued".into(),
         );
     }
-    if !permitted(queue, namespace) {
-        let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+    if released(binding).is_some() {
+        // What it may be counts again once it is taken back.
+        return invalid_record(binding);
+    }
+    if let Some(hold) = not_permitted(binding, template, queue, rules) {
+        return Some(hold);
+    }
+    let classes = ask.map(Ask::priority_classes).unwrap_or_default();
+    if let Some(class) = (rules.class_refused)(queue, &classes) {
         return held(
-            Reason::QueueNotPermitted,
+            Reason::PriorityClassNotPermitted,
             format!(
-                "namespace {namespace} is not selected by spec.namespaceSelector of capacitypolicy {queue}; use another queue, or ask its owner"
+                "spec.priorityClasses of capacitypolicy {queue} does not list PriorityClass {class}; \
+                 submit it with one that it lists, or to another queue"
             ),
         );
     }
+    invalid_record(binding)
+}
+
+fn invalid_record(binding: &ResourceBinding) -> Option<Hold> {
     record_problem(binding).map(|message| Hold {
         reason: Reason::InvalidTemplate,
         message,
     })
+}
+
+/// Why the job may not be in its queue: neither may its namespace, nor could who submitted it when it
+/// was.
+fn not_permitted(
+    binding: &ResourceBinding,
+    template: &Template,
+    queue: &QueueName,
+    rules: QueueRules<'_>,
+) -> Option<Hold> {
+    if template.permitted_queue.as_deref() == Some(queue.as_str()) {
+        return None;
+    }
+    let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+    match (rules.permitted)(queue) {
+        Permission::Granted => None,
+        Permission::Asked => Some(Hold {
+            reason: Reason::NotEvaluated,
+            message: format!("whether namespace {namespace} may use queue {queue} is being asked"),
+        }),
+        Permission::Refused(why) => Some(Hold {
+            reason: Reason::QueueNotPermitted,
+            message: format!(
+                "{why}, and neither the service accounts of {namespace} nor, when it was submitted, its user had the verb use \
+                 on the Queue; use another queue, or ask its owner"
+            ),
+        }),
+    }
 }
 
 fn wrong_scheduler(binding: &ResourceBinding) -> String {

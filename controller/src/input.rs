@@ -7,7 +7,7 @@ use crds::karmada::{ResourceBinding, Work};
 use crds::kubernetes::{Namespace, PriorityClass};
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
-use engine::{Attempt, ClusterName, JobKey};
+use engine::{Attempt, ClusterName, JobKey, QueueName};
 use runtime::watch::Delta;
 use scheduler::carry_out::Refusal;
 use scheduler::commit::{Outcome, Write};
@@ -57,6 +57,12 @@ pub(crate) enum Input {
         key: JobKey,
         attempt: Attempt,
         result: Result<Option<String>, OverrideError>,
+    },
+    /// The API server was asked whether the service accounts of a namespace may use a queue.
+    RightAsked {
+        namespace: String,
+        queue: QueueName,
+        allowed: bool,
     },
     /// A member was asked whether it has taken up that a job is smaller.
     SizeChecked {

@@ -40,6 +40,7 @@ mod queue_status;
 mod readiness;
 mod reconcile;
 mod release;
+mod rights;
 mod shrink;
 mod sources;
 mod standing;
@@ -253,6 +254,7 @@ async fn live(
         pods: shrink::LivePods::default(),
         notes: Notes::spawn(life.client.clone(), life.over.clone()),
         publisher: life.publisher(status_subresource),
+        rights: rights::Rights::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),
         client: life.client.clone(),
         inputs: life.inputs.clone(),
         checks: std::sync::Arc::new(tokio::sync::Semaphore::new(CHECKS)),

@@ -8,6 +8,7 @@ use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
 use crds::karmada::ObjectReference;
 use crds::kubernetes::PriorityClass;
+use crds::names;
 use crds::podgroup::PodGroup;
 use engine::{Event, JobKey, QueueName, Reason};
 use runtime::watch::Delta;
@@ -37,13 +38,13 @@ impl Core {
         self.tell_policy(&name);
         self.publisher.queue(&name);
         self.dirty.extend(self.meeting.iter().cloned());
-        // Who may submit may have changed.
-        let keys: Vec<JobKey> = self
+        // Who may submit may have changed; by what `root` says, to any queue.
+        let all = name.as_str() == names::ROOT_POLICY;
+        let told = self
             .told
             .iter()
-            .filter(|(_, fact)| fact.queue == name)
-            .map(|(key, _)| key.clone())
-            .collect();
+            .filter(|(_, fact)| all || fact.queue == name);
+        let keys: Vec<JobKey> = told.map(|(key, _)| key.clone()).collect();
         self.dirty.extend(keys);
     }
 
@@ -61,10 +62,23 @@ impl Core {
     }
 
     pub(crate) fn priority_class(&mut self, delta: Delta<PriorityClass>) {
+        let before = self.world.default_class().map(str::to_owned);
         match delta {
-            Delta::Upserted(class) => self.tell(Event::PriorityClassUpserted(class.to_fact())),
-            Delta::Gone(object) => self.tell(Event::PriorityClassGone(object.name)),
+            Delta::Upserted(class) => {
+                let fact = class.to_fact();
+                self.world
+                    .note_default_class(&fact.name, fact.global_default.then_some(fact.value));
+                self.tell(Event::PriorityClassUpserted(fact));
+            }
+            Delta::Gone(object) => {
+                self.world.note_default_class(&object.name, None);
+                self.tell(Event::PriorityClassGone(object.name));
+            }
             Delta::Listed => {}
+        }
+        if self.world.default_class() != before.as_deref() {
+            // Queues may not take it.
+            self.dirty.extend(self.told.keys().cloned());
         }
     }
 

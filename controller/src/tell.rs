@@ -3,13 +3,14 @@
 //! Telling it what it knows changes nothing, so each look at a job may tell all.
 
 use crate::core::Core;
-use crate::fact::{self, Job, NamespaceFact, QueueRules};
+use crate::fact::{self, Job, NamespaceFact, Permission, QueueRules};
 use crate::reconcile::Look;
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::{Filters, JobFact, Split};
 use engine::{Event, JobKey, JobState, Progress, QueueName, Reason};
+use std::collections::BTreeSet;
 
 impl Core {
     pub(crate) fn namespace_of(&self, key: &JobKey) -> NamespaceFact {
@@ -28,11 +29,9 @@ impl Core {
         namespace: &NamespaceFact,
     ) -> Option<Job> {
         let template = self.world.template_of(binding)?;
-        let permitted = |queue: &QueueName, namespace: &NamespaceFact| {
-            self.world
-                .policies
-                .get(queue)
-                .is_none_or(|policy| policy.admits_namespace(Some(&namespace.labels)))
+        let permitted = |queue: &QueueName| self.permission(&key.namespace, namespace, queue);
+        let class_refused = |queue: &QueueName, classes: &BTreeSet<String>| {
+            self.world.refused_class(queue, classes)
         };
         let split = |queue: &QueueName| {
             let policy = self.world.policies.get(queue);
@@ -45,6 +44,7 @@ impl Core {
         let apart = |queue: &QueueName, meeting| self.apart(queue, meeting);
         let rules = QueueRules {
             permitted: &permitted,
+            class_refused: &class_refused,
             split: &split,
             filters: &filters,
             apart: &apart,
@@ -53,6 +53,30 @@ impl Core {
         Some(fact::job(
             key, binding, template, namespace, rules, &claimed,
         ))
+    }
+
+    /// Whether jobs of a namespace may be in a queue; where only a right could say so it is asked.
+    fn permission(&self, name: &str, namespace: &NamespaceFact, queue: &QueueName) -> Permission {
+        let Some(why) = self.world.closed_to(queue, name, &namespace.labels) else {
+            return Permission::Granted;
+        };
+        match self.rights.of(name, queue) {
+            Some(true) => Permission::Granted,
+            Some(false) => Permission::Refused(why),
+            None => Permission::Asked,
+        }
+    }
+
+    /// It was answered whether a namespace may use a queue.
+    pub(crate) fn right_asked(&mut self, namespace: String, queue: QueueName, allowed: bool) {
+        let jobs = self
+            .told
+            .iter()
+            .filter(|(key, fact)| *key.namespace == *namespace && fact.queue == queue);
+        let jobs: Vec<JobKey> = jobs.map(|(key, _)| key.clone()).collect();
+        if self.rights.note((namespace, queue), allowed) {
+            self.dirty.extend(jobs);
+        }
     }
 
     /// Tells the engine of the job, unless it knows.

@@ -47,6 +47,8 @@ pub(crate) struct Template {
     pub(crate) queue: Option<String>,
     /// Who submitted it, as the webhook wrote down; empty where that is not known.
     pub(crate) user: String,
+    /// The queue that who submitted it may use, as the webhook wrote down where its namespace may not.
+    pub(crate) permitted_queue: Option<String>,
     /// When its job last saved its work, if it tells.
     pub(crate) checkpointed_at: Option<Time>,
     /// How long it stays after its end, where it says so.
@@ -63,6 +65,7 @@ impl Template {
         let metadata = object.metadata.clone();
         let annotation = |name| metadata.annotations.as_ref()?.get(name).cloned();
         let user = annotation(names::USER_ANNOTATION).unwrap_or_default();
+        let permitted_queue = annotation(names::PERMITTED_QUEUE_ANNOTATION);
         let checkpoint =
             annotation(names::CHECKPOINTED_AT_ANNOTATION).map(|text| checkpoint(&text));
         let mut value = serde_json::to_value(&object).unwrap_or(Value::Null);
@@ -85,6 +88,7 @@ impl Template {
             ask: workload::ask(&value),
             queue: workload::named_queue(&value),
             user,
+            permitted_queue,
             checkpointed_at: checkpoint
                 .as_ref()
                 .and_then(|read| read.as_ref().ok().copied()),

@@ -7,7 +7,7 @@
 use crate::fact::NamespaceFact;
 use crate::standing::is_workload;
 use crate::template::{Template, TemplateKey, TemplateKind};
-use crds::capacity_policy::CapacityPolicy;
+use crds::capacity_policy::{self, CapacityPolicy};
 use crds::devices::ResourceClaimTemplate;
 use crds::karmada::{self, ResourceBinding, Work};
 use crds::kubernetes::Namespace;
@@ -43,6 +43,9 @@ pub(crate) struct World {
     pub(crate) namespaces: BTreeMap<String, NamespaceFact>,
     pub(crate) queues: BTreeMap<QueueName, Queue>,
     pub(crate) policies: BTreeMap<QueueName, CapacityPolicy>,
+    /// The priorities of the PriorityClasses that are the default of jobs that name none: one, if
+    /// Kubernetes has its way.
+    default_classes: BTreeMap<String, i32>,
     pub(crate) podgroups: HashMap<JobKey, Arc<PodGroup>>,
     /// What ResourceClaimTemplates claim for one pod.
     claim_templates: HashMap<ObjectKey, ClaimedDevices>,
@@ -59,6 +62,49 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// Why a namespace with `labels` may not use a queue without a right to, if so.
+    pub(crate) fn closed_to(
+        &self,
+        queue: &QueueName,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Option<String> {
+        let policy = |name: &str| self.policies.get(&QueueName::new(name));
+        let root = policy(names::ROOT_POLICY);
+        let own = policy(queue.as_str());
+        capacity_policy::closed_to(queue.as_str(), own, root, namespace, labels)
+    }
+
+    /// The first of a job's PriorityClasses that a queue does not take. Of one that names none it is
+    /// the default's.
+    pub(crate) fn refused_class(
+        &self,
+        queue: &QueueName,
+        classes: &BTreeSet<String>,
+    ) -> Option<String> {
+        let policy = self.policies.get(queue)?;
+        let named = classes.iter().map(String::as_str);
+        let default = self.default_class().filter(|_| classes.is_empty());
+        let mut counted = named.chain(default);
+        counted
+            .find(|class| !policy.admits_class(Some(class)))
+            .map(str::to_owned)
+    }
+
+    /// The PriorityClass of jobs that name none. Of several Kubernetes takes the lowest.
+    pub(crate) fn default_class(&self) -> Option<&str> {
+        let lowest = self.default_classes.iter().min_by_key(|(_, value)| **value);
+        lowest.map(|(name, _)| name.as_str())
+    }
+
+    /// Notes the value of a PriorityClass that is a default, or that it is none.
+    pub(crate) fn note_default_class(&mut self, name: &str, value: Option<i32>) {
+        match value {
+            Some(value) => _ = self.default_classes.insert(name.to_owned(), value),
+            None => _ = self.default_classes.remove(name),
+        }
+    }
+
     /// The job whose binding `delta` replaces by another of the same name.
     pub(crate) fn is_another(&self, delta: &Delta<ResourceBinding>) -> Option<JobKey> {
         let Delta::Upserted(binding) = delta else {

@@ -7,7 +7,7 @@
 mod fact;
 mod status;
 
-pub use fact::DEFAULT_START_DEADLINE_MS;
+pub use fact::{DEFAULT_START_DEADLINE_MS, closed_to};
 pub use status::{CapacityPolicyStatus, ClusterUse, Counts, Head, PoolUse, ResourceUse, Summary};
 
 use crate::duration;
@@ -117,9 +117,20 @@ pub struct CapacityPolicySpec {
     /// Backfill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordering: Option<Loose<Ordering>>,
-    /// Namespaces that may submit; unset: all.
+    /// Namespaces that may submit, beside those and who have the verb `use` on the Queue. Unset: as
+    /// tenancy says.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
+    /// Who may submit where namespaceSelector is not set: all managed namespaces (Open), or only those
+    /// and who have the verb `use` on the Queue (Closed). Unset: as the CapacityPolicy `root` says, which
+    /// `muster install --tenancy` writes; where that says nothing, Open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenancy: Option<Loose<Tenancy>>,
+    /// PriorityClasses that its jobs may have. Unset: all. A job that names none has the cluster's
+    /// default, which has to be among these where there is one.
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_classes: Option<Vec<String>>,
     /// How jobs pass those that wait for quota or room.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub backfill: Option<Backfill>,
@@ -135,6 +146,15 @@ pub struct CapacityPolicySpec {
     /// Where its jobs go.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
+}
+
+/// Who may submit to a queue that names no namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Tenancy {
+    /// All managed namespaces.
+    Open,
+    /// Only who has the verb `use` on the Queue.
+    Closed,
 }
 
 /// What a queue may use of one class of pools.
@@ -251,6 +271,15 @@ pub struct Preemption {
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_runtime: Option<String>,
+    /// Whether its jobs may say that they are never evicted (volcano.sh/preemptable: "false"). Where
+    /// they may not, what they say has no effect. Unset: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_non_preemptable: Option<bool>,
+    /// Whether a job that runs longer than it declared (muster.io/expected-duration) may be evicted for
+    /// those that it delays: jobs of this queue of the same or a higher priority, and of queues that
+    /// may reclaim, whatever it says of being evicted. Unset: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evict_overdue: Option<bool>,
 }
 
 /// Bounds on numbers of jobs and on their length.

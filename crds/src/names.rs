@@ -19,6 +19,10 @@ pub const LEDGER_NEWEST: &str = "muster.io/ledger-newest";
 pub const DEFAULT_POLICY: &str = "muster";
 /// Name of the queue of jobs that name none.
 pub const DEFAULT_QUEUE: &str = "default";
+/// Name of the CapacityPolicy that says what holds where a queue's own says nothing (`spec.tenancy`).
+pub const ROOT_POLICY: &str = crate::queue::ROOT;
+/// The verb of the right to submit to a Queue.
+pub const USE_VERB: &str = "use";
 
 /// Namespace label: `true` hands the namespace's workloads to Muster.
 pub const MANAGED_LABEL: &str = "muster.io/managed";
@@ -33,6 +37,9 @@ pub const ADMISSION_ANNOTATION: &str = "muster.io/admission";
 pub const FENCE_ANNOTATION: &str = "muster.io/fence";
 /// Annotation of a template: who submitted it. Written by the webhook, and by nobody else.
 pub const USER_ANNOTATION: &str = "muster.io/user";
+/// Annotation of a template: the queue that who submitted it may use (verb `use` on the Queue), where its
+/// namespace may not. The webhook writes it; an admission policy lets nobody write what is not true.
+pub const PERMITTED_QUEUE_ANNOTATION: &str = "muster.io/permitted-queue";
 /// Annotation of a template: when its job last saved its work (RFC 3339).
 pub const CHECKPOINTED_AT_ANNOTATION: &str = "muster.io/checkpointed-at";
 /// Annotation of a Cluster: the price of one device for one hour, in whatever the operator

@@ -86,6 +86,11 @@ pub struct Preemption {
     pub reclaim: bool,
     /// Milliseconds that a job of this queue runs before it may be taken back.
     pub min_runtime_ms: i64,
+    /// Whether its jobs may say that they are never evicted.
+    pub allow_non_preemptible: bool,
+    /// Whether its jobs may be evicted once they run longer than they declared: whatever they say, and
+    /// for jobs of the same priority in this queue as well, even where `within_queue` is not set.
+    pub evict_overdue: bool,
 }
 
 impl Default for Preemption {
@@ -95,6 +100,8 @@ impl Default for Preemption {
             within_queue: false,
             reclaim: true,
             min_runtime_ms: 0,
+            allow_non_preemptible: true,
+            evict_overdue: false,
         }
     }
 }

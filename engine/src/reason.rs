@@ -47,10 +47,12 @@ reasons! {
     QueueNotLeaf,
     /// Its queue or CapacityPolicy has a value that cannot be used, or a broken parent chain.
     QueueInvalid,
-    /// Its namespace may not submit to its queue.
+    /// Neither its namespace nor who submitted it may use its queue.
     QueueNotPermitted,
     /// The PriorityClass that it names does not exist.
     PriorityClassNotFound,
+    /// Its queue takes no jobs of its PriorityClass.
+    PriorityClassNotPermitted,
     // What could not be even on an empty fleet.
     /// It asks for more than its queue, or an ancestor, may ever have.
     ExceedsCapability,

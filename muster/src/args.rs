@@ -112,4 +112,17 @@ pub(crate) struct Install {
     /// the rights that Muster needs there, and nothing else.
     #[arg(long)]
     pub(crate) member: bool,
+    /// Who may use a queue whose CapacityPolicy says nothing of it: every managed namespace (open), or
+    /// only who has the verb `use` on it (closed). Else it stays as it is, at first open.
+    #[arg(long, value_name = "open|closed", conflicts_with = "member")]
+    pub(crate) tenancy: Option<Tenancy>,
+}
+
+/// Who may use a queue that says nothing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Tenancy {
+    /// Every managed namespace.
+    Open,
+    /// Only who has the right to.
+    Closed,
 }

@@ -5,7 +5,7 @@
 //! Server-side apply, so both are safe to repeat. CRDs and queues that are there already are
 //! left as they are.
 
-use crate::args::{Connection, Install};
+use crate::args::{Connection, Install, Tenancy};
 use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
@@ -29,6 +29,7 @@ const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/rbac-lease.yaml"),
     include_str!("../../deploy/rbac-members.yaml"),
     include_str!("../../deploy/rbac-users.yaml"),
+    include_str!("../../deploy/admission-permitted-queue.yaml"),
     include_str!("../../deploy/interpreter-volcano-job.yaml"),
     include_str!("../../deploy/interpreter-job.yaml"),
     include_str!("../../deploy/interpreter-deployment.yaml"),
@@ -54,7 +55,7 @@ const DEFAULT_QUEUE: &str = include_str!("../../deploy/queue-default.yaml");
 /// Installs or brings up to date.
 pub(crate) async fn install(connection: &Connection, options: &Install) -> anyhow::Result<()> {
     if options.dry_run {
-        print_manifests(options.member);
+        print_manifests(options);
         return Ok(());
     }
     let client = connect(connection).await?;
@@ -72,7 +73,25 @@ pub(crate) async fn install(connection: &Connection, options: &Install) -> anyho
         show(&apply::apply_yaml(&client, yaml, MANAGER).await?);
     }
     apply_all(&client, MANIFESTS).await?;
-    make_default_queue(&client).await
+    make_default_queue(&client).await?;
+    match options.tenancy {
+        Some(tenancy) => choose_tenancy(&client, tenancy).await,
+        None => Ok(()),
+    }
+}
+
+/// Writes who may use a queue that says nothing of it. It stands on the control plane, and not in
+/// flags, so that it holds for all processes and after every restart.
+async fn choose_tenancy(client: &Client, tenancy: Tenancy) -> anyhow::Result<()> {
+    show(&apply::apply_yaml(client, &root_policy(tenancy), MANAGER).await?);
+    Ok(())
+}
+
+fn root_policy(tenancy: Tenancy) -> String {
+    let name = crds::names::ROOT_POLICY;
+    format!(
+        "apiVersion: muster.io/v1alpha1\nkind: CapacityPolicy\nmetadata:\n  name: {name}\nspec:\n  tenancy: {tenancy:?}\n"
+    )
 }
 
 async fn apply_all(client: &Client, manifests: &[&str]) -> anyhow::Result<()> {
@@ -104,14 +123,16 @@ async fn connect(connection: &Connection) -> anyhow::Result<Client> {
     .await
 }
 
-fn print_manifests(member: bool) {
+fn print_manifests(options: &Install) {
     let crds = crds::yaml::manifests();
-    let all: Vec<&str> = match member {
+    let root = options.tenancy.map(root_policy);
+    let all: Vec<&str> = match options.member {
         true => IN_MEMBERS.to_vec(),
         false => {
             let crds = crds.iter().map(|(_, yaml)| *yaml);
             let manifests = MANIFESTS.iter().copied();
-            crds.chain(manifests).chain([DEFAULT_QUEUE]).collect()
+            let chosen = [DEFAULT_QUEUE].into_iter().chain(root.as_deref());
+            crds.chain(manifests).chain(chosen).collect()
         }
     };
     for yaml in all {
@@ -168,10 +189,25 @@ async fn make_default_queue(client: &Client) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     /// What follows the first lines, which name the kind.
     fn script(yaml: &str) -> &str {
         yaml.split_once("luaScript")
             .map_or("", |(_, script)| script)
+    }
+
+    #[test]
+    fn the_tenancy_that_is_chosen_is_one_that_the_policy_has() {
+        use crate::args::Tenancy;
+        use crds::capacity_policy::closed_to;
+        for (tenancy, open) in [(Tenancy::Open, true), (Tenancy::Closed, false)] {
+            let mut object = runtime::apply::parse(&super::root_policy(tenancy)).unwrap();
+            let root = serde_json::from_value(object.remove(0)).unwrap();
+            let labels = std::collections::BTreeMap::new();
+            let why = closed_to("q", None, Some(&root), "team-a", &labels);
+            assert_eq!(why.is_none(), open, "{tenancy:?}: {why:?}");
+        }
     }
 
     #[test]

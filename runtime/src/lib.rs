@@ -4,6 +4,7 @@
 //! kubeconfig ─► client ─┬► watch ──► deltas into somebody's index
 //!                       ├► lease ──► Leadership: may we write? Ledger: which writes are open
 //!                       ├► status_writer ◄── newest status per object
+//!                       ├► rights ──► who may use a queue
 //!                       └► apply ◄── manifests
 //! task: a panic ends the process. clock: time that does not jump
 //! telemetry, metrics, health, shutdown: logs, numbers, probes and the end of a process
@@ -18,6 +19,7 @@ pub mod clock;
 pub mod health;
 pub mod lease;
 pub mod metrics;
+pub mod rights;
 pub mod shutdown;
 pub mod status_writer;
 pub mod task;
@@ -30,5 +32,6 @@ pub use client::{connect, install_crypto, with_deadline};
 pub use health::{Health, ReadyFlag};
 pub use lease::{Leadership, Term};
 pub use metrics::Registry;
+pub use rights::{Principal, Rights};
 pub use status_writer::{StatusWriter, Target};
 pub use watch::{Delta, ObjectKey, WatchOptions, watch};

@@ -57,6 +57,8 @@ pub enum Fault {
 #[derive(Debug, Clone)]
 pub struct Snapshot(store::Snapshot);
 
+/// What a call answers that stores nothing.
+type Answer = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 type Matcher = Box<dyn Fn(&Recorded) -> bool + Send>;
 
 struct Rule {
@@ -68,6 +70,7 @@ struct Rule {
 struct State {
     store: Store,
     documents: HashMap<String, Value>,
+    answers: HashMap<String, Answer>,
     rules: Vec<Rule>,
     requests: Vec<Recorded>,
     /// Prefixes of paths that other servers answer.
@@ -95,6 +98,7 @@ impl FakeApi {
         Self(Arc::new(Mutex::new(State {
             store: Store::new(),
             documents: HashMap::new(),
+            answers: HashMap::new(),
             rules: Vec::new(),
             requests: Vec::new(),
             passed_on: Vec::new(),
@@ -139,6 +143,12 @@ impl FakeApi {
     /// Serves `document` for GET of `path`, which is no object: discovery, for instance.
     pub fn document(&self, path: &str, document: Value) {
         self.0.lock().documents.insert(path.to_owned(), document);
+    }
+
+    /// Answers what is posted to `path`, and stores nothing: a SubjectAccessReview, for instance.
+    pub fn answers(&self, path: &str, answer: impl Fn(&Value) -> Value + Send + Sync + 'static) {
+        let answer = Arc::new(answer);
+        self.0.lock().answers.insert(path.to_owned(), answer);
     }
 
     /// Has `to` answer what is asked under `prefix`, as the API server of an aggregated API does.
@@ -255,6 +265,11 @@ impl FakeApi {
             && let Some(document) = state.documents.get(&request.path)
         {
             return respond(200, document);
+        }
+        if request.verb == "POST"
+            && let Some(answer) = state.answers.get(&request.path)
+        {
+            return respond(201, &answer(&request.body));
         }
         match state.store.answer(request) {
             Ok((code, object)) => respond(code, &object),

@@ -3,20 +3,24 @@
 //! ```text
 //! detector creates a ResourceBinding ─► /gate/namespace, /gate/scheduler ─► suspended, with our finalizer
 //! user submits a template ───────────► /mutate/templates ──────────────► who it was is written into it
-//! user edits a template ─────────────► /validate/templates[/managed] ────► refused where it would fail later
+//! user edits a template ─────────────► /validate/templates[/managed] ────► refused where it would fail later,
+//!                                                                       or where the queue is not the user's
 //! Secret muster-webhook-tls ─► certs ─► server (hot reload), registrations (caBundle)
 //! watch of bindings ─► released ─► templates
 //! ```
 //!
-//! A handler decides from its request and from memory alone: it calls no API, has no side
-//! effects, and gives the same request the same answer, dry runs included. It never touches
-//! what is not managed, nor anything in a system namespace.
+//! A handler decides from its request and from memory. It calls one API: who may use a queue that is
+//! closed to the namespace is asked of the API server, in bounded number and time ([`permits`]). It has no
+//! side effects, dry runs or not. It never touches what is not managed, nor anything in a system
+//! namespace.
 
 mod apart;
 pub mod certs;
 pub mod gate;
 pub mod load;
 pub mod metrics;
+pub mod permits;
+pub mod queues;
 pub mod register;
 pub mod released;
 pub mod review;
@@ -30,13 +34,17 @@ pub use register::unregister;
 use crate::certs::{CertKeeper, Keyring, Lifetimes};
 use crate::load::{Limits, Load};
 use crate::metrics::Metrics;
+use crate::permits::Permits;
+use crate::queues::Queues;
 use crate::released::Released;
 use crate::server::Handlers;
 use anyhow::Context as _;
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
+use crds::capacity_policy::CapacityPolicy;
+use crds::kubernetes::Namespace;
 use kube::{Api, Client};
-use runtime::{Health, ReadyFlag, Registry, WatchOptions};
+use runtime::{Health, ReadyFlag, Registry, Rights, WatchOptions};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -163,6 +171,10 @@ pub async fn run_on(
 
     let released = Released::default();
     let watching = watch_released(client.clone(), released.clone(), cancel.clone());
+    let permits = Permits {
+        queues: watch_queues(&client, &cancel),
+        rights: Rights::new(client.clone()),
+    };
 
     let Some(first) = first_keyring(&mut keyrings, &cancel).await else {
         return Ok(());
@@ -173,6 +185,7 @@ pub async fn run_on(
         released,
         metrics: metrics.clone(),
         load: Load::new(options.limits),
+        permits,
     };
     let listener = server::listen(socket)?;
     let address = listener.local_addr()?;
@@ -288,6 +301,45 @@ async fn drain(handle: Handle<SocketAddr>, ready: ReadyFlag, cancel: Cancellatio
     cancel.cancelled().await;
     ready.set(false);
     handle.graceful_shutdown(Some(DRAIN_LIMIT));
+}
+
+/// What capacity policies and namespaces say, fed by watches that end with `cancel`. Where Muster may
+/// not watch them no queue is closed here; the controller knows.
+fn watch_queues(client: &Client, cancel: &CancellationToken) -> Queues {
+    let queues = Queues::default();
+    let options = WatchOptions {
+        denied_is_listed: true,
+        ..WatchOptions::default()
+    };
+    let (policies, mut policy) = mpsc::channel(DELTAS);
+    let (namespaces, mut namespace) = mpsc::channel(DELTAS);
+    runtime::watch(
+        Api::<CapacityPolicy>::all(client.clone()),
+        options.clone(),
+        "capacitypolicies (webhook)",
+        |delta| delta,
+        policies,
+        cancel.clone(),
+    );
+    runtime::watch(
+        Api::<Namespace>::all(client.clone()),
+        options,
+        "namespaces (webhook)",
+        |delta| delta,
+        namespaces,
+        cancel.clone(),
+    );
+    let index = queues.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                Some(delta) = policy.recv() => index.policy(delta),
+                Some(delta) = namespace.recv() => index.namespace(delta),
+                else => return,
+            }
+        }
+    });
+    queues
 }
 
 /// Feeds `released` from a watch of bindings.

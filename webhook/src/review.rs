@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use json_patch::PatchOperation;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What the API server sends.
 #[derive(Debug, Deserialize)]
@@ -55,6 +56,12 @@ pub struct Request<T> {
 pub struct UserInfo {
     /// The name that the API server authenticated.
     pub username: String,
+    /// Its UID, where it has one.
+    pub uid: String,
+    /// Its groups.
+    pub groups: Vec<String>,
+    /// What authenticators know besides.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// Group and resource, as URLs have them.

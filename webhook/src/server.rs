@@ -7,6 +7,7 @@
 use crate::gate::{self, Entry, Verdict};
 use crate::load::{Load, Place};
 use crate::metrics::{Metrics, Outcome};
+use crate::permits::{Checked, Permits};
 use crate::released::Released;
 use crate::review::{Answer, Request, Review, ReviewResponse};
 use crate::templates::{self, Scope};
@@ -62,6 +63,8 @@ pub struct Handlers {
     pub metrics: Metrics,
     /// How much is taken on at a time.
     pub load: Load,
+    /// Who may use which queue.
+    pub permits: Permits,
 }
 
 /// Connections that may wait to be accepted; what the standard library takes where it is not told.
@@ -167,34 +170,74 @@ async fn whole(body: axum::body::Body) -> Result<Bytes, Refusal> {
 }
 
 async fn gate_namespace(State(handlers): State<Handlers>, body: Body) -> Response {
-    handle(&handlers, GATE_NAMESPACE, body, |request| {
-        gate_answer(Entry::Namespace, request)
-    })
+    let received = Received::read(GATE_NAMESPACE, body);
+    received.answer(&handlers, |request| gate_answer(Entry::Namespace, request))
 }
 
 async fn gate_scheduler(State(handlers): State<Handlers>, body: Body) -> Response {
-    handle(&handlers, GATE_SCHEDULER, body, |request| {
-        gate_answer(Entry::Scheduler, request)
-    })
+    let received = Received::read(GATE_SCHEDULER, body);
+    received.answer(&handlers, |request| gate_answer(Entry::Scheduler, request))
 }
 
 async fn templates_managed(State(handlers): State<Handlers>, body: Body) -> Response {
-    handle(&handlers, TEMPLATES_MANAGED, body, |request| {
-        template_answer(Scope::Managed, request, &handlers.released)
+    let received = Received::read(TEMPLATES_MANAGED, body);
+    let checked = match &received.request {
+        Ok((request, _)) if users::concerns(request) => handlers.permits.check(request).await,
+        _ => Checked::default(),
+    };
+    received.answer(&handlers, |request| {
+        let answer = template_answer(Scope::Managed, request, &handlers.released);
+        with_checked(answer, checked, request)
     })
 }
 
 async fn templates_elsewhere(State(handlers): State<Handlers>, body: Body) -> Response {
-    handle(&handlers, TEMPLATES, body, |request| {
+    let received = Received::read(TEMPLATES, body);
+    received.answer(&handlers, |request| {
         template_answer(Scope::Elsewhere, request, &handlers.released)
     })
 }
 
 async fn template_users(State(handlers): State<Handlers>, body: Body) -> Response {
-    handle(&handlers, USERS, body, |request| Answer::Allow {
-        patch: users::stamp(request),
+    let mut received = Received::read(USERS, body);
+    let permitted = match &received.request {
+        Ok((request, _)) if users::concerns(request) => handlers.permits.stamp(request).await,
+        _ => Ok(None),
+    };
+    let permitted = permitted.unwrap_or_else(|unknown| {
+        // Asked again within its time, the API server may get an answer.
+        received.request = Err((StatusCode::SERVICE_UNAVAILABLE, unknown.to_string()));
+        None
+    });
+    received.answer(&handlers, |request| Answer::Allow {
+        patch: users::stamp(request, permitted.as_deref()),
         warnings: Vec::new(),
     })
+}
+
+/// What else was found of a template, where nothing stood against it before.
+fn with_checked(answer: Answer, checked: Checked, request: &Request<Value>) -> Answer {
+    let Checked { denial, warnings } = checked;
+    match (answer, denial) {
+        (Answer::Allow { .. }, Some((denial, message))) => {
+            let Request {
+                namespace, name, ..
+            } = request;
+            tracing::info!(namespace, name, ?denial, message, "template refused");
+            Answer::Deny { denial, message }
+        }
+        (
+            Answer::Allow {
+                patch,
+                warnings: said,
+            },
+            None,
+        ) => Answer::Allow {
+            patch,
+            warnings: said.into_iter().chain(warnings).collect(),
+        },
+        (denied, _) => denied,
+    }
 }
 
 fn gate_answer(entry: Entry, request: &Request<gate::Binding>) -> Answer {
@@ -257,36 +300,55 @@ fn template_answer(scope: Scope, request: &Request<Value>, released: &Released) 
     answer
 }
 
-/// Reads the review, has it answered, and counts.
-fn handle<T: DeserializeOwned>(
-    handlers: &Handlers,
+/// A review that was read, or why not, with the place that it takes until it is answered.
+struct Received<T> {
     path: &'static str,
-    body: Body,
-    answer: impl FnOnce(&Request<T>) -> Answer,
-) -> Response {
-    let start = Instant::now();
-    let result = body.0.and_then(|(body, _place)| {
-        let request: Request<T> = read(&body)?;
-        let answer = answer(&request);
-        let outcome = Outcome::of(&answer);
-        let response = ReviewResponse::new(&request.uid, answer)
-            .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-        Ok((outcome, response))
-    });
-    let (outcome, response) = match result {
-        Ok((outcome, response)) => (outcome, axum::Json(response).into_response()),
-        // Not logged: a flood of requests must not become one of lines. The metric tells.
-        Err((code @ StatusCode::TOO_MANY_REQUESTS, message)) => {
-            let later = [(RETRY_AFTER, RETRY_SECONDS)];
-            (Outcome::Busy, (code, later, message).into_response())
+    start: Instant,
+    request: Result<(Request<T>, Place), Refusal>,
+}
+
+impl<T: DeserializeOwned> Received<T> {
+    fn read(path: &'static str, body: Body) -> Self {
+        let start = Instant::now();
+        let request = body.0.and_then(|(body, place)| Ok((read(&body)?, place)));
+        Self {
+            path,
+            start,
+            request,
         }
-        Err((code, message)) => {
-            tracing::warn!(path, %code, message, "admission review not answered");
-            (Outcome::Error, (code, message).into_response())
-        }
-    };
-    handlers.metrics.observe(path, outcome, start.elapsed());
-    response
+    }
+
+    /// Has it answered, and counts.
+    fn answer(self, handlers: &Handlers, answer: impl FnOnce(&Request<T>) -> Answer) -> Response {
+        let path = self.path;
+        let result = self.request.and_then(|(request, _place)| {
+            let answer = answer(&request);
+            let outcome = Outcome::of(&answer);
+            let response = ReviewResponse::new(&request.uid, answer)
+                .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+            Ok((outcome, response))
+        });
+        let later = [(RETRY_AFTER, RETRY_SECONDS)];
+        let (outcome, response) = match result {
+            Ok((outcome, response)) => (outcome, axum::Json(response).into_response()),
+            // Not logged: a flood of requests must not become one of lines. The metric tells.
+            Err((code @ StatusCode::TOO_MANY_REQUESTS, message)) => {
+                (Outcome::Busy, (code, later, message).into_response())
+            }
+            Err((code, message)) => {
+                tracing::warn!(path, %code, message, "admission review not answered");
+                let response = match code {
+                    StatusCode::SERVICE_UNAVAILABLE => (code, later, message).into_response(),
+                    _ => (code, message).into_response(),
+                };
+                (Outcome::Error, response)
+            }
+        };
+        handlers
+            .metrics
+            .observe(path, outcome, self.start.elapsed());
+        response
+    }
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Request<T>, Refusal> {

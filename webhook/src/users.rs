@@ -1,76 +1,91 @@
-//! Who submitted a template: written into its annotation `muster.io/user` when it is created, and
-//! kept as it was ever after, so that limits per user cannot be passed by writing another name.
+//! What is written into a template when it is submitted: who did (`muster.io/user`), so that limits per
+//! user cannot be passed by writing another name, and the queue that this user may use
+//! (`muster.io/permitted-queue`, [`crate::permits`]). Later nobody changes either.
 //!
-//! It changes nothing else and refuses nothing. While the webhook is away nothing is written, and
-//! a job without the annotation counts as its namespace's.
+//! It changes nothing else and refuses nothing. While the webhook is away nothing is written: a job
+//! without the first counts as its namespace's, and one without the second needs a namespace that may
+//! use its queue.
 
 use crate::review::Request;
-use crds::names::{USER_ANNOTATION, is_system_namespace};
+use crds::names::{PERMITTED_QUEUE_ANNOTATION, USER_ANNOTATION, is_system_namespace};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation};
-use serde::Deserialize;
-use serde_json::json;
-use std::collections::BTreeMap;
+use serde_json::{Map, Value, json};
 
-/// What is looked at of a template.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub struct Template {
-    metadata: Metadata,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-impl Template {
-    fn user(&self) -> Option<&str> {
-        let annotations = self.metadata.annotations.as_ref()?;
-        annotations.get(USER_ANNOTATION).map(String::as_str)
-    }
-}
-
-/// What has to be changed of the template that `request` asks to store.
+/// Whether `request` submits or changes a template.
 #[must_use]
-pub fn stamp(request: &Request<Template>) -> Vec<PatchOperation> {
+pub fn concerns(request: &Request<Value>) -> bool {
     let part = request.sub_resource.as_deref().unwrap_or_default();
-    if !part.is_empty() || is_system_namespace(&request.namespace) {
-        return Vec::new();
-    }
-    let Some(new) = &request.object else {
+    let changes = matches!(request.operation.as_str(), "CREATE" | "UPDATE");
+    changes && part.is_empty() && !is_system_namespace(&request.namespace)
+}
+
+/// What has to be changed of the template that `request` asks to store; `permitted` is the queue that who
+/// submitted it may use.
+#[must_use]
+pub fn stamp(request: &Request<Value>, permitted: Option<&str>) -> Vec<PatchOperation> {
+    let Some(new) = request.object.as_ref().filter(|_| concerns(request)) else {
         return Vec::new();
     };
     let submitter = request.user_info.username.as_str();
-    let right = match (request.operation.as_str(), &request.old_object) {
+    let user = match (request.operation.as_str(), &request.old_object) {
         ("CREATE", _) if !submitter.is_empty() => Some(submitter),
-        ("UPDATE", Some(old)) => old.user(),
-        _ => return Vec::new(),
+        ("UPDATE", Some(old)) => annotation(old, USER_ANNOTATION),
+        // Who it is was not told: then nothing is known to be wrong.
+        _ => annotation(new, USER_ANNOTATION),
     };
-    if new.user() == right {
-        return Vec::new();
+    annotate(
+        new,
+        [
+            (USER_ANNOTATION, user),
+            (PERMITTED_QUEUE_ANNOTATION, permitted),
+        ],
+    )
+}
+
+fn annotation<'a>(template: &'a Value, key: &str) -> Option<&'a str> {
+    template["metadata"]["annotations"][key].as_str()
+}
+
+/// Gives a template these annotations, and takes away those of them that it should not have.
+fn annotate<const N: usize>(
+    template: &Value,
+    wanted: [(&'static str, Option<&str>); N],
+) -> Vec<PatchOperation> {
+    let has = template["metadata"]["annotations"].is_object();
+    let wrong = wanted
+        .into_iter()
+        .filter(|(key, value)| annotation(template, key) != *value);
+    if !has {
+        let all: Map<String, Value> = wrong
+            .filter_map(|(key, value)| Some((key.to_owned(), json!(value?))))
+            .collect();
+        return match all.is_empty() {
+            true => Vec::new(),
+            false => vec![PatchOperation::Add(AddOperation {
+                path: PointerBuf::from_tokens(["metadata", "annotations"]),
+                value: Value::Object(all),
+            })],
+        };
     }
-    let path = PointerBuf::from_tokens(["metadata", "annotations", USER_ANNOTATION]);
-    let operation = match (right, &new.metadata.annotations) {
-        (None, _) => PatchOperation::Remove(RemoveOperation { path }),
-        (Some(user), Some(_)) => PatchOperation::Add(AddOperation {
-            path,
-            value: json!(user),
-        }),
-        (Some(user), None) => PatchOperation::Add(AddOperation {
-            path: PointerBuf::from_tokens(["metadata", "annotations"]),
-            value: json!({ USER_ANNOTATION: user }),
-        }),
-    };
-    vec![operation]
+    wrong
+        .map(|(key, value)| {
+            let path = PointerBuf::from_tokens(["metadata", "annotations", key]);
+            match value {
+                Some(value) => PatchOperation::Add(AddOperation {
+                    path,
+                    value: json!(value),
+                }),
+                None => PatchOperation::Remove(RemoveOperation { path }),
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use serde_json::Value;
 
     fn annotated(annotations: &Value) -> Value {
         json!({"metadata": {"name": "train", "annotations": annotations}})
@@ -86,7 +101,7 @@ mod tests {
             "object": object, "oldObject": old.map(|old| annotated(&old)),
         }))
         .unwrap();
-        json_patch::patch(&mut object, &stamp(&request)).unwrap();
+        json_patch::patch(&mut object, &stamp(&request, None)).unwrap();
         object["metadata"]["annotations"].take()
     }
 
@@ -125,7 +140,7 @@ mod tests {
 
     #[test]
     fn other_requests_are_left_alone() {
-        let request = |change: Value| -> Request<Template> {
+        let request = |change: Value| -> Request<Value> {
             let mut request = json!({
                 "uid": "u", "operation": "CREATE", "namespace": "team-a", "name": "train",
                 "kind": {"group": "batch", "version": "v1", "kind": "Job"},
@@ -143,8 +158,45 @@ mod tests {
             json!({"operation": "DELETE", "object": null}),
             json!({"userInfo": {}}),
         ] {
-            assert!(stamp(&request(change.clone())).is_empty(), "{change}");
+            assert!(stamp(&request(change.clone()), None).is_empty(), "{change}");
         }
-        assert_eq!(stamp(&request(json!({}))).len(), 1);
+        assert_eq!(stamp(&request(json!({})), None).len(), 1);
+    }
+
+    #[test]
+    fn the_queue_that_the_submitter_may_use_is_written_and_no_other() {
+        let request = |annotations: Value| -> Request<Value> {
+            serde_json::from_value(json!({
+                "uid": "u", "operation": "CREATE", "namespace": "team-a", "name": "train",
+                "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+                "userInfo": {"username": "alice"}, "object": annotated(&annotations),
+            }))
+            .unwrap()
+        };
+        let forged = || json!({"muster.io/permitted-queue": "gold", "a": "b"});
+        for (annotations, permitted, want) in [
+            (Value::Null, None, json!({})),
+            (
+                Value::Null,
+                Some("q"),
+                json!({"muster.io/permitted-queue": "q"}),
+            ),
+            (forged(), None, json!({"a": "b"})),
+            (
+                forged(),
+                Some("q"),
+                json!({"a": "b", "muster.io/permitted-queue": "q"}),
+            ),
+        ] {
+            let request = request(annotations);
+            let mut object = request.object.clone().unwrap();
+            json_patch::patch(&mut object, &stamp(&request, permitted)).unwrap();
+            let mut stored = object["metadata"]["annotations"].take();
+            assert_eq!(
+                stored.as_object_mut().unwrap().remove("muster.io/user"),
+                Some(json!("alice"))
+            );
+            assert_eq!(stored, want);
+        }
     }
 }

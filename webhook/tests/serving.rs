@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
 use kube::{Client, Config};
 use runtime::testing::FakeApi;
-use runtime::{Health, Registry};
+use runtime::{Health, Registry, Rights};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,6 +19,8 @@ use tower::Service as _;
 use webhook::certs::{CertKeeper, Lifetimes};
 use webhook::load::{Limits, Load};
 use webhook::metrics::Metrics;
+use webhook::permits::Permits;
+use webhook::queues::Queues;
 use webhook::released::Released;
 use webhook::server::Handlers;
 use webhook::{Options, Target};
@@ -92,6 +94,7 @@ impl Running {
         let pem = String::from_utf8(STANDARD.decode(bundle).unwrap()).unwrap();
         let mut config = Config::new(format!("https://{}", self.address).parse().unwrap());
         config.root_cert = Some(certificates(&pem));
+        config.default_retry = false;
         Client::try_from(config).unwrap()
     }
 
@@ -298,6 +301,10 @@ async fn too_many_at_a_time_are_told_so_at_once() {
             requests: 2,
             ..Limits::default()
         }),
+        permits: Permits {
+            queues: Queues::default(),
+            rights: Rights::new(FakeApi::new().client()),
+        },
     });
     let whole = || {
         let body = serde_json::to_vec(&json!({"request": creation()})).unwrap();
@@ -382,6 +389,135 @@ async fn a_released_job_cannot_grow() {
     assert_eq!(response["response"]["status"]["code"], 403);
     let message = response["response"]["status"]["message"].as_str().unwrap();
     assert!(message.contains("pods of worker: 4 -> 8"), "{message}");
+    webhook.stop().await;
+}
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// An API server with queue `gold`, which only `alice` may use.
+fn with_closed_queue() -> FakeApi {
+    let api = FakeApi::new();
+    api.put(
+        "/apis/muster.io/v1alpha1/capacitypolicies/gold",
+        json!({
+            "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+            "metadata": {"name": "gold"}, "spec": {"tenancy": "Closed"},
+        }),
+    );
+    api.answers(REVIEWS, |review| {
+        let allowed = review["spec"]["user"] == "alice";
+        json!({"spec": review["spec"], "status": {"allowed": allowed}})
+    });
+    api
+}
+
+/// The creation of a Job of queue `gold` by this user.
+fn submission(user: &str) -> Value {
+    let mut pod = json!({"containers": [{
+        "name": "train", "image": "registry.example.com/train:1.2",
+        "resources": {"requests": {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8"}},
+    }]});
+    let env =
+        (0..40).map(|index| json!({"name": format!("SETTING_{index}"), "value": "x".repeat(40)}));
+    pod["containers"][0]["env"] = env.collect();
+    json!({
+        "uid": "u", "operation": "CREATE", "namespace": "team-a", "name": "train",
+        "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+        "userInfo": {"username": user, "groups": ["system:authenticated"]},
+        "object": {
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "train", "namespace": "team-a", "labels": {"muster.io/queue": "gold"}},
+            "spec": {"parallelism": 4, "template": {"spec": pod}},
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_queue_is_asked_for() {
+    let webhook = Running::start(with_closed_queue(), Lifetimes::default()).await;
+    let client = webhook.api_server();
+    let validate = "/validate/templates/managed";
+    let refused = async {
+        loop {
+            let response = review(&client, validate, submission("bob")).await;
+            // Until policies are listed nothing is refused.
+            if response["response"]["allowed"] == false {
+                return response;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let response = tokio::time::timeout(Duration::from_secs(10), refused)
+        .await
+        .unwrap();
+    assert_eq!(response["response"]["status"]["code"], 403);
+    let message = response["response"]["status"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("bob may not submit to queue gold"),
+        "{message}"
+    );
+    let response = review(&client, validate, submission("alice")).await;
+    assert_eq!(response["response"]["allowed"], true, "{response}");
+    let written = patch(&review(&client, "/mutate/templates", submission("alice")).await);
+    assert_eq!(
+        written[0]["value"]["muster.io/permitted-queue"], "gold",
+        "{written}"
+    );
+    assert_eq!(written[0]["value"]["muster.io/user"], "alice");
+
+    // Where the API server does not say who may, it is told to ask again.
+    let asks = |request: &runtime::testing::Recorded| request.path == REVIEWS;
+    webhook
+        .api
+        .fault(9, runtime::testing::Fault::Status(500, "away"), asks);
+    let body = serde_json::to_vec(&json!({"request": submission("carol")})).unwrap();
+    let (status, message) = post(&client, "/mutate/templates", body).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(
+        message.contains("carol may use queue gold is not known"),
+        "{message}"
+    );
+    webhook.stop().await;
+}
+
+/// What a client waits for an answer over TLS, at 200 reviews a second, a third of each path. Run it with
+/// `cargo test --release -p webhook --test serving -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn two_hundred_reviews_a_second() {
+    let webhook = Running::start(with_closed_queue(), Lifetimes::default()).await;
+    let client = webhook.api_server();
+    let paths = [
+        "/mutate/templates",
+        "/validate/templates/managed",
+        "/gate/namespace",
+    ];
+    let mut every = tokio::time::interval(Duration::from_millis(5));
+    let mut waits = tokio::task::JoinSet::new();
+    for index in 0..4_000 {
+        every.tick().await;
+        let path = paths[index % paths.len()];
+        let request = match path {
+            "/gate/namespace" => creation(),
+            _ => submission("alice"),
+        };
+        let body = serde_json::to_vec(&json!({"request": request})).unwrap();
+        let client = client.clone();
+        waits.spawn(async move {
+            let started = std::time::Instant::now();
+            let (status, message) = post(&client, path, body).await;
+            (started.elapsed(), status, message)
+        });
+    }
+    let mut took = Vec::new();
+    while let Some(answer) = waits.join_next().await {
+        let (wait, status, message) = answer.unwrap();
+        assert_eq!(status, StatusCode::OK, "{message}");
+        took.push(wait);
+    }
+    took.sort();
+    let of = |percent: usize| took[(took.len() * percent / 100).min(took.len() - 1)];
+    println!("p50 {:?}, p99 {:?}, most {:?}", of(50), of(99), of(100));
     webhook.stop().await;
 }
 

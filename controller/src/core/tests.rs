@@ -14,6 +14,7 @@ mod meeting;
 mod not_touched;
 mod out_of_service;
 mod parts;
+mod permits;
 mod places;
 mod restart;
 
@@ -117,6 +118,7 @@ impl Stage {
             ),
             notes: Notes::spawn(client.clone(), cancel.clone()),
             publisher,
+            rights: Rights::spawn(client.clone(), sender.clone(), cancel.clone()),
             metrics: Metrics::new(&registry),
             invariants: Timer::default(),
             ready_flag: Health::new().ready_check("controller"),

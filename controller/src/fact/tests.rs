@@ -57,7 +57,12 @@ fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<
         template,
         &namespace,
         QueueRules {
-            permitted: &|queue, _| queue.as_str() != "closed",
+            permitted: &|queue| match queue.as_str() {
+                "closed" => Permission::Refused("namespace team is not selected".to_owned()),
+                "unknown" => Permission::Asked,
+                _ => Permission::Granted,
+            },
+            class_refused: &|_, classes| classes.get("forbidden").cloned(),
             split: &|queue| match queue.as_str() {
                 "wide" => Split::Allowed,
                 _ => Split::Never,
@@ -134,8 +139,30 @@ fn what_keeps_a_job_from_being_considered() {
     );
     insta::assert_snapshot!(
         hold(in_queue("closed"), none()),
-        @"QueueNotPermitted: namespace team is not selected by spec.namespaceSelector of capacitypolicy closed; use another queue, or ask its owner"
+        @"QueueNotPermitted: namespace team is not selected, and neither the service accounts of team nor, when it was submitted, its user had the verb use on the Queue; use another queue, or ask its owner"
     );
+    insta::assert_snapshot!(
+        hold(in_queue("unknown"), none()),
+        @"NotEvaluated: whether namespace team may use queue unknown is being asked"
+    );
+    let permitted = |queue: &str| {
+        json!({"metadata": {
+            "labels": {"muster.io/queue": "closed"},
+            "annotations": {names::PERMITTED_QUEUE_ANNOTATION: queue},
+        }})
+    };
+    assert_eq!(hold(permitted("closed"), none()), "none");
+    assert!(hold(permitted("other"), none()).starts_with("QueueNotPermitted"));
+    let class = json!({"spec": {"template": {"spec": {"priorityClassName": "forbidden"}}}});
+    insta::assert_snapshot!(
+        hold(class, none()),
+        @"PriorityClassNotPermitted: spec.priorityClasses of capacitypolicy default does not list PriorityClass forbidden; submit it with one that it lists, or to another queue"
+    );
+    let released = json!({"templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "closed",
+        "clusters": [], "time": "2026-11-21T04:00:00Z"});
+    let annotations = json!({names::ADMISSION_ANNOTATION: released.to_string()});
+    let runs = json!({"metadata": {"annotations": annotations}});
+    assert_eq!(hold(in_queue("closed"), runs), "none", "what runs goes on");
     let broken = json!({"metadata": {"annotations": {names::ADMISSION_ANNOTATION: "{"}}});
     assert!(hold(none(), broken).starts_with("InvalidTemplate: annotation muster.io/admission"));
     let negative = json!({"spec": {"parallelism": -1}});

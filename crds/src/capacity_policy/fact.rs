@@ -3,10 +3,11 @@
 
 use super::{
     Backfill, Bounds, CapacityPolicy, FairShare, Limits, Ordering, Placement, Pool, Preemption,
-    Split,
+    Split, Tenancy,
 };
 use crate::duration;
 use crate::loose::{Loose, QuantityList, QuantityText, resources};
+use crate::names;
 use crate::queue::FIFO;
 use engine::facts::{self, Filters, PlacementWeights, PolicyFact, PoolBound, QueueOrdering};
 use engine::matching::{Operator, Requirement};
@@ -86,6 +87,11 @@ impl CapacityPolicy {
                 .map(ClusterName::new)
                 .collect(),
             invalid: {
+                if let Some(Loose::Unknown(word)) = &spec.tenancy {
+                    checks.fail(format!(
+                        "spec.tenancy: {word} is not known; Open or Closed is needed"
+                    ));
+                }
                 if let Some(Loose::Unknown(word)) = &placement.split {
                     checks.fail(format!(
                         "spec.placement.split: {word} is not known; Never, Allowed or Preferred is needed"
@@ -136,14 +142,19 @@ impl CapacityPolicy {
         })
     }
 
-    /// Whether a namespace with `labels` may submit to the queue.
+    /// Who may submit where it selects no namespaces, if it says. A word that is not known closes it,
+    /// and [`Self::to_fact`] tells.
+    fn tenancy(&self) -> Option<Tenancy> {
+        let stated = self.spec.tenancy.as_ref()?;
+        Some(stated.known().copied().unwrap_or(Tenancy::Closed))
+    }
+
+    /// Whether jobs of a PriorityClass may be submitted; `class` is the one that is named, else the
+    /// cluster's default.
     #[must_use]
-    pub fn admits_namespace(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
-        let Some(selector) = &self.spec.namespace_selector else {
-            return true;
-        };
-        let none = BTreeMap::new();
-        selects(selector, labels.unwrap_or(&none))
+    pub fn admits_class(&self, class: Option<&str>) -> bool {
+        let listed = self.spec.priority_classes.as_ref();
+        listed.is_none_or(|listed| class.is_none_or(|class| listed.iter().any(|one| one == class)))
     }
 
     fn ordering(&self, dequeue_strategy: Option<&str>, checks: &mut Checks) -> QueueOrdering {
@@ -158,6 +169,37 @@ impl CapacityPolicy {
             (None, Some(FIFO)) => QueueOrdering::StrictFifo,
             (None, _) => QueueOrdering::default(),
         }
+    }
+}
+
+/// Why a namespace with `labels` may not submit to `queue` without a right of its own or its user's; `None`
+/// where it may. `policy` is the queue's, `root` that of the name [`names::ROOT_POLICY`].
+#[must_use]
+pub fn closed_to(
+    queue: &str,
+    policy: Option<&CapacityPolicy>,
+    root: Option<&CapacityPolicy>,
+    namespace: &str,
+    labels: &BTreeMap<String, String>,
+) -> Option<String> {
+    let selector = policy.and_then(|policy| policy.spec.namespace_selector.as_ref());
+    if let Some(selector) = selector {
+        return (!selects(selector, labels)).then(|| {
+            format!(
+                "namespace {namespace} is not selected by spec.namespaceSelector of capacitypolicy {queue}"
+            )
+        });
+    }
+    let tenancy = |policy: Option<&CapacityPolicy>| policy.and_then(CapacityPolicy::tenancy);
+    let says = match tenancy(policy) {
+        Some(_) => queue,
+        None => names::ROOT_POLICY,
+    };
+    match tenancy(policy).or_else(|| tenancy(root)) {
+        None | Some(Tenancy::Open) => None,
+        Some(Tenancy::Closed) => Some(format!(
+            "queue {queue} selects no namespaces, and spec.tenancy of capacitypolicy {says} is Closed"
+        )),
     }
 }
 
@@ -267,6 +309,10 @@ impl Preemption {
             min_runtime_ms: checks
                 .duration(field, self.min_runtime.as_deref(), 0)
                 .unwrap_or(unset.min_runtime_ms),
+            allow_non_preemptible: self
+                .allow_non_preemptable
+                .unwrap_or(unset.allow_non_preemptible),
+            evict_overdue: self.evict_overdue.unwrap_or(unset.evict_overdue),
         }
     }
 }

@@ -67,6 +67,13 @@ pub const PRIORITY_CLASS: Kind = kind(
     "PriorityClass",
     "priorityclasses",
 );
+/// What a role allows, for the whole control plane or where a RoleBinding names it.
+pub const CLUSTER_ROLE: Kind = kind(
+    "rbac.authorization.k8s.io",
+    "v1",
+    "ClusterRole",
+    "clusterroles",
+);
 /// Binds a role to users in a namespace.
 pub const ROLE_BINDING: Kind = kind(
     "rbac.authorization.k8s.io",

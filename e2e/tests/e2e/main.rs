@@ -49,6 +49,7 @@ mod reclaim;
 mod rendezvous;
 mod rest;
 mod restored;
+mod rights;
 mod run;
 mod separate;
 mod services;

@@ -31,9 +31,10 @@ enum Lack {
 
 impl Engine {
     /// The smallest changes with which a waiting job would start now; none where it may go, or
-    /// where what stops it is neither quota nor room.
+    /// where what stops it is neither quota nor room. Other queues are named only where `may_use` says
+    /// that the job may be submitted to them.
     #[must_use]
-    pub fn advise(&self, key: &JobKey) -> Vec<Help> {
+    pub fn advise(&self, key: &JobKey, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
         let line = self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
         let Some((line, want)) =
             line.and_then(|line| Some((line, Arc::clone(self.wants.get(line.want)?))))
@@ -54,7 +55,7 @@ impl Engine {
         if let Some(Lack::Quota(short, pools)) = &lack {
             helps.extend(self.higher_bound(asker, short, pools.as_ref()));
         }
-        helps.extend(self.other_queues(asker));
+        helps.extend(self.other_queues(asker, may_use));
         if let Some(Lack::Room(lacks)) = &lack {
             helps.extend(self.more_nodes(&want, lacks));
         }
@@ -154,12 +155,13 @@ impl Engine {
     }
 
     /// Other queues in which it would start, in order of name.
-    fn other_queues(&self, asker: Asker<'_>) -> Vec<Help> {
+    fn other_queues(&self, asker: Asker<'_>, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
         let (named, tried) = OTHER_QUEUES;
         let leaves = self
             .queues
             .listed()
-            .filter(|queue| *queue != asker.queue && self.queues.problem(queue).is_none());
+            .filter(|queue| *queue != asker.queue && may_use(queue))
+            .filter(|queue| self.queues.problem(queue).is_none());
         let goes = |queue: &&QueueName| self.passes(Asker { queue, ..asker }, &Kept::default());
         leaves
             .take(tried)

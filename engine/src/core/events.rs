@@ -218,6 +218,7 @@ impl Engine {
             seated: false,
             started_at,
             expected_ms: None,
+            declared_ms: job.duration,
             leaving: Vec::new(),
             gave_to: BTreeSet::new(),
             room_lost: None,

@@ -149,6 +149,10 @@ pub(crate) struct Released {
     /// Milliseconds in which it was predicted to end when it was released, if it does not
     /// declare that.
     pub(crate) expected_ms: Option<i64>,
+    /// Milliseconds that it declared to run when it was released: what it says later counts for its
+    /// next attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) declared_ms: Option<i64>,
     /// Pods told to go that may still be there: charged until that is confirmed.
     pub(crate) leaving: Vec<Leaving>,
     /// Jobs that it was made smaller for: while one of them waits, it does not grow.

@@ -40,6 +40,7 @@ impl Engine {
             seated: true,
             started_at: None,
             expected_ms: expected.map(|prediction| prediction.high),
+            declared_ms: job.duration,
             leaving: Vec::new(),
             gave_to: BTreeSet::new(),
             room_lost: None,

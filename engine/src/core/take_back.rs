@@ -2,7 +2,8 @@
 //!
 //! Asked where a job is blocked by quota or room and nothing idle would do. It may take from
 //! other queues what they borrowed, while its queue is entitled to it (`exchange.rs`); and from
-//! jobs of strictly lower priority in its own queue, where the queue allows that. Other queues
+//! jobs of strictly lower priority in its own queue, where the queue allows that, or that run longer
+//! than they declared, where it allows this. Other queues
 //! are asked first, then its own, then both. What is chosen is the cheapest with which the job
 //! really fits (`choose.rs`); where nothing does, nothing is taken.
 //!
@@ -17,13 +18,13 @@
 use super::Engine;
 use super::choose::{Chosen, Search};
 use super::exchange::Shift;
-use super::job::Rank;
+use super::job::{Job, Rank};
 use super::judge::{Asker, Block, Gate, Verdict};
 use super::plan::View;
 use super::queues::Pools;
 use super::reservations::Reservation;
 use super::takers::Due;
-use super::victims::{Item, Offers, Taken};
+use super::victims::{Item, Offers, Taken, overdue_at};
 use super::wants::{Want, WantId};
 use crate::decision::Decision;
 use crate::event::Progress;
@@ -40,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Rights {
     /// From other queues.
     reclaim: bool,
-    /// From those of lower priority in its own.
+    /// From those of lower priority, or overdue, in its own.
     preempt: bool,
 }
 
@@ -214,7 +215,9 @@ impl Engine {
     pub(crate) fn lets_take(&self, queue: &QueueName) -> bool {
         let policy = self.queues.policy(queue);
         let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
-        preemption.within_queue || (preemption.reclaim && self.queues.deserves(queue))
+        preemption.within_queue
+            || preemption.evict_overdue
+            || (preemption.reclaim && self.queues.deserves(queue))
     }
 
     fn rights(&self, queue: &QueueName, key: &JobKey) -> Rights {
@@ -224,7 +227,7 @@ impl Engine {
         let preempts = job.is_some_and(|job| self.preempts(job));
         Rights {
             reclaim: preempts && preemption.reclaim && self.queues.deserves(queue),
-            preempt: preempts && preemption.within_queue,
+            preempt: preempts && (preemption.within_queue || preemption.evict_overdue),
         }
     }
 
@@ -475,6 +478,9 @@ impl Engine {
             );
         }
         let job = self.jobs.get(&item.key);
+        if let Some(words) = job.and_then(|job| self.overdue_words(taker, job)) {
+            return words;
+        }
         let priority = job
             .and_then(|job| self.priority_of(job))
             .unwrap_or_default();
@@ -482,6 +488,19 @@ impl Engine {
             "preempted for {taker}, which has priority {} in its queue; it has {priority}",
             asker.rank.priority.0
         )
+    }
+
+    /// What is said of a job that runs longer than it declared, where that is why it may be evicted.
+    fn overdue_words(&self, taker: &JobKey, job: &Job) -> Option<String> {
+        let released = job.released.as_deref()?;
+        let rules = self.queues.policy(&released.admission.queue)?.preemption;
+        let since =
+            overdue_at(job, released).filter(|at| rules.evict_overdue && *at <= self.now)?;
+        let declared = since.millis_since(released.started_at?) / 1000;
+        let over = self.now.millis_since(since) / 1000;
+        Some(format!(
+            "preempted for {taker}: it declared to run {declared}s and has run {over}s longer"
+        ))
     }
 
     /// Wakes jobs that found nothing to take and might now.

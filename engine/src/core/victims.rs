@@ -5,7 +5,8 @@
 //! loses the least: devices × milliseconds since the job last saved its work (a job without
 //! devices counts its CPUs, eight as a device), times one more than the place of its priority
 //! among those in use. Nobody is listed who may not be taken whatever for: not preemptible,
-//! ending, within its queue's minimum run time.
+//! ending, within its queue's minimum run time. Where the queue's policy says so, a job that runs
+//! longer than it declared is listed whatever it says, and for its equals in its queue too.
 
 use super::Engine;
 use super::elastic::least_counts;
@@ -170,8 +171,8 @@ impl Item<'_> {
 }
 
 impl Engine {
-    /// Adds what could be taken of the jobs of a queue that hold anything of `wanted`, of
-    /// those with a priority below `below`.
+    /// Adds what could be taken of the jobs of a queue that hold anything of `wanted`; with `below`
+    /// for a job of this priority in the queue itself.
     pub(crate) fn offer<'a>(
         &'a self,
         offers: &mut Offers<'a>,
@@ -180,14 +181,15 @@ impl Engine {
         wanted: &Resources,
         below: Option<i32>,
     ) {
-        let protected = self.queues.policy(queue).map(|policy| policy.preemption);
-        let protected = protected.map_or(0, |preemption| preemption.min_runtime_ms);
+        let rules = self.queues.policy(queue).map(|policy| policy.preemption);
+        let rules = rules.unwrap_or_default();
+        let protected = rules.min_runtime_ms;
         let mut last = None;
         for (priority, key) in self.held.of(queue) {
-            if below.is_some_and(|below| *priority >= below) {
+            if below.is_some_and(|below| *priority > below) {
                 break;
             }
-            let Some(job) = self.jobs.get(key).filter(|job| job.preemptible) else {
+            let Some(job) = self.jobs.get(key) else {
                 continue;
             };
             let Some(released) = job.released.as_deref() else {
@@ -198,6 +200,14 @@ impl Engine {
             };
             if !charge.values().any(|part| shares_something(part, wanted)) {
                 continue;
+            }
+            let lower = below.is_none_or(|below| rules.within_queue && *priority < below);
+            if !lower || (rules.allow_non_preemptible && !job.preemptible) {
+                let until = overdue_at(job, released).filter(|_| rules.evict_overdue);
+                if until.is_none_or(|until| until > self.now) {
+                    offers.more_at = offers.more_at.into_iter().chain(until).min();
+                    continue;
+                }
             }
             if protected > 0 {
                 let until = released.started_at.map(|at| at.after(protected));
@@ -317,6 +327,13 @@ impl Engine {
         let place = i128::try_from(place).unwrap_or(i128::MAX);
         weight * i128::from(lost) * (1 + place)
     }
+}
+
+/// When a released job has run as long as it declared; `None` while it does not run, and for one
+/// that declared nothing.
+pub(crate) fn overdue_at(job: &Job, released: &Released) -> Option<Time> {
+    let declared = released.declared_ms.or(job.duration)?;
+    Some(released.started_at?.after(declared))
 }
 
 /// Devices in thousandths; CPUs where there are none, eight as a device.

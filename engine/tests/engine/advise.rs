@@ -5,7 +5,7 @@ use engine::decision::Help;
 use engine::facts::{Demand, PolicyFact, QueueFact, Split};
 
 fn helps(world: &World, job: &str) -> Vec<String> {
-    let helps = world.engine.advise(&key(job));
+    let helps = world.engine.advise(&key(job), &|_| true);
     helps.iter().map(ToString::to_string).collect()
 }
 
@@ -133,7 +133,7 @@ fn each_help_lets_the_job_start() {
     let mut world = busy();
     world.add("waits", "q", 4, "gpu 8");
     world.decide();
-    for help in world.engine.advise(&key("waits")) {
+    for help in world.engine.advise(&key("waits"), &|_| true) {
         let mut world = busy();
         match &help {
             Help::FewerPods { count, .. } => world.add("waits", "q", *count, "gpu 8"),
@@ -188,4 +188,25 @@ fn what_is_kept_for_those_ahead_helps_nobody() {
         let fewer = helps.iter().find(|help| help.starts_with("ask for"));
         assert_eq!(fewer, None, "{capability}");
     }
+}
+
+#[test]
+fn only_queues_that_the_job_may_be_submitted_to_are_named() {
+    let mut world = World::new();
+    world
+        .cluster("a", 4, "cpu 64, gpu 8")
+        .queue(capped("q", "gpu 16"))
+        .queue(queue("secret"))
+        .queue(queue("shared"));
+    world.add("first", "q", 2, "gpu 8");
+    world.add("waits", "q", 1, "gpu 8");
+    world.decide();
+    let helps = world
+        .engine
+        .advise(&key("waits"), &|queue| queue.as_str() == "shared");
+    let named = helps.contains(&Help::OtherQueue("shared".into()));
+    assert!(
+        named && !format!("{helps:?}").contains("secret"),
+        "{helps:?}"
+    );
 }

@@ -124,7 +124,7 @@ fn advice_leaves_idle_guarantees_alone_as_the_verdict_does() {
     world.runs("a-0", "a", 1, "gpu 1");
     world.add("b-0", "b", 2, "gpu 1");
     world.decide();
-    let helps = world.engine.advise(&crate::world::key("b-0"));
+    let helps = world.engine.advise(&crate::world::key("b-0"), &|_| true);
     assert_snapshot!(format!("{helps:?}"), @r#"[FewerPods { role: "worker", count: 1 }, OtherQueue(QueueName("g"))]"#);
 }
 

@@ -32,6 +32,7 @@ mod machine;
 mod moves;
 mod order;
 mod outdone;
+mod overdue;
 mod owing;
 mod packing;
 mod placement;

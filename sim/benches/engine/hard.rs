@@ -191,8 +191,7 @@ fn storm(quick: bool) -> Times {
     world.engine.apply(Event::PolicyUpserted(PolicyFact {
         preemption: Preemption {
             within_queue: true,
-            reclaim: true,
-            min_runtime_ms: 0,
+            ..Preemption::default()
         },
         ..plain_policy("storm")
     }));

@@ -207,6 +207,8 @@ pub(super) struct Preemption {
     within_queue: Option<bool>,
     reclaim: Option<bool>,
     min_runtime: Option<Text>,
+    allow_non_preemptable: Option<bool>,
+    evict_overdue: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -296,6 +298,10 @@ impl PolicySpec {
             let preemption = &mut fact.preemption;
             preemption.within_queue = stated.within_queue.unwrap_or(preemption.within_queue);
             preemption.reclaim = stated.reclaim.unwrap_or(preemption.reclaim);
+            preemption.allow_non_preemptible = stated
+                .allow_non_preemptable
+                .unwrap_or(preemption.allow_non_preemptible);
+            preemption.evict_overdue = stated.evict_overdue.unwrap_or(preemption.evict_overdue);
             if let Some(text) = &stated.min_runtime {
                 preemption.min_runtime_ms = millis(place, "spec.preemption.minRuntime", &text.0)?;
             }

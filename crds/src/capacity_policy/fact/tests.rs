@@ -109,7 +109,7 @@ fn every_field_becomes_a_fact() {
         "ordering": "ShortestPredicted",
         "backfill": {"conservative": true, "reservations": 4},
         "fairShare": {"weight": 2, "usageHalfLife": "24h"},
-        "preemption": {"withinQueue": true, "reclaim": false, "minRuntime": "5m"},
+        "preemption": {"withinQueue": true, "reclaim": false, "minRuntime": "5m", "allowNonPreemptable": false, "evictOverdue": true},
         "limits": {"jobs": 3, "jobsPerUser": 0, "pending": 5_000_000_000_i64, "runtime": "1h"},
         "placement": {"maxClusters": 2, "weights": {"price": 7}},
     }))
@@ -134,7 +134,9 @@ fn every_field_becomes_a_fact() {
         facts::Preemption {
             within_queue: true,
             reclaim: false,
-            min_runtime_ms: 300_000
+            min_runtime_ms: 300_000,
+            allow_non_preemptible: false,
+            evict_overdue: true,
         }
     );
     assert_eq!(
@@ -179,6 +181,62 @@ fn namespaces_are_selected_as_kubernetes_selects() {
         ),
     ] {
         let policy = policy(json!({"namespaceSelector": selector}));
-        assert_eq!(policy.admits_namespace(Some(&labels)), want, "{selector}");
+        let closed = closed_to("q", Some(&policy), None, "team-a", &labels);
+        assert_eq!(closed.is_none(), want, "{selector}: {closed:?}");
+    }
+}
+
+#[test]
+fn a_queue_without_a_selector_is_open_or_closed_as_it_or_root_says() {
+    let of = |tenancy: Value| policy(json!({ "tenancy": tenancy }));
+    let (open, closed, silent) = (of(json!("Open")), of(json!("Closed")), of(json!(null)));
+    let wrong = of(json!("Ajar"));
+    assert_eq!(
+        wrong.to_fact(None).invalid.unwrap(),
+        "spec.tenancy: \"Ajar\" is not known; Open or Closed is needed"
+    );
+    for (own, root, says) in [
+        (None, None, None),
+        (Some(&silent), None, None),
+        (Some(&silent), Some(&silent), None),
+        (Some(&silent), Some(&open), None),
+        (Some(&open), Some(&closed), None),
+        (None, Some(&closed), Some("root")),
+        (Some(&silent), Some(&closed), Some("root")),
+        (Some(&closed), Some(&open), Some("q")),
+        // What cannot be read lets nobody in.
+        (Some(&wrong), Some(&open), Some("q")),
+        (Some(&silent), Some(&wrong), Some("root")),
+    ] {
+        let why = closed_to("q", own, root, "team-a", &BTreeMap::new());
+        let want = says.map(|policy| {
+            format!("queue q selects no namespaces, and spec.tenancy of capacitypolicy {policy} is Closed")
+        });
+        assert_eq!(why, want);
+    }
+    // Who is selected needs no right, however closed the rest is.
+    let selects = policy(json!({"namespaceSelector": {}, "tenancy": "Closed"}));
+    let none = closed_to(
+        "q",
+        Some(&selects),
+        Some(&closed),
+        "team-a",
+        &BTreeMap::new(),
+    );
+    assert_eq!(none, None);
+}
+
+#[test]
+fn priority_classes_are_those_listed() {
+    for (listed, class, admitted) in [
+        (json!(null), Some("high"), true),
+        (json!([]), Some("high"), false),
+        (json!(["low", "high"]), Some("high"), true),
+        (json!(["low"]), Some("high"), false),
+        // The cluster has no default, so that a job without a class has priority 0.
+        (json!(["low"]), None, true),
+    ] {
+        let policy = policy(json!({"priorityClasses": listed}));
+        assert_eq!(policy.admits_class(class), admitted, "{listed} {class:?}");
     }
 }

@@ -87,7 +87,7 @@ fn steps(row: u8, stream: u8) -> Vec<Step> {
 fn hear(model: &Model, words: &mut Hash) {
     for key in model.jobs.keys() {
         words.add(&model.engine.explain(key));
-        words.add(&model.engine.advise(key));
+        words.add(&model.engine.advise(key, &|_| true));
     }
     let inner = ["root"].into_iter().chain(model.inner());
     for name in inner.chain(model.layout.leaves.iter().copied()) {

@@ -82,6 +82,7 @@ impl Model {
                     within_queue: within,
                     reclaim,
                     min_runtime_ms: i64::from(min_runtime) * 1000,
+                    ..Preemption::default()
                 };
             }
             PolicyStep::Jobs(most) => fact.limits.jobs = most,

@@ -118,6 +118,7 @@ impl Queue {
                 within_queue: within && self.reclaims,
                 reclaim: !within && self.reclaims,
                 min_runtime_ms: self.min_runtime * 1000,
+                ..Preemption::default()
             },
             ..policy(&queue_name(index))
         }

@@ -1,0 +1,172 @@
+//! Who may be in a queue: by its policy, by the right of the namespace, by what the webhook wrote.
+
+use super::*;
+use crds::capacity_policy::CapacityPolicy;
+use engine::decision::Help;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+impl Stage {
+    fn policy(&mut self, name: &str, spec: Value) {
+        let policy: CapacityPolicy = read(json!({
+            "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+            "metadata": {"name": name}, "spec": spec,
+        }));
+        self.take(Input::Policy(Delta::Upserted(policy)));
+    }
+
+    /// The word and the words of why a job waits.
+    fn why(&self, name: &str) -> String {
+        let explained = self
+            .core
+            .engine
+            .explain(&JobKey::new("team", name))
+            .unwrap();
+        format!("{}: {}", explained.reason, explained.message)
+    }
+}
+
+/// Has the API server say whether the service accounts of `team` may use queue `q`.
+fn grants(api: &FakeApi) -> Arc<AtomicBool> {
+    let granted = Arc::new(AtomicBool::new(false));
+    let answer = granted.clone();
+    api.answers(REVIEWS, move |review| {
+        let attributes = &review["spec"]["resourceAttributes"];
+        let asked = attributes["name"] == "q" && attributes["namespace"] == "team";
+        let allowed = asked && answer.load(Ordering::SeqCst);
+        json!({"spec": review["spec"], "status": {"allowed": allowed}})
+    });
+    granted
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_closed_tenancy_a_job_waits_until_its_namespace_has_the_right() {
+    let mut stage = stage().await;
+    let granted = grants(&stage.api);
+    stage.policy("root", json!({"tenancy": "Closed"}));
+    stage.job("a", 2);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), "no record, gated []");
+    insta::assert_snapshot!(stage.why("a"), @"QueueNotPermitted: queue q selects no namespaces, and spec.tenancy of capacitypolicy root is Closed, and neither the service accounts of team nor, when it was submitted, its user had the verb use on the Queue; use another queue, or ask its owner");
+    granted.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+
+    // What runs goes on when the right is withdrawn; what comes then does not start.
+    granted.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    stage.rest(&["a"]).await;
+    stage.job("b", 1);
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert!(stage.why("b").starts_with("QueueNotPermitted"));
+    stage.policy("root", json!({"tenancy": "Open"}));
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_webhook_wrote_of_who_submitted_it_counts_for_that_queue_only() {
+    let mut stage = stage().await;
+    grants(&stage.api);
+    stage.policy(
+        "q",
+        json!({"namespaceSelector": {"matchLabels": {"team": "other"}}}),
+    );
+    let annotated = |queue: &str| json!({"metadata": {"annotations": {names::PERMITTED_QUEUE_ANNOTATION: queue}}});
+    for (name, queue) in [("a", "q"), ("b", "other")] {
+        stage.template(name, 1, annotated(queue));
+        stage.binding(name, 1, json!({}));
+    }
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert!(
+        stage.why("b").starts_with("QueueNotPermitted"),
+        "{}",
+        stage.why("b")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_right_cannot_be_asked_nothing_starts() {
+    let mut stage = stage().await;
+    stage.policy("q", json!({"tenancy": "Closed"}));
+    let asks = |request: &Recorded| request.path == REVIEWS;
+    stage
+        .api
+        .fault(2, runtime::testing::Fault::Status(500, "away"), asks);
+    grants(&stage.api).store(true, Ordering::SeqCst);
+    stage.job("a", 2);
+    stage.rest(&["a"]).await;
+    insta::assert_snapshot!(stage.why("a"), @"NotEvaluated: whether namespace team may use queue q is being asked");
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_takes_the_classes_that_its_policy_lists() {
+    let mut stage = stage().await;
+    let class = |name: &str, default: bool| {
+        let class = json!({"metadata": {"name": name}, "value": 5, "globalDefault": default});
+        Input::PriorityClass(Delta::Upserted(read(class)))
+    };
+    stage.take(class("high", false));
+    stage.policy("q", json!({"priorityClasses": ["low"]}));
+    let high = json!({"spec": {"template": {"spec": {"priorityClassName": "high"}}}});
+    stage.template("a", 1, high);
+    stage.binding("a", 1, json!({}));
+    stage.rest(&["a"]).await;
+    assert!(
+        stage.why("a").starts_with("PriorityClassNotPermitted"),
+        "{}",
+        stage.why("a")
+    );
+    stage.policy("q", json!({"priorityClasses": ["low", "high"]}));
+    stage.rest(&["a"]).await;
+    // It went on to the member, where the class has to be made: here there is none to make it in.
+    let why = stage.why("a");
+    assert!(
+        why.contains("attempt 1 was taken back (PlanRefused"),
+        "{why}"
+    );
+    // Who names none has the default's.
+    stage.take(class("usual", true));
+    stage.job("b", 1);
+    stage.rest(&["a", "b"]).await;
+    insta::assert_snapshot!(stage.why("b"), @"PriorityClassNotPermitted: spec.priorityClasses of capacitypolicy q does not list PriorityClass usual; submit it with one that it lists, or to another queue");
+    stage.take(class("usual", false));
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_queue_is_named_as_a_help_that_the_namespace_may_not_use() {
+    let mut stage = stage().await;
+    grants(&stage.api);
+    for name in ["open", "closed", "selects", "classes"] {
+        let queue = json!({"metadata": {"name": name}, "spec": {}});
+        stage.take(Input::Queue(Delta::Upserted(read(queue))));
+    }
+    stage.policy("closed", json!({"tenancy": "Closed"}));
+    stage.policy(
+        "selects",
+        json!({"namespaceSelector": {"matchLabels": {"team": "other"}}}),
+    );
+    stage.policy("classes", json!({"priorityClasses": ["low"]}));
+    let class = json!({"metadata": {"name": "usual"}, "value": 5, "globalDefault": true});
+    stage.take(Input::PriorityClass(Delta::Upserted(read(class))));
+    for name in ["a", "b"] {
+        stage.job(name, 3);
+    }
+    stage.rest(&["a", "b"]).await;
+    let now = stage.now();
+    let helps = stage.core.advise(&JobKey::new("team", "b"), now);
+    let queues = helps.iter().filter_map(|help| match help {
+        Help::OtherQueue(queue) => Some(queue.as_str()),
+        _ => None,
+    });
+    assert_eq!(queues.collect::<Vec<_>>(), ["open"], "{helps:?}");
+}

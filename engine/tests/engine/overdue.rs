@@ -1,0 +1,139 @@
+//! What a queue's policy makes of what its jobs say of themselves: that they are never evicted, and how
+//! long they run.
+
+use crate::preemption::{add, preempting, runs};
+use crate::world::{World, pods, policy, queue};
+use engine::facts::{JobFact, PolicyFact, Preemption};
+use engine::{Event, JobState};
+use insta::assert_snapshot;
+
+/// One node of four GPUs, and queue `q` with these rules.
+fn world(preemption: Preemption) -> World {
+    let mut world = World::new();
+    world
+        .cluster("a", 1, "cpu 64, gpu 4")
+        .queue(queue("q"))
+        .policy(PolicyFact {
+            preemption,
+            ..policy("q")
+        });
+    world
+}
+
+/// A job of four GPUs that runs since now, declared to run a minute.
+fn declared(world: &mut World, name: &str, class: &str) -> JobFact {
+    let job = world.job(name, "q", pods(1, "gpu 4"));
+    let fact = world.submit(job.priority(class).lasts(60));
+    world.decide();
+    world.run(name);
+    fact
+}
+
+fn overdue() -> Preemption {
+    Preemption {
+        evict_overdue: true,
+        ..Preemption::default()
+    }
+}
+
+#[test]
+fn a_queue_may_leave_its_jobs_no_say_in_whether_they_are_evicted() {
+    let mut world = world(preempting("q", 0).preemption);
+    let mut job = world.job("low", "q", pods(1, "gpu 4")).priority("low");
+    job.0.preemptible = false;
+    world.submit(job);
+    world.decide();
+    world.run("low");
+    add(&mut world, "high", "high", pods(1, "gpu 4"));
+    assert_snapshot!(world.decide(), @"");
+    let mut rules = preempting("q", 0);
+    rules.preemption.allow_non_preemptible = false;
+    world.policy(rules);
+    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+}
+
+#[test]
+fn who_runs_longer_than_declared_makes_way_for_its_equals() {
+    let mut world = world(overdue());
+    declared(&mut world, "first", "normal");
+    add(&mut world, "second", "normal", pods(1, "gpu 4"));
+    world.wait(2);
+    let decided = world.decided();
+    assert_eq!(decided.decisions, Vec::new());
+    let pause = decided.wake_at.map(|at| at.millis_since(world.now));
+    assert_eq!(pause, Some(58_000), "it is asked again when that is over");
+    world.wait(57);
+    assert_snapshot!(world.decide(), @"");
+    world.wait(1);
+    assert_snapshot!(world.decide(), @"take back first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 0s longer");
+    world.works_gone("first");
+    assert_snapshot!(world.decide(), @"release second #1 a(n0)");
+    // It is queued again at its old place, and takes nothing from who declared nothing.
+    world.run("second");
+    world.wait(600);
+    assert_snapshot!(world.decide(), @"");
+    assert_eq!(world.state("first"), JobState::Queued);
+}
+
+#[test]
+fn not_for_lower_priority_and_not_without_the_rule() {
+    for (rules, class, goes) in [
+        (overdue(), "low", false),
+        (overdue(), "normal", true),
+        (overdue(), "high", true),
+        (Preemption::default(), "high", false),
+    ] {
+        let mut world = world(rules);
+        declared(&mut world, "first", "normal");
+        add(&mut world, "second", class, pods(1, "gpu 4"));
+        world.wait(61);
+        assert_eq!(!world.decide().is_empty(), goes, "{rules:?} {class}");
+    }
+}
+
+#[test]
+fn nothing_is_taken_for_whom_it_does_not_delay() {
+    let mut world = world(overdue());
+    declared(&mut world, "first", "normal");
+    // More than there is: with the first gone it would not fit either.
+    add(&mut world, "second", "high", pods(2, "gpu 4"));
+    world.wait(61);
+    assert_snapshot!(world.decide(), @"");
+}
+
+#[test]
+fn what_is_declared_later_counts_for_the_next_attempt() {
+    let mut world = world(overdue());
+    let fact = declared(&mut world, "first", "normal");
+    add(&mut world, "second", "normal", pods(1, "gpu 4"));
+    world.wait(30);
+    for later in [None, Some(3_600_000)] {
+        world.apply(Event::JobUpserted(JobFact {
+            expected_duration_ms: later,
+            ..fact.clone()
+        }));
+    }
+    world.wait(31);
+    assert_snapshot!(world.decide(), @"take back first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
+}
+
+#[test]
+fn its_word_that_it_is_never_evicted_ends_with_its_declared_time() {
+    let mut world = world(overdue());
+    let fact = declared(&mut world, "first", "normal");
+    world.apply(Event::JobUpserted(JobFact {
+        preemptible: false,
+        ..fact
+    }));
+    add(&mut world, "second", "normal", pods(1, "gpu 4"));
+    world.wait(59);
+    assert_snapshot!(world.decide(), @"");
+    world.wait(2);
+    assert_snapshot!(world.decide(), @"take back first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
+    // Who declares nothing keeps it.
+    let mut world = self::world(overdue());
+    runs(&mut world, "first", "normal", pods(1, "gpu 4"));
+    add(&mut world, "second", "normal", pods(1, "gpu 4"));
+    world.wait(100_000);
+    assert_snapshot!(world.decide(), @"");
+}

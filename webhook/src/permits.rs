@@ -1,0 +1,186 @@
+//! Whether who submits a job may use its queue.
+//!
+//! ```text
+//! /mutate/templates   ─► stamp: the queue that the submitter may use, where the namespace may not
+//! /validate/templates/managed ─► check: refused where neither may
+//! ```
+//!
+//! Asked when a template is created and when its queue changes, never at other updates: Karmada's own
+//! accounts, which may everything, update templates too. The answer is the API server's
+//! ([`runtime::Rights`]). The controller holds what passes here unseen, and an admission policy
+//! (`deploy/admission-permitted-queue.yaml`) lets nobody write a stamp that is not true, so nothing is
+//! guarded by this webhook alone.
+
+use crate::queues::{QueueSays, Queues};
+use crate::review::{Denial, Request, UserInfo};
+use crds::names::PERMITTED_QUEUE_ANNOTATION;
+use runtime::{Principal, Rights};
+use serde_json::Value;
+
+/// Decides. Clones share what is known.
+#[derive(Clone)]
+pub struct Permits {
+    /// What policies and namespaces say.
+    pub queues: Queues,
+    /// Who may use which queue.
+    pub rights: Rights,
+}
+
+/// Who may have a job in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Permit {
+    /// Its namespace, by the policy or by a right.
+    Namespace,
+    /// Who submits it.
+    Submitter,
+    Nobody,
+}
+
+/// The policies have not been read yet, or the API server did not say who may.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "muster webhook: whether {user} may use queue {queue} is not known: {why}; try again in a second"
+)]
+pub struct Unknown {
+    user: String,
+    queue: String,
+    why: String,
+}
+
+/// What is found of a template beside its values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Why it is refused.
+    pub denial: Option<(Denial, String)>,
+    /// What kubectl shows.
+    pub warnings: Vec<String>,
+}
+
+impl Permits {
+    /// The queue that is to be written into the template as one that who asks may use; `None` for none.
+    ///
+    /// # Errors
+    /// Where that is not known now.
+    pub async fn stamp(&self, request: &Request<Value>) -> Result<Option<String>, Unknown> {
+        let Some(new) = &request.object else {
+            return Ok(None);
+        };
+        if !self.is_moved(request, new) {
+            let old = request.old_object.as_ref();
+            return Ok(old.and_then(stamp_of).map(str::to_owned));
+        }
+        let says = self.say(request, new)?;
+        let permit = self.permit(request, &says).await?;
+        Ok((permit == Permit::Submitter).then_some(says.queue))
+    }
+
+    /// What stands against a template that is created or changed. What is not known stands against
+    /// nothing: the controller holds the job then.
+    pub async fn check(&self, request: &Request<Value>) -> Checked {
+        let mut checked = Checked::default();
+        let going = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
+        let Some(new) = request.object.as_ref().filter(|new| !going(new)) else {
+            return checked;
+        };
+        let Ok(says) = self.say(request, new) else {
+            return checked;
+        };
+        let before = request.old_object.as_ref();
+        let before = before.and_then(|old| self.say(request, old).ok());
+        if self.is_moved(request, new) {
+            match self.permit(request, &says).await {
+                Ok(Permit::Namespace | Permit::Submitter) => {}
+                Ok(Permit::Nobody) => checked.denial = Some(refusal(request, &says)),
+                Err(unknown) => checked.warnings.push(unknown.to_string()),
+            }
+        }
+        // An update is held only against what it breaks itself.
+        let was_wrong = before.is_some_and(|before| before.refused_class == says.refused_class);
+        if let Some(class) = says.refused_class.filter(|_| !was_wrong) {
+            let queue = &says.queue;
+            let message = format!(
+                "queue {queue} takes no jobs of PriorityClass {class}: spec.priorityClasses of capacitypolicy {queue} does not list it"
+            );
+            checked.denial.get_or_insert((Denial::Forbidden, message));
+        }
+        if says.preemptible_all_the_same {
+            checked.warnings.push(format!(
+                "volcano.sh/preemptable: \"false\" has no effect in queue {queue}: spec.preemption.allowNonPreemptable of capacitypolicy {queue} is false",
+                queue = says.queue
+            ));
+        }
+        checked
+    }
+
+    /// Whether the template is new in its queue.
+    fn is_moved(&self, request: &Request<Value>, new: &Value) -> bool {
+        let queue = |object| self.queues.queue_of(object, &request.namespace);
+        match (request.operation.as_str(), &request.old_object) {
+            ("CREATE", _) => true,
+            ("UPDATE", Some(old)) => queue(old) != queue(new),
+            _ => false,
+        }
+    }
+
+    fn say(&self, request: &Request<Value>, template: &Value) -> Result<QueueSays, Unknown> {
+        let says = self.queues.say(template, &request.namespace);
+        says.ok_or_else(|| {
+            let queue = workload::named_queue(template).unwrap_or_default();
+            unknown(request, &queue, "queues have not been read yet".to_owned())
+        })
+    }
+
+    async fn permit(&self, request: &Request<Value>, says: &QueueSays) -> Result<Permit, Unknown> {
+        if says.closed.is_none() {
+            return Ok(Permit::Namespace);
+        }
+        let namespace = &request.namespace;
+        let asked = [
+            (Permit::Namespace, Principal::of_namespace(namespace)),
+            (Permit::Submitter, principal(&request.user_info)),
+        ];
+        for (permit, who) in asked {
+            let answer = self.rights.may_use(&who, namespace, &says.queue).await;
+            let may = answer.map_err(|error| unknown(request, &says.queue, error.message()))?;
+            if may {
+                return Ok(permit);
+            }
+        }
+        Ok(Permit::Nobody)
+    }
+}
+
+fn unknown(request: &Request<Value>, queue: &str, why: String) -> Unknown {
+    Unknown {
+        user: request.user_info.username.clone(),
+        queue: queue.to_owned(),
+        why,
+    }
+}
+
+fn refusal(request: &Request<Value>, says: &QueueSays) -> (Denial, String) {
+    let (user, namespace) = (&request.user_info.username, &request.namespace);
+    let QueueSays { queue, closed, .. } = says;
+    let why = closed.as_deref().unwrap_or_default();
+    let message = format!(
+        "{user} may not submit to queue {queue}: {why}, and neither {user} nor the service accounts of {namespace} have the verb use \
+         on queues.scheduling.volcano.sh {queue}; name another queue (label muster.io/queue), or ask its owner"
+    );
+    (Denial::Forbidden, message)
+}
+
+fn principal(user: &UserInfo) -> Principal {
+    Principal {
+        user: user.username.clone(),
+        uid: user.uid.clone(),
+        groups: user.groups.clone(),
+        extra: user.extra.clone(),
+    }
+}
+
+fn stamp_of(template: &Value) -> Option<&str> {
+    template["metadata"]["annotations"][PERMITTED_QUEUE_ANNOTATION].as_str()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Who may submit to which queue, with an API server that knows the rights.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crds::capacity_policy::CapacityPolicy;
+use crds::kubernetes::Namespace;
+use runtime::Delta;
+use runtime::testing::{FakeApi, Fault};
+use serde_json::json;
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// An API server where `alice`, group `gold-users` and the service accounts of `team-b` may use queue
+/// `gold`.
+fn server() -> FakeApi {
+    let api = FakeApi::new();
+    api.answers(REVIEWS, |review| {
+        let spec = &review["spec"];
+        let groups = spec["groups"].as_array().unwrap();
+        let granted = spec["user"] == "alice"
+            || groups.contains(&json!("gold-users"))
+            || groups.contains(&json!("system:serviceaccounts:team-b"));
+        let gold = spec["resourceAttributes"]["name"] == "gold";
+        json!({"spec": spec, "status": {"allowed": granted && gold}})
+    });
+    api
+}
+
+fn policy(queues: &Queues, name: &str, spec: Value) {
+    let policy: CapacityPolicy = serde_json::from_value(json!({
+        "apiVersion": "muster.io/v1alpha1", "kind": "CapacityPolicy",
+        "metadata": {"name": name}, "spec": spec,
+    }))
+    .unwrap();
+    queues.policy(Delta::Upserted(policy));
+}
+
+fn namespace(queues: &Queues, name: &str, default_queue: &str) {
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {
+        "name": name, "labels": {"team": name},
+        "annotations": {"muster.io/default-queue": default_queue},
+    }}))
+    .unwrap();
+    queues.namespace(Delta::Upserted(namespace));
+}
+
+/// Queue `gold` is closed, `silver` is `team-a`'s, all others are open.
+fn permits(api: &FakeApi) -> Permits {
+    let queues = Queues::default();
+    policy(
+        &queues,
+        "gold",
+        json!({"tenancy": "Closed", "priorityClasses": ["low"]}),
+    );
+    let selector = json!({"matchLabels": {"team": "team-a"}});
+    policy(&queues, "silver", json!({"namespaceSelector": selector}));
+    let preemption = json!({"allowNonPreemptable": false});
+    policy(&queues, "tin", json!({"preemption": preemption}));
+    namespace(&queues, "team-a", "");
+    namespace(&queues, "team-b", "");
+    namespace(&queues, "team-c", "gold");
+    queues.policy(Delta::Listed);
+    queues.namespace(Delta::Listed);
+    Permits {
+        queues,
+        rights: Rights::new(api.client()),
+    }
+}
+
+fn job(queue: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "train", "labels": {"muster.io/queue": queue}},
+        "spec": {"parallelism": 1, "template": {"spec": {"containers": [{"name": "c"}]}}},
+    })
+}
+
+fn create(namespace: &str, user: &str, groups: &[&str], object: Value) -> Request<Value> {
+    serde_json::from_value(json!({
+        "uid": "u", "operation": "CREATE", "namespace": namespace, "name": "train",
+        "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+        "userInfo": {"username": user, "groups": groups}, "object": object,
+    }))
+    .unwrap()
+}
+
+fn update(request: Request<Value>, old: Value) -> Request<Value> {
+    Request {
+        operation: "UPDATE".to_owned(),
+        old_object: Some(old),
+        ..request
+    }
+}
+
+fn stamped(queue: &str, permitted: &str) -> Value {
+    let mut job = job(queue);
+    job["metadata"]["annotations"] = json!({ PERMITTED_QUEUE_ANNOTATION: permitted });
+    job
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_is_used_by_its_namespaces_and_by_who_has_the_right() {
+    let api = server();
+    let permits = permits(&api);
+    for (namespace, user, groups, queue, allowed, stamp) in [
+        // Open, selected, or the namespace's own right: nothing is written.
+        ("team-a", "bob", &[][..], "default", true, None),
+        ("team-a", "bob", &[], "silver", true, None),
+        ("team-b", "bob", &[], "gold", true, None),
+        // The right of the user, or of a group.
+        ("team-a", "alice", &[], "gold", true, Some("gold")),
+        ("team-a", "bob", &["gold-users"], "gold", true, Some("gold")),
+        ("team-a", "bob", &["others"], "gold", false, None),
+        ("team-b", "alice", &[], "silver", false, None),
+        // The namespace's default queue.
+        ("team-c", "bob", &[], "", false, None),
+        ("team-c", "alice", &[], "", true, Some("gold")),
+    ] {
+        let request = create(namespace, user, groups, job(queue));
+        let case = format!("{user} of {groups:?} in {namespace} to {queue:?}");
+        let checked = permits.check(&request).await;
+        assert_eq!(checked.denial.is_none(), allowed, "{case}: {checked:?}");
+        let written = permits.stamp(&request).await.unwrap();
+        assert_eq!(written.as_deref(), stamp, "{case}");
+    }
+    let request = create("team-a", "bob", &[], job("gold"));
+    let (denial, message) = permits.check(&request).await.denial.unwrap();
+    assert_eq!(denial, Denial::Forbidden);
+    insta::assert_snapshot!(message, @"bob may not submit to queue gold: queue gold selects no namespaces, and spec.tenancy of capacitypolicy gold is Closed, and neither bob nor the service accounts of team-a have the verb use on queues.scheduling.volcano.sh gold; name another queue (label muster.io/queue), or ask its owner");
+}
+
+/// Karmada's own accounts may everything, and update templates: that must not give them the right.
+#[tokio::test(start_paused = true)]
+async fn an_update_gives_no_right_unless_the_queue_changes() {
+    let api = server();
+    let permits = permits(&api);
+    let touched = update(create("team-a", "alice", &[], job("gold")), job("gold"));
+    assert_eq!(permits.stamp(&touched).await.unwrap(), None);
+    assert_eq!(
+        permits.check(&touched).await,
+        Checked::default(),
+        "what is there stays editable"
+    );
+    assert_eq!(api.requests().len(), 0);
+    // What was written stays, whatever the update says and whoever it is of.
+    for new in [
+        job("gold"),
+        stamped("gold", "other"),
+        stamped("gold", "gold"),
+    ] {
+        let kept = update(create("team-a", "bob", &[], new), stamped("gold", "gold"));
+        assert_eq!(permits.stamp(&kept).await.unwrap().as_deref(), Some("gold"));
+    }
+    // Moved, it is asked for who moves it.
+    for (user, allowed) in [("alice", true), ("bob", false)] {
+        let moved = update(
+            create("team-a", user, &[], stamped("gold", "gold")),
+            job("default"),
+        );
+        assert_eq!(
+            permits.stamp(&moved).await.unwrap().is_some(),
+            allowed,
+            "{user}"
+        );
+        assert_eq!(
+            permits.check(&moved).await.denial.is_none(),
+            allowed,
+            "{user}"
+        );
+    }
+    let away = update(
+        create("team-a", "bob", &[], stamped("default", "gold")),
+        stamped("gold", "gold"),
+    );
+    assert_eq!(permits.stamp(&away).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_asked_is_neither_refused_nor_written() {
+    let api = server();
+    let permits = permits(&api);
+    api.fault(2, Fault::Status(500, "etcd is away"), |_| true);
+    let request = create("team-a", "alice", &[], job("gold"));
+    let checked = permits.check(&request).await;
+    assert_eq!(checked.denial, None);
+    assert!(checked.warnings[0].contains("etcd is away"), "{checked:?}");
+    let unknown = permits.stamp(&request).await.unwrap_err();
+    insta::assert_snapshot!(unknown, @"muster webhook: whether alice may use queue gold is not known: etcd is away; try again in a second");
+    assert_eq!(
+        permits.stamp(&request).await.unwrap().as_deref(),
+        Some("gold")
+    );
+
+    let unread = Permits {
+        queues: Queues::default(),
+        ..permits
+    };
+    assert_eq!(unread.check(&request).await, Checked::default());
+    insta::assert_snapshot!(unread.stamp(&request).await.unwrap_err(), @"muster webhook: whether alice may use queue gold is not known: queues have not been read yet; try again in a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn classes_that_a_queue_does_not_take_are_refused_where_they_come_in() {
+    let api = server();
+    let permits = permits(&api);
+    let with_class = |class: &str| {
+        let mut job = job("gold");
+        job["spec"]["template"]["spec"]["priorityClassName"] = json!(class);
+        job
+    };
+    let request = create("team-b", "bob", &[], with_class("high"));
+    let (denial, message) = permits.check(&request).await.denial.unwrap();
+    assert_eq!(denial, Denial::Forbidden);
+    insta::assert_snapshot!(message, @"queue gold takes no jobs of PriorityClass high: spec.priorityClasses of capacitypolicy gold does not list it");
+    for (new, old, allowed) in [
+        ("low", None, true),
+        ("low", Some("high"), true),
+        ("high", Some("low"), false),
+        // It was so before: an edit of something else must stay possible.
+        ("high", Some("high"), true),
+    ] {
+        let request = create("team-b", "bob", &[], with_class(new));
+        let request = match old {
+            Some(old) => update(request, with_class(old)),
+            None => request,
+        };
+        let denial = permits.check(&request).await.denial;
+        assert_eq!(denial.is_none(), allowed, "{old:?} -> {new}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_says_in_vain_that_it_is_never_evicted_is_told() {
+    let permits = permits(&server());
+    let mut never = job("tin");
+    never["metadata"]["labels"]["volcano.sh/preemptable"] = json!("false");
+    let checked = permits.check(&create("team-a", "bob", &[], never)).await;
+    insta::assert_snapshot!(checked.warnings.join("\n"), @r#"volcano.sh/preemptable: "false" has no effect in queue tin: spec.preemption.allowNonPreemptable of capacitypolicy tin is false"#);
+    let plain = permits
+        .check(&create("team-a", "bob", &[], job("tin")))
+        .await;
+    assert_eq!(plain, Checked::default());
+}

@@ -1,0 +1,121 @@
+//! What queues' policies and namespaces say of who may submit what: an index fed by two watches.
+//!
+//! Until both have listed nothing is known, and whoever asks is told so.
+
+use crds::capacity_policy::{CapacityPolicy, closed_to};
+use crds::kubernetes::Namespace;
+use crds::names::ROOT_POLICY;
+use parking_lot::RwLock;
+use runtime::{Delta, ObjectKey};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The index. Cloning shares it.
+#[derive(Debug, Clone, Default)]
+pub struct Queues(Arc<RwLock<Index>>);
+
+#[derive(Debug, Default)]
+struct Index {
+    policies: HashMap<String, CapacityPolicy>,
+    policies_listed: bool,
+    namespaces: HashMap<String, NamespaceSays>,
+    namespaces_listed: bool,
+}
+
+#[derive(Debug, Default)]
+struct NamespaceSays {
+    labels: BTreeMap<String, String>,
+    default_queue: Option<String>,
+}
+
+/// What holds for a template in its queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueSays {
+    /// The queue.
+    pub queue: String,
+    /// Why its namespace may not submit to it without a right to, if so.
+    pub closed: Option<String>,
+    /// The PriorityClass of those that it names that the queue does not take.
+    pub refused_class: Option<String>,
+    /// Whether it says in vain that it is never evicted.
+    pub preemptible_all_the_same: bool,
+}
+
+impl Queues {
+    /// Takes in what the watch of capacity policies tells.
+    pub fn policy(&self, delta: Delta<CapacityPolicy>) {
+        let mut index = self.0.write();
+        match delta {
+            Delta::Upserted(mut policy) => {
+                policy.status = None;
+                index.policies.insert(ObjectKey::of(&policy).name, policy);
+            }
+            Delta::Gone(key) => _ = index.policies.remove(&key.name),
+            Delta::Listed => index.policies_listed = true,
+        }
+    }
+
+    /// Takes in what the watch of namespaces tells.
+    pub fn namespace(&self, delta: Delta<Namespace>) {
+        let mut index = self.0.write();
+        match delta {
+            Delta::Upserted(namespace) => {
+                let says = NamespaceSays {
+                    default_queue: namespace.default_queue().map(str::to_owned),
+                    labels: namespace.metadata.labels.clone().unwrap_or_default(),
+                };
+                index
+                    .namespaces
+                    .insert(ObjectKey::of(&namespace).name, says);
+            }
+            Delta::Gone(key) => _ = index.namespaces.remove(&key.name),
+            Delta::Listed => index.namespaces_listed = true,
+        }
+    }
+
+    /// The queue of a template; `None` while that is not known.
+    #[must_use]
+    pub fn queue_of(&self, template: &Value, namespace: &str) -> Option<String> {
+        let index = self.0.read();
+        let says = index.namespaces.get(namespace);
+        if says.is_none() && !index.namespaces_listed {
+            return None;
+        }
+        let default = says.and_then(|says| says.default_queue.as_deref());
+        Some(workload::queue_of(template, default))
+    }
+
+    /// What holds for a template in its queue; `None` while that is not known.
+    #[must_use]
+    pub fn say(&self, template: &Value, namespace: &str) -> Option<QueueSays> {
+        let queue = self.queue_of(template, namespace)?;
+        let index = self.0.read();
+        if !index.policies_listed {
+            return None;
+        }
+        let policy = index.policies.get(&queue);
+        let root = index.policies.get(ROOT_POLICY);
+        let none = BTreeMap::new();
+        let says = index.namespaces.get(namespace);
+        let labels = says.map_or(&none, |says| &says.labels);
+        let closed = closed_to(&queue, policy, root, namespace, labels);
+        let ask = workload::ask(template).ok();
+        let classes = ask.as_ref().map(workload::Ask::priority_classes);
+        let refused_class = policy.and_then(|policy| {
+            let mut classes = classes.into_iter().flatten();
+            classes.find(|class| !policy.admits_class(Some(class)))
+        });
+        let disregards = policy.is_some_and(|policy| {
+            let preemption = policy.spec.preemption.as_ref();
+            preemption.and_then(|rules| rules.allow_non_preemptable) == Some(false)
+        });
+        let says_never = ask.is_some_and(|ask| !ask.preemptible);
+        Some(QueueSays {
+            queue,
+            closed,
+            refused_class,
+            preemptible_all_the_same: disregards && says_never,
+        })
+    }
+}
