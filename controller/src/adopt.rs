@@ -3,7 +3,7 @@
 use crate::fact::Job;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
-use engine::facts::{Admission, Held, Role, RolePods, Share};
+use engine::facts::{Admission, Held, JobFact, Role, RolePods, Share};
 use engine::{Attempt, ClusterName, PoolClass, Resources, Time, Uid};
 
 #[cfg(test)]
@@ -15,17 +15,38 @@ const CLASS: &str = "adopted";
 /// The record of a job that is placed without Muster: each cluster is charged what Karmada
 /// starts there, which is the whole job unless it divides the replicas.
 pub(crate) fn record(binding: &ResourceBinding, job: &Job, now: Time) -> AdmissionRecord {
+    record_in(&binding.spec.clusters, binding, job, now)
+}
+
+/// The same of a job that runs in `clusters`.
+pub(crate) fn record_in(
+    clusters: &[TargetCluster],
+    binding: &ResourceBinding,
+    job: &Job,
+    now: Time,
+) -> AdmissionRecord {
     let admission = Admission {
         uid: Uid::new(&binding.spec.resource.uid),
         attempt: Attempt(1),
         queue: job.fact.queue.clone(),
         admitted_at: now,
-        shares: binding
-            .spec
-            .clusters
-            .iter()
-            .map(|cluster| share(cluster, job))
-            .collect(),
+        shares: clusters.iter().map(|cluster| share(cluster, job)).collect(),
+    };
+    AdmissionRecord {
+        adopted: true,
+        ..AdmissionRecord::new(&admission, RecordState::Admitted)
+    }
+}
+
+/// The record of a job that is placed and whose size is not known: it says that the job ran before
+/// Muster managed it, and is charged once its template is seen.
+pub(crate) fn unsized_record(fact: &JobFact, now: Time) -> AdmissionRecord {
+    let admission = Admission {
+        uid: fact.uid.clone(),
+        attempt: Attempt(1),
+        queue: fact.queue.clone(),
+        admitted_at: now,
+        shares: Vec::new(),
     };
     AdmissionRecord {
         adopted: true,

@@ -14,6 +14,7 @@
 //! network: what does runs in a task of its own and comes back as an input.
 
 use crate::Mode;
+use crate::adoption::Marking;
 use crate::input::Input;
 use crate::invariants::Timer;
 use crate::metrics::Metrics;
@@ -39,7 +40,7 @@ use runtime::watch::Delta;
 use scheduler::Members;
 use scheduler::commit::{Committer, Intent, Write};
 use scheduler::term::Lead;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -88,6 +89,12 @@ pub(crate) struct Core {
     pub(crate) places: Places,
     /// Writes decided in this pass.
     pub(crate) intents: Vec<Intent>,
+    /// Namespaces whose mark of what was adopted there is to change.
+    pub(crate) marking: Marking,
+    /// Jobs whose bindings are gone and that still have Works: the permanent id of those.
+    pub(crate) remains: BTreeMap<JobKey, String>,
+    /// The policies `muster` that differ from what they should be, as they were last seen.
+    pub(crate) policies_seen: BTreeMap<String, u64>,
     /// Pods of jobs that members show.
     pub(crate) pods: LivePods,
     pub(crate) members: Members,
@@ -167,9 +174,16 @@ impl Core {
                 if let Delta::Upserted(binding) = &delta {
                     self.seen = self.seen.max(version(binding));
                 }
+                self.watch_record(&delta);
                 // The watch may show the second of a name before a pass saw that the first went.
-                if let Some(key) = self.world.is_another(&delta) {
+                if let Some(key) = self.world.is_another(&delta)
+                    && !self.has_remains(&key)
+                {
                     self.forget(&key);
+                }
+                if let Delta::Gone(object) = &delta {
+                    let namespace = object.namespace.as_deref().unwrap_or_default();
+                    self.has_remains(&JobKey::new(namespace, &object.name));
                 }
                 let key = self.world.binding(delta);
                 self.dirty.extend(key);
@@ -186,8 +200,10 @@ impl Core {
                         let fact = self.world.namespaces.get(&namespace);
                         self.publisher.namespace(&namespace, fact);
                     }
+                    self.note_adoption(&namespace, now);
                 }
             }
+            Input::Propagation(delta) => self.propagation(delta),
             Input::Queue(delta) => self.queue(delta),
             Input::Policy(delta) => self.policy(delta),
             Input::PriorityClass(delta) => self.priority_class(delta),
@@ -237,6 +253,7 @@ impl Core {
             self.heart.beat();
             self.reconcile(&key, now);
         }
+        self.mark_adopted(now);
         self.decide(now);
         self.flush();
         self.publish(now);

@@ -2,7 +2,7 @@
 //! and whether it may be considered at all. Pure.
 
 use crate::parts::over_before;
-use crate::standing::{has_our_scheduler, own_record, record_problem};
+use crate::standing::{NamespaceRule, has_our_scheduler, is_claimed, own_record, record_problem};
 use crate::template::Template;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
@@ -23,6 +23,8 @@ pub(crate) struct NamespaceFact {
     pub(crate) default_queue: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) terminating: bool,
+    /// Whether all that ran there before it was managed has been adopted.
+    pub(crate) adopted: bool,
 }
 
 impl NamespaceFact {
@@ -33,6 +35,15 @@ impl NamespaceFact {
             default_queue: namespace.default_queue().map(str::to_owned),
             labels: namespace.metadata.labels.clone().unwrap_or_default(),
             terminating: namespace.metadata.deletion_timestamp.is_some(),
+            adopted: namespace.is_adopted(),
+        }
+    }
+
+    /// What it says of the standing of its bindings.
+    pub(crate) fn rule(&self) -> NamespaceRule {
+        NamespaceRule {
+            managed: self.managed,
+            adopted: self.adopted,
         }
     }
 }
@@ -225,6 +236,9 @@ fn own_hold(
     rules: QueueRules<'_>,
 ) -> Option<Hold> {
     let held = |reason, message| Some(Hold { reason, message });
+    if !is_claimed(binding) {
+        return held(Reason::PolicyNotFound, unclaimed());
+    }
     if !has_our_scheduler(binding) {
         return held(Reason::WrongScheduler, wrong_scheduler(binding));
     }
@@ -290,6 +304,13 @@ fn not_permitted(
             ),
         }),
     }
+}
+
+fn unclaimed() -> String {
+    format!(
+        "no propagation policy claims it; policy {} of its namespace takes it unless one of your own selects it",
+        names::DEFAULT_POLICY
+    )
 }
 
 fn wrong_scheduler(binding: &ResourceBinding) -> String {

@@ -3,7 +3,7 @@
 use crate::template::{Template, TemplateKind};
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
-use crds::karmada::{ResourceBinding, Work};
+use crds::karmada::{PropagationPolicy, ResourceBinding, Work};
 use crds::kubernetes::{Namespace, PriorityClass};
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
@@ -23,6 +23,8 @@ pub(crate) enum Input {
     Binding(Delta<ResourceBinding>),
     Work(Delta<Work>),
     Namespace(Delta<Namespace>),
+    /// The policy that Muster keeps in a managed namespace.
+    Propagation(Delta<PropagationPolicy>),
     Queue(Delta<Queue>),
     Policy(Delta<CapacityPolicy>),
     PriorityClass(Delta<PriorityClass>),

@@ -14,12 +14,14 @@
 //! again on the API server.
 
 mod adopt;
+mod adoption;
 mod advice;
 mod core;
 mod ensure;
 mod expiry;
 mod fact;
 mod growth;
+mod guard;
 mod input;
 mod invariants;
 mod leaving;
@@ -40,6 +42,7 @@ mod queue_status;
 mod readiness;
 mod reconcile;
 mod release;
+mod remains;
 mod rights;
 mod shrink;
 mod sources;
@@ -248,6 +251,9 @@ async fn live(
         meeting: std::collections::BTreeSet::new(),
         untouched: std::collections::BTreeSet::new(),
         intents: Vec::new(),
+        marking: std::collections::BTreeMap::new(),
+        remains: std::collections::BTreeMap::new(),
+        policies_seen: std::collections::BTreeMap::new(),
         committer: life.committer(),
         mode,
         members,

@@ -60,6 +60,8 @@ pub(crate) struct Metrics {
     pub(crate) released: Counter,
     pub(crate) opened_by_hand: Counter,
     pub(crate) records_unreadable: Gauge,
+    pub(crate) records_changed: Counter,
+    pub(crate) finalizers_restored: Counter,
     pub(crate) parts_repaired: Counter,
     pub(crate) decisions_cut: Counter,
     pub(crate) invariant_violations: Counter,
@@ -91,6 +93,16 @@ impl Metrics {
                 "records_unreadable",
                 "Jobs whose admission record this version cannot act on: charged, and not touched",
                 Gauge::default(),
+            ),
+            records_changed: registry.register(
+                "admission_records_changed",
+                "Admission records that somebody else than the leader has changed, and that were put back",
+                Counter::default(),
+            ),
+            finalizers_restored: registry.register(
+                "finalizers_restored",
+                "Finalizers that somebody has taken off charged bindings, and that were put back",
+                Counter::default(),
             ),
             parts_repaired: registry.register(
                 "parts_repaired",

@@ -63,7 +63,7 @@ impl Core {
         shares.find(has_left).cloned()
     }
 
-    fn is_given_up(&self, work: &SeenWork) -> bool {
+    pub(crate) fn is_given_up(&self, work: &SeenWork) -> bool {
         let cluster = self.engine.cluster(&ClusterName::new(&work.cluster));
         work.deleting
             && cluster.is_some_and(|cluster| cluster.has_taint(names::OUT_OF_SERVICE_ANNOTATION))

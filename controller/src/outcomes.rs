@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::fact::NamespaceFact;
 use crate::input::Input;
 use crate::reconcile::Look;
-use crate::standing::{NamespaceRule, Standing, standing};
+use crate::standing::{Standing, standing};
 use crate::track::Track;
 use crate::world::permanent_id;
 use crds::karmada::Work;
@@ -157,12 +157,7 @@ impl Core {
             .cloned()
             .unwrap_or_default();
         let look = Look { key, binding, now };
-        match standing(
-            &look.binding,
-            NamespaceRule {
-                managed: namespace.managed,
-            },
-        ) {
+        match standing(&look.binding, namespace.rule()) {
             Standing::Deleting(_) => self.write(key, &look.binding, Write::Finalize),
             Standing::Ending(record) => {
                 self.works_gone(key, now);

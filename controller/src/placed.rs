@@ -7,10 +7,10 @@ use crate::parts::led;
 use crate::reconcile::Look;
 use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
-use crds::record::AdmissionRecord;
+use crds::record::{AdmissionRecord, RecordedShare};
 use engine::decision::without_slots;
 use engine::facts::Held;
-use engine::{Event, JobState, Progress, Reason};
+use engine::{Event, JobState, Progress, QueueName, Reason, Resources};
 use scheduler::commit::Write;
 use workload::Outcome;
 
@@ -108,7 +108,14 @@ impl Core {
         if now.clusters == record.clusters {
             return false;
         }
+        // What ran before may have been over the bound of its queue. It does not get further over.
+        let is_known = !record.clusters.is_empty();
+        let grows = is_known && !within(&total(&now.clusters), &total(&record.clusters));
         let record = AdmissionRecord {
+            queue: match is_known {
+                true => record.queue.clone(),
+                false => now.queue,
+            },
             clusters: now.clusters,
             ..record.clone()
         };
@@ -117,8 +124,36 @@ impl Core {
             admission: record.admission(),
             progress,
         });
+        if let Some(over) = self.over_bound(&record.queue).filter(|_| grows) {
+            let message = format!("it was scaled by another scheduler, and {over}");
+            self.tell_ending(look, Reason::GrowthHeld, &message);
+            self.take_back(look, &record, Reason::GrowthHeld, &message);
+            return true;
+        }
         self.write(look.key, &look.binding, Write::Adopt { record });
         true
+    }
+
+    /// How a queue, or one above it, holds more than it may, if one does.
+    pub(crate) fn over_bound(&self, queue: &QueueName) -> Option<String> {
+        let mut next = Some(queue.clone());
+        // A chain of parents that is broken ends in a circle at worst.
+        for _ in 0..self.world.queues.len() {
+            let name = next.take()?;
+            let usage = self.engine.queue_usage(&name)?;
+            for (resource, bound) in usage.real_capability.iter() {
+                let held = usage.allocated.amount_of(resource);
+                if held > bound {
+                    let (held, bound) = (resource.format(held), resource.format(bound));
+                    return Some(format!(
+                        "queue {name} holds {resource} {held} where it may hold {bound}"
+                    ));
+                }
+            }
+            let queue = self.world.queues.get(&name)?;
+            next = queue.spec.parent.as_deref().map(QueueName::new);
+        }
+        None
     }
 
     /// Whether the engine knows the attempt of `record` as ended.
@@ -176,6 +211,21 @@ impl Core {
         self.tell_ending(look, Reason::RoomLost, &message);
         self.take_back(look, &record, Reason::RoomLost, &message);
     }
+}
+
+/// What `shares` are charged together.
+pub(crate) fn total(shares: &[RecordedShare]) -> Resources {
+    let charges = shares.iter().flat_map(|share| share.charge.values());
+    // What was charged was counted before.
+    charges.fold(Resources::new(), |sum, charge| {
+        sum.checked_add(charge).unwrap_or(sum)
+    })
+}
+
+/// Whether there is no more of anything in `some` than in `all`.
+pub(crate) fn within(some: &Resources, all: &Resources) -> bool {
+    some.iter()
+        .all(|(resource, amount)| amount <= all.amount_of(resource))
 }
 
 /// How a placed job fares, from what its members report.

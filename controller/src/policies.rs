@@ -3,6 +3,7 @@
 
 use crate::ensure::Ensurer;
 use crds::capacity_policy::CapacityPolicy;
+use crds::karmada::PropagationPolicy;
 use crds::names;
 use crds::queue::Queue;
 use kube::api::ApiResource;
@@ -35,7 +36,7 @@ pub(crate) fn drop_propagation(ensurer: &Ensurer, namespace: &str) {
     );
 }
 
-fn propagation(namespace: &str) -> Value {
+pub(crate) fn propagation(namespace: &str) -> Value {
     let selectors: Vec<Value> = workload::KNOWN_KINDS
         .iter()
         .map(|kind| json!({ "apiVersion": kind.api_version(), "kind": kind.kind }))
@@ -55,10 +56,37 @@ fn propagation(namespace: &str) -> Value {
             "priority": PRIORITY,
             "schedulerName": names::SCHEDULER_NAME,
             "propagateDeps": true,
+            // Not left to defaults, so that nobody else's choice stays: what is deleted goes in the
+            // members too, and nothing there that is not Karmada's is taken over.
+            "preserveResourcesOnDeletion": false,
+            "conflictResolution": "Abort",
             "resourceSelectors": selectors,
             "placement": { "clusterAffinity": { "clusterNames": [] } },
         },
     })
+}
+
+/// Whether `seen` says all that the policy of its namespace is to say. What else it says is
+/// Karmada's, or a default.
+pub(crate) fn is_kept(seen: &PropagationPolicy) -> bool {
+    let namespace = seen.metadata.namespace.as_deref().unwrap_or_default();
+    says(&seen.spec, &propagation(namespace)["spec"])
+}
+
+/// Whether `seen` has every field of `object`, with as many elements in every list.
+fn says(seen: &Value, object: &Value) -> bool {
+    match (seen, object) {
+        (Value::Object(seen), Value::Object(object)) => object
+            .iter()
+            .all(|(name, value)| says(seen.get(name).unwrap_or(&Value::Null), value)),
+        (Value::Array(seen), Value::Array(object)) => {
+            let mut pairs = seen.iter().zip(object);
+            seen.len() == object.len() && pairs.all(|(seen, object)| says(seen, object))
+        }
+        (Value::Null, Value::Array(object)) => object.is_empty(),
+        (Value::Null, Value::Bool(object)) => !object,
+        _ => seen == object,
+    }
 }
 
 /// Makes the capacity policy of a queue that has none. What a user writes in it stays.

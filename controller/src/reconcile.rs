@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::fact::{self, NamespaceFact};
 use crate::notes::Note;
 use crate::parts::led;
-use crate::standing::{NamespaceRule, Standing, is_managed, standing, unreadable};
+use crate::standing::{Standing, has_karmada_finalizer, is_managed, standing, unreadable};
 use crate::world::template_key;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
@@ -30,6 +30,9 @@ pub(crate) struct Look<'a> {
 impl Core {
     /// Brings engine and binding of `key` in line with what is seen.
     pub(crate) fn reconcile(&mut self, key: &JobKey, now: Time) {
+        if self.waits_for_remains(key, now) {
+            return;
+        }
         let Some(binding) = self.world.bindings.get(key).cloned() else {
             return self.forget(key);
         };
@@ -39,20 +42,27 @@ impl Core {
         let namespace = self.namespace_of(key);
         let look = Look { key, binding, now };
         self.publisher.job(key);
-        let rule = NamespaceRule {
-            managed: namespace.managed,
-        };
-        if is_managed(&look.binding, rule) && self.world.template_of(&look.binding).is_none() {
-            // Perhaps the first of its kind.
-            self.watch_kind(template_key(&look.binding).kind);
+        let rule = namespace.rule();
+        if is_managed(&look.binding, rule) {
+            if self.world.template_of(&look.binding).is_none() {
+                // Perhaps the first of its kind.
+                self.watch_kind(template_key(&look.binding).kind);
+            }
+            if self.track(key).guard.is_replaced() {
+                return self.restore_record(&look);
+            }
         }
         let standing = standing(&look.binding, rule);
         if !matches!(standing, Standing::NotTouched(_)) {
             self.touched(key);
         }
         match standing {
+            Standing::Foreign if self.has_remains(key) => self.look_again(key, now),
             Standing::Foreign => self.forget(key),
             Standing::ToSpread => self.spread(&look),
+            // Its namespace loses the mark first: else what is let go would be taken back when
+            // the label comes back.
+            Standing::ToLetGo if !namespace.managed && namespace.adopted => {}
             Standing::ToLetGo => {
                 self.forget(key);
                 self.write(key, &look.binding, Write::LetGo);
@@ -69,6 +79,7 @@ impl Core {
             Standing::Displaced(record) => self.displaced(&look, record),
             Standing::Ending(record) => self.ending(&look, &namespace, record),
         }
+        self.keep_finalizer(&look);
     }
 
     /// A job that is not there, or not ours: nothing is charged for it any more.
@@ -156,17 +167,35 @@ impl Core {
 
     /// It ran before Muster managed it: charged as it is, never gated.
     fn adopt(&mut self, look: &Look<'_>) {
+        if self
+            .engine
+            .job(look.key)
+            .is_some_and(|job| job.admission.is_none())
+        {
+            // It was queued: it did not run before.
+            return self.opened_by_hand(look, None);
+        }
         let namespace = self.namespace_of(look.key);
-        let Some(job) = self.job_of(look.key, &look.binding, &namespace) else {
-            return; // its template has yet to be seen
+        let job = self.job_of(look.key, &look.binding, &namespace);
+        let overdue = self.track(look.key).adopting_since(look.now);
+        let overdue = overdue.after(TEMPLATE_WITHIN_MS);
+        if job.is_none() && look.now < overdue {
+            return self.look_again(look.key, overdue);
+        }
+        let record = match &job {
+            Some(job) => crate::adopt::record(&look.binding, job, look.now),
+            // Its template is not to be seen: charged once it is.
+            None => {
+                let fact = fact::unread(look.key, &look.binding, &namespace);
+                crate::adopt::unsized_record(&fact, look.now)
+            }
         };
-        let record = crate::adopt::record(&look.binding, &job, look.now);
         self.note(
             look,
             Note::normal(Reason::Adopted, "Adopt", crate::adopt::message(&record)),
         );
         // Charged before the record is written: decisions of this very pass count with it.
-        let progress = self.progress_of(look, &record, Some(&job));
+        let progress = self.progress_of(look, &record, job.as_ref());
         self.tell_admission(look, &record, progress);
         self.write(look.key, &look.binding, Write::Adopt { record });
     }
@@ -190,10 +219,20 @@ impl Core {
         self.write(look.key, &look.binding, Write::Gate { record });
     }
 
-    /// What a job that was placed without any admission is charged while it is taken back: as
-    /// if it had been adopted, as an attempt of its own.
+    /// What a job that was placed without any admission, or has Works without one, is charged
+    /// while it is taken back: as if it had been adopted, as an attempt of its own.
     fn unadmitted(&self, look: &Look<'_>) -> Option<AdmissionRecord> {
-        if look.binding.spec.clusters.is_empty() {
+        let mut clusters = look.binding.spec.clusters.clone();
+        let works = self.world.works_of(&look.binding);
+        for work in works.filter(|work| !self.is_given_up(work)) {
+            if !clusters.iter().any(|cluster| cluster.name == work.cluster) {
+                clusters.push(TargetCluster {
+                    name: work.cluster.clone(),
+                    replicas: None,
+                });
+            }
+        }
+        if clusters.is_empty() {
             return None;
         }
         let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key))?;
@@ -202,7 +241,7 @@ impl Core {
         Some(AdmissionRecord {
             attempt: Attempt(last.max(recorded).saturating_add(1)),
             adopted: false,
-            ..crate::adopt::record(&look.binding, &job, look.now)
+            ..crate::adopt::record_in(&clusters, &look.binding, &job, look.now)
         })
     }
 
@@ -237,6 +276,9 @@ impl Core {
             }
             _ => {}
         }
+        if self.has_unadmitted_works(look, view.is_none()) {
+            return self.opened_by_hand(look, None);
+        }
         self.track(look.key).ended();
         self.world.drop_claims(look.key);
         match self.job_of(look.key, &look.binding, namespace) {
@@ -247,6 +289,14 @@ impl Core {
             }
             None => self.unread(look, namespace),
         }
+    }
+
+    /// Whether a job that is queued has Works that may start pods: Karmada was late with them, or
+    /// its record was forged while nobody led (`unknown`). Those that a cluster which was given up
+    /// has yet to remove are waited for by themselves.
+    fn has_unadmitted_works(&self, look: &Look<'_>, unknown: bool) -> bool {
+        let mut works = self.world.works_of(&look.binding);
+        works.any(|work| !self.is_given_up(work) && (unknown || !work.deleting))
     }
 
     /// Templates arrive within milliseconds of their bindings; one that does not is said to be
@@ -402,14 +452,6 @@ fn opened_message(what: &str) -> String {
     format!(
         "{what}; it is closed again and waits in its queue, since only an admission may open it"
     )
-}
-
-/// Karmada keeps a binding by a finalizer of its own until it has removed the Works.
-fn has_karmada_finalizer(binding: &ResourceBinding) -> bool {
-    let finalizers = binding.metadata.finalizers.as_deref().unwrap_or_default();
-    finalizers
-        .iter()
-        .any(|finalizer| finalizer == "karmada.io/binding-controller")
 }
 
 /// The back-off of a requeued job counts from when it was taken back.

@@ -3,16 +3,18 @@
 
 use crate::core::Core;
 use crate::notes::Note;
+use crate::policies;
 use crate::template::{Template, TemplateKey, TemplateKind};
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
-use crds::karmada::ObjectReference;
+use crds::karmada::{ObjectReference, PropagationPolicy};
 use crds::kubernetes::PriorityClass;
 use crds::names;
 use crds::podgroup::PodGroup;
 use engine::{Event, JobKey, QueueName, Reason};
 use runtime::watch::Delta;
 use scheduler::members::MemberEvent;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 impl Core {
@@ -79,6 +81,35 @@ impl Core {
         if self.world.default_class() != before.as_deref() {
             // Queues may not take it.
             self.dirty.extend(self.told.keys().cloned());
+        }
+    }
+
+    /// The policy that Muster keeps in a managed namespace was edited or deleted: it is applied
+    /// again. One that the API server leaves as it was is not tried twice.
+    pub(crate) fn propagation(&mut self, delta: Delta<PropagationPolicy>) {
+        let namespace = match delta {
+            Delta::Upserted(policy) => {
+                let namespace = policy.metadata.namespace.clone().unwrap_or_default();
+                if policy.metadata.deletion_timestamp.is_some() {
+                    return; // nothing can be applied to it; that it is gone follows
+                }
+                if policies::is_kept(&policy) {
+                    self.policies_seen.remove(&namespace);
+                    return;
+                }
+                let seen = digest(&policy.spec.to_string());
+                if self.policies_seen.insert(namespace.clone(), seen) == Some(seen) {
+                    tracing::warn!(%namespace, "policy {} is not as it should be and stays so", names::DEFAULT_POLICY);
+                    return;
+                }
+                namespace
+            }
+            Delta::Gone(object) => object.namespace.unwrap_or_default(),
+            Delta::Listed => return,
+        };
+        let fact = self.world.namespaces.get(&namespace);
+        if self.leads() && fact.is_some_and(|fact| fact.managed) {
+            self.publisher.namespace(&namespace, fact);
         }
     }
 
@@ -215,6 +246,12 @@ impl Core {
             Note::warning(Reason::BindingNameCollision, "Bind", to_holder),
         );
     }
+}
+
+fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn reference(template: &Template) -> ObjectReference {

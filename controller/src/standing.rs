@@ -49,15 +49,32 @@ pub(crate) enum Standing {
 pub(crate) struct NamespaceRule {
     /// Labelled `muster.io/managed=true` and not a system namespace.
     pub(crate) managed: bool,
+    /// Whether what ran there before has been adopted: nothing more is.
+    pub(crate) adopted: bool,
 }
 
 /// Whether `binding` is a workload that Muster decides about.
+///
+/// In a managed namespace what is marked or placed stays Muster's without a policy: Karmada takes
+/// the claim off a binding whose policy goes, for a moment or for good, and leaves it placed. In
+/// other namespaces Muster decides only about what a policy that names it claims: that is how such
+/// a namespace is left.
 pub(crate) fn is_managed(binding: &ResourceBinding, namespace: NamespaceRule) -> bool {
     let in_namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
-    !names::is_system_namespace(in_namespace)
-        && is_claimed(binding)
-        && is_workload(binding)
-        && (has_our_scheduler(binding) || namespace.managed)
+    let ours = match namespace.managed {
+        true => is_claimed(binding) || is_marked(binding) || is_placed(binding),
+        false => is_claimed(binding) && has_our_scheduler(binding),
+    };
+    !names::is_system_namespace(in_namespace) && is_workload(binding) && ours
+}
+
+/// Whether it carries a mark of ours.
+fn is_marked(binding: &ResourceBinding) -> bool {
+    has_finalizer(binding) || has_record(binding)
+}
+
+fn is_placed(binding: &ResourceBinding) -> bool {
+    !binding.spec.clusters.is_empty()
 }
 
 /// Whether it starts no pods, and is left to us by its policy.
@@ -68,7 +85,7 @@ fn is_plain_and_ours(binding: &ResourceBinding) -> bool {
 
 /// Whether a policy has claimed it. Bindings that follow another one are claimed by none, and
 /// so are those whose policy is gone.
-fn is_claimed(binding: &ResourceBinding) -> bool {
+pub(crate) fn is_claimed(binding: &ResourceBinding) -> bool {
     binding.metadata.labels.as_ref().is_some_and(|labels| {
         labels.contains_key(names::POLICY_PERMANENT_ID)
             || labels.contains_key(names::CLUSTER_POLICY_PERMANENT_ID)
@@ -103,28 +120,29 @@ pub(crate) fn standing(binding: &ResourceBinding, namespace: NamespaceRule) -> S
     let record = own_record(binding);
     let finalizer = has_finalizer(binding);
     if binding.metadata.deletion_timestamp.is_some() {
-        return if finalizer {
-            Standing::Deleting(record)
-        } else {
-            Standing::Foreign
+        // Without the finalizer it is charged for as long as Karmada keeps it.
+        let charged = is_managed(binding, namespace) && record.is_some();
+        return match finalizer || charged && has_karmada_finalizer(binding) {
+            true => Standing::Deleting(record),
+            false => Standing::Foreign,
         };
     }
     if !is_managed(binding, namespace) {
-        return match finalizer || has_record(binding) {
+        return match is_marked(binding) {
             true => Standing::ToLetGo,
             false if is_plain_and_ours(binding) => Standing::ToSpread,
             false => Standing::Foreign,
         };
     }
     let gated = is_gated(binding);
-    let placed = !binding.spec.clusters.is_empty();
+    let placed = is_placed(binding);
     if let Some(error) = unreadable(binding)
         && (placed || !error.is_garbage())
     {
         return Standing::NotTouched(error);
     }
     match record {
-        None if placed && !gated && !finalizer => Standing::ToAdopt,
+        None if placed && !gated && !finalizer && !namespace.adopted => Standing::ToAdopt,
         None if placed => Standing::OpenedByHand(None),
         None if !gated => Standing::Ungated { by_hand: finalizer },
         None => Standing::Waiting(None),
@@ -191,12 +209,20 @@ fn has_record(binding: &ResourceBinding) -> bool {
         .is_some_and(|annotations| annotations.contains_key(names::ADMISSION_ANNOTATION))
 }
 
-fn has_finalizer(binding: &ResourceBinding) -> bool {
+pub(crate) fn has_finalizer(binding: &ResourceBinding) -> bool {
     binding
         .metadata
         .finalizers
         .as_ref()
         .is_some_and(|finalizers| finalizers.iter().any(|f| f == names::ACCOUNTING_FINALIZER))
+}
+
+/// Karmada keeps a binding by a finalizer of its own until it has removed the Works.
+pub(crate) fn has_karmada_finalizer(binding: &ResourceBinding) -> bool {
+    let finalizers = binding.metadata.finalizers.as_deref().unwrap_or_default();
+    finalizers
+        .iter()
+        .any(|finalizer| finalizer == "karmada.io/binding-controller")
 }
 
 fn is_gated(binding: &ResourceBinding) -> bool {
@@ -232,7 +258,10 @@ mod tests {
     use crds::karmada::{Suspension, TargetCluster};
     use engine::{Attempt, QueueName, Uid};
 
-    const MANAGED: NamespaceRule = NamespaceRule { managed: true };
+    const MANAGED: NamespaceRule = NamespaceRule {
+        managed: true,
+        adopted: false,
+    };
 
     struct Case {
         gated: bool,
@@ -412,7 +441,7 @@ mod tests {
 
     #[test]
     fn what_is_not_managed_is_foreign_or_let_go() {
-        let unmanaged = NamespaceRule { managed: false };
+        let unmanaged = NamespaceRule::default();
         assert_eq!(standing(&binding(&GATED), unmanaged), Standing::ToLetGo);
         assert_eq!(
             standing(
@@ -427,12 +456,76 @@ mod tests {
         let mut own_policy = binding(&GATED);
         own_policy.spec.scheduler_name = Some(names::SCHEDULER_NAME.into());
         assert_eq!(standing(&own_policy, unmanaged), Standing::Waiting(None));
-        // Its policy is gone: nobody's claim, nobody's gate.
-        let orphan = Case {
+        // Without a policy, too, that names it.
+        let mut orphan = own_policy;
+        orphan.metadata.labels = None;
+        assert_eq!(standing(&orphan, unmanaged), Standing::ToLetGo);
+    }
+
+    #[test]
+    fn what_loses_its_policy_in_a_managed_namespace_stays_what_it_is() {
+        use RecordState::{Admitted, Ending};
+        let at = |case: Case| standing(&binding(&case), MANAGED);
+        let lost = Case {
             claimed: false,
             ..GATED
         };
-        assert_eq!(standing(&binding(&orphan), MANAGED), Standing::ToLetGo);
+        assert_eq!(at(lost), Standing::Waiting(None));
+        let runs = |finalizer, deleting| Case {
+            claimed: false,
+            gated: false,
+            placed: &["m1"],
+            record: Some(Admitted),
+            finalizer,
+            deleting,
+        };
+        for finalizer in [true, false] {
+            let admitted = Standing::Admitted(record(Admitted));
+            assert_eq!(at(runs(finalizer, false)), admitted);
+        }
+        let deleting = Standing::Deleting(Some(record(Admitted)));
+        assert_eq!(at(runs(true, true)), deleting);
+        // Without our finalizer it is charged while Karmada keeps it.
+        let mut stripped = binding(&runs(false, true));
+        assert_eq!(standing(&stripped, MANAGED), Standing::Foreign);
+        stripped.metadata.finalizers = Some(vec!["karmada.io/binding-controller".into()]);
+        assert_eq!(standing(&stripped, MANAGED), deleting);
+        let ending = Case {
+            claimed: false,
+            record: Some(Ending),
+            ..GATED
+        };
+        assert_eq!(at(ending), Standing::Ending(record(Ending)));
+        // One of nobody's, that runs nowhere.
+        let foreign = Case {
+            claimed: false,
+            gated: false,
+            finalizer: false,
+            ..GATED
+        };
+        assert_eq!(at(foreign), Standing::Foreign);
+    }
+
+    #[test]
+    fn what_is_placed_after_all_was_adopted_was_opened_by_hand() {
+        let placed = Case {
+            gated: false,
+            finalizer: false,
+            placed: &["m1"],
+            ..GATED
+        };
+        assert_eq!(standing(&binding(&placed), MANAGED), Standing::ToAdopt);
+        let adopted = NamespaceRule {
+            adopted: true,
+            ..MANAGED
+        };
+        let by_hand = Standing::OpenedByHand(None);
+        assert_eq!(standing(&binding(&placed), adopted), by_hand);
+        let unclaimed = Case {
+            claimed: false,
+            ..placed
+        };
+        assert_eq!(standing(&binding(&unclaimed), adopted), by_hand);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! show before the job is looked at again, checks and retries. In memory only: a restart
 //! finds everything again by looking.
 
+use crate::guard::Guard;
 use crate::meeting::Finding;
 use crate::parts::Watched;
 use crate::shrink::Shrinks;
@@ -62,6 +63,10 @@ pub(crate) struct Track {
     pub(crate) kept_alive: bool,
     /// How it ended, as last reported.
     pub(crate) ended: Option<(Attempt, Outcome)>,
+    /// What of its binding others have changed that only Muster writes.
+    pub(crate) guard: Guard,
+    /// Since when it has been looked at to be adopted, without its template.
+    adopting_since: Option<Time>,
     /// The growth that its override was last made for.
     pinned: Vec<String>,
 }
@@ -105,6 +110,7 @@ impl Track {
     pub(crate) fn begin_write(&mut self, binding: &ResourceBinding, write: &Write) {
         self.open = Some(Open::Writing);
         self.decided_on = version(binding);
+        self.guard.writes(write);
         if matches!(write, Write::Place { .. }) {
             self.works_seen = false;
             self.ending_since = None;
@@ -154,6 +160,11 @@ impl Track {
         let since = *self.leftover_since.get_or_insert(now);
         let until = since.after(SWEEP_MS);
         if now >= until { Ok(()) } else { Err(until) }
+    }
+
+    /// Notes that the job is to be adopted; since when it is.
+    pub(crate) fn adopting_since(&mut self, now: Time) -> Time {
+        *self.adopting_since.get_or_insert(now)
     }
 
     /// Notes that `attempt` is taken back for `taker`.

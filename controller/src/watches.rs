@@ -4,8 +4,9 @@ use crate::input::Input;
 use crate::template::TemplateKind;
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
-use crds::karmada::{ResourceBinding, Work};
+use crds::karmada::{PropagationPolicy, ResourceBinding, Work};
 use crds::kubernetes::{Namespace, PriorityClass};
+use crds::names;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -45,6 +46,14 @@ pub(crate) fn spawn(
     each.watch::<CapacityPolicy>("CapacityPolicy", Input::Policy);
     each.watch::<PriorityClass>("PriorityClass", Input::PriorityClass);
     each.watch::<PodGroup>("PodGroup", Input::PodGroup);
+    let kept = Each {
+        options: WatchOptions {
+            fields: Some(format!("metadata.name={}", names::DEFAULT_POLICY)),
+            ..each.options.clone()
+        },
+        ..each
+    };
+    kept.watch::<PropagationPolicy>("PropagationPolicy", Input::Propagation);
     // Only jobs that claim devices wait for these: a control plane need not have them.
     let optional = Each {
         options: WatchOptions {

@@ -339,6 +339,11 @@ impl World {
             .flat_map(BTreeMap::values)
     }
 
+    /// The Works of the binding with a permanent id, whether it is there or not.
+    pub(crate) fn works_with(&self, id: &str) -> impl Iterator<Item = &SeenWork> {
+        self.works.get(id).into_iter().flat_map(BTreeMap::values)
+    }
+
     /// The jobs of a namespace.
     pub(crate) fn jobs_in(&self, namespace: &str) -> Vec<JobKey> {
         let from = JobKey::new(namespace, "");

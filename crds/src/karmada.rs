@@ -61,6 +61,25 @@ slim_resource!(
     "resourcebindings"
 );
 
+/// `policy.karmada.io/v1alpha1 PropagationPolicy`, as it stands.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PropagationPolicy {
+    /// Name, labels, annotations, finalizers, ...
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// What is propagated, and how.
+    #[serde(default)]
+    pub spec: Value,
+}
+slim_resource!(
+    PropagationPolicy,
+    NamespaceResourceScope,
+    "policy.karmada.io",
+    "v1alpha1",
+    "PropagationPolicy",
+    "propagationpolicies"
+);
+
 /// `spec` of a binding.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

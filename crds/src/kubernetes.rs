@@ -6,7 +6,8 @@
 use crate::karmada::{LooseCondition, LooseTaint, condition};
 use crate::loose::{QuantityList, QuantityText, nullable, slim_metadata};
 use crate::names::{
-    DEFAULT_QUEUE_KEY, DOMAIN_LABELS, GPU_PRODUCT_LABEL, MANAGED_LABEL, is_system_namespace,
+    ADOPTED_AT_ANNOTATION, DEFAULT_QUEUE_KEY, DOMAIN_LABELS, GPU_PRODUCT_LABEL, MANAGED_LABEL,
+    is_system_namespace,
 };
 use crate::slim_resource;
 use engine::facts::{NodeFact, PodFact, PriorityClassFact};
@@ -361,6 +362,13 @@ impl Namespace {
         let labels = self.metadata.labels.as_ref();
         labels.is_some_and(|labels| labels.get(MANAGED_LABEL).is_some_and(|v| v == "true"))
             && !is_system_namespace(self.metadata.name.as_deref().unwrap_or_default())
+    }
+
+    /// Whether all that ran in it before it was managed has been adopted.
+    #[must_use]
+    pub fn is_adopted(&self) -> bool {
+        let annotations = self.metadata.annotations.as_ref();
+        annotations.is_some_and(|annotations| annotations.contains_key(ADOPTED_AT_ANNOTATION))
     }
 
     /// The queue of its jobs that name none, if it says so: the annotation, else the label.

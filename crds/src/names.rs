@@ -26,6 +26,9 @@ pub const USE_VERB: &str = "use";
 
 /// Namespace label: `true` hands the namespace's workloads to Muster.
 pub const MANAGED_LABEL: &str = "muster.io/managed";
+/// Annotation of a managed namespace: when all that ran there before was adopted (RFC 3339).
+/// What is found placed without an admission from then on is taken back.
+pub const ADOPTED_AT_ANNOTATION: &str = "muster.io/adopted-at";
 /// Label or annotation of a job: its queue.
 pub const QUEUE_KEY: &str = "muster.io/queue";
 /// Namespace annotation or label: the queue of jobs that name none.

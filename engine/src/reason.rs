@@ -37,6 +37,8 @@ reasons! {
     InvalidTemplate,
     /// Two workloads of this namespace want the same ResourceBinding; the message names both.
     BindingNameCollision,
+    /// No propagation policy claims it; it stays where it is, charged, and is not released.
+    PolicyNotFound,
     /// Its propagation policy names another scheduler.
     WrongScheduler,
     /// The queue that it names does not exist.
@@ -130,6 +132,8 @@ reasons! {
     /// Its admission record cannot be read by this version of Muster: it is charged for what runs,
     /// and nothing of it is changed.
     RecordUnreadable,
+    /// Its admission record or finalizer was changed by somebody else than Muster and put back.
+    RecordChanged,
     /// It was opened by hand, without admission, and was closed again.
     OpenedByHand,
 }

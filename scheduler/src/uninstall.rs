@@ -5,13 +5,38 @@
 
 use crate::commit::{self, CommitOptions, Failure, Intent, Write};
 use crds::karmada::ResourceBinding;
-use crds::names::{ACCOUNTING_FINALIZER, ADMISSION_ANNOTATION};
-use kube::api::ListParams;
+use crds::kubernetes::Namespace;
+use crds::names::{ACCOUNTING_FINALIZER, ADMISSION_ANNOTATION, ADOPTED_AT_ANNOTATION};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use runtime::Registry;
+use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+/// Takes the mark off the namespaces whose running jobs were adopted, so that they are adopted again
+/// should Muster come back; how many there were. To be done before any binding is let go.
+///
+/// # Errors
+/// Where namespaces cannot be listed, or one cannot be written.
+pub async fn unmark_namespaces(client: &Client) -> anyhow::Result<usize> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let all = namespaces.list(&ListParams::default()).await?.items;
+    let marked: Vec<Namespace> = all.into_iter().filter(Namespace::is_adopted).collect();
+    let patch = json!({"metadata": {"annotations": {ADOPTED_AT_ANNOTATION: null}}});
+    let patch = Patch::Merge(patch);
+    for namespace in &marked {
+        let (name, params) = (namespace.name_any(), PatchParams::default());
+        let patched = namespaces.patch_metadata(&name, &params, &patch);
+        match patched.await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(marked.len())
+}
 
 /// Lets go of every binding that carries Muster's finalizer or record; how many there were.
 ///

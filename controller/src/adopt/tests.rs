@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use engine::facts::{ClusterPlacement, Demand, Held, JobFact};
+use engine::facts::{ClusterPlacement, Demand, Held};
 use engine::{JobKey, QueueName, Resources};
 use serde_json::json;
 

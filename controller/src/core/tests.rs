@@ -9,6 +9,7 @@ mod deletion;
 mod endings;
 mod faults;
 mod flow;
+mod kept;
 mod leaving;
 mod meeting;
 mod not_touched;
@@ -105,6 +106,9 @@ impl Stage {
             meeting: BTreeSet::new(),
             untouched: BTreeSet::new(),
             intents: Vec::new(),
+            marking: BTreeMap::new(),
+            remains: BTreeMap::new(),
+            policies_seen: BTreeMap::new(),
             mode,
             members: Members::default(),
             pods: LivePods::default(),
@@ -188,6 +192,15 @@ impl Stage {
         let labels = managed.then(|| json!({ names::MANAGED_LABEL: "true" }));
         let namespace = json!({"metadata": {"name": "team", "labels": labels}});
         self.take(Input::Namespace(Delta::Upserted(read(namespace))));
+    }
+
+    /// The same; all that ran there has been adopted.
+    fn marked_namespace(&mut self, managed: bool) {
+        let labels = managed.then(|| json!({ names::MANAGED_LABEL: "true" }));
+        let annotations = json!({ names::ADOPTED_AT_ANNOTATION: "2026-01-01T00:00:00Z" });
+        let metadata = json!({"name": "team", "labels": labels, "annotations": annotations});
+        let namespace = read(json!({ "metadata": metadata }));
+        self.take(Input::Namespace(Delta::Upserted(namespace)));
     }
 
     fn queue(&mut self, cpus: &str) {

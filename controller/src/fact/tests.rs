@@ -23,7 +23,10 @@ fn template(change: Value) -> Template {
 
 fn binding(change: Value) -> ResourceBinding {
     let mut object = json!({
-        "metadata": {"namespace": "team", "name": "a-job", "creationTimestamp": "1970-01-01T00:00:07Z"},
+        "metadata": {
+            "namespace": "team", "name": "a-job", "creationTimestamp": "1970-01-01T00:00:07Z",
+            "labels": {names::POLICY_PERMANENT_ID: "policy"},
+        },
         "spec": {
             "schedulerName": "muster",
             "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u"},

@@ -139,6 +139,13 @@ pub const PROPAGATION_POLICY: Kind = kind(
     "PropagationPolicy",
     "propagationpolicies",
 );
+/// Karmada's policy for all namespaces.
+pub const CLUSTER_PROPAGATION_POLICY: Kind = kind(
+    "policy.karmada.io",
+    "v1alpha1",
+    "ClusterPropagationPolicy",
+    "clusterpropagationpolicies",
+);
 /// Karmada's override.
 pub const OVERRIDE_POLICY: Kind = kind(
     "policy.karmada.io",

@@ -35,6 +35,7 @@ mod lost_cluster;
 mod mpi;
 mod namespaces;
 mod order;
+mod outlive;
 mod over_three;
 mod past_quota;
 mod plane;

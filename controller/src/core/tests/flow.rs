@@ -23,6 +23,7 @@ async fn a_gated_job_is_released_and_placed_in_one_patch() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_at_rest() {
     let mut stage = stage().await;
+    stage.marked_namespace(true);
     stage.job("runs", 2);
     stage.job("waits", 3);
     stage.rest(&["runs", "waits"]).await;
@@ -171,12 +172,12 @@ async fn an_adopted_job_is_never_taken_back_for_starting_late() {
 #[tokio::test(start_paused = true)]
 async fn an_adopted_job_that_is_scaled_is_charged_what_it_has_now() {
     let mut stage = adopted("default-scheduler").await;
-    let scaled = json!({"spec": {"clusters": [{"name": "m1", "replicas": 5}]}});
+    let scaled = json!({"spec": {"clusters": [{"name": "m1", "replicas": 4}]}});
     stage.change("a", scaled);
     stage.rest(&["a"]).await;
-    assert_eq!(stage.charged(), "5");
+    assert_eq!(stage.charged(), "4");
     let record = stage.record("a").unwrap();
-    assert_eq!(record.clusters[0].pods[0].count, 5);
+    assert_eq!(record.clusters[0].pods[0].count, 4);
     assert!(record.adopted);
     let writes = stage.patches("a").len();
     stage.rest_later(&["a"], 10_000).await;

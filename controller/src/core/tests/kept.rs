@@ -1,0 +1,296 @@
+//! A charge ends only when nothing is left that could run, whatever a tenant takes off a binding.
+
+use super::*;
+
+fn unclaimed() -> Value {
+    json!({"metadata": {"labels": {names::POLICY_PERMANENT_ID: null}}})
+}
+
+/// A job of three CPUs that runs in `m1`, another that waits for two, in a queue of four.
+async fn full() -> Stage {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    stage.change("a", reported(json!({"active": 3, "ready": 3})));
+    stage.job("b", 2);
+    stage.rest(&["a", "b"]).await;
+    stage
+}
+
+/// The job runs on, charged, and nothing else got in.
+fn holds(stage: &Stage) {
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    let finalizers = &stage.get("a")["metadata"]["finalizers"];
+    assert_eq!(*finalizers, json!([names::ACCOUNTING_FINALIZER]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_loses_its_policy_stays_charged() {
+    let mut stage = full().await;
+    let patches = stage.patches("a").len();
+    stage.change("a", unclaimed());
+    stage.rest_later(&["a", "b"], 60_000).await;
+    holds(&stage);
+    // Another policy claims it.
+    let claimed = json!({"metadata": {"labels": {names::CLUSTER_POLICY_PERMANENT_ID: "other"}}});
+    stage.change("a", claimed);
+    stage.rest_later(&["a", "b"], 60_000).await;
+    holds(&stage);
+    assert_eq!(stage.patches("a").len(), patches, "nothing was written");
+    assert!(!stage.record("a").unwrap().adopted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_loses_its_policy_while_it_waits_is_not_released() {
+    let mut stage = full().await;
+    stage.change("b", unclaimed());
+    stage.queue("8");
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    let why = stage
+        .core
+        .engine
+        .explain(&JobKey::new("team", "b"))
+        .unwrap();
+    assert_eq!(why.reason, engine::Reason::PolicyNotFound);
+    let claimed = json!({"metadata": {"labels": {names::POLICY_PERMANENT_ID: "new"}}});
+    stage.change("b", claimed);
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_is_taken_off_is_put_back() {
+    let mut stage = full().await;
+    stage.change("a", json!({"metadata": {"finalizers": []}}));
+    stage.rest(&["a", "b"]).await;
+    holds(&stage);
+    assert_eq!(stage.core.metrics.finalizers_restored.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_removed_or_forged_is_put_back() {
+    let cheap = stage_of_record("a", 1);
+    for forged in [Value::Null, json!("{}"), cheap] {
+        let mut stage = full().await;
+        let annotations = json!({ names::ADMISSION_ANNOTATION: forged });
+        let change = json!({"metadata": {"annotations": annotations, "finalizers": []}});
+        stage.change("a", change);
+        stage.rest(&["a", "b"]).await;
+        holds(&stage);
+        assert_eq!(stage.core.metrics.records_changed.get(), 1);
+        let share = &stage.record("a").unwrap().clusters[0];
+        assert_eq!(share.pods[0].count, 3);
+    }
+}
+
+fn stage_of_record(name: &str, cpus: u32) -> Value {
+    left(name, RecordState::Admitted, 1, cpus)[names::ADMISSION_ANNOTATION].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_admission_that_nobody_made_is_closed_and_charged() {
+    let mut stage = full().await;
+    stage.work("a", false);
+    let change = json!({
+        "metadata": {"annotations": left("b", RecordState::Admitted, 1, 2)},
+        "spec": {"suspension": {"scheduling": false}, "clusters": [{"name": "m1"}]},
+    });
+    stage.work("b", true);
+    stage.change("b", change);
+    stage.rest(&["a", "b"]).await;
+    assert!(
+        stage.standing("b").starts_with("Ending"),
+        "{}",
+        stage.standing("b")
+    );
+    assert_eq!(stage.charged(), "5");
+    stage.work("b", false);
+    stage.rest_later(&["a", "b"], 10_000).await;
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_forged_out_of_its_charge_while_nobody_led_is_charged_for_its_works() {
+    // Gated, its record says that nothing of it is left, and its Work is still there.
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    stage.template("a", 3, json!({}));
+    let annotations = left("a", RecordState::Requeued, 1, 3);
+    stage.binding("a", 3, json!({"metadata": {"annotations": annotations}}));
+    stage.work("a", true);
+    stage.job("b", 2);
+    stage.list_all();
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    stage.work("a", false);
+    stage.rest_later(&["a", "b"], 10_000).await;
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_outlives_its_binding_is_charged_until_its_works_are_gone() {
+    let mut stage = full().await;
+    // Whoever deletes it takes the finalizer off in the same moment.
+    stage.api.remove(&path("a"));
+    stage.echo("a");
+    stage.rest_later(&["b"], 30_000).await;
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("b"), "no record, gated []");
+    // The next of its name waits, too.
+    stage.template("a", 2, json!({}));
+    stage.binding(
+        "a",
+        1,
+        json!({"metadata": {"labels": {names::BINDING_PERMANENT_ID: "new"}}}),
+    );
+    stage.rest_later(&["a", "b"], 30_000).await;
+    assert_eq!(stage.standing("a"), "no record, gated []");
+    stage.work("a", false);
+    stage.rest_later(&["a", "b"], 2_000).await;
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+}
+
+/// A job of three CPUs that another scheduler has placed.
+fn placed_by_another() -> Value {
+    json!({
+        "metadata": {"finalizers": null},
+        "spec": {"suspension": null, "clusters": [{"name": "m1", "replicas": 3}]},
+    })
+}
+
+fn marks(stage: &Stage) -> Vec<Value> {
+    let patches = stage.api.requests_of("PATCH").into_iter();
+    patches
+        .filter(|request| request.path == "/api/v1/namespaces/team")
+        .map(|request| {
+            request.body["metadata"]["annotations"][names::ADOPTED_AT_ANNOTATION].clone()
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_marked_once_all_that_ran_there_is_recorded() {
+    let mut stage = stage().await;
+    stage.binding("a", 3, placed_by_another());
+    stage.settle().await;
+    // Its template has not been seen: nobody knows its size, and it is there all the same.
+    stage.rest_later(&["a"], 4_000).await;
+    assert_eq!(stage.standing("a"), r#"no record, open ["m1"]"#);
+    stage.rest_later(&["a"], 4_000).await;
+    assert!(stage.record("a").unwrap().adopted);
+    assert_eq!(marks(&stage), Vec::<Value>::new());
+    stage.rest_later(&["a"], 4_000).await;
+    assert_eq!(marks(&stage).len(), 1);
+    stage.template("a", 3, json!({}));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.charged(), "3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_adopted_in_a_namespace_that_is_marked() {
+    // After a restart, too: the mark is all that counts.
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    stage.list_all();
+    stage.marked_namespace(true);
+    stage.template("a", 3, json!({}));
+    stage.binding("a", 3, placed_by_another());
+    stage.work("a", true);
+    stage.job("b", 2);
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("b"), "no record, gated []");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_queued_is_not_adopted_before_the_mark_either() {
+    let mut stage = full().await;
+    let change = json!({
+        "metadata": {"finalizers": null},
+        "spec": {"suspension": null, "clusters": [{"name": "m1"}]},
+    });
+    stage.change("b", change);
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.standing("b"), "Ending 1 gated []");
+    assert_eq!(stage.charged(), "5");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_mark_goes_before_what_is_in_the_namespace_is_let_go() {
+    let mut stage = stage().await;
+    stage.marked_namespace(true);
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.marked_namespace(false);
+    stage.change("a", unclaimed());
+    stage.rest(&["a"]).await;
+    assert_eq!(marks(&stage), [Value::Null]);
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.charged(), "3");
+    stage.namespace(false);
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), r#"no record, open ["m1"]"#);
+    assert_eq!(stage.charged(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adopted_job_that_is_scaled_over_the_bound_is_taken_back() {
+    let mut stage = stage().await;
+    stage.template("a", 3, json!({}));
+    stage.binding("a", 3, placed_by_another());
+    stage.rest(&["a"]).await;
+    assert!(stage.record("a").unwrap().adopted);
+    stage.change(
+        "a",
+        json!({"spec": {"clusters": [{"name": "m1", "replicas": 5}]}}),
+    );
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.charged(), "5");
+}
+
+fn propagation(change: Value) -> Input {
+    let object = crate::policies::propagation("team");
+    let mut object = json!({"metadata": object["metadata"], "spec": object["spec"]});
+    merge(&mut object, change);
+    Input::Propagation(Delta::Upserted(read(object)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_of_a_namespace_is_kept() {
+    let mut stage = stage().await;
+    let applied = |stage: &Stage| {
+        let patches = stage.api.requests_of("APPLY").into_iter();
+        let path = "/apis/policy.karmada.io/v1alpha1/namespaces/team/propagationpolicies/muster";
+        patches.filter(|request| request.path == path).count()
+    };
+    let mut count = applied(&stage);
+    // What Karmada fills in is no difference.
+    stage.take(propagation(json!({"spec": {"preemption": "Never"}})));
+    stage.settle().await;
+    assert_eq!(applied(&stage), count);
+    for edit in [
+        json!({"spec": {"preserveResourcesOnDeletion": true}}),
+        json!({"spec": {"resourceSelectors": []}}),
+        json!({"spec": {"priority": 7}}),
+    ] {
+        stage.take(propagation(edit.clone()));
+        stage.settle().await;
+        count += 1;
+        assert_eq!(applied(&stage), count, "{edit}");
+        // What comes back the same is not tried for ever.
+        stage.take(propagation(edit));
+        stage.settle().await;
+        assert_eq!(applied(&stage), count);
+    }
+    stage.take(Input::Propagation(Delta::Gone(object_key(
+        "team", "muster",
+    ))));
+    stage.settle().await;
+    assert_eq!(applied(&stage), count + 1);
+}

@@ -1,0 +1,37 @@
+use super::*;
+
+#[test]
+fn a_record_is_ours_or_was_changed_by_somebody() {
+    let mut guard = Guard {
+        written: Some(digest(Some("ours"))),
+        replaced: None,
+    };
+    guard.shows(None, Some("ours"));
+    assert!(!guard.is_replaced());
+    guard.shows(Some("ours"), Some("forged"));
+    guard.shows(Some("forged"), None);
+    let replaced = guard.replaced.clone().map(|replaced| replaced.record);
+    assert_eq!(replaced, Some(Some("ours".to_owned())), "the last of ours");
+    guard.shows(None, Some("ours"));
+    assert!(!guard.is_replaced());
+}
+
+#[test]
+fn what_was_written_before_is_not_believed_again() {
+    let mut guard = Guard {
+        written: Some(digest(Some("second"))),
+        replaced: None,
+    };
+    guard.shows(Some("first"), Some("second"));
+    guard.shows(Some("second"), Some("first"));
+    assert!(guard.is_replaced());
+}
+
+#[test]
+fn a_record_where_none_was_written_is_forged() {
+    let mut guard = Guard::default();
+    guard.shows(None, Some("forged"));
+    assert!(guard.is_replaced());
+    guard.shows(Some("forged"), None);
+    assert!(!guard.is_replaced());
+}
