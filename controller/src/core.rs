@@ -14,6 +14,7 @@
 //! network: what does runs in a task of its own and comes back as an input.
 
 use crate::Mode;
+use crate::admission_policies::Enforcement;
 use crate::adoption::Marking;
 use crate::input::Input;
 use crate::invariants::Timer;
@@ -71,6 +72,8 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     /// Beats while this task makes progress.
     pub(crate) heart: Heart,
+    /// Whether decisions may be taken.
+    pub(crate) enforcement: Enforcement,
     pub(crate) engine: Engine,
     pub(crate) world: World,
     pub(crate) tracks: HashMap<JobKey, Track>,
@@ -210,6 +213,12 @@ impl Core {
             Input::ClaimTemplate(delta) => self.claim_template(delta),
             Input::PodGroup(delta) => self.podgroup(delta),
             Input::Member(event) => self.member(event),
+            Input::Enforcement(enforcement) => {
+                self.enforcement = enforcement;
+                // What waiting jobs say has another reason now.
+                let jobs: Vec<JobKey> = self.told.keys().cloned().collect();
+                jobs.iter().for_each(|key| self.publisher.job(key));
+            }
             Input::Outcome(outcome) => self.outcome(outcome, now),
             Input::Prepared {
                 key,
@@ -254,7 +263,11 @@ impl Core {
             self.reconcile(&key, now);
         }
         self.mark_adopted(now);
-        self.decide(now);
+        match self.enforcement.lets_decide() {
+            true => self.decide(now),
+            // Asked again when that changes, which is an input.
+            false => self.wake_at = None,
+        }
         self.flush();
         self.publish(now);
         self.check_invariants(now);

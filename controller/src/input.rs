@@ -1,5 +1,6 @@
 //! Everything that reaches the controller's one owner task, in one enum.
 
+use crate::admission_policies::Enforcement;
 use crate::template::{Template, TemplateKind};
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
@@ -32,6 +33,8 @@ pub(crate) enum Input {
     PodGroup(Delta<PodGroup>),
     Template(TemplateKind, Delta<Template>),
     Member(MemberEvent),
+    /// Whether the admission policies are in force is another now.
+    Enforcement(Enforcement),
     /// A binding write came to its end.
     Outcome(Outcome),
     /// The scheduler checked a plan and prepared its members.

@@ -13,6 +13,7 @@
 //! binding but through the committer, and never keep anything that a restart could not find
 //! again on the API server.
 
+pub mod admission_policies;
 mod adopt;
 mod adoption;
 mod advice;
@@ -55,6 +56,7 @@ mod watches;
 mod works_read;
 mod world;
 
+use crate::admission_policies::Enforcement;
 use crate::core::{Core, Role};
 use crate::ensure::Ensurer;
 use crate::metrics::Metrics;
@@ -129,6 +131,8 @@ pub struct Options {
     pub commit: CommitOptions,
     /// Where binding writes are opened first; none where nobody competes.
     pub ledger: Option<LedgerOptions>,
+    /// Decides although the admission policies may not be in force.
+    pub without_admission_policies: bool,
 }
 
 /// Runs the controller until `cancel`. `with_scheduler` says whether it carries its plans out
@@ -236,12 +240,14 @@ async fn live(
         template_watches.ensure(&kind);
         readiness.expect_template(kind);
     }
+    let enforcement = life.enforcement(&metrics);
     let core = Core {
         role: Role::Follows,
         seen: 0,
         clock: Clock::new(),
         heart: life.term.leadership.heart(),
         engine: Engine::new(life.options.engine.clone()),
+        enforcement,
         world: world::World::default(),
         tracks: std::collections::HashMap::new(),
         told: std::collections::HashMap::new(),
@@ -277,6 +283,21 @@ async fn live(
 }
 
 impl Life<'_> {
+    /// Whether anything may be decided yet; sees to it that this is told where it changes.
+    fn enforcement(&self, metrics: &Metrics) -> Enforcement {
+        let enforcement = Enforcement::at_start(!self.options.without_admission_policies);
+        if enforcement == Enforcement::Unknown {
+            admission_policies::spawn(
+                self.context.client.clone(),
+                self.term,
+                self.inputs.clone(),
+                metrics.admission_policies.clone(),
+                self.over.clone(),
+            );
+        }
+        enforcement
+    }
+
     /// Follows the members, and starts the scheduler where it is part of this process.
     fn mode(&self, with_scheduler: bool) -> (Mode, Members) {
         let (sink, events) = mpsc::channel::<MemberEvent>(INPUTS);

@@ -1,5 +1,6 @@
 //! What the controller counts. Names of queues are the only labels that grow with use.
 
+use crate::admission_policies;
 use engine::decision::Reserved;
 use engine::{QueueName, Reason};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -57,6 +58,7 @@ struct ReservationLabel {
 /// The controller's metrics.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
+    pub(crate) admission_policies: admission_policies::Metrics,
     pub(crate) released: Counter,
     pub(crate) opened_by_hand: Counter,
     pub(crate) records_unreadable: Gauge,
@@ -79,6 +81,7 @@ impl Metrics {
     /// Registers them.
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
+            admission_policies: admission_policies::Metrics::new(registry),
             released: registry.register(
                 "jobs_released",
                 "Jobs that were released",

@@ -162,6 +162,7 @@ impl Core {
         let Some(mut explanation) = self.engine.explain(key) else {
             return;
         };
+        self.enforcement.show_in(&mut explanation);
         match explanation.position {
             Some(1) => explanation.helps = self.advise(key, now),
             _ => self.publisher.advice.forget(key),

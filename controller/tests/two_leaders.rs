@@ -151,6 +151,8 @@ impl Plane {
         };
         let options = Options {
             ledger: with_ledger.then_some(ledger),
+            // The fake API server has no admission, so nobody would ever be seen to be refused.
+            without_admission_policies: true,
             ..Options::default()
         };
         tokio::spawn(controller::run(context, options, true, cancel.clone()));

@@ -1,5 +1,6 @@
 //! The flags of `muster`.
 
+use crate::install::accounts::Account;
 use clap::{Args as Group, Parser, Subcommand};
 use runtime::telemetry::LogFormat;
 use std::net::SocketAddr;
@@ -59,6 +60,10 @@ pub(crate) struct Process {
     /// Name of this replica in the Lease; else the host's name and the process id.
     #[arg(long)]
     pub(crate) identity: Option<String>,
+    /// Serves managed namespaces although the admission policies may not be in force: whoever edits
+    /// a namespace may then pass its queues' bounds.
+    #[arg(long)]
+    pub(crate) without_admission_policies: bool,
     #[command(flatten)]
     pub(crate) webhook: Webhook,
     #[command(flatten)]
@@ -116,6 +121,18 @@ pub(crate) struct Install {
     /// only who has the verb `use` on it (closed). Else it stays as it is, at first open.
     #[arg(long, value_name = "open|closed", conflicts_with = "member")]
     pub(crate) tenancy: Option<Tenancy>,
+    /// An account of Karmada's own, which passes the admission policies: the name of a user,
+    /// `system:serviceaccount:NAMESPACE:NAME` or `group:NAME`. May be repeated. Not needed for
+    /// those that are in the group system:masters, or are found by their names.
+    #[arg(
+        long = "karmada-account",
+        value_name = "USER",
+        conflicts_with = "member"
+    )]
+    pub(crate) karmada_accounts: Vec<Account>,
+    /// Installs no admission policies: whoever edits a namespace may then pass its queues' bounds.
+    #[arg(long, conflicts_with = "member")]
+    pub(crate) without_admission_policies: bool,
 }
 
 /// Who may use a queue that says nothing of it.

@@ -5,6 +5,9 @@
 //! Server-side apply, so both are safe to repeat. CRDs and queues that are there already are
 //! left as they are.
 
+pub(crate) mod accounts;
+mod admission;
+
 use crate::args::{Connection, Install, Tenancy};
 use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -29,6 +32,7 @@ const MANIFESTS: &[&str] = &[
     include_str!("../../deploy/rbac-lease.yaml"),
     include_str!("../../deploy/rbac-members.yaml"),
     include_str!("../../deploy/rbac-users.yaml"),
+    include_str!("../../deploy/rbac-admission.yaml"),
     include_str!("../../deploy/admission-permitted-queue.yaml"),
     include_str!("../../deploy/interpreter-volcano-job.yaml"),
     include_str!("../../deploy/interpreter-job.yaml"),
@@ -74,9 +78,12 @@ pub(crate) async fn install(connection: &Connection, options: &Install) -> anyho
     }
     apply_all(&client, MANIFESTS).await?;
     make_default_queue(&client).await?;
-    match options.tenancy {
-        Some(tenancy) => choose_tenancy(&client, tenancy).await,
-        None => Ok(()),
+    if let Some(tenancy) = options.tenancy {
+        choose_tenancy(&client, tenancy).await?;
+    }
+    match options.without_admission_policies {
+        true => admission::remove(&client).await,
+        false => admission::install(&client, &options.karmada_accounts).await,
     }
 }
 
@@ -111,6 +118,7 @@ pub(crate) async fn uninstall(connection: &Connection) -> anyhow::Result<()> {
     let count = scheduler::uninstall::unmark_namespaces(&client).await?;
     println!("mark of what was adopted taken off {count} namespaces");
     let count = scheduler::uninstall::let_go_of_all(&client).await?;
+    admission::remove(&client).await?;
     println!("{count} bindings let go; CRDs, queues and policies stay");
     Ok(())
 }
@@ -128,13 +136,17 @@ async fn connect(connection: &Connection) -> anyhow::Result<Client> {
 fn print_manifests(options: &Install) {
     let crds = crds::yaml::manifests();
     let root = options.tenancy.map(root_policy);
+    let policies = (!options.without_admission_policies).then_some(admission::MANIFEST);
     let all: Vec<&str> = match options.member {
         true => IN_MEMBERS.to_vec(),
         false => {
             let crds = crds.iter().map(|(_, yaml)| *yaml);
             let manifests = MANIFESTS.iter().copied();
             let chosen = [DEFAULT_QUEUE].into_iter().chain(root.as_deref());
-            crds.chain(manifests).chain(chosen).collect()
+            crds.chain(manifests)
+                .chain(chosen)
+                .chain(policies)
+                .collect()
         }
     };
     for yaml in all {

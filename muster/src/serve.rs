@@ -232,6 +232,7 @@ fn options(process: &Process) -> Options {
             in_flight: process.tuning.writes_in_flight,
             ..CommitOptions::default()
         },
+        without_admission_policies: process.without_admission_policies,
         ..Options::default()
     }
 }

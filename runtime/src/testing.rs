@@ -3,7 +3,7 @@
 //!
 //! It keeps objects of any kind by their path and serves get, list (with pages), watch (with
 //! history), create, replace, merge patch, apply (as a merge that may create), delete and the
-//! status subresource, with resource versions, generations and finalizers as the real one has
+//! status subresource, dry runs of create, with resource versions, generations and finalizers as the real one has
 //! them. It ignores selectors and validates nothing. [`FakeApi::fault`] makes calls fail, hang,
 //! or succeed without an answer.
 
@@ -36,6 +36,8 @@ pub struct Recorded {
     pub query: HashMap<String, String>,
     /// Body, null where there is none.
     pub body: Value,
+    /// As whom it was made, where that is not the client itself (`Impersonate-User`).
+    pub impersonated: Option<String>,
 }
 
 /// How a call goes wrong.
@@ -271,6 +273,11 @@ impl FakeApi {
         {
             return respond(201, &answer(&request.body));
         }
+        // Nothing is stored, and nothing looked at: it is as if nothing were in its way.
+        let dry = request.query.get("dryRun").is_some_and(|dry| dry == "All");
+        if dry && request.verb == "POST" {
+            return respond(201, &request.body);
+        }
         match state.store.answer(request) {
             Ok((code, object)) => respond(code, &object),
             Err((code, message)) => refusal(code, &message, name_in(&request.path)),
@@ -344,6 +351,8 @@ async fn record(request: Request<kube::client::Body>) -> Recorded {
     let (parts, body) = request.into_parts();
     let body = body.collect_bytes().await.unwrap_or_default();
     let query = query(&parts.uri);
+    let impersonated = parts.headers.get("impersonate-user");
+    let impersonated = impersonated.and_then(|user| Some(user.to_str().ok()?.to_owned()));
     let content_type = parts.headers.get("content-type");
     let applies = content_type.is_some_and(|name| name == "application/apply-patch+yaml");
     let watches = query.get("watch").is_some_and(|watch| watch == "true");
@@ -357,6 +366,7 @@ async fn record(request: Request<kube::client::Body>) -> Recorded {
         path: parts.uri.path().to_owned(),
         query,
         body: serde_json::from_slice(&body).unwrap_or_default(),
+        impersonated,
     }
 }
 

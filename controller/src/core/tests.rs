@@ -96,6 +96,7 @@ impl Stage {
             seen: 0,
             clock: Clock::new(),
             heart: Heart::default(),
+            enforcement: Enforcement::NotRequired,
             engine: Engine::new(EngineConfig::default()),
             world: World::default(),
             tracks: HashMap::new(),

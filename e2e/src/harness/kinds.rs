@@ -81,6 +81,27 @@ pub const ROLE_BINDING: Kind = kind(
     "RoleBinding",
     "rolebindings",
 );
+/// Binds a role to users on the whole cluster.
+pub const CLUSTER_ROLE_BINDING: Kind = kind(
+    "rbac.authorization.k8s.io",
+    "v1",
+    "ClusterRoleBinding",
+    "clusterrolebindings",
+);
+/// Kubernetes' own rules of what may be written.
+pub const ADMISSION_POLICY: Kind = kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicies",
+);
+/// What puts such rules into force.
+pub const ADMISSION_POLICY_BINDING: Kind = kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+);
 /// Asks what the caller may do.
 pub const SELF_ACCESS_REVIEW: Kind = kind(
     "authorization.k8s.io",
@@ -152,6 +173,13 @@ pub const OVERRIDE_POLICY: Kind = kind(
     "v1alpha1",
     "OverridePolicy",
     "overridepolicies",
+);
+/// Karmada's override for all namespaces.
+pub const CLUSTER_OVERRIDE_POLICY: Kind = kind(
+    "policy.karmada.io",
+    "v1alpha1",
+    "ClusterOverridePolicy",
+    "clusteroverridepolicies",
 );
 /// Karmada's binding.
 pub const BINDING: Kind = kind(

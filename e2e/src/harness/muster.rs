@@ -144,6 +144,14 @@ impl Muster {
         Self { program, flags }
     }
 
+    /// Runs `muster install` again, with these flags.
+    ///
+    /// # Errors
+    /// If it fails; with what it printed.
+    pub async fn install_again(&self, testbed: &Testbed, flags: &[&str]) -> anyhow::Result<()> {
+        run_install(&self.program, &testbed.karmada(), flags).await
+    }
+
     /// Runs `muster install --member` against a member: it may be reached through the proxy then.
     ///
     /// # Errors

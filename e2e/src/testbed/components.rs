@@ -258,6 +258,12 @@ impl Components<'_> {
             format!("--kube-api-qps={MEMBER_QPS}"),
             format!("--kube-api-burst={MEMBER_BURST}"),
         ];
+        if cluster.name == KARMADA {
+            // As everywhere: each controller has an account of its own, and no more rights than that.
+            launch
+                .args
+                .push("--use-service-account-credentials=true".into());
+        }
         Ok(launch)
     }
 

@@ -112,6 +112,7 @@ impl Testbed {
             "rules": [
                 rule("batch.volcano.sh", &["jobs", "cronjobs"]),
                 rule("bus.volcano.sh", &["commands"]),
+                rule("scheduling.volcano.sh", &["podgroups"]),
                 rule("kubeflow.org", &["pytorchjobs", "tfjobs", "mpijobs", "notebooks"]),
                 rule("jobset.x-k8s.io", &["jobsets"]),
                 rule("ray.io", &["rayclusters", "rayjobs"]),

@@ -10,6 +10,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod admission_policies;
 mod audited;
 mod backfill;
 mod bad_input;

@@ -114,3 +114,27 @@ async fn a_podgroup_is_not_made_again_for_a_job_that_is_going() {
     stage.rest(&["a"]).await;
     assert_eq!(applies(&stage), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_decided_while_the_admission_policies_are_not_in_force() {
+    let mut stage = stage().await;
+    stage.job("runs", 2);
+    stage.rest(&["runs"]).await;
+    let broken = Enforcement::Broken("a tenant may write bindings".into());
+    stage.take(Input::Enforcement(broken));
+    stage.job("waits", 2);
+    stage.rest(&["runs", "waits"]).await;
+    assert_eq!(stage.standing("waits"), "no record, gated []");
+    assert_eq!(stage.standing("runs"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.charged(), "2");
+    // Nothing asks again and again for what is not decided.
+    assert!(stage.core.pause(stage.now()) > Duration::from_secs(1));
+    // What ends gives its quota back all the same.
+    let complete = json!({"succeeded": 2, "conditions": [{"type": "Complete", "status": "True"}]});
+    stage.change("runs", reported(complete));
+    stage.rest(&["runs", "waits"]).await;
+    assert_eq!(stage.charged(), "0");
+    stage.take(Input::Enforcement(Enforcement::InForce));
+    stage.rest(&["waits"]).await;
+    assert_eq!(stage.standing("waits"), r#"Admitted 1 open ["m1"]"#);
+}

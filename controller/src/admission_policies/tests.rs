@@ -1,0 +1,224 @@
+//! The keeper between a fake control plane and a channel.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use runtime::testing::{FakeApi, Fault, Recorded};
+use serde_json::{Value, json};
+use tokio_util::sync::DropGuard;
+
+const POLICY: &str =
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/muster-bindings";
+const BINDING: &str =
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/muster-bindings";
+
+/// A control plane that refuses the probe as the policies do, and what the owner task is told.
+struct Stage {
+    api: FakeApi,
+    inputs: mpsc::Receiver<Input>,
+    metrics: Metrics,
+    _cancel: DropGuard,
+}
+
+fn stage(api: FakeApi) -> Stage {
+    let (sender, inputs) = mpsc::channel(8);
+    let cancel = CancellationToken::new();
+    let metrics = Metrics::new(&Registry::new());
+    let (term, own) = (Term::always(), metrics.clone());
+    spawn(api.client(), &term, sender, own, cancel.clone());
+    Stage {
+        api,
+        inputs,
+        metrics,
+        _cancel: cancel.drop_guard(),
+    }
+}
+
+/// Has each policy refuse its probe from now on, `times` in all.
+fn refuse(api: &FakeApi, times: usize) {
+    let refusals = [
+        (
+            "resourcebindings",
+            "ValidatingAdmissionPolicy 'muster-bindings' says no",
+        ),
+        ("works", "ValidatingAdmissionPolicy 'muster-works' says no"),
+        (
+            "podgroups",
+            "ValidatingAdmissionPolicy 'muster-podgroups' says no",
+        ),
+        (
+            "propagationpolicies",
+            "ValidatingAdmissionPolicy 'muster-propagation-policies' says no",
+        ),
+        (
+            "overridepolicies",
+            "ValidatingAdmissionPolicy 'muster-override-policies' says no",
+        ),
+    ];
+    for (resource, message) in refusals {
+        let probe = move |request: &Recorded| is_probe(request, resource);
+        api.fault(times, Fault::Status(403, message), probe);
+    }
+}
+
+/// The first of the two dry runs of a binding is the probe's, the other Muster's own.
+fn is_probe(request: &Recorded, resource: &str) -> bool {
+    request.verb == "POST"
+        && request.path.ends_with(resource)
+        && request.impersonated.as_deref() == Some(probe::ACCOUNT)
+}
+
+impl Stage {
+    async fn told(&mut self) -> Enforcement {
+        match self.inputs.recv().await.unwrap() {
+            Input::Enforcement(enforcement) => enforcement,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_made_and_in_force_once_a_tenant_is_refused() {
+    let api = FakeApi::new();
+    refuse(&api, 1);
+    let mut stage = stage(api);
+    assert_eq!(stage.told().await, Enforcement::InForce);
+    assert_eq!(stage.metrics.enforced.get(), 1);
+    let names = ["bindings", "works", "podgroups"];
+    for name in names {
+        let path = format!(
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/muster-{name}"
+        );
+        assert!(stage.api.get(&path).is_some(), "{name}");
+    }
+    let dry = stage.api.requests_of("POST").into_iter();
+    let dry = dry.filter(|request| request.path.contains("muster-system/"));
+    assert!(dry.clone().count() >= 6);
+    assert!(
+        dry.filter(|request| !request.path.ends_with("events"))
+            .all(|request| request.query["dryRun"] == "All")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_changed_or_deleted_is_restored() {
+    let api = FakeApi::new();
+    refuse(&api, 100);
+    let mut stage = stage(api);
+    stage.told().await;
+    let made = stage.api.get(POLICY).unwrap()["spec"].clone();
+    // An apply would leave the condition by which everybody passes.
+    let open = json!({"name": "open", "expression": "false"});
+    let mut changed = stage.api.get(POLICY).unwrap();
+    let conditions = changed["spec"]["matchConditions"].as_array_mut().unwrap();
+    conditions.push(open);
+    stage.api.put(POLICY, changed);
+    stage.api.remove(BINDING);
+    tokio::time::sleep(CHECK * 2).await;
+    assert_eq!(stage.api.get(POLICY).unwrap()["spec"], made);
+    assert_eq!(
+        stage.api.get(BINDING).unwrap()["spec"]["validationActions"],
+        json!(["Deny"])
+    );
+    // Ten at the start, and these two.
+    assert_eq!(stage.metrics.restored.get(), 12);
+    assert!(stage.inputs.try_recv().is_err(), "nothing new to tell");
+    let writes = stage.api.requests_of("PUT").len();
+    tokio::time::sleep(CHECK * 10).await;
+    assert_eq!(stage.api.requests_of("PUT").len(), writes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_who_is_not_refused_breaks_them_until_it_is() {
+    let mut stage = stage(FakeApi::new());
+    let Enforcement::Broken(why) = stage.told().await else {
+        panic!("a tenant was taken for refused");
+    };
+    assert!(
+        why.contains("ValidatingAdmissionPolicy muster-bindings refuses nothing"),
+        "{why}"
+    );
+    assert!(!Enforcement::Broken(why).lets_decide());
+    refuse(&stage.api, 100);
+    assert_eq!(stage.told().await, Enforcement::InForce);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_changes_nothing() {
+    let api = FakeApi::new();
+    refuse(&api, 100);
+    let mut stage = stage(api);
+    assert_eq!(stage.told().await, Enforcement::InForce);
+    for fault in [Fault::Status(503, "away"), Fault::Hang] {
+        stage.api.fault(3, fault, |_| true);
+        tokio::time::sleep(PROBE * 2).await;
+    }
+    assert!(stage.inputs.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_or_kinds_that_are_missing_are_told_with_what_helps() {
+    for (fault, says) in [
+        (
+            Fault::Status(403, "cannot get resource"),
+            "run `muster install` again: cannot get",
+        ),
+        (
+            Fault::Status(404, "page not found"),
+            "Kubernetes 1.30 or newer",
+        ),
+    ] {
+        let api = FakeApi::new();
+        api.fault(1_000, fault, |request| {
+            request.path.contains("admissionregistration")
+        });
+        let mut stage = stage(api);
+        let Enforcement::Broken(why) = stage.told().await else {
+            panic!("taken for in force");
+        };
+        assert!(why.contains(says), "{why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn muster_refused_by_its_own_policies_is_told() {
+    let api = FakeApi::new();
+    refuse(&api, 1_000);
+    api.fault(1_000, Fault::Status(403, "denied"), |request: &Recorded| {
+        request.path.ends_with("resourcebindings") && request.impersonated.is_none()
+    });
+    let mut stage = stage(api);
+    let Enforcement::Broken(why) = stage.told().await else {
+        panic!("taken for in force");
+    };
+    assert!(why.contains("Muster's own account is refused"), "{why}");
+}
+
+#[test]
+fn nothing_is_decided_before_they_were_seen_unless_a_flag_gives_them_up() {
+    assert!(!Enforcement::at_start(true).lets_decide());
+    assert!(Enforcement::at_start(false).lets_decide());
+    assert!(Enforcement::InForce.lets_decide());
+}
+
+#[test]
+fn every_policy_lets_pass_by_the_one_right_only_and_has_a_binding_that_denies() {
+    let objects: Vec<Value> = runtime::apply::parse(manifests::MANIFEST).unwrap();
+    let (policies, bindings): (Vec<&Value>, Vec<&Value>) = objects
+        .iter()
+        .partition(|object| object["kind"] == "ValidatingAdmissionPolicy");
+    assert_eq!(policies.len(), 5);
+    for policy in policies {
+        let name = &policy["metadata"]["name"];
+        let spec = &policy["spec"];
+        assert_eq!(spec["failurePolicy"], "Fail", "{name}");
+        let conditions = spec["matchConditions"].as_array().unwrap();
+        assert_eq!(conditions.len(), 1, "{name}");
+        let expression = conditions[0]["expression"].as_str().unwrap();
+        assert!(expression.contains("check('bypass')"), "{name}");
+        let binding = bindings
+            .iter()
+            .find(|binding| binding["spec"]["policyName"] == *name)
+            .unwrap();
+        assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]));
+    }
+}

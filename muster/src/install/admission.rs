@@ -1,0 +1,176 @@
+//! The admission policies at `muster install`: who passes them, that they are there, and whether
+//! they refuse a tenant and let Muster pass.
+
+use super::MANAGER;
+use super::accounts::{self, Account};
+use anyhow::{Context as _, bail};
+use controller::admission_policies::probe::Verdict;
+use controller::admission_policies::{enforced_soon, manifests};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+pub(crate) use controller::admission_policies::manifests::MANIFEST;
+
+/// Binds those of Karmada's accounts that do not pass without.
+const BINDING: &str = "muster-admission-bypass-karmada";
+const ROLE: &str = "muster-admission-bypass";
+/// How long the API server may take to know a new right.
+const KNOWN: (u32, Duration) = (40, Duration::from_millis(250));
+
+/// Muster's own accounts that write what the policies guard.
+const OWN: [&str; 3] = ["muster", "muster-controller", "muster-scheduler"];
+/// Kubernetes' own, without which no namespace could be deleted.
+const KUBERNETES: [&str; 2] = ["namespace-controller", "generic-garbage-collector"];
+
+/// Brings the policies, and fails if they are not in force then. `told` are accounts of Karmada's.
+pub(crate) async fn install(client: &Client, told: &[Account]) -> anyhow::Result<()> {
+    // First who passes: else Karmada would be refused for a moment.
+    let passing = bind(client, told).await?;
+    for account in passing.iter().chain(&kubernetes_and_own()) {
+        wait_until_passes(client, account).await?;
+    }
+    let restored = manifests::restore(client).await?;
+    restored.iter().for_each(|name| println!("{name} applied"));
+    match enforced_soon(client).await? {
+        Verdict::InForce => {
+            println!("admission policies in force: a tenant is refused, Muster's accounts pass");
+        }
+        Verdict::Broken(why) => bail!("the admission policies are not in force: {why}"),
+    }
+    let passing: Vec<String> = passing.iter().map(ToString::to_string).collect();
+    match passing.as_slice() {
+        [] => println!(
+            "of Karmada's accounts those in the group system:masters pass; name others with --karmada-account"
+        ),
+        passing => println!(
+            "of Karmada's accounts these pass, and those in the group system:masters: {}",
+            passing.join(", ")
+        ),
+    }
+    Ok(())
+}
+
+/// Takes them away; tenants may write everything again.
+pub(crate) async fn remove(client: &Client) -> anyhow::Result<()> {
+    manifests::remove(client)
+        .await
+        .context("cannot remove the admission policies")?;
+    println!("no admission policies: whoever edits a namespace may pass its queues' bounds");
+    Ok(())
+}
+
+/// Binds Karmada's accounts, and returns them: those found, those told, and those bound before.
+async fn bind(client: &Client, told: &[Account]) -> anyhow::Result<BTreeSet<Account>> {
+    for account in told {
+        let may = may(
+            client,
+            account,
+            "work.karmada.io",
+            "resourcebindings",
+            "patch",
+        )
+        .await?;
+        accounts::ensure_write(account, may)?;
+    }
+    let found = accounts::find(client).await?;
+    let mut passing = found.karmadas;
+    passing.extend(told.iter().cloned());
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let before = bindings
+        .get_opt(BINDING)
+        .await
+        .with_context(|| format!("cannot read ClusterRoleBinding {BINDING}"))?;
+    let before = before
+        .and_then(|binding| binding.subjects)
+        .unwrap_or_default();
+    passing.extend(before.iter().filter_map(Account::of));
+    for account in found.others.difference(&passing) {
+        println!(
+            "{account} may write ResourceBindings or Works by RBAC and is refused from now on: if it is Karmada's own, \
+             repeat with --karmada-account {account}"
+        );
+    }
+    let subjects: Vec<_> = passing.iter().map(Account::subject).collect();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": BINDING},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE},
+        "subjects": subjects,
+    });
+    super::show(&runtime::apply::apply_objects(client, vec![binding], MANAGER).await?);
+    Ok(passing)
+}
+
+fn kubernetes_and_own() -> Vec<Account> {
+    let account = |namespace: &str, name: &str| Account::Service {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    let own = OWN.map(|name| account(crds::names::SYSTEM_NAMESPACE, name));
+    let kubernetes = KUBERNETES.map(|name| account("kube-system", name));
+    own.into_iter().chain(kubernetes).collect()
+}
+
+async fn wait_until_passes(client: &Client, account: &Account) -> anyhow::Result<()> {
+    let (times, pause) = KNOWN;
+    for _ in 0..times {
+        if may(client, account, "muster.io", "admissionpolicies", "bypass").await? {
+            return Ok(());
+        }
+        tokio::time::sleep(pause).await;
+    }
+    bail!(
+        "{account} may not bypass admissionpolicies.muster.io, although it is bound to ClusterRole {ROLE}: does the \
+         control plane authorize by RBAC?"
+    );
+}
+
+/// Whether an account may do this on the whole control plane.
+async fn may(
+    client: &Client,
+    account: &Account,
+    group: &str,
+    resource: &str,
+    verb: &str,
+) -> anyhow::Result<bool> {
+    let (user, groups) = match account {
+        // Anybody in the group: a name that nobody has.
+        Account::Group(group) => ("muster-install".to_owned(), vec![group.clone()]),
+        Account::User(name) => (name.clone(), Vec::new()),
+        Account::Service { namespace, .. } => {
+            let groups = [
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+            ];
+            (account.to_string(), groups.to_vec())
+        }
+    };
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(user),
+            groups: Some(groups),
+            resource_attributes: Some(ResourceAttributes {
+                group: Some(group.to_owned()),
+                resource: Some(resource.to_owned()),
+                verb: Some(verb.to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    };
+    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
+    let answer = reviews
+        .create(&PostParams::default(), &review)
+        .await
+        .with_context(|| format!("cannot ask what {account} may do"))?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
