@@ -4,8 +4,8 @@
 //! Whoever may edit a namespace may, as Karmada installs it, edit its bindings too. A record that
 //! changes without a write of ours is not believed while this process leads: the job stays charged
 //! as it is known, the record is put back, and it is said to the user and counted. What changed
-//! while nobody led cannot be told from what an earlier leader wrote; what the Works ask for
-//! decides then (`excess`).
+//! while nobody led cannot be told from what an earlier leader wrote, and is believed; the
+//! admission policies refuse such a change, also while nobody leads.
 
 use crate::core::Core;
 use crate::notes::Note;
