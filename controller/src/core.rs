@@ -377,6 +377,9 @@ impl Core {
     pub(crate) fn write(&mut self, key: &JobKey, binding: &Arc<ResourceBinding>, mut write: Write) {
         if let Some(record) = write.record_mut() {
             record.queues_above = self.queues_above(&record.queue);
+            let asked = self.told.get(key).map(|fact| &fact.demand);
+            crate::growth::keep_requests(record, binding, asked);
+            self.keep_leaving(key, record);
         }
         self.track(key).begin_write(binding, &write);
         self.intents.push(Intent {

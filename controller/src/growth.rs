@@ -1,9 +1,9 @@
-//! Growth after release that nobody granted.
+//! Growth after release that was not granted.
 //!
-//! Kinds whose replicas Karmada dispatches are held by it; an edit of the others goes straight
-//! to the members. The webhook refuses such edits; what slips through while it is away is
-//! charged at once by the engine, and pinned back here: an override per job that sets the
-//! replicas to what was admitted, kept until the attempt is over.
+//! Karmada holds the replicas of some kinds; any other edit goes straight to the members. The
+//! webhook refuses edits that raise replicas or requests; what slips through while it is away is
+//! charged at once by the engine, and pinned back here: an override per job that sets replicas
+//! and requests to what was admitted, kept until the attempt is over.
 
 use crate::core::Core;
 use crate::fact::Job;
@@ -12,13 +12,15 @@ use crate::reconcile::Look;
 use crate::standing::own_record;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
-use crds::record::AdmissionRecord;
-use engine::facts::{Held, JobFact};
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, RecordState};
+use engine::facts::{Demand, Held, JobFact, Role};
 use engine::{JobKey, Reason};
 use kube::api::{Api, DynamicObject};
 use scheduler::overrides::{self, Overrides, Rule};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use workload::AdmittedRequests;
 
 #[cfg(test)]
 mod tests;
@@ -27,27 +29,21 @@ mod tests;
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 
 impl Core {
-    /// Pins a released job of a kind that Karmada cannot hold, if it has grown.
+    /// Pins a released job that has grown: in pods where Karmada cannot hold these, in requests
+    /// whatever its kind.
     pub(crate) fn pin_growth(&mut self, look: &Look<'_>, job: &Job, record: &AdmissionRecord) {
-        if job.fact.demand.held != Held::Not || record.adopted {
+        if record.adopted {
             return;
         }
         let admitted = admitted_pods(record);
-        let grown: Vec<String> = job
-            .fact
-            .demand
-            .roles
-            .iter()
-            .filter(|role| role.count > admitted.get(&role.name).copied().unwrap_or(0))
-            .map(|role| {
-                format!(
-                    "{} {} -> {}",
-                    role.name,
-                    admitted.get(&role.name).unwrap_or(&0),
-                    role.count
-                )
-            })
-            .collect();
+        let roles = &job.fact.demand.roles;
+        let mut grown = workload::raised_requests(roles, &record.requests);
+        if job.fact.demand.held == Held::Not {
+            let before = |role: &Role| admitted.get(&role.name).copied().unwrap_or(0);
+            let more = roles.iter().filter(|role| role.count > before(role));
+            let more = more.map(|role| format!("{} {} -> {}", role.name, before(role), role.count));
+            grown.splice(0..0, more);
+        }
         if grown.is_empty() {
             return match record.parts {
                 // Its parts are pinned by the override that made them.
@@ -56,18 +52,30 @@ impl Core {
                 None => self.unpin(look.key),
             };
         }
-        if !self.track(look.key).pin(&grown) {
+        let version = self.world.template_of(&look.binding);
+        let version = version.map_or_else(String::new, |seen| seen.resource_version.clone());
+        let (news, edited) = self.track(look.key).pin(&grown, version);
+        if news {
+            let message = format!(
+                "its template grew after release ({}): the surplus is charged and its members keep what was admitted; \
+                 to run it larger, delete it and submit it anew",
+                grown.join(", ")
+            );
+            self.note(look, Note::warning(Reason::GrowthHeld, "Pin", message));
+        }
+        if record.parts.is_some() || !edited {
             return;
         }
-        let message = format!(
-            "its template grew after release ({}): the surplus is charged and its members keep what was admitted; \
-             to run it larger, delete it and submit it anew",
-            grown.join(", ")
-        );
-        self.note(look, Note::warning(Reason::GrowthHeld, "Pin", message));
-        if record.parts.is_some() {
-            return;
-        }
+        self.write_pin(look, admitted, record.requests.clone());
+    }
+
+    /// Applies the override that pins a job, rendered from its template as it is now.
+    fn write_pin(
+        &self,
+        look: &Look<'_>,
+        admitted: BTreeMap<String, u32>,
+        requests: AdmittedRequests,
+    ) {
         let (client, ensurer) = (self.client.clone(), self.publisher.ensurer.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
         runtime::task::spawn(async move {
@@ -82,6 +90,7 @@ impl Core {
                         &template.kind.kind,
                         &value,
                         &admitted,
+                        &requests,
                     ) {
                         Some(fields) => ensurer.apply(
                             &overrides::resource(),
@@ -119,8 +128,14 @@ impl Core {
             });
             return;
         }
+        // A pin of an earlier process stays for the next attempt, unless all goes with the binding.
         let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
-        if pinned || !self.told.get(key).is_some_and(held) {
+        let goes = self
+            .world
+            .bindings
+            .get(key)
+            .is_none_or(|binding| binding.metadata.deletion_timestamp.is_some());
+        if pinned || !goes || !self.told.get(key).is_some_and(held) {
             self.delete_override(key);
         }
     }
@@ -146,6 +161,33 @@ fn everywhere(fields: Vec<(String, serde_json::Value)>) -> Rule {
         cluster: None,
         mark: None,
         fields,
+    }
+}
+
+/// Completes a record that is to be written by what one pod of each role was admitted with: as the
+/// record of the same attempt says, where there is one; else as the job asks now. Roles of which
+/// no pod was admitted have nothing to be held to.
+pub(crate) fn keep_requests(
+    record: &mut AdmissionRecord,
+    binding: &ResourceBinding,
+    asked: Option<&Demand>,
+) {
+    let before = own_record(binding).filter(|before| before.attempt == record.attempt);
+    let known = before
+        .as_ref()
+        .is_some_and(|before| before.state != RecordState::Requeued);
+    if let Some(before) = before {
+        let pods = admitted_pods(&before);
+        let placed = |role: &String| pods.get(role).is_some_and(|count| *count > 0);
+        let kept = before.requests.into_iter().filter(|(role, _)| placed(role));
+        record.requests = kept.collect();
+        if known && record.requests.is_empty() && pods.values().any(|count| *count > 0) {
+            return; // written by a version that did not know them
+        }
+    }
+    for role in asked.into_iter().flat_map(|demand| &demand.roles) {
+        let entry = record.requests.entry(role.name.clone());
+        entry.or_insert_with(|| role.request.clone());
     }
 }
 

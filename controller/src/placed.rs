@@ -41,7 +41,11 @@ impl Core {
             return;
         }
         let progress = self.progress_of(look, &record, job.as_ref());
+        let was_over = self.is_over(look, &record);
         self.tell_admission(look, &record, progress);
+        if was_over && outcome == Outcome::Active && self.runs_again(look, &record) {
+            return;
+        }
         if let Some(job) = job {
             let suspended = job.ask.as_ref().is_some_and(|ask| ask.suspended);
             self.tell_fact(&job.fact);
@@ -54,10 +58,13 @@ impl Core {
             if self.readopted(look, &job, &record, progress) {
                 return;
             }
+            self.pin_growth(look, &job, &record);
             if job.fact.demand.held != Held::Not && self.resized(look, &record) {
                 return;
             }
-            self.pin_growth(look, &job, &record);
+            if self.left(look, &record) {
+                return;
+            }
         }
         if !outcome.is_finished() && self.keep_parts(look, &record) {
             return;
@@ -154,6 +161,21 @@ impl Core {
             next = queue.spec.parent.as_deref().map(QueueName::new);
         }
         None
+    }
+
+    /// A job that was over runs again: its member came back empty and Karmada made it anew, or a
+    /// Volcano Job was aborted and is resumed. It is charged by now; taken back where that passes a
+    /// bound, since what it gave back may be held by others.
+    fn runs_again(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
+        let passed = self.engine.bound_passed_by(look.key);
+        tracing::warn!(job = %look.key, passed, "it runs again after it was over, and is charged again");
+        let Some(passed) = passed.filter(|_| !record.adopted) else {
+            return false;
+        };
+        let message = format!("it runs again after it was over, and {passed}");
+        self.tell_ending(look, Reason::Evicted, &message);
+        self.take_back(look, record, Reason::Evicted, &message);
+        true
     }
 
     /// Whether the engine knows the attempt of `record` as ended.

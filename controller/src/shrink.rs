@@ -11,10 +11,11 @@ use crate::reconcile::Look;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
 use crds::karmada::ResourceBinding;
-use crds::record::AdmissionRecord;
-use engine::facts::{Admission, PodFact, Share};
+use crds::record::{AdmissionRecord, RecordState};
+use engine::facts::{Admission, Leaving, PodFact, Share};
 use engine::{Attempt, ClusterName, Event, JobKey, Time, Uid};
 use kube::api::{Api, DynamicObject};
+use scheduler::commit::Write;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -96,6 +97,13 @@ impl Shrinks {
         }
     }
 
+    /// Notes the clusters that pods leave, as a record has them.
+    fn resume(&mut self, leaving: &[Leaving]) {
+        for leaving in leaving {
+            self.open.entry(leaving.cluster.clone()).or_default();
+        }
+    }
+
     /// Notes what a member said of its size. Whether it may be believed by now.
     fn seen(&mut self, cluster: &ClusterName, small: bool, now: Time) -> bool {
         self.checking = false;
@@ -108,6 +116,43 @@ impl Shrinks {
 }
 
 impl Core {
+    /// Completes a record that is to be written by the pods that were told to go, so that a new
+    /// process charges them, too.
+    pub(crate) fn keep_leaving(&self, key: &JobKey, record: &mut AdmissionRecord) {
+        let admission = self.engine.job(key).and_then(|job| job.admission);
+        let same = admission.is_some_and(|admission| admission.attempt == record.attempt);
+        record.leaving = match record.state {
+            RecordState::Admitted | RecordState::Ending if same => {
+                self.engine.leaving(key).to_vec()
+            }
+            RecordState::Admitted | RecordState::Ending => std::mem::take(&mut record.leaving),
+            RecordState::Planned | RecordState::Refused | RecordState::Requeued => Vec::new(),
+        };
+    }
+
+    /// Tells of the pods that an earlier process has told to go.
+    pub(crate) fn tell_leaving(&mut self, key: &JobKey, record: &AdmissionRecord) {
+        if record.leaving.is_empty() {
+            return;
+        }
+        self.track(key).shrinks.resume(&record.leaving);
+        self.tell(Event::JobLeaving {
+            key: key.clone(),
+            attempt: record.attempt,
+            leaving: record.leaving.clone(),
+        });
+    }
+
+    /// Writes the record of a job of which fewer pods leave than it says, if so.
+    pub(crate) fn left(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
+        let left = record.leaving != self.engine.leaving(look.key);
+        if left {
+            let record = record.clone();
+            self.write(look.key, &look.binding, Write::Record { record });
+        }
+        left
+    }
+
     /// Asks the first member that has not confirmed a shrink of the job, if there is one.
     pub(crate) fn confirm_shrinks(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
         let shrinks = &mut self.track(look.key).shrinks;

@@ -290,6 +290,8 @@ mod tests {
             state,
             queue: QueueName::new("q"),
             queues_above: Vec::new(),
+            requests: Default::default(),
+            leaving: Vec::new(),
             clusters: vec![serde_json::from_value(share).unwrap()],
             parts: None,
             resizable: false,

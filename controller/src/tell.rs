@@ -117,6 +117,7 @@ impl Core {
                     admission: record.admission(),
                     progress,
                 });
+                self.tell_leaving(look.key, record);
             }
         }
     }

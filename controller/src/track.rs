@@ -67,8 +67,8 @@ pub(crate) struct Track {
     pub(crate) guard: Guard,
     /// Since when it has been looked at to be adopted, without its template.
     adopting_since: Option<Time>,
-    /// The growth that its override was last made for.
-    pinned: Vec<String>,
+    /// The growth that its override was last made for, and the version of its template then.
+    pinned: (Vec<String>, String),
 }
 
 impl Track {
@@ -188,16 +188,18 @@ impl Track {
         self.checking_works = false;
     }
 
-    /// Notes that the job is pinned against `growth`; whether that is news.
-    pub(crate) fn pin(&mut self, growth: &[String]) -> bool {
-        let news = self.pinned != growth;
-        growth.clone_into(&mut self.pinned);
-        news
+    /// Notes that the job is pinned against `growth`, by an override made from its template at
+    /// `version`. Whether the growth is another than before, and whether either is.
+    pub(crate) fn pin(&mut self, growth: &[String], version: String) -> (bool, bool) {
+        let news = self.pinned.0 != growth;
+        let edited = news || self.pinned.1 != version;
+        self.pinned = (growth.to_vec(), version);
+        (news, edited)
     }
 
     /// Forgets the pin; whether there was one.
     pub(crate) fn unpin(&mut self) -> bool {
-        !std::mem::take(&mut self.pinned).is_empty()
+        !std::mem::take(&mut self.pinned).0.is_empty()
     }
 
     /// The attempt is over.

@@ -15,11 +15,11 @@
 //!   acted on and never written. [`RecordError`] has what of it can be read, for the charge.
 
 use crate::names::ADMISSION_ANNOTATION;
-use engine::facts::{Admission, RolePods, Share};
+use engine::facts::{Admission, Leaving, RolePods, Share};
 use engine::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Reason, Resources, Time, Uid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use workload::Reach;
+use workload::{AdmittedRequests, Reach};
 
 mod unknown;
 mod unreadable;
@@ -79,9 +79,16 @@ pub struct AdmissionRecord {
     /// that did not write it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues_above: Vec<QueueName>,
+    /// What one pod of each role requested when it was admitted; empty in records of versions that
+    /// did not write it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: AdmittedRequests,
     /// What each cluster got and is charged.
     #[serde(default)]
     pub clusters: Vec<RecordedShare>,
+    /// Pods that were told to go and have not been seen gone: charged beside what the clusters got.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<Leaving>,
     /// Whether each cluster gets a part of its own, by an override, and how far that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Parts>,
@@ -151,6 +158,7 @@ impl AdmissionRecord {
             state,
             queue: admission.queue.clone(),
             queues_above: Vec::new(),
+            requests: AdmittedRequests::new(),
             clusters: admission
                 .shares
                 .iter()
@@ -161,6 +169,7 @@ impl AdmissionRecord {
                     unknown: UnknownFields::default(),
                 })
                 .collect(),
+            leaving: Vec::new(),
             parts: None,
             resizable: false,
             address: None,

@@ -1,7 +1,8 @@
 //! Events: how facts come in. Each is idempotent; none reads a clock.
 
 use crate::facts::{
-    Admission, ClusterFact, JobFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact,
+    Admission, ClusterFact, JobFact, Leaving, NodeFact, PodFact, PolicyFact, PriorityClassFact,
+    QueueFact,
 };
 use crate::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time, Uid};
 use crate::reason::Reason;
@@ -89,6 +90,16 @@ pub enum Event {
         avoid: Option<ClusterName>,
         /// When.
         at: Time,
+    },
+    /// Pods of a released job were told to go by an earlier process, and have not been seen gone.
+    /// Told once at start, after the job's admission; the engine remembers those it told itself.
+    JobLeaving {
+        /// The job.
+        key: JobKey,
+        /// The attempt that was resized; any other is ignored.
+        attempt: Attempt,
+        /// What leaves.
+        leaving: Vec<Leaving>,
     },
     /// The member shows that a shrink has arrived: of the job's pods in this cluster no more
     /// than `pods` are there or can still be started. To be told only once the member has

@@ -429,6 +429,22 @@ pub struct JobFact {
     pub checkpointed_at: Option<Time>,
 }
 
+/// Pods of one role that leave one cluster: they were told to go, and are charged until they are
+/// seen gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leaving {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Their role.
+    pub role: String,
+    /// How many.
+    pub count: u32,
+    /// What each of them requests.
+    pub request: Resources,
+    /// What is still charged for them, by class of pool.
+    pub charge: BTreeMap<PoolClass, Resources>,
+}
+
 /// The part of a job that one cluster gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {

@@ -185,10 +185,11 @@ impl Scheduler {
         if let Some(placed) = in_parts(binding, admission.attempt) {
             return Ok(placed.resized(admission));
         }
-        let record = AdmissionRecord {
-            queues_above: planned_below(binding, admission.attempt),
-            ..AdmissionRecord::new(admission, RecordState::Admitted)
-        };
+        let mut record = AdmissionRecord::new(admission, RecordState::Admitted);
+        if let Some(plan) = of_attempt(binding, admission.attempt) {
+            record.queues_above = plan.queues_above;
+            record.requests = plan.requests;
+        }
         let parts = self.override_it(order).await?;
         Ok(match parts {
             None => record,
@@ -245,14 +246,10 @@ pub fn in_parts(binding: &ResourceBinding, attempt: Attempt) -> Option<Admission
     record.is_in_parts(attempt).then_some(record)
 }
 
-/// The queues above that of the job, as the record of its plan has them, where it has one.
-fn planned_below(binding: &ResourceBinding, attempt: Attempt) -> Vec<QueueName> {
-    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
-    let planned = record
-        .ok()
-        .flatten()
-        .filter(|record| record.attempt == attempt);
-    planned.map_or_else(Vec::new, |record| record.queues_above)
+/// The record of `binding`, if it is of `attempt`.
+pub(crate) fn of_attempt(binding: &ResourceBinding, attempt: Attempt) -> Option<AdmissionRecord> {
+    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref()).ok()??;
+    (record.attempt == attempt).then_some(record)
 }
 
 /// Whether dispatching is suspended.

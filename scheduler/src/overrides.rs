@@ -13,7 +13,7 @@
 //! The policies are owned by the binding. What takes a job apart stays until the Works are gone:
 //! removed earlier, Karmada would push the whole job everywhere.
 
-use crate::carry_out::key_of;
+use crate::carry_out::{key_of, of_attempt};
 use crate::services::Services;
 use crds::karmada::ResourceBinding;
 use crds::names;
@@ -123,6 +123,7 @@ impl Overrides {
         resizable: bool,
     ) -> Result<(), OverrideError> {
         let template = template(&self.client, binding).await?;
+        let template = as_admitted(template, binding, attempt);
         let parts = workload::parts(&template, attempt, shares, reach, resizable)?;
         let services = workload::services(&template, attempt, shares, reach)?;
         // Where parts are mended they come first: what is whole runs.
@@ -178,6 +179,7 @@ impl Overrides {
         reach: &Reach,
     ) -> Result<(), OverrideError> {
         let template = template(&self.client, binding).await?;
+        let template = as_admitted(template, binding, attempt);
         let parts = workload::parts(&template, attempt, shares, reach, true)?;
         let key = key_of(binding);
         let policies = self.policies(&key);
@@ -316,6 +318,15 @@ pub fn is_ours(metadata: &ObjectMeta) -> bool {
     let managers = metadata.managed_fields.iter().flatten();
     let mut applied = managers.filter(|entry| entry.operation.as_deref() == Some("Apply"));
     applied.any(|entry| entry.manager.as_deref() == Some(MANAGER))
+}
+
+/// `template` with no more in each pod than `attempt` was admitted with: what was added since
+/// then was granted by nobody.
+fn as_admitted(template: Value, binding: &ResourceBinding, attempt: Attempt) -> Value {
+    match of_attempt(binding, attempt) {
+        Some(record) => workload::capped(&template, &record.requests),
+        None => template,
+    }
 }
 
 /// The template of `binding` as the API server has it.

@@ -20,6 +20,7 @@ mod apps;
 mod ask;
 mod batch;
 mod binding;
+mod capped;
 mod claims;
 mod dependencies;
 mod duration;
@@ -52,6 +53,7 @@ mod wishes;
 
 pub use apportion::apportion;
 pub use ask::{Ask, ask, ask_from_binding, ask_with, pod_request};
+pub use capped::{AdmittedRequests, capped, raised_requests};
 pub use claims::{ClaimedDevices, claimed_devices};
 pub use dependencies::{Dependency, dependencies};
 pub use duration::parse_millis as duration_millis;

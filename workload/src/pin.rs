@@ -1,10 +1,12 @@
-//! What pins a job of a kind that Karmada cannot hold to the pods it was admitted with:
-//! whole subtrees of its template, rendered with the admitted counts.
+//! What pins a job to what it was admitted with: whole subtrees of its template, rendered with
+//! the admitted requests, and with the admitted counts where Karmada does not hold these.
 //!
 //! Subtrees and not single indexes, so that a template that was reordered meanwhile cannot be
 //! misapplied. Groups that were not admitted at all are left out.
 
-use crate::{kind, kubeflow, ray, volcano};
+use crate::capped::{AdmittedRequests, capped};
+use crate::field::Field;
+use crate::{batch, kind, kubeflow, ray, volcano};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -19,16 +21,67 @@ pub fn pinned(
     kind: &str,
     template: &Value,
     admitted: &BTreeMap<String, u32>,
+    requests: &AdmittedRequests,
 ) -> Option<Vec<(String, Value)>> {
+    let held = &capped(template, requests);
     match (kind::group(api_version), kind) {
-        ("batch.volcano.sh", "Job") => tasks(template, admitted),
-        ("kubeflow.org", _) => replica_specs(kubeflow::replica_specs(kind)?, template, admitted),
-        ("ray.io", "RayCluster") => worker_groups("/spec/workerGroupSpecs", template, admitted),
+        ("apps", _) | ("batch", "Job") => {
+            subtree(held, "/spec/template/spec").map(|pods| vec![pods])
+        }
+        ("batch.volcano.sh", "Job") => tasks(held, admitted),
+        ("kubeflow.org", _) => replica_specs(kubeflow::replica_specs(kind)?, held, admitted),
+        ("jobset.x-k8s.io", "JobSet") => replicated_jobs(held, admitted),
+        ("ray.io", "RayCluster") => {
+            let workers = worker_groups("/spec/workerGroupSpecs", held, admitted)?;
+            let others = ["/spec/headGroupSpec"];
+            Some(with_changed(workers, &others, template, held))
+        }
         ("ray.io", "RayJob") => {
-            worker_groups("/spec/rayClusterSpec/workerGroupSpecs", template, admitted)
+            let workers = worker_groups("/spec/rayClusterSpec/workerGroupSpecs", held, admitted)?;
+            let others = [
+                "/spec/rayClusterSpec/headGroupSpec",
+                "/spec/submitterPodTemplate",
+            ];
+            Some(with_changed(workers, &others, template, held))
         }
         _ => None,
     }
+}
+
+fn subtree(template: &Value, path: &str) -> Option<(String, Value)> {
+    Some((path.to_owned(), template.pointer(path)?.clone()))
+}
+
+/// `pinned` with those of `paths` at which `held` is another than `template`.
+fn with_changed(
+    mut pinned: Vec<(String, Value)>,
+    paths: &[&str],
+    template: &Value,
+    held: &Value,
+) -> Vec<(String, Value)> {
+    let changed = paths
+        .iter()
+        .filter(|path| template.pointer(path) != held.pointer(path));
+    pinned.extend(changed.filter_map(|path| subtree(held, path)));
+    pinned
+}
+
+/// The replicated jobs with as many Jobs as were admitted.
+fn replicated_jobs(template: &Value, admitted: &Admitted) -> Option<Vec<(String, Value)>> {
+    let jobs = template.pointer("/spec/replicatedJobs")?.as_array()?.iter();
+    let jobs = jobs.filter_map(|job| {
+        let name = job.get("name")?.as_str()?;
+        let pods = admitted.get(name).copied().filter(|pods| *pods > 0)?;
+        let spec = Field::at("spec", job.pointer("/template/spec")?);
+        let each = batch::pods_at_once(&spec).ok()?.max(1);
+        let mut job = job.as_object()?.clone();
+        job.insert("replicas".into(), (pods / each).into());
+        Some(Value::Object(job))
+    });
+    Some(vec![(
+        "/spec/replicatedJobs".to_owned(),
+        Value::Array(jobs.collect()),
+    )])
 }
 
 /// The tasks with their admitted replicas; minimums never above what is there.
@@ -131,7 +184,14 @@ mod tests {
             {"replicas": 30, "minAvailable": 30},
         ]}});
         let admitted = Admitted::from([("master".into(), 1), ("default2".into(), 3)]);
-        let pinned = pinned("batch.volcano.sh/v1alpha1", "Job", &template, &admitted);
+        let none = AdmittedRequests::new();
+        let pinned = pinned(
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            &template,
+            &admitted,
+            &none,
+        );
         assert_eq!(
             pinned,
             Some(vec![
@@ -154,7 +214,13 @@ mod tests {
         }}});
         let admitted = Admitted::from([("master".into(), 1), ("worker".into(), 3)]);
         assert_eq!(
-            pinned("kubeflow.org/v1", "PyTorchJob", &template, &admitted),
+            pinned(
+                "kubeflow.org/v1",
+                "PyTorchJob",
+                &template,
+                &admitted,
+                &AdmittedRequests::new()
+            ),
             Some(vec![(
                 "/spec/pytorchReplicaSpecs".into(),
                 json!({"Master": {"replicas": 1, "template": {}}, "Worker": {"replicas": 3, "template": {}}}),
@@ -170,7 +236,13 @@ mod tests {
         ]}}});
         let admitted = Admitted::from([("gpu".into(), 6), ("ray-head".into(), 1)]);
         assert_eq!(
-            pinned("ray.io/v1", "RayJob", &template, &admitted),
+            pinned(
+                "ray.io/v1",
+                "RayJob",
+                &template,
+                &admitted,
+                &AdmittedRequests::new()
+            ),
             Some(vec![(
                 "/spec/rayClusterSpec/workerGroupSpecs".into(),
                 json!([
@@ -182,9 +254,62 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_pinned_beside_counts() {
+        let pods = |gpus: &str| json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": gpus}}}]}});
+        let one = engine::Resources::parse([("nvidia.com/gpu", "1"), ("pods", "1")]);
+        let one = one.unwrap_or_default();
+        let of = |roles: &[&str]| -> AdmittedRequests {
+            roles
+                .iter()
+                .map(|role| ((*role).to_owned(), one.clone()))
+                .collect()
+        };
+        let pin = |api: &str, kind: &str, spec: Value, roles: &[(&str, u32)]| {
+            let template =
+                json!({"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
+            let names: Vec<&str> = roles.iter().map(|(role, _)| *role).collect();
+            let admitted = roles
+                .iter()
+                .map(|(role, count)| ((*role).to_owned(), *count));
+            pinned(api, kind, &template, &admitted.collect(), &of(&names))
+        };
+        let deployment = json!({"replicas": 9, "template": pods("4")});
+        assert_eq!(
+            pin("apps/v1", "Deployment", deployment, &[("main", 2)]),
+            Some(vec![(
+                "/spec/template/spec".into(),
+                pods("1")["spec"].clone()
+            )])
+        );
+        let ray = json!({"headGroupSpec": {"template": pods("4")}, "workerGroupSpecs": []});
+        assert_eq!(
+            pin("ray.io/v1", "RayCluster", ray, &[("ray-head", 1)]),
+            Some(vec![
+                ("/spec/workerGroupSpecs".into(), json!([])),
+                ("/spec/headGroupSpec".into(), json!({"template": pods("1")})),
+            ])
+        );
+        let job = |gpus: &str| json!({"spec": {"parallelism": 2, "template": pods(gpus)}});
+        let set = json!({"replicatedJobs": [{"name": "j", "replicas": 9, "template": job("4")}]});
+        assert_eq!(
+            pin("jobset.x-k8s.io/v1alpha2", "JobSet", set, &[("j", 6)]),
+            Some(vec![(
+                "/spec/replicatedJobs".into(),
+                json!([{"name": "j", "replicas": 3, "template": job("1")}])
+            )])
+        );
+    }
+
+    #[test]
     fn other_kinds_are_not_pinned() {
         assert_eq!(
-            pinned("batch/v1", "Job", &json!({"spec": {}}), &Admitted::new()),
+            pinned(
+                "v1",
+                "Pod",
+                &json!({"spec": {}}),
+                &Admitted::new(),
+                &AdmittedRequests::new()
+            ),
             None
         );
     }

@@ -9,6 +9,7 @@ mod deletion;
 mod endings;
 mod faults;
 mod flow;
+mod growth;
 mod kept;
 mod leaving;
 mod meeting;

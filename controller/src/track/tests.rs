@@ -104,9 +104,11 @@ fn one_check_runs_at_a_time() {
 fn a_pin_is_news_once() {
     let mut track = Track::default();
     let (grown, more) = (["a 1 -> 2".to_owned()], ["a 1 -> 3".to_owned()]);
-    assert!(track.pin(&grown));
-    assert!(!track.pin(&grown));
-    assert!(track.pin(&more));
+    let mut pin = |growth: &[String], version: &str| track.pin(growth, version.to_owned());
+    assert_eq!(pin(&grown, "1"), (true, true));
+    assert_eq!(pin(&grown, "1"), (false, false));
+    assert_eq!(pin(&grown, "2"), (false, true), "its template is another");
+    assert_eq!(pin(&more, "2"), (true, true));
     assert!(track.unpin());
     assert!(!track.unpin());
 }

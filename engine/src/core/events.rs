@@ -82,6 +82,11 @@ impl Engine {
                 self.advance(at);
                 self.begin_ending(&key, reason, &message, avoid);
             }
+            Event::JobLeaving {
+                key,
+                attempt,
+                leaving,
+            } => self.job_leaving(&key, attempt, leaving),
             Event::JobResized {
                 key,
                 attempt,

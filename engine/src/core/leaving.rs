@@ -11,24 +11,12 @@ use super::Engine;
 use super::job::Released;
 use super::queues::{Pools, pools_of};
 use crate::decision::Decision;
+pub(crate) use crate::facts::Leaving;
 use crate::facts::{Demand, Share};
 use crate::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, Time};
 use crate::resources::Resources;
 use crate::tally::Tally;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Pods of one role that leave one cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Leaving {
-    pub(crate) cluster: ClusterName,
-    pub(crate) role: String,
-    pub(crate) count: u32,
-    /// What each of them requests.
-    pub(crate) request: Resources,
-    /// What is still charged for them, by class of pool.
-    pub(crate) charge: BTreeMap<PoolClass, Resources>,
-}
 
 /// Pods of one role to be taken off one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +61,29 @@ impl Engine {
             for_job: for_job.cloned(),
             message: format!("shrinks by {pods} pods{why}"),
         })
+    }
+
+    /// Pods of a released job that were told to go, and are charged until they are seen gone.
+    #[must_use]
+    pub fn leaving(&self, key: &JobKey) -> &[Leaving] {
+        let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
+        released.map_or(&[], |released| &released.leaving)
+    }
+
+    /// An earlier process has told pods of a job to go.
+    pub(crate) fn job_leaving(&mut self, key: &JobKey, attempt: Attempt, leaving: Vec<Leaving>) {
+        let Some(job) = self.jobs.get_mut(key) else {
+            return;
+        };
+        let Some(released) = job.released.as_mut() else {
+            return;
+        };
+        if released.admission.attempt != attempt || !released.leaving.is_empty() {
+            return;
+        }
+        released.leaving = leaving;
+        released.leaving.retain(|leaving| leaving.count > 0);
+        self.settle_released(key);
     }
 
     /// Fewer pods of a job can be in a cluster than were told to go: the rest comes free.

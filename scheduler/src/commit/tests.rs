@@ -26,6 +26,8 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         state,
         queue: QueueName::new("team-a"),
         queues_above: Vec::new(),
+        requests: Default::default(),
+        leaving: Vec::new(),
         clusters: Vec::new(),
         parts: None,
         resizable: false,

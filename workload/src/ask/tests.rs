@@ -151,7 +151,14 @@ fn read_all(template: &Value, other: &Value) {
         ("worker".to_owned(), 1),
     ]
     .into();
-    let _ = pinned(text("apiVersion"), text("kind"), template, &admitted);
+    let requests: crate::AdmittedRequests = [("worker".to_owned(), Default::default())].into();
+    let _ = pinned(
+        text("apiVersion"),
+        text("kind"),
+        template,
+        &admitted,
+        &requests,
+    );
     let _ = natively_divisible(template, Some(other));
     let _ = cluster_placement(Some(other), "v1/Pod");
     let statuses = [other.clone(), template.clone()];

@@ -164,3 +164,59 @@ async fn a_part_that_fails_before_the_one_that_leads_has_ended_fails_the_job() {
     let record = stage.record("a").unwrap();
     assert_eq!(record.reason, Some(engine::Reason::PartFailed));
 }
+
+/// Job `a` of three CPUs is over as `status` says and `b` has what it held, where `b` is there; then
+/// a member runs `a` again.
+async fn run_again(status: Value, beside: bool) -> Stage {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    stage.change("a", reported(status));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.charged(), "0");
+    if beside {
+        stage.job("b", 3);
+        stage.rest(&["a", "b"]).await;
+        assert_eq!(stage.charged(), "3");
+    }
+    stage.change("a", reported(json!({"active": 3, "ready": 3})));
+    // Charged before anything else is decided.
+    let now = stage.now();
+    stage.core.pass(now);
+    assert_eq!(stage.charged(), if beside { "6" } else { "3" });
+    match beside {
+        true => stage.rest(&["a", "b"]).await,
+        false => stage.rest(&["a"]).await,
+    }
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_runs_again_after_its_end_is_charged_and_evicted_where_that_passes_the_bound() {
+    let complete =
+        || json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]});
+    // As a Volcano Job that was aborted in its member.
+    let aborted = || json!({"conditions": [{"type": "Suspended", "status": "True"}]});
+    for (status, reason) in [
+        (complete(), engine::Reason::Succeeded),
+        (aborted(), engine::Reason::Evicted),
+    ] {
+        let stage = run_again(status.clone(), false).await;
+        assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+        assert_eq!(stage.state("a"), Some(JobState::Running));
+
+        let stage = run_again(status, true).await;
+        assert_eq!(stage.standing("a"), "Ending 1 gated []");
+        let record = stage.record("a").unwrap();
+        assert_eq!(record.reason, Some(reason));
+        assert!(
+            record
+                .message
+                .contains("queue q may use cpu 4 and has 6 charged"),
+            "{}",
+            record.message
+        );
+        assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    }
+}

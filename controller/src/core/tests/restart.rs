@@ -155,14 +155,9 @@ async fn a_record_that_was_wiped_keeps_the_charge_until_the_works_are_gone() {
     assert_eq!(stage.charged(), "3");
 }
 
-#[tokio::test(start_paused = true)]
-#[ignore = "defect: after a restart what a shrunk job still runs is not charged, and its bound is passed"]
-async fn a_job_that_is_being_shrunk_is_charged_for_what_its_member_still_runs() {
-    // The record says one pod by now; the member has yet to be told, and runs three.
-    let change = json!({"spec": {"clusters": [{"name": "m1", "replicas": 1}]}});
-    let mut stage = after_restart(Admitted, 1, change).await;
-    stage.list_all();
-    for uid in ["p1", "p2", "p3"] {
+/// Pods of job `a` that the member shows.
+fn show_pods(stage: &mut Stage, names: &[&str]) {
+    for uid in names {
         let request = Resources::parse([("cpu", "1"), ("pods", "1")]).unwrap();
         let pod = engine::facts::PodFact {
             cluster: ClusterName::new("m1"),
@@ -174,9 +169,60 @@ async fn a_job_that_is_being_shrunk_is_charged_for_what_its_member_still_runs() 
         };
         stage.take(Input::Member(MemberEvent::Fact(Event::PodUpserted(pod))));
     }
+}
+
+/// The member says that it has the new size, for as long as it has to hold.
+async fn shrunk(stage: &mut Stage) {
+    for _ in 0..2 {
+        stage.take(Input::SizeChecked {
+            key: JobKey::new("team", "a"),
+            attempt: engine::Attempt(1),
+            cluster: ClusterName::new("m1"),
+            small: Ok(true),
+        });
+        stage.ahead_ms += 3_000;
+    }
+    stage.rest(&["a", "b"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_being_shrunk_is_charged_for_what_its_member_still_runs() {
+    let mut before = stage().await;
+    before.job("a", 3);
+    before.rest(&["a"]).await;
+    before.template("a", 1, json!({}));
+    before.rest(&["a"]).await;
+    assert_eq!(before.charged(), "3");
+    let left = before.get("a");
+    assert_eq!(
+        left["spec"]["clusters"],
+        json!([{"name": "m1", "replicas": 1}])
+    );
+
+    // The process dies: the member has yet to be told, and runs three.
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    stage.template("a", 1, json!({}));
+    let left = json!({
+        "metadata": {"annotations": left["metadata"]["annotations"]}, "spec": left["spec"],
+    });
+    stage.binding("a", 1, left);
+    stage.list_all();
+    show_pods(&mut stage, &["p1", "p2", "p3"]);
     stage.job("b", 3);
     stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.charged(), "3");
     assert_eq!(stage.standing("b"), "no record, gated []");
+    shrunk(&mut stage).await;
+    assert_eq!(stage.charged(), "3", "three pods are there");
+
+    for uid in ["p2", "p3"] {
+        let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new(uid));
+        stage.take(Input::Member(MemberEvent::Fact(gone)));
+    }
+    shrunk(&mut stage).await;
+    assert_eq!(stage.record("a").unwrap().leaving, Vec::new());
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.charged(), "4");
 }
 
 #[tokio::test(start_paused = true)]

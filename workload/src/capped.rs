@@ -1,0 +1,273 @@
+//! Templates whose pods request no more than was admitted.
+//!
+//! Only the sum that a pod of each role was admitted with is known, so what is above it is taken
+//! off the containers that ask for it: sidecars keep theirs first, then containers in their
+//! order. Nothing else of a template is changed. Devices that pods claim stand in other objects
+//! and stay as they are.
+
+use crate::ask::ask;
+use crate::field::Field;
+use crate::pod::{self, Pod};
+use crate::{batch, kind, kubeflow, ray, volcano};
+use engine::Resources;
+use engine::quantity::Amount;
+use engine::resources::ResourceName;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What one pod of each role was admitted with.
+pub type AdmittedRequests = BTreeMap<String, Resources>;
+
+/// How one pod of a role asks for more than it was admitted with: what it is for which resource,
+/// and what it was, in words; empty where none does. A role that is not in `admitted` is not
+/// looked at.
+#[must_use]
+pub fn raised_requests(roles: &[engine::facts::Role], admitted: &AdmittedRequests) -> Vec<String> {
+    let mut raised = Vec::new();
+    for role in roles.iter().filter(|role| role.count > 0) {
+        let Some(before) = admitted.get(&role.name) else {
+            continue;
+        };
+        for (name, to) in role.request.iter() {
+            let from = before.amount_of(name);
+            if to > from {
+                let [from, to] = [from, to].map(|amount| name.format(amount));
+                raised.push(format!(
+                    "{name} of each pod of {} {from} -> {to}",
+                    role.name
+                ));
+            }
+        }
+    }
+    raised
+}
+
+/// `template` with no pod that requests more than one of its role was admitted with. A template
+/// that cannot be read stays as it is: it is not for members to read either.
+#[must_use]
+pub fn capped(template: &Value, admitted: &AdmittedRequests) -> Value {
+    let Ok(ask) = ask(template) else {
+        return template.clone();
+    };
+    let mut capped = template.clone();
+    for (role, spec) in pod_specs(&mut capped) {
+        let asked = ask.roles.iter().find(|asked| asked.name == role);
+        let (Some(most), Some(asked)) = (admitted.get(&role), asked) else {
+            continue;
+        };
+        let Ok(own) = Pod::read(&Field::root(spec)) else {
+            continue;
+        };
+        for (name, amount) in own.request.iter() {
+            // Containers that its operator adds are charged with it.
+            let added = asked.request.amount_of(name).0 - amount.0;
+            let most = Amount((most.amount_of(name).0 - added.max(0)).max(0));
+            if amount > most && name.as_str() != ResourceName::PODS {
+                cap(spec, name, most);
+            }
+        }
+    }
+    capped
+}
+
+/// The pod specs of a template, each with the role that its pods have.
+fn pod_specs(template: &mut Value) -> Vec<(String, &mut Value)> {
+    let text = |key| {
+        template
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+    let Some(spec) = template.get_mut("spec") else {
+        return Vec::new();
+    };
+    match (kind::group(&api_version), kind.as_str()) {
+        ("batch", "Job") | ("apps", _) => main(spec.pointer_mut("/template/spec")),
+        ("", "Pod") => main(Some(spec)),
+        ("batch.volcano.sh", "Job") => listed(
+            spec.get_mut("tasks"),
+            "name",
+            "/template/spec",
+            |index, name| volcano::task_name(index, name),
+        ),
+        ("jobset.x-k8s.io", "JobSet") => listed(
+            spec.get_mut("replicatedJobs"),
+            "name",
+            "/template/spec/template/spec",
+            |_, name| name.unwrap_or_default().to_owned(),
+        ),
+        ("kubeflow.org", kind) => {
+            let groups = kubeflow::replica_specs(kind).and_then(|field| spec.get_mut(field));
+            let groups = groups.and_then(Value::as_object_mut).into_iter().flatten();
+            let pods = groups.filter_map(|(name, group)| {
+                Some((name.to_lowercase(), group.pointer_mut("/template/spec")?))
+            });
+            pods.collect()
+        }
+        ("ray.io", "RayCluster") => ray_pods(spec),
+        ("ray.io", "RayJob") => {
+            let Some(spec) = spec.as_object_mut() else {
+                return Vec::new();
+            };
+            let mut pods = Vec::new();
+            for (field, value) in spec {
+                match field.as_str() {
+                    "rayClusterSpec" => pods.extend(ray_pods(value)),
+                    "submitterPodTemplate" => {
+                        let spec = value.get_mut("spec");
+                        pods.extend(spec.map(|spec| (ray::SUBMITTER.to_owned(), spec)));
+                    }
+                    _ => {}
+                }
+            }
+            pods
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn main(spec: Option<&mut Value>) -> Vec<(String, &mut Value)> {
+    let main = spec.map(|spec| (batch::MAIN.to_owned(), spec));
+    main.into_iter().collect()
+}
+
+fn ray_pods(cluster: &mut Value) -> Vec<(String, &mut Value)> {
+    let Some(cluster) = cluster.as_object_mut() else {
+        return Vec::new();
+    };
+    let mut pods = Vec::new();
+    for (field, value) in cluster {
+        match field.as_str() {
+            "headGroupSpec" => {
+                let spec = value.pointer_mut("/template/spec");
+                pods.extend(spec.map(|spec| (ray::HEAD.to_owned(), spec)));
+            }
+            "workerGroupSpecs" => {
+                pods.extend(listed(
+                    Some(value),
+                    "groupName",
+                    "/template/spec",
+                    ray::group_name,
+                ));
+            }
+            _ => {}
+        }
+    }
+    pods
+}
+
+fn listed<'a>(
+    groups: Option<&'a mut Value>,
+    name: &str,
+    path: &str,
+    role: impl Fn(usize, Option<&str>) -> String,
+) -> Vec<(String, &'a mut Value)> {
+    let groups = groups.and_then(Value::as_array_mut).into_iter().flatten();
+    let pods = groups.enumerate().filter_map(|(index, group)| {
+        let role = role(index, group.get(name).and_then(Value::as_str));
+        Some((role, group.pointer_mut(path)?))
+    });
+    pods.collect()
+}
+
+/// Takes what a pod requests of a resource down to `most`.
+fn cap(spec: &mut Value, name: &ResourceName, most: Amount) {
+    let mut left = Left(most);
+    // Beside all containers, all the time.
+    if let Some(overhead) = spec.get_mut("overhead").and_then(Value::as_object_mut) {
+        let own = overhead
+            .get(name.as_str())
+            .and_then(|own| amount(name, own));
+        if let Some(own) = own {
+            put(overhead, name, left.take(own));
+        }
+    }
+    if let Some(resources) = spec.get_mut("resources") {
+        for part in ["requests", "limits"] {
+            lower(resources, part, name, left.0);
+        }
+    }
+    let is_sidecar = |container: &Value| container["restartPolicy"] == "Always";
+    for sidecar in containers(spec, "initContainers").filter(|container| is_sidecar(container)) {
+        let own = requested(sidecar, name);
+        hold(sidecar, name, left.take(own));
+    }
+    let starting = left.0;
+    for container in containers(spec, "containers") {
+        let own = requested(container, name);
+        hold(container, name, left.take(own));
+    }
+    for container in containers(spec, "initContainers").filter(|container| !is_sidecar(container)) {
+        let own = requested(container, name);
+        hold(container, name, own.min(starting));
+    }
+}
+
+/// What a pod may request still.
+struct Left(Amount);
+
+impl Left {
+    /// As much of `own` as there is.
+    fn take(&mut self, own: Amount) -> Amount {
+        let kept = own.min(self.0);
+        self.0 = Amount(self.0.0 - kept.0);
+        kept
+    }
+}
+
+fn containers<'a>(spec: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
+    let list = spec.get_mut(list).and_then(Value::as_array_mut);
+    list.into_iter().flatten()
+}
+
+fn requested(container: &Value, name: &ResourceName) -> Amount {
+    let request = pod::container_request(&Field::root(container));
+    request.map_or(Amount::ZERO, |request| request.amount_of(name))
+}
+
+/// Has a container request at most `most` of a resource. Only what may be overcommitted keeps a
+/// limit above its request.
+fn hold(container: &mut Value, name: &ResourceName, most: Amount) {
+    if requested(container, name) <= most {
+        return;
+    }
+    let resources = &mut container["resources"];
+    let overcommits = matches!(name.as_str(), ResourceName::CPU | ResourceName::MEMORY)
+        || name.as_str() == "ephemeral-storage";
+    if overcommits {
+        if !resources["requests"].is_object() {
+            resources["requests"] = json!({});
+        }
+        if let Some(requests) = resources["requests"].as_object_mut() {
+            requests.insert(name.to_string(), name.format(most).into());
+        }
+    } else {
+        lower(resources, "requests", name, most);
+        lower(resources, "limits", name, most);
+    }
+}
+
+/// Lowers one amount that is there.
+fn lower(resources: &mut Value, part: &str, name: &ResourceName, most: Amount) {
+    let Some(list) = resources.get_mut(part).and_then(Value::as_object_mut) else {
+        return;
+    };
+    let own = list.get(name.as_str()).and_then(|own| amount(name, own));
+    if own.is_some_and(|own| own > most) {
+        put(list, name, most);
+    }
+}
+
+fn put(list: &mut Map<String, Value>, name: &ResourceName, amount: Amount) {
+    list.insert(name.to_string(), name.format(amount).into());
+}
+
+fn amount(name: &ResourceName, value: &Value) -> Option<Amount> {
+    let number = || value.is_number().then(|| value.to_string());
+    let text = value.as_str().map(str::to_owned).or_else(number)?;
+    name.amount(&text).ok()
+}
+
+#[cfg(test)]
+mod tests;
