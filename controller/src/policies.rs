@@ -2,7 +2,7 @@
 //! managed namespace, the capacity policy of a queue that has none.
 
 use crate::ensure::Ensurer;
-use crds::capacity_policy::CapacityPolicy;
+use crds::capacity_policy::{CapacityPolicy, CapacityPolicySpec};
 use crds::karmada::PropagationPolicy;
 use crds::names;
 use crds::queue::Queue;
@@ -106,6 +106,16 @@ pub(crate) fn make_policy(ensurer: &Ensurer, queue: &Queue) {
         name,
         object,
     );
+}
+
+/// Whether a capacity policy says nothing, as one that was made here does.
+pub(crate) fn is_empty(policy: &CapacityPolicy) -> bool {
+    policy.spec == CapacityPolicySpec::default()
+}
+
+/// Removes the capacity policy of a queue that is gone, if it was made here.
+pub(crate) fn drop_policy(ensurer: &Ensurer, queue: &str) {
+    ensurer.delete(&ApiResource::erase::<CapacityPolicy>(&()), None, queue);
 }
 
 fn propagation_policy() -> ApiResource {

@@ -230,7 +230,7 @@ impl Core {
 
     fn publish_queue(&mut self, name: &QueueName, now: Time) {
         let Some(queue) = self.world.queues.get(name) else {
-            return;
+            return self.drop_policy(name);
         };
         let Some(usage) = self.engine.queue_usage(name) else {
             return;
@@ -262,6 +262,19 @@ impl Core {
                 target::<CapacityPolicy>(name),
                 serde_json::json!({ "status": status }),
             );
+        }
+    }
+
+    /// Removes the policy that was made for a queue which is gone. One that somebody has written
+    /// in stays: its queue may come back.
+    fn drop_policy(&self, name: &QueueName) {
+        if self
+            .world
+            .policies
+            .get(name)
+            .is_some_and(policies::is_empty)
+        {
+            policies::drop_policy(&self.publisher.ensurer, name.as_str());
         }
     }
 

@@ -1,13 +1,16 @@
 //! The gate: who is held back, from when on, and what else of a binding stays as it was.
 
 use e2e::harness::audit;
-use e2e::harness::kinds::{BATCH_JOB, PROPAGATION_POLICY, VOLCANO_JOB};
+use e2e::harness::kinds::{
+    BATCH_JOB, DEPLOYMENT, OVERRIDE_POLICY, PROPAGATION_POLICY, VOLCANO_JOB,
+};
 use e2e::harness::muster::{Part, registrations};
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 
 use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, clusters, is_gated, is_placed, record};
+use crate::past_quota::raised;
 use crate::story::{managed, managed_alone, unmanaged};
 
 /// All that the API server was made to store of a job's binding.
@@ -132,7 +135,36 @@ async fn without_webhook(case: &Case) -> anyhow::Result<()> {
         assert_eq!(record(binding)["templateUID"], job.uid(), "{binding}");
     }
     assert!(history.iter().any(is_placed));
-    Ok(())
+    raised_past_webhook(case).await
+}
+
+/// Requests that are raised while no webhook refuses that are charged, and reach no member for long.
+async fn raised_past_webhook(case: &Case) -> anyhow::Result<()> {
+    let template = case.gang("serve", 1, 4).deployment();
+    let serve = case.submit(&template).await?;
+    case.placed(&serve).await?;
+    case.shows_gpus(&case.name, "allocated", 4).await?;
+    let namespace = Some(case.name.as_str());
+    let raised = raised(&template, 8);
+    case.karmada()
+        .merge(DEPLOYMENT, namespace, &serve.name, &raised)
+        .await?;
+    case.shows_gpus(&case.name, "allocated", 8).await?;
+    let member = case.plane.member("member1").await?;
+    eventually(SOON, "the member has what was admitted", async || {
+        let pin = format!("muster-{}", serve.binding());
+        let pin = case.karmada().get(OVERRIDE_POLICY, namespace, &pin).await;
+        let pin = pin.map_err(|error| error.to_string())?;
+        let held = member.get(DEPLOYMENT, namespace, &serve.name).await;
+        let held = held.map_err(|error| error.to_string())?.unwrap_or_default();
+        let container = &held["spec"]["template"]["spec"]["containers"][0];
+        let gpus = &container["resources"]["limits"]["nvidia.com/gpu"];
+        match (pin.is_some(), gpus.to_string().as_str()) {
+            (true, "4" | "\"4\"") => Ok(()),
+            other => Err(format!("pinned, GPUs: {other:?}")),
+        }
+    })
+    .await
 }
 
 #[test]

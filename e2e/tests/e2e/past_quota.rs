@@ -132,8 +132,8 @@ pub(crate) async fn raised_requests(case: &Case) -> anyhow::Result<()> {
     case.never_holds_more(BOUND, A_WHILE).await
 }
 
-/// The template with so many GPUs in each pod.
-fn raised(template: &Value, gpus: u32) -> Value {
+/// What makes a Deployment ask for so many GPUs in each pod.
+pub(crate) fn raised(template: &Value, gpus: u32) -> Value {
     let mut pods = template["spec"]["template"].clone();
     pods["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = json!(gpus);
     pods["spec"]["containers"][0]["resources"]["requests"] = Value::Null;

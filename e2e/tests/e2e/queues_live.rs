@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::case::{A_WHILE, Case};
+use crate::case::{A_WHILE, Case, SOON};
 use crate::job::Job;
 use crate::story::{managed, managed_quiet};
 
@@ -72,6 +72,14 @@ pub(crate) async fn closed_deleted_recreated(case: &Case) -> anyhow::Result<()> 
     case.shows_gpus(&case.name, "allocated", 8).await?;
     case.end(&waiter).await?;
     case.waits(&orphan, &["QueueNotFound"]).await?;
+    eventually(SOON, "its policy goes with it", async || {
+        let policy = case.karmada().get(CAPACITY_POLICY, None, &case.name).await;
+        match policy.map_err(|error| error.to_string())? {
+            None => Ok(()),
+            Some(policy) => Err(policy["spec"].to_string()),
+        }
+    })
+    .await?;
 
     case.karmada()
         .create(QUEUE, &jobs::queue(&case.name, 8))
@@ -176,7 +184,7 @@ async fn clear(case: &Case, jobs: &[Job]) -> anyhow::Result<()> {
 }
 
 async fn pending(case: &Case, jobs: usize) -> anyhow::Result<()> {
-    eventually(crate::case::SOON, "all are counted", async || {
+    eventually(SOON, "all are counted", async || {
         let policy = case.karmada().get(CAPACITY_POLICY, None, &case.name).await;
         let policy = policy
             .map_err(|error| error.to_string())?

@@ -213,3 +213,49 @@ async fn a_parent_that_goes_keeps_its_bound_while_something_is_charged_below() {
     stage.rest_with_queues(&["a", "b"], 0).await;
     assert_eq!(stage.api.get(&queue_path("q")), None);
 }
+
+fn policy_path(name: &str) -> String {
+    format!("/apis/muster.io/v1alpha1/capacitypolicies/{name}")
+}
+
+impl Stage {
+    /// A CapacityPolicy that was applied by `manager`, on the server and in the watch.
+    fn put_policy(&mut self, name: &str, manager: &str, spec: Value) {
+        let managed = json!([{"manager": manager, "operation": "Apply"}]);
+        let policy = json!({"metadata": {"managedFields": managed}, "spec": spec});
+        let policy = self.api.put(&policy_path(name), policy);
+        self.take(Input::Policy(Delta::Upserted(read(policy))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_was_made_for_a_queue_goes_with_it() {
+    let ours = scheduler::overrides::MANAGER;
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    // Its queue went while no Muster was there.
+    stage.put_policy("before", ours, json!({}));
+    stage.list_all();
+    for (name, manager, spec) in [
+        ("x", ours, json!({})),
+        ("written", ours, json!({"ordering": "StrictFIFO"})),
+        ("theirs", "kubectl", json!({})),
+    ] {
+        stage.put_queue(name, json!({}));
+        stage.put_policy(name, manager, spec);
+    }
+    stage.settle().await;
+    let there = |stage: &Stage, name: &str| {
+        let policy = stage.api.get(&policy_path(name));
+        policy.is_some_and(|policy| policy["metadata"]["deletionTimestamp"].is_null())
+    };
+    assert!(!there(&stage, "before"));
+    for name in ["x", "written", "theirs"] {
+        assert!(there(&stage, name), "{name}");
+        stage.api.remove(&queue_path(name));
+        stage.echo_queue(name);
+    }
+    stage.settle().await;
+    assert!(!there(&stage, "x"));
+    assert!(there(&stage, "written"), "somebody has written in it");
+    assert!(there(&stage, "theirs"));
+}
