@@ -316,3 +316,53 @@ fn what_was_given_up_for_a_job_that_waits_no_more_is_grown_into_again() {
         assert_eq!(world.decide(), "resize gives #1 a(n0 n0)");
     }
 }
+
+#[test]
+fn pods_that_an_earlier_process_told_to_go_are_charged_until_they_have_left() {
+    let (mut world, _) = released(held(1, "gpu 1"));
+    let leaving = engine::facts::Leaving {
+        cluster: "a".into(),
+        role: "worker".to_owned(),
+        count: 2,
+        request: crate::world::res("gpu 1, pods 1"),
+        charge: [("gpu".into(), crate::world::res("gpu 2, pods 2"))].into(),
+    };
+    let told = |attempt| Event::JobLeaving {
+        key: key("job"),
+        attempt: engine::Attempt(attempt),
+        leaving: vec![leaving.clone()],
+    };
+    for (event, allocated) in [
+        (told(2), "nvidia.com/gpu 1, pods 1"),
+        (told(1), "nvidia.com/gpu 3, pods 3"),
+        (told(1), "nvidia.com/gpu 3, pods 3"),
+    ] {
+        world.apply(event);
+        assert_eq!(world.allocated("q"), allocated);
+    }
+    world.confirm("job", "a", 2);
+    assert_eq!(world.allocated("q"), "nvidia.com/gpu 2, pods 2");
+    world.confirm("job", "a", 1);
+    assert_eq!(world.allocated("q"), "nvidia.com/gpu 1, pods 1");
+}
+
+#[test]
+fn what_runs_again_after_its_end_is_charged_at_once_and_the_bound_that_it_passes_is_named() {
+    for (again, allocated, passed) in [
+        (Progress::Finished, "nvidia.com/gpu 4, pods 2", None),
+        (Progress::Placed, "nvidia.com/gpu 8, pods 4", Some(())),
+        (Progress::Running, "nvidia.com/gpu 8, pods 4", Some(())),
+    ] {
+        let (mut world, _) = released(held(2, "gpu 2"));
+        assert_eq!(world.engine.bound_passed_by(&key("job")), None);
+        world.progress("job", Progress::Finished);
+        let other = world.job("other", "q", held(2, "gpu 2"));
+        world.submit(other);
+        world.decide();
+        world.progress("job", again);
+        assert_eq!(world.allocated("q"), allocated);
+        let said = world.engine.bound_passed_by(&key("job"));
+        let named = "queue q may use nvidia.com/gpu 4 and has 8 charged".to_owned();
+        assert_eq!(said, passed.map(|()| named), "{again:?}");
+    }
+}

@@ -229,3 +229,20 @@ fn a_queue_that_moves_stands_no_more_where_it_stood() {
     world.finish("there");
     assert_snapshot!(world.decide(), @"release of-middle #1 a(n0)");
 }
+
+#[test]
+fn what_a_queue_held_wakes_those_that_wait_where_it_was() {
+    let mut world = fleet(8);
+    world
+        .queue(crate::world::capped("top", "gpu 4"))
+        .queue(below("top", queue("x")))
+        .queue(below("top", queue("y")));
+    let holder = world.job("holder", "x", crate::world::pods(4, "gpu 1"));
+    world.submit(holder);
+    let waiter = world.job("waiter", "y", crate::world::pods(2, "gpu 1"));
+    world.submit(waiter);
+    world.decide();
+    assert!(world.why("waiter").contains("queue top may use 4"));
+    world.queue(queue("x"));
+    assert!(world.decide().contains("release waiter"));
+}
