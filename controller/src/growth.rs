@@ -13,9 +13,9 @@ use crate::standing::own_record;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
 use crds::karmada::ResourceBinding;
-use crds::record::{AdmissionRecord, RecordState};
+use crds::record::{AdmissionRecord, RecordState, RecordedShare};
 use engine::facts::{Demand, Held, JobFact, Role};
-use engine::{JobKey, Reason};
+use engine::{JobKey, Reason, Resources};
 use kube::api::{Api, DynamicObject};
 use scheduler::overrides::{self, Overrides, Rule};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl Core {
                 // Its parts are pinned by the override that made them.
                 Some(_) => _ = self.track(look.key).unpin(),
                 // A pin would hold up in the members what is charged no more.
-                None => self.unpin(look.key),
+                None => self.unpin(look.key, record),
             };
         }
         let version = self.world.template_of(&look.binding);
@@ -140,8 +140,11 @@ impl Core {
         }
     }
 
-    fn unpin(&mut self, key: &JobKey) {
-        if self.track(key).unpin() {
+    /// Lifts the pin of a job that asks for no more than was admitted, also one that an earlier
+    /// process has made: what the job was raised by stays in its charge.
+    fn unpin(&mut self, key: &JobKey, record: &AdmissionRecord) {
+        let was_raised = is_raised(record) && self.track(key).begin_unpinned(record.attempt);
+        if self.track(key).unpin() || was_raised {
             self.delete_override(key);
         }
     }
@@ -189,6 +192,26 @@ pub(crate) fn keep_requests(
         let entry = record.requests.entry(role.name.clone());
         entry.or_insert_with(|| role.request.clone());
     }
+}
+
+/// Whether more is charged than was admitted.
+fn is_raised(record: &AdmissionRecord) -> bool {
+    let raised = |share: &RecordedShare| {
+        let charged = sum(share.charge.values().cloned());
+        let admitted = sum(share.pods.iter().filter_map(|pods| {
+            let request = record.requests.get(&pods.role)?;
+            request.checked_mul(pods.count)
+        }));
+        let mut charged = charged.iter();
+        charged.any(|(name, amount)| amount > admitted.amount_of(name))
+    };
+    !record.requests.is_empty() && record.clusters.iter().any(raised)
+}
+
+/// What cannot be counted was refused when the template was read.
+fn sum(mut parts: impl Iterator<Item = Resources>) -> Resources {
+    let sum = parts.try_fold(Resources::new(), |sum, part| sum.checked_add(&part));
+    sum.unwrap_or_default()
 }
 
 /// Pods per role that were admitted, over all clusters.

@@ -69,6 +69,8 @@ pub(crate) struct Track {
     adopting_since: Option<Time>,
     /// The growth that its override was last made for, and the version of its template then.
     pinned: (Vec<String>, String),
+    /// The attempt of which a pin of an earlier process was lifted, if it had one.
+    unpinned: Option<Attempt>,
 }
 
 impl Track {
@@ -195,6 +197,11 @@ impl Track {
         let edited = news || self.pinned.1 != version;
         self.pinned = (growth.to_vec(), version);
         (news, edited)
+    }
+
+    /// Notes that no pin of an earlier process is left for `attempt`; whether that is news.
+    pub(crate) fn begin_unpinned(&mut self, attempt: Attempt) -> bool {
+        self.unpinned.replace(attempt) != Some(attempt)
     }
 
     /// Forgets the pin; whether there was one.

@@ -89,7 +89,7 @@ fn pod_specs(template: &mut Value) -> Vec<(String, &mut Value)> {
             spec.get_mut("tasks"),
             "name",
             "/template/spec",
-            |index, name| volcano::task_name(index, name),
+            volcano::task_name,
         ),
         ("jobset.x-k8s.io", "JobSet") => listed(
             spec.get_mut("replicatedJobs"),

@@ -53,17 +53,32 @@ async fn requests_that_were_raised_are_charged_and_pinned_to_what_was_admitted()
     assert_eq!(stage.pinned(), Some(pods(1, "v2")));
 
     // A new process knows what was admitted by the record.
-    let left = stage.get("a");
+    let stage = begun_anew(&stage, &pods(3, "v2")).await;
+    assert_eq!(stage.charged(), "6");
+    assert_eq!(stage.pinned(), Some(pods(1, "v2")));
+
+    // It lifts a pin that is not called for any more.
+    let stage = begun_anew(&stage, &pods(1, "v3")).await;
+    assert_eq!(stage.charged(), "6");
+    assert_eq!(stage.api.get(PIN), None);
+}
+
+/// A new process, with an override that the one before has left, and a template of these pods.
+async fn begun_anew(before: &Stage, pods: &Value) -> Stage {
+    let left = before.get("a");
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
-    stage.edit("6", &pods(3, "v2"));
+    let ours = json!([{"manager": scheduler::overrides::MANAGER, "operation": "Apply"}]);
+    stage
+        .api
+        .put(PIN, json!({"metadata": {"managedFields": ours}}));
+    stage.edit("6", pods);
     let left = json!({
         "metadata": {"annotations": left["metadata"]["annotations"]}, "spec": left["spec"],
     });
     stage.binding("a", 2, left);
     stage.list_all();
     stage.rest(&["a"]).await;
-    assert_eq!(stage.charged(), "6");
-    assert_eq!(stage.pinned(), Some(pods(1, "v2")));
+    stage
 }
 
 #[tokio::test(start_paused = true)]
