@@ -343,6 +343,8 @@ impl Queues {
                     kept: 0,
                     clusters: scope.clusters.clone(),
                     guaranteed: 0,
+                    idle: 0,
+                    beyond: 0,
                 }),
             })
         })
