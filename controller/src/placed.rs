@@ -10,7 +10,7 @@ use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordedShare};
 use engine::decision::without_slots;
 use engine::facts::Held;
-use engine::{Event, JobState, Progress, QueueName, Reason, Resources};
+use engine::{Event, JobState, Progress, Reason, Resources};
 use scheduler::commit::Write;
 use workload::Outcome;
 
@@ -131,7 +131,7 @@ impl Core {
             admission: record.admission(),
             progress,
         });
-        if let Some(over) = self.over_bound(&record.queue).filter(|_| grows) {
+        if let Some(over) = self.engine.bound_passed_by(look.key).filter(|_| grows) {
             let message = format!("it was scaled by another scheduler, and {over}");
             self.tell_ending(look, Reason::GrowthHeld, &message);
             self.take_back(look, &record, Reason::GrowthHeld, &message);
@@ -139,28 +139,6 @@ impl Core {
         }
         self.write(look.key, &look.binding, Write::Adopt { record });
         true
-    }
-
-    /// How a queue, or one above it, holds more than it may, if one does.
-    pub(crate) fn over_bound(&self, queue: &QueueName) -> Option<String> {
-        let mut next = Some(queue.clone());
-        // A chain of parents that is broken ends in a circle at worst.
-        for _ in 0..self.world.queues.len() {
-            let name = next.take()?;
-            let usage = self.engine.queue_usage(&name)?;
-            for (resource, bound) in usage.real_capability.iter() {
-                let held = usage.allocated.amount_of(resource);
-                if held > bound {
-                    let (held, bound) = (resource.format(held), resource.format(bound));
-                    return Some(format!(
-                        "queue {name} holds {resource} {held} where it may hold {bound}"
-                    ));
-                }
-            }
-            let queue = self.world.queues.get(&name)?;
-            next = queue.spec.parent.as_deref().map(QueueName::new);
-        }
-        None
     }
 
     /// A job that was over runs again: its member came back empty and Karmada made it anew, or a
