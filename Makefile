@@ -102,7 +102,8 @@ bench-e2e: ## the numbers of the path on a real control plane, as JSON in target
 bench-engine: ## what decisions cost and how good they are, as JSON in target/bench-engine.json (TRACES=DIR for the traces)
 	@cargo bench $(CARGO_FLAGS) --quiet -p sim --bench engine -- --out $(CURDIR)/target/bench-engine.json $(if $(TRACES),--traces $(abspath $(TRACES)))
 
-soak: doc tools ## the long end-to-end tests
+soak: doc tools ## the long end-to-end tests, and 10,000 seeds of two leaders in virtual time
+	MUSTER_SEEDS=10000 cargo test $(WORKSPACE) --test two_leaders
 	E2E_DEADLINE_SECONDS=86400 cargo test $(WORKSPACE) --test e2e -- --ignored --test-threads=1
 
 crds: ## write crds/yaml anew from the types

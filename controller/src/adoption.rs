@@ -47,14 +47,15 @@ impl Core {
         let due = self.marking.iter().filter(|(_, at)| **at <= now);
         let due: Vec<String> = due.map(|(namespace, _)| namespace.clone()).collect();
         for namespace in due {
-            let managed = self.world.namespaces.get(&namespace);
-            let managed = managed.is_some_and(|fact| fact.managed);
+            let fact = self.world.namespaces.get(&namespace);
+            let managed = fact.is_some_and(|fact| fact.managed);
+            let version = fact.and_then(|fact| fact.version.clone());
             if managed && self.adopts_in(&namespace) {
                 self.marking.insert(namespace, now.after(1_000));
                 continue;
             }
             let at = managed.then(|| crds::record::timestamp(now).to_string());
-            self.mark(&namespace, json!(at));
+            self.mark(&namespace, version, json!(at));
             // Until the watch shows it.
             self.marking.insert(namespace, now.after(ADOPTS_FOR_MS));
         }
@@ -71,12 +72,15 @@ impl Core {
         })
     }
 
-    fn mark(&self, namespace: &str, at: Value) {
+    /// Writes the mark, in the version of the namespace that was seen: with another label it is another
+    /// mark that fits.
+    fn mark(&self, namespace: &str, version: Option<String>, at: Value) {
         let api: Api<Namespace> = Api::all(self.client.clone());
         let namespace = namespace.to_owned();
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             let annotations = json!({ names::ADOPTED_AT_ANNOTATION: at });
-            let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+            let metadata = json!({"resourceVersion": version, "annotations": annotations});
+            let patch = Patch::Merge(json!({ "metadata": metadata }));
             let params = PatchParams::default();
             let patched = api.patch_metadata(&namespace, &params, &patch);
             match tokio::time::timeout(DEADLINE, patched).await {

@@ -40,6 +40,7 @@ use runtime::lease::Heart;
 use runtime::watch::Delta;
 use scheduler::Members;
 use scheduler::commit::{Committer, Intent, Write};
+use scheduler::overrides::Overrides;
 use scheduler::term::Lead;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -115,6 +116,7 @@ pub(crate) struct Core {
     /// Which namespaces may use which queues.
     pub(crate) rights: Rights,
     pub(crate) publisher: Publisher,
+    pub(crate) overrides: Overrides,
     pub(crate) metrics: Metrics,
     pub(crate) invariants: Timer,
     pub(crate) ready_flag: ReadyFlag,

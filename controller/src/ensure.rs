@@ -4,10 +4,13 @@
 //! Each is applied server-side with the controller's own field manager, so that what others
 //! own in it stays theirs; and removed only where the controller applied it. Newest wins per
 //! object; failures are tried again with back-off, which holds up nothing else; a bounded number
-//! is under way.
+//! is under way. A pin is written as all overrides are that say how large a job is
+//! ([`Overrides::pin`]).
 
+use engine::JobKey;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
-use scheduler::overrides;
+use runtime::client::CallError;
+use scheduler::overrides::{self, Overrides};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -41,6 +44,9 @@ pub(crate) struct Name {
 enum Want {
     Applied(Value),
     Deleted,
+    /// The pin of a job, in place.
+    Pinned(JobKey, Value),
+    Unpinned(JobKey),
 }
 
 #[derive(Debug, Clone)]
@@ -56,9 +62,13 @@ pub(crate) struct Ensurer(mpsc::UnboundedSender<Order>);
 
 impl Ensurer {
     /// Starts the task that applies.
-    pub(crate) fn spawn(client: kube::Client, cancel: CancellationToken) -> Self {
+    pub(crate) fn spawn(
+        client: kube::Client,
+        overrides: Overrides,
+        cancel: CancellationToken,
+    ) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
-        runtime::task::spawn(serve(client, receiver, cancel));
+        runtime::task::spawn(serve((client, overrides), receiver, cancel));
         Self(sender)
     }
 
@@ -76,6 +86,21 @@ impl Ensurer {
     /// Wants an object gone, if it was applied here: one that somebody else made stays.
     pub(crate) fn delete(&self, resource: &ApiResource, namespace: Option<&str>, name: &str) {
         self.order(resource, namespace, name, Want::Deleted);
+    }
+
+    /// Wants the job `key` pinned by `policy`.
+    pub(crate) fn pin(&self, key: &JobKey, policy: Value) {
+        self.override_of(key, Want::Pinned(key.clone(), policy));
+    }
+
+    /// Wants the job `key` not to be pinned.
+    pub(crate) fn unpin(&self, key: &JobKey) {
+        self.override_of(key, Want::Unpinned(key.clone()));
+    }
+
+    fn override_of(&self, key: &JobKey, want: Want) {
+        let name = overrides::name(key);
+        self.order(&overrides::resource(), Some(&key.namespace), &name, want);
     }
 
     fn order(&self, resource: &ApiResource, namespace: Option<&str>, name: &str, want: Want) {
@@ -100,7 +125,7 @@ enum Done {
 }
 
 async fn serve(
-    client: kube::Client,
+    writers: (kube::Client, Overrides),
     mut orders: mpsc::UnboundedReceiver<Order>,
     cancel: CancellationToken,
 ) {
@@ -113,13 +138,13 @@ async fn serve(
     loop {
         if tasks.len() < IN_FLIGHT {
             if let Some((order, tries)) = rested.pop() {
-                tasks.spawn(carry_out(client.clone(), order, tries));
+                tasks.spawn(carry_out(writers.clone(), order, tries));
                 continue;
             }
             let startable = waiting.keys().find(|name| !open.contains(*name)).cloned();
             if let Some(order) = startable.and_then(|name| waiting.remove(&name)) {
                 open.insert(order.name.clone());
-                tasks.spawn(carry_out(client.clone(), order, 0));
+                tasks.spawn(carry_out(writers.clone(), order, 0));
                 continue;
             }
         }
@@ -137,7 +162,10 @@ async fn serve(
                         (order, tries)
                     });
                 }
-                Err(error) => tracing::error!(%error, "a task that applies objects died"),
+                // Nothing aborts it.
+                Err(error) => if let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic)
+                },
             },
             Some(Ok((order, tries))) = resting.join_next() => {
                 // What came meanwhile is newer.
@@ -152,7 +180,11 @@ fn back_off(tries: u32) -> Duration {
     BACK_OFF.0.saturating_mul(1 << tries.min(6)).min(BACK_OFF.1)
 }
 
-async fn carry_out(client: kube::Client, order: Order, tries: u32) -> Done {
+async fn carry_out(
+    (client, overrides): (kube::Client, Overrides),
+    order: Order,
+    tries: u32,
+) -> Done {
     let api: Api<DynamicObject> = match &order.name.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &order.resource),
         None => Api::all_with(client, &order.resource),
@@ -166,14 +198,17 @@ async fn carry_out(client: kube::Client, order: Order, tries: u32) -> Done {
                     &Patch::Apply(object),
                 )
                 .await
-                .map(|_| ()),
+                .map(drop)
+                .map_err(CallError::from),
             Want::Deleted => delete_ours(&api, &order.name.name).await,
+            Want::Pinned(key, policy) => overrides.pin(key, policy).await,
+            Want::Unpinned(key) => overrides.unpin(key).await,
         }
     };
     let result = tokio::time::timeout(DEADLINE, request).await;
     let error = match result {
         Ok(Ok(())) => return Done::Settled(order.name),
-        Ok(Err(kube::Error::Api(status))) if is_final(status.code) => {
+        Ok(Err(CallError::Kube(kube::Error::Api(status)))) if is_final(status.code) => {
             log_final(&order, &status.message, status.code);
             return Done::Settled(order.name);
         }
@@ -185,7 +220,7 @@ async fn carry_out(client: kube::Client, order: Order, tries: u32) -> Done {
 }
 
 /// Deletes an object, if the controller applied it, in the version that was read.
-async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), kube::Error> {
+async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), CallError> {
     let Some(object) = api.get_metadata_opt(name).await? else {
         return Ok(());
     };
@@ -194,9 +229,10 @@ async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), kube::E
     }
     let params = DeleteParams::default().preconditions(Preconditions {
         uid: object.metadata.uid,
-        resource_version: None,
+        resource_version: object.metadata.resource_version,
     });
-    api.delete(name, &params).await.map(|_| ())
+    api.delete(name, &params).await?;
+    Ok(())
 }
 
 /// Gone, or its namespace is going: nothing to keep. Invalid, or denied by a webhook: trying
@@ -207,7 +243,7 @@ fn is_final(code: u16) -> bool {
 
 fn log_final(order: &Order, message: &str, code: u16) {
     match (&order.want, code) {
-        (Want::Deleted, 404) => {}
+        (Want::Deleted | Want::Unpinned(_), 404) => {}
         _ => tracing::warn!(object = ?order.name, code, message, "an object was not applied"),
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct NamespaceFact {
     pub(crate) terminating: bool,
     /// Whether all that ran there before it was managed has been adopted.
     pub(crate) adopted: bool,
+    /// Its resourceVersion, by which what is written of it is guarded.
+    pub(crate) version: Option<String>,
 }
 
 impl NamespaceFact {
@@ -36,7 +38,17 @@ impl NamespaceFact {
             labels: namespace.metadata.labels.clone().unwrap_or_default(),
             terminating: namespace.metadata.deletion_timestamp.is_some(),
             adopted: namespace.is_adopted(),
+            version: namespace.metadata.resource_version.clone(),
         }
+    }
+
+    /// Whether it says what `other` says, of whatever version.
+    pub(crate) fn says(&self, other: &Self) -> bool {
+        let of_version = Self {
+            version: other.version.clone(),
+            ..self.clone()
+        };
+        of_version == *other
     }
 
     /// What it says of the standing of its bindings.

@@ -17,7 +17,7 @@ use crds::record::{AdmissionRecord, RecordState, RecordedShare};
 use engine::facts::{Demand, Held, JobFact, Role};
 use engine::{JobKey, Reason, Resources};
 use kube::api::{Api, DynamicObject};
-use scheduler::overrides::{self, Overrides, Rule};
+use scheduler::overrides::{self, Rule};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use workload::AdmittedRequests;
@@ -92,12 +92,10 @@ impl Core {
                         &admitted,
                         &requests,
                     ) {
-                        Some(fields) => ensurer.apply(
-                            &overrides::resource(),
-                            Some(&key.namespace),
-                            &overrides::name(&key),
-                            overrides::policy(&key, &binding, &[everywhere(fields)]),
-                        ),
+                        Some(fields) => {
+                            let policy = overrides::policy(&key, &binding, &[everywhere(fields)]);
+                            ensurer.pin(&key, policy);
+                        }
                         None => {
                             tracing::warn!(job = %key, "its kind cannot be pinned; the surplus stays charged")
                         }
@@ -118,7 +116,7 @@ impl Core {
         let binding = self.world.bindings.get(key).cloned();
         let record = binding.as_deref().and_then(own_record);
         if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
-            let overrides = Overrides::new(self.client.clone());
+            let overrides = self.overrides.clone();
             let key = key.clone();
             runtime::task::spawn(async move {
                 // The next attempt writes its own over it, or removes it first.
@@ -150,11 +148,7 @@ impl Core {
     }
 
     fn delete_override(&self, key: &JobKey) {
-        self.publisher.ensurer.delete(
-            &overrides::resource(),
-            Some(&key.namespace),
-            &overrides::name(key),
-        );
+        self.publisher.ensurer.unpin(key);
     }
 }
 

@@ -73,6 +73,7 @@ use runtime::metrics::Registry;
 use runtime::status_writer::{StatusWriter, StatusWriterOptions};
 use runtime::watch::WatchMetrics;
 use scheduler::commit::{self, CommitOptions};
+use scheduler::overrides::Overrides;
 use scheduler::{MemberEvent, Members, MembersOptions, Scheduler, SchedulerOptions, term};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -241,6 +242,10 @@ async fn live(
         readiness.expect_template(kind);
     }
     let enforcement = life.enforcement(&metrics);
+    let overrides = match mode.scheduler() {
+        Some(scheduler) => scheduler.overrides(),
+        None => Overrides::new(life.client.clone(), life.term),
+    };
     let core = Core {
         role: Role::Follows,
         seen: 0,
@@ -265,7 +270,8 @@ async fn live(
         members,
         pods: shrink::LivePods::default(),
         notes: Notes::spawn(life.client.clone(), life.over.clone()),
-        publisher: life.publisher(status_subresource),
+        publisher: life.publisher(&overrides, status_subresource),
+        overrides,
         rights: rights::Rights::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),
         client: life.client.clone(),
         inputs: life.inputs.clone(),
@@ -315,7 +321,7 @@ impl Life<'_> {
         let (live, live_events) = mpsc::channel::<MemberEvent>(INPUTS);
         let members = follow(vec![sink, live]);
         let options = SchedulerOptions {
-            leadership: Some(self.term.leadership.clone()),
+            term: Some(self.term.clone()),
             registry: self.context.registry.clone(),
         };
         let scheduler = Scheduler::spawn(
@@ -341,7 +347,7 @@ impl Life<'_> {
         )
     }
 
-    fn publisher(&self, status_subresource: bool) -> Publisher {
+    fn publisher(&self, overrides: &Overrides, status_subresource: bool) -> Publisher {
         // Statuses are for people: they leave the API server to the writes that place jobs.
         let options = StatusWriterOptions {
             in_flight: 2,
@@ -353,7 +359,7 @@ impl Life<'_> {
         let status = StatusWriter::spawn_with(self.client.clone(), options, self.over.clone());
         Publisher::new(
             status,
-            Ensurer::spawn(self.client.clone(), self.over.clone()),
+            Ensurer::spawn(self.client.clone(), overrides.clone(), self.over.clone()),
             status_subresource,
         )
     }

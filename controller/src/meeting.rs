@@ -18,7 +18,7 @@ use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::Admission;
 use engine::{Attempt, JobKey, QueueName, Reason, Time};
-use scheduler::overrides::{OverrideError, Overrides};
+use scheduler::overrides::OverrideError;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use workload::{Addresses, Meeting, Reach};
@@ -108,7 +108,7 @@ impl Core {
             return self.look_again(look.key, from);
         }
         *finding = Finding::Open;
-        let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
+        let (overrides, inputs) = (self.overrides.clone(), self.inputs.clone());
         let (key, binding, attempt) = (look.key.clone(), look.binding.clone(), record.attempt);
         let (shares, reach) = (record.admission().shares, record.reach());
         runtime::task::spawn(async move {
@@ -132,7 +132,7 @@ impl Core {
         if !record.as_ref().is_some_and(needs_services) {
             return;
         }
-        let overrides = Overrides::new(self.client.clone());
+        let overrides = self.overrides.clone();
         let namespace = binding.metadata.namespace.clone().unwrap_or_default();
         runtime::task::spawn(async move {
             tokio::time::sleep(SWEPT_AFTER).await;

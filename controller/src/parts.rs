@@ -24,7 +24,7 @@ use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::{Hold, Share};
 use engine::{Attempt, ClusterName, Event, JobKey, JobState, Reason, Time};
 use scheduler::commit::Write;
-use scheduler::overrides::{OverrideError, Overrides};
+use scheduler::overrides::OverrideError;
 use workload::Outcome;
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ impl Core {
 
     /// Writes the override of the attempt of `record` anew.
     fn write_override(&self, look: &Look<'_>, record: &AdmissionRecord, shares: Vec<Share>) {
-        let (overrides, inputs) = (Overrides::new(self.client.clone()), self.inputs.clone());
+        let (overrides, inputs) = (self.overrides.clone(), self.inputs.clone());
         let (key, binding) = (look.key.clone(), look.binding.clone());
         let (attempt, reach, resizable) = (record.attempt, record.reach(), record.resizable);
         runtime::task::spawn(async move {

@@ -268,7 +268,7 @@ impl Core {
         let resource = ApiResource::erase::<Queue>(&());
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let slots = std::sync::Arc::clone(&self.checks);
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             // Never closed.
             let _slot = slots.acquire().await;
             let (params, patch) = (PatchParams::default(), Patch::Merge(patch));

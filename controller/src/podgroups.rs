@@ -70,6 +70,12 @@ pub(crate) fn shows(seen: &PodGroup, object: &Value) -> bool {
         .is_ok_and(|wanted| wanted.spec == seen.spec && owned(&wanted) == owned(seen))
 }
 
+/// Whether a status as it stands says what `status` does. The API has times by the second, and its
+/// lists without what is null: so what would be written is compared.
+pub(crate) fn says(seen: Option<&PodGroupStatus>, status: &PodGroupStatus) -> bool {
+    seen == Some(status) || seen.is_some_and(|seen| json!(seen) == json!(status))
+}
+
 /// What a status is made from.
 pub(crate) struct Shown<'a> {
     /// The status as it stands: times of transitions stay.

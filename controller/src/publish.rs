@@ -220,7 +220,7 @@ impl Core {
             works: &works,
             now: crds::record::timestamp(now),
         });
-        if seen.status.as_ref() != Some(&status) {
+        if !podgroups::says(seen.status.as_ref(), &status) {
             let target = podgroup_target(key, self.publisher.status_subresource);
             self.publisher
                 .status

@@ -49,7 +49,7 @@ impl Rights {
         cancel: CancellationToken,
     ) -> Self {
         let (asks, asked) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
+        runtime::task::spawn(async move {
             cancel
                 .run_until_cancelled(keep_asking(client, asked, inputs))
                 .await;

@@ -93,6 +93,14 @@ impl Core {
                 if policy.metadata.deletion_timestamp.is_some() {
                     return; // nothing can be applied to it; that it is gone follows
                 }
+                let fact = self.world.namespaces.get(&namespace);
+                if fact.is_some_and(|fact| !fact.managed) {
+                    // Written late by an earlier leader; one of somebody else stays.
+                    if self.leads() {
+                        self.publisher.namespace(&namespace, fact);
+                    }
+                    return;
+                }
                 if policies::is_kept(&policy) {
                     self.policies_seen.remove(&namespace);
                     return;

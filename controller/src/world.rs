@@ -236,8 +236,9 @@ impl World {
             Delta::Upserted(namespace) => {
                 let name = namespace.metadata.name.clone().unwrap_or_default();
                 let fact = NamespaceFact::of(&namespace);
-                let changed = self.namespaces.insert(name.clone(), fact.clone()) != Some(fact);
-                changed.then_some(name)
+                let before = self.namespaces.insert(name.clone(), fact.clone());
+                let same = before.is_some_and(|before| before.says(&fact));
+                (!same).then_some(name)
             }
             Delta::Gone(object) => self.namespaces.remove(&object.name).map(|_| object.name),
             Delta::Listed => None,

@@ -8,8 +8,8 @@ pub const SCHEDULER_NAME: &str = "muster";
 pub const SYSTEM_NAMESPACE: &str = "muster-system";
 /// Name of the Lease by which one replica leads, in [`SYSTEM_NAMESPACE`].
 pub const LEASE: &str = "muster";
-/// Annotation of a ledger (`runtime::lease::ledger`): the bindings that are about to be written
-/// (JSON, UID to `namespace/name`).
+/// Annotation of a ledger (`runtime::lease::ledger`): the bindings and OverridePolicies that are about
+/// to be written (JSON, UID or `override:` and UID to `namespace/name`).
 pub const LEDGER_OPEN: &str = "muster.io/ledger-open";
 /// Annotation of a ledger: counts its writes within one epoch.
 pub const LEDGER_SEQUENCE: &str = "muster.io/ledger-sequence";
@@ -35,9 +35,12 @@ pub const QUEUE_KEY: &str = "muster.io/queue";
 pub const DEFAULT_QUEUE_KEY: &str = "muster.io/default-queue";
 /// Annotation of a binding: the admission record (JSON, [`crate::record::AdmissionRecord`]).
 pub const ADMISSION_ANNOTATION: &str = "muster.io/admission";
-/// Annotation of a binding: the epoch of the leader that last wrote it for no other purpose than
-/// that writes which an earlier leader has in flight fail.
+/// Annotation of a binding or an OverridePolicy: the epoch of the leader that last wrote it for no
+/// other purpose than that writes which an earlier leader has in flight fail.
 pub const FENCE_ANNOTATION: &str = "muster.io/fence";
+/// Annotation of an OverridePolicy that Muster writes: which write of which epoch, so that each
+/// changes its resourceVersion.
+pub const WRITE_ANNOTATION: &str = "muster.io/write";
 /// Annotation of a template: who submitted it. Written by the webhook, and by nobody else.
 pub const USER_ANNOTATION: &str = "muster.io/user";
 /// Annotation of a template: the queue that who submitted it may use (verb `use` on the Queue), where its

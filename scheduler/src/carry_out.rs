@@ -18,7 +18,7 @@ use engine::facts::{Admission, Demand, Held};
 use engine::{Attempt, ClusterName, JobKey, QueueName, Reason};
 use futures::future::try_join_all;
 use kube::Client;
-use runtime::lease::Leadership;
+use runtime::Term;
 use runtime::metrics::Registry;
 use runtime::task;
 use std::collections::BTreeSet;
@@ -66,9 +66,9 @@ pub struct Refusal {
 /// What the scheduler shares with its process.
 #[derive(Debug, Clone, Default)]
 pub struct SchedulerOptions {
-    /// GpuPools, and what jobs need in members, are written only while this leads; without it
-    /// always.
-    pub leadership: Option<Leadership>,
+    /// GpuPools, overrides, and what jobs need in members, are written only while this lasts;
+    /// without it always.
+    pub term: Option<Term>,
     /// Where metrics show.
     pub registry: Registry,
 }
@@ -78,6 +78,7 @@ pub struct SchedulerOptions {
 pub struct Scheduler {
     live: Live,
     preparer: Preparer,
+    overrides: Overrides,
     metrics: PlanMetrics,
 }
 
@@ -106,12 +107,20 @@ impl Scheduler {
             &options,
             cancel,
         );
-        let leadership = options.leadership;
+        let leadership = options.term.as_ref().map(|term| term.leadership.clone());
+        let term = options.term.unwrap_or_else(Term::always);
         Self {
             live,
+            overrides: Overrides::new(client.clone(), &term),
             preparer: Preparer::new(client, members, leadership, metrics.clone()),
             metrics,
         }
+    }
+
+    /// What writes the overrides in this process.
+    #[must_use]
+    pub fn overrides(&self) -> Overrides {
+        self.overrides.clone()
     }
 
     /// Whether every member there was at start has been told, so that plans can be checked.
@@ -205,8 +214,7 @@ impl Scheduler {
     /// Writes the overrides of the job, where it has some: how it is taken apart.
     async fn override_it(&self, order: &Order) -> Result<Option<Parts>, Refusal> {
         if let Some(path) = order.time_to_live {
-            let overrides = Overrides::new(self.preparer.control_plane());
-            let kept = overrides.keep_alive(&order.binding, path).await;
+            let kept = self.overrides.keep_alive(&order.binding, path).await;
             kept.map_err(not_overridden)?;
         }
         self.take_apart(order).await
@@ -218,7 +226,7 @@ impl Scheduler {
         let Admission {
             attempt, shares, ..
         } = &order.admission;
-        let overrides = Overrides::new(self.preparer.control_plane());
+        let overrides = &self.overrides;
         if !order.demand.in_parts() {
             // An attempt before may have been in parts, and its end not be told.
             if attempt.0 > 1 && workload::may_be_in_parts(&order.demand.placement.api) {

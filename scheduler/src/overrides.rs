@@ -11,7 +11,11 @@
 //! go with it.
 //!
 //! The policies are owned by the binding. What takes a job apart stays until the Works are gone:
-//! removed earlier, Karmada would push the whole job everywhere.
+//! removed earlier, Karmada would push the whole job everywhere. Both are written so that no write
+//! of an earlier term arrives in a later one ([`guarded`]); what keeps a job from being deleted says
+//! the same in all terms.
+
+pub(crate) mod guarded;
 
 use crate::carry_out::{key_of, of_attempt};
 use crate::services::Services;
@@ -19,9 +23,11 @@ use crds::karmada::ResourceBinding;
 use crds::names;
 use engine::facts::Share;
 use engine::{Attempt, ClusterName, JobKey};
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use guarded::Writer;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::{GroupVersionKind, ObjectMeta};
 use kube::{Client, ResourceExt};
+use runtime::Term;
 use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::{Value, json};
 use std::fmt;
@@ -89,10 +95,11 @@ pub enum OverrideError {
     },
 }
 
-/// Writes the policies. Clones share the client.
+/// Writes the policies in one term: one of these for each term of a process. Clones are the same.
 #[derive(Clone)]
 pub struct Overrides {
     client: Client,
+    writer: Writer,
 }
 
 impl fmt::Debug for Overrides {
@@ -102,10 +109,11 @@ impl fmt::Debug for Overrides {
 }
 
 impl Overrides {
-    /// On the control plane of `client`.
+    /// On the control plane of `client`, which writes during `term` only.
     #[must_use]
-    pub fn new(client: Client) -> Self {
-        Self { client }
+    pub fn new(client: Client, term: &Term) -> Self {
+        let writer = Writer::new(client.clone(), term.clone());
+        Self { client, writer }
     }
 
     /// Takes the job of `binding` apart as `shares` say, of this `attempt`, whose pods are
@@ -182,18 +190,18 @@ impl Overrides {
         let template = as_admitted(template, binding, attempt);
         let parts = workload::parts(&template, attempt, shares, reach, true)?;
         let key = key_of(binding);
-        let policies = self.policies(&key);
-        let placed = with_deadline(policies.get_opt(&name(&key)), LIMIT).await;
-        let placed = placed.map_err(|error| failed("its OverridePolicy cannot be read", &error))?;
-        let placed = placed.map_or_else(Vec::new, |policy| rules_of(&policy.data, attempt));
-        let parts = parts.into_iter().map(|part| {
-            let before = placed.iter().find(|(cluster, _)| *cluster == part.cluster);
-            match before {
-                Some((_, fields)) => workload::resized(part, fields),
-                None => part,
-            }
-        });
-        self.apply_parts(binding, parts.collect()).await
+        let resized = |there: Option<&DynamicObject>| {
+            let placed = there.map_or_else(Vec::new, |policy| rules_of(&policy.data, attempt));
+            let rules = parts.iter().cloned().map(|part| {
+                let before = placed.iter().find(|(cluster, _)| *cluster == part.cluster);
+                Rule::from(match before {
+                    Some((_, fields)) => workload::resized(part, fields),
+                    None => part,
+                })
+            });
+            Some(policy(&key, binding, &rules.collect::<Vec<_>>()))
+        };
+        self.write(&key, resized).await
     }
 
     async fn apply_parts(
@@ -203,13 +211,45 @@ impl Overrides {
     ) -> Result<(), OverrideError> {
         let rules: Vec<Rule> = parts.into_iter().map(Rule::from).collect();
         let key = key_of(binding);
-        self.apply(&key, &name(&key), policy(&key, binding, &rules))
-            .await
+        let policy = policy(&key, binding, &rules);
+        self.write(&key, |_| Some(policy.clone())).await
     }
 
-    /// The policies of the namespace of `key`.
-    fn policies(&self, key: &JobKey) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &key.namespace, &resource())
+    /// Writes the policy of the job `key`, as `made` of what is there.
+    async fn write(
+        &self,
+        key: &JobKey,
+        made: impl Fn(Option<&DynamicObject>) -> Option<Value>,
+    ) -> Result<(), OverrideError> {
+        let name = name(key);
+        let turn = self.writer.turn(&key.namespace, &name).await;
+        let written = turn.write(made).await;
+        written.map_err(|error| failed("its OverridePolicy cannot be written", &error))
+    }
+
+    /// Has the pods of the job `key` be no more and ask for no more than `policy` says, in all its
+    /// clusters, unless a policy takes it apart: that one says how large its parts are.
+    ///
+    /// # Errors
+    /// Where the control plane does not take the policy.
+    pub async fn pin(&self, key: &JobKey, policy: &Value) -> Result<(), CallError> {
+        let name = name(key);
+        let turn = self.writer.turn(&key.namespace, &name).await;
+        let pinned = |there: Option<&DynamicObject>| {
+            let in_parts = there.is_some_and(|there| attempt_of(&there.data).is_some());
+            (!in_parts).then(|| policy.clone())
+        };
+        turn.write(pinned).await
+    }
+
+    /// Removes what [`Self::pin`] wrote, and nothing that takes the job apart.
+    ///
+    /// # Errors
+    /// Where the control plane does not answer.
+    pub async fn unpin(&self, key: &JobKey) -> Result<(), CallError> {
+        let name = name(key);
+        let turn = self.writer.turn(&key.namespace, &name).await;
+        turn.delete(|there| attempt_of(&there.data).is_none()).await
     }
 
     /// Keeps members from deleting the job of `binding` when it has ended, which they would by
@@ -223,14 +263,14 @@ impl Overrides {
         path: &str,
     ) -> Result<(), OverrideError> {
         let key = key_of(binding);
-        self.apply(&key, &keep_name(&key), keep(&key, binding, path))
-            .await
-    }
-
-    async fn apply(&self, key: &JobKey, name: &str, policy: Value) -> Result<(), OverrideError> {
-        let policies = self.policies(key);
-        let (params, patch) = (PatchParams::apply(MANAGER).force(), Patch::Apply(policy));
-        let applied = with_deadline(policies.patch(name, &params, &patch), LIMIT).await;
+        let policies: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &key.namespace, &resource());
+        let (params, policy) = (
+            PatchParams::apply(MANAGER).force(),
+            keep(&key, binding, path),
+        );
+        let (name, patch) = (keep_name(&key), Patch::Apply(policy));
+        let applied = with_deadline(policies.patch(&name, &params, &patch), LIMIT).await;
         applied.map_err(|error| failed("its OverridePolicy cannot be written", &error))?;
         Ok(())
     }
@@ -256,27 +296,11 @@ impl Overrides {
         binding: &ResourceBinding,
         ended: Attempt,
     ) -> Result<(), OverrideError> {
-        let key = key_of(binding);
-        let policies = self.policies(&key);
-        let gone = |error: CallError| match error.fault() {
-            CallFault::NotFound => Ok(()),
-            _ => Err(failed("its old OverridePolicy cannot be removed", &error)),
-        };
-        let name = name(&key);
-        let policy = match with_deadline(policies.get(&name), LIMIT).await {
-            Ok(policy) => policy,
-            Err(error) => return gone(error),
-        };
-        if !is_ours(&policy.metadata) || attempt_of(&policy.data).is_some_and(|of| of > ended) {
-            return Ok(());
-        }
-        // In the version that was read: what was applied since stays.
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid: policy.metadata.uid,
-            resource_version: policy.metadata.resource_version,
-        });
-        let deleted = with_deadline(policies.delete(&name, &params), LIMIT).await;
-        deleted.map(drop).or_else(gone)
+        let (key, name) = (key_of(binding), name(&key_of(binding)));
+        let turn = self.writer.turn(&key.namespace, &name).await;
+        let is_over = |there: &DynamicObject| attempt_of(&there.data).is_none_or(|of| of <= ended);
+        let removed = turn.delete(is_over).await;
+        removed.map_err(|error| failed("its old OverridePolicy cannot be removed", &error))
     }
 }
 

@@ -50,9 +50,10 @@ pub(crate) fn spawn(
     options: &SchedulerOptions,
     cancel: CancellationToken,
 ) {
+    let leadership = options.term.as_ref().map(|term| term.leadership.clone());
     let writer = StatusWriterOptions {
         in_flight: CONCURRENT,
-        leadership: options.leadership.clone(),
+        leadership: leadership.clone(),
         ..StatusWriterOptions::default()
     };
     let (sink, deltas) = mpsc::channel(256);
@@ -69,7 +70,7 @@ pub(crate) fn spawn(
         client,
         live,
         members,
-        leadership: options.leadership.clone(),
+        leadership,
         observed: BTreeMap::new(),
         listed: false,
         seen: None,

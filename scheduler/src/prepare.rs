@@ -126,11 +126,6 @@ impl Preparer {
         }
     }
 
-    /// The control plane's client.
-    pub(crate) fn control_plane(&self) -> Client {
-        self.control_plane.clone()
-    }
-
     /// Sees to it that `cluster` has what a job of `api` (`batch/v1/Job`) in `queue` needs.
     pub(crate) async fn prepare(
         &self,

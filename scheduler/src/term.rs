@@ -2,8 +2,8 @@
 //! beside what is decided in it.
 //!
 //! ```text
-//! the Lease ─► the ledger taken (compare-and-swap) ─► each binding open in it is written once
-//!                                                        │
+//! the Lease ─► the ledger taken (compare-and-swap) ─► each binding, and each OverridePolicy,
+//!                                                        │   that is open in it is written once
 //!            decisions ◄── the mirror shows the newest version that any leader wrote
 //! ```
 //!
@@ -13,8 +13,12 @@
 //! its version is outdated, and it fails. After the taking it can open nothing more. No clock is
 //! in this argument: the old leader may be stopped anywhere, for any time.
 //!
-//! What must never happen here: a return before every open binding was written or is gone.
+//! Policies that say how large a job is are guarded in the same way (`overrides/guarded.rs`). They are not
+//! mirrored: what they lead to is seen of the Works.
+//!
+//! What must never happen here: a return before everything that is open was written or is gone.
 
+use crate::overrides::guarded;
 use crds::karmada::ResourceBinding;
 use crds::names::FENCE_ANNOTATION;
 use futures::StreamExt;
@@ -118,7 +122,11 @@ pub async fn hold<M>(
 ///
 /// # Errors
 /// Where the term ended before.
-async fn begin(client: &Client, leadership: &mut Leadership, term: &Term) -> Result<u64, TermOver> {
+pub(crate) async fn begin(
+    client: &Client,
+    leadership: &mut Leadership,
+    term: &Term,
+) -> Result<u64, TermOver> {
     leadership.leading().await;
     let epoch = leadership.epoch().ok_or(TermOver)?;
     term.leadership.begin(epoch);
@@ -158,7 +166,8 @@ async fn begin(client: &Client, leadership: &mut Leadership, term: &Term) -> Res
     }
 }
 
-/// Writes a binding, so that its version is another; the version, or 0 where it is gone.
+/// Writes a binding, or a policy, so that its version is another; that of a binding, or 0 where it is
+/// gone.
 async fn fence(
     client: Client,
     leadership: Leadership,
@@ -166,24 +175,19 @@ async fn fence(
     (uid, subject): (String, Subject),
     epoch: u64,
 ) -> Result<u64, TermOver> {
-    let api: Api<ResourceBinding> = Api::namespaced(client, &subject.namespace);
-    let patch = Patch::Merge(json!({
-        "metadata": {"annotations": {FENCE_ANNOTATION: epoch.to_string()}},
-    }));
-    let params = PatchParams {
-        field_manager: Some("muster".to_owned()),
-        ..PatchParams::default()
-    };
     let began = Instant::now();
     loop {
         if leadership.permit().is_none() {
             return Err(TermOver);
         }
-        let call = api.patch_metadata(&subject.name, &params, &patch);
-        let error = match with_deadline(call, LIMIT).await {
-            Ok(written) => {
-                let version = written.metadata.resource_version;
-                let version = version.and_then(|version| version.parse().ok());
+        let fenced = match guarded::is_key(&uid) {
+            true => guarded::fence(&client, &subject, epoch)
+                .await
+                .map(|()| None),
+            false => fence_binding(&client, &subject, epoch).await,
+        };
+        let error = match fenced {
+            Ok(version) => {
                 ledger.close(&uid, version);
                 return Ok(version.unwrap_or_default());
             }
@@ -201,6 +205,26 @@ async fn fence(
         tracing::warn!(namespace, name, why, "cannot be fenced yet; trying on");
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Writes the binding `subject`; its version by then.
+async fn fence_binding(
+    client: &Client,
+    subject: &Subject,
+    epoch: u64,
+) -> Result<Option<u64>, CallError> {
+    let api: Api<ResourceBinding> = Api::namespaced(client.clone(), &subject.namespace);
+    let patch = Patch::Merge(json!({
+        "metadata": {"annotations": {FENCE_ANNOTATION: epoch.to_string()}},
+    }));
+    let params = PatchParams {
+        field_manager: Some("muster".to_owned()),
+        ..PatchParams::default()
+    };
+    let call = api.patch_metadata(&subject.name, &params, &patch);
+    let written = with_deadline(call, LIMIT).await?;
+    let version = written.metadata.resource_version;
+    Ok(version.and_then(|version| version.parse().ok()))
 }
 
 /// The newest version of any binding that is there, by a fresh read.

@@ -149,7 +149,7 @@ pub(crate) fn spawn(
         told: Enforcement::Unknown,
         probed: None,
     };
-    tokio::spawn(async move {
+    runtime::task::spawn(async move {
         loop {
             let check = keeper.check();
             let Some(changed) = cancel.run_until_cancelled(check).await else {
@@ -168,9 +168,9 @@ pub(crate) fn spawn(
 }
 
 struct Keeper {
-    /// Tries, and posts events.
+    /// Tries, by dry runs.
     client: Client,
-    /// Restores, during the term only.
+    /// Restores and posts events, during the term only.
     writes: Client,
     leadership: Leadership,
     metrics: Metrics,
@@ -263,8 +263,8 @@ impl Keeper {
                     "the admission policies are not in force: no job is released, resized or taken back"
                 );
                 let note = format!("no job is released, resized or taken back: {why}");
-                let (client, reason) = (self.client.clone(), "AdmissionPoliciesNotInForce");
-                tokio::spawn(async move { say(client, reason, note).await });
+                let (client, reason) = (self.writes.clone(), "AdmissionPoliciesNotInForce");
+                runtime::task::spawn(async move { say(client, reason, note).await });
             }
             _ => tracing::info!("the admission policies are in force"),
         }
@@ -273,7 +273,7 @@ impl Keeper {
     }
 
     async fn say(&self, reason: &str, note: String) {
-        say(self.client.clone(), reason, note).await;
+        say(self.writes.clone(), reason, note).await;
     }
 }
 

@@ -87,9 +87,10 @@ impl Stage {
             &registry,
             cancel.clone(),
         );
+        let overrides = Overrides::new(client.clone(), &runtime::Term::always());
         let publisher = Publisher::new(
             StatusWriter::spawn(client.clone(), 4, cancel.clone()),
-            Ensurer::spawn(client.clone(), cancel.clone()),
+            Ensurer::spawn(client.clone(), overrides.clone(), cancel.clone()),
             true,
         );
         let core = Core {
@@ -124,6 +125,7 @@ impl Stage {
             ),
             notes: Notes::spawn(client.clone(), cancel.clone()),
             publisher,
+            overrides,
             rights: Rights::spawn(client.clone(), sender.clone(), cancel.clone()),
             metrics: Metrics::new(&registry),
             invariants: Timer::default(),

@@ -31,7 +31,8 @@ struct Bench {
 
 fn bench() -> Bench {
     let (api, cancel) = (FakeApi::new(), CancellationToken::new());
-    let ensurer = Ensurer::spawn(api.client(), cancel.clone());
+    let overrides = Overrides::new(api.client(), &runtime::Term::always());
+    let ensurer = Ensurer::spawn(api.client(), overrides, cancel.clone());
     Bench {
         api,
         ensurer,

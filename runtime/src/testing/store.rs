@@ -146,9 +146,13 @@ impl Store {
             "PUT" => self.replace(path, &request.body),
             "APPLY" => match self.objects.contains_key(path) {
                 true => self.patch(path, &request.body, false),
+                // One that names a UID is meant for an object that was there.
+                false if !request.body["metadata"]["uid"].is_null() => {
+                    Err((409, "uid mismatch".to_owned()))
+                }
                 false => Ok((201, self.put(path, request.body.clone()))),
             },
-            "DELETE" => self.delete(path),
+            "DELETE" => self.delete(path, &request.body),
             verb => Err((405, format!("the fake server does not serve {verb}"))),
         }
     }
@@ -209,17 +213,21 @@ impl Store {
         Ok((200, self.update(path, object.clone())))
     }
 
-    fn delete(&mut self, path: &str) -> Result<(u16, Value), Refusal> {
-        let mut object = self.get(path).ok_or_else(|| absent(path))?;
+    fn delete(&mut self, path: &str, options: &Value) -> Result<(u16, Value), Refusal> {
+        let mut object = self.expect(path, &json!({"metadata": options["preconditions"]}))?;
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         Ok((200, self.update(path, object)))
     }
 
-    /// The object at `path`, if it is at the version that `with` names, if it names one.
+    /// The object at `path`, if it is at the version and has the UID that `with` names, if it names
+    /// any.
     fn expect(&self, path: &str, with: &Value) -> Result<Value, Refusal> {
         let object = self.get(path).ok_or_else(|| absent(path))?;
-        let wanted = &with["metadata"]["resourceVersion"];
-        match wanted.is_null() || *wanted == object["metadata"]["resourceVersion"] {
+        let is_meant = |field: &str| {
+            let wanted = &with["metadata"][field];
+            wanted.is_null() || *wanted == object["metadata"][field]
+        };
+        match is_meant("resourceVersion") && is_meant("uid") {
             true => Ok(object),
             false => Err((409, "the object has been modified".to_owned())),
         }

@@ -82,7 +82,7 @@ async fn what_a_later_attempt_has_written_stays() {
     const PATH: &str =
         "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a-job";
     let api = runtime::testing::FakeApi::new();
-    let overrides = Overrides::new(api.client());
+    let overrides = Overrides::new(api.client(), &Term::always());
     let key = JobKey::new("team", "a-job");
     let put = |mark: Option<&str>| {
         let rule = Rule {
@@ -131,7 +131,7 @@ fn found_by_a_service(api: &runtime::testing::FakeApi) -> ResourceBinding {
 async fn services_are_written_with_the_policy_and_go_with_their_attempt() {
     let api = runtime::testing::FakeApi::new();
     let binding = found_by_a_service(&api);
-    let overrides = Overrides::new(api.client());
+    let overrides = Overrides::new(api.client(), &Term::always());
     let share = |cluster: &str| Share {
         cluster: ClusterName::new(cluster),
         pods: vec![engine::facts::RolePods {
@@ -179,4 +179,141 @@ async fn services_are_written_with_the_policy_and_go_with_their_attempt() {
     assert_eq!(providers(), ["m3"], "of the attempt that goes on");
     overrides.clear(&binding, Attempt(2)).await.unwrap();
     assert_eq!(providers(), Vec::<String>::new());
+}
+
+const PIN: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a-job";
+
+/// A policy that sets so many replicas everywhere, or in one part of an attempt.
+fn sized(replicas: u32, mark: Option<&str>) -> Value {
+    let rule = Rule {
+        cluster: mark.map(|_| ClusterName::new("m1")),
+        mark: mark.map(str::to_owned),
+        fields: vec![("/spec/replicas".to_owned(), json!(replicas))],
+    };
+    let mut policy = policy(&JobKey::new("team", "a-job"), &binding(), &[rule]);
+    policy["metadata"]["managedFields"] = json!([{"manager": MANAGER, "operation": "Apply"}]);
+    policy
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pin_takes_no_part_s_place_and_goes_alone() {
+    let api = runtime::testing::FakeApi::new();
+    let overrides = Overrides::new(api.client(), &Term::always());
+    let key = JobKey::new("team", "a-job");
+    let parts = sized(2, Some("attempt 2, part 1 of 1: w=2"));
+    api.put(PIN, parts.clone());
+    // Both were asked for in an attempt before, and come late.
+    overrides.pin(&key, &sized(8, None)).await.unwrap();
+    overrides.unpin(&key).await.unwrap();
+    assert_eq!(api.get(PIN).unwrap()["spec"], parts["spec"]);
+
+    api.remove(PIN);
+    overrides.pin(&key, &sized(8, None)).await.unwrap();
+    assert_eq!(api.get(PIN).unwrap()["spec"], sized(8, None)["spec"]);
+    let version = || api.get(PIN).unwrap()["metadata"]["resourceVersion"].clone();
+    let before = version();
+    overrides.pin(&key, &sized(8, None)).await.unwrap();
+    assert_ne!(version(), before, "else one without an answer could follow");
+    api.put(PIN, sized(8, None));
+    overrides.unpin(&key).await.unwrap();
+    assert_eq!(api.get(PIN), None);
+}
+
+/// What an old leader is about to do when it is stopped.
+#[derive(Debug, Clone, Copy)]
+enum Late {
+    Pin,
+    Unpin,
+    Clear,
+}
+
+/// Stops an old leader before its write number `stopped_at` of `late`, has another lead meanwhile, and
+/// lets the first go on: the rules before, and after that.
+async fn goes_on_late(
+    late: Late,
+    there: Option<Value>,
+    stopped_at: usize,
+    with_ledger: bool,
+) -> [Value; 2] {
+    use runtime::lease::ledger::{Ledger, LedgerOptions};
+    use runtime::testing::{FakeApi, Process};
+    let (api, registry) = (FakeApi::new(), runtime::Registry::new());
+    let always = runtime::Leadership::always();
+    let term = |client: Client, name: &str| {
+        let options = LedgerOptions::beside("muster", name);
+        Term {
+            // It never learns that it leads no more.
+            leadership: always.term(tokio_util::sync::CancellationToken::new()),
+            ledger: with_ledger.then(|| Ledger::new(client, options, &registry)),
+        }
+    };
+    let process = Process::new(&api);
+    let old = term(process.client(), "old");
+    let begun = crate::term::begin(&process.client(), &mut always.clone(), &old).await;
+    begun.unwrap();
+    if let Some(there) = there {
+        api.put(PIN, there);
+    }
+    let overrides = Overrides::new(old.client(&process.client()), &old);
+    process.stop_after(stopped_at);
+    let acting = tokio::spawn(async move {
+        let key = JobKey::new("team", "a-job");
+        // What becomes of it shows on the server.
+        match late {
+            Late::Pin => _ = overrides.pin(&key, &sized(8, None)).await,
+            Late::Unpin => _ = overrides.unpin(&key).await,
+            Late::Clear => _ = overrides.clear(&binding(), Attempt(1)).await,
+        }
+    });
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let new = term(api.client(), "new");
+    let begun = crate::term::begin(&api.client(), &mut always.clone(), &new).await;
+    begun.unwrap();
+    let rules = || {
+        let policy = api.get(PIN).unwrap_or_default();
+        let rules = policy["spec"]["overrideRules"].clone();
+        if rules.is_null() { json!([]) } else { rules }
+    };
+    let before = rules();
+    process.thaw();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    acting.await.unwrap();
+    [before, rules()]
+}
+
+/// All that an old leader may be about to do, at every write of it.
+fn all_late() -> impl Iterator<Item = (Late, Option<Value>, usize)> {
+    let cases = [
+        (Late::Pin, None),
+        (Late::Pin, Some(sized(2, None))),
+        (Late::Unpin, Some(sized(2, None))),
+        (
+            Late::Clear,
+            Some(sized(2, Some("attempt 1, part 1 of 1: w=2"))),
+        ),
+    ];
+    let cases = cases.into_iter();
+    cases.flat_map(|(late, there)| (0..4).map(move |at| (late, there.clone(), at)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_write_of_an_earlier_leader_follows_once_another_leads() {
+    for (late, there, at) in all_late() {
+        let [before, after] = goes_on_late(late, there, at, true).await;
+        assert_eq!(before, after, "{late:?} before its write {at}");
+    }
+}
+
+/// What the ledger is for: without it each of them can follow.
+#[tokio::test(start_paused = true)]
+async fn without_the_ledger_each_can() {
+    let mut followed = Vec::new();
+    for (late, there, at) in all_late() {
+        let [before, after] = goes_on_late(late, there, at, false).await;
+        if before != after {
+            followed.push(format!("{late:?}"));
+        }
+    }
+    followed.dedup();
+    assert_eq!(followed, ["Pin", "Unpin", "Clear"]);
 }

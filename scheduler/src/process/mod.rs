@@ -111,7 +111,7 @@ async fn live(
     let (outcomes, outcome_receiver) = mpsc::channel(INPUTS);
     let watch_metrics = options.members.watch_metrics.clone();
     let members = options.members.clone();
-    let scheduler = spawn_scheduler(&client, members, registry, &term.leadership, &over);
+    let scheduler = spawn_scheduler(&client, members, registry, term, &over);
     let committer = commit::spawn(
         client.clone(),
         options.commit.clone(),
@@ -136,7 +136,7 @@ fn spawn_scheduler(
     client: &Client,
     members: MembersOptions,
     registry: &Registry,
-    leadership: &Leadership,
+    term: &Term,
     cancel: &CancellationToken,
 ) -> Scheduler {
     let (sink, events) = mpsc::channel::<MemberEvent>(INPUTS);
@@ -146,7 +146,7 @@ fn spawn_scheduler(
     };
     let members = Members::spawn(client.clone(), members, vec![sink], cancel.clone());
     let options = SchedulerOptions {
-        leadership: Some(leadership.clone()),
+        term: Some(term.clone()),
         registry: registry.clone(),
     };
     Scheduler::spawn(client.clone(), members, events, options, cancel.clone())

@@ -163,10 +163,12 @@ fn placed_by_another() -> Value {
     })
 }
 
+const NAMESPACE: &str = "/api/v1/namespaces/team";
+
 fn marks(stage: &Stage) -> Vec<Value> {
     let patches = stage.api.requests_of("PATCH").into_iter();
     patches
-        .filter(|request| request.path == "/api/v1/namespaces/team")
+        .filter(|request| request.path == NAMESPACE)
         .map(|request| {
             request.body["metadata"]["annotations"][names::ADOPTED_AT_ANNOTATION].clone()
         })
@@ -293,4 +295,47 @@ async fn the_policy_of_a_namespace_is_kept() {
     ))));
     stage.settle().await;
     assert_eq!(applied(&stage), count + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_an_earlier_leader_wrote_late_is_removed() {
+    let mut stage = stage().await;
+    stage.namespace(false);
+    stage.settle().await;
+    let path = "/apis/policy.karmada.io/v1alpha1/namespaces/team/propagationpolicies/muster";
+    let late = |manager: &str| {
+        let managed = json!([{"manager": manager, "operation": "Apply"}]);
+        json!({"metadata": {"managedFields": managed}})
+    };
+    for (manager, stays) in [("kubectl", true), (scheduler::overrides::MANAGER, false)] {
+        stage.api.put(path, late(manager));
+        stage.take(propagation(json!({})));
+        stage.settle().await;
+        assert_eq!(stage.api.get(path).is_some(), stays, "{manager}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_fits_the_label_that_was_seen() {
+    let mut stage = stage().await;
+    let labelled = |value: &str| json!({"metadata": {"labels": {names::MANAGED_LABEL: value}}});
+    let show = |stage: &mut Stage| {
+        let namespace = stage.api.get(NAMESPACE).unwrap();
+        stage.take(Input::Namespace(Delta::Upserted(read(namespace))));
+    };
+    stage.api.put(NAMESPACE, labelled("true"));
+    show(&mut stage);
+    stage.settle().await;
+    // The label goes before the mark arrives, and that shows later.
+    stage.api.merge(NAMESPACE, &labelled("false"));
+    stage.rest_later(&[], 60_000).await;
+    let marked = |stage: &Stage| {
+        let namespace = stage.api.get(NAMESPACE).unwrap();
+        !namespace["metadata"]["annotations"][names::ADOPTED_AT_ANNOTATION].is_null()
+    };
+    assert!(!marks(&stage).is_empty() && !marked(&stage));
+    stage.api.merge(NAMESPACE, &labelled("true"));
+    show(&mut stage);
+    stage.rest_later(&[], 60_000).await;
+    assert!(marked(&stage));
 }
