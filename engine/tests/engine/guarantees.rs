@@ -4,6 +4,7 @@
 use crate::sharing::{fill, fleet, order, shares, usage};
 use crate::world::{World, below, bound, deserving, pods, policy, queue, res};
 use engine::facts::{PolicyFact, PoolBound, QueueFact};
+use engine::{ClusterName, Event, NodeName};
 use insta::assert_snapshot;
 
 /// Each is bounded by the parent less what is guaranteed to the others; that sum is not.
@@ -235,4 +236,77 @@ fn a_queue_may_be_left_below_its_guarantee_by_the_size_of_what_is_taken() {
     assert_snapshot!(world.settle(100).join("\n"), @"a1 for b2");
     world.add("b3", "b", 1, "gpu 1");
     assert_snapshot!(world.settle(100).join("\n"), @"");
+}
+
+#[test]
+fn what_is_guaranteed_to_one_is_not_for_its_siblings() {
+    let mut world = fleet(10);
+    world
+        .queue(shares("a", "gpu 4", "gpu 4", ""))
+        .queue(queue("b"));
+    fill(&mut world, "b", 8);
+    assert_snapshot!(order(&mut world), @"b b b b b b");
+    assert_snapshot!(world.why("b-6"), @"#1 Reserved: needs nvidia.com/gpu 1; queue b may use 6 (4 more is guaranteed to others) and has 6 charged: short by 1; it is next: what frees is kept for it");
+    assert_snapshot!(usage(&world, "a"), @"has - deserves 4 may 10 borrows - lends 4");
+    assert_snapshot!(usage(&world, "b"), @"has 6 deserves - may 6 borrows 6 lends -");
+    world.add("large", "b", 7, "gpu 1");
+    world.decide();
+    assert_snapshot!(world.why("large"), @"#3 ExceedsCapability: needs nvidia.com/gpu 7; queue b may use 6 (4 more is guaranteed to others): 1 more than it may have while that stands");
+    // CPU is guaranteed to nobody, and so bounded for nobody.
+    world.add("cpu", "b", 1, "cpu 60");
+    assert_snapshot!(order(&mut world), @"cpu");
+    fill(&mut world, "a", 4);
+    assert_snapshot!(order(&mut world), @"a a a a");
+    // The guarantee goes: the others may have it all.
+    world.queue(queue("a"));
+    world.finish("a-0");
+    assert_snapshot!(order(&mut world), @"b");
+}
+
+#[test]
+fn what_is_guaranteed_below_a_folder_is_kept_from_its_siblings_too() {
+    let mut world = fleet(10);
+    world
+        .queue(queue("dept"))
+        .queue(below("dept", shares("team", "gpu 3", "gpu 3", "")))
+        .queue(below("dept", queue("other")))
+        .queue(queue("lone"));
+    fill(&mut world, "lone", 10);
+    assert_snapshot!(order(&mut world), @"lone lone lone lone lone lone lone");
+    let told: Vec<String> = ["dept", "team", "other", "lone"]
+        .iter()
+        .map(|name| format!("{name} {}", usage(&world, name)))
+        .collect();
+    assert_snapshot!(told.join("\n"), @r"
+    dept has - deserves 3 may 10 borrows - lends 3
+    team has - deserves 3 may 10 borrows - lends 3
+    other has - deserves - may 7 borrows - lends -
+    lone has 7 deserves - may 7 borrows 7 lends -
+    ");
+}
+
+#[test]
+fn class_10_guarantees_beyond_a_fleet_that_lost_a_cluster_neither_panic_nor_go_below_zero() {
+    let mut world = fleet(4);
+    world.cluster("b", 8, "cpu 64, gpu 1");
+    world
+        .queue(shares("a", "gpu 6", "gpu 6", ""))
+        .queue(shares("b", "gpu 6", "gpu 6", ""))
+        .queue(queue("c"));
+    world.apply(Event::ClusterGone(ClusterName::from("b")));
+    fill(&mut world, "c", 1);
+    assert_snapshot!(order(&mut world), @"");
+    assert_snapshot!(world.why("c-0"), @"#1 ExceedsCapability: needs nvidia.com/gpu 1; queue c may use 0 (4 more is guaranteed to others): 1 more than it may have while that stands");
+    assert_snapshot!(usage(&world, "a"), @"has - deserves 6 may 4 borrows - lends -");
+    fill(&mut world, "a", 6);
+    assert_snapshot!(order(&mut world), @"a a a a");
+    for node in 0..4 {
+        let node = NodeName::from(format!("n{node}").as_str());
+        world.apply(Event::NodeGone(ClusterName::from("a"), node));
+    }
+    world.decide();
+    assert_snapshot!(usage(&world, "c"), @"has - deserves - may 0 borrows - lends -");
+    world.cluster("b", 8, "cpu 64, gpu 1");
+    world.queue(queue("b"));
+    assert_snapshot!(order(&mut world), @"a a c");
 }

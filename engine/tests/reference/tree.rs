@@ -104,7 +104,7 @@ impl Tree<'_> {
     }
 
     /// What a queue names or, where it names nothing, what those below it are guaranteed.
-    fn guarantee(&self, queue: usize, dim: usize) -> i64 {
+    pub fn guarantee(&self, queue: usize, dim: usize) -> i64 {
         let below = || {
             let children = self.children(Some(queue)).into_iter();
             children.map(|child| self.guarantee(child, dim)).sum()

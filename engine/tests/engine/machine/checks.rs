@@ -31,14 +31,16 @@ impl Model {
         self.round += 1;
         self.latest = self.latest.max(self.clock());
         loop {
-            let before = self.committed();
+            let mut committed = self.committed();
+            self.took = self.takers();
             let decided = self.engine.decide(self.clock());
-            self.check_guarantees(&before);
             let wrong = self.engine.check_invariants();
             assert!(wrong.is_empty(), "{wrong:#?}");
             for decision in &decided.decisions {
                 self.check(decision);
+                committed = self.check_guarantees(&committed);
             }
+            self.check_real_capability();
             self.check_accounts();
             self.check_pool_accounts();
             self.decided

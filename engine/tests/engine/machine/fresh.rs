@@ -1,7 +1,7 @@
 //! New seeds: the random machine for as long as is asked for.
 //!
 //! `FRESH_SECONDS` is the time, 30 if not set; `FRESH_SEED` is the first seed, else the clock's.
-//! One seed is one batch of the machine's three properties in turn, so that a seed names what it
+//! One seed is one batch of the machine's four properties in turn, so that a seed names what it
 //! does.
 
 use super::layout::{Layout, Span};
@@ -65,12 +65,12 @@ fn unwatched(mut model: Model) -> Model {
 fn batch(seed: u64) -> Result<(), String> {
     let many = |step| proptest::collection::vec(step, 1..160);
     let small = |steps: Vec<Step>| tell_to(unwatched(Model::new(Layout::small())), steps);
-    match seed % 3 {
-        0 => holds(seed, wide::case(200), |case| {
-            wide::tell_to(unwatched(case.world()), &case);
-        }),
+    let wide = |case: wide::Case| wide::tell_to(unwatched(case.world()), &case);
+    match seed % 4 {
+        0 => holds(seed, wide::case(200), wide),
         1 => holds(seed, many(step(Span::SMALL).boxed()), small),
-        _ => holds(seed, many(lively(Span::SMALL).boxed()), small),
+        2 => holds(seed, many(lively(Span::SMALL).boxed()), small),
+        _ => holds(seed, wide::protected(200), wide),
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Model {
     /// Jobs whose template was edited since nothing of them was left: what leaves of them may be
     /// charged as the larger of what it was and what the template says now.
     pub edited: BTreeSet<JobKey>,
+    /// The queues of those for whom something was being taken back before the last decisions.
+    pub took: BTreeSet<QueueName>,
     /// In which round of decisions they were promised.
     pub promised_in: BTreeMap<JobKey, u64>,
     /// How often a job was taken back, or shrunk for another.
@@ -98,6 +100,7 @@ impl Model {
             shrinking: BTreeMap::new(),
             records: BTreeMap::new(),
             edited: BTreeSet::new(),
+            took: BTreeSet::new(),
             promised_in: BTreeMap::new(),
             taken: 0,
             round: 0,

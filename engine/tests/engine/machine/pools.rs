@@ -91,10 +91,16 @@ impl Model {
         Some(&record.admission)
     }
 
+    /// What all jobs that are charged hold.
+    pub fn charged_to_jobs(&self) -> impl Iterator<Item = &Admission> {
+        self.records.keys().filter_map(|key| self.holds(key))
+    }
+
     /// The sum over what the jobs of a queue, and of those below it, hold.
     fn held_in(&self, queue: &QueueName, counts: impl Fn(&Admission) -> i64) -> i64 {
-        let admissions = self.records.keys().filter_map(|key| self.holds(key));
-        let here = admissions.filter(|held| self.path(&held.queue).contains(queue));
+        let here = self
+            .charged_to_jobs()
+            .filter(|held| self.path(&held.queue).contains(queue));
         here.map(counts).sum()
     }
 

@@ -5,6 +5,7 @@ use super::model::Model;
 use super::pools::within;
 use engine::facts::{Admission, JobFact, PoolBound};
 use engine::{JobKey, JobState, QueueName, Reason, ResourceName, Resources};
+use std::collections::BTreeSet;
 
 fn promises(bound: &PoolBound) -> bool {
     !bound.guarantee.is_empty() || !bound.deserved.is_empty()
@@ -49,14 +50,16 @@ impl Model {
         match reason {
             Reason::Reclaimed => {
                 assert_ne!(from, taker.queue);
-                let fact = self.queues.get(&from);
-                assert!(
-                    fact.is_none_or(|fact| fact.reclaimable),
-                    "{from} is not reclaimable"
-                );
+                for queue in self.apart(&from, &taker.queue) {
+                    let fact = self.queues.get(&queue);
+                    assert!(
+                        fact.is_none_or(|fact| fact.reclaimable),
+                        "{queue} is not reclaimable"
+                    );
+                }
                 assert!(self.policy_of(&taker.queue).preemption.reclaim);
                 self.check_guarantee(&victim.key, &from, &taker.queue);
-                self.check_entitled(taker);
+                self.check_entitled(taker, &from);
             }
             Reason::Preempted => {
                 assert_eq!(from, taker.queue);
@@ -95,15 +98,21 @@ impl Model {
         );
     }
 
+    /// The queues of a path that are not on another's, up to where the two part.
+    fn apart(&self, queue: &QueueName, other: &QueueName) -> Vec<QueueName> {
+        let shared = self.path(other);
+        let mut path = self.path(queue);
+        path.retain(|queue| !shared.contains(queue));
+        path
+    }
+
     /// The giver held more than it is guaranteed, of what the victim holds, before the last that is
     /// going went: what it is guaranteed stays kept for it (`guarantees.rs`), and it gives only what
     /// is beyond, whole jobs at a time.
     fn check_guarantee(&self, victim: &JobKey, giver: &QueueName, taker: &QueueName) {
-        let shared = self.path(taker);
         let given = self.engine.job(victim).unwrap().admission.unwrap();
         let charge = given.charge().unwrap();
-        let path = self.path(giver).into_iter();
-        for queue in path.filter(|queue| !shared.contains(queue)) {
+        for queue in self.apart(giver, taker) {
             let named = self.queues.get(&queue).map(|fact| &fact.guarantee);
             for (resource, kept) in named.into_iter().flat_map(Resources::iter) {
                 let held = |held: &Admission| held.charge().unwrap().amount_of(resource).0;
@@ -150,9 +159,19 @@ impl Model {
         here.collect()
     }
 
-    /// With the job its queue, or one above it, is within what it deserves once all is gone that
-    /// is on its way. Whoever was let go at this moment may have been so after the job was judged.
-    fn check_entitled(&self, taker: &JobFact) {
+    /// Of the two queues where the paths part: with the job the taker's is within what it deserves
+    /// once all is gone that is on its way, and the giver's held more than it deserves before the
+    /// last of that went. Whoever was let go at this moment may have been so after the job was
+    /// judged.
+    fn check_entitled(&self, taker: &JobFact, from: &QueueName) {
+        // What a queue deserves of some pools may entitle those above it, too.
+        if self
+            .policies
+            .values()
+            .any(|policy| policy.pools.iter().any(promises))
+        {
+            return;
+        }
         let role = |role: &engine::facts::Role| {
             let pods = if taker.demand.elastic {
                 role.min
@@ -162,28 +181,42 @@ impl Model {
             role.request.amount_of(&gpu()).0 * i64::from(pods)
         };
         let asked: i64 = taker.demand.roles.iter().map(role).sum();
-        let within = |queue: &QueueName| {
+        let gpus = |held: &Admission| held.charge().unwrap().amount_of(&gpu()).0;
+        let deserved = |queue: &QueueName| {
             let usage = self.engine.queue_usage(queue).unwrap();
-            let stays = self.stays_in(queue, |held| {
-                let before = held.admitted_at < self.latest;
-                let charge = held.charge().filter(|_| before);
-                charge.map_or(0, |charge| charge.amount_of(&gpu()).0)
-            });
-            stays + asked <= usage.deserved.amount_of(&gpu()).0
+            usage.deserved.amount_of(&gpu()).0
         };
-        // What a queue deserves of some pools may entitle those above it, too.
-        if self
-            .policies
-            .values()
-            .any(|policy| policy.pools.iter().any(promises))
-        {
-            return;
-        }
+        let takes = self.apart(&taker.queue, from).pop().unwrap();
+        let stays = self.stays_in(&takes, |held| {
+            let before = held.admitted_at < self.latest;
+            if before { gpus(held) } else { 0 }
+        });
         assert!(
-            self.path(&taker.queue).iter().any(within),
-            "{} is not entitled",
+            stays + asked <= deserved(&takes),
+            "{} is not entitled: {takes} keeps {stays}",
             taker.key
         );
+        let gives = self.apart(from, &taker.queue).pop().unwrap();
+        let had = self.stays_in(&gives, gpus) + self.largest_going(&gives, gpus);
+        assert!(
+            had > deserved(&gives) || self.is_promised_more(&gives),
+            "{gives} had {had} and deserves as much, and gives for {}",
+            taker.key
+        );
+    }
+
+    /// Whether something is being taken back for a job of the queue, or below it: that counts as
+    /// charged there.
+    fn is_promised_more(&self, queue: &QueueName) -> bool {
+        let takers = self.takers().into_iter().chain(self.took.iter().cloned());
+        let mut paths = takers.map(|taker| self.path(&taker));
+        paths.any(|path| path.contains(queue))
+    }
+
+    /// The queues that have jobs for which something is being taken back.
+    pub fn takers(&self) -> BTreeSet<QueueName> {
+        let takes = |queue: &&QueueName| self.engine.reserved(queue).evictions > 0;
+        self.queues.keys().filter(takes).cloned().collect()
     }
 
     /// A shrink for another takes only what is above the minimum.

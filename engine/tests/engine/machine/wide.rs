@@ -43,6 +43,20 @@ pub fn case(most: usize) -> impl Strategy<Value = Case> {
     (0..12_u8, size, steps).prop_map(|(row, size, steps)| Case { row, size, steps })
 }
 
+/// The same where inner queues may keep what is below them.
+pub fn protected(most: usize) -> impl Strategy<Value = Case> {
+    let change = (0..most, 0..5_usize, proptest::bool::weighted(0.2));
+    let changes = proptest::collection::vec(change, 1..6);
+    (case(most), changes).prop_map(|(mut case, changes)| {
+        for (at, queue, yes) in changes {
+            let at = at % (case.steps.len() + 1);
+            let change = Wide::InnerReclaimable(queue, yes);
+            case.steps.insert(at, change);
+        }
+        case
+    })
+}
+
 impl Case {
     /// A fleet that is whole and queues that share it by what they deserve.
     pub fn world(&self) -> Model {
@@ -106,6 +120,11 @@ proptest! {
     fn it_holds_whatever_a_controller_tells(case in case(200)) {
         tell(&case);
     }
+
+    #[test]
+    fn it_holds_where_inner_queues_keep_what_is_below_them(case in protected(200)) {
+        tell(&case);
+    }
 }
 
 impl Model {
@@ -121,6 +140,7 @@ impl Model {
             Wide::QueueBack(queue) => self.queue_back(queue),
             Wide::Parent(queue, parent) => self.parent(queue, parent),
             Wide::PolicyGone(queue) => self.policy_gone(queue),
+            Wide::InnerReclaimable(queue, yes) => self.inner_reclaimable(queue, yes),
             Wide::Pools(queue, bounds) => self.pools(queue, &bounds),
             Wide::ClassGone(class) => self.class_gone(class),
             Wide::ClusterGone(cluster) => self.cluster_gone(cluster),

@@ -1,7 +1,7 @@
 //! Reclaim between queues, and preemption inside one: whom the engine takes back, and whom it leaves, held against every
 //! set that the rules allow ([`rules`]).
 //!
-//! Queues side by side, GPUs, gangs in one cluster. All queues are BestEffort, so nothing is kept
+//! Queues side by side, some of them below another; GPUs, gangs in one cluster. All queues are BestEffort, so nothing is kept
 //! for anybody but those for whom something is taken. Members do at once what is decided.
 
 mod random;
@@ -38,6 +38,7 @@ pub struct Case {
 /// A queue, by GPUs.
 #[derive(Debug, Clone)]
 struct Queue {
+    parent: Option<usize>,
     deserved: Option<i64>,
     guarantee: i64,
     reclaimable: bool,
@@ -97,6 +98,7 @@ impl Class {
 impl Queue {
     fn stated(&self) -> Stated {
         Stated {
+            parent: self.parent,
             weight: 1,
             guarantee: [Some(self.guarantee).filter(|gpus| *gpus > 0), None],
             deserved: [self.deserved, None],
@@ -207,6 +209,7 @@ impl<'a> Both<'a> {
         let before = self.taken.len();
         let mut served: BTreeSet<usize> = BTreeSet::new();
         for _ in 0..CALLS {
+            let promised = self.promises() > 0;
             let Decisions {
                 decisions,
                 more,
@@ -214,7 +217,7 @@ impl<'a> Both<'a> {
                 ..
             } = self.world.decided();
             let rests = decisions.is_empty();
-            let takes = self.carry_out(&decisions, &mut served)?;
+            let takes = self.carry_out(&decisions, promised, &mut served)?;
             if !more && let Some(job) = served.iter().next() {
                 return Err(format!("j{job:02} does not start with its victims gone"));
             }
@@ -243,10 +246,13 @@ impl<'a> Both<'a> {
     fn carry_out(
         &mut self,
         decisions: &[Decision],
+        promised: bool,
         served: &mut BTreeSet<usize>,
     ) -> Result<Takes, String> {
         let mut takes = Takes::new();
-        let mut checked = false;
+        // What is kept for one whose victims are gone, or for whom what was ending for another is
+        // enough, is not idle for others and counts as charged.
+        let mut checked = promised;
         for decision in decisions {
             match decision {
                 Decision::Release { key, admission, .. } => {
@@ -269,8 +275,6 @@ impl<'a> Both<'a> {
                     if *reason != expected {
                         return Err(format!("{key} is taken as {reason}"));
                     }
-                    // What is kept for one whose victims are gone is not idle for others.
-                    checked |= !served.is_empty();
                     let victims = takes.entry(job_number(&whom.name)).or_default();
                     victims.push(job_number(&key.name));
                 }
@@ -284,7 +288,8 @@ impl<'a> Both<'a> {
     /// Holds what is taken against the rules, as things are. With several at once, what each
     /// finds hangs on where the others will be.
     fn check(&self, takes: &Takes, checked: &mut bool) -> Result<(), String> {
-        if let (false, 1, Some((preemptor, victims))) = (*checked, takes.len(), takes.iter().next())
+        if let (false, 1, 1, Some((preemptor, victims))) =
+            (*checked, takes.len(), self.promises(), takes.iter().next())
         {
             *checked = true;
             let lawful = self.rules.check(*preemptor, victims, self.world.now.0);
@@ -292,6 +297,13 @@ impl<'a> Both<'a> {
                 .map_err(|wrong| format!("{victims:?} are taken for j{preemptor:02}: {wrong}"))?;
         }
         Ok(())
+    }
+
+    /// For how many jobs something is kept that others give back. It counts as charged.
+    fn promises(&self) -> u32 {
+        let queues = (0..self.rules.case.queues.len()).map(queue_name);
+        let reserved = queues.map(|name| self.world.engine.reserved(&name.as_str().into()));
+        reserved.map(|reserved| reserved.evictions).sum()
     }
 
     fn start(&mut self, job: usize, admission: &Admission) -> Result<(), String> {
@@ -373,29 +385,86 @@ fn the_random_cases_do_take_back() {
     }
 }
 
-/// Two jobs of a queue that deserves three GPUs ask for the same. The class of the first lets it
-/// take nothing; that says nothing of the second. The engine once looked at the first only.
-#[test]
-fn one_that_may_take_nothing_does_not_stop_one_behind_it_that_asks_for_the_same() {
-    let queue = |deserved| Queue {
+fn queue(deserved: Option<i64>) -> Queue {
+    Queue {
+        parent: None,
         deserved,
         guarantee: 0,
         reclaimable: true,
         reclaims: true,
         min_runtime: 0,
-    };
-    let job = |queue, gpus, class| Job {
+    }
+}
+
+fn job(queue: usize, gpus: i64, class: Class) -> Job {
+    Job {
         queue,
         count: 1,
         gpus,
         class,
         preemptible: true,
-    };
-    let round = |submit| Round {
+    }
+}
+
+fn round(submit: Vec<Job>) -> Round {
+    Round {
         finish: None,
         submit,
         wait: 0,
+    }
+}
+
+/// A guarantee of one does not protect a gang of four, of which three are borrowed.
+#[test]
+fn a_gang_beyond_the_guarantee_of_its_queue_is_taken() {
+    let gang = Job {
+        count: 4,
+        ..job(0, 1, Class::Low)
     };
+    let guaranteed = Queue {
+        guarantee: 1,
+        ..queue(Some(1))
+    };
+    let case = Case {
+        within: false,
+        queues: vec![guaranteed, queue(Some(3))],
+        nodes: vec![(0, 4)],
+        rounds: vec![round(vec![gang]), round(vec![job(1, 1, Class::Low)])],
+    };
+    assert_eq!(hold(&case), Ok(1));
+}
+
+/// The second and third queue are below the last, which deserves all. Inside it the second borrows
+/// from the third; outside it borrows nothing.
+fn below_one_that_deserves_all(reclaimable: bool, taker: usize) -> Result<usize, String> {
+    let below = |deserved| Queue {
+        parent: Some(3),
+        ..queue(Some(deserved))
+    };
+    let inner = Queue {
+        reclaimable,
+        ..queue(Some(4))
+    };
+    let borrows = (0..4).map(|_| job(1, 1, Class::Low)).collect();
+    let case = Case {
+        within: false,
+        queues: vec![queue(Some(2)), below(0), below(2), inner],
+        nodes: vec![(0, 4)],
+        rounds: vec![round(borrows), round(vec![job(taker, 1, Class::Low)])],
+    };
+    hold(&case)
+}
+
+#[test]
+fn reclaim_is_judged_where_the_paths_part() {
+    assert_eq!(below_one_that_deserves_all(true, 2), Ok(1));
+    assert_eq!(below_one_that_deserves_all(true, 0), Ok(0));
+}
+
+/// Two jobs of a queue that deserves three GPUs ask for the same. The class of the first lets it
+/// take nothing; that says nothing of the second. The engine once looked at the first only.
+#[test]
+fn one_that_may_take_nothing_does_not_stop_one_behind_it_that_asks_for_the_same() {
     let borrows = (0..4).map(|_| job(0, 1, Class::Low)).collect();
     let case = Case {
         within: false,

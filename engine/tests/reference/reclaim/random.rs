@@ -15,6 +15,7 @@ pub fn case() -> impl Strategy<Value = Case> {
     )
         .prop_map(
             |(deserved, guarantee, reclaimable, reclaims, min_runtime)| Queue {
+                parent: None,
                 deserved,
                 guarantee: guarantee.unwrap_or(0),
                 reclaimable,
@@ -50,14 +51,28 @@ pub fn case() -> impl Strategy<Value = Case> {
             wait: 0,
         }
     });
+    // One above some of the others, in some cases.
+    let inner = weighted(0.5, (queue.clone(), any::<[bool; 4]>(), any::<bool>()));
     (
         proptest::collection::vec(queue, 2..5),
+        inner,
         proptest::collection::vec((0..CLUSTERS, 2..7_i64), 1..5),
         first,
         proptest::collection::vec(round, 1..6),
     )
-        .prop_map(|(queues, nodes, first, mut rounds)| {
+        .prop_map(|(mut queues, inner, nodes, first, mut rounds)| {
             rounds.insert(0, first);
+            if let Some((inner, below, names)) = inner {
+                let parent = queues.len();
+                for (queue, below) in queues.iter_mut().zip(below) {
+                    queue.parent = below.then_some(parent);
+                }
+                queues.push(Queue {
+                    deserved: inner.deserved.filter(|_| names),
+                    guarantee: if names { inner.guarantee } else { 0 },
+                    ..inner
+                });
+            }
             sane(Case {
                 within: false,
                 queues,
@@ -67,19 +82,26 @@ pub fn case() -> impl Strategy<Value = Case> {
         })
 }
 
-/// Guarantees within what is deserved and, together, within the fleet; the first queue, which
-/// borrows, deserves little.
+/// Guarantees within what is deserved and, together, within the fleet and within what is guaranteed
+/// to the queue above; the first queue, which borrows, deserves little.
 fn sane(mut case: Case) -> Case {
     case.queues[0].deserved = case.queues[0].deserved.map(|gpus| gpus % 4);
     let mut left: i64 = case.nodes.iter().map(|(_, gpus)| gpus).sum();
-    for queue in &mut case.queues {
-        let most = queue.deserved.unwrap_or(0).min(left);
-        queue.guarantee = queue.guarantee.min(most);
-        left -= queue.guarantee;
+    for at in 0..case.queues.len() {
+        let below = case.queues.iter().filter(|below| below.parent == Some(at));
+        let below: i64 = below.map(|below| below.guarantee).sum();
+        let queue = &mut case.queues[at];
+        let named = queue.guarantee > 0;
+        let more = queue.deserved.unwrap_or(0).min(queue.guarantee) - below;
+        let more = more.clamp(0, left);
+        queue.guarantee = if named || below == 0 { below + more } else { 0 };
+        queue.deserved = queue.deserved.map(|gpus| gpus.max(queue.guarantee));
+        left -= more;
     }
-    let queues = case.queues.len();
+    let is_leaf = |at: &usize| case.queues.iter().all(|queue| queue.parent != Some(*at));
+    let leaves: Vec<usize> = (0..case.queues.len()).filter(is_leaf).collect();
     for job in case.rounds.iter_mut().flat_map(|round| &mut round.submit) {
-        job.queue %= queues;
+        job.queue = leaves[job.queue % leaves.len()];
     }
     case
 }
@@ -93,5 +115,7 @@ pub fn inside(mut case: Case) -> Case {
     for round in &mut case.rounds {
         round.submit.iter_mut().for_each(|job| job.queue %= 2);
     }
+    case.queues.truncate(2);
+    case.queues.iter_mut().for_each(|queue| queue.parent = None);
     case
 }

@@ -4,6 +4,9 @@
 //!   queues borrowed; idle room first; only where the job then really starts; what is guaranteed
 //!   to the queue of a victim stays kept for it; never before `preemption.minRuntime`, never a job that is not preemptible, never
 //!   from a Queue with `reclaimable: false`.
+//! - The same: it is judged level by level. Of two queues those two above them (or themselves) are
+//!   compared that have the same parent, each with all below it. On the victim's side
+//!   `reclaimable: false` and guarantees count at each queue up to that level.
 //! - docs/tenants.md, "What is taken back": jobs of queues above what they deserve are taken, and
 //!   only as many as let the job start. A job whose PriorityClass says Never takes nothing.
 //! - docs/scheduling.md: with `preemption.withinQueue` a job takes from lower priority in its own
@@ -50,12 +53,38 @@ impl Job {
 }
 
 impl Rules<'_> {
-    /// What the jobs of a queue hold, some being gone.
+    /// What the jobs of a queue, and of those below it, hold, some being gone.
     pub fn held(&self, queue: usize, gone: &[usize]) -> i64 {
         let jobs = self.jobs.iter().enumerate();
-        let runs = jobs.filter(|(_, entry)| entry.job.queue == queue && entry.runs.is_some());
+        let runs = jobs.filter(|(_, entry)| {
+            entry.runs.is_some() && self.path(entry.job.queue).contains(&queue)
+        });
         let stays = runs.filter(|(job, _)| !gone.contains(job));
         stays.map(|(_, entry)| entry.job.gpus()).sum()
+    }
+
+    /// From a queue up to the one directly below the root.
+    fn path(&self, queue: usize) -> Vec<usize> {
+        std::iter::successors(Some(queue), |at| self.case.queues[*at].parent).collect()
+    }
+
+    /// The queues of one path that are not in the other; the last is that which is compared.
+    fn apart(&self, queue: usize, from: usize) -> Vec<usize> {
+        let shared = self.path(from);
+        let mut path = self.path(queue);
+        path.retain(|at| !shared.contains(at));
+        path
+    }
+
+    fn guarantee(&self, queue: usize) -> i64 {
+        self.ask_tree(&[], |tree| tree.guarantee(queue, crate::case::GPU))
+    }
+
+    /// Whether with the job, and without those that are gone, the queue that is compared with one
+    /// above `other` is within what it deserves.
+    fn is_entitled(&self, job: &Job, other: usize, gone: &[usize]) -> bool {
+        let compared = self.apart(job.queue, other).pop();
+        compared.is_some_and(|at| self.held(at, gone) + job.gpus() <= self.deserved(at))
     }
 
     /// What the queue gets back when it needs it; what is not named is all borrowed.
@@ -112,13 +141,13 @@ impl Rules<'_> {
     }
 
     /// Whether a job may have others taken back at all: its queue reclaims, its class preempts,
-    /// and with it its queue is within what it deserves.
+    /// and with it its queue, or one above it, is within what it deserves.
     pub fn may_take(&self, preemptor: usize) -> bool {
         let job = &self.jobs[preemptor].job;
-        let held = self.held(job.queue, &[]);
+        let within = |at: &usize| self.held(*at, &[]) + job.gpus() <= self.deserved(*at);
         self.case.queues[job.queue].reclaims
             && job.class.preempts()
-            && (self.case.within || held + job.gpus() <= self.deserved(job.queue))
+            && (self.case.within || self.path(job.queue).iter().any(within))
     }
 
     /// Whether one that runs may be taken for the preemptor, whatever its queue holds.
@@ -130,7 +159,8 @@ impl Rules<'_> {
         let right = if self.case.within {
             job.queue == takes.queue && job.class.priority() < takes.class.priority()
         } else {
-            job.queue != takes.queue && queue.reclaimable
+            let up = self.apart(job.queue, takes.queue);
+            !up.is_empty() && up.iter().all(|at| self.case.queues[*at].reclaimable)
         };
         entry.runs.as_ref().is_some_and(ran) && job.preemptible && right
     }
@@ -146,23 +176,7 @@ impl Rules<'_> {
         {
             return Err(format!("j{victim:02} may not be taken"));
         }
-        for queue in 0..self.case.queues.len() {
-            let of_queue = victims.iter().map(|victim| &self.jobs[*victim].job);
-            let sizes: Vec<i64> = of_queue
-                .filter(|job| job.queue == queue)
-                .map(Job::gpus)
-                .collect();
-            // The best order takes the largest last; before it the queue has to be above.
-            let Some(largest) = sizes.iter().max() else {
-                continue;
-            };
-            let left = self.held(queue, victims);
-            if !self.case.within && left + largest <= self.deserved(queue) {
-                return Err(format!(
-                    "q{queue} has no more than it deserves before the last"
-                ));
-            }
-        }
+        self.check_shares(preemptor, victims)?;
         if self.fits(preemptor, &[]) {
             return Err("what the preemptor needs is idle".to_owned());
         }
@@ -174,6 +188,40 @@ impl Rules<'_> {
             others.remove(index);
             if self.fits(preemptor, &others) {
                 return Err(format!("j{victim:02} is taken needlessly"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The best order takes the largest last. Before it the queue that is compared has to be above
+    /// what it deserves, and each from the victim's up to it above what it is guaranteed.
+    fn check_shares(&self, preemptor: usize, victims: &[usize]) -> Result<(), String> {
+        if self.case.within {
+            return Ok(());
+        }
+        let takes = &self.jobs[preemptor].job;
+        for victim in victims {
+            let from = self.jobs[*victim].job.queue;
+            if !self.is_entitled(takes, from, victims) {
+                return Err(format!("the preemptor is not entitled to j{victim:02}"));
+            }
+            let up = self.apart(from, takes.queue);
+            for at in &up {
+                let below = victims.iter().map(|victim| &self.jobs[*victim].job);
+                let below = below.filter(|job| self.path(job.queue).contains(at));
+                let largest = below.map(Job::gpus).max().unwrap_or(0);
+                let had = self.held(*at, victims) + largest;
+                let compared = up.last() == Some(at);
+                if compared && had <= self.deserved(*at) {
+                    return Err(format!(
+                        "q{at} has no more than it deserves before the last"
+                    ));
+                }
+                if had <= self.guarantee(*at) {
+                    return Err(format!(
+                        "q{at} has no more than it is guaranteed before the last"
+                    ));
+                }
             }
         }
         Ok(())
@@ -194,9 +242,17 @@ impl Rules<'_> {
             let chosen = chosen.filter(|(index, _)| set >> index & 1 == 1);
             chosen.map(|(_, job)| *job).collect::<Vec<usize>>()
         });
+        let takes = &self.jobs[preemptor].job;
+        let keeps = |set: &Vec<usize>, from: usize| {
+            let up = self.apart(from, takes.queue);
+            let kept = |at: &usize| self.held(*at, set) >= self.guarantee(*at);
+            let due = up.last();
+            let due = due.is_some_and(|at| self.held(*at, set) >= self.deserved(*at));
+            due && up.iter().all(kept) && self.is_entitled(takes, from, &[])
+        };
         let mut sets = sets.filter(|set| {
             let mut queues = set.iter().map(|job| self.jobs[*job].job.queue);
-            self.case.within || queues.all(|queue| self.held(queue, set) >= self.deserved(queue))
+            self.case.within || queues.all(|from| keeps(set, from))
         });
         sets.find(|set| self.fits(preemptor, set))
     }

@@ -52,6 +52,14 @@ impl Model {
         }
     }
 
+    pub fn inner_reclaimable(&mut self, index: usize, yes: bool) {
+        let inner: Vec<&str> = self.inner().collect();
+        if let Some(mut fact) = self.one_of(&inner, index) {
+            fact.reclaimable = yes;
+            self.queue(fact);
+        }
+    }
+
     pub fn class_gone(&mut self, class: u8) {
         let name = format!("p{class}");
         if self.classes.remove(&name).is_some() {

@@ -26,6 +26,8 @@ pub enum Wide {
     /// A queue names another parent, or none.
     Parent(usize, Option<usize>),
     PolicyGone(usize),
+    /// Whether what is below an inner queue may be taken back for others.
+    InnerReclaimable(usize, bool),
     Pools(usize, Vec<Bound>),
     ClassGone(u8),
     ClusterGone(usize),
