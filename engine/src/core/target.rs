@@ -4,7 +4,8 @@
 //! least has to become free; the cluster with the least to free is the target, and the one
 //! chosen before stays it until another needs strictly less. A job that may be divided keeps
 //! nodes of the fewest clusters that take it together, where that needs less to be freed or no
-//! one cluster could ever take it. Pods that belong to no job are taken to stay.
+//! one cluster could ever take it. Pods that belong to no job are taken to stay. Nor does it move
+//! to where it would start later, by the ends that are expected.
 
 use super::Engine;
 use super::judge::Asker;
@@ -73,7 +74,45 @@ impl Engine {
         }
         let nodes = best?.nodes;
         let start = self.start_on(&nodes);
-        Some(Target { nodes, start })
+        let found = Target { nodes, start };
+        Some(
+            self.sooner_where_it_was(asker, &found, &kept)
+                .unwrap_or(found),
+        )
+    }
+
+    /// The nodes that are kept for a job already, where it would start later on those found now:
+    /// others went past those because the job was to start here.
+    fn sooner_where_it_was(
+        &self,
+        asker: Asker<'_>,
+        found: &Target,
+        ahead: &KeptNodes,
+    ) -> Option<Target> {
+        let before = &self.reservations.of(&asker.rank.key)?.nodes;
+        let was_kept = |cluster: &ClusterName, node: &NodeName| {
+            let mut before = before.iter();
+            before.any(|kept| kept.cluster == *cluster && kept.node == *node)
+        };
+        let mut now = found.nodes.iter();
+        if before.is_empty() || now.all(|kept| was_kept(&kept.cluster, &kept.node)) {
+            return None;
+        }
+        let demand = &asker.want.demand;
+        let clusters: BTreeSet<&ClusterName> = before.iter().map(|kept| &kept.cluster).collect();
+        if !clusters.is_subset(&self.clusters_for(demand)) {
+            return None;
+        }
+        let mut sites = self.room.sites(clusters, ahead);
+        sites.retain(was_kept);
+        put_all(demand, &mut sites)?;
+        let nodes = kept_on(&sites);
+        let start = self.start_on(&nodes)?;
+        let sooner = found.start.is_none_or(|found| start < found);
+        sooner.then_some(Target {
+            nodes,
+            start: Some(start),
+        })
     }
 
     /// Clusters that might hold all pods, those first where nodes may be chosen first.

@@ -72,6 +72,12 @@ impl Room {
 }
 
 impl<'a> Sites<'a> {
+    /// Leaves out all other nodes.
+    pub(crate) fn retain(&mut self, on: impl Fn(&ClusterName, &NodeName) -> bool) {
+        self.nodes
+            .retain(|site| on(site.cluster, &site.node.fact.name));
+    }
+
     /// Puts the pods of a role one by one where the least has to become free. What has to, and
     /// how many pods do not fit.
     pub(crate) fn put(&mut self, role: &Role, count: u32) -> (i128, u32) {

@@ -393,6 +393,33 @@ proptest! {
     }
 }
 
+/// The head keeps nodes of one cluster, and others pass it on those of the other. Once less has to
+/// become free there it moved, to where it starts later.
+#[test]
+fn the_head_moves_to_no_nodes_where_it_starts_later() {
+    let job = |after, (count, gpus), lasts, class| Stated {
+        after,
+        count,
+        gpus,
+        lasts,
+        class,
+    };
+    let case = Case {
+        nodes: vec![(0, 5), (1, 7), (0, 6), (1, 4)],
+        jobs: vec![
+            job(0, (2, 3), 12, 0),
+            job(0, (2, 1), 4, 2),
+            job(1, (1, 1), 1, 0),
+            job(0, (2, 2), 12, 0),
+            job(0, (1, 4), 1, 0),
+            job(0, (3, 3), 1, 0),
+            job(1, (2, 2), 11, 0),
+            job(2, (2, 1), 10, 2),
+        ],
+    };
+    compare(&case, &mut Model::new(&case)).unwrap();
+}
+
 /// docs/scheduling.md has the head keep the nodes where it will start soonest. The engine keeps
 /// those where the least has to become free, whenever that is: here both nodes lack as much, it
 /// keeps the first by name for 30 s, and the last job passes on the idle node for 20 s although

@@ -164,7 +164,7 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
     98 released, 2 resized, 2 taken back: 4cefd40c3c2c97c1, told 2d30a07edc028564
-    70 released, 1 resized, 3 taken back: 1ceab3930be81202, told 745a8e48af4d9e0f
+    70 released, 1 resized, 3 taken back: 1ceab3930be81202, told 4c337e7e4fb8d29f
     112 released, 2 resized, 9 taken back: f9e50ef115f2334f, told 0ae29af182564805
     63 released, 0 resized, 1 taken back: bb85656d2a3f6f8f, told 8472ee25b9bce20e
     122 released, 4 resized, 7 taken back: 5954562033d7b85c, told 42ba5e4ed02266ad
