@@ -81,10 +81,7 @@ impl Asker<'_> {
 
     /// Who asks, for limits by user.
     fn user(&self) -> &str {
-        match &self.want.user {
-            Some(user) => user,
-            None => &self.rank.key.namespace,
-        }
+        self.want.user_of(&self.rank.key)
     }
 }
 

@@ -6,8 +6,8 @@
 
 use super::Engine;
 use super::judge::Asker;
-use super::queues::{QueueNode, Queues};
-use crate::facts::Limits;
+use super::queues::{QueueId, QueueNode, Queues};
+use crate::facts::{Limits, QueueOrdering};
 use crate::ids::{JobKey, QueueName};
 use crate::reason::Reason;
 
@@ -73,6 +73,17 @@ impl Queues {
         up.any(|(_, node)| node.limits().jobs_per_user.is_some())
     }
 
+    /// The topmost queue, from this one upwards, in which a user may have no job more.
+    fn topmost_reached(&self, queue: &QueueName, user: &str) -> Option<QueueId> {
+        let up = self.upwards(self.id(queue)?);
+        let reached = up.filter(|(_, node)| {
+            let held = node.users.get(user).copied().unwrap_or_default();
+            let limit = node.limits().jobs_per_user;
+            limit.is_some_and(|limit| held >= limit)
+        });
+        reached.map(|(id, _)| id).last()
+    }
+
     /// How many of those who wait in a queue may compete.
     pub(crate) fn pending_limit(&self, queue: &QueueName) -> Option<u32> {
         self.policy(queue)?.limits.pending
@@ -80,6 +91,27 @@ impl Queues {
 }
 
 impl Engine {
+    /// A job of a user was released. Where the user may have no more now, a job that stands first in
+    /// a strict queue holds up nobody any more: it is judged again.
+    pub(crate) fn rouse_limited(&mut self, queue: &QueueName, user: &str) {
+        let Some(reached) = self.queues.topmost_reached(queue, user) else {
+            return;
+        };
+        let below = self.queues.subtree(reached).into_iter();
+        let strict = below.map(|id| self.queues.node(id)).filter(|node| {
+            let ordering = node.ordering();
+            ordering == QueueOrdering::StrictFifo
+        });
+        let heads = strict.filter_map(|node| self.waiting.leaf(&node.name)?.first_that_may_go());
+        let heads: Vec<JobKey> = heads.map(|rank| rank.key.clone()).collect();
+        for head in heads {
+            let want = self.want_of(&head).and_then(|want| self.wants.get(want));
+            if want.is_some_and(|want| want.user_of(&head) == user) {
+                self.rouse_job(&head);
+            }
+        }
+    }
+
     /// Whoever may not compete in a queue any more keeps nothing: it would keep it for ever.
     pub(crate) fn drop_beyond(&mut self, queue: &QueueName) {
         if self.queues.pending_limit(queue).is_none() {

@@ -4,7 +4,7 @@ use super::reservations::Scope;
 use super::shut::Shut;
 use super::shuts::{Shuts, Was};
 use crate::facts::Demand;
-use crate::ids::{ClusterName, QueueName};
+use crate::ids::{ClusterName, JobKey, QueueName};
 use crate::resources::Resources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,6 +31,14 @@ pub(crate) struct Want {
 }
 
 impl Want {
+    /// Whose job it is, for limits by user.
+    pub(crate) fn user_of<'a>(&'a self, key: &'a JobKey) -> &'a str {
+        match &self.user {
+            Some(user) => user,
+            None => &key.namespace,
+        }
+    }
+
     /// The same for another demand; `None` where that cannot be counted.
     pub(crate) fn resized(&self, demand: Demand) -> Option<Self> {
         Some(Self {

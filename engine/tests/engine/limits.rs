@@ -3,7 +3,7 @@
 use crate::sharing::{fill, fleet, order};
 use crate::world::{World, below, key, pods, policy, queue};
 use engine::Event;
-use engine::facts::{Limits, PolicyFact};
+use engine::facts::{Backfill, Limits, PolicyFact, QueueOrdering};
 use insta::assert_snapshot;
 
 fn limited(name: &str, limits: Limits) -> PolicyFact {
@@ -186,4 +186,38 @@ fn users_are_told_apart_in_a_queue_that_moves_below_one_that_counts_them() {
     }
     world.queue(below("dept", queue("q")));
     assert_snapshot!(order(&mut world), @"ann bob");
+}
+
+/// It was stopped by room when it was judged, and held up the other user for ever.
+#[test]
+fn the_first_of_a_strict_queue_holds_up_nobody_once_its_user_may_have_no_more() {
+    let mut world = World::new();
+    world.cluster("x", 2, "cpu 16, gpu 4").queue(queue("q"));
+    world.policy(PolicyFact {
+        ordering: QueueOrdering::StrictFifo,
+        limits: Limits {
+            jobs_per_user: Some(1),
+            ..Limits::default()
+        },
+        backfill: Backfill {
+            reservations: Some(0),
+            ..Backfill::default()
+        },
+        ..policy("q")
+    });
+    let submit = |world: &mut World, name: &str, user: &str, count, class| {
+        let mut job = world.job(name, "q", pods(count, "cpu 1, gpu 3"));
+        job.0.user = user.to_owned();
+        world.submit(job.priority(class));
+    };
+    submit(&mut world, "runs", "bob", 1, "high");
+    assert_snapshot!(order(&mut world), @"runs");
+    submit(&mut world, "wide", "ann", 2, "normal");
+    submit(&mut world, "other", "bob", 1, "low");
+    assert_snapshot!(order(&mut world), @"");
+    // What comes free is taken at once: nothing else has the wide one judged again.
+    world.run("runs");
+    world.finish("runs");
+    submit(&mut world, "small", "ann", 1, "high");
+    assert_snapshot!(order(&mut world), @"small other");
 }
