@@ -78,13 +78,23 @@ impl World {
     }
 
     /// A tree of three levels with so many leaves, all features in use; the leaves' names.
-    pub(crate) fn tree(&mut self, leaves: usize, fleet_gpus: i64) -> Vec<QueueName> {
+    pub(crate) fn tree(
+        &mut self,
+        leaves: usize,
+        fleet_gpus: i64,
+        guaranteed: bool,
+    ) -> Vec<QueueName> {
         let fan = (1..=leaves).find(|fan| fan.pow(3) >= leaves).unwrap_or(1);
         let mut names = Vec::new();
         let mut add = |name: &str, parent: Option<&str>, gpus: i64, index: usize| {
             let queue = QueueFact {
                 parent: parent.map(QueueName::from),
                 weight: 1 + (index % 3) as u32,
+                guarantee: if guaranteed && index.is_multiple_of(3) {
+                    res(gpus / 2, 0)
+                } else {
+                    Resources::new()
+                },
                 deserved: res(gpus, 0),
                 ..plain_queue(name)
             };

@@ -31,6 +31,8 @@ struct Arguments {
     quick: bool,
     /// One cell of the steady case alone: jobs, queues, clusters.
     cell: Option<[usize; 3]>,
+    /// Whether queues of that cell are guaranteed something.
+    guarantees: bool,
 }
 
 fn main() -> std::process::ExitCode {
@@ -50,6 +52,7 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
         only: None,
         quick: false,
         cell: None,
+        guarantees: false,
     };
     while let Some(flag) = given.next() {
         let mut value = || given.next().ok_or(format!("{flag} needs a value"));
@@ -59,13 +62,14 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--only" => arguments.only = Some(value()?),
             "--quick" => arguments.quick = true,
             "--cell" => arguments.cell = Some(cell(&value()?)?),
+            "--guarantees" => arguments.guarantees = true,
             // Cargo says so to whatever it runs as a benchmark.
             "--bench" => {}
             _ => {
                 return Err(format!(
                     "{flag} is not known; --out FILE, --traces DIR, \
-                     --only steady|hard|philly|openb, --cell JOBS,QUEUES,CLUSTERS or --quick \
-                     is needed"
+                     --only steady|hard|philly|openb, --cell JOBS,QUEUES,CLUSTERS, \
+                     --guarantees or --quick is needed"
                 ));
             }
         }
@@ -81,8 +85,8 @@ fn cell(text: &str) -> Result<[usize; 3], String> {
 
 fn run(arguments: Arguments) -> Result<(), String> {
     let mut sheet = Sheet::default();
-    if let Some([jobs, queues, clusters]) = arguments.cell {
-        steady::add_cell(&mut sheet, jobs, queues, clusters, false);
+    if let Some(cell) = arguments.cell {
+        steady::add_cell(&mut sheet, cell, false, arguments.guarantees);
         return Ok(());
     }
     let wanted = |group: &str| {

@@ -30,10 +30,12 @@ pub(crate) fn run(sheet: &mut Sheet, quick: bool) {
         (100_000 / scale, 10, 10),
         (100_000 / scale, 100, 100),
     ];
+    let few = 100_000 / scale;
+    add_cell(sheet, [few, 1_000 / scale.min(10), clusters], false, true);
     let mut by_jobs = Vec::new();
     for (index, (jobs, queues, clusters)) in grid.into_iter().enumerate() {
         let queues = queues / scale.min(10);
-        let per_second = add_cell(sheet, jobs, queues, clusters, index == 2);
+        let per_second = add_cell(sheet, [jobs, queues, clusters], index == 2, false);
         if index < 3 {
             by_jobs.push((jobs as f64, 1.0 / per_second));
         }
@@ -47,16 +49,18 @@ pub(crate) fn run(sheet: &mut Sheet, quick: bool) {
     );
 }
 
-/// Runs a cell and adds its row; decisions a second.
+/// Runs a cell and adds its row; decisions a second. With guarantees a third of the queues are
+/// guaranteed half of what they deserve.
 pub(crate) fn add_cell(
     sheet: &mut Sheet,
-    jobs: usize,
-    queues: usize,
-    clusters: usize,
+    [jobs, queues, clusters]: [usize; 3],
     largest: bool,
+    guaranteed: bool,
 ) -> f64 {
-    let cell = cell(jobs, queues, clusters);
-    let name = format!("admit and complete: {jobs} queued, {queues} queues, {clusters} clusters");
+    let cell = cell(jobs, queues, clusters, guaranteed);
+    let with = if guaranteed { ", guarantees" } else { "" };
+    let name =
+        format!("admit and complete: {jobs} queued, {queues} queues, {clusters} clusters{with}");
     let goal = if largest {
         Goal::AtLeast(200_000.0)
     } else {
@@ -85,10 +89,10 @@ pub(crate) fn add_cell(
 }
 
 /// One cell: fills the fleet, queues so many jobs more, then lets jobs end one by one.
-fn cell(jobs: usize, queues: usize, clusters: usize) -> Cell {
+fn cell(jobs: usize, queues: usize, clusters: usize, guaranteed: bool) -> Cell {
     let mut world = World::new(clusters, NODES_PER_CLUSTER);
     let gpus = (clusters * NODES_PER_CLUSTER) as i64 * NODE_GPUS;
-    let leaves = world.tree(queues.max(1), gpus);
+    let leaves = world.tree(queues.max(1), gpus, guaranteed);
     let mut chance = Chance(7);
     let mut asked = 0;
     while asked < gpus + gpus / 20 {
