@@ -30,6 +30,7 @@ pub(crate) fn record_in(
         attempt: Attempt(1),
         queue: job.fact.queue.clone(),
         admitted_at: now,
+        declared_ms: job.fact.expected_duration_ms,
         shares: clusters.iter().map(|cluster| share(cluster, job)).collect(),
     };
     AdmissionRecord {
@@ -46,6 +47,7 @@ pub(crate) fn unsized_record(fact: &JobFact, now: Time) -> AdmissionRecord {
         attempt: Attempt(1),
         queue: fact.queue.clone(),
         admitted_at: now,
+        declared_ms: fact.expected_duration_ms,
         shares: Vec::new(),
     };
     AdmissionRecord {

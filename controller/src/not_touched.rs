@@ -125,6 +125,7 @@ impl Core {
                     attempt: Attempt(attempt.max(attempts).max(1)),
                     queue,
                     admitted_at: charged.map_or(look.now, |charged| charged.admitted_at),
+                    declared_ms: None,
                     shares: Vec::new(),
                 },
                 RecordState::Admitted,

@@ -299,6 +299,7 @@ mod tests {
             hosts: Default::default(),
             leading: None,
             time: jiff::Timestamp::UNIX_EPOCH,
+            expected_duration_ms: None,
             reason: None,
             message: String::new(),
             for_job: None,

@@ -109,6 +109,10 @@ pub struct AdmissionRecord {
     pub leading: Option<ClusterName>,
     /// When it was admitted, RFC 3339 with milliseconds.
     pub time: jiff::Timestamp,
+    /// Run time in milliseconds that it had declared when it was admitted; absent where it had
+    /// declared none, and in records of versions that did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_duration_ms: Option<i64>,
     /// Why, where the state is Refused or Ending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
@@ -176,6 +180,7 @@ impl AdmissionRecord {
             hosts: BTreeMap::new(),
             leading: None,
             time: timestamp(admission.admitted_at),
+            expected_duration_ms: admission.declared_ms,
             reason: None,
             message: String::new(),
             for_job: None,
@@ -244,6 +249,7 @@ impl AdmissionRecord {
             attempt: self.attempt,
             queue: self.queue.clone(),
             admitted_at: Time(self.time.as_millisecond()),
+            declared_ms: self.expected_duration_ms,
             shares: self
                 .clusters
                 .iter()

@@ -499,6 +499,9 @@ pub struct Admission {
     pub queue: QueueName,
     /// When it was admitted.
     pub admitted_at: Time,
+    /// Run time in milliseconds that it had declared then, by which it is judged in this attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared_ms: Option<i64>,
     /// Its parts, with what each is charged.
     pub shares: Vec<Share>,
 }

@@ -98,6 +98,7 @@ mod tests {
             attempt: Attempt(1),
             queue: QueueName::new("q"),
             admitted_at: Time(0),
+            declared_ms: None,
             shares: shares.collect(),
         }
     }

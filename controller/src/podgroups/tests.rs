@@ -69,6 +69,7 @@ impl Case {
             attempt: Attempt(self.attempt),
             queue: fact.queue.clone(),
             admitted_at: engine::Time(50_000),
+            declared_ms: None,
             shares: vec![Share {
                 cluster: ClusterName::new("m1"),
                 pods: vec![RolePods {

@@ -27,6 +27,17 @@ fn a_record_without_a_version_has_the_first() {
     assert_eq!(read(&text).unwrap(), record);
 }
 
+#[test]
+fn the_run_time_that_was_declared_is_kept() {
+    assert_eq!(read(FIRST).unwrap().admission().declared_ms, None);
+    let text = with(r#""reason""#, r#""expectedDurationMs":60000,"reason""#);
+    let record = read(&text).unwrap();
+    assert_eq!(record.admission().declared_ms, Some(60_000));
+    assert_eq!(record.resized(&record.admission()), record);
+    let ended = record.in_state(RecordState::Requeued, None, "");
+    assert_eq!(read(&ended.to_annotation().unwrap()).unwrap(), ended);
+}
+
 /// What the first release reads it with: a version and new fields are no trouble to it.
 #[test]
 fn unknown_fields_are_written_back_byte_for_byte() {

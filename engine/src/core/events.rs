@@ -214,6 +214,8 @@ impl Engine {
             .clone()
             .filter(|_| same_object && job.uncommon.hold.is_none());
         job.released = Some(Box::new(Released {
+            // Records of versions that did not write it leave what the template says now.
+            declared_ms: admission.declared_ms.or(job.duration),
             admission,
             progress,
             over: progress == Progress::Finished,
@@ -223,7 +225,6 @@ impl Engine {
             seated: false,
             started_at,
             expected_ms: None,
-            declared_ms: job.duration,
             leaving: Vec::new(),
             gave_to: BTreeSet::new(),
             room_lost: None,

@@ -28,6 +28,7 @@ impl Engine {
             attempt: job.attempt,
             queue: job.queue.clone(),
             admitted_at: now,
+            declared_ms: job.duration,
             shares,
         };
         job.released = Some(Box::new(Released {

@@ -22,6 +22,7 @@ pub(crate) fn running(key: &JobKey, pods: Vec<RolePods>) -> Engine {
             attempt: Attempt(1),
             queue: QueueName::from("q"),
             admitted_at: Time(0),
+            declared_ms: None,
             shares: vec![Share {
                 cluster: ClusterName::from("a"),
                 pods,

@@ -76,6 +76,7 @@ fn charge(queue: usize, pool: u8, gpus: u8, attempt: u32) -> Admission {
         attempt: Attempt(attempt),
         queue: QueueName::from(QUEUES[queue]),
         admitted_at: Time(0),
+        declared_ms: None,
         shares: vec![Share {
             cluster: ClusterName::from(if pool.is_multiple_of(2) { "x" } else { "y" }),
             pods: Vec::new(),

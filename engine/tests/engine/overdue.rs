@@ -2,6 +2,7 @@
 //! long they run.
 
 use crate::preemption::{add, preempting, runs};
+use crate::shrinking::restarted;
 use crate::world::{World, pods, policy, queue};
 use engine::facts::{JobFact, PolicyFact, Preemption};
 use engine::{Event, JobState};
@@ -114,6 +115,22 @@ fn what_is_declared_later_counts_for_the_next_attempt() {
         }));
     }
     world.wait(31);
+    assert_snapshot!(world.decide(), @"take back first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
+}
+
+#[test]
+fn what_was_declared_counts_after_a_restart_too() {
+    let mut before = world(overdue());
+    let fact = declared(&mut before, "first", "normal");
+    let later = JobFact {
+        expected_duration_ms: Some(3_600_000),
+        ..fact
+    };
+    let mut world = restarted(&before, world(overdue()), later);
+    add(&mut world, "second", "normal", pods(1, "gpu 4"));
+    world.wait(59);
+    assert_snapshot!(world.decide(), @"");
+    world.wait(2);
     assert_snapshot!(world.decide(), @"take back first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
 }
 

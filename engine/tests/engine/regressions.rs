@@ -21,6 +21,7 @@ fn record(cpu: &str, attempt: u32) -> Admission {
         attempt: Attempt(attempt),
         queue: QueueName::from("q"),
         admitted_at: Time(500_000),
+        declared_ms: None,
         shares: vec![Share {
             cluster: ClusterName::from("a"),
             pods: vec![RolePods {

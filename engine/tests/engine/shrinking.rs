@@ -13,7 +13,7 @@ fn edit(world: &mut World, fact: &JobFact, demand: Demand) {
 }
 
 /// The same gang, found running after a restart: its plan was read back and names no nodes.
-fn restarted(before: &World, mut world: World, fact: JobFact) -> World {
+pub(crate) fn restarted(before: &World, mut world: World, fact: JobFact) -> World {
     let view = before.engine.job(&fact.key).unwrap();
     let mut admission = view.admission.unwrap().clone();
     for share in &mut admission.shares {

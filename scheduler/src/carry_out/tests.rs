@@ -119,6 +119,7 @@ fn order(name: &str, api: &str, pods: u32) -> Order {
             attempt: Attempt(1),
             queue: QueueName::new("vision"),
             admitted_at: Time(0),
+            declared_ms: None,
             shares: vec![share],
         },
         demand: Demand {

@@ -35,6 +35,7 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         hosts: Default::default(),
         leading: None,
         time: "2026-11-21T04:00:00Z".parse().unwrap(),
+        expected_duration_ms: None,
         reason: (state == RecordState::Ending).then_some(Reason::Evicted),
         message: String::new(),
         for_job: None,

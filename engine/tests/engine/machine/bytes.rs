@@ -163,17 +163,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    98 released, 2 resized, 2 taken back: 4cefd40c3c2c97c1, told 2d30a07edc028564
-    70 released, 1 resized, 3 taken back: 1ceab3930be81202, told 4c337e7e4fb8d29f
-    112 released, 2 resized, 9 taken back: f9e50ef115f2334f, told 0ae29af182564805
-    63 released, 0 resized, 1 taken back: bb85656d2a3f6f8f, told 8472ee25b9bce20e
-    122 released, 4 resized, 7 taken back: 5954562033d7b85c, told 42ba5e4ed02266ad
-    57 released, 0 resized, 2 taken back: 2a03043781fb6da6, told cd30bd1b28c696bb
-    107 released, 1 resized, 6 taken back: b8c586a84e28b4f5, told d9cd9f058c6b2334
-    54 released, 1 resized, 0 taken back: 68883cdef3f81367, told baf88cb023703f11
-    114 released, 1 resized, 4 taken back: 8554552cbf44e5e3, told fb3f89832841e735
-    85 released, 1 resized, 2 taken back: fceaa7753199b7f7, told c9f3a42b7babfff7
-    94 released, 3 resized, 3 taken back: add4f9c510926611, told 2190190d5d4735eb
-    53 released, 1 resized, 1 taken back: 8fbefe163b2f875b, told 3dcf092d94c6214c
+    98 released, 2 resized, 2 taken back: 5a30baaa9b4f73b8, told 2d30a07edc028564
+    70 released, 1 resized, 3 taken back: 759f0b96bfa2e7de, told 4c337e7e4fb8d29f
+    112 released, 2 resized, 9 taken back: a6a3d7799346f4ad, told 0ae29af182564805
+    63 released, 0 resized, 1 taken back: a337cacfddf35d05, told 8472ee25b9bce20e
+    122 released, 4 resized, 7 taken back: 9a9502d684ff1134, told 42ba5e4ed02266ad
+    57 released, 0 resized, 2 taken back: db4b0164379b7ec0, told cd30bd1b28c696bb
+    107 released, 1 resized, 6 taken back: a72274aee24a7142, told d9cd9f058c6b2334
+    54 released, 1 resized, 0 taken back: d8f4da4e2cbbf1c9, told baf88cb023703f11
+    114 released, 1 resized, 4 taken back: 525449481a6a778a, told fb3f89832841e735
+    85 released, 1 resized, 2 taken back: 11a61f1588137106, told c9f3a42b7babfff7
+    94 released, 3 resized, 3 taken back: a6fc553a60d854b0, told 2190190d5d4735eb
+    53 released, 1 resized, 1 taken back: 36c2d4112e6a338b, told 3dcf092d94c6214c
     ");
 }

@@ -101,6 +101,7 @@ impl Model {
             attempt: Attempt(1),
             queue: fact.queue.clone(),
             admitted_at: self.clock(),
+            declared_ms: None,
             shares: vec![share],
         };
         self.jobs.insert(key.clone(), fact.clone());
