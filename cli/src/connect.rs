@@ -4,7 +4,11 @@ use crate::args::Connection;
 use anyhow::{Context, Result, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use runtime::client::CallError;
 use std::time::Duration;
+
+/// How long each page of a list may take: `--request-timeout`, which the client keeps to, says that.
+pub(crate) const LIMIT: Duration = Duration::MAX;
 
 /// A client of the server that the flags name.
 pub(crate) async fn connect(flags: &Connection) -> Result<Client> {
@@ -41,7 +45,11 @@ async fn config(flags: &Connection) -> Result<Config> {
 
 /// What the server said, without the debug form of its answer. A LIST that is not found means
 /// that the kind is not there.
-pub(crate) fn plain(error: kube::Error, listed: &str) -> anyhow::Error {
+pub(crate) fn plain(error: CallError, listed: &str) -> anyhow::Error {
+    let error = match error {
+        CallError::Kube(error) => error,
+        late @ CallError::Timeout(_) => return anyhow::Error::new(late),
+    };
     match error {
         kube::Error::Api(status) if status.code == 404 => anyhow!(
             "the server has no {listed}: Muster is not installed on it (`muster install` does that), or this is not the Karmada control plane"

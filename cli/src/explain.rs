@@ -1,13 +1,14 @@
 //! `explain`: why a job is where it is, from the status of its PodGroup alone.
 
 use crate::args::{Format, Output};
-use crate::connect::plain;
+use crate::connect::{LIMIT, plain};
 use crate::output;
 use anyhow::{Result, bail};
 use crds::podgroup::{FederationStatus, PodGroup};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
+use runtime::pages;
 use std::fmt::Write;
 
 /// Runs the command; returns what it prints. `job` is the name of the workload, `KIND/NAME`
@@ -16,7 +17,7 @@ pub(crate) async fn run(job: &str, output: &Output, client: &Client) -> Result<S
     let namespace = client.default_namespace();
     let kind = ApiResource::erase::<PodGroup>(&());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
-    let listed = api.list(&ListParams::default()).await;
+    let listed = pages::list(&api, &ListParams::default(), LIMIT).await;
     let groups = listed.map_err(|error| plain(error, "PodGroups"))?.items;
     let named: Vec<DynamicObject> = groups
         .into_iter()

@@ -17,7 +17,7 @@ use crds::karmada::Work;
 use crds::names::BINDING_PERMANENT_ID;
 use kube::api::{Api, ListParams};
 use kube::core::ObjectMeta;
-use runtime::with_deadline;
+use runtime::pages;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 const JOBS_PER_READ: usize = 100;
 /// From the start of one read to that of the next, at least.
 const APART: Duration = Duration::from_millis(50);
-/// A read that takes longer is given up; those who asked ask again.
+/// A read of which a page takes longer is given up; those who asked ask again.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What is left of a job: the metadata of its Works.
@@ -86,7 +86,7 @@ async fn answer(works: &Api<Work>, batch: Vec<Asked>) {
     let own = format!("{BINDING_PERMANENT_ID} in ({})", ids.join(","));
     let params = ListParams::default().labels(&own);
     let mut left: HashMap<String, Vec<ObjectMeta>> = HashMap::new();
-    let error = match with_deadline(works.list_metadata(&params), READ_DEADLINE).await {
+    let error = match pages::list_metadata(works, &params, READ_DEADLINE).await {
         Ok(list) => {
             for work in list.items {
                 if let Some(id) = id_of(&work.metadata) {

@@ -270,7 +270,7 @@ pub async fn with_deadline<T>(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
     use super::*;
     use crate::testing::{FakeApi, Fault};
     use k8s_openapi::api::core::v1::ConfigMap;

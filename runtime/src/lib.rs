@@ -5,6 +5,7 @@
 //!                       ├► lease ──► Leadership: may we write? Ledger: which writes are open
 //!                       ├► status_writer ◄── newest status per object
 //!                       ├► rights ──► who may use a queue
+//!                       ├► pages ──► lists, a page at a time
 //!                       └► apply ◄── manifests
 //! task: a panic ends the process. clock: time that does not jump
 //! telemetry, metrics, health, shutdown: logs, numbers, probes and the end of a process
@@ -19,6 +20,7 @@ pub mod clock;
 pub mod health;
 pub mod lease;
 pub mod metrics;
+pub mod pages;
 pub mod rights;
 pub mod shutdown;
 pub mod status_writer;

@@ -26,6 +26,7 @@ use kube::api::{
 use kube::core::{GroupVersionKind, ObjectMeta, PartialObjectMeta};
 use kube::{Client, ResourceExt};
 use runtime::client::{CallError, CallFault, with_deadline};
+use runtime::pages;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -114,7 +115,7 @@ impl<'a> Services<'a> {
         for kind in [service_kind(), mcs_kind()] {
             let objects = self.api(&kind);
             let own = ListParams::default().labels(&format!("{}={}", names::JOB_LABEL, self.uid()));
-            let list = match with_deadline(objects.list_metadata(&own), LIMIT).await {
+            let list = match pages::list_metadata(&objects, &own, LIMIT).await {
                 Ok(list) => list.items,
                 Err(error) => {
                     let error = error.message();
@@ -231,8 +232,8 @@ pub(crate) async fn sweep(client: &Client, namespace: &str) -> Result<(), CallEr
     let works: Api<Work> = Api::all(client.clone());
     let of_namespace = ListParams::default().labels(&format!("{MCS_NAMESPACE}={namespace}"));
     // Works first: what is collected after that belongs to what is there.
-    let works = with_deadline(works.list_metadata(&of_namespace), LIMIT).await?;
-    let kept = with_deadline(kept.list_metadata(&ListParams::default()), LIMIT).await?;
+    let works = pages::list_metadata(&works, &of_namespace, LIMIT).await?;
+    let kept = pages::list_metadata(&kept, &ListParams::default(), LIMIT).await?;
     let kept: BTreeSet<String> = kept.items.iter().map(ResourceExt::name_any).collect();
     let is_left = |work: &&PartialObjectMeta<Work>| {
         let of = work.labels().get(MCS_NAME);

@@ -231,6 +231,10 @@ async fn fence_binding(
 ///
 /// # Errors
 /// Where they cannot be listed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "of one page, which is let go of before the next"
+)]
 async fn newest(client: &Client) -> Result<u64, CallError> {
     let api: Api<ResourceBinding> = Api::all(client.clone());
     let mut newest = 0;

@@ -4,12 +4,13 @@
 //! To be used when no Muster process runs any more, or it would gate again what is let go.
 
 use crate::commit::{self, CommitOptions, Failure, Intent, Write};
+use crate::overrides::LIMIT;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
 use crds::names::{ACCOUNTING_FINALIZER, ADMISSION_ANNOTATION, ADOPTED_AT_ANNOTATION};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
-use runtime::Registry;
+use runtime::{Registry, pages};
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -22,8 +23,12 @@ use tokio_util::sync::CancellationToken;
 /// Where namespaces cannot be listed, or one cannot be written.
 pub async fn unmark_namespaces(client: &Client) -> anyhow::Result<usize> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let all = namespaces.list(&ListParams::default()).await?.items;
-    let marked: Vec<Namespace> = all.into_iter().filter(Namespace::is_adopted).collect();
+    let all = pages::list(&namespaces, &ListParams::default(), LIMIT).await?;
+    let marked: Vec<Namespace> = all
+        .items
+        .into_iter()
+        .filter(Namespace::is_adopted)
+        .collect();
     let patch = json!({"metadata": {"annotations": {ADOPTED_AT_ANNOTATION: null}}});
     let patch = Patch::Merge(patch);
     for namespace in &marked {
@@ -44,8 +49,7 @@ pub async fn unmark_namespaces(client: &Client) -> anyhow::Result<usize> {
 /// Where bindings cannot be listed, or one cannot be written; those before it are let go.
 pub async fn let_go_of_all(client: &Client) -> anyhow::Result<usize> {
     let bindings: Api<ResourceBinding> = Api::all(client.clone());
-    let ours: Vec<Intent> = bindings
-        .list(&ListParams::default())
+    let ours: Vec<Intent> = pages::list(&bindings, &ListParams::default(), LIMIT)
         .await?
         .items
         .into_iter()

@@ -4,7 +4,7 @@ mod detail;
 mod list;
 
 use crate::args::{Format, QueueCommand};
-use crate::connect::plain;
+use crate::connect::{LIMIT, plain};
 use crate::output;
 use anyhow::{Result, bail};
 use crds::capacity_policy::CapacityPolicy;
@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
 use kube::core::ApiResource;
 use kube::{Client, Resource, ResourceExt};
+use runtime::pages;
 use std::collections::BTreeMap;
 
 /// A queue as it is shown: its policy, and its Queue where that could be read.
@@ -78,7 +79,7 @@ fn name_line(policy: &DynamicObject) -> String {
 async fn policies(client: &Client, params: &ListParams) -> Result<ObjectList<DynamicObject>> {
     let kind = ApiResource::erase::<CapacityPolicy>(&());
     let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
-    let listed = api.list(params).await;
+    let listed = pages::list(&api, params, LIMIT).await;
     let mut policies = listed.map_err(|error| plain(error, "CapacityPolicies"))?;
     for policy in &mut policies {
         policy.metadata.managed_fields = None;
@@ -88,16 +89,15 @@ async fn policies(client: &Client, params: &ListParams) -> Result<ObjectList<Dyn
 
 /// Adds the Queues. Who may not read them sees the rest.
 async fn shown(client: &Client, policies: ObjectList<DynamicObject>) -> Result<Vec<Shown>> {
-    let queues = Api::<Queue>::all(client.clone())
-        .list(&ListParams::default())
-        .await;
+    let queues = Api::<Queue>::all(client.clone());
+    let queues = pages::list(&queues, &ListParams::default(), LIMIT).await;
     let mut queues: BTreeMap<String, Queue> = match queues {
         Ok(list) => list
             .items
             .into_iter()
             .map(|queue| (queue.name_any(), queue))
             .collect(),
-        Err(kube::Error::Api(status)) if status.code == 403 => BTreeMap::new(),
+        Err(error) if error.code() == Some(403) => BTreeMap::new(),
         Err(error) => return Err(plain(error, "Queues")),
     };
     let shown = policies.items.into_iter().map(|policy| {

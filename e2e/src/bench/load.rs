@@ -106,6 +106,7 @@ impl Batch {
     }
 
     /// The running pods in the members, by job.
+    #[expect(clippy::disallowed_methods, reason = "of a testbed, which is small")]
     pub(super) async fn pods(&self, plane: &Plane) -> anyhow::Result<BTreeMap<String, MemberPod>> {
         let mut pods = BTreeMap::new();
         for member in plane.testbed.members() {

@@ -66,6 +66,7 @@ impl Objects {
     ///
     /// # Errors
     /// If the server does not answer.
+    #[expect(clippy::disallowed_methods, reason = "of a testbed, which is small")]
     pub async fn select(
         &self,
         kind: Kind,

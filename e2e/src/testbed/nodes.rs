@@ -83,6 +83,7 @@ pub async fn cordon(client: &Client, member: &str, name: &str, unschedulable: bo
 }
 
 /// Which of these nodes are not yet Ready or still carry a taint of a node that is not.
+#[expect(clippy::disallowed_methods, reason = "of a testbed, which is small")]
 pub(super) async fn unready(client: &Client, names: &[String]) -> Result<Vec<String>, String> {
     let api: Api<Node> = Api::all(client.clone());
     let listed = api

@@ -9,9 +9,14 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
 use kube::api::ListParams;
 use kube::{Api, Client};
+use runtime::pages;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
+
+/// How long each page of a list may take.
+const LIMIT: Duration = Duration::from_secs(30);
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const GROUP: &str = "group:";
@@ -170,10 +175,11 @@ pub(crate) struct Found {
 pub(crate) async fn find(client: &Client) -> anyhow::Result<Found> {
     let all = ListParams::default();
     let roles: Api<ClusterRole> = Api::all(client.clone());
-    let roles = roles.list(&all).await.context("cannot list ClusterRoles")?;
+    let roles = pages::list(&roles, &all, LIMIT)
+        .await
+        .context("cannot list ClusterRoles")?;
     let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
-    let bindings = bindings
-        .list(&all)
+    let bindings = pages::list(&bindings, &all, LIMIT)
         .await
         .context("cannot list ClusterRoleBindings")?;
     Ok(sort(&roles.items, &bindings.items))

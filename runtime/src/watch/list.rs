@@ -23,6 +23,7 @@ pub(super) struct Page<K> {
 }
 
 /// Reads the page at `continue_token`, the first one where there is none.
+#[expect(clippy::disallowed_methods, reason = "of one page")]
 pub(super) async fn page<K>(
     api: &Api<K>,
     options: &WatchOptions,
@@ -51,6 +52,7 @@ where
 }
 
 /// The version that the server is at, by a fresh read of one object at most.
+#[expect(clippy::disallowed_methods, reason = "of one object")]
 pub(super) async fn version<K>(api: &Api<K>, options: &WatchOptions) -> Result<String, CallError>
 where
     K: Resource + Clone + DeserializeOwned + Debug,

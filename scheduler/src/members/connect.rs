@@ -142,6 +142,7 @@ async fn through_proxy(control_plane: &Client, proxied: &Proxied) -> Result<Clie
 }
 
 /// Whether objects of a kind may be listed.
+#[expect(clippy::disallowed_methods, reason = "of one object")]
 async fn look<K>(client: &Client, kind: &'static str) -> Result<(), ConnectError>
 where
     K: Resource<DynamicType = ()>,
