@@ -44,6 +44,7 @@ mod readiness;
 mod reconcile;
 mod release;
 mod remains;
+mod renew;
 mod rights;
 mod shrink;
 mod sources;

@@ -43,7 +43,7 @@ impl Core {
         let progress = self.progress_of(look, &record, job.as_ref());
         let was_over = self.is_over(look, &record);
         self.tell_admission(look, &record, progress);
-        if was_over && outcome == Outcome::Active && self.runs_again(look, &record) {
+        if self.is_back(look, &record, was_over, &outcome) && self.runs_again(look, &record) {
             return;
         }
         if let Some(job) = job {
@@ -71,6 +71,7 @@ impl Core {
         }
         if !outcome.is_finished() {
             self.keep_found(look, &record);
+            self.renew(look, &record, progress);
         }
         self.confirm_shrinks(look, &record);
         self.expire(look, &record);
@@ -139,6 +140,30 @@ impl Core {
         }
         self.write(look.key, &look.binding, Write::Adopt { record });
         true
+    }
+
+    /// Whether a job that was over is seen to run again. It is charged from when its members do not
+    /// say that it is over, which may be a report that is late or lost: what has ended is evicted
+    /// only once something of it runs.
+    fn is_back(
+        &mut self,
+        look: &Look<'_>,
+        record: &AdmissionRecord,
+        was_over: bool,
+        outcome: &Outcome,
+    ) -> bool {
+        let is_over = self.is_over(look, record);
+        let track = self.track(look.key);
+        if is_over {
+            track.reopened = None;
+        } else if was_over {
+            track.reopened = Some(record.attempt);
+        }
+        let is_back = *outcome == Outcome::Active && track.reopened == Some(record.attempt);
+        if is_back {
+            track.reopened = None;
+        }
+        is_back
     }
 
     /// A job that was over runs again: its member came back empty and Karmada made it anew, or a

@@ -63,6 +63,10 @@ pub(crate) struct Track {
     pub(crate) kept_alive: bool,
     /// How it ended, as last reported.
     pub(crate) ended: Option<(Attempt, Outcome)>,
+    /// When its members are looked at next for what it needs there, while nothing of it runs.
+    pub(crate) renew_at: Option<Time>,
+    /// The attempt that was over and is charged again, until it is over or seen to run.
+    pub(crate) reopened: Option<Attempt>,
     /// What of its binding others have changed that only Muster writes.
     pub(crate) guard: Guard,
     /// Since when it has been looked at to be adopted, without its template.

@@ -146,6 +146,26 @@ impl Scheduler {
         prepared
     }
 
+    /// Sees to it that the members of a placement that stands have what the job needs beside itself: one
+    /// that came back empty has lost it.
+    ///
+    /// # Errors
+    /// The refusal, where a member lacks it and cannot be given it now.
+    pub async fn renew(
+        &self,
+        clusters: &[ClusterName],
+        api: &str,
+        queue: &QueueName,
+        priority_classes: &BTreeSet<String>,
+    ) -> Result<(), Refusal> {
+        let all = clusters.iter().map(|cluster| {
+            let preparer = &self.preparer;
+            preparer.prepare(cluster, api, queue, priority_classes)
+        });
+        let renewed = try_join_all(all).await;
+        renewed.map(drop).map_err(|error| unprepared(&error))
+    }
+
     /// Gives back the room that is held for a job: it ended, was taken back, or its write was
     /// dropped. Telling it of a job that holds nothing changes nothing.
     pub fn forget(&self, key: &JobKey) {

@@ -23,8 +23,8 @@ use tokio::time::Instant;
 
 /// How long one call may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long what was seen in a member is believed to be there.
-const BELIEVED_FOR: Duration = Duration::from_secs(10 * 60);
+/// How long what was seen in a member is believed to be there: a member may come back empty.
+const BELIEVED_FOR: Duration = Duration::from_secs(20);
 /// The group of Volcano's own jobs, which do not start without their queue.
 const VOLCANO_JOBS: &str = "batch.volcano.sh/";
 

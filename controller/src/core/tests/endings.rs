@@ -167,7 +167,7 @@ async fn a_part_that_fails_before_the_one_that_leads_has_ended_fails_the_job() {
 
 /// Job `a` of three CPUs is over as `status` says and `b` has what it held, where `b` is there; then
 /// a member runs `a` again.
-async fn run_again(status: Value, beside: bool) -> Stage {
+async fn run_again(status: Value, between: Option<Value>, beside: bool) -> Stage {
     let mut stage = stage().await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;
@@ -180,11 +180,19 @@ async fn run_again(status: Value, beside: bool) -> Stage {
         stage.rest(&["a", "b"]).await;
         assert_eq!(stage.charged(), "3");
     }
+    let all = if beside { "6" } else { "3" };
+    if let Some(between) = between {
+        // Charged from here on, and not evicted for that: the report may be late.
+        stage.change("a", reported(between));
+        stage.rest(&["a"]).await;
+        assert_eq!(stage.charged(), all);
+        assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    }
     stage.change("a", reported(json!({"active": 3, "ready": 3})));
     // Charged before anything else is decided.
     let now = stage.now();
     stage.core.pass(now);
-    assert_eq!(stage.charged(), if beside { "6" } else { "3" });
+    assert_eq!(stage.charged(), all);
     match beside {
         true => stage.rest(&["a", "b"]).await,
         false => stage.rest(&["a"]).await,
@@ -198,15 +206,18 @@ async fn a_job_that_runs_again_after_its_end_is_charged_and_evicted_where_that_p
         || json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]});
     // As a Volcano Job that was aborted in its member.
     let aborted = || json!({"conditions": [{"type": "Suspended", "status": "True"}]});
-    for (status, reason) in [
-        (complete(), engine::Reason::Succeeded),
-        (aborted(), engine::Reason::Evicted),
+    // A member that came back empty has made the job, and has not said anything of it.
+    let made_anew = || Some(json!({}));
+    for (status, between, reason) in [
+        (complete(), None, engine::Reason::Succeeded),
+        (complete(), made_anew(), engine::Reason::Succeeded),
+        (aborted(), None, engine::Reason::Evicted),
     ] {
-        let stage = run_again(status.clone(), false).await;
+        let stage = run_again(status.clone(), between.clone(), false).await;
         assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
         assert_eq!(stage.state("a"), Some(JobState::Running));
 
-        let stage = run_again(status, true).await;
+        let stage = run_again(status, between, true).await;
         assert_eq!(stage.standing("a"), "Ending 1 gated []");
         let record = stage.record("a").unwrap();
         assert_eq!(record.reason, Some(reason));
@@ -219,4 +230,26 @@ async fn a_job_that_runs_again_after_its_end_is_charged_and_evicted_where_that_p
         );
         assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_reported_late_again_is_no_job_that_runs_again() {
+    let complete =
+        || json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]});
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    stage.change("a", reported(complete()));
+    stage.rest(&["a"]).await;
+    stage.job("b", 3);
+    stage.rest(&["a", "b"]).await;
+    stage.change("a", reported(json!({})));
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.charged(), "6");
+    stage.change("a", reported(complete()));
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.charged(), "3");
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.state("a"), Some(JobState::Finished));
 }

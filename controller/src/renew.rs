@@ -1,0 +1,54 @@
+//! What a placed job needs in its members beside itself: its Queue and its PriorityClasses.
+//!
+//! They are made before it is placed. A member that comes back empty has lost them; Karmada makes the
+//! job anew there, and it would never start. So they are looked for again, and made, while nothing of
+//! a placed job runs.
+//!
+//! A scheduler process of its own does not look: there they are made with the next job that is placed.
+
+use crate::core::Core;
+use crate::reconcile::Look;
+use crds::record::AdmissionRecord;
+use engine::{ClusterName, Progress};
+
+/// Milliseconds from one look to the next.
+const EVERY_MS: i64 = 30_000;
+
+impl Core {
+    /// Has the members of a job of which nothing runs looked at, if it is time for that.
+    pub(crate) fn renew(&mut self, look: &Look<'_>, record: &AdmissionRecord, progress: Progress) {
+        if progress != Progress::Placed {
+            self.track(look.key).renew_at = None;
+            return;
+        }
+        let next = look.now.after(EVERY_MS);
+        let Some(due) = self.track(look.key).renew_at else {
+            // It was placed just now, or this process has just begun.
+            self.track(look.key).renew_at = Some(next);
+            return self.look_again(look.key, next);
+        };
+        if look.now < due {
+            return;
+        }
+        self.track(look.key).renew_at = Some(next);
+        self.look_again(look.key, next);
+        let (Some(scheduler), Some(fact)) =
+            (self.mode.scheduler().cloned(), self.told.get(look.key))
+        else {
+            return;
+        };
+        let clusters: Vec<ClusterName> = record.clusters.iter().map(|c| c.name.clone()).collect();
+        let api = fact.demand.placement.api.clone();
+        let ask = self.world.ask_of(&look.binding);
+        let classes = ask.map_or_else(
+            || fact.priority_class.iter().cloned().collect(),
+            |ask| ask.priority_classes(),
+        );
+        let (key, queue) = (look.key.clone(), record.queue.clone());
+        runtime::task::spawn(async move {
+            if let Err(error) = scheduler.renew(&clusters, &api, &queue, &classes).await {
+                tracing::warn!(job = %key, error = error.message, "its members may lack what it needs; trying again");
+            }
+        });
+    }
+}
