@@ -165,7 +165,7 @@ impl Testbed {
 
     /// Volcano's CRDs go where it runs and nowhere else: elsewhere its jobs would be accepted, and
     /// never be run.
-    async fn install_member_crds(
+    pub(super) async fn install_member_crds(
         &self,
         apiserver: &str,
         client: &Client,

@@ -12,6 +12,7 @@
 mod cluster;
 mod components;
 mod control_plane;
+mod emptied;
 mod error;
 pub mod jobset;
 mod manifests;

@@ -4,8 +4,14 @@
 use std::time::Duration;
 
 use crate::crash::crowd_with_kills;
-use crate::story::{killed_with_spare, managed, managed_alone, managed_and_killed};
-use crate::{backfill, bounds, elastic, hierarchy, lost_cluster, queues_live, reclaim, split};
+use crate::story::{
+    killed_with_spare, managed, managed_alone, managed_and_killed, managed_with_spare,
+};
+use crate::upgrade::Leads;
+use crate::{
+    backfill, bounds, elastic, emptied, hierarchy, lost_cluster, queues_live, reclaim, split,
+    upgrade,
+};
 
 #[test]
 #[ignore = "soak"]
@@ -61,8 +67,27 @@ fn soak_of_a_lost_cluster() {
 
 #[test]
 #[ignore = "soak"]
+fn soak_of_a_member_that_comes_back_empty() {
+    managed_with_spare(emptied::EMPTIED, "soakemptied", emptied::emptied);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_of_many_jobs_that_are_deleted() {
+    managed_alone("soakdeleted", crate::many_deleted::deleted);
+}
+
+#[test]
+#[ignore = "soak"]
 fn soak_of_upgrade_and_roll_back() {
-    managed_alone("soakupgrade", crate::upgrade::back_and_forth);
+    // Built before there is a plane, which needs the memory.
+    let first = e2e::harness::earlier::first().expect("the earlier Muster");
+    managed_alone("soakupgrade", async |case| {
+        upgrade::back_and_forth(case, &first, Leads::First).await
+    });
+    managed_alone("soakrollback", async |case| {
+        upgrade::back_and_forth(case, &first, Leads::Now).await
+    });
 }
 
 #[test]

@@ -1,19 +1,66 @@
 //! Upgrade and roll-back: the binary of an earlier commit and this one take turns, over jobs that
 //! run, run in parts, wait and are being taken back. Nothing of them moves but what would anyway.
 
+use std::path::Path;
+
 use anyhow::ensure;
 use e2e::harness::earlier;
-use e2e::harness::muster::Part;
+use e2e::harness::muster::{Muster, Part};
 use e2e::harness::wait::never_within;
 use serde_json::json;
 
 use crate::case::{A_WHILE, Case};
-use crate::contest::SHORT;
-use crate::job::{Job, record};
+use crate::contest::{HeldWorks, SHORT};
+use crate::job::{Job, clusters, record};
 use crate::split::{no_pods, pods_of, training};
 
 /// GPUs that the queue may hold: all of the jobs but the one that waits.
 const BOUND: u32 = 26;
+
+/// How often the other version leads.
+const TURNS: u32 = 4;
+
+/// Which version leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leads {
+    /// The earlier one.
+    First,
+    /// This one.
+    Now,
+}
+
+impl Leads {
+    fn other(self) -> Self {
+        match self {
+            Self::First => Self::Now,
+            Self::Now => Self::First,
+        }
+    }
+}
+
+/// Both versions, of which one runs at a time.
+struct Versions<'a> {
+    case: &'a Case,
+    first: Muster,
+}
+
+impl Versions<'_> {
+    fn of(&self, which: Leads) -> (&Muster, Part) {
+        match which {
+            Leads::First => (&self.first, Part::Earlier),
+            Leads::Now => (&self.case.plane.muster, Part::All),
+        }
+    }
+
+    /// Ends one version and starts the other, which then leads.
+    async fn replace(&self, by: Leads) -> anyhow::Result<()> {
+        let testbed = &self.case.plane.testbed;
+        let (old, old_part) = self.of(by.other());
+        let (new, new_part) = self.of(by);
+        old.stop(testbed, old_part).await?;
+        new.start(testbed, new_part).await
+    }
+}
 
 /// The jobs of the story.
 struct Jobs {
@@ -21,9 +68,12 @@ struct Jobs {
     in_parts: Job,
     ends: Job,
     waits: Job,
+    /// Works of the one that ends, which stay as a slow member's do.
+    held: HeldWorks,
 }
 
 impl Jobs {
+    /// Submits them all to the version that leads, and waits until each stands as its name says.
     async fn submit(case: &Case) -> anyhow::Result<Self> {
         case.queue(BOUND).await?;
         case.nodes("member1", 2).await?;
@@ -37,18 +87,34 @@ impl Jobs {
         case.running(&in_parts).await?;
         let waits = case.submit(&case.gang("waits", 4, 2).volcano()).await?;
         case.waits(&waits, &SHORT).await?;
+
+        let held = case.hold_works([&ends]).await?;
+        let suspend = json!({"spec": {"suspend": true}});
+        case.karmada()
+            .merge(ends.kind, Some(&case.name), &ends.name, &suspend)
+            .await?;
+        case.binding_when(&ends, "ends", |binding| {
+            record(binding)["state"] == "Ending"
+        })
+        .await?;
+        no_pods(case, &ends).await?;
         Ok(Self {
             runs,
             in_parts,
             ends,
             waits,
+            held,
         })
     }
 
-    /// How all of them stand: attempts, states, and the pods that run.
+    fn all(&self) -> [&Job; 4] {
+        [&self.runs, &self.in_parts, &self.ends, &self.waits]
+    }
+
+    /// How all of them stand: attempts, states, gates, placements, and the pods that run.
     async fn stand(&self, case: &Case) -> Result<Vec<String>, String> {
         let mut lines = Vec::new();
-        for job in [&self.runs, &self.in_parts, &self.ends, &self.waits] {
+        for job in self.all() {
             let binding = case.binding(job).await?.unwrap_or_default();
             let record = record(&binding);
             let pods = pods_of(case, job)
@@ -59,78 +125,77 @@ impl Jobs {
                 pods.map(|pod| pod["metadata"]["uid"].to_string()).collect();
             uids.sort();
             lines.push(format!(
-                "{}: {} {} gated {} in {} with {uids:?}",
+                "{}: {} {} gated {} in {:?} with {uids:?}",
                 job.name,
                 record["attempt"],
                 record["state"],
                 binding["spec"]["suspension"]["scheduling"],
-                binding["spec"]["clusters"],
+                clusters(&binding),
             ));
         }
         Ok(lines)
     }
 }
 
-pub(crate) async fn back_and_forth(case: &Case) -> anyhow::Result<()> {
-    let (plane, testbed) = (case.plane, &case.plane.testbed);
-    let first = earlier::first()?;
-    let first = plane.muster.earlier(first, &earlier::FIRST_FLAGS);
-    plane.muster.stop(testbed, Part::All).await?;
-    first.start(testbed, Part::Earlier).await?;
-    let result = turns(case, &first).await;
+/// The jobs are submitted to one version, and both take turns until the other one leads last.
+pub(crate) async fn back_and_forth(case: &Case, first: &Path, begins: Leads) -> anyhow::Result<()> {
+    let plane = case.plane;
+    let first = plane
+        .muster
+        .earlier(first.to_owned(), &earlier::FIRST_FLAGS);
+    let versions = Versions { case, first };
+    let result = turns(&versions, begins).await;
     // Stories that follow have the plane's own.
-    first.stop(testbed, Part::Earlier).await?;
-    plane.muster.stop(testbed, Part::All).await?;
-    plane.muster.start(testbed, Part::All).await?;
+    plane.muster.install_again(&plane.testbed, &[]).await?;
+    versions.replace(Leads::Now).await?;
     result
 }
 
-async fn turns(case: &Case, first: &e2e::harness::muster::Muster) -> anyhow::Result<()> {
-    let (now, testbed) = (&case.plane.muster, &case.plane.testbed);
-    let jobs = Jobs::submit(case).await?;
-    // One is taken back, and its Works stay, as a slow member's do.
-    let held = case.hold_works([&jobs.ends]).await?;
-    let suspend = json!({"spec": {"suspend": true}});
-    case.karmada()
-        .merge(jobs.ends.kind, Some(&case.name), &jobs.ends.name, &suspend)
+/// Has the earlier version be what is installed, as on a control plane that never saw another.
+async fn install_first(versions: &Versions<'_>) -> anyhow::Result<()> {
+    let (plane, testbed) = (versions.case.plane, &versions.case.plane.testbed);
+    plane.muster.stop(testbed, Part::All).await?;
+    let without_policies = ["--without-admission-policies"];
+    plane
+        .muster
+        .install_again(testbed, &without_policies)
         .await?;
-    case.binding_when(&jobs.ends, "ends", |binding| {
-        record(binding)["state"] == "Ending"
-    })
-    .await?;
-    no_pods(case, &jobs.ends).await?;
+    versions.first.install_again(testbed, &[]).await
+}
+
+async fn turns(versions: &Versions<'_>, begins: Leads) -> anyhow::Result<()> {
+    let case = versions.case;
+    if begins == Leads::First {
+        install_first(versions).await?;
+    }
+    versions.replace(begins).await?;
+    let jobs = Jobs::submit(case).await?;
+    if begins == Leads::First {
+        // As operators upgrade: first what is installed, while the earlier version still leads.
+        let testbed = &case.plane.testbed;
+        case.plane.muster.install_again(testbed, &[]).await?;
+    }
     let before = jobs.stand(case).await.map_err(anyhow::Error::msg)?;
-    for turn in 0..4 {
-        match turn % 2 {
-            0 => {
-                first.stop(testbed, Part::Earlier).await?;
-                now.start(testbed, Part::All).await?;
-            }
-            _ => {
-                now.stop(testbed, Part::All).await?;
-                first.start(testbed, Part::Earlier).await?;
-            }
-        }
+    let mut leads = begins;
+    for _ in 0..TURNS {
+        leads = leads.other();
+        versions.replace(leads).await?;
         never_within(A_WHILE, "a job that moves", async || {
             let stand = jobs.stand(case).await?;
             match stand == before {
                 true => Ok(()),
-                false => Err(format!("turn {turn}: {stand:#?}, not {before:#?}")),
+                false => Err(format!("under {leads:?}: {stand:#?}, not {before:#?}")),
             }
         })
         .await?;
         case.shows_gpus(&case.name, "allocated", BOUND).await?;
     }
-    // The earlier one leads, and hands over in the middle of what moves again.
-    case.let_go(&held).await?;
-    first.stop(testbed, Part::Earlier).await?;
-    now.start(testbed, Part::All).await?;
+    // What moves again is handed over in its middle.
+    case.let_go(&jobs.held).await?;
+    versions.replace(begins.other()).await?;
     case.delete(&jobs.runs).await?;
     case.running(&jobs.waits).await?;
-    let report = case.audit(
-        u64::from(BOUND),
-        [&jobs.runs, &jobs.in_parts, &jobs.ends, &jobs.waits],
-    )?;
+    let report = case.audit(u64::from(BOUND), jobs.all())?;
     ensure!(report.violations.is_empty(), "{report:#?}");
     Ok(())
 }
