@@ -93,7 +93,7 @@ const STAND_BY_AFTER: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub enum Mode {
     /// The scheduler in this process: release and placement are one patch.
-    All(Scheduler),
+    All(Box<Scheduler>),
     /// A scheduler process of its own: the record in state Planned is the hand-over.
     Apart,
 }
@@ -332,7 +332,7 @@ impl Life<'_> {
             options,
             self.over.clone(),
         );
-        (Mode::All(scheduler), members)
+        (Mode::All(Box::new(scheduler)), members)
     }
 
     fn committer(&self) -> commit::Committer {

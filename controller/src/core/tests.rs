@@ -74,7 +74,7 @@ impl Stage {
         let registry = Registry::new();
         let client = api.client();
         let mode = match with_scheduler {
-            true => Mode::All(Self::scheduler(api, &cancel).await),
+            true => Mode::All(Box::new(Self::scheduler(api, &cancel).await)),
             false => Mode::Apart,
         };
         let (sink, outcomes) = mpsc::channel(64);
