@@ -286,7 +286,7 @@ impl Core {
         match &self.role {
             Role::CatchesUp(lead) if self.seen >= lead.version => {
                 lead.caught_up();
-                self.begin();
+                self.begin(now);
                 true
             }
             _ => false,
@@ -325,8 +325,9 @@ impl Core {
     }
 
     /// Begins to decide: every job is looked at, whatever was noted while another led.
-    fn begin(&mut self) {
+    fn begin(&mut self, now: Time) {
         self.role = Role::Leads;
+        self.find_remains(now);
         self.dirty.extend(self.world.bindings.keys().cloned());
         for (name, fact) in &self.world.namespaces {
             self.publisher.namespace(name, Some(fact));

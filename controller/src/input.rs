@@ -1,10 +1,11 @@
 //! Everything that reaches the controller's one owner task, in one enum.
 
 use crate::admission_policies::Enforcement;
+use crate::seen_work::ReadWork;
 use crate::template::{Template, TemplateKind};
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
-use crds::karmada::{PropagationPolicy, ResourceBinding, Work};
+use crds::karmada::{PropagationPolicy, ResourceBinding};
 use crds::kubernetes::{Namespace, PriorityClass};
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
@@ -22,7 +23,7 @@ pub(crate) enum Input {
     /// This replica leads.
     Lead(Lead),
     Binding(Delta<ResourceBinding>),
-    Work(Delta<Work>),
+    Work(Delta<ReadWork>),
     Namespace(Delta<Namespace>),
     /// The policy that Muster keeps in a managed namespace.
     Propagation(Delta<PropagationPolicy>),

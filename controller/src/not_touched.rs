@@ -3,27 +3,24 @@
 //!
 //! Such a job is charged and otherwise left alone: it is neither released, taken back, gated nor
 //! opened, and its record is not written. It is charged what its record says as far as that can be
-//! read, and no less than what its placement, its template and its Works ask for. Its PodGroup
+//! read, and no less than what its Works, its placement and its template ask for. Its PodGroup
 //! says so, an event does, and `muster_records_unreadable` counts it.
 //!
 //! A record of a later version is acted on again by that version. A record that no version wrote
 //! is repaired by an operator, who removes the annotation: the job then has none, and is closed
 //! and queued again. A binding that the leader knows as waiting was opened by whoever wrote over
-//! its record, and is closed at once.
+//! its record, and is closed at once. One that is closed and has Works is charged until these are
+//! gone; then it waits without a record, until the annotation is removed.
 
-use crate::adopt;
+use crate::asked::cover;
 use crate::core::Core;
 use crate::fact::{Job, NamespaceFact};
 use crate::notes::Note;
 use crate::placed::outcome;
 use crate::reconcile::Look;
-use crds::karmada::TargetCluster;
-use crds::record::{AdmissionRecord, RecordError, RecordState, RecordedShare};
+use crds::record::{AdmissionRecord, RecordError, RecordState};
 use engine::facts::{Admission, Held, Hold};
-use engine::{Attempt, Event, JobKey, JobState, PoolClass, Progress, Reason, Resources, Uid};
-
-/// The class that is charged for what a record does not say.
-const CLASS: &str = "unrecorded";
+use engine::{Attempt, Event, JobKey, JobState, Progress, Reason, Uid};
 
 impl Core {
     /// Charges a job whose record cannot be acted on, and tells of it.
@@ -96,9 +93,7 @@ impl Core {
         let readable = &error.readable;
         let known = self.engine.job(look.key);
         let charged = known.as_ref().and_then(|job| job.admission);
-        let runs = job
-            .map(|job| self.as_it_runs(look, job))
-            .unwrap_or_default();
+        let runs = self.as_it_runs(look.key, &look.binding, job);
         let holds_nothing = readable.state == Some(RecordState::Requeued) && runs.is_empty();
         let mut shares = match holds_nothing {
             true => Vec::new(),
@@ -116,7 +111,11 @@ impl Core {
         let attempt = readable.attempt.map_or(1, |attempt| attempt.0);
         let queue = readable.queue.clone();
         let queue = queue.or_else(|| charged.map(|charged| charged.queue.clone()));
-        let queue = queue.or_else(|| job.map(|job| job.fact.queue.clone()))?;
+        let queue = queue.or_else(|| job.map(|job| job.fact.queue.clone()));
+        let queue = queue.unwrap_or_else(|| {
+            let works = self.world.works_of(&look.binding);
+            self.queue_of_works(look.key, works)
+        });
         let record = AdmissionRecord {
             clusters: shares,
             ..AdmissionRecord::new(
@@ -134,21 +133,6 @@ impl Core {
         Some(record.admission())
     }
 
-    /// What the template asks for in each cluster that the job is placed in or has a Work in.
-    fn as_it_runs(&self, look: &Look<'_>, job: &Job) -> Vec<RecordedShare> {
-        let mut binding = (*look.binding).clone();
-        for work in self.world.works_of(&look.binding) {
-            let mut placed = binding.spec.clusters.iter();
-            if !placed.any(|cluster| cluster.name == work.cluster) {
-                binding.spec.clusters.push(TargetCluster {
-                    name: work.cluster.clone(),
-                    replicas: None,
-                });
-            }
-        }
-        adopt::record(&binding, job, look.now).clusters
-    }
-
     /// The record of `key` can be read, or the job is not there any more.
     pub(crate) fn touched(&mut self, key: &JobKey) {
         if self.untouched.remove(key) {
@@ -160,43 +144,4 @@ impl Core {
         let count = i64::try_from(self.untouched.len()).unwrap_or(i64::MAX);
         self.metrics.records_unreadable.set(count);
     }
-}
-
-/// Raises `shares` to what `others` charge, cluster by cluster and resource by resource.
-fn cover(shares: &mut Vec<RecordedShare>, others: Vec<RecordedShare>) {
-    for other in others {
-        let Some(share) = shares.iter_mut().find(|share| share.name == other.name) else {
-            shares.push(other);
-            continue;
-        };
-        let (has, should) = (total(share), total(&other));
-        let lacks: Resources = should
-            .iter()
-            .filter(|(name, amount)| *amount > has.amount_of(name))
-            .map(|(name, amount)| {
-                let lacks = amount.0.saturating_sub(has.amount_of(name).0);
-                (name.clone(), engine::Amount(lacks))
-            })
-            .collect();
-        if lacks.is_empty() {
-            continue;
-        }
-        let class = share.charge.entry(PoolClass::new(CLASS)).or_default();
-        // What cannot be counted was refused when it was read.
-        *class = class.checked_add(&lacks).unwrap_or(lacks);
-        for pods in other.pods {
-            match share.pods.iter_mut().find(|known| known.role == pods.role) {
-                Some(known) => known.count = known.count.max(pods.count),
-                None => share.pods.push(pods),
-            }
-        }
-    }
-}
-
-/// What a share charges, over all classes.
-fn total(share: &RecordedShare) -> Resources {
-    let classes = share.charge.values();
-    classes.fold(Resources::new(), |sum, class| {
-        sum.checked_add(class).unwrap_or(sum)
-    })
 }

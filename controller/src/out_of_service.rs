@@ -9,7 +9,7 @@
 
 use crate::core::Core;
 use crate::reconcile::Look;
-use crate::world::SeenWork;
+use crate::seen_work::SeenWork;
 use crds::karmada::{AggregatedStatusItem, ResourceBinding};
 use crds::names;
 use engine::ClusterName;

@@ -5,8 +5,8 @@
 
 use crate::outlook;
 use crate::placed::{outcome, status_in, statuses};
+use crate::seen_work::SeenWork;
 use crate::standing::unreadable;
-use crate::world::SeenWork;
 use crds::conditions::Statement;
 use crds::karmada::ResourceBinding;
 use crds::podgroup::{

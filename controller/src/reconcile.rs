@@ -12,7 +12,8 @@ use crate::standing::{Standing, has_karmada_finalizer, is_managed, standing, unr
 use crate::world::template_key;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
-use engine::{Attempt, Event, Explanation, JobKey, JobState, Progress, Reason, Time};
+use engine::facts::Admission;
+use engine::{Attempt, Event, Explanation, JobKey, JobState, Progress, Reason, Time, Uid};
 use scheduler::commit::Write;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ impl Core {
             }
         }
         let standing = standing(&look.binding, rule);
+        let standing = self.with_its_works(&look, standing);
         if !matches!(standing, Standing::NotTouched(_)) {
             self.touched(key);
         }
@@ -80,6 +82,27 @@ impl Core {
             Standing::Ending(record) => self.ending(&look, &namespace, record),
         }
         self.keep_finalizer(&look);
+    }
+
+    /// The standing of a binding that still has Works, and by itself does not tell of what they run.
+    fn with_its_works(&self, look: &Look<'_>, standing: Standing) -> Standing {
+        if !self.has_works(look) {
+            return standing;
+        }
+        let unknown = self.engine.job(look.key).is_none();
+        match standing {
+            Standing::Waiting(None) | Standing::Ungated { .. }
+                if let Some(error) = unreadable(&look.binding) =>
+            {
+                Standing::NotTouched(error)
+            }
+            Standing::Ungated { .. } => Standing::OpenedByHand(None),
+            // It was not placed by this plan.
+            Standing::Planned(record) | Standing::Refused(record) if unknown => {
+                Standing::OpenedByHand(Some(record))
+            }
+            standing => standing,
+        }
     }
 
     /// A job that is not there, or not ours: nothing is charged for it any more.
@@ -220,28 +243,30 @@ impl Core {
     }
 
     /// What a job that was placed without any admission, or has Works without one, is charged
-    /// while it is taken back: as if it had been adopted, as an attempt of its own.
+    /// while it is taken back, as an attempt of its own.
     fn unadmitted(&self, look: &Look<'_>) -> Option<AdmissionRecord> {
-        let mut clusters = look.binding.spec.clusters.clone();
-        let works = self.world.works_of(&look.binding);
-        for work in works.filter(|work| !self.is_given_up(work)) {
-            if !clusters.iter().any(|cluster| cluster.name == work.cluster) {
-                clusters.push(TargetCluster {
-                    name: work.cluster.clone(),
-                    replicas: None,
-                });
-            }
-        }
+        let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
+        let clusters = self.as_it_runs(look.key, &look.binding, job.as_ref());
         if clusters.is_empty() {
             return None;
         }
-        let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key))?;
         let last = self.engine.job(look.key).map_or(0, |job| job.attempts.0);
         let recorded = recorded_attempt(&look.binding);
-        Some(AdmissionRecord {
+        let queue = job.map(|job| job.fact.queue);
+        let queue = queue.unwrap_or_else(|| {
+            let works = self.world.works_of(&look.binding);
+            self.queue_of_works(look.key, works)
+        });
+        let admission = Admission {
+            uid: Uid::new(&look.binding.spec.resource.uid),
             attempt: Attempt(last.max(recorded).saturating_add(1)),
-            adopted: false,
-            ..crate::adopt::record_in(&clusters, &look.binding, &job, look.now)
+            queue,
+            admitted_at: look.now,
+            shares: Vec::new(),
+        };
+        Some(AdmissionRecord {
+            clusters,
+            ..AdmissionRecord::new(&admission, RecordState::Admitted)
         })
     }
 
@@ -261,7 +286,10 @@ impl Core {
             // came to nothing, or a record that was wiped. Charged until its Works are gone.
             (Some((true, _)), _) => {
                 self.tell_ending(look, Reason::PlanRefused, "its admission record is gone");
-                return self.check_works(look);
+                return match self.has_works(look) {
+                    true => self.sweep_works(look),
+                    false => self.check_works(look),
+                };
             }
             // After a restart the attempts, and with them the back-off, come from the record.
             (known, Some(record))

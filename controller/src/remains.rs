@@ -3,10 +3,20 @@
 //! Our finalizer keeps a binding until its Works are gone. Whoever takes it off in the moment of a
 //! deletion has the binding gone before them; their pods run on until the members have removed
 //! them, and stay charged until then. A job of the same name waits for that.
+//!
+//! A new leader finds such Works by themselves: they name the binding that they were made of, and what
+//! they apply says what they ask for. What cannot be read of them is charged nothing.
 
 use crate::core::Core;
-use crate::standing::Standing;
-use engine::{Event, JobKey, Reason, Time};
+use crate::placed::total;
+use crate::seen_work::SeenWork;
+use crate::standing::{Standing, own_record};
+use crate::world::permanent_id;
+use crds::karmada::ResourceBinding;
+use crds::names;
+use crds::record::{AdmissionRecord, RecordState};
+use engine::facts::Admission;
+use engine::{Attempt, Event, JobKey, Progress, Reason, Time, Uid};
 use scheduler::commit::Write;
 
 /// Milliseconds between two looks.
@@ -29,11 +39,67 @@ impl Core {
         if !charged || !self.waits_for_works(binding) {
             return false;
         }
-        let Some(id) = crate::world::permanent_id(binding) else {
+        let Some(id) = permanent_id(binding) else {
             return false;
         };
         self.remains.insert(key.clone(), id.to_owned());
         true
+    }
+
+    /// Finds what is left of bindings that went while this replica did not lead, and has it charged.
+    pub(crate) fn find_remains(&mut self, now: Time) {
+        let left = self.world.works_without_binding();
+        let left: Vec<(String, JobKey)> = left
+            .filter(|(_, works)| works.iter().any(|work| !self.is_given_up(work)))
+            .filter_map(|(id, works)| {
+                let job = works.iter().find_map(|work| work.job.clone())?;
+                Some((id.to_owned(), job))
+            })
+            .collect();
+        for (id, job) in left {
+            self.charge_remains(id, job, now);
+        }
+    }
+
+    fn charge_remains(&mut self, id: String, job: JobKey, now: Time) {
+        let namespace = self.namespace_of(&job);
+        if !namespace.managed || names::is_system_namespace(&job.namespace) {
+            return;
+        }
+        let works: Vec<SeenWork> = self.world.works_with(&id).cloned().collect();
+        let shares = self.asked_by_works(&job, &works);
+        if shares.is_empty() {
+            return;
+        }
+        let admission = Admission {
+            uid: Uid::new(&id),
+            attempt: Attempt(1),
+            queue: self.queue_of_works(&job, &works),
+            admitted_at: now,
+            shares: Vec::new(),
+        };
+        let record = AdmissionRecord {
+            clusters: shares,
+            ..AdmissionRecord::new(&admission, RecordState::Ending)
+        };
+        // The next of its name waits, unless it runs: then each is charged by itself.
+        let next = self.world.bindings.get(&job);
+        let key = match next.is_some_and(|next| runs(next)) {
+            true => JobKey::new(&job.namespace, &format!("{}.{id}", job.name)),
+            false => job,
+        };
+        tracing::warn!(
+            job = %key, queue = %record.queue, charge = %total(&record.clusters),
+            "its binding is gone and its Works are not: they are charged until they are"
+        );
+        self.remember_places(&record);
+        self.tell(Event::JobAdmitted {
+            key: key.clone(),
+            admission: record.admission(),
+            progress: Progress::Ending,
+        });
+        self.remains.insert(key.clone(), id);
+        self.dirty.insert(key);
     }
 
     /// Whether what is left of an earlier binding of this name is waited for.
@@ -41,6 +107,13 @@ impl Core {
         let Some(id) = self.remains.get(key).cloned() else {
             return false;
         };
+        let binding = self.world.bindings.get(key);
+        if binding.and_then(|binding| permanent_id(binding)) == Some(&*id) {
+            // It was not gone: the watch of Works was ahead of that of bindings.
+            self.remains.remove(key);
+            self.forget(key);
+            return false;
+        }
         let mut left = self.world.works_with(&id);
         let waits = left.any(|work| !self.is_given_up(work));
         drop(left);
@@ -74,4 +147,10 @@ impl Core {
             self.write(key, &binding, Write::Hold);
         }
     }
+}
+
+/// Whether a binding is charged for something itself.
+fn runs(binding: &ResourceBinding) -> bool {
+    let charged = own_record(binding).filter(|record| record.state != RecordState::Requeued);
+    !binding.spec.clusters.is_empty() || charged.is_some()
 }

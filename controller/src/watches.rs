@@ -1,6 +1,7 @@
 //! The watches that feed the owner task.
 
 use crate::input::Input;
+use crate::seen_work::ReadWork;
 use crate::template::TemplateKind;
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
@@ -40,7 +41,7 @@ pub(crate) fn spawn(
         cancel,
     };
     each.watch::<ResourceBinding>("ResourceBinding", Input::Binding);
-    each.watch::<Work>("Work", Input::Work);
+    each.watch::<Work>("Work", |delta| Input::Work(delta.map(ReadWork::of)));
     each.watch::<Namespace>("Namespace", Input::Namespace);
     each.watch::<Queue>("Queue", Input::Queue);
     each.watch::<CapacityPolicy>("CapacityPolicy", Input::Policy);

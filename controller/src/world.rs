@@ -5,11 +5,12 @@
 //! writes nothing; it is rebuilt from the API server at every start.
 
 use crate::fact::NamespaceFact;
+use crate::seen_work::{ReadWork, SeenWork};
 use crate::standing::is_workload;
 use crate::template::{Template, TemplateKey, TemplateKind};
 use crds::capacity_policy::{self, CapacityPolicy};
 use crds::devices::ResourceClaimTemplate;
-use crds::karmada::{self, ResourceBinding, Work};
+use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
 use crds::names;
 use crds::podgroup::PodGroup;
@@ -22,18 +23,6 @@ use workload::{Ask, ClaimedDevices};
 
 #[cfg(test)]
 mod tests;
-
-/// A Work of a job, as far as it tells whether something of the job is left.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SeenWork {
-    pub(crate) cluster: String,
-    /// Whether it is being deleted.
-    pub(crate) deleting: bool,
-    /// Why the member refused it, if it did.
-    pub(crate) refused: Option<String>,
-    /// Which part of its job it is to apply, where it is one.
-    pub(crate) part: Option<String>,
-}
 
 /// The mirror.
 #[derive(Debug, Default)]
@@ -160,9 +149,9 @@ impl World {
     }
 
     /// Takes in a Work's delta; returns the job that it belongs to.
-    pub(crate) fn work(&mut self, delta: Delta<Work>) -> Option<JobKey> {
+    pub(crate) fn work(&mut self, delta: Delta<ReadWork>) -> Option<JobKey> {
         let (object, seen) = match delta {
-            Delta::Upserted(work) => (object_key(&work.metadata), seen_work(&work)),
+            Delta::Upserted(work) => (work.object, work.id.map(|id| (id, work.seen))),
             Delta::Gone(object) => (object, None),
             Delta::Listed => return None,
         };
@@ -345,6 +334,13 @@ impl World {
         self.works.get(id).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// Works of bindings that are not there, by the permanent id of these.
+    pub(crate) fn works_without_binding(&self) -> impl Iterator<Item = (&str, Vec<&SeenWork>)> {
+        let left = self.works.iter();
+        let left = left.filter(|(id, _)| !self.by_permanent_id.contains_key(*id));
+        left.map(|(id, works)| (&**id, works.values().collect()))
+    }
+
     /// The jobs of a namespace.
     pub(crate) fn jobs_in(&self, namespace: &str) -> Vec<JobKey> {
         let from = JobKey::new(namespace, "");
@@ -396,20 +392,4 @@ fn object_key(metadata: &kube::core::ObjectMeta) -> ObjectKey {
         namespace: metadata.namespace.clone(),
         name: metadata.name.clone().unwrap_or_default(),
     }
-}
-
-fn seen_work(work: &Work) -> Option<(String, SeenWork)> {
-    let id = label(&work.metadata, names::BINDING_PERMANENT_ID)?.to_owned();
-    let refused = karmada::condition(&work.status.conditions, "Applied")
-        .filter(|condition| condition.status == "False")
-        .map(|condition| condition.message.clone());
-    Some((
-        id,
-        SeenWork {
-            cluster: work.cluster().to_owned(),
-            deleting: work.metadata.deletion_timestamp.is_some(),
-            refused,
-            part: work.part().map(str::to_owned),
-        },
-    ))
 }

@@ -4,6 +4,10 @@
 //! one surprising object must not break a LIST.
 
 use crate::loose::nullable;
+use crate::names::{
+    APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES, BINDING_NAME_ANNOTATION,
+    BINDING_NAMESPACE_ANNOTATION, PART_ANNOTATION,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use serde::{Deserialize, Serialize};
@@ -101,6 +105,9 @@ pub struct BindingSpec {
     /// The policy's placement, as it stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Value>,
+    /// Whether what its Works applied stays in the members when these are deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preserve_resources_on_deletion: Option<bool>,
     /// Who places it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
@@ -230,7 +237,7 @@ pub struct AggregatedStatusItem {
     pub health: String,
 }
 
-/// `work.karmada.io/v1alpha1 Work`; of its manifests only which part of a job they are.
+/// `work.karmada.io/v1alpha1 Work`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Work {
     /// Name, labels, annotations, finalizers, ...
@@ -254,47 +261,23 @@ slim_resource!(
 
 /// `spec` of a Work.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct WorkSpec {
     /// What it is to apply.
     #[serde(deserialize_with = "nullable")]
     pub workload: WorkloadTemplate,
+    /// Whether what it applied stays in the member when it is deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preserve_resources_on_deletion: Option<bool>,
 }
 
 /// `spec.workload` of a Work.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkloadTemplate {
-    /// The objects, Karmada makes one of each Work.
+    /// The objects as they stand; Karmada makes one of each Work.
     #[serde(deserialize_with = "nullable")]
-    pub manifests: Vec<Manifest>,
-}
-
-/// An object that a Work is to apply.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Manifest {
-    /// Its metadata.
-    #[serde(deserialize_with = "nullable")]
-    pub metadata: ManifestMetadata,
-}
-
-/// `metadata` of a manifest.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ManifestMetadata {
-    /// Its annotations.
-    #[serde(deserialize_with = "nullable")]
-    pub annotations: ManifestAnnotations,
-}
-
-/// The annotations of a manifest that are read.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ManifestAnnotations {
-    /// Which part of its job it is ([`names::PART_ANNOTATION`](crate::names::PART_ANNOTATION)).
-    #[serde(rename = "muster.io/part")]
-    pub part: Option<String>,
+    pub manifests: Vec<Value>,
 }
 
 impl Work {
@@ -311,11 +294,104 @@ impl Work {
     #[must_use]
     pub fn part(&self) -> Option<&str> {
         let manifests = self.spec.workload.manifests.iter();
-        let mut parts =
-            manifests.filter_map(|manifest| manifest.metadata.annotations.part.as_deref());
+        let path = format!(
+            "/metadata/annotations/{}",
+            PART_ANNOTATION.replace('/', "~1")
+        );
+        let mut parts = manifests.filter_map(|manifest| manifest.pointer(&path)?.as_str());
         parts.next()
     }
+
+    /// Namespace and name of the binding that it was made of, as Karmada notes them.
+    #[must_use]
+    pub fn binding(&self) -> Option<(&str, &str)> {
+        let annotations = self.metadata.annotations.as_ref()?;
+        let of = |name: &str| annotations.get(name).map(String::as_str);
+        Some((
+            of(BINDING_NAMESPACE_ANNOTATION)?,
+            of(BINDING_NAME_ANNOTATION)?,
+        ))
+    }
+
+    /// The policies whose overrides it was made with, of those that may change more than labels,
+    /// annotations and images; Karmada records them on it (`RecordAppliedOverrides`, v1.18).
+    #[must_use]
+    pub fn overridden_by(&self) -> Vec<AppliedOverride> {
+        let annotations = self.metadata.annotations.iter().flatten();
+        let kinds = annotations.filter_map(|(name, text)| match name.as_str() {
+            APPLIED_OVERRIDES => Some((false, text)),
+            APPLIED_CLUSTER_OVERRIDES => Some((true, text)),
+            _ => None,
+        });
+        let applied = kinds.flat_map(|(cluster_wide, text)| {
+            let items: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
+            items.into_iter().filter_map(move |item| {
+                let changes = |way| {
+                    item["overriders"][way]
+                        .as_array()
+                        .is_some_and(|w| !w.is_empty())
+                };
+                let any = ["plaintext", "fieldOverrider"].into_iter().any(changes);
+                let name = item["policyName"].as_str().filter(|_| any)?.to_owned();
+                Some(AppliedOverride { cluster_wide, name })
+            })
+        });
+        applied.collect()
+    }
 }
+
+/// A policy whose overrides a Work was made with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AppliedOverride {
+    /// Whether it is a ClusterOverridePolicy; else an OverridePolicy of the job's namespace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cluster_wide: bool,
+    /// Its name.
+    pub name: String,
+}
+
+impl std::fmt::Display for AppliedOverride {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.cluster_wide {
+            true => "ClusterOverridePolicy",
+            false => "OverridePolicy",
+        };
+        write!(f, "{kind} {}", self.name)
+    }
+}
+
+/// `policy.karmada.io/v1alpha1 OverridePolicy`: that it is there, and which version of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct OverridePolicy {
+    /// Name, generation, ...
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+}
+slim_resource!(
+    OverridePolicy,
+    NamespaceResourceScope,
+    "policy.karmada.io",
+    "v1alpha1",
+    "OverridePolicy",
+    "overridepolicies"
+);
+
+/// `policy.karmada.io/v1alpha1 ClusterOverridePolicy`: that it is there, and which version of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ClusterOverridePolicy {
+    /// Name, generation, ...
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+}
+slim_resource!(
+    ClusterOverridePolicy,
+    ClusterResourceScope,
+    "policy.karmada.io",
+    "v1alpha1",
+    "ClusterOverridePolicy",
+    "clusteroverridepolicies"
+);
 
 /// `status` of a Work.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

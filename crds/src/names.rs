@@ -74,6 +74,10 @@ pub const ACCESS_ANNOTATION: &str = "muster.io/access";
 /// Finalizer of a managed binding: keeps it, and with it the charge, until its Works are gone.
 pub const ACCOUNTING_FINALIZER: &str = "muster.io/accounting";
 
+/// Karmada's annotation on a Work: the OverridePolicies that it was made with.
+pub const APPLIED_OVERRIDES: &str = "policy.karmada.io/applied-overrides";
+/// Karmada's annotation on a Work: the ClusterOverridePolicies that it was made with.
+pub const APPLIED_CLUSTER_OVERRIDES: &str = "policy.karmada.io/applied-cluster-overrides";
 /// Karmada's annotation on a binding: the placement its clusters were chosen by.
 pub const APPLIED_PLACEMENT: &str = "policy.karmada.io/applied-placement";
 /// Karmada's label on bindings and Works: the binding's permanent id.

@@ -71,7 +71,7 @@ pub fn capped(template: &Value, admitted: &AdmittedRequests) -> Value {
 }
 
 /// The pod specs of a template, each with the role that its pods have.
-fn pod_specs(template: &mut Value) -> Vec<(String, &mut Value)> {
+pub(crate) fn pod_specs(template: &mut Value) -> Vec<(String, &mut Value)> {
     let text = |key| {
         template
             .get(key)

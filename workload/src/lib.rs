@@ -39,6 +39,7 @@ mod placement;
 mod pod;
 mod queue;
 mod ray;
+mod rendered;
 mod rendezvous;
 mod services;
 mod single;
@@ -68,6 +69,7 @@ pub use parts::{Part, PartsError, attempt_of, mark, may_be_in_parts, parts, resi
 pub use pin::pinned;
 pub use placement::{cluster_placement, divided, natively_divisible};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
+pub use rendered::{Rendered, rendered};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};
 pub use services::{PART_LABEL, PodService, needs_services, services};
 pub use split::cannot_meet;

@@ -35,6 +35,9 @@ use engine::{Attempt, ClusterName};
 use metadata::Written;
 use serde_json::{Map, Value, json};
 
+/// The gates of pods that stand in for one in another cluster, and never start.
+pub(crate) const STAND_INS: [&str; 2] = [mpi::GATE, ray::GATE];
+
 /// What makes one cluster's part out of the whole template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {

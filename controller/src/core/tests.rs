@@ -18,10 +18,12 @@ mod out_of_service;
 mod parts;
 mod permits;
 mod places;
+mod remains;
 mod restart;
 
 use super::*;
 use crate::ensure::Ensurer;
+use crate::seen_work::ReadWork;
 use crate::template::Template;
 use crate::watches;
 use crds::names;
@@ -292,10 +294,34 @@ impl Stage {
     fn work(&mut self, name: &str, there: bool) {
         self.work_on_server(name, there);
         let delta = match self.api.get(&work_path(name)) {
-            Some(work) => Delta::Upserted(read(work)),
+            Some(work) => Delta::Upserted(ReadWork::of(read(work))),
             None => Delta::Gone(object_key("karmada-es-m1", name)),
         };
         self.take(Input::Work(delta));
+    }
+
+    /// A Work of `job` in `m1`, of the binding with a permanent id, that asks for so many pods of
+    /// `cpu` CPUs each.
+    fn rendered(&mut self, job: &str, id: &str, pods: u32, cpu: u32) {
+        let work = json!({
+            "metadata": {
+                "labels": {names::BINDING_PERMANENT_ID: id},
+                "annotations": {
+                    names::BINDING_NAMESPACE_ANNOTATION: "team",
+                    names::BINDING_NAME_ANNOTATION: job,
+                },
+            },
+            "spec": {"workload": {"manifests": [{
+                "apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {"labels": {"muster.io/queue": "q"}},
+                "spec": {"parallelism": pods, "completions": pods, "template": {"spec": {"containers": [
+                    {"name": "main", "resources": {"requests": {"cpu": cpu.to_string()}}},
+                ]}}},
+            }]}},
+        });
+        self.api.put(&work_path(job), work);
+        let work = self.api.get(&work_path(job)).unwrap();
+        self.take(Input::Work(Delta::Upserted(ReadWork::of(read(work)))));
     }
 
     fn work_on_server(&self, name: &str, there: bool) {

@@ -140,6 +140,7 @@ fn refused() -> Vec<SeenWork> {
         deleting: false,
         refused: Some("quota exceeded".into()),
         part: None,
+        ..SeenWork::default()
     }]
 }
 

@@ -16,12 +16,12 @@ fn binding(name: &str, id: &str, kind: &str) -> ResourceBinding {
     }))
 }
 
-fn work(name: &str, id: Option<&str>, applied: &str) -> Delta<Work> {
+fn work(name: &str, id: Option<&str>, applied: &str) -> Delta<ReadWork> {
     let labels = id.map(|id| json!({ names::BINDING_PERMANENT_ID: id }));
-    Delta::Upserted(read(json!({
+    Delta::Upserted(ReadWork::of(read(json!({
         "metadata": {"namespace": "karmada-es-m1", "name": name, "labels": labels},
         "status": {"conditions": [{"type": "Applied", "status": applied, "message": "why"}]},
-    })))
+    }))))
 }
 
 fn key(name: &str) -> Option<JobKey> {

@@ -69,6 +69,14 @@ fn what_is_not_managed_is_left_alone() {
             .submit(&case.short_gang("train", 1, 8, 2).batch())
             .await?;
         case.placed(&job).await?;
+        // To its end: the audit is to see that it held devices for a while.
+        eventually(SOON, "runs to its end", async || {
+            match case.template(&job).await?.unwrap_or_default()["status"]["succeeded"].as_u64() {
+                Some(1) => Ok(()),
+                other => Err(format!("succeeded {other:?}")),
+            }
+        })
+        .await?;
         for binding in history(case, &job)? {
             assert!(!is_gated(&binding), "{binding}");
             assert!(record(&binding).is_null(), "{binding}");

@@ -30,7 +30,7 @@ const LAUNCHER: &str = "launcher";
 /// The group of the workers.
 const WORKER: &str = "worker";
 /// What keeps the launcher that takes the place of one elsewhere from being scheduled.
-const GATE: &str = "muster.io/launcher-is-elsewhere";
+pub(super) const GATE: &str = "muster.io/launcher-is-elsewhere";
 /// Where the operator mounts its list of hosts; it updates that while workers come and go.
 const OPERATORS_LIST: &str = "/etc/mpi/";
 /// Where it is made to mount its own keys.

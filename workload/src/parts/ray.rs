@@ -24,7 +24,7 @@ pub(crate) use cannot::cannot;
 
 /// What keeps the stand-in for a head from being scheduled. The interpreters of RayCluster and
 /// RayJob know a part without the head by it.
-const GATE: &str = "muster.io/head-is-elsewhere";
+pub(super) const GATE: &str = "muster.io/head-is-elsewhere";
 /// The label in which KubeRay writes a worker's index within its group, from v1.6 on; without it the
 /// variable is empty.
 const INDEX_LABEL: &str = "ray.io/worker-group-replica-index";

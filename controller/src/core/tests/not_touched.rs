@@ -194,3 +194,31 @@ async fn unknown_fields_outlive_a_take_back() {
         .unwrap();
     assert!(text.contains(r#""lane":{"b":1.50,"a":1}"#), "{text}");
 }
+
+/// After a restart nothing but its Work tells of a closed job whose record says nothing.
+#[tokio::test(start_paused = true)]
+async fn a_closed_job_with_garbage_is_charged_by_its_works_until_they_are_gone() {
+    for (gated, with_template) in [(true, true), (true, false), (false, true)] {
+        let mut stage = after_restart(3, false, odd(Ending, 3, garbage)).await;
+        if !with_template {
+            stage.core.world.templates.clear();
+        }
+        stage.change("a", json!({"spec": {"suspension": {"scheduling": gated}}}));
+        stage.rendered("a", "a-id", 3, 1);
+        stage.job("b", 2);
+        stage.rest_later(&["a", "b"], 60_000).await;
+        assert_eq!(stage.charged(), "3", "{gated} {with_template}");
+        assert_eq!(stage.standing("b"), "no record, gated []");
+        assert_eq!(stage.patches("a"), Vec::<Value>::new());
+        assert_eq!(stage.core.metrics.records_unreadable.get(), 1);
+        stage.work("a", false);
+        stage.rest_later(&["a", "b"], 60_000).await;
+        assert_eq!(
+            stage.standing("b"),
+            r#"Admitted 1 open ["m1"]"#,
+            "{gated} {with_template}"
+        );
+        assert_eq!(stage.charged(), "2");
+        assert_eq!(stage.core.metrics.records_unreadable.get(), 0);
+    }
+}

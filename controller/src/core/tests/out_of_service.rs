@@ -34,7 +34,7 @@ impl Stage {
             "finalizers": [names::EXECUTION_FINALIZER],
         }});
         self.api.put(&work_path(name), work.clone());
-        self.take(Input::Work(Delta::Upserted(read(work))));
+        self.take(Input::Work(Delta::Upserted(ReadWork::of(read(work)))));
     }
 }
 

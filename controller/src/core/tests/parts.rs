@@ -44,7 +44,7 @@ impl Stage {
             "spec": {"workload": {"manifests": [{"metadata": {"annotations": annotations}}]}},
         });
         self.api.put(&work_path("a"), work.clone());
-        self.take(Input::Work(Delta::Upserted(read(work))));
+        self.take(Input::Work(Delta::Upserted(ReadWork::of(read(work)))));
     }
 
     fn dispatching(&self) -> Value {

@@ -133,3 +133,81 @@ fn no_value_anywhere_makes_it_panic() {
         }
     }
 }
+
+/// Has every container request a GPU.
+fn with_gpus(value: &mut Value) {
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(with_gpus),
+        Value::Object(map) => {
+            for container in map
+                .get_mut("containers")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
+                container["resources"] = json!({"limits": {"nvidia.com/gpu": 1}});
+            }
+            map.values_mut().for_each(with_gpus);
+        }
+        _ => {}
+    }
+}
+
+/// What Karmada makes of a template for one cluster.
+fn applied(template: &Value, part: &Part) -> Value {
+    let mut whole = template.clone();
+    for (path, value) in &part.fields {
+        let (parent, key) = path.rsplit_once('/').unwrap();
+        let key = key.replace("~1", "/").replace("~0", "~");
+        let parent = whole.pointer_mut(parent).and_then(Value::as_object_mut);
+        let parent = parent.unwrap();
+        match value {
+            Value::Null => drop(parent.remove(&key)),
+            value => drop(parent.insert(key, value.clone())),
+        }
+    }
+    whole
+}
+
+#[test]
+fn a_part_asks_for_its_share_and_no_more() {
+    for text in SPLIT {
+        let mut template = template(text);
+        with_gpus(&mut template);
+        let ask = ask(&template).unwrap();
+        let shares = halves(&template);
+        let hosts = ["a", "b"].map(|cluster| (ClusterName::new(cluster), "{host}.x".to_owned()));
+        let reach = Reach {
+            leader: Some("j.x".to_owned()),
+            hosts: hosts.into(),
+        };
+        let parts = parts(&template, Attempt(1), &shares, &reach, false).unwrap();
+        let nothing = engine::Resources::new();
+        for (part, share) in parts.iter().zip(&shares) {
+            let charged = share.pods.iter().fold(nothing.clone(), |sum, pods| {
+                let role = ask
+                    .roles
+                    .iter()
+                    .find(|role| role.name == pods.role)
+                    .unwrap();
+                sum.checked_add(&role.request.checked_mul(pods.count).unwrap())
+                    .unwrap()
+            });
+            let rendered = crate::rendered(applied(&template, part)).unwrap();
+            let beyond = rendered.beyond(&charged, &nothing);
+            assert_eq!(
+                beyond, nothing,
+                "{} {}: {charged}",
+                template["kind"], share.cluster
+            );
+            // The whole of it is more than a half.
+            let whole = crate::rendered(template.clone()).unwrap();
+            assert_ne!(
+                whole.beyond(&charged, &nothing),
+                nothing,
+                "{}",
+                template["kind"]
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the controller keeps of a Work: whether something of its job is left, and what it asks for.
+//!
+//! Works are read as they arrive, in the watch's own task, so that a large manifest costs its parsing
+//! once and no memory after.
+
+use crds::karmada::{self, AppliedOverride, Work};
+use crds::names;
+use engine::{JobKey, QueueName};
+use kube::core::ObjectMeta;
+use runtime::watch::ObjectKey;
+use workload::Rendered;
+
+/// A Work of a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SeenWork {
+    pub(crate) cluster: String,
+    /// Whether it is being deleted.
+    pub(crate) deleting: bool,
+    /// Why the member refused it, if it did.
+    pub(crate) refused: Option<String>,
+    /// Which part of its job it is to apply, where it is one.
+    pub(crate) part: Option<String>,
+    /// What it has the member run, after all overrides; `None` where that cannot be read.
+    pub(crate) asks: Option<Rendered>,
+    /// Policies whose overrides it was made with.
+    pub(crate) overrides: Vec<AppliedOverride>,
+    /// Whether what it applied stays in the member when it is deleted.
+    pub(crate) preserves: bool,
+    /// The job that it was made of, as Karmada notes on it.
+    pub(crate) job: Option<JobKey>,
+    /// The queue that its manifest names, if any.
+    pub(crate) queue: Option<QueueName>,
+}
+
+/// A Work that arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadWork {
+    pub(crate) object: ObjectKey,
+    /// The permanent id of its binding; `None` for one that is of none.
+    pub(crate) id: Option<String>,
+    pub(crate) seen: SeenWork,
+}
+
+impl ReadWork {
+    pub(crate) fn of(mut work: Work) -> Self {
+        let refused = karmada::condition(&work.status.conditions, "Applied")
+            .filter(|condition| condition.status == "False")
+            .map(|condition| condition.message.clone());
+        let labels = work.metadata.labels.as_ref();
+        let id = labels.and_then(|labels| labels.get(names::BINDING_PERMANENT_ID).cloned());
+        let part = work.part().map(str::to_owned);
+        let job = work.binding();
+        let job = job.map(|(namespace, name)| JobKey::new(namespace, name));
+        let mut named = work.spec.workload.manifests.iter();
+        let queue = named.find_map(workload::named_queue);
+        let manifests = std::mem::take(&mut work.spec.workload.manifests);
+        Self {
+            object: key_of(&work.metadata),
+            seen: SeenWork {
+                cluster: work.cluster().to_owned(),
+                deleting: work.metadata.deletion_timestamp.is_some(),
+                refused,
+                part,
+                // What is no job's is not compared with anything.
+                asks: manifests
+                    .into_iter()
+                    .find_map(workload::rendered)
+                    .filter(|_| id.is_some()),
+                overrides: work.overridden_by(),
+                preserves: work.spec.preserve_resources_on_deletion == Some(true),
+                job,
+                queue: queue.as_deref().map(QueueName::new),
+            },
+            id,
+        }
+    }
+}
+
+fn key_of(metadata: &ObjectMeta) -> ObjectKey {
+    ObjectKey {
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone().unwrap_or_default(),
+    }
+}

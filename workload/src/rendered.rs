@@ -1,0 +1,185 @@
+//! What a member is told to run: the size of a manifest as it is applied there, after everything that
+//! was overridden.
+//!
+//! It is read by the same rules as a template ([`mod@crate::ask`]), so that what a job was charged and
+//! what it is told to run can be compared. Stand-ins in parts of a gang, which are gated for good, are
+//! left out. A manifest of a kind that is not known cannot be read: what its binding says of it is
+//! what Karmada's interpreter read from the template, before any override.
+
+use crate::ask::ask;
+use crate::capped::pod_specs;
+use crate::claims::{self, ClaimedDevices};
+use crate::parts::STAND_INS;
+use engine::Resources;
+use engine::facts::RolePods;
+use engine::quantity::Amount;
+use serde_json::Value;
+
+/// What the pods of one manifest request together; devices that they claim stand under the names of
+/// their ResourceClaimTemplates until [`Rendered::with_claims`] puts these in their place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// All pods that the member may start.
+    total: Resources,
+    /// Those of them that only a rolling update starts.
+    surge: Resources,
+    /// Pods by role.
+    pods: Vec<RolePods>,
+}
+
+/// What `manifest` has its member run; `None` where that cannot be read: its kind is not known, or a
+/// field holds what cannot be used, which no member takes either.
+#[must_use]
+pub fn rendered(mut manifest: Value) -> Option<Rendered> {
+    let ask = ask(&manifest).ok()?;
+    let stand_ins: Vec<String> = pod_specs(&mut manifest)
+        .into_iter()
+        .filter(|(_, spec)| never_starts(spec))
+        .map(|(role, _)| role)
+        .collect();
+    let roles = ask
+        .roles
+        .iter()
+        .filter(|role| !stand_ins.contains(&role.name));
+    let first = ask.roles.first();
+    let surge = first.map_or(Some(Resources::new()), |first| {
+        first.request.checked_mul(ask.surge)
+    });
+    let total = roles.clone().try_fold(Resources::new(), |sum, role| {
+        sum.checked_add(&role.request.checked_mul(role.count)?)
+    });
+    let pods = roles.map(|role| RolePods {
+        role: role.name.clone(),
+        count: role.count,
+    });
+    Some(Rendered {
+        total: total?,
+        surge: surge?,
+        pods: pods.collect(),
+    })
+}
+
+/// Whether pods of `spec` are gated because they stand in for one in another cluster.
+fn never_starts(spec: &Value) -> bool {
+    let gates = spec.get("schedulingGates").and_then(Value::as_array);
+    let names = gates
+        .into_iter()
+        .flatten()
+        .filter_map(|g| g["name"].as_str());
+    let mut names = names.into_iter();
+    names.any(|name| STAND_INS.contains(&name))
+}
+
+impl Rendered {
+    /// The same with the devices that the ResourceClaimTemplates of its pods claim, as `of` finds
+    /// them; without those that are not found.
+    #[must_use]
+    pub fn with_claims<'a>(&self, of: &dyn Fn(&str) -> Option<&'a ClaimedDevices>) -> Self {
+        let whole =
+            |request| claims::resolved(request, of).unwrap_or_else(|_| claims::left_out(request));
+        Self {
+            total: whole(&self.total),
+            surge: whole(&self.surge),
+            pods: self.pods.clone(),
+        }
+    }
+
+    /// What all pods that the member may start request together.
+    #[must_use]
+    pub fn total(&self) -> &Resources {
+        &self.total
+    }
+
+    /// Pods that the member may start, by role.
+    #[must_use]
+    pub fn pods(&self) -> &[RolePods] {
+        &self.pods
+    }
+
+    /// What it asks for beyond `charged`; `surge` is what of the whole job only a rolling update
+    /// starts.
+    ///
+    /// A surge in percent is rounded up in each cluster, so that clusters may start more than was
+    /// charged for all of them together; of a resource in which no more than that is missing, and
+    /// nothing without a rolling update, nothing is beyond.
+    #[must_use]
+    pub fn beyond(&self, charged: &Resources, surge: &Resources) -> Resources {
+        let beyond = self.total.iter().filter_map(|(name, asked)| {
+            let has = charged.amount_of(name);
+            let more = asked.0.saturating_sub(has.0);
+            let settled = asked.0.saturating_sub(self.surge.amount_of(name).0);
+            let rounds = settled <= has.0 && more <= surge.amount_of(name).0;
+            (more > 0 && !rounds).then(|| (name.clone(), Amount(more)))
+        });
+        beyond.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::testing::yaml;
+
+    const SERVE: &str = "
+apiVersion: apps/v1
+kind: Deployment
+spec:
+  replicas: REPLICAS
+  strategy: {rollingUpdate: {maxSurge: SURGE}}
+  template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: GPUS}}}]}}
+";
+
+    fn serve(replicas: u32, surge: &str, gpus: u32) -> Rendered {
+        let text = SERVE
+            .replace("REPLICAS", &replicas.to_string())
+            .replace("SURGE", surge)
+            .replace("GPUS", &gpus.to_string());
+        rendered(yaml(&text)).unwrap()
+    }
+
+    fn gpus(gpus: u32, pods: u32) -> Resources {
+        let (gpus, pods) = (gpus.to_string(), pods.to_string());
+        Resources::parse([("nvidia.com/gpu", &*gpus), ("pods", &*pods)]).unwrap()
+    }
+
+    #[test]
+    fn what_is_overridden_is_beyond_the_charge_and_a_rounded_surge_is_not() {
+        // 10 replicas with 3 surge pods, of which a cluster gets 5 and the charge of 6.
+        let surge = gpus(3, 3);
+        for (replicas, max_surge, gpus_each, beyond) in [
+            (5, "25%", 1, ""),
+            (5, "3", 1, ""),
+            // Its replicas, its requests, and its surge were raised.
+            (7, "0", 1, "nvidia.com/gpu 1, pods 1"),
+            (6, "50%", 1, ""),
+            (8, "25%", 1, "nvidia.com/gpu 4, pods 4"),
+            (5, "25%", 2, "nvidia.com/gpu 8"),
+            (5, "100%", 1, "nvidia.com/gpu 4, pods 4"),
+        ] {
+            let found = serve(replicas, max_surge, gpus_each).beyond(&gpus(6, 6), &surge);
+            assert_eq!(
+                found.to_string(),
+                beyond,
+                "{replicas} {max_surge} {gpus_each}"
+            );
+        }
+        assert_eq!(
+            serve(2, "0", 8)
+                .beyond(&gpus(8, 2), &Resources::new())
+                .to_string(),
+            "nvidia.com/gpu 8"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_has_no_size() {
+        assert_eq!(
+            rendered(yaml("{apiVersion: a.example/v1, kind: Thing}")),
+            None
+        );
+        assert_eq!(rendered(Value::Null), None);
+        let text = "{apiVersion: batch/v1, kind: Job, spec: {parallelism: many}}";
+        assert_eq!(rendered(yaml(text)), None);
+    }
+}
