@@ -11,8 +11,12 @@ use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The policies and their bindings.
+/// What keeps tenants from writing what is Karmada's and Muster's: policies and their bindings.
 pub const MANIFEST: &str = include_str!("../../../deploy/admission-policies.yaml");
+
+/// What keeps a tenant from writing that it may use a queue. It stays without the others: the
+/// controller believes the annotation in any case.
+pub const PERMITTED_QUEUE: &str = include_str!("../../../deploy/admission-permitted-queue.yaml");
 
 /// How long one call may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -75,7 +79,10 @@ struct Wanted {
 /// At the first object that cannot be read or written.
 pub async fn restore(client: &Client) -> Result<Vec<String>, RestoreError> {
     let mut restored = Vec::new();
-    for wanted in wanted()? {
+    for wanted in wanted(MANIFEST)?
+        .into_iter()
+        .chain(wanted(PERMITTED_QUEUE)?)
+    {
         if put_right(client, &wanted).await? {
             restored.push(format!("{} {}", wanted.kind, wanted.name));
         }
@@ -83,12 +90,12 @@ pub async fn restore(client: &Client) -> Result<Vec<String>, RestoreError> {
     Ok(restored)
 }
 
-/// Removes every object; one that is not there is no error.
+/// Removes every object of [`MANIFEST`]; one that is not there is no error.
 ///
 /// # Errors
 /// Where the server refuses or does not answer.
 pub async fn remove(client: &Client) -> Result<(), RestoreError> {
-    for wanted in wanted()? {
+    for wanted in wanted(MANIFEST)? {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &wanted.resource);
         let params = DeleteParams::default();
         match with_deadline(api.delete(&wanted.name, &params), LIMIT).await {
@@ -123,8 +130,8 @@ async fn put_right(client: &Client, wanted: &Wanted) -> Result<bool, RestoreErro
     Ok(true)
 }
 
-fn wanted() -> Result<Vec<Wanted>, RestoreError> {
-    let objects = runtime::apply::parse(MANIFEST);
+fn wanted(manifest: &str) -> Result<Vec<Wanted>, RestoreError> {
+    let objects = runtime::apply::parse(manifest);
     let objects = objects.map_err(|error| RestoreError::BuiltIn(format!("{error:#}")))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let wanted = objects.into_iter().map(|object| {

@@ -7,11 +7,13 @@
 //! ```text
 //! every CHECK ──► manifests: restore what was changed or deleted
 //!                    └──► probe: is a tenant refused, does Muster pass? ──► Input::Enforcement
+//!                            └──► existing: what is stored all the same ──► events, metrics
 //! ```
 //!
 //! The leader decides only while they are in force, or where a flag gives them up. It must never take
 //! an answer that did not come for a refusal or for its absence: the last verdict stands.
 
+mod existing;
 pub mod manifests;
 pub mod probe;
 
@@ -29,7 +31,7 @@ use runtime::client::CallError;
 use runtime::metrics::Registry;
 use runtime::{Leadership, Term};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 #[cfg(test)]
@@ -91,6 +93,7 @@ impl Enforcement {
 pub(crate) struct Metrics {
     enforced: Gauge,
     restored: Counter,
+    unsafe_policies: existing::Count,
 }
 
 impl Metrics {
@@ -106,6 +109,12 @@ impl Metrics {
                 "admission_policies_restored",
                 "Admission policies and bindings of them that were changed or deleted and were restored",
                 Counter::default(),
+            ),
+            unsafe_policies: registry.register(
+                "unsafe_policies",
+                "Policies of Karmada's that hold in managed namespaces and would be refused there, by kind and by \
+                 the field of the first rule that they break",
+                existing::Count::default(),
             ),
         }
     }
@@ -141,7 +150,11 @@ pub(crate) fn spawn(
     metrics: Metrics,
     cancel: CancellationToken,
 ) {
+    let (in_force, seen_in_force) = watch::channel(false);
+    let count = metrics.unsafe_policies.clone();
+    existing::spawn(&client, term, seen_in_force, count, cancel.clone());
     let mut keeper = Keeper {
+        in_force,
         writes: term.client(&client),
         leadership: term.leadership.clone(),
         client,
@@ -168,6 +181,8 @@ pub(crate) fn spawn(
 }
 
 struct Keeper {
+    /// For who looks at what is stored.
+    in_force: watch::Sender<bool>,
     /// Tries, by dry runs.
     client: Client,
     /// Restores and posts events, during the term only.
@@ -268,6 +283,8 @@ impl Keeper {
             }
             _ => tracing::info!("the admission policies are in force"),
         }
+        self.in_force
+            .send_replace(enforcement == Enforcement::InForce);
         self.told = enforcement.clone();
         enforcement
     }
@@ -278,18 +295,23 @@ impl Keeper {
 }
 
 /// An event on the Lease, which operators look at to see who leads.
-async fn say(client: Client, reason: &str, mut note: String) {
-    note.truncate(note.floor_char_boundary(1_000));
-    let reporter = Reporter {
-        controller: "muster-controller".into(),
-        instance: None,
-    };
+async fn say(client: Client, reason: &str, note: String) {
     let lease = ObjectReference {
         api_version: Some("coordination.k8s.io/v1".into()),
         kind: Some("Lease".into()),
         namespace: Some(names::SYSTEM_NAMESPACE.into()),
         name: Some(names::LEASE.into()),
         ..ObjectReference::default()
+    };
+    warn(client, &lease, reason, note).await;
+}
+
+/// A warning on an object. One that cannot be posted is lost.
+async fn warn(client: Client, object: &ObjectReference, reason: &str, mut note: String) {
+    note.truncate(note.floor_char_boundary(1_000));
+    let reporter = Reporter {
+        controller: "muster-controller".into(),
+        instance: None,
     };
     let event = Event {
         type_: EventType::Warning,
@@ -299,7 +321,7 @@ async fn say(client: Client, reason: &str, mut note: String) {
         secondary: None,
     };
     if let Err(error) = Recorder::new(client, reporter)
-        .publish(&event, &lease)
+        .publish(&event, object)
         .await
     {
         tracing::debug!(%error, "an event was not posted");

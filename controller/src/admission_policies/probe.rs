@@ -4,7 +4,7 @@
 //! RBAC lets that account create these objects there, and nothing else (`deploy/rbac-admission.yaml`), so
 //! that nothing but the policies is in its way. Nothing is ever stored.
 
-use crds::names::SYSTEM_NAMESPACE;
+use crds::names::{PERMITTED_QUEUE_ANNOTATION, SYSTEM_NAMESPACE};
 use kube::Client;
 use kube::api::PostParams;
 use runtime::client::{CallError, CallFault, with_deadline};
@@ -15,6 +15,10 @@ use std::time::Duration;
 pub const ACCOUNT: &str = "system:serviceaccount:muster-system:muster-probe";
 /// The header by which a request is made as somebody else.
 const IMPERSONATE: &str = "impersonate-user";
+/// Karmada's word on a template of what to do where a member has the object already.
+const CONFLICT_RESOLUTION_ANNOTATION: &str = "work.karmada.io/conflict-resolution";
+const PROPAGATION_POLICIES: &str =
+    "/apis/policy.karmada.io/v1alpha1/namespaces/muster-system/propagationpolicies";
 /// How long one dry run may take: webhooks of Karmada's are among it.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -28,7 +32,7 @@ pub enum Verdict {
 }
 
 /// What a policy is to refuse.
-struct Attempt {
+pub(super) struct Attempt {
     policy: &'static str,
     path: &'static str,
     object: Value,
@@ -84,6 +88,21 @@ fn is_unknown(error: &CallError) -> bool {
     matches!(error.fault(), CallFault::Unknown | CallFault::TryAgain)
 }
 
+/// What refuses the attempt of a tenant, if anything does.
+///
+/// # Errors
+/// Where an answer does not come.
+pub(super) async fn refusal(
+    client: &Client,
+    attempt: &Attempt,
+) -> Result<Option<String>, CallError> {
+    match dry_run(client, attempt, Some(ACCOUNT)).await {
+        Ok(()) => Ok(None),
+        Err(error) if is_unknown(&error) => Err(error),
+        Err(error) => Ok(Some(error.message())),
+    }
+}
+
 async fn dry_run(
     client: &Client,
     attempt: &Attempt,
@@ -104,7 +123,7 @@ async fn dry_run(
         .map(drop)
 }
 
-fn attempts() -> [Attempt; 5] {
+fn attempts() -> [Attempt; 7] {
     [
         binding(),
         Attempt {
@@ -125,35 +144,56 @@ fn attempts() -> [Attempt; 5] {
                 json!({"minMember": 1}),
             ),
         },
-        Attempt {
-            policy: "muster-propagation-policies",
-            path: "/apis/policy.karmada.io/v1alpha1/namespaces/muster-system/propagationpolicies",
-            object: object(
-                "policy.karmada.io/v1alpha1",
-                "PropagationPolicy",
-                json!({
-                    "resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
-                    "schedulerName": "muster",
-                    "placement": {},
-                    "preserveResourcesOnDeletion": true,
-                }),
-            ),
-        },
-        Attempt {
-            policy: "muster-override-policies",
-            path: "/apis/policy.karmada.io/v1alpha1/namespaces/muster-system/overridepolicies",
-            object: object(
-                "policy.karmada.io/v1alpha1",
-                "OverridePolicy",
-                json!({
-                    "resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
-                    "overrideRules": [{"overriders": {"plaintext": [
-                        {"path": "/spec/parallelism", "operator": "replace", "value": 2},
-                    ]}}],
-                }),
-            ),
-        },
+        propagation_policy(json!({
+            "resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
+            "schedulerName": "muster",
+            "placement": {},
+            "preserveResourcesOnDeletion": true,
+        })),
+        annotated(
+            "muster-permitted-queue",
+            json!({PERMITTED_QUEUE_ANNOTATION: "probe"}),
+        ),
+        annotated(
+            "muster-templates",
+            json!({CONFLICT_RESOLUTION_ANNOTATION: "overwrite"}),
+        ),
+        override_policy(json!({
+            "resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
+            "overrideRules": [{"overriders": {"plaintext": [
+                {"path": "/spec/parallelism", "operator": "replace", "value": 2},
+            ]}}],
+        })),
     ]
+}
+
+/// A PropagationPolicy.
+pub(super) fn propagation_policy(spec: Value) -> Attempt {
+    Attempt {
+        policy: "muster-propagation-policies",
+        path: PROPAGATION_POLICIES,
+        object: object("policy.karmada.io/v1alpha1", "PropagationPolicy", spec),
+    }
+}
+
+/// An OverridePolicy.
+pub(super) fn override_policy(spec: Value) -> Attempt {
+    Attempt {
+        policy: "muster-override-policies",
+        path: "/apis/policy.karmada.io/v1alpha1/namespaces/muster-system/overridepolicies",
+        object: object("policy.karmada.io/v1alpha1", "OverridePolicy", spec),
+    }
+}
+
+/// An object that the policies let pass, with annotations that one of them refuses.
+fn annotated(policy: &'static str, annotations: Value) -> Attempt {
+    let mut attempt = propagation_policy(json!({
+        "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "probe"}],
+        "placement": {},
+    }));
+    attempt.policy = policy;
+    attempt.object["metadata"]["annotations"] = annotations;
+    attempt
 }
 
 /// A binding for nothing.

@@ -35,36 +35,41 @@ fn stage(api: FakeApi) -> Stage {
 
 /// Has each policy refuse its probe from now on, `times` in all.
 fn refuse(api: &FakeApi, times: usize) {
-    let refusals = [
-        (
-            "resourcebindings",
-            "ValidatingAdmissionPolicy 'muster-bindings' says no",
-        ),
-        ("works", "ValidatingAdmissionPolicy 'muster-works' says no"),
-        (
-            "podgroups",
-            "ValidatingAdmissionPolicy 'muster-podgroups' says no",
-        ),
-        (
-            "propagationpolicies",
-            "ValidatingAdmissionPolicy 'muster-propagation-policies' says no",
-        ),
-        (
-            "overridepolicies",
-            "ValidatingAdmissionPolicy 'muster-override-policies' says no",
-        ),
-    ];
-    for (resource, message) in refusals {
-        let probe = move |request: &Recorded| is_probe(request, resource);
-        api.fault(times, Fault::Status(403, message), probe);
+    for refusal in [
+        "ValidatingAdmissionPolicy 'muster-bindings' says no",
+        "ValidatingAdmissionPolicy 'muster-works' says no",
+        "ValidatingAdmissionPolicy 'muster-podgroups' says no",
+        "ValidatingAdmissionPolicy 'muster-propagation-policies' says no",
+        "ValidatingAdmissionPolicy 'muster-override-policies' says no",
+        "ValidatingAdmissionPolicy 'muster-permitted-queue' says no",
+        "ValidatingAdmissionPolicy 'muster-templates' says no",
+    ] {
+        let probe =
+            move |request: &Recorded| tried(request).is_some_and(|policy| refusal.contains(policy));
+        api.fault(times, Fault::Status(403, refusal), probe);
     }
 }
 
-/// The first of the two dry runs of a binding is the probe's, the other Muster's own.
-fn is_probe(request: &Recorded, resource: &str) -> bool {
-    request.verb == "POST"
-        && request.path.ends_with(resource)
-        && request.impersonated.as_deref() == Some(probe::ACCOUNT)
+/// Which policy a request of the probe's account tries. The first of the two dry runs of a binding is
+/// that account's, the other Muster's own.
+fn tried(request: &Recorded) -> Option<&'static str> {
+    if request.verb != "POST" || request.impersonated.as_deref() != Some(probe::ACCOUNT) {
+        return None;
+    }
+    let annotations = &request.body["metadata"]["annotations"];
+    let (_, resource) = request.path.rsplit_once('/')?;
+    Some(match resource {
+        "resourcebindings" => "'muster-bindings'",
+        "works" => "'muster-works'",
+        "podgroups" => "'muster-podgroups'",
+        "propagationpolicies" if annotations["muster.io/permitted-queue"].is_string() => {
+            "'muster-permitted-queue'"
+        }
+        "propagationpolicies" if annotations.is_object() => "'muster-templates'",
+        "propagationpolicies" => "'muster-propagation-policies'",
+        "overridepolicies" => "'muster-override-policies'",
+        _ => return None,
+    })
 }
 
 impl Stage {
@@ -83,7 +88,13 @@ async fn what_is_missing_is_made_and_in_force_once_a_tenant_is_refused() {
     let mut stage = stage(api);
     assert_eq!(stage.told().await, Enforcement::InForce);
     assert_eq!(stage.metrics.enforced.get(), 1);
-    let names = ["bindings", "works", "podgroups"];
+    let names = [
+        "bindings",
+        "works",
+        "podgroups",
+        "templates",
+        "permitted-queue",
+    ];
     for name in names {
         let path = format!(
             "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/muster-{name}"
@@ -92,7 +103,7 @@ async fn what_is_missing_is_made_and_in_force_once_a_tenant_is_refused() {
     }
     let dry = stage.api.requests_of("POST").into_iter();
     let dry = dry.filter(|request| request.path.contains("muster-system/"));
-    assert!(dry.clone().count() >= 6);
+    assert!(dry.clone().count() >= 8);
     assert!(
         dry.filter(|request| !request.path.ends_with("events"))
             .all(|request| request.query["dryRun"] == "All")
@@ -119,8 +130,8 @@ async fn what_is_changed_or_deleted_is_restored() {
         stage.api.get(BINDING).unwrap()["spec"]["validationActions"],
         json!(["Deny"])
     );
-    // Ten at the start, and these two.
-    assert_eq!(stage.metrics.restored.get(), 12);
+    // Fourteen at the start, and these two.
+    assert_eq!(stage.metrics.restored.get(), 16);
     assert!(stage.inputs.try_recv().is_err(), "nothing new to tell");
     let writes = stage.api.requests_of("PUT").len();
     tokio::time::sleep(CHECK * 10).await;
@@ -200,19 +211,40 @@ fn nothing_is_decided_before_they_were_seen_unless_a_flag_gives_them_up() {
     assert!(Enforcement::InForce.lets_decide());
 }
 
+/// What a server would add to a policy as defaults stands in the manifests, or the leader would write
+/// them anew at each check.
+#[test]
+fn the_policy_of_permitted_queues_lets_nobody_pass_and_names_its_defaults() {
+    let objects: Vec<Value> = runtime::apply::parse(manifests::PERMITTED_QUEUE).unwrap();
+    let [policy, binding] = objects.as_slice() else {
+        panic!("{objects:?}");
+    };
+    assert_eq!(policy["spec"]["failurePolicy"], "Fail");
+    let constraints = &policy["spec"]["matchConstraints"];
+    assert_eq!(constraints["matchPolicy"], "Equivalent");
+    assert_eq!(constraints["objectSelector"], json!({}));
+    assert!(constraints["namespaceSelector"].is_object());
+    assert!(constraints["resourceRules"][0]["scope"].is_string());
+    assert!(!policy.to_string().contains("bypass"));
+    assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+    assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]));
+}
+
 #[test]
 fn every_policy_lets_pass_by_the_one_right_only_and_has_a_binding_that_denies() {
     let objects: Vec<Value> = runtime::apply::parse(manifests::MANIFEST).unwrap();
     let (policies, bindings): (Vec<&Value>, Vec<&Value>) = objects
         .iter()
         .partition(|object| object["kind"] == "ValidatingAdmissionPolicy");
-    assert_eq!(policies.len(), 5);
+    assert_eq!(policies.len(), 6);
     for policy in policies {
         let name = &policy["metadata"]["name"];
         let spec = &policy["spec"];
         assert_eq!(spec["failurePolicy"], "Fail", "{name}");
         let conditions = spec["matchConditions"].as_array().unwrap();
-        assert_eq!(conditions.len(), 1, "{name}");
+        // One reads all objects, and looks at those only that say something.
+        let of_all = usize::from(*name == "muster-templates");
+        assert_eq!(conditions.len(), 1 + of_all, "{name}");
         let expression = conditions[0]["expression"].as_str().unwrap();
         assert!(expression.contains("check('bypass')"), "{name}");
         let binding = bindings
@@ -220,5 +252,35 @@ fn every_policy_lets_pass_by_the_one_right_only_and_has_a_binding_that_denies() 
             .find(|binding| binding["spec"]["policyName"] == *name)
             .unwrap();
         assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]));
+    }
+}
+
+/// What a tenant may have carried to members without a right of its own is gated there.
+#[test]
+fn kinds_that_tenants_may_propagate_are_gated_or_have_no_pods() {
+    let (_, list) = manifests::MANIFEST.split_once("['v1/Pod'").unwrap();
+    let (list, _) = list.split_once(']').unwrap();
+    let list = format!("'v1/Pod'{list}");
+    let kinds: Vec<(&str, &str)> = list
+        .split(',')
+        .map(|kind| kind.trim().trim_matches('\'').split_once('/').unwrap())
+        .collect();
+    for (group, kind) in &kinds {
+        let api_version = match *group {
+            "v1" => "v1".to_owned(),
+            group => format!("{group}/v1"),
+        };
+        assert!(
+            workload::may_start_pods(&api_version, kind),
+            "{group}/{kind}"
+        );
+    }
+    for known in workload::KNOWN_KINDS.iter().chain(workload::RELATED_KINDS) {
+        let group = if known.group.is_empty() {
+            "v1"
+        } else {
+            known.group
+        };
+        assert!(kinds.contains(&(group, known.kind)), "{known:?}");
     }
 }

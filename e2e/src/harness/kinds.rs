@@ -58,6 +58,17 @@ pub const PVC: Kind = kind("", "v1", "PersistentVolumeClaim", "persistentvolumec
 pub const RESOURCE_QUOTA: Kind = kind("", "v1", "ResourceQuota", "resourcequotas");
 /// Kubernetes' own.
 pub const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
+/// Kubernetes' StatefulSet.
+pub const STATEFUL_SET: Kind = kind("apps", "v1", "StatefulSet", "statefulsets");
+/// Kubernetes' CronJob.
+pub const CRON_JOB: Kind = kind("batch", "v1", "CronJob", "cronjobs");
+/// Karmada's autoscaler by the clock.
+pub const CRON_FEDERATED_HPA: Kind = kind(
+    "autoscaling.karmada.io",
+    "v1alpha1",
+    "CronFederatedHPA",
+    "cronfederatedhpas",
+);
 /// Kubernetes' own.
 pub const BATCH_JOB: Kind = kind("batch", "v1", "Job", "jobs");
 /// Kubernetes' own.
@@ -206,7 +217,7 @@ pub const VALIDATING_WEBHOOKS: Kind = kind(
 );
 
 /// Kinds of templates that can be found again from an object's apiVersion and kind.
-const TEMPLATES: [Kind; 10] = [
+const TEMPLATES: [Kind; 11] = [
     BATCH_JOB,
     VOLCANO_JOB,
     PYTORCH_JOB,
@@ -216,6 +227,7 @@ const TEMPLATES: [Kind; 10] = [
     RAY_CLUSTER,
     RAY_JOB,
     DEPLOYMENT,
+    STATEFUL_SET,
     POD,
 ];
 

@@ -113,6 +113,24 @@ impl Objects {
         Ok(json(kind, patched?))
     }
 
+    /// Sets the replicas of an object by its subresource `scale`, as `kubectl scale` and autoscalers do.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub async fn scale(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+        replicas: u32,
+    ) -> Result<()> {
+        let api = self.api(kind, namespace);
+        let patch = serde_json::json!({"spec": {"replicas": replicas}});
+        let params = PatchParams::default();
+        let scaled = api.patch_scale(name, &params, &Patch::Merge(&patch)).await;
+        scaled.map(drop)
+    }
+
     /// Deletes an object, as kubectl does: in the background. Gone already is fine.
     ///
     /// # Errors

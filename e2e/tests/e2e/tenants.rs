@@ -1,5 +1,26 @@
-//! What an ordinary tenant may do, with Kubernetes' and Karmada's own roles, and what is refused: every
-//! way past a quota that is known (`muster-system`'s admission policies, `deploy/admission-policies.yaml`).
+//! What an ordinary tenant may do, with Kubernetes' and Karmada's own roles, and what is refused
+//! (`muster-system`'s admission policies, `deploy/admission-policies.yaml`).
+//!
+//! Every way past a quota that is known, and the story that tries it:
+//!
+//! | way | story |
+//! |---|---|
+//! | a ResourceBinding written, made or deleted; its status, finalizers, owners, record or claim forged | here |
+//! | a Work or PodGroup written, in the own namespace or a member's | here |
+//! | a PropagationPolicy with another scheduler, `preserveResourcesOnDeletion`, `Overwrite`, `purgeMode: Never`; the policy `muster` changed; the same said on the template | here |
+//! | a policy that goes, or is flipped, so that the binding loses its claim | `outlive::a_job_whose_policy_goes_stays_charged` |
+//! | marks taken off the binding where nothing refuses it | `outlive::a_job_that_loses_its_marks_stays_charged` |
+//! | an OverridePolicy or ClusterOverridePolicy of pods' number, requests or nodes | here |
+//! | policies that were there before, or that an administrator wrote | `unsafe_policies::policies_that_nothing_refused_are_reported` |
+//! | scaled up after the release: a Deployment or StatefulSet by `scale`, a Job's parallelism, a CronFederatedHPA (a FederatedHPA writes the same subresource) | `tenant_growth::what_a_tenant_scales_runs_no_more_than_its_queue_may_hold` |
+//! | requests raised after the release | `past_quota::what_runs_cannot_ask_for_more_in_each_pod` |
+//! | a bare Pod | `tenant_growth::what_a_tenant_scales_...` (queued as any job) |
+//! | what makes pods in a member: a CronJob, a HorizontalPodAutoscaler, kinds that nobody can size | `tenant_growth::a_tenant_has_nothing_in_members_that_makes_pods_by_itself`, here |
+//! | a queue that is not the tenant's, or the word that it is | `rights::a_closed_queue_takes_jobs_of_who_has_the_right_to_use_it` |
+//! | the queue changed after the release; a PriorityClass that the queue does not take | `tenant_growth::a_tenant_moves_no_charge_and_takes_no_priority_that_its_queue_does_not_allow` |
+//! | a child queue that goes | `past_quota::a_deleted_queue_holds_its_parents_quota_while_its_job_runs` (an operator's to do) |
+//! | the queue, the namespace's label | here |
+//! | a member reached directly | none: its pods count as used room, and no queue is charged (docs/operators.md) |
 
 use anyhow::ensure;
 use e2e::harness::kinds::{
@@ -95,6 +116,66 @@ impl Tries<'_> {
                 "ask for nothing",
                 "spec.replicaRequirements",
                 json!({"spec": {"replicaRequirements": {"resourceRequest": {"cpu": "1m"}}}}),
+            ),
+            (
+                "have it carried along with another",
+                "spec.requiredBy",
+                json!({"spec": {"requiredBy": [{"namespace": self.tenant.namespace, "name": "other", "clusters": [{"name": "member2", "replicas": 8}]}]}}),
+            ),
+            (
+                "ask for other components",
+                "spec.components",
+                json!({"spec": {"components": [{"name": "main", "replicas": 8}]}}),
+            ),
+            (
+                "leave a cluster and its pods",
+                "spec.gracefulEvictionTasks",
+                json!({"spec": {"gracefulEvictionTasks": [{"fromCluster": "member1", "purgeMode": "Never", "reason": "r", "producer": "p"}]}}),
+            ),
+            (
+                "fail over and leave pods behind",
+                "spec.failover",
+                json!({"spec": {"failover": {"application": {"decisionConditions": {"tolerationSeconds": 1}, "purgeMode": "Never"}}}}),
+            ),
+            (
+                "keep its pods when it goes",
+                "spec.preserveResourcesOnDeletion",
+                json!({"spec": {"preserveResourcesOnDeletion": true}}),
+            ),
+            (
+                "take over what is there",
+                "spec.conflictResolution",
+                json!({"spec": {"conflictResolution": "Overwrite"}}),
+            ),
+            (
+                "have it placed anew",
+                "spec.rescheduleTriggeredAt",
+                json!({"spec": {"rescheduleTriggeredAt": "2030-01-01T00:00:00Z"}}),
+            ),
+            (
+                "go before others in Karmada's queue",
+                "spec.schedulePriority",
+                json!({"spec": {"schedulePriority": {"priority": 1000}}}),
+            ),
+            (
+                "be placed elsewhere",
+                "spec.placement",
+                json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["member2"]}}}}),
+            ),
+            (
+                "be of another template",
+                "spec.resource",
+                json!({"spec": {"resource": {"name": "other"}}}),
+            ),
+            (
+                "carry no dependencies along",
+                "spec.propagateDeps",
+                json!({"spec": {"propagateDeps": false}}),
+            ),
+            (
+                "be kept apart from others",
+                "spec.workloadAffinityGroups",
+                json!({"spec": {"workloadAffinityGroups": {"affinityGroup": "g"}}}),
             ),
             (
                 "take the finalizers off",
@@ -262,6 +343,28 @@ impl Tries<'_> {
         .ensure_refused()
     }
 
+    /// What Karmada reads on the objects themselves.
+    async fn templates(&self) -> anyhow::Result<()> {
+        let annotation =
+            json!({"annotations": {"work.karmada.io/conflict-resolution": "overwrite"}});
+        let label = json!({"labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}});
+        for (what, says, metadata) in [
+            ("take over what is there", "conflict-resolution", annotation),
+            ("keep what it gave up", "retain-replicas", label),
+        ] {
+            let patch = json!({"metadata": metadata});
+            let outcome = self.merge(self.job.kind, &self.job.name, patch).await;
+            let says = &[DOOR, says];
+            Try {
+                what,
+                outcome,
+                says,
+            }
+            .ensure_refused()?;
+        }
+        Ok(())
+    }
+
     /// Overrides, which Karmada applies after the charge.
     async fn overrides(&self) -> anyhow::Result<()> {
         let plaintext = |path: &str, value: Value| json!({"plaintext": [{"path": path, "operator": "replace", "value": value}]});
@@ -392,6 +495,7 @@ async fn forgeries(case: &Case) -> anyhow::Result<()> {
     tries.bindings().await?;
     tries.outputs().await?;
     tries.policies().await?;
+    tries.templates().await?;
     tries.overrides().await?;
     tries.of_operators().await?;
     case.running(&job).await?;

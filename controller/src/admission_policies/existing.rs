@@ -1,0 +1,440 @@
+//! Which policies of Karmada's break a rule of the admission policies although they are stored: they
+//! were there before their namespace was managed, or an account that passes wrote them, as with all
+//! ClusterPropagationPolicies.
+//!
+//! ```text
+//! namespaces, policies (watched) ──► what holds in managed namespaces ──► dry run as a tenant ──► event, metric
+//! ```
+//!
+//! The rules stand in `deploy/admission-policies.yaml` and nowhere else. What a policy says is posted
+//! anew as a dry run, by the account and in the namespace in which the admission policies are tried
+//! anyway ([`super::probe`]); the refusal names the field. Only the leader asks, only while the
+//! admission policies are in force, a few policies a second.
+//!
+//! It reports, and changes nothing: it must never delay a decision, write a policy, or take an answer
+//! that did not come for a verdict.
+
+use super::probe::{self, Attempt};
+use super::warn;
+use crds::kubernetes::Namespace;
+use crds::names;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use runtime::watch::{Delta, ObjectKey, WatchOptions};
+use runtime::{Leadership, Term};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+#[cfg(test)]
+mod tests;
+
+/// Pause between two policies that are tried.
+const PACE: Duration = Duration::from_millis(50);
+/// Pause after an answer that did not come.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Changes that may wait.
+const CHANGES: usize = 256;
+/// Of the events.
+const REASON: &str = "UnsafePolicy";
+
+/// Labels of `muster_unsafe_policies`: both are of closed sets.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Label {
+    kind: String,
+    rule: String,
+}
+
+/// How many there are.
+pub(crate) type Count = Family<Label, Gauge>;
+
+/// The kinds that are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    PropagationPolicy,
+    ClusterPropagationPolicy,
+    OverridePolicy,
+    ClusterOverridePolicy,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [
+        Self::PropagationPolicy,
+        Self::ClusterPropagationPolicy,
+        Self::OverridePolicy,
+        Self::ClusterOverridePolicy,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::PropagationPolicy => "PropagationPolicy",
+            Self::ClusterPropagationPolicy => "ClusterPropagationPolicy",
+            Self::OverridePolicy => "OverridePolicy",
+            Self::ClusterOverridePolicy => "ClusterOverridePolicy",
+        }
+    }
+
+    fn resource(self) -> ApiResource {
+        let gvk = GroupVersionKind::gvk("policy.karmada.io", "v1alpha1", self.name());
+        let plural = match self {
+            Self::PropagationPolicy => "propagationpolicies",
+            Self::ClusterPropagationPolicy => "clusterpropagationpolicies",
+            Self::OverridePolicy => "overridepolicies",
+            Self::ClusterOverridePolicy => "clusteroverridepolicies",
+        };
+        ApiResource::from_gvk_with_plural(&gvk, plural)
+    }
+
+    fn overrides(self) -> bool {
+        matches!(self, Self::OverridePolicy | Self::ClusterOverridePolicy)
+    }
+
+    /// What tries `spec`, which is the same type with and without a namespace.
+    fn attempt(self, spec: Value) -> Attempt {
+        match self.overrides() {
+            true => probe::override_policy(spec),
+            false => probe::propagation_policy(spec),
+        }
+    }
+
+    /// Whether a policy of that name is Muster's own.
+    fn is_ours(self, name: &str) -> bool {
+        match self {
+            Self::PropagationPolicy => name == names::DEFAULT_POLICY,
+            Self::OverridePolicy => name.starts_with("muster-"),
+            Self::ClusterPropagationPolicy | Self::ClusterOverridePolicy => false,
+        }
+    }
+}
+
+type Key = (Kind, ObjectKey);
+
+#[derive(Debug)]
+enum Change {
+    Namespace(Delta<Namespace>),
+    Policy(Kind, Delta<DynamicObject>),
+}
+
+/// A rule that a policy breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Broken {
+    /// The field, `spec.schedulerName`.
+    rule: String,
+    message: String,
+}
+
+#[derive(Debug)]
+struct Policy {
+    uid: Option<String>,
+    spec: Value,
+    broken: Option<Broken>,
+}
+
+/// Looks at them until `cancel`. `in_force` says whether the admission policies refuse.
+pub(crate) fn spawn(
+    client: &Client,
+    term: &Term,
+    in_force: watch::Receiver<bool>,
+    count: Count,
+    cancel: CancellationToken,
+) {
+    let client = term.client(client);
+    let (changes, receiver) = mpsc::channel(CHANGES);
+    let options = WatchOptions {
+        absent_is_empty: true,
+        denied_is_listed: true,
+        ..WatchOptions::default()
+    };
+    runtime::watch::watch(
+        Api::<Namespace>::all(client.clone()),
+        options.clone(),
+        "Namespace",
+        Change::Namespace,
+        changes.clone(),
+        cancel.clone(),
+    );
+    for kind in Kind::ALL {
+        runtime::watch::watch_dynamic(
+            client.clone(),
+            &kind.resource(),
+            None,
+            options.clone(),
+            move |delta| Change::Policy(kind, delta),
+            changes.clone(),
+            cancel.clone(),
+        );
+    }
+    let mut looker = Looker {
+        client,
+        leadership: term.leadership.clone(),
+        in_force,
+        count,
+        found: Found::default(),
+    };
+    runtime::task::spawn(async move {
+        let _ = cancel.run_until_cancelled(looker.run(receiver)).await;
+    });
+}
+
+struct Looker {
+    client: Client,
+    leadership: Leadership,
+    in_force: watch::Receiver<bool>,
+    count: Count,
+    found: Found,
+}
+
+impl Drop for Looker {
+    /// A replica that does not lead reports nothing.
+    fn drop(&mut self) {
+        self.count.clear();
+    }
+}
+
+impl Looker {
+    async fn run(&mut self, mut changes: mpsc::Receiver<Change>) {
+        let mut next = Instant::now();
+        loop {
+            let may_ask = self.leadership.is_leading() && *self.in_force.borrow();
+            let due = self.found.next().filter(|_| may_ask);
+            tokio::select! {
+                biased;
+                change = changes.recv() => match change {
+                    Some(change) => self.found.note(change),
+                    None => return,
+                },
+                // Policies that were restored may say something else now.
+                changed = self.in_force.changed() => match changed {
+                    Ok(()) => self.found.all_due(),
+                    Err(_) => return,
+                },
+                () = self.leadership.changed() => {}
+                () = tokio::time::sleep_until(next), if due.is_some() => {
+                    if let Some(key) = due {
+                        next = self.look_at(&key).await;
+                    }
+                }
+            }
+            self.show();
+        }
+    }
+
+    /// Tries one policy; when the next may be tried.
+    async fn look_at(&mut self, key: &Key) -> Instant {
+        let Some(spec) = self.found.to_try(key) else {
+            self.found.judged(key, None);
+            return Instant::now();
+        };
+        match probe::refusal(&self.client, &key.0.attempt(spec)).await {
+            Ok(refusal) => {
+                let broken = refusal.as_deref().and_then(broken);
+                if self.found.judged(key, broken.clone())
+                    && let Some(broken) = broken
+                {
+                    self.report(key, &broken).await;
+                }
+                Instant::now() + PACE
+            }
+            Err(error) => {
+                tracing::debug!(%error, policy = %key.1, "whether a policy is safe is not known; trying again");
+                Instant::now() + AGAIN
+            }
+        }
+    }
+
+    async fn report(&self, (kind, key): &Key, broken: &Broken) {
+        let (kind_name, rule) = (kind.name(), &broken.rule);
+        let message = &broken.message;
+        tracing::warn!(
+            kind = kind_name,
+            policy = %key,
+            rule,
+            message,
+            "a policy that holds in managed namespaces would be refused there: jobs may pass what their queues are charged"
+        );
+        let resource = kind.resource();
+        let reference = ObjectReference {
+            api_version: Some(resource.api_version),
+            kind: Some(resource.kind),
+            namespace: key.namespace.clone(),
+            name: Some(key.name.clone()),
+            uid: self.found.uid(&(*kind, key.clone())),
+            ..ObjectReference::default()
+        };
+        let note = format!("it holds in managed namespaces and would be refused there: {message}");
+        warn(self.client.clone(), &reference, REASON, note).await;
+    }
+
+    fn show(&mut self) {
+        if !std::mem::take(&mut self.found.changed) {
+            return;
+        }
+        self.count.clear();
+        for (kind, broken) in self.found.broken() {
+            let label = Label {
+                kind: kind.name().to_owned(),
+                rule: broken.rule.clone(),
+            };
+            self.count.get_or_create(&label).inc();
+        }
+    }
+}
+
+/// What is known, without any I/O.
+#[derive(Debug, Default)]
+struct Found {
+    managed: BTreeSet<String>,
+    policies: BTreeMap<Key, Policy>,
+    /// Those to be tried.
+    due: BTreeSet<Key>,
+    /// How many kinds have listed; namespaces are one.
+    listed: BTreeSet<Option<Kind>>,
+    /// Whether other policies break a rule than were shown.
+    changed: bool,
+}
+
+impl Found {
+    fn note(&mut self, change: Change) {
+        match change {
+            Change::Namespace(Delta::Upserted(namespace)) => {
+                let managed = namespace.is_managed();
+                let name = namespace.metadata.name.unwrap_or_default();
+                let changes = match managed {
+                    true => self.managed.insert(name),
+                    false => self.managed.remove(&name),
+                };
+                self.regard(changes);
+            }
+            Change::Namespace(Delta::Gone(key)) => {
+                let changes = self.managed.remove(&key.name);
+                self.regard(changes);
+            }
+            Change::Namespace(Delta::Listed) => _ = self.listed.insert(None),
+            Change::Policy(kind, Delta::Listed) => _ = self.listed.insert(Some(kind)),
+            Change::Policy(kind, Delta::Upserted(object)) => self.upserted(kind, &object),
+            Change::Policy(kind, Delta::Gone(object)) => {
+                let key = (kind, object);
+                self.changed |= self
+                    .policies
+                    .remove(&key)
+                    .is_some_and(|policy| policy.broken.is_some());
+                self.due.remove(&key);
+            }
+        }
+    }
+
+    fn upserted(&mut self, kind: Kind, object: &DynamicObject) {
+        let key = (kind, key_of(object));
+        if kind.is_ours(&key.1.name) {
+            return;
+        }
+        let spec = object.data.get("spec").cloned().unwrap_or_default();
+        let uid = object.metadata.uid.clone();
+        let known = self.policies.get(&key);
+        if known.is_some_and(|known| known.uid == uid && known.spec == spec) {
+            return;
+        }
+        let broken = known.and_then(|known| known.broken.clone());
+        self.policies
+            .insert(key.clone(), Policy { uid, spec, broken });
+        self.due.insert(key);
+    }
+
+    /// Other namespaces are managed than before.
+    fn regard(&mut self, changes: bool) {
+        if changes {
+            self.all_due();
+        }
+    }
+
+    fn all_due(&mut self) {
+        self.due.extend(self.policies.keys().cloned());
+    }
+
+    /// What is to be tried next, once all has listed.
+    fn next(&self) -> Option<Key> {
+        let listed = self.listed.len() > Kind::ALL.len();
+        self.due.first().filter(|_| listed).cloned()
+    }
+
+    /// What is tried of a policy: of one without a namespace no selectors of kinds that have no pods and
+    /// of namespaces that are not managed. None where nothing is left.
+    fn to_try(&self, (kind, key): &Key) -> Option<Value> {
+        let mut spec = self.policies.get(&(*kind, key.clone()))?.spec.clone();
+        let concerns = |namespace: &str| self.managed.contains(namespace);
+        let within = match &key.namespace {
+            Some(namespace) => concerns(namespace),
+            None => !self.managed.is_empty(),
+        };
+        if !within {
+            return None;
+        }
+        let selectors = spec.get_mut("resourceSelectors");
+        let Some(selectors) = selectors.and_then(Value::as_array_mut) else {
+            // Overrides without selectors are for all.
+            return kind.overrides().then_some(spec);
+        };
+        let of_all = selectors.is_empty();
+        if key.namespace.is_none() {
+            selectors.retain(|selector| {
+                let text = |name: &str| selector[name].as_str().unwrap_or_default();
+                let namespace = text("namespace");
+                let here = namespace.is_empty() || concerns(namespace);
+                here && workload::may_start_pods(text("apiVersion"), text("kind"))
+            });
+        }
+        for selector in selectors.iter_mut().filter_map(Value::as_object_mut) {
+            selector.remove("namespace");
+        }
+        let left = !selectors.is_empty() || of_all && kind.overrides();
+        left.then_some(spec)
+    }
+
+    /// Notes what came of it; whether that is new.
+    fn judged(&mut self, key: &Key, broken: Option<Broken>) -> bool {
+        self.due.remove(key);
+        let Some(policy) = self.policies.get_mut(key) else {
+            return false;
+        };
+        let new = policy.broken != broken;
+        policy.broken = broken;
+        self.changed |= new;
+        new
+    }
+
+    fn uid(&self, key: &Key) -> Option<String> {
+        self.policies.get(key)?.uid.clone()
+    }
+
+    fn broken(&self) -> impl Iterator<Item = (Kind, &Broken)> {
+        let all = self.policies.iter();
+        all.filter_map(|((kind, _), policy)| Some((*kind, policy.broken.as_ref()?)))
+    }
+}
+
+fn key_of(object: &DynamicObject) -> ObjectKey {
+    ObjectKey {
+        namespace: object.metadata.namespace.clone(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+    }
+}
+
+/// What a refusal says: `... ValidatingAdmissionPolicy 'muster-...' with binding '...' denied request:
+/// FIELD ...`. None where something else refused, which says nothing of the rules.
+fn broken(refusal: &str) -> Option<Broken> {
+    let (_, ours) = refusal.split_once("ValidatingAdmissionPolicy 'muster-")?;
+    let (_, message) = ours.split_once("denied request: ")?;
+    let rule = message.split([' ', ':']).next()?;
+    Some(Broken {
+        rule: rule.to_owned(),
+        message: message.to_owned(),
+    })
+}

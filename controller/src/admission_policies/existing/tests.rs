@@ -1,0 +1,231 @@
+//! What is tried of a policy, and what is reported of one that would be refused.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use runtime::testing::{FakeApi, Fault, Recorded};
+use serde_json::json;
+
+fn namespace(name: &str, managed: &str) -> Value {
+    json!({"metadata": {"name": name, "labels": {"muster.io/managed": managed}}})
+}
+
+fn known(kind: Kind, namespace_of: Option<&str>, spec: Value) -> (Found, Key) {
+    let mut found = Found::default();
+    let team = serde_json::from_value(namespace("team", "true")).unwrap();
+    found.note(Change::Namespace(Delta::Upserted(team)));
+    let object = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": kind.name(),
+        "metadata": {"name": "p", "namespace": namespace_of},
+        "spec": spec,
+    });
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let key = (kind, key_of(&object));
+    found.note(Change::Policy(kind, Delta::Upserted(object)));
+    (found, key)
+}
+
+#[test]
+fn of_policies_without_a_namespace_only_workloads_in_managed_namespaces_are_tried() {
+    use Kind::*;
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job"});
+    let in_namespace =
+        |name: &str| json!({"apiVersion": "batch/v1", "kind": "Job", "namespace": name});
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let cases = [
+        // Kind, namespace, selectors, what is left of them.
+        (
+            PropagationPolicy,
+            Some("team"),
+            json!([in_namespace("team"), config]),
+            Some(json!([job, config])),
+        ),
+        (PropagationPolicy, Some("other"), json!([job]), None),
+        (
+            ClusterPropagationPolicy,
+            None,
+            json!([job]),
+            Some(json!([job])),
+        ),
+        (
+            ClusterPropagationPolicy,
+            None,
+            json!([in_namespace("other"), in_namespace("team")]),
+            Some(json!([job])),
+        ),
+        (
+            ClusterPropagationPolicy,
+            None,
+            json!([in_namespace("other")]),
+            None,
+        ),
+        (OverridePolicy, Some("team"), json!([]), Some(json!([]))),
+        (OverridePolicy, Some("other"), json!([]), None),
+        (ClusterOverridePolicy, None, json!([]), Some(json!([]))),
+        (ClusterOverridePolicy, None, json!([config]), None),
+    ];
+    for (kind, of, selectors, left) in cases {
+        let spec = json!({"resourceSelectors": selectors, "preserveResourcesOnDeletion": true});
+        let (found, key) = known(kind, of, spec);
+        let tried = found.to_try(&key).map(|spec| {
+            assert_eq!(spec["preserveResourcesOnDeletion"], true);
+            spec["resourceSelectors"].clone()
+        });
+        assert_eq!(tried, left, "{kind:?} of {of:?} with {selectors}");
+    }
+}
+
+#[test]
+fn nothing_is_tried_while_no_namespace_is_managed_and_nothing_of_musters_own() {
+    let spec = json!({"resourceSelectors": [], "overrideRules": []});
+    let (mut found, key) = known(Kind::ClusterOverridePolicy, None, spec);
+    let team = serde_json::from_value(namespace("team", "false")).unwrap();
+    found.note(Change::Namespace(Delta::Upserted(team)));
+    assert_eq!(found.to_try(&key), None);
+    assert!(Kind::PropagationPolicy.is_ours("muster"));
+    assert!(Kind::OverridePolicy.is_ours("muster-train-job"));
+    assert!(!Kind::ClusterOverridePolicy.is_ours("muster-train-job"));
+}
+
+#[test]
+fn a_refusal_names_the_field_and_that_of_another_says_nothing() {
+    let ours = "propagationpolicies \"probe-x\" is forbidden: ValidatingAdmissionPolicy 'muster-propagation-policies' with \
+                binding 'muster-propagation-policies' denied request: spec.schedulerName is default-scheduler: it has to be muster";
+    assert_eq!(
+        broken(ours),
+        Some(Broken {
+            rule: "spec.schedulerName".to_owned(),
+            message: "spec.schedulerName is default-scheduler: it has to be muster".to_owned(),
+        })
+    );
+    let path = "ValidatingAdmissionPolicy 'muster-override-policies' with binding 'b' denied request: spec.overrideRules: the path";
+    assert_eq!(broken(path).unwrap().rule, "spec.overrideRules");
+    for other in [
+        "admission webhook \"propagationpolicy.karmada.io\" denied request: spec.placement is wrong",
+        "ValidatingAdmissionPolicy 'others' with binding 'others' denied request: no",
+    ] {
+        assert_eq!(broken(other), None);
+    }
+}
+
+/// A control plane with one managed namespace, whose dry runs refuse what preserves resources.
+struct Stage {
+    api: FakeApi,
+    in_force: watch::Sender<bool>,
+    count: Count,
+    cancel: CancellationToken,
+}
+
+/// `first` is what comes of the first dry run.
+fn stage(first: Option<Fault>) -> Stage {
+    let api = FakeApi::new();
+    let dry = |request: &Recorded| request.query.contains_key("dryRun");
+    if let Some(fault) = first {
+        api.fault(1, fault, dry);
+    }
+    api.put("/api/v1/namespaces/team", namespace("team", "true"));
+    let preserves = |request: &Recorded| {
+        request.verb == "POST" && request.body["spec"]["preserveResourcesOnDeletion"] == true
+    };
+    let refusal = "ValidatingAdmissionPolicy 'muster-propagation-policies' with binding 'b' denied request: \
+                   spec.preserveResourcesOnDeletion is true: it has to be false";
+    api.fault(100, Fault::Status(403, refusal), preserves);
+    let (in_force, seen) = watch::channel(false);
+    let (cancel, count) = (CancellationToken::new(), Count::default());
+    spawn(
+        &api.client(),
+        &Term::always(),
+        seen,
+        count.clone(),
+        cancel.clone(),
+    );
+    Stage {
+        api,
+        in_force,
+        count,
+        cancel,
+    }
+}
+
+impl Stage {
+    fn put(&self, path: &str, kind: Kind, spec: Value) {
+        let name = path.rsplit('/').next().unwrap();
+        let path = format!("/apis/policy.karmada.io/v1alpha1/{path}");
+        let object = json!({
+            "apiVersion": "policy.karmada.io/v1alpha1",
+            "kind": kind.name(),
+            "metadata": {"name": name},
+            "spec": spec,
+        });
+        self.api.put(&path, object);
+    }
+
+    async fn counted(&self, kind: Kind) -> i64 {
+        tokio::time::sleep(AGAIN * 3).await;
+        let label = Label {
+            kind: kind.name().to_owned(),
+            rule: "spec.preserveResourcesOnDeletion".to_owned(),
+        };
+        self.count.get_or_create(&label).get()
+    }
+
+    fn events(&self) -> Vec<Recorded> {
+        let mut posts = self.api.requests_of("POST");
+        posts.retain(|request| request.path.ends_with("/events"));
+        posts
+    }
+}
+
+fn preserving(preserve: bool) -> Value {
+    json!({
+        "resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
+        "preserveResourcesOnDeletion": preserve,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_be_refused_is_reported_and_counted_until_it_is_mended() {
+    let stage = stage(None);
+    let kind = Kind::ClusterPropagationPolicy;
+    stage.put("clusterpropagationpolicies/all", kind, preserving(true));
+    assert_eq!(stage.counted(kind).await, 0, "nothing refuses yet");
+    stage.in_force.send_replace(true);
+    assert_eq!(stage.counted(kind).await, 1);
+    let [event] = stage.events().try_into().unwrap();
+    assert_eq!(event.body["reason"], REASON);
+    assert_eq!(event.body["regarding"]["name"], "all");
+    let note = event.body["note"].as_str().unwrap();
+    assert!(
+        note.contains("spec.preserveResourcesOnDeletion is true"),
+        "{note}"
+    );
+    // Every try is a dry run of a tenant's.
+    let mut tried = stage.api.requests_of("POST");
+    tried.retain(|request| request.path.ends_with("propagationpolicies"));
+    assert!(!tried.is_empty());
+    for request in tried {
+        assert_eq!(request.query["dryRun"], "All");
+        assert_eq!(request.impersonated.as_deref(), Some(probe::ACCOUNT));
+    }
+
+    stage.put("clusterpropagationpolicies/all", kind, preserving(false));
+    assert_eq!(stage.counted(kind).await, 0);
+    stage.put("clusterpropagationpolicies/all", kind, preserving(true));
+    assert_eq!(stage.counted(kind).await, 1);
+    stage
+        .api
+        .put("/api/v1/namespaces/team", namespace("team", "false"));
+    assert_eq!(stage.counted(kind).await, 0, "no namespace is managed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_come_is_asked_for_again_and_a_term_that_ends_counts_nothing() {
+    let stage = stage(Some(Fault::Status(503, "away")));
+    let kind = Kind::PropagationPolicy;
+    let own = "namespaces/team/propagationpolicies/own";
+    stage.put(own, kind, preserving(true));
+    stage.in_force.send_replace(true);
+    assert_eq!(stage.counted(kind).await, 1);
+    stage.cancel.cancel();
+    assert_eq!(stage.counted(kind).await, 0);
+}
