@@ -75,20 +75,26 @@ impl Core {
         helps
     }
 
-    /// Whether a queue may be named to who looks at a job: its namespace is known to have the use of it,
-    /// and it takes the job's PriorityClasses. What only a user may use is named to nobody.
+    /// Whether a queue may be named as one to submit to: the job's namespace may use it, and it takes
+    /// the job's PriorityClasses.
     fn may_be_named(&self, key: &JobKey, queue: &QueueName) -> bool {
-        let namespace = self.namespace_of(key);
-        let closed = self
-            .world
-            .closed_to(queue, &key.namespace, &namespace.labels);
-        if closed.is_some() && !self.rights.is_known(&key.namespace, queue) {
+        if !self.may_use(key, queue) {
             return false;
         }
         let binding = self.world.bindings.get(key);
         let ask = binding.and_then(|binding| self.world.ask_of(binding));
         let classes = ask.map(Ask::priority_classes).unwrap_or_default();
         self.world.refused_class(queue, &classes).is_none()
+    }
+
+    /// Whether the namespace of a job is known to have the use of a queue. What only a user may use does
+    /// not count.
+    pub(crate) fn may_use(&self, key: &JobKey, queue: &QueueName) -> bool {
+        let namespace = self.namespace_of(key);
+        let closed = self
+            .world
+            .closed_to(queue, &key.namespace, &namespace.labels);
+        closed.is_none() || self.rights.is_known(&key.namespace, queue)
     }
 }
 

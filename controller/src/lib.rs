@@ -19,6 +19,7 @@ mod adoption;
 mod advice;
 mod asked;
 mod core;
+mod discretion;
 mod ensure;
 mod expiry;
 mod fact;

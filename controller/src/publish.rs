@@ -167,6 +167,7 @@ impl Core {
             Some(1) => explanation.helps = self.advise(key, now),
             _ => self.publisher.advice.forget(key),
         }
+        self.make_discreet(key, &mut explanation);
         let (Some(view), Some(fact)) = (self.engine.job(key), self.told.get(key)) else {
             return;
         };
@@ -211,7 +212,7 @@ impl Core {
             return;
         };
         let works: Vec<_> = self.world.works_of(&binding).cloned().collect();
-        let status = podgroups::status(&podgroups::Shown {
+        let mut status = podgroups::status(&podgroups::Shown {
             seen: seen.status.as_ref(),
             explanation: &explanation,
             view: &view,
@@ -220,6 +221,10 @@ impl Core {
             works: &works,
             now: crds::record::timestamp(now),
         });
+        let federation = status.federation.iter_mut();
+        for back in federation.flat_map(|federation| &mut federation.taken_back) {
+            self.make_discreet_back(key, back);
+        }
         if !podgroups::says(seen.status.as_ref(), &status) {
             let target = podgroup_target(key, self.publisher.status_subresource);
             self.publisher

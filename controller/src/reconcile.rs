@@ -8,7 +8,9 @@ use crate::core::Core;
 use crate::fact::{self, NamespaceFact};
 use crate::notes::Note;
 use crate::parts::led;
-use crate::standing::{Standing, has_karmada_finalizer, is_managed, standing, unreadable};
+use crate::standing::{
+    Standing, has_karmada_finalizer, is_managed, required_by, standing, unreadable,
+};
 use crate::world::template_key;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
@@ -226,7 +228,10 @@ impl Core {
     /// Placed or opened without an admission that says so: closed again. What it was charged
     /// stays charged until its Works are gone.
     pub(crate) fn opened_by_hand(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
-        let message = opened_message("it was opened or placed without admission");
+        let message = match required_by(&look.binding) {
+            Some(by) => taken_along_message(&by),
+            None => opened_message("it was opened or placed without admission"),
+        };
         self.note(
             look,
             Note::warning(Reason::OpenedByHand, "Gate", message.clone()),
@@ -422,8 +427,11 @@ impl Core {
         let (reason, message) = over
             .as_ref()
             .map_or((reason, message), |(reason, how)| (*reason, how.as_str()));
+        // Who may look at the namespace may read the record.
+        let message = &self.discreet(look.key, message);
+        let for_job = self.track(look.key).makes_room_for(record.attempt);
         let record = AdmissionRecord {
-            for_job: self.track(look.key).makes_room_for(record.attempt),
+            for_job: for_job.filter(|taker| taker.namespace == look.key.namespace),
             taken_back_at: Some(crds::record::timestamp(look.now)),
             ..record.in_state(RecordState::Ending, Some(reason), message)
         };
@@ -462,8 +470,9 @@ impl Core {
     }
 
     /// Tells the job's user, on the template and in the log.
-    pub(crate) fn note(&mut self, look: &Look<'_>, note: Note) {
+    pub(crate) fn note(&mut self, look: &Look<'_>, mut note: Note) {
         tracing::info!(job = %look.key, reason = %note.reason, action = note.action, message = %note.message, "noted");
+        note.message = self.discreet(look.key, &note.message);
         self.notes.say(&look.binding.spec.resource, note);
     }
 }
@@ -479,6 +488,13 @@ fn recorded_attempt(binding: &ResourceBinding) -> u32 {
 fn opened_message(what: &str) -> String {
     format!(
         "{what}; it is closed again and waits in its queue, since only an admission may open it"
+    )
+}
+
+fn taken_along_message(by: &str) -> String {
+    format!(
+        "Karmada takes it along with {by} as a dependency of that (spec.requiredBy), without an admission; what runs of it is \
+         charged and removed. Give it a PropagationPolicy, and let no ResourceInterpreterCustomization name it as a dependency"
     )
 }
 

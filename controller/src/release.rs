@@ -122,14 +122,16 @@ impl Core {
             &format!("{key} is shrunk to make room for it: {message}"),
         );
         if let Some(binding) = self.world.bindings.get(key) {
-            let note = Note::normal(reason, "Shrink", format!("for {taker}: {message}"));
+            let message = self.discreet(key, &format!("for {taker}: {message}"));
+            let note = Note::normal(reason, "Shrink", message);
             self.notes.say(&binding.spec.resource, note);
         }
     }
 
     fn tell_taker(&mut self, taker: &JobKey, message: &str) {
         if let Some(binding) = self.world.bindings.get(taker) {
-            let note = Note::normal(Reason::AwaitingEviction, "Evict", message.to_owned());
+            let message = self.discreet(taker, message);
+            let note = Note::normal(Reason::AwaitingEviction, "Evict", message);
             self.notes.say(&binding.spec.resource, note);
         }
     }
@@ -153,9 +155,10 @@ impl Core {
             return self.refuse(key, admission.attempt, &still_there(left), now);
         }
         self.metrics.released.inc();
+        let message = self.discreet(key, message);
         self.notes.say(
             &binding.spec.resource,
-            Note::normal(Reason::Admitted, "Release", message.to_owned()),
+            Note::normal(Reason::Admitted, "Release", message),
         );
         self.hand_over(key, &binding, admission, now);
     }

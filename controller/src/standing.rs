@@ -7,6 +7,7 @@
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordError, RecordState};
+use serde_json::Value;
 
 /// A binding's standing, from the most binding fact down.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,13 +57,19 @@ pub(crate) struct NamespaceRule {
 /// Whether `binding` is a workload that Muster decides about.
 ///
 /// In a managed namespace what is marked or placed stays Muster's without a policy: Karmada takes
-/// the claim off a binding whose policy goes, for a moment or for good, and leaves it placed. In
+/// the claim off a binding whose policy goes, for a moment or for good, and leaves it placed. So does
+/// what Karmada takes along with another binding, which needs neither claim nor placement. In
 /// other namespaces Muster decides only about what a policy that names it claims: that is how such
 /// a namespace is left.
 pub(crate) fn is_managed(binding: &ResourceBinding, namespace: NamespaceRule) -> bool {
     let in_namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
     let ours = match namespace.managed {
-        true => is_claimed(binding) || is_marked(binding) || is_placed(binding),
+        true => {
+            is_claimed(binding)
+                || is_marked(binding)
+                || is_placed(binding)
+                || required_by(binding).is_some()
+        }
         false => is_claimed(binding) && has_our_scheduler(binding),
     };
     !names::is_system_namespace(in_namespace) && is_workload(binding) && ours
@@ -75,6 +82,24 @@ fn is_marked(binding: &ResourceBinding) -> bool {
 
 fn is_placed(binding: &ResourceBinding) -> bool {
     !binding.spec.clusters.is_empty()
+}
+
+/// `NAMESPACE/NAME` of a placed binding that this one is a dependency of: Karmada renders it to the same
+/// clusters, whatever its own gate and placement say. No kind that Karmada knows depends on workloads;
+/// an interpreter that an operator wrote may say so.
+pub(crate) fn required_by(binding: &ResourceBinding) -> Option<String> {
+    let required = binding.spec.required_by.as_deref().unwrap_or_default();
+    let placed = |snapshot: &&Value| {
+        let clusters = snapshot["clusters"].as_array();
+        clusters.is_some_and(|clusters| !clusters.is_empty())
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let first = required.iter().find(placed)?;
+    Some(format!(
+        "{}/{}",
+        text(&first["namespace"]),
+        text(&first["name"])
+    ))
 }
 
 /// Whether it starts no pods, and is left to us by its policy.
@@ -507,6 +532,37 @@ mod tests {
             ..GATED
         };
         assert_eq!(at(foreign), Standing::Foreign);
+    }
+
+    #[test]
+    fn a_workload_that_another_binding_takes_along_is_managed_where_its_namespace_is() {
+        let mut follower = binding(&Case {
+            gated: false,
+            finalizer: false,
+            claimed: false,
+            ..GATED
+        });
+        let required = |clusters: Value| {
+            Some(vec![
+                serde_json::json!({"namespace": "team", "name": "app-thing", "clusters": clusters}),
+            ])
+        };
+        follower.spec.required_by = required(serde_json::json!([{"name": "m1"}]));
+        assert_eq!(required_by(&follower).as_deref(), Some("team/app-thing"));
+        let ungated = Standing::Ungated { by_hand: false };
+        assert_eq!(standing(&follower, MANAGED), ungated);
+        assert_eq!(
+            standing(&follower, NamespaceRule::default()),
+            Standing::Foreign
+        );
+        // What it follows runs nowhere.
+        follower.spec.required_by = required(Value::Null);
+        assert_eq!(standing(&follower, MANAGED), Standing::Foreign);
+        // A ConfigMap may follow.
+        follower.spec.required_by = required(serde_json::json!([{"name": "m1"}]));
+        follower.spec.resource.api_version = "v1".into();
+        follower.spec.resource.kind = "ConfigMap".into();
+        assert_eq!(standing(&follower, MANAGED), Standing::Foreign);
     }
 
     #[test]

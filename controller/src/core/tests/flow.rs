@@ -106,6 +106,34 @@ async fn what_was_placed_by_hand_is_charged_until_its_works_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_karmada_takes_along_with_another_binding_is_charged_while_it_has_works() {
+    let mut stage = stage().await;
+    stage.marked_namespace(true);
+    stage.template("dep", 5, json!({}));
+    let required =
+        json!([{"namespace": "team", "name": "app-thing", "clusters": [{"name": "m1"}]}]);
+    let follows = json!({
+        "metadata": {"finalizers": []},
+        "spec": {"suspension": null, "placement": null, "schedulerName": null, "requiredBy": required},
+    });
+    stage.binding("dep", 5, follows);
+    stage.change(
+        "dep",
+        json!({"metadata": {"labels": {names::POLICY_PERMANENT_ID: null}}}),
+    );
+    stage.work("dep", true);
+    stage.rest(&["dep"]).await;
+    assert_eq!(stage.standing("dep"), "Ending 1 gated []");
+    assert_eq!(stage.charged(), "5");
+    // What it follows has gone.
+    stage.change("dep", json!({"spec": {"requiredBy": []}}));
+    stage.work("dep", false);
+    stage.rest_later(&["dep"], 10_000).await;
+    assert_eq!(stage.standing("dep"), "Requeued 1 gated []");
+    assert_eq!(stage.charged(), "0");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_binding_whose_namespace_and_policy_go_is_let_go() {
     let mut stage = stage().await;
     stage.job("big", 5);

@@ -1,0 +1,278 @@
+//! What the users of a job see of others.
+//!
+//! Verdicts are made for operators: they name the jobs and queues that stand in the way. PodGroups,
+//! events and admission records are read by tenants, so jobs of other namespaces, and queues that the
+//! job's namespace may not use, are named there by neutral words. The numbers stay. The log has the
+//! whole text.
+//!
+//! It works on the text: every verdict, of whatever part, passes here on its way out
+//! ([`Core::discreet`]), and none has to know who reads it. Job keys are `NAMESPACE/NAME`; queues are
+//! named after the words `queue` and `queues`.
+
+use crate::core::Core;
+use crds::podgroup::TakenBack;
+use engine::{Explanation, JobKey, QueueName};
+
+/// Queues above a queue that are looked at.
+const DEEPEST: usize = 64;
+
+const OTHER_JOB: &str = "a job of another namespace";
+
+/// Who reads.
+pub(crate) struct Reader<'a> {
+    /// The namespace of the job.
+    pub(crate) namespace: &'a str,
+    /// Whether there is a namespace of that name.
+    pub(crate) is_namespace: &'a dyn Fn(&str) -> bool,
+    /// Whether there is a queue of that name which may not be named to them.
+    pub(crate) hides_queue: &'a dyn Fn(&str) -> bool,
+}
+
+/// `text` as it may be shown to `reader`.
+pub(crate) fn discreet(text: &str, reader: &Reader<'_>) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = Words(text);
+    while let Some((word, between)) = rest.next() {
+        let list = match word {
+            "queues" => rest.clone().list(),
+            "children" => rest.clone().list().filter(List::is_in_brackets),
+            "queue" | "capacitypolicy" => rest.clone().one(),
+            _ => None,
+        };
+        match list {
+            Some(list) if list.names.iter().any(|name| (reader.hides_queue)(name)) => {
+                list.show(word, &mut shown, reader);
+                rest = list.rest;
+            }
+            _ => {
+                let job = is_others_job(word, reader);
+                shown.push_str(if job { OTHER_JOB } else { word });
+                shown.push_str(between);
+            }
+        }
+    }
+    shown
+}
+
+/// Whether a word is the key of a job of another namespace: bindings are named after their template
+/// and its kind. `batch/v1` and `nvidia.com/gpu` are none.
+fn is_others_job(word: &str, reader: &Reader<'_>) -> bool {
+    let Some((namespace, name)) = word.split_once('/') else {
+        return false;
+    };
+    namespace != reader.namespace && name.contains('-') && (reader.is_namespace)(namespace)
+}
+
+/// What is left of a text, by words; a word is what may be a name or a key.
+#[derive(Clone)]
+struct Words<'a>(&'a str);
+
+impl<'a> Iterator for Words<'a> {
+    /// A word, which may be empty at the start, and what stands between it and the next.
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '/' | '_');
+        let end = self.0.find(|c| !is_word(c)).unwrap_or(self.0.len());
+        let (word, rest) = self.0.split_at(end);
+        let next = rest.find(is_word).unwrap_or(rest.len());
+        let (between, rest) = rest.split_at(next);
+        self.0 = rest;
+        Some((word, between))
+    }
+}
+
+/// Names of queues as a text lists them.
+struct List<'a> {
+    names: Vec<&'a str>,
+    /// Whether the text counts more that it does not name.
+    more: bool,
+    /// What stands behind the last name.
+    behind: &'a str,
+    rest: Words<'a>,
+}
+
+impl<'a> Words<'a> {
+    /// `NAME`, and what stands behind it.
+    fn one(self) -> Option<List<'a>> {
+        let mut rest = self;
+        let (name, behind) = rest.next()?;
+        Some(List {
+            names: vec![name],
+            more: false,
+            behind,
+            rest,
+        })
+    }
+
+    /// `A, B and 3 more`, as far as it goes.
+    fn list(self) -> Option<List<'a>> {
+        let mut list = self.one()?;
+        while list.behind == ", " {
+            let (name, behind) = list.rest.next()?;
+            list.names.push(name);
+            list.behind = behind;
+        }
+        let mut after = list.rest.clone();
+        let more = [after.next(), after.next(), after.next()];
+        if let [Some(("and", " ")), Some((_, " ")), Some(("more", behind))] = more {
+            list.more = true;
+            list.behind = behind;
+            list.rest = after;
+        }
+        Some(list)
+    }
+}
+
+impl List<'_> {
+    fn is_in_brackets(&self) -> bool {
+        self.behind.starts_with(')')
+    }
+
+    /// Writes what may be named of it, behind `word`.
+    fn show(&self, word: &str, shown: &mut String, reader: &Reader<'_>) {
+        let names = self.names.iter().copied();
+        let named: Vec<&str> = names.filter(|name| !(reader.hides_queue)(name)).collect();
+        let text = match (word, named.as_slice()) {
+            ("queues", []) => "other queues".to_owned(),
+            ("queues", named) => format!("queues {} and others", named.join(", ")),
+            // In brackets, which go behind the names.
+            ("children", []) => "children (other queues".to_owned(),
+            ("children", named) => format!("children ({} and others", named.join(", ")),
+            _ => format!("another {word}"),
+        };
+        shown.push_str(&text);
+        shown.push_str(self.behind);
+    }
+}
+
+impl Core {
+    /// `text`, which was made for the job `key`, as it may be shown in its namespace.
+    pub(crate) fn discreet(&self, key: &JobKey, text: &str) -> String {
+        let shown = discreet(
+            text,
+            &Reader {
+                namespace: &key.namespace,
+                is_namespace: &|name| self.world.namespaces.contains_key(name),
+                hides_queue: &|name| self.hides_queue(key, &QueueName::new(name)),
+            },
+        );
+        if shown != text {
+            tracing::debug!(job = %key, text, "others are not named to its user");
+        }
+        shown
+    }
+
+    /// What is said of a job, as it may be shown in its namespace.
+    pub(crate) fn make_discreet(&self, key: &JobKey, explanation: &mut Explanation) {
+        let texts = std::iter::once(&mut explanation.message).chain(&mut explanation.evidence);
+        let basis = explanation.start.iter_mut().map(|start| &mut start.basis);
+        for text in texts.chain(basis) {
+            *text = self.discreet(key, text);
+        }
+    }
+
+    /// How a job was taken back: its record may be of a version that named others.
+    pub(crate) fn make_discreet_back(&self, key: &JobKey, back: &mut TakenBack) {
+        for text in std::iter::once(&mut back.message).chain(&mut back.for_job) {
+            *text = self.discreet(key, text);
+        }
+    }
+
+    /// Whether a queue may not be named to who looks at a job. Its own, and those above that, may be.
+    fn hides_queue(&self, key: &JobKey, queue: &QueueName) -> bool {
+        self.world.queues.contains_key(queue)
+            && !self.may_use(key, queue)
+            && !self.is_at_or_above(key, queue)
+    }
+
+    fn is_at_or_above(&self, key: &JobKey, queue: &QueueName) -> bool {
+        let own = self.told.get(key).map(|fact| fact.queue.clone());
+        let up = std::iter::successors(own, |name| self.world.queues.get(name)?.parent());
+        up.take(DEEPEST).any(|above| above == *queue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        let namespaces = ["team-a", "team-b", "batch", "apps"];
+        discreet(
+            text,
+            &Reader {
+                namespace: "team-a",
+                is_namespace: &|name| namespaces.contains(&name),
+                hides_queue: &|name| ["gold", "g", "other"].contains(&name),
+            },
+        )
+    }
+
+    #[test]
+    fn jobs_of_other_namespaces_and_queues_of_others_are_not_named() {
+        let cases = [
+            (
+                "what is free is kept for team-b/train-job, further ahead; beside that it needs 2 pods",
+                "what is free is kept for a job of another namespace, further ahead; beside that it needs 2 pods",
+            ),
+            (
+                "what is free is kept for team-b/train-job and team-a/mine-job, further ahead",
+                "what is free is kept for a job of another namespace and team-a/mine-job, further ahead",
+            ),
+            (
+                "it is next: team-b/a-job, team-b/b-job and 2 more are taken back for it",
+                "it is next: a job of another namespace, a job of another namespace and 2 more are taken back for it",
+            ),
+            (
+                "needs nvidia.com/gpu 2; queue vision may use 8 and has 6 charged and 2 kept for what queue g is guaranteed: short by 2",
+                "needs nvidia.com/gpu 2; queue vision may use 8 and has 6 charged and 2 kept for what another queue is guaranteed: short by 2",
+            ),
+            (
+                "kept for what queues g, other and 3 more are guaranteed",
+                "kept for what other queues are guaranteed",
+            ),
+            (
+                "kept for what queues g, vision are guaranteed",
+                "kept for what queues vision and others are guaranteed",
+            ),
+            (
+                "reclaimed for team-b/x-job: queue gold has nvidia.com/gpu 2 of the 4 that it deserves, queue vision has 6 and deserves 4",
+                "reclaimed for a job of another namespace: another queue has nvidia.com/gpu 2 of the 4 that it deserves, queue vision has 6 and deserves 4",
+            ),
+            (
+                "queue vision has children (g, other); only a queue without children takes jobs",
+                "queue vision has children (other queues); only a queue without children takes jobs",
+            ),
+            (
+                "raise the bound of capacitypolicy gold on pools",
+                "raise the bound of another capacitypolicy on pools",
+            ),
+        ];
+        for (text, discreet) in cases {
+            assert_eq!(shown(text), discreet);
+            // Twice is once: records are read again.
+            assert_eq!(shown(discreet), discreet);
+        }
+    }
+
+    #[test]
+    fn what_is_ones_own_or_no_name_stays_as_it_is() {
+        for text in [
+            "",
+            "queue",
+            "queue ",
+            "queue vision is strictly ordered: team-a/first-job has to start first",
+            "no other g is here; gold is dear",
+            "gone/some-job is unknown",
+            "batch/v1 Job, apps/v1, nvidia.com/gpu, 2/3 pods",
+            "(queue) über queue; ",
+            "queues vision, research and 3 more are guaranteed",
+        ] {
+            assert_eq!(shown(text), text);
+        }
+    }
+}
