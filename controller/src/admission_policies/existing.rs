@@ -56,7 +56,8 @@ pub(crate) struct Label {
 /// How many there are.
 pub(crate) type Count = Family<Label, Gauge>;
 
-/// The kinds that are looked at.
+/// The kinds that are looked at, by Karmada's names.
+#[expect(clippy::enum_variant_names)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     PropagationPolicy,
