@@ -6,7 +6,9 @@ use crate::facts::{
 };
 use crate::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time, Uid};
 use crate::reason::Reason;
+use crate::resources::Resources;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Something that became known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +119,19 @@ pub enum Event {
         pods: u32,
         /// When.
         at: Time,
+    },
+    /// What the members of a released job are told to run is more than was admitted: an override was
+    /// applied after the charge. It is charged beside the admission, even beyond capability. A level:
+    /// what is told last holds, and an empty one ends it. Never to be told of what was admitted, of
+    /// what leaves ([`Event::JobLeaving`]), or of what the template asks for by now
+    /// ([`Event::JobUpserted`]): these are charged already.
+    JobExceeds {
+        /// The job.
+        key: JobKey,
+        /// The attempt that it is told of; any other is ignored.
+        attempt: Attempt,
+        /// What is beyond the admission, by cluster.
+        excess: BTreeMap<ClusterName, Resources>,
     },
     /// A job was found stopped for its queue's limit of run time, by its record: it does not
     /// compete until it is made anew or the limit is above what it ran. Told once at start for

@@ -39,6 +39,9 @@ reasons! {
     BindingNameCollision,
     /// No propagation policy claims it; it stays where it is, charged, and is not released.
     PolicyNotFound,
+    /// Its propagation policy has members keep what it started when it is deleted or taken back
+    /// (preserveResourcesOnDeletion), so that its quota could not be given back.
+    ResourcesPreserved,
     /// Its propagation policy names another scheduler.
     WrongScheduler,
     /// The queue that it names does not exist.
@@ -129,6 +132,9 @@ reasons! {
     PodsApart,
     /// It asks for more than it was admitted with; the surplus is held.
     GrowthHeld,
+    /// An override has its Works ask for more than it was admitted with; the message names the policy. The
+    /// excess is charged, and the job is evicted unless the override goes.
+    OverrideExceeds,
     /// Its admission record cannot be read by this version of Muster: it is charged for what runs,
     /// and nothing of it is changed.
     RecordUnreadable,

@@ -5,6 +5,7 @@
 
 use super::Engine;
 use super::drain::is_emptied;
+use super::excess::Excess;
 use super::job::{Cause, Derived, Job, Released, Uncommon};
 use crate::event::{Event, Progress};
 use crate::facts::{Admission, JobFact};
@@ -94,6 +95,11 @@ impl Engine {
                 pods,
                 at,
             } => self.job_resized(&key, attempt, &cluster, pods, at),
+            Event::JobExceeds {
+                key,
+                attempt,
+                excess,
+            } => self.job_exceeds(&key, attempt, excess),
             Event::JobStopped { key, uid, ran_ms } => self.job_stopped(&key, &uid, ran_ms),
             Event::JobWorksGone { key, at } => self.works_gone(&key, at),
             Event::JobGone(key) => {
@@ -226,6 +232,7 @@ impl Engine {
             started_at,
             expected_ms: None,
             leaving: Vec::new(),
+            excess: Excess::new(),
             gave_to: BTreeSet::new(),
             room_lost: None,
             ending: None,

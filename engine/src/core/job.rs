@@ -1,5 +1,6 @@
 //! A job inside the engine: what was told of it, how far it is, and what is derived of that.
 
+use super::excess::Excess;
 use super::leaving::Leaving;
 use super::predict::{Forecast, Outlook};
 use super::queues::Pools;
@@ -155,6 +156,9 @@ pub(crate) struct Released {
     pub(crate) declared_ms: Option<i64>,
     /// Pods told to go that may still be there: charged until that is confirmed.
     pub(crate) leaving: Vec<Leaving>,
+    /// What its members are told to run beyond the admission: charged while it is told.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) excess: Excess,
     /// Jobs that it was made smaller for: while one of them waits, it does not grow.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) gave_to: BTreeSet<JobKey>,

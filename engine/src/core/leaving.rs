@@ -8,6 +8,7 @@
 //! So a member that is slow, or unreachable, never makes the engine generous.
 
 use super::Engine;
+use super::excess;
 use super::job::Released;
 use super::queues::{Pools, pools_of};
 use crate::decision::Decision;
@@ -128,7 +129,8 @@ impl Engine {
 }
 
 impl Released {
-    /// What is charged: what was admitted, and what leaves and may still be there.
+    /// What is charged: what was admitted, what leaves and may still be there, and what runs beyond
+    /// the admission.
     pub(crate) fn pools(&self) -> Pools {
         let mut pools = pools_of(&self.admission.shares);
         for leaving in &self.leaving {
@@ -140,6 +142,7 @@ impl Released {
                     .unwrap_or_else(|| Resources::max(entry, resources));
             }
         }
+        excess::charge(&mut pools, &self.excess, &self.admission.shares);
         pools
     }
 

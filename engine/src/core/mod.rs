@@ -23,6 +23,7 @@ mod eligible;
 mod empty;
 mod events;
 mod evidence;
+mod excess;
 mod exchange;
 mod explain;
 mod growth;

@@ -4,6 +4,7 @@
 //! charge, counts and place in line follow.
 
 use super::Engine;
+use super::excess::Excess;
 use super::job::{Cause, Released};
 use crate::decision::Decision;
 use crate::event::Progress;
@@ -43,6 +44,7 @@ impl Engine {
             expected_ms: expected.map(|prediction| prediction.high),
             declared_ms: job.duration,
             leaving: Vec::new(),
+            excess: Excess::new(),
             gave_to: BTreeSet::new(),
             room_lost: None,
             ending: None,

@@ -45,6 +45,7 @@ use crate::decision::Blocker;
 use crate::facts::{Demand, NodeFact, PodFact, Role, Share};
 use crate::hashed::Hashed;
 use crate::ids::{ClusterName, JobKey, NodeName, Uid};
+use crate::resources::Resources;
 use crate::tally::Tally;
 use cluster::Change;
 use std::borrow::Cow;
@@ -327,6 +328,14 @@ impl Room {
             .filter(|pod| pod.node.is_some())
             .count();
         u32::try_from(bound).unwrap_or(u32::MAX)
+    }
+
+    /// What pods of the job in `cluster` request that have not ended.
+    pub(crate) fn requested(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
+        let pods = self.pods_in(key, cluster).filter(|pod| !pod.ended);
+        let mut requested = Tally::default();
+        pods.for_each(|pod| requested.add(&pod.request, 1));
+        requested.to_resources()
     }
 
     fn pods_in<'a>(

@@ -20,6 +20,7 @@ mod deserved;
 mod drain;
 mod elastic;
 mod evidence;
+mod excess;
 mod explain;
 mod facts;
 mod growth;

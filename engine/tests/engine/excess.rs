@@ -1,0 +1,71 @@
+//! What members are told to run beyond an admission is charged, and nothing is released into it.
+
+use crate::world::{World, capped, key, pods, res};
+use engine::{Attempt, ClusterName, Event, Reason};
+use insta::assert_snapshot;
+
+fn exceeds(world: &mut World, attempt: u32, cluster: &str, more: &str) {
+    let excess = [(ClusterName::from(cluster), res(more))];
+    world.apply(Event::JobExceeds {
+        key: key("job"),
+        attempt: Attempt(attempt),
+        excess: excess.into(),
+    });
+}
+
+/// A job of two GPUs that runs in a queue that may have four, and one of two that is submitted then.
+fn two_of_four() -> World {
+    let mut world = World::new();
+    world
+        .cluster("a", 2, "cpu 64, gpu 4")
+        .queue(capped("q", "gpu 4"));
+    let job = world.job("job", "q", pods(2, "gpu 1"));
+    world.submit(job);
+    world.decide();
+    world.run("job");
+    world
+}
+
+#[test]
+fn an_excess_is_charged_as_long_as_it_is_told_also_beyond_the_bound() {
+    let mut world = two_of_four();
+    exceeds(&mut world, 1, "a", "gpu 6");
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 8, pods 2");
+    let next = world.job("next", "q", pods(1, "gpu 1"));
+    world.submit(next);
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.engine.bound_passed_by(&key("job")).unwrap(), @"queue q may use nvidia.com/gpu 4 and has 8 charged");
+    // One of another attempt, and what is known, change nothing.
+    exceeds(&mut world, 2, "a", "gpu 1");
+    exceeds(&mut world, 1, "a", "gpu 6");
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 8, pods 2");
+    exceeds(&mut world, 1, "a", "");
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 2, pods 2");
+    assert_snapshot!(world.decide(), @"release next #1 a(n0)");
+}
+
+#[test]
+fn an_excess_goes_with_the_job_that_is_taken_back_and_not_before() {
+    let mut world = two_of_four();
+    // In a cluster where nothing of it was admitted.
+    exceeds(&mut world, 1, "b", "gpu 1");
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 3, pods 2");
+    let next = world.job("next", "q", pods(2, "gpu 1"));
+    world.submit(next);
+    world.apply(Event::JobEnding {
+        key: key("job"),
+        reason: Reason::OverrideExceeds,
+        message: "an override".to_owned(),
+        avoid: None,
+        at: world.now,
+    });
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 3, pods 2");
+    let at = world.now;
+    world.apply(Event::JobWorksGone {
+        key: key("job"),
+        at,
+    });
+    assert_snapshot!(world.decide(), @"release next #1 a(n0×2)");
+    assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 2, pods 2");
+}
