@@ -10,6 +10,7 @@ use crate::ask::ask;
 use crate::capped::pod_specs;
 use crate::claims::{self, ClaimedDevices};
 use crate::parts::STAND_INS;
+use crate::ray::{HEAD, SUBMITTER};
 use engine::Resources;
 use engine::facts::RolePods;
 use engine::quantity::Amount;
@@ -37,10 +38,12 @@ pub fn rendered(mut manifest: Value) -> Option<Rendered> {
         .filter(|(_, spec)| never_starts(spec))
         .map(|(role, _)| role)
         .collect();
-    let roles = ask
-        .roles
-        .iter()
-        .filter(|role| !stand_ins.contains(&role.name));
+    // A RayJob is submitted where its head is.
+    let without_head = stand_ins.iter().any(|role| role == HEAD);
+    let roles = ask.roles.iter().filter(|role| {
+        let submits = role.name == SUBMITTER && without_head;
+        !stand_ins.contains(&role.name) && !submits
+    });
     let first = ask.roles.first();
     let surge = first.map_or(Some(Resources::new()), |first| {
         first.request.checked_mul(ask.surge)
