@@ -71,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) seen: u64,
     /// What the engine's time is read from.
     pub(crate) clock: Clock,
+    /// Milliseconds for which a job may ask for more than it was admitted with.
+    pub(crate) override_grace_ms: i64,
     /// Beats while this task makes progress.
     pub(crate) heart: Heart,
     /// Whether decisions may be taken.
@@ -196,6 +198,14 @@ impl Core {
             Input::Work(delta) => {
                 let key = self.world.work(delta);
                 self.dirty.extend(key);
+            }
+            Input::Override(delta) => {
+                let delta = delta.map(|policy| policy.metadata);
+                self.override_policy(delta);
+            }
+            Input::ClusterOverride(delta) => {
+                let delta = delta.map(|policy| policy.metadata);
+                self.override_policy(delta);
             }
             Input::Template(kind, delta) => self.template(&kind, delta),
             Input::Namespace(delta) => {

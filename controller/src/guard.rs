@@ -43,7 +43,11 @@ impl Guard {
     /// Notes what `write` leaves on the binding.
     pub(crate) fn writes(&mut self, write: &Write) {
         let text = match write {
-            Write::Hold | Write::Finalize | Write::Spread { .. } | Write::Ack { .. } => return,
+            Write::Hold
+            | Write::Finalize
+            | Write::RemoveWithWorks
+            | Write::Spread { .. }
+            | Write::Ack { .. } => return,
             write => write
                 .record()
                 .and_then(|record| record.to_annotation().ok()),

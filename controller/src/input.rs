@@ -5,7 +5,7 @@ use crate::seen_work::ReadWork;
 use crate::template::{Template, TemplateKind};
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
-use crds::karmada::{PropagationPolicy, ResourceBinding};
+use crds::karmada::{ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding};
 use crds::kubernetes::{Namespace, PriorityClass};
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
@@ -24,6 +24,8 @@ pub(crate) enum Input {
     Lead(Lead),
     Binding(Delta<ResourceBinding>),
     Work(Delta<ReadWork>),
+    Override(Delta<OverridePolicy>),
+    ClusterOverride(Delta<ClusterOverridePolicy>),
     Namespace(Delta<Namespace>),
     /// The policy that Muster keeps in a managed namespace.
     Propagation(Delta<PropagationPolicy>),

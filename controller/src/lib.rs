@@ -21,6 +21,7 @@ mod asked;
 mod core;
 mod discretion;
 mod ensure;
+mod excess;
 mod expiry;
 mod fact;
 mod growth;
@@ -40,6 +41,7 @@ mod placed;
 mod places;
 mod podgroups;
 mod policies;
+mod preserved;
 mod publish;
 mod queue_status;
 mod readiness;
@@ -126,7 +128,7 @@ pub struct Context {
 }
 
 /// How the controller works.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Of the engine.
     pub engine: EngineConfig,
@@ -136,8 +138,24 @@ pub struct Options {
     pub commit: CommitOptions,
     /// Where binding writes are opened first; none where nobody competes.
     pub ledger: Option<LedgerOptions>,
+    /// For how long a job whose Works an override has ask for more than it was admitted with is
+    /// left running.
+    pub override_grace: Duration,
     /// Decides although the admission policies may not be in force.
     pub without_admission_policies: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            engine: EngineConfig::default(),
+            members: MembersOptions::default(),
+            commit: CommitOptions::default(),
+            ledger: None,
+            override_grace: Duration::from_secs(60),
+            without_admission_policies: false,
+        }
+    }
 }
 
 /// Runs the controller until `cancel`. `with_scheduler` says whether it carries its plans out
@@ -191,6 +209,7 @@ pub async fn run(
             () = cancel.cancelled() => {}
         }
         context.leadership.heart().rest();
+        metrics.rest();
         ready.set(false);
         over.cancel();
     }
@@ -254,6 +273,8 @@ async fn live(
         role: Role::Follows,
         seen: 0,
         clock: Clock::new(),
+        override_grace_ms: i64::try_from(life.options.override_grace.as_millis())
+            .unwrap_or(i64::MAX),
         heart: life.term.leadership.heart(),
         engine: Engine::new(life.options.engine.clone()),
         enforcement,

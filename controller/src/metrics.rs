@@ -2,13 +2,17 @@
 
 use crate::admission_policies;
 use engine::decision::Reserved;
-use engine::{QueueName, Reason};
+use engine::resources::Unit;
+use engine::{QueueName, Reason, Resources};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use runtime::metrics::Registry;
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Labels by reason.
@@ -38,6 +42,13 @@ struct EvictionLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct QueueLabel {
     pub(crate) queue: String,
+}
+
+/// Labels by queue and resource.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct QueueResourceLabel {
+    queue: String,
+    resource: String,
 }
 
 /// What is kept for a waiting job.
@@ -71,6 +82,9 @@ pub(crate) struct Metrics {
     pub(crate) pending_jobs: Family<QueueLabel, Gauge>,
     pub(crate) active_jobs: Family<QueueLabel, Gauge>,
     reservations: Family<ReservationLabel, Gauge>,
+    over_capability: Family<QueueResourceLabel, Gauge<f64, AtomicU64>>,
+    /// What `over_capability` has by now.
+    exported: Arc<Mutex<BTreeSet<QueueResourceLabel>>>,
     taken_back: Family<ReasonLabel, Counter>,
     evictions: Family<EvictionLabel, Counter>,
     refused: Family<ReasonLabel, Counter>,
@@ -142,6 +156,12 @@ impl Metrics {
                 "Waiting jobs for which something is kept, by queue and what is",
                 Family::default(),
             ),
+            over_capability: registry.register(
+                "queue_over_capability",
+                "What a queue is charged beyond its real capability, by resource, in cores, bytes or units",
+                Family::default(),
+            ),
+            exported: Arc::default(),
             taken_back: registry.register(
                 "jobs_taken_back",
                 "Released jobs that were taken back",
@@ -179,6 +199,54 @@ impl Metrics {
                 .get_or_create(&label)
                 .set(i64::from(count));
         }
+    }
+
+    /// Notes what a queue is charged, and what it may have at most. Nothing is exported of a
+    /// resource of which it has no more than that.
+    pub(crate) fn charged(&self, queue: &QueueName, charged: &Resources, most: &Resources) {
+        self.forget(queue);
+        let beyond = most.iter().filter_map(|(resource, most)| {
+            let beyond = charged.amount_of(resource).0.saturating_sub(most.0);
+            (beyond > 0).then_some((resource, beyond))
+        });
+        for (resource, beyond) in beyond {
+            let label = QueueResourceLabel {
+                queue: queue.to_string(),
+                resource: resource.to_string(),
+            };
+            let unit = match resource.unit() {
+                Unit::Milli => 1_000.0,
+                Unit::Bytes | Unit::Count => 1.0,
+            };
+            // Shown, and never counted with.
+            #[allow(clippy::cast_precision_loss)]
+            let shown = beyond as f64 / unit;
+            self.over_capability.get_or_create(&label).set(shown);
+            self.exported().insert(label);
+        }
+    }
+
+    /// Nothing is exported of what `queue` is charged beyond its real capability.
+    pub(crate) fn forget(&self, queue: &QueueName) {
+        let mut exported = self.exported();
+        exported.retain(|label| {
+            let other = label.queue != queue.as_str();
+            if !other {
+                self.over_capability.remove(label);
+            }
+            other
+        });
+    }
+
+    fn exported(&self) -> MutexGuard<'_, BTreeSet<QueueResourceLabel>> {
+        // Whatever a panic left in it names labels that are, or were, exported.
+        self.exported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This replica leads no more: another tells.
+    pub(crate) fn rest(&self) {
+        self.over_capability.clear();
+        self.exported().clear();
     }
 
     pub(crate) fn taken_back(&self, reason: Reason) {

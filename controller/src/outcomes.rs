@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::fact::NamespaceFact;
 use crate::input::Input;
+use crate::preserved::is_kept;
 use crate::reconcile::Look;
 use crate::standing::{Standing, standing};
 use crate::track::Track;
@@ -70,8 +71,12 @@ impl Core {
     /// Asks the API server afresh whether any Work of the job is left: a watch may be behind.
     pub(crate) fn check_works(&mut self, look: &Look<'_>) {
         let out_of_service = self.out_of_service(look);
+        let (keepers, binding) = (self.keepers(look), look.binding.clone());
         self.look_at_works(look, async move |works| {
-            Ok(!works.iter().any(|work| counts(work, &out_of_service)))
+            if works.iter().any(|work| counts(work, &out_of_service)) {
+                return Ok(false);
+            }
+            is_kept(keepers, &binding).await.map(|kept| !kept)
         });
     }
 
@@ -143,7 +148,10 @@ impl Core {
             Ok(true) if self.waits_for_works(&binding) || self.is_still_reported(&binding) => {
                 return self.look_again(key, now.after(1_000));
             }
-            Ok(true) => self.sweep_services(&binding),
+            Ok(true) => {
+                self.world.drop_left(&binding);
+                self.sweep_services(&binding);
+            }
             Ok(false) => return self.look_again(key, now.after(1_000)),
             Err(error) => {
                 tracing::warn!(job = %key, error, "cannot see whether Works are left; trying again");

@@ -169,7 +169,7 @@ impl Core {
             return false;
         };
         if self.namespace_of(look.key).terminating {
-            return false; // all of it goes, its override among it
+            return self.hold_parts(look, record);
         }
         let shares = record.admission().shares;
         let shown = self.shown(look, record, &shares);
@@ -215,6 +215,20 @@ impl Core {
                 self.take_back(look, record, reason, &message);
             }
         }
+        true
+    }
+
+    /// All of a namespace goes, the override of a job perhaps before its Works: what is rendered from then
+    /// on is the whole job, and is not to be dispatched. Whether it wrote.
+    fn hold_parts(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
+        if record.parts != Some(Parts::Dispatched) {
+            return false;
+        }
+        let record = AdmissionRecord {
+            parts: Some(Parts::Held),
+            ..record.clone()
+        };
+        self.write(look.key, &look.binding, Write::Suspend { record });
         true
     }
 

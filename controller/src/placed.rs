@@ -37,7 +37,7 @@ impl Core {
         if let Some(why) = ending {
             return self.take_back(look, &record, why.reason, &why.message);
         }
-        if self.leaves_its_end(look, &record) {
+        if self.leaves_its_end(look, &record) || self.remove_with_works(look) {
             return;
         }
         let progress = self.progress_of(look, &record, job.as_ref());
@@ -65,6 +65,9 @@ impl Core {
             if self.left(look, &record) {
                 return;
             }
+        }
+        if !outcome.is_finished() && self.keep_within(look, &record) {
+            return;
         }
         if !outcome.is_finished() && self.keep_parts(look, &record) {
             return;

@@ -85,6 +85,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) fact: &'a JobFact,
     pub(crate) binding: &'a ResourceBinding,
     pub(crate) works: &'a [SeenWork],
+    /// What its Works ask for beyond what was admitted, in words, if they do.
+    pub(crate) excess: Option<&'a str>,
     pub(crate) now: jiff::Timestamp,
 }
 
@@ -99,6 +101,9 @@ pub(crate) fn status(shown: &Shown<'_>) -> PodGroupStatus {
     let unreadable = unreadable(shown.binding).map(|error| error.to_string());
     let (reason, message) = match (shown.view.state, refused, outcome(shown.binding)) {
         _ if let Some(message) = unreadable => (Reason::RecordUnreadable, message),
+        (JobState::Placed | JobState::Running, _, _) if let Some(excess) = shown.excess => {
+            (Reason::OverrideExceeds, excess.to_owned())
+        }
         (JobState::Placed, Some((work, message)), _) => (
             Reason::MemberRefused,
             format!("{} refused it: {message}", work.cluster),
@@ -224,7 +229,37 @@ fn conditions(shown: &Shown<'_>, reason: Reason, message: &str) -> Vec<PodGroupC
         };
         set_condition(&mut conditions, &statement, shown.now);
     }
+    if let Some((reason, message)) = within_admission(&conditions, shown, reason, message) {
+        let statement = Statement {
+            type_: condition_type::WITHIN_ADMISSION,
+            holds: Some(reason != Reason::OverrideExceeds),
+            reason: reason.as_str(),
+            message: &message,
+        };
+        set_condition(&mut conditions, &statement, shown.now);
+    }
     conditions
+}
+
+/// That its Works ask for more than was admitted, or no more.
+fn within_admission(
+    conditions: &[PodGroupCondition],
+    shown: &Shown<'_>,
+    reason: Reason,
+    message: &str,
+) -> Option<(Reason, String)> {
+    if let Some(excess) = shown.excess {
+        return Some((Reason::OverrideExceeds, excess.to_owned()));
+    }
+    if reason == Reason::OverrideExceeds {
+        return Some((reason, message.to_owned()));
+    }
+    let mut conditions = conditions.iter();
+    let was = conditions.any(|condition| condition.type_ == condition_type::WITHIN_ADMISSION);
+    was.then(|| {
+        let message = "what its Works ask for is what was admitted";
+        (Reason::Admitted, message.to_owned())
+    })
 }
 
 /// Why the record cannot be acted on, or that it can again.

@@ -219,6 +219,7 @@ impl Core {
             fact,
             binding: &binding,
             works: &works,
+            excess: self.tracks.get(key).and_then(|track| track.excess.said()),
             now: crds::record::timestamp(now),
         });
         let federation = status.federation.iter_mut();
@@ -235,6 +236,7 @@ impl Core {
 
     fn publish_queue(&mut self, name: &QueueName, now: Time) {
         let Some(queue) = self.world.queues.get(name) else {
+            self.metrics.forget(name);
             return self.drop_policy(name);
         };
         let Some(usage) = self.engine.queue_usage(name) else {
@@ -253,6 +255,8 @@ impl Core {
             .get_or_create(&label)
             .set(i64::from(active));
         self.metrics.reserved(name, self.engine.reserved(name));
+        self.metrics
+            .charged(name, &usage.allocated, &usage.real_capability);
         let status = queue_status::queue(queue, &usage);
         self.publisher.status.write(
             target::<Queue>(name),

@@ -27,6 +27,8 @@ enum Source {
     Policies,
     PriorityClasses,
     ClaimTemplates,
+    Overrides,
+    ClusterOverrides,
     PodGroups,
     Members,
     Templates(TemplateKind),
@@ -45,8 +47,8 @@ pub(crate) struct Readiness {
 impl Readiness {
     pub(crate) fn new() -> Self {
         use Source::{
-            Bindings, ClaimTemplates, Members, Namespaces, PodGroups, Policies, PriorityClasses,
-            Queues, Works,
+            Bindings, ClaimTemplates, ClusterOverrides, Members, Namespaces, Overrides, PodGroups,
+            Policies, PriorityClasses, Queues, Works,
         };
         let missing = BTreeSet::from([
             Bindings,
@@ -56,6 +58,8 @@ impl Readiness {
             Policies,
             PriorityClasses,
             ClaimTemplates,
+            Overrides,
+            ClusterOverrides,
             PodGroups,
             Members,
         ]);
@@ -82,6 +86,8 @@ impl Readiness {
             Input::Policy(Delta::Listed) => Source::Policies,
             Input::PriorityClass(Delta::Listed) => Source::PriorityClasses,
             Input::ClaimTemplate(Delta::Listed) => Source::ClaimTemplates,
+            Input::Override(Delta::Listed) => Source::Overrides,
+            Input::ClusterOverride(Delta::Listed) => Source::ClusterOverrides,
             Input::PodGroup(Delta::Listed) => Source::PodGroups,
             Input::Member(MemberEvent::Ready) => Source::Members,
             Input::Template(kind, Delta::Listed) => Source::Templates(kind.clone()),

@@ -154,6 +154,7 @@ impl Core {
     fn deleting(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
         if let Some(record) = record.filter(|record| record.state != RecordState::Requeued) {
             self.tell_admission(look, &record, Progress::Ending);
+            self.charge_excess(look, &record);
         } else if let Some(error) = unreadable(&look.binding) {
             let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
             self.charge_unreadable(look, &error, job.as_ref());
@@ -401,6 +402,7 @@ impl Core {
             self.tell_fact(&job.fact);
         }
         self.tell_taken_back(look, &record);
+        self.charge_excess(look, &record);
         if self.has_works(look) {
             self.track(look.key).works_seen = true;
             return self.sweep_works(look);
@@ -433,6 +435,7 @@ impl Core {
         let record = AdmissionRecord {
             for_job: for_job.filter(|taker| taker.namespace == look.key.namespace),
             taken_back_at: Some(crds::record::timestamp(look.now)),
+            exceeds_since: None,
             ..record.in_state(RecordState::Ending, Some(reason), message)
         };
         let note = match reason {

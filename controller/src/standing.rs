@@ -331,6 +331,8 @@ mod tests {
             taken_back_at: None,
             not_before: None,
             adopted: false,
+            exceeds_since: None,
+            overrides: Vec::new(),
             unknown: Default::default(),
         }
     }

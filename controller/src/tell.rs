@@ -50,9 +50,12 @@ impl Core {
             apart: &apart,
         };
         let claimed = |template: &str| self.world.claimed_by(key, template);
-        Some(fact::job(
-            key, binding, template, namespace, rules, &claimed,
-        ))
+        let mut job = fact::job(key, binding, template, namespace, rules, &claimed);
+        if job.fact.hold.is_none() {
+            let preserved = crate::preserved::hold(binding);
+            job.fact.hold = preserved.or_else(|| self.still_overridden(binding));
+        }
+        Some(job)
     }
 
     /// Whether jobs of a namespace may be in a queue; where only a right could say so it is asked.

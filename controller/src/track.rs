@@ -2,6 +2,7 @@
 //! show before the job is looked at again, checks and retries. In memory only: a restart
 //! finds everything again by looking.
 
+use crate::excess::Watched as Excess;
 use crate::guard::Guard;
 use crate::meeting::Finding;
 use crate::parts::Watched;
@@ -67,6 +68,10 @@ pub(crate) struct Track {
     pub(crate) renew_at: Option<Time>,
     /// The attempt that was over and is charged again, until it is over or seen to run.
     pub(crate) reopened: Option<Attempt>,
+    /// What its Works ask for beyond what was admitted.
+    pub(crate) excess: Excess,
+    /// Whether its user was told that members have kept it.
+    pub(crate) kept_told: bool,
     /// What of its binding others have changed that only Muster writes.
     pub(crate) guard: Guard,
     /// Since when it has been looked at to be adopted, without its template.
@@ -221,6 +226,8 @@ impl Track {
         self.shrinks = Shrinks::default();
         self.parts = Watched::default();
         self.finding = Finding::default();
+        self.excess = Excess::default();
+        self.kept_told = false;
     }
 }
 

@@ -5,7 +5,9 @@ use crate::seen_work::ReadWork;
 use crate::template::TemplateKind;
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
-use crds::karmada::{PropagationPolicy, ResourceBinding, Work};
+use crds::karmada::{
+    ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding, Work,
+};
 use crds::kubernetes::{Namespace, PriorityClass};
 use crds::names;
 use crds::podgroup::PodGroup;
@@ -65,6 +67,9 @@ pub(crate) fn spawn(
         ..each
     };
     optional.watch::<ResourceClaimTemplate>("ResourceClaimTemplate", Input::ClaimTemplate);
+    // Only a job that was evicted for one waits until it changes.
+    optional.watch::<OverridePolicy>("OverridePolicy", Input::Override);
+    optional.watch::<ClusterOverridePolicy>("ClusterOverridePolicy", Input::ClusterOverride);
 }
 
 struct Each<'a> {

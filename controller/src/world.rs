@@ -10,12 +10,12 @@ use crate::standing::is_workload;
 use crate::template::{Template, TemplateKey, TemplateKind};
 use crds::capacity_policy::{self, CapacityPolicy};
 use crds::devices::ResourceClaimTemplate;
-use crds::karmada::ResourceBinding;
+use crds::karmada::{AppliedOverride, ResourceBinding};
 use crds::kubernetes::Namespace;
 use crds::names;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
-use engine::{JobKey, QueueName};
+use engine::{ClusterName, JobKey, QueueName};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -36,12 +36,17 @@ pub(crate) struct World {
     /// Kubernetes has its way.
     default_classes: BTreeMap<String, i32>,
     pub(crate) podgroups: HashMap<JobKey, Arc<PodGroup>>,
+    /// Generations of override policies that are not Muster's, by namespace and name; those without a
+    /// namespace are for all of them.
+    overrides: HashMap<ObjectKey, i64>,
     /// What ResourceClaimTemplates claim for one pod.
     claim_templates: HashMap<ObjectKey, ClaimedDevices>,
     /// What these claimed, by name, when jobs were placed that name them.
     claimed: HashMap<JobKey, BTreeMap<String, ClaimedDevices>>,
     /// Works by the permanent id of their binding, then by namespace and name.
     works: HashMap<String, BTreeMap<ObjectKey, SeenWork>>,
+    /// By permanent id, the clusters in which Works that went have left what they applied.
+    left: HashMap<String, BTreeSet<ClusterName>>,
     /// Where a Work is filed, for deltas that carry its name only.
     work_index: HashMap<ObjectKey, String>,
     /// The job of each permanent id.
@@ -161,6 +166,15 @@ impl World {
         };
         if seen.is_some() {
             self.refile(&object, &id);
+        }
+        if seen
+            .as_ref()
+            .is_some_and(|(_, work)| work.deleting && work.preserves)
+        {
+            let cluster = seen
+                .as_ref()
+                .map(|(_, work)| ClusterName::new(&work.cluster));
+            self.left.entry(id.clone()).or_default().extend(cluster);
         }
         let filed = self.works.entry(id.clone()).or_default();
         let changed = match seen {
@@ -329,6 +343,19 @@ impl World {
             .flat_map(BTreeMap::values)
     }
 
+    /// The clusters in which Works of a binding that went have left what they applied.
+    pub(crate) fn left_by(&self, binding: &ResourceBinding) -> BTreeSet<ClusterName> {
+        let left = permanent_id(binding).and_then(|id| self.left.get(id));
+        left.cloned().unwrap_or_default()
+    }
+
+    /// Nothing of a binding is left in any member.
+    pub(crate) fn drop_left(&mut self, binding: &ResourceBinding) {
+        if let Some(id) = permanent_id(binding) {
+            self.left.remove(id);
+        }
+    }
+
     /// The Works of the binding with a permanent id, whether it is there or not.
     pub(crate) fn works_with(&self, id: &str) -> impl Iterator<Item = &SeenWork> {
         self.works.get(id).into_iter().flat_map(BTreeMap::values)
@@ -339,6 +366,30 @@ impl World {
         let left = self.works.iter();
         let left = left.filter(|(id, _)| !self.by_permanent_id.contains_key(*id));
         left.map(|(id, works)| (&**id, works.values().collect()))
+    }
+
+    /// Notes the generation of an override policy, or that it is gone; whether that is news.
+    pub(crate) fn note_override(&mut self, policy: ObjectKey, generation: Option<i64>) -> bool {
+        match generation {
+            Some(generation) => {
+                let before = self.overrides.insert(policy, generation);
+                before != Some(generation)
+            }
+            None => self.overrides.remove(&policy).is_some(),
+        }
+    }
+
+    /// The generation of a policy that overrides a job of `namespace`, if it is there.
+    pub(crate) fn override_generation(
+        &self,
+        policy: &AppliedOverride,
+        namespace: &str,
+    ) -> Option<i64> {
+        let key = ObjectKey {
+            namespace: (!policy.cluster_wide).then(|| namespace.to_owned()),
+            name: policy.name.clone(),
+        };
+        self.overrides.get(&key).copied()
     }
 
     /// The jobs of a namespace.

@@ -44,6 +44,8 @@ pub mod condition_type {
     pub const FINISHED: &str = "Finished";
     /// Its admission record can be acted on. Stands there only where it could not be.
     pub const RECORD_READABLE: &str = "RecordReadable";
+    /// Its Works ask for no more than was admitted. Stands there only where they did.
+    pub const WITHIN_ADMISSION: &str = "WithinAdmission";
 }
 
 /// A PodGroup. Also what Volcano's own CRD admits is read: one without a spec, for instance.

@@ -14,6 +14,7 @@
 //! - A record of a later version, or with a value that is not known (a state, a reason), is never
 //!   acted on and never written. [`RecordError`] has what of it can be read, for the charge.
 
+use crate::karmada::AppliedOverride;
 use crate::names::ADMISSION_ANNOTATION;
 use engine::facts::{Admission, Leaving, RolePods, Share};
 use engine::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Reason, Resources, Time, Uid};
@@ -131,9 +132,28 @@ pub struct AdmissionRecord {
     /// Whether the job ran before Muster managed it: charged, never gated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
+    /// Since when what its Works ask for has been beyond what was admitted; dispatching is suspended
+    /// as long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exceeds_since: Option<jiff::Timestamp>,
+    /// The overrides that it was evicted for, where it was for some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<RecordedOverride>,
     /// What else a later Muster has noted of the attempt.
     #[serde(flatten)]
     pub unknown: UnknownFields,
+}
+
+/// A policy whose overrides have a job ask for more than it is admitted with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedOverride {
+    /// The policy.
+    #[serde(flatten)]
+    pub policy: AppliedOverride,
+    /// Its generation then; absent where it was not to be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
 }
 
 /// One cluster's share.
@@ -187,6 +207,8 @@ impl AdmissionRecord {
             taken_back_at: None,
             not_before: None,
             adopted: false,
+            exceeds_since: None,
+            overrides: Vec::new(),
             unknown: UnknownFields::default(),
         }
     }

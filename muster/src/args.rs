@@ -100,6 +100,10 @@ pub(crate) struct Tuning {
     /// Seconds before a job that was taken back may be released again; doubles per attempt.
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     pub(crate) backoff_seconds: u32,
+    /// Seconds for which a job runs on whose Works an override has ask for more than was admitted: the
+    /// excess is charged at once, and the job is evicted when they are over.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    pub(crate) override_grace_seconds: u32,
     /// Writes bindings without opening them in the ledger first: for measuring what that costs.
     /// A replica that is stopped in the middle of a write may then admit more than a queue may
     /// hold.

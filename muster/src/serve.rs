@@ -232,6 +232,9 @@ fn options(process: &Process) -> Options {
             in_flight: process.tuning.writes_in_flight,
             ..CommitOptions::default()
         },
+        override_grace: std::time::Duration::from_secs(
+            process.tuning.override_grace_seconds.into(),
+        ),
         without_admission_policies: process.without_admission_policies,
         ..Options::default()
     }

@@ -7,6 +7,7 @@
 
 mod deletion;
 mod endings;
+mod excess;
 mod faults;
 mod flow;
 mod growth;
@@ -18,6 +19,7 @@ mod out_of_service;
 mod parts;
 mod permits;
 mod places;
+mod preserved;
 mod remains;
 mod restart;
 
@@ -99,6 +101,7 @@ impl Stage {
             role: Role::CatchesUp(scheduler::term::Lead::new(0)),
             seen: 0,
             clock: Clock::new(),
+            override_grace_ms: 60_000,
             heart: Heart::default(),
             enforcement: Enforcement::NotRequired,
             engine: Engine::new(EngineConfig::default()),
@@ -182,6 +185,8 @@ impl Stage {
             Input::Policy(Delta::Listed),
             Input::PriorityClass(Delta::Listed),
             Input::ClaimTemplate(Delta::Listed),
+            Input::Override(Delta::Listed),
+            Input::ClusterOverride(Delta::Listed),
             Input::PodGroup(Delta::Listed),
             Input::Member(MemberEvent::Ready),
         ] {

@@ -102,6 +102,7 @@ impl Case {
             fact: &fact,
             binding: &binding,
             works: &self.works,
+            excess: None,
             now: jiff::Timestamp::from_second(self.now).unwrap(),
         })
     }

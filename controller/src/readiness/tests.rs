@@ -19,6 +19,8 @@ fn everything_has_to_list_once_templates_included() {
         Input::Policy(Delta::Listed),
         Input::PriorityClass(Delta::Listed),
         Input::ClaimTemplate(Delta::Listed),
+        Input::Override(Delta::Listed),
+        Input::ClusterOverride(Delta::Listed),
         Input::PodGroup(Delta::Listed),
         Input::Member(MemberEvent::Ready),
         Input::Template(kind("Sim"), Delta::Listed),

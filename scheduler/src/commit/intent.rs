@@ -63,9 +63,16 @@ pub enum Write {
         /// The cluster affinity term that was used, where the placement has terms.
         affinity_name: Option<String>,
     },
-    /// Have what was placed in parts dispatched: every Work shows its own part.
+    /// Have dispatched what was suspended by us: every Work shows its own part, or asks for no more
+    /// than was admitted.
     Dispatch {
-        /// The record, its parts Dispatched.
+        /// The record, its parts Dispatched, that says of no excess.
+        record: AdmissionRecord,
+    },
+    /// Have nothing more dispatched to any member: its Works ask for more than was admitted, or are
+    /// about to.
+    Suspend {
+        /// The record, which says since when, or that its parts are held.
         record: AdmissionRecord,
     },
     /// Take back: suspend scheduling, empty the clusters, record (state Ending), in one patch.
@@ -85,6 +92,8 @@ pub enum Write {
     },
     /// Remove our finalizer: no Work of a deleted binding is left.
     Finalize,
+    /// Have members remove what a Work applied when the Work is deleted, whatever the policy says.
+    RemoveWithWorks,
     /// Stop managing: remove gate, record and finalizer; the rest of the suspension stays.
     LetGo,
     /// Spreads a binding that is no workload (a ConfigMap under a policy that names Muster):
@@ -111,10 +120,12 @@ impl Write {
             Self::Refuse { .. } => WriteKind::Refuse,
             Self::Place { .. } => WriteKind::Place,
             Self::Dispatch { .. } => WriteKind::Dispatch,
+            Self::Suspend { .. } => WriteKind::Suspend,
             Self::TakeBack { .. } => WriteKind::TakeBack,
             Self::Record { .. } => WriteKind::Record,
             Self::Adopt { .. } => WriteKind::Adopt,
             Self::Finalize => WriteKind::Finalize,
+            Self::RemoveWithWorks => WriteKind::RemoveWithWorks,
             Self::LetGo => WriteKind::LetGo,
             Self::Spread { .. } => WriteKind::Spread,
             Self::Ack { .. } => WriteKind::Ack,
@@ -129,12 +140,16 @@ impl Write {
             | Self::Refuse { record }
             | Self::Place { record, .. }
             | Self::Dispatch { record }
+            | Self::Suspend { record }
             | Self::TakeBack { record }
             | Self::Record { record }
             | Self::Adopt { record } => Some(record),
-            Self::Hold | Self::Finalize | Self::LetGo | Self::Spread { .. } | Self::Ack { .. } => {
-                None
-            }
+            Self::Hold
+            | Self::Finalize
+            | Self::RemoveWithWorks
+            | Self::LetGo
+            | Self::Spread { .. }
+            | Self::Ack { .. } => None,
         }
     }
 
@@ -147,12 +162,16 @@ impl Write {
             | Self::Refuse { record }
             | Self::Place { record, .. }
             | Self::Dispatch { record }
+            | Self::Suspend { record }
             | Self::TakeBack { record }
             | Self::Record { record }
             | Self::Adopt { record } => Some(record),
-            Self::Hold | Self::Finalize | Self::LetGo | Self::Spread { .. } | Self::Ack { .. } => {
-                None
-            }
+            Self::Hold
+            | Self::Finalize
+            | Self::RemoveWithWorks
+            | Self::LetGo
+            | Self::Spread { .. }
+            | Self::Ack { .. } => None,
         }
     }
 }
@@ -172,6 +191,8 @@ pub enum WriteKind {
     Place,
     /// [`Write::Dispatch`]
     Dispatch,
+    /// [`Write::Suspend`]
+    Suspend,
     /// [`Write::TakeBack`]
     TakeBack,
     /// [`Write::Record`]
@@ -180,6 +201,8 @@ pub enum WriteKind {
     Adopt,
     /// [`Write::Finalize`]
     Finalize,
+    /// [`Write::RemoveWithWorks`]
+    RemoveWithWorks,
     /// [`Write::LetGo`]
     LetGo,
     /// [`Write::Spread`]

@@ -82,6 +82,10 @@ pub(super) fn body(
             patch.record(Some(record), current)?;
             patch.release_dispatching(current);
         }
+        Write::Suspend { record } => {
+            patch.record(Some(record), current)?;
+            patch.suspension("dispatching", json!(true));
+        }
         Write::TakeBack { record } => {
             patch.record(Some(record), current)?;
             patch.scheduling_suspended(true);
@@ -93,6 +97,10 @@ pub(super) fn body(
             patch.record(Some(record), current)?;
         }
         Write::Finalize => patch.no_finalizer(current),
+        Write::RemoveWithWorks => {
+            let field = "preserveResourcesOnDeletion".to_owned();
+            patch.spec.insert(field, json!(false));
+        }
         Write::LetGo => {
             patch.record(None, current)?;
             patch.no_fence(current);
@@ -286,8 +294,10 @@ impl Patch {
     /// Lifts the suspension of dispatching, where it is ours.
     fn release_dispatching(&mut self, current: &ResourceBinding) {
         let record = AdmissionRecord::read(current.metadata.annotations.as_ref());
-        let held = record.is_ok_and(|record| record.is_some_and(|r| r.parts == Some(Parts::Held)));
-        if held {
+        let ours = |record: AdmissionRecord| {
+            record.parts == Some(Parts::Held) || record.exceeds_since.is_some()
+        };
+        if record.is_ok_and(|record| record.is_some_and(ours)) {
             self.suspension("dispatching", Value::Null);
         }
     }

@@ -42,6 +42,8 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         taken_back_at: None,
         not_before: None,
         adopted: false,
+        exceeds_since: None,
+        overrides: Vec::new(),
         unknown: Default::default(),
     }
 }

@@ -139,3 +139,30 @@ async fn an_override_goes_with_its_attempt() {
     );
     assert!(stage.api.get(POLICY).is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn parts_are_held_while_their_namespace_goes() {
+    let mut stage = stage().await;
+    stage.split_job(2);
+    stage.rest(&["a"]).await;
+    stage.part(Some(PART));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.dispatching(), Value::Null);
+    let namespace = json!({"metadata": {
+        "name": "team", "labels": {names::MANAGED_LABEL: "true"},
+        "deletionTimestamp": "2026-11-21T00:00:00Z",
+    }});
+    stage.take(Input::Namespace(Delta::Upserted(read(namespace))));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.dispatching(), true);
+    // Its override goes before its Works: nothing is mended, and nothing is let go.
+    stage.api.remove(POLICY);
+    stage.part(None);
+    stage.rest(&["a"]).await;
+    stage.part(Some(PART));
+    stage.rest_later(&["a"], 10_000).await;
+    assert_eq!(stage.dispatching(), true);
+    assert_eq!(stage.notes("PartsLost"), 0);
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.charged(), "2");
+}

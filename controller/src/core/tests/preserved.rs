@@ -1,0 +1,81 @@
+//! Jobs whose policy says `preserveResourcesOnDeletion`.
+
+use super::*;
+
+fn preserved(preserved: bool) -> Value {
+    json!({"spec": {"preserveResourcesOnDeletion": preserved}})
+}
+
+impl Stage {
+    /// The Work of job `a`, which leaves in its member what it applied if it is `preserved`.
+    fn kept_work(&mut self, preserved: bool, deleting: bool) {
+        let deleted = deleting.then(|| jiff::Timestamp::now().to_string());
+        let work = json!({
+            "metadata": {
+                "labels": {names::BINDING_PERMANENT_ID: "a-id"}, "deletionTimestamp": deleted,
+                "finalizers": ["karmada.io/execution-controller"],
+            },
+            "spec": {"preserveResourcesOnDeletion": preserved, "workload": {"manifests": []}},
+        });
+        self.api.put(&work_path("a"), work.clone());
+        let mut work = work;
+        work["metadata"]["namespace"] = json!("karmada-es-m1");
+        work["metadata"]["name"] = json!("a");
+        self.take(Input::Work(Delta::Upserted(ReadWork::of(read(work)))));
+    }
+
+    fn explained(&self) -> String {
+        let key = JobKey::new("team", "a");
+        self.core.engine.explain(&key).unwrap().reason.to_string()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_waits_is_not_released_before_its_policy_is_another() {
+    let mut stage = stage().await;
+    stage.template("a", 2, json!({}));
+    stage.binding("a", 2, preserved(true));
+    stage.rest_later(&["a"], 60_000).await;
+    assert_eq!(stage.standing("a"), "no record, gated []");
+    assert_eq!(stage.explained(), "ResourcesPreserved");
+    stage.change("a", preserved(false));
+    stage.rest(&["a"]).await;
+    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_placed_is_removed_with_its_works_whatever_its_policy_says_later() {
+    let mut stage = stage().await;
+    stage.job("a", 2);
+    stage.rest(&["a"]).await;
+    for _ in 0..2 {
+        stage.change("a", preserved(true));
+        stage.rest(&["a"]).await;
+        assert_eq!(stage.get("a")["spec"]["preserveResourcesOnDeletion"], false);
+        assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_work_left_in_its_member_stays_charged() {
+    for (preserved, charged) in [(false, "0"), (true, "2")] {
+        let mut stage = stage().await;
+        stage.job("a", 2);
+        stage.rest(&["a"]).await;
+        stage.kept_work(preserved, false);
+        stage.rest(&["a"]).await;
+        stage.kept_work(preserved, true);
+        let deleted = jiff::Timestamp::now().to_string();
+        stage.change("a", json!({"metadata": {"deletionTimestamp": deleted}}));
+        stage.rest(&["a"]).await;
+        assert_eq!(stage.charged(), "2");
+        stage.work("a", false);
+        for _ in 0..3 {
+            stage.settle().await;
+            stage.echo("a");
+            stage.ahead_ms += 2_000;
+        }
+        // The member does not tell whether the object is there: it is not connected.
+        assert_eq!(stage.charged(), charged, "preserved: {preserved}");
+    }
+}
