@@ -45,6 +45,34 @@ pub async fn faults(muster: &Muster, testbed: &Testbed) -> Vec<String> {
     faults
 }
 
+/// What queues whose names begin with `name` are charged beyond their real capability, as Muster tells.
+pub async fn over_capability(muster: &Muster, testbed: &Testbed, name: &str) -> Vec<String> {
+    let status = testbed.status();
+    let mut over = Vec::new();
+    for part in PARTS {
+        let mut running = status.iter().filter(|p| p.state == RunState::Running);
+        if running.any(|process| process.name == part.process())
+            && let Ok(metrics) = muster.metrics(testbed, part).await
+        {
+            over.extend(over_by(&metrics, name));
+        }
+    }
+    over
+}
+
+fn over_by(metrics: &str, name: &str) -> Vec<String> {
+    let samples = metrics.lines().filter(|line| {
+        let labels = line
+            .strip_prefix("muster_queue_over_capability{")
+            .unwrap_or_default();
+        let queue = labels.split("queue=\"").nth(1).unwrap_or_default();
+        let queue = queue.split('"').next().unwrap_or_default();
+        let own = queue == name || queue.starts_with(&format!("{name}-"));
+        own && !line.ends_with(" 0") && !line.ends_with(" 0.0")
+    });
+    samples.map(str::to_owned).collect()
+}
+
 fn counted(part: Part, metrics: &str) -> impl Iterator<Item = String> {
     ZERO.into_iter().filter_map(move |name| {
         let value = metric(metrics, name).unwrap_or(0.0);
@@ -73,6 +101,22 @@ mod tests {
         assert_eq!(count("muster_invariant_violations_total 0\n"), 0);
         assert_eq!(count("muster_invariant_violations_total 2\n"), 1);
         assert_eq!(count("muster_decisions_cut_total{cause=\"x\"} 1\n"), 1);
+    }
+
+    #[test]
+    fn queues_of_a_name_that_are_over_are_told() {
+        let line = |queue: &str, over: &str| {
+            format!("muster_queue_over_capability{{queue=\"{queue}\",resource=\"pods\"}} {over}")
+        };
+        let metrics = [
+            line("a", "4.0"),
+            line("a-left", "1"),
+            line("ab", "2"),
+            line("a", "0.0"),
+            "muster_leading 1".to_owned(),
+        ];
+        let over = over_by(&metrics.join("\n"), "a");
+        assert_eq!(over, [line("a", "4.0"), line("a-left", "1")]);
     }
 
     #[test]

@@ -2,15 +2,21 @@
 //! as the API server was told of them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use e2e::harness::audit::{Report, Subject};
+use e2e::harness::health;
 use e2e::harness::kinds::{Kind, NAMESPACE, RESOURCE_CLAIM_TEMPLATE};
+use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::case::Case;
 use crate::job::Job;
 use crate::plane::Plane;
+
+/// How long what is charged may take to be told.
+const SETTLED: Duration = Duration::from_secs(15);
 
 /// What a test says of its audit.
 #[derive(Debug, Default)]
@@ -23,6 +29,8 @@ pub(crate) struct Audited {
     nothing_held: Option<&'static str>,
     /// A cluster that the test takes out of service.
     given_up: Option<&'static str>,
+    /// Why queues of the test are charged more than they may have when it ends.
+    over: Option<&'static str>,
 }
 
 /// What an audit may find.
@@ -58,6 +66,50 @@ impl Case {
     /// The test takes this cluster out of service: Works that are being deleted there count as gone.
     pub(crate) fn gives_up(&self, cluster: &'static str) {
         self.audited.lock().unwrap().given_up = Some(cluster);
+    }
+
+    /// Queues of the test are charged more than they may have when it ends: it lowers a bound below
+    /// what runs, raises what is kept for others, or starts with what runs beyond a bound.
+    pub(crate) fn ends_over(&self, why: &'static str) {
+        self.audited.lock().unwrap().over = Some(why);
+    }
+
+    /// Waits until Muster tells that this test's queue is charged so much more than it may have.
+    pub(crate) async fn tells_over(&self, resource: &str, more: f64) -> anyhow::Result<()> {
+        let Plane {
+            muster, testbed, ..
+        } = self.plane;
+        let label = format!("queue=\"{}\",resource=\"{resource}\"", self.name);
+        eventually(SETTLED, &format!("{resource} over by {more}"), async || {
+            let over = health::over_capability(muster, testbed, &self.name).await;
+            let told = over.iter().find(|line| line.contains(&label));
+            let told = told.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            match told == Some(more) {
+                true => Ok(()),
+                false => Err(over.join("; ")),
+            }
+        })
+        .await
+    }
+
+    /// No queue of the test is charged more than it may have.
+    pub(crate) async fn ensure_within(&self) -> anyhow::Result<()> {
+        let why = self.audited.lock().unwrap().over;
+        if let Some(why) = why {
+            println!("OVER {}: allowed at the end, {why}", self.name);
+            return Ok(());
+        }
+        let Plane {
+            muster, testbed, ..
+        } = self.plane;
+        eventually(SETTLED, "no queue over its capability", async || {
+            let over = health::over_capability(muster, testbed, &self.name).await;
+            match over.is_empty() {
+                true => Ok(()),
+                false => Err(over.join("; ")),
+            }
+        })
+        .await
     }
 
     /// Nothing of the test ever holds a device.

@@ -1,19 +1,26 @@
 //! Ways past a quota that are none: what pods in members really hold, against the bound.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use e2e::harness::kinds::{DEPLOYMENT, QUEUE};
+use e2e::harness::kinds::{
+    CLUSTER_OVERRIDE_POLICY, DEPLOYMENT, EVENT, NAMESPACE, PROPAGATION_POLICY, QUEUE, WORK,
+};
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
 
 use crate::case::{A_WHILE, Case, SOON};
 use crate::contest::SHORT;
-use crate::job::Job;
+use crate::job::{Job, condition};
+use crate::split::training;
 use crate::story::{managed, managed_and_killed};
 
 /// What a queue or its parent may hold.
 const BOUND: u64 = 8;
+/// For how long is looked at what goes.
+const LOOK: Duration = Duration::from_secs(12);
+/// Where Works of member1 are.
+const MEMBER1_WORKS: &str = "karmada-es-member1";
 
 impl Case {
     /// GPUs that pods of this test request which have not ended, in all members.
@@ -144,6 +151,219 @@ async fn edited(case: &Case, job: &Job, patch: &Value) -> anyhow::Result<()> {
     let namespace = Some(case.name.as_str());
     let edited = case.karmada().merge(job.kind, namespace, &job.name, patch);
     edited.await.map(drop).context("edit the template")
+}
+
+/// A ClusterOverridePolicy that has a Deployment of this test run so many replicas.
+fn more_replicas(case: &Case, of: &Job, replicas: u32) -> Value {
+    let value = json!({"path": "/spec/replicas", "operator": "replace", "value": replicas});
+    json!({
+        "apiVersion": CLUSTER_OVERRIDE_POLICY.api_version(),
+        "kind": CLUSTER_OVERRIDE_POLICY.name,
+        "metadata": {"name": case.name},
+        "spec": {
+            "resourceSelectors": [{
+                "apiVersion": "apps/v1", "kind": "Deployment", "namespace": case.name, "name": of.name,
+            }],
+            "overrideRules": [{"overriders": {"plaintext": [value]}}],
+        },
+    })
+}
+
+/// What members hold of this test is this many GPUs.
+async fn members_hold(case: &Case, gpus: u64) -> anyhow::Result<()> {
+    let what = format!("{gpus} GPUs in members");
+    eventually(SOON, &what, async || match case.gpus_in_members().await {
+        Ok(held) if held == gpus => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await
+}
+
+/// An administrator's override triples the replicas of a Deployment that runs: what its members get is
+/// charged at once, also beyond the bound, and nothing is released into it. It goes on when the override
+/// goes soon; else it is evicted, and waits for the override to be another.
+pub(crate) async fn overridden(case: &Case) -> anyhow::Result<()> {
+    let why = "an administrator's override has members run more than was admitted, for the grace";
+    case.audit_finds("queue overridden holds", why);
+    case.audit_may_find("with 12 of its 4 devices run", why);
+    case.queue(8).await?;
+    case.nodes("member1", 4).await?;
+    let everywhere = json!({"placement": {}});
+    case.policy("deployments", DEPLOYMENT, "muster", everywhere)
+        .await?;
+    let serve = case.submit(&case.gang("serve", 2, 2).deployment()).await?;
+    members_hold(case, 4).await?;
+    let raise = more_replicas(case, &serve, 6);
+
+    case.cluster_object(CLUSTER_OVERRIDE_POLICY, &raise).await?;
+    case.shows_gpus(&case.name, "allocated", 12).await?;
+    case.tells_over("nvidia.com/gpu", 4.0).await?;
+    let next = case.submit(&case.gang("next", 1, 4).batch()).await?;
+    case.waits(&next, &SHORT).await?;
+    let says = |within: &'static str| {
+        move |group: &Value| condition(group, "WithinAdmission")["status"] == within
+    };
+    let group = case
+        .pod_group_when(&serve, "says that it exceeds", says("False"))
+        .await?;
+    let message = condition(&group, "WithinAdmission")["message"].as_str();
+    let message = message.unwrap_or_default().to_owned();
+    ensure!(
+        message.contains(&format!(
+            "ClusterOverridePolicy {} has its Works ask for more",
+            case.name
+        )),
+        "{message}"
+    );
+    println!("EXCEEDS {message}");
+    case.karmada()
+        .delete(CLUSTER_OVERRIDE_POLICY, None, &case.name)
+        .await?;
+    case.pod_group_when(&serve, "is within its admission again", says("True"))
+        .await?;
+    // What was to wait for the excess fits beside what was admitted.
+    case.running(&next).await?;
+    members_hold(case, BOUND).await?;
+    case.end(&next).await?;
+
+    let since = Instant::now();
+    case.karmada()
+        .create(CLUSTER_OVERRIDE_POLICY, &raise)
+        .await?;
+    let last = case.submit(&case.gang("last", 1, 8).batch()).await?;
+    let message = case.waits(&serve, &["OverrideExceeds"]).await?;
+    println!("WAITS after {:?}: {message}", since.elapsed());
+    case.running(&last).await?;
+    case.never_holds_more(BOUND, A_WHILE).await?;
+    ensure!(case.gpus_in_members().await? == BOUND);
+    case.end(&last).await?;
+    case.stays_unplaced(&serve, A_WHILE).await?;
+
+    case.karmada()
+        .delete(CLUSTER_OVERRIDE_POLICY, None, &case.name)
+        .await?;
+    members_hold(case, 4).await
+}
+
+/// The Work of a job in member1.
+async fn work_of(case: &Case, job: &Job) -> Result<Value, String> {
+    let works = case.karmada().list(WORK, Some(MEMBER1_WORKS)).await;
+    let works = works.map_err(|error| error.to_string())?;
+    let of = |work: &&Value| {
+        let metadata = &work["spec"]["workload"]["manifests"][0]["metadata"];
+        metadata["name"] == job.name.as_str() && metadata["namespace"] == job.namespace.as_str()
+    };
+    let work = works.iter().find(of).cloned();
+    work.ok_or_else(|| format!("no Work of {}", job.name))
+}
+
+/// A policy that has members keep what it started, from before or of an administrator: a job is not
+/// released under it; one that runs goes with its Works all the same; and what a Work leaves in its member
+/// holds its quota until it is deleted there.
+pub(crate) async fn preserved(case: &Case) -> anyhow::Result<()> {
+    case.queue(8).await?;
+    case.nodes("member1", 2).await?;
+    let namespace = Some(case.name.as_str());
+    let keep = |keep: bool| json!({"placement": {}, "preserveResourcesOnDeletion": keep});
+    case.policy("deployments", DEPLOYMENT, "muster", keep(true))
+        .await?;
+    let policy = async |keep: bool| {
+        let patch = json!({"spec": {"preserveResourcesOnDeletion": keep}});
+        let patched = case
+            .karmada()
+            .merge(PROPAGATION_POLICY, namespace, "deployments", &patch);
+        patched.await.map(drop)
+    };
+    let first = case.submit(&case.gang("first", 2, 4).deployment()).await?;
+    let message = case.waits(&first, &["ResourcesPreserved"]).await?;
+    ensure!(
+        message.contains("set it to false in the policy"),
+        "{message}"
+    );
+    policy(false).await?;
+    members_hold(case, BOUND).await?;
+
+    policy(true).await?;
+    eventually(SOON, "the binding is set back", async || {
+        let events = case.karmada().list(EVENT, namespace).await;
+        let events = events.map_err(|error| error.to_string())?;
+        let told = events.iter().any(|event| {
+            let note = event["message"].as_str().unwrap_or_default();
+            note.contains("its binding is set back to false")
+        });
+        let preserves = &work_of(case, &first).await?["spec"]["preserveResourcesOnDeletion"];
+        match told && *preserves == false {
+            true => Ok(()),
+            false => Err(format!("told: {told}, its Work says {preserves}")),
+        }
+    })
+    .await?;
+    case.delete(&first).await?;
+    members_hold(case, 0).await?;
+    case.gone(&first).await?;
+
+    policy(false).await?;
+    let left = case.submit(&case.gang("left", 2, 4).deployment()).await?;
+    members_hold(case, BOUND).await?;
+    let waits = case.submit(&case.gang("waits", 1, 8).batch()).await?;
+    case.waits(&waits, &SHORT).await?;
+    let work = work_of(case, &left).await.map_err(anyhow::Error::msg)?;
+    let work = work["metadata"]["name"].as_str().unwrap_or_default();
+    let patch = json!({"spec": {"preserveResourcesOnDeletion": true}});
+    case.karmada()
+        .merge(WORK, Some(MEMBER1_WORKS), work, &patch)
+        .await?;
+    case.delete(&left).await?;
+    eventually(SOON, "its Work is gone", async || {
+        match work_of(case, &left).await {
+            Err(_) => Ok(()),
+            Ok(work) => Err(work["metadata"].to_string()),
+        }
+    })
+    .await?;
+    case.stays_unplaced(&waits, A_WHILE).await?;
+    case.never_holds_more(BOUND, A_WHILE).await?;
+    ensure!(case.gpus_in_members().await? == BOUND, "nothing was left");
+    let member = case.plane.member("member1").await?;
+    member.delete(DEPLOYMENT, namespace, "left").await?;
+    case.running(&waits).await?;
+    case.never_holds_more(BOUND, A_WHILE).await
+}
+
+/// The namespace of a gang that runs in two clusters is deleted: what takes the gang apart may go before
+/// its Works do, and no member gets the whole of it meanwhile.
+pub(crate) async fn split_namespace(case: &Case) -> anyhow::Result<()> {
+    case.queue(12).await?;
+    case.nodes("member1", 1).await?;
+    case.nodes("member2", 1).await?;
+    let job = case.submit(&training(case, "train", 5)).await?;
+    case.running(&job).await?;
+    members_hold(case, 12).await?;
+    case.karmada().delete(NAMESPACE, None, &case.name).await?;
+    never_within(LOOK, "more GPUs than were admitted", async || {
+        match case.gpus_in_members().await {
+            Ok(gpus) if gpus > 12 => Err(format!("{gpus} GPUs")),
+            // Members remove the namespace, too.
+            _ => Ok(()),
+        }
+    })
+    .await?;
+    members_hold(case, 0).await
+}
+
+#[test]
+fn a_gang_whose_namespace_goes_is_never_whole_in_a_member() {
+    managed("splitgoes", split_namespace);
+}
+
+#[test]
+fn what_a_member_is_to_keep_holds_its_quota() {
+    managed("preserved", preserved);
+}
+
+#[test]
+fn what_an_override_adds_is_charged_and_evicted() {
+    managed("overridden", overridden);
 }
 
 #[test]

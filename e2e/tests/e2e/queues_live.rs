@@ -44,7 +44,9 @@ pub(crate) async fn lowered_and_raised(case: &Case) -> anyhow::Result<()> {
     case.running(&waiter).await?;
     let report = case.audit(16, running.iter().chain([&waiter]))?;
     assert_eq!(report.violations, Vec::<String>::new());
-    Ok(())
+    case.change_queue(&case.name, gpus(8)).await?;
+    case.ends_over("its bound is lowered below what runs");
+    case.tells_over("nvidia.com/gpu", 8.0).await
 }
 
 /// A queue is closed and opened, deleted and made again.

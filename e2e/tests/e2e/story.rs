@@ -156,6 +156,7 @@ async fn whole(
 
 /// What has to be true at the end of every story.
 async fn look_after(case: &Case) -> anyhow::Result<()> {
+    case.ensure_within().await?;
     case.audit_all().await?;
     ensure!(
         case.turn.as_ref().is_none_or(Turn::has_met),
