@@ -18,7 +18,7 @@ use futures::{Stream, StreamExt};
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,6 +140,12 @@ impl FakeApi {
     #[must_use]
     pub fn get(&self, path: &str) -> Option<Value> {
         self.0.lock().store.get(path)
+    }
+
+    /// All objects, by path.
+    #[must_use]
+    pub fn objects(&self) -> BTreeMap<String, Value> {
+        self.0.lock().store.objects().clone()
     }
 
     /// Serves `document` for GET of `path`, which is no object: discovery, for instance.

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod plane;
+mod restart;
 
 use plane::{BOUND, plane};
 use std::ops::Range;

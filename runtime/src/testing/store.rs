@@ -60,6 +60,10 @@ impl Store {
         self.objects.get(path).cloned()
     }
 
+    pub(super) fn objects(&self) -> &BTreeMap<String, Value> {
+        &self.objects
+    }
+
     pub(super) fn put(&mut self, path: &str, mut object: Value) -> Value {
         if self.objects.contains_key(path) {
             return self.update(path, object);
