@@ -3,8 +3,9 @@
 //! bound allows, and is evicted beyond that.
 
 use anyhow::ensure;
+use e2e::harness::jobs::{self, Gang};
+use e2e::harness::kinds::QUEUE;
 use e2e::harness::wait::{eventually, never_within};
-use serde_json::Value;
 
 use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, record};
@@ -14,8 +15,8 @@ use crate::split::pods_in;
 /// The member that is emptied.
 pub(crate) const EMPTIED: &str = SPARES[1];
 
-/// GPUs that the queue may hold: four jobs of this story.
-const BOUND: u32 = 16;
+/// GPUs that the first queue may hold: those of three jobs of this story.
+const BOUND: u32 = 3 * EACH;
 const EACH: u32 = 4;
 
 /// UIDs of a job's pods that run in the member.
@@ -47,45 +48,51 @@ async fn goes_on(case: &Case, job: &Job, before: &[String]) -> anyhow::Result<()
     Ok(())
 }
 
-/// Which of two jobs that had ended runs again, and which is evicted: there is quota for one of them.
-/// What has ended stays ended when it is evicted.
-async fn one_of<'a>(case: &Case, ended: &'a [Job; 2]) -> anyhow::Result<[&'a Job; 2]> {
-    eventually(
-        SOON,
-        "one of two runs again, and one is evicted",
-        async || {
-            let [first, second] = [&ended[0], &ended[1]];
-            let pods = [pods(case, first).await?, pods(case, second).await?];
-            let mut states = Vec::new();
-            for job in ended {
-                let binding = case.binding(job).await?.unwrap_or_default();
-                states.push(record(&binding)["state"].clone());
-            }
-            let states: Vec<Option<&str>> = states.iter().map(Value::as_str).collect();
-            match (pods.each_ref().map(Vec::len), &*states) {
-                ([1, 0], [Some("Admitted"), Some("Requeued")]) => Ok([first, second]),
-                ([0, 1], [Some("Requeued"), Some("Admitted")]) => Ok([second, first]),
-                (pods, states) => Err(format!("{pods:?} pods, {states:?}")),
-            }
-        },
-    )
+/// A job that has ended, in this queue.
+async fn ended(case: &Case, name: &str, queue: &str) -> anyhow::Result<Job> {
+    let gang = Gang {
+        queue: Some(queue.to_owned()),
+        ..case.gang(name, 1, EACH)
+    };
+    let job = case.submit(&gang.batch()).await?;
+    case.running(&job).await?;
+    case.end(&job).await?;
+    case.finished(&job, "Succeeded").await?;
+    Ok(job)
+}
+
+/// Waits until a job that had ended is taken out of the member, and watches that it stays ended.
+async fn is_evicted(case: &Case, job: &Job) -> anyhow::Result<()> {
+    case.binding_when(job, "evicted", |binding| {
+        record(binding)["state"] == "Requeued"
+    })
+    .await?;
+    case.finished(job, "Succeeded").await?;
+    let what = format!("{} that runs", job.name);
+    eventually(SOON, "its pods are gone", async || {
+        match &*pods(case, job).await? {
+            [] => Ok(()),
+            pods => Err(format!("{pods:?}")),
+        }
+    })
+    .await?;
+    never_within(A_WHILE, &what, async || match &*pods(case, job).await? {
+        [] => Ok(()),
+        pods => Err(format!("{pods:?}")),
+    })
     .await
 }
 
 pub(crate) async fn emptied(case: &Case) -> anyhow::Result<()> {
-    let words = "pods with 20 of its 16 devices run";
+    let words = "pods with 16 of its 12 devices run";
     case.audit_may_find(words, "a member runs a job again, and Muster sees it after");
+    let roomy = format!("{}-roomy", case.name);
     case.queue(BOUND).await?;
+    case.cluster_object(QUEUE, &jobs::queue(&roomy, EACH))
+        .await?;
     case.nodes(EMPTIED, 3).await?;
-    let ended = [
-        case.submit(&case.gang("ended", 1, EACH).batch()).await?,
-        case.submit(&case.gang("over", 1, EACH).batch()).await?,
-    ];
-    for job in &ended {
-        case.running(job).await?;
-        case.end(job).await?;
-        case.finished(job, "Succeeded").await?;
-    }
+    let over = ended(case, "over", &case.name).await?;
+    let again = ended(case, "again", &roomy).await?;
     let mut running = Vec::new();
     for template in [
         case.gang("gang", 1, EACH).volcano(),
@@ -96,34 +103,29 @@ pub(crate) async fn emptied(case: &Case) -> anyhow::Result<()> {
         case.running(&job).await?;
         running.push(job);
     }
-    case.shows_gpus(&case.name, "allocated", 3 * EACH).await?;
+    case.shows_gpus(&case.name, "allocated", BOUND).await?;
+    case.shows_gpus(&roomy, "allocated", 0).await?;
     let mut before = Vec::new();
     for job in &running {
         before.push(pods(case, job).await.map_err(anyhow::Error::msg)?);
     }
 
     let testbed = &case.plane.testbed;
-    let spec = testbed.spec().members.iter();
-    let spec = spec.clone().find(|member| member.name == EMPTIED).unwrap();
+    let mut members = testbed.spec().members.iter();
+    let spec = members.find(|member| member.name == EMPTIED).unwrap();
     testbed.empty_member(spec).await?;
-    ensure!(case.pods(EMPTIED).await?.is_empty(), "pods are left");
     case.nodes(EMPTIED, 3).await?;
 
+    is_evicted(case, &over).await?;
+    case.shows_gpus(&case.name, "allocated", BOUND).await?;
+    // Where there is quota for it, it is charged again, and ends once more.
+    case.shows_gpus(&roomy, "allocated", EACH).await?;
     for (job, before) in running.iter().zip(&before) {
         goes_on(case, job, before).await?;
     }
-    let [again, evicted] = one_of(case, &ended).await?;
-    case.shows_gpus(&case.name, "allocated", BOUND).await?;
-    case.finished(evicted, "Succeeded").await?;
-    never_within(A_WHILE, "an evicted job that runs", async || {
-        match pods(case, evicted).await?.is_empty() {
-            true => Ok(()),
-            false => Err(evicted.name.clone()),
-        }
-    })
-    .await?;
-    // The other one ends once more.
-    case.end(again).await?;
-    case.finished(again, "Succeeded").await?;
-    case.shows_gpus(&case.name, "allocated", 3 * EACH).await
+    goes_on(case, &again, &[]).await?;
+    case.end(&again).await?;
+    case.finished(&again, "Succeeded").await?;
+    case.shows_gpus(&roomy, "allocated", 0).await?;
+    case.shows_gpus(&case.name, "allocated", BOUND).await
 }
