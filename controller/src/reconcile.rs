@@ -268,6 +268,7 @@ impl Core {
             attempt: Attempt(last.max(recorded).saturating_add(1)),
             queue,
             admitted_at: look.now,
+            declared_ms: None,
             shares: Vec::new(),
         };
         Some(AdmissionRecord {

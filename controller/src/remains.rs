@@ -76,6 +76,7 @@ impl Core {
             attempt: Attempt(1),
             queue: self.queue_of_works(&job, &works),
             admitted_at: now,
+            declared_ms: None,
             shares: Vec::new(),
         };
         let record = AdmissionRecord {
