@@ -15,6 +15,7 @@ use super::reservations::{KeptNode, Reservation};
 use super::wants::Want;
 use crate::facts::{Demand, Split};
 use crate::ids::{ClusterName, JobKey, NodeName, Time};
+use crate::resources::Resources;
 use crate::room::{KeptNodes, Need, Sites, leading};
 use crate::tally::Tally;
 use std::cmp::Reverse;
@@ -81,8 +82,8 @@ impl Engine {
         )
     }
 
-    /// The nodes that are kept for a job already, where it would start later on those found now:
-    /// others went past those because the job was to start here.
+    /// What is kept of nodes for a job already, where it would start later on those found now:
+    /// others went past it because it was to start here.
     fn sooner_where_it_was(
         &self,
         asker: Asker<'_>,
@@ -90,27 +91,32 @@ impl Engine {
         ahead: &KeptNodes,
     ) -> Option<Target> {
         let before = &self.reservations.of(&asker.rank.key)?.nodes;
-        let was_kept = |cluster: &ClusterName, node: &NodeName| {
-            let mut before = before.iter();
-            before.any(|kept| kept.cluster == *cluster && kept.node == *node)
-        };
-        let mut now = found.nodes.iter();
-        if before.is_empty() || now.all(|kept| was_kept(&kept.cluster, &kept.node)) {
+        if before.is_empty() || *before == found.nodes {
             return None;
         }
+        let mut kept = before.iter().map(|kept| &kept.resources);
+        let total = kept.try_fold(Resources::new(), |sum, kept| sum.checked_add(kept))?;
         let demand = &asker.want.demand;
         let clusters: BTreeSet<&ClusterName> = before.iter().map(|kept| &kept.cluster).collect();
-        if !clusters.is_subset(&self.clusters_for(demand)) {
+        if total != asker.want.total || !clusters.is_subset(&self.clusters_for(demand)) {
             return None;
         }
         let mut sites = self.room.sites(clusters, ahead);
-        sites.retain(was_kept);
-        put_all(demand, &mut sites)?;
-        let nodes = kept_on(&sites);
-        let start = self.start_on(&nodes)?;
+        sites.retain(|cluster, node| {
+            let mut before = before.iter();
+            before.any(|kept| kept.cluster == *cluster && kept.node == *node)
+        });
+        let could_hold = |kept: &KeptNode| {
+            let at = (&kept.cluster, &kept.node);
+            sites.could_hold(at, &kept.resources, &demand.roles)
+        };
+        if !before.iter().all(could_hold) {
+            return None;
+        }
+        let start = self.start_on(before)?;
         let sooner = found.start.is_none_or(|found| start < found);
-        sooner.then_some(Target {
-            nodes,
+        sooner.then(|| Target {
+            nodes: before.clone(),
             start: Some(start),
         })
     }

@@ -78,6 +78,22 @@ impl<'a> Sites<'a> {
             .retain(|site| on(site.cluster, &site.node.fact.name));
     }
 
+    /// Whether a node could take so much, with all pods of jobs gone, and pods of these roles.
+    pub(crate) fn could_hold(
+        &self,
+        (cluster, node): (&ClusterName, &NodeName),
+        resources: &Resources,
+        roles: &[Role],
+    ) -> bool {
+        let mut sites = self.nodes.iter();
+        let site = sites.find(|site| site.cluster == cluster && site.node.fact.name == *node);
+        site.is_some_and(|site| {
+            let mut roles = roles.iter();
+            roles.all(|role| can_run_on(role, site.node))
+                && self.dims.ask(resources).fits(&site.cleared)
+        })
+    }
+
     /// Puts the pods of a role one by one where the least has to become free. What has to, and
     /// how many pods do not fit.
     pub(crate) fn put(&mut self, role: &Role, count: u32) -> (i128, u32) {
