@@ -155,8 +155,8 @@ async fn the_excess_returns_when_the_override_goes_and_its_pods_have_gone() {
     stage.rest_later(&["a"], 20_000).await;
     assert_eq!(stage.charged(), "4", "its pods are there");
     stage.shows_pods(2, "1");
-    stage.rest(&["a"]).await;
-    assert_eq!(stage.charged(), "4");
+    stage.rest_later(&["a"], 1_500).await;
+    assert_eq!(stage.charged(), "4", "for a while");
     stage.rest_later(&["a"], 6_000).await;
     assert_eq!(stage.charged(), "2");
     assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
