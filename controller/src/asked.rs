@@ -7,11 +7,14 @@
 use crate::adopt;
 use crate::core::Core;
 use crate::fact::Job;
+use crate::reconcile::Look;
 use crate::seen_work::SeenWork;
-use crds::karmada::{ResourceBinding, TargetCluster};
+use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
 use crds::names;
-use crds::record::RecordedShare;
+use crds::record::{AdmissionRecord, Parts, RecordedShare};
+use engine::facts::{Held, Role};
 use engine::{Amount, ClusterName, JobKey, PoolClass, QueueName, Resources, Time};
+use scheduler::overrides;
 use workload::Rendered;
 
 /// The class that is charged for what no record says: on which nodes it runs is the member's choice.
@@ -65,6 +68,75 @@ impl Core {
         shares
     }
 
+    /// `record` with all that members are told to run, where it says less, and how much less. What an
+    /// override or an edit of the template asks for besides is not counted.
+    pub(crate) fn as_much_as_runs(
+        &self,
+        look: &Look<'_>,
+        record: &AdmissionRecord,
+    ) -> Option<(AdmissionRecord, String)> {
+        let unsized_yet = record.adopted && record.clusters.is_empty();
+        if record.parts == Some(Parts::Held) || unsized_yet {
+            return None;
+        }
+        let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
+        let template = self.world.template_of(&look.binding);
+        let edited = template.is_some_and(|seen| seen.generation != Some(1));
+        if edited && job.as_ref().is_some_and(|job| has_grown(job, record)) {
+            return None;
+        }
+        let mut whole = record.clone();
+        let mut lacks = Vec::new();
+        for (asked, beyond) in self.beyond(look, record, job.as_ref()) {
+            lacks.push(format!("{beyond} in {}", asked.name));
+            add(&mut whole.clusters, asked, &beyond);
+        }
+        if lacks.is_empty() {
+            return None;
+        }
+        for role in job.iter().flat_map(|job| &job.fact.demand.roles) {
+            if let Some(request) = whole.requests.get_mut(&role.name) {
+                *request = Resources::max(request, &role.request);
+            }
+        }
+        Some((whole, lacks.join(", ")))
+    }
+
+    /// What is told to run in each cluster where that is more than a record charges, and by how much.
+    fn beyond(
+        &self,
+        look: &Look<'_>,
+        record: &AdmissionRecord,
+        job: Option<&Job>,
+    ) -> Vec<(RecordedShare, Resources)> {
+        let surge = self.surge_of(&look.binding);
+        let mut beyond = Vec::new();
+        let mut unread: Vec<TargetCluster> = look.binding.spec.clusters.clone();
+        for work in self.world.works_of(&look.binding) {
+            unread.retain(|cluster| cluster.name != work.cluster);
+            let rendered = self.rendered(look.key, work);
+            let foreign = |of: &AppliedOverride| of.cluster_wide || !is_own(look.key, &of.name);
+            let overridden = work.overrides.iter().any(foreign);
+            if let Some(rendered) = rendered.filter(|_| !overridden && !self.is_given_up(work)) {
+                let charged = charged_in(record, &work.cluster);
+                beyond.push((
+                    share(&work.cluster, &rendered),
+                    rendered.beyond(&charged, &surge),
+                ));
+            }
+        }
+        // A part is not what the template says.
+        if let Some(job) = job.filter(|_| record.parts.is_none()) {
+            for asked in adopt::record_in(&unread, &look.binding, job, Time(0)).clusters {
+                let charged = charged_in(record, asked.name.as_str());
+                let lacks = lacking(&charged, &total(&asked));
+                beyond.push((asked, lacks));
+            }
+        }
+        beyond.retain(|(_, beyond)| !beyond.is_empty());
+        beyond
+    }
+
     /// The queue of a job of which only Works are left.
     pub(crate) fn queue_of_works<'a>(
         &self,
@@ -93,41 +165,87 @@ fn share(cluster: &str, rendered: &Rendered) -> RecordedShare {
     }
 }
 
+/// Whether its template asks for more than was admitted: more in each pod, or more pods where
+/// nothing holds their number.
+fn has_grown(job: &Job, record: &AdmissionRecord) -> bool {
+    let demand = &job.fact.demand;
+    let pods = |role: &str| -> u32 {
+        let shares = record.clusters.iter().flat_map(|share| &share.pods);
+        shares
+            .filter(|pods| pods.role == role)
+            .map(|pods| pods.count)
+            .sum()
+    };
+    let more = |role: &Role| role.count > pods(&role.name);
+    let grows = demand.held == Held::Not && demand.roles.iter().any(more);
+    grows || !workload::raised_requests(&demand.roles, &record.requests).is_empty()
+}
+
+/// Whether Muster made an OverridePolicy of this name for the job.
+fn is_own(job: &JobKey, name: &str) -> bool {
+    name == overrides::name(job) || name == overrides::keep_name(job)
+}
+
+/// What a record charges in one cluster: its share, and what leaves.
+fn charged_in(record: &AdmissionRecord, cluster: &str) -> Resources {
+    let shares = record.clusters.iter();
+    let shares = shares.filter(|share| share.name.as_str() == cluster);
+    let leaving = record.leaving.iter();
+    let leaving = leaving.filter(|leaving| leaving.cluster.as_str() == cluster);
+    let charges = shares.flat_map(|share| share.charge.values());
+    sum(charges.chain(leaving.flat_map(|leaving| leaving.charge.values())))
+}
+
+/// What `has` lacks of `should`.
+fn lacking(has: &Resources, should: &Resources) -> Resources {
+    let more = should
+        .iter()
+        .filter(|(name, amount)| *amount > has.amount_of(name));
+    more.map(|(name, amount)| {
+        let lacks = amount.0.saturating_sub(has.amount_of(name).0);
+        (name.clone(), Amount(lacks))
+    })
+    .collect()
+}
+
+/// Charges `beyond` in the cluster of `asked` as well, for the pods that are asked for there.
+fn add(shares: &mut Vec<RecordedShare>, asked: RecordedShare, beyond: &Resources) {
+    let Some(share) = shares.iter_mut().find(|share| share.name == asked.name) else {
+        let charge = [(PoolClass::new(CLASS), beyond.clone())].into();
+        return shares.push(RecordedShare { charge, ..asked });
+    };
+    let class = share.charge.entry(PoolClass::new(CLASS)).or_default();
+    // What cannot be counted was refused when it was read.
+    *class = class.checked_add(beyond).unwrap_or_else(|| beyond.clone());
+    for pods in asked.pods {
+        match share.pods.iter_mut().find(|known| known.role == pods.role) {
+            Some(known) => known.count = known.count.max(pods.count),
+            None => share.pods.push(pods),
+        }
+    }
+}
+
 /// Raises `shares` to what `others` charge, cluster by cluster and resource by resource.
 pub(crate) fn cover(shares: &mut Vec<RecordedShare>, others: Vec<RecordedShare>) {
     for other in others {
-        let Some(share) = shares.iter_mut().find(|share| share.name == other.name) else {
+        let Some(share) = shares.iter().find(|share| share.name == other.name) else {
             shares.push(other);
             continue;
         };
-        let (has, should) = (total(share), total(&other));
-        let lacks: Resources = should
-            .iter()
-            .filter(|(name, amount)| *amount > has.amount_of(name))
-            .map(|(name, amount)| {
-                let lacks = amount.0.saturating_sub(has.amount_of(name).0);
-                (name.clone(), Amount(lacks))
-            })
-            .collect();
-        if lacks.is_empty() {
-            continue;
-        }
-        let class = share.charge.entry(PoolClass::new(CLASS)).or_default();
-        // What cannot be counted was refused when it was read.
-        *class = class.checked_add(&lacks).unwrap_or(lacks);
-        for pods in other.pods {
-            match share.pods.iter_mut().find(|known| known.role == pods.role) {
-                Some(known) => known.count = known.count.max(pods.count),
-                None => share.pods.push(pods),
-            }
+        let lacks = lacking(&total(share), &total(&other));
+        if !lacks.is_empty() {
+            add(shares, other, &lacks);
         }
     }
 }
 
 /// What a share charges, over all classes.
 pub(crate) fn total(share: &RecordedShare) -> Resources {
-    let classes = share.charge.values();
-    classes.fold(Resources::new(), |sum, class| {
-        sum.checked_add(class).unwrap_or(sum)
-    })
+    sum(share.charge.values())
+}
+
+/// What was charged was counted before.
+fn sum<'a>(mut charges: impl Iterator<Item = &'a Resources>) -> Resources {
+    let sum = charges.try_fold(Resources::new(), |sum, charge| sum.checked_add(charge));
+    sum.unwrap_or_default()
 }

@@ -394,6 +394,16 @@ impl Core {
             crate::growth::keep_requests(record, binding, asked);
             self.keep_leaving(key, record);
         }
+        self.write_as_it_is(key, binding, write);
+    }
+
+    /// The same of a record that says all already.
+    pub(crate) fn write_as_it_is(
+        &mut self,
+        key: &JobKey,
+        binding: &Arc<ResourceBinding>,
+        write: Write,
+    ) {
         self.track(key).begin_write(binding, &write);
         self.intents.push(Intent {
             binding: Arc::clone(binding),

@@ -241,7 +241,7 @@ impl Core {
     }
 
     /// What the template says that a rolling update starts besides.
-    fn surge_of(&self, binding: &ResourceBinding) -> Resources {
+    pub(crate) fn surge_of(&self, binding: &ResourceBinding) -> Resources {
         let ask = self.world.ask_of(binding);
         let first = ask.and_then(|ask| Some((ask.roles.first()?, ask.surge)));
         let surge = first.and_then(|(role, surge)| role.request.checked_mul(surge));

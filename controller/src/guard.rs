@@ -3,20 +3,26 @@
 //!
 //! Whoever may edit a namespace may, as Karmada installs it, edit its bindings too. A record that
 //! changes without a write of ours is not believed while this process leads: the job stays charged
-//! as it is known, the record is put back, and it is said to the user and counted. What changed
-//! while nobody led cannot be told from what an earlier leader wrote, and is believed; the
-//! admission policies refuse such a change, also while nobody leads.
+//! as it is known, the record is put back, and it is said to the user and counted; a condition of the
+//! PodGroup says so until the next attempt.
+//!
+//! What changed while none led cannot be told from what an earlier leader wrote, and the admission
+//! policies refuse such a change also then. A new leader does not believe a record that says less than
+//! what members are told to run: the job is charged for that, and the record says so from then on.
+//! An override, or a template that was edited, tells members more, too; that is no change of the record.
 
 use crate::core::Core;
 use crate::notes::Note;
 use crate::reconcile::Look;
-use crate::standing::{has_finalizer, own_record, unreadable};
+use crate::standing::{Standing, has_finalizer, own_record, unreadable};
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
-use engine::{JobKey, Reason};
+use engine::{JobKey, Progress, Reason};
 use runtime::watch::Delta;
 use scheduler::commit::Write;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[cfg(test)]
@@ -29,6 +35,8 @@ pub(crate) struct Guard {
     written: Option<u64>,
     /// The record as it was before somebody else changed it.
     replaced: Option<Replaced>,
+    /// What of this attempt's record was changed, in words.
+    changed: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +79,16 @@ impl Guard {
                 });
             }
         }
+    }
+
+    /// What of this attempt's record somebody else has changed, in words.
+    pub(crate) fn changed(&self) -> Option<&str> {
+        self.changed.as_deref()
+    }
+
+    /// The attempt is over.
+    pub(crate) fn ended(&mut self) {
+        self.changed = None;
     }
 
     /// Whether somebody else has changed the record.
@@ -119,28 +137,93 @@ impl Core {
             return;
         };
         let first = !std::mem::replace(&mut replaced.told, true);
-        let record = replaced.record.as_deref();
-        let record: Option<AdmissionRecord> =
-            record.and_then(|text| serde_json::from_str(text).ok());
+        let text = replaced.record.clone();
+        let record: Option<AdmissionRecord> = text
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok());
         if first {
-            self.metrics.records_changed.inc();
             let message = format!(
-                "its annotation {} was changed, which only Muster may do; it is put back, and what the job was charged stays charged",
-                names::ADMISSION_ANNOTATION
+                "its annotation {} was changed ({}), which only Muster may do; it is put back, and what the job was charged stays charged",
+                names::ADMISSION_ANNOTATION,
+                difference(text.as_deref(), record_text(&look.binding)),
             );
-            self.note(
-                look,
-                Note::warning(Reason::RecordChanged, "Restore", message),
-            );
+            self.tell_changed(look, message);
         }
         match record {
-            Some(record) if record.state == RecordState::Requeued => {
-                self.write(look.key, &look.binding, Write::Record { record });
-            }
-            Some(record) => self.write(look.key, &look.binding, Write::Adopt { record }),
+            Some(record) => self.put_back(look, record),
             // There was none: what this one admits was never admitted.
             None => self.opened_by_hand(look, None),
         }
+    }
+
+    fn put_back(&mut self, look: &Look<'_>, record: AdmissionRecord) {
+        let write = match record.state {
+            RecordState::Requeued => Write::Record { record },
+            _ => Write::Adopt { record },
+        };
+        self.write_as_it_is(look.key, &look.binding, write);
+    }
+
+    /// Tells that a record was changed: an event, a metric, and a condition of the PodGroup.
+    fn tell_changed(&mut self, look: &Look<'_>, message: String) {
+        self.metrics.records_changed.inc();
+        self.track(look.key).guard.changed = Some(message.clone());
+        self.note(
+            look,
+            Note::warning(Reason::RecordChanged, "Restore", message),
+        );
+    }
+
+    /// The standing of a job that this leader has not seen yet, whose record may say less than what its
+    /// members are told to run: then with the record that says as much. `None` where that record is
+    /// written first, and the job charged by it.
+    pub(crate) fn with_what_runs(
+        &mut self,
+        look: &Look<'_>,
+        standing: Standing,
+    ) -> Option<Standing> {
+        let (Standing::Admitted(record)
+        | Standing::Displaced(record)
+        | Standing::Ending(record)
+        | Standing::Deleting(Some(record))
+        | Standing::OpenedByHand(Some(record))) = &standing
+        else {
+            return Some(standing);
+        };
+        let known = self.engine.job(look.key).and_then(|job| job.admission);
+        let known = known.is_some_and(|admission| {
+            admission.uid == record.template_uid && admission.attempt == record.attempt
+        });
+        let whole = match known || record.state == RecordState::Requeued {
+            true => None,
+            false => self.as_much_as_runs(look, record),
+        };
+        let Some((whole, lacks)) = whole else {
+            return Some(standing);
+        };
+        match standing {
+            // Where it is was changed, too, and is told by itself.
+            Standing::Displaced(_) => return Some(Standing::Displaced(whole)),
+            Standing::OpenedByHand(_) => return Some(Standing::OpenedByHand(Some(whole))),
+            Standing::Ending(_) => self.tell_taken_back(look, &whole),
+            Standing::Deleting(_) => self.tell_admission(look, &whole, Progress::Ending),
+            _ => {
+                let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
+                let progress = self.progress_of(look, &whole, job.as_ref());
+                self.tell_admission(look, &whole, progress);
+            }
+        }
+        let message = format!(
+            "its annotation {} says less than its members are told to run ({lacks}): it was changed while no replica led, which only Muster may do; it is written anew, and the job is charged for what it runs",
+            names::ADMISSION_ANNOTATION,
+        );
+        self.tell_changed(look, message);
+        self.track(look.key).guard.replaced = Some(Replaced {
+            record: whole.to_annotation().ok(),
+            told: true,
+        });
+        self.put_back(look, whole);
+        None
     }
 
     /// Puts the finalizer back where somebody has taken it off a job that is charged.
@@ -169,6 +252,26 @@ impl Core {
         self.metrics.finalizers_restored.inc();
         self.write(look.key, &look.binding, Write::Adopt { record });
     }
+}
+
+/// How a record was changed, by the names of its fields.
+fn difference(before: Option<&str>, now: Option<&str>) -> String {
+    let (Some(before), Some(now)) = (before, now) else {
+        return match now {
+            Some(_) => "there was none".to_owned(),
+            None => "it was removed".to_owned(),
+        };
+    };
+    let read = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
+    let (Some(before), Some(now)) = (read(before), read(now)) else {
+        return "it is no record any more".to_owned();
+    };
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let changed = names
+        .into_iter()
+        .filter(|name| before.get(*name) != now.get(*name));
+    let changed: Vec<&str> = changed.map(String::as_str).collect();
+    changed.join(", ")
 }
 
 fn record_text(binding: &ResourceBinding) -> Option<&str> {

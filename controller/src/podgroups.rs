@@ -87,6 +87,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) works: &'a [SeenWork],
     /// What its Works ask for beyond what was admitted, in words, if they do.
     pub(crate) excess: Option<&'a str>,
+    /// What somebody else has changed of its admission record, if they have.
+    pub(crate) record_changed: Option<&'a str>,
     pub(crate) now: jiff::Timestamp,
 }
 
@@ -238,6 +240,15 @@ fn conditions(shown: &Shown<'_>, reason: Reason, message: &str) -> Vec<PodGroupC
         };
         set_condition(&mut conditions, &statement, shown.now);
     }
+    if let Some((reason, message)) = record_intact(&conditions, shown) {
+        let statement = Statement {
+            type_: condition_type::RECORD_INTACT,
+            holds: Some(reason != Reason::RecordChanged),
+            reason: reason.as_str(),
+            message: &message,
+        };
+        set_condition(&mut conditions, &statement, shown.now);
+    }
     conditions
 }
 
@@ -259,6 +270,23 @@ fn within_admission(
     was.then(|| {
         let message = "what its Works ask for is what was admitted";
         (Reason::Admitted, message.to_owned())
+    })
+}
+
+/// That the record was changed by somebody else, or that it is one of a later attempt.
+fn record_intact(conditions: &[PodGroupCondition], shown: &Shown<'_>) -> Option<(Reason, String)> {
+    if let Some(message) = shown.record_changed {
+        return Some((Reason::RecordChanged, message.to_owned()));
+    }
+    let mut conditions = conditions.iter();
+    let was = conditions.any(|condition| condition.type_ == condition_type::RECORD_INTACT);
+    let seen = shown.seen.and_then(|seen| seen.federation.as_ref());
+    let of_now = seen.and_then(|seen| seen.attempt) == Some(number(shown.view.attempts.0));
+    (was && !of_now).then(|| {
+        (
+            Reason::Admitted,
+            "its admission record is of a later attempt".to_owned(),
+        )
     })
 }
 

@@ -220,6 +220,7 @@ impl Core {
             binding: &binding,
             works: &works,
             excess: self.tracks.get(key).and_then(|track| track.excess.said()),
+            record_changed: self.tracks.get(key).and_then(|track| track.guard.changed()),
             now: crds::record::timestamp(now),
         });
         let federation = status.federation.iter_mut();

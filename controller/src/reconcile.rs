@@ -57,6 +57,9 @@ impl Core {
         }
         let standing = standing(&look.binding, rule);
         let standing = self.with_its_works(&look, standing);
+        let Some(standing) = self.with_what_runs(&look, standing) else {
+            return;
+        };
         if !matches!(standing, Standing::NotTouched(_)) {
             self.touched(key);
         }

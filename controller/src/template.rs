@@ -39,6 +39,8 @@ pub(crate) struct Template {
     pub(crate) key: TemplateKey,
     pub(crate) uid: Uid,
     pub(crate) resource_version: String,
+    /// 1 until its spec is changed; `None` where the API server does not say.
+    pub(crate) generation: Option<i64>,
     pub(crate) created: Time,
     pub(crate) deleting: bool,
     /// What it asks for by its kind; kinds that are not known are sized from their binding.
@@ -81,6 +83,7 @@ impl Template {
             },
             uid: Uid::new(metadata.uid.unwrap_or_default()),
             resource_version: metadata.resource_version.unwrap_or_default(),
+            generation: metadata.generation,
             created: metadata
                 .creation_timestamp
                 .map_or(Time(0), |t| Time(t.0.as_millisecond())),

@@ -228,6 +228,7 @@ impl Track {
         self.finding = Finding::default();
         self.excess = Excess::default();
         self.kept_told = false;
+        self.guard.ended();
     }
 }
 

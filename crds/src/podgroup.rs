@@ -46,6 +46,9 @@ pub mod condition_type {
     pub const RECORD_READABLE: &str = "RecordReadable";
     /// Its Works ask for no more than was admitted. Stands there only where they did.
     pub const WITHIN_ADMISSION: &str = "WithinAdmission";
+    /// Its admission record is as Muster wrote it. Stands there only where somebody else has changed
+    /// it, until the next attempt is admitted.
+    pub const RECORD_INTACT: &str = "RecordIntact";
 }
 
 /// A PodGroup. Also what Volcano's own CRD admits is read: one without a spec, for instance.

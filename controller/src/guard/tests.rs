@@ -4,7 +4,7 @@ use super::*;
 fn a_record_is_ours_or_was_changed_by_somebody() {
     let mut guard = Guard {
         written: Some(digest(Some("ours"))),
-        replaced: None,
+        ..Guard::default()
     };
     guard.shows(None, Some("ours"));
     assert!(!guard.is_replaced());
@@ -20,7 +20,7 @@ fn a_record_is_ours_or_was_changed_by_somebody() {
 fn what_was_written_before_is_not_believed_again() {
     let mut guard = Guard {
         written: Some(digest(Some("second"))),
-        replaced: None,
+        ..Guard::default()
     };
     guard.shows(Some("first"), Some("second"));
     guard.shows(Some("second"), Some("first"));

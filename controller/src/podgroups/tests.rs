@@ -12,6 +12,7 @@ struct Case {
     position: Option<usize>,
     reported: Value,
     works: Vec<SeenWork>,
+    record_changed: Option<&'static str>,
     seen: Option<PodGroupStatus>,
     now: i64,
 }
@@ -25,6 +26,7 @@ impl Default for Case {
             position: Some(3),
             reported: json!([]),
             works: Vec::new(),
+            record_changed: None,
             seen: None,
             now: 100,
         }
@@ -103,6 +105,7 @@ impl Case {
             binding: &binding,
             works: &self.works,
             excess: None,
+            record_changed: self.record_changed,
             now: jiff::Timestamp::from_second(self.now).unwrap(),
         })
     }
@@ -293,4 +296,32 @@ fn what_is_there_is_not_applied_again() {
     let mut made_anew = object;
     made_anew["metadata"]["ownerReferences"][0]["uid"] = "v".into();
     assert!(!shows(&seen, &made_anew));
+}
+
+#[test]
+fn a_changed_record_is_told_until_the_next_attempt() {
+    let intact = |status: &PodGroupStatus| {
+        let mut conditions = status.conditions.iter();
+        let condition = conditions.find(|condition| condition.type_ == "RecordIntact");
+        condition.map(|condition| (condition.status.clone(), condition.reason.clone()))
+    };
+    let mut case = Case {
+        state: JobState::Running,
+        attempt: 1,
+        reason: Reason::Running,
+        ..Case::default()
+    };
+    assert_eq!(intact(&case.status()), None);
+    case.record_changed = Some("its record was changed (clusters)");
+    let changed = Some(("False".to_owned(), "RecordChanged".to_owned()));
+    let told = case.status();
+    assert_eq!(intact(&told), changed);
+    // A new process does not know, and leaves it.
+    case.record_changed = None;
+    case.seen = Some(told);
+    let kept = case.status();
+    assert_eq!(intact(&kept), changed);
+    case.attempt = 2;
+    case.seen = Some(kept);
+    assert_eq!(intact(&case.status()).unwrap().0, "True");
 }

@@ -87,6 +87,28 @@ async fn a_record_that_is_removed_or_forged_is_put_back() {
     }
 }
 
+/// What is put back is the record as it was, whatever of it was changed.
+#[tokio::test(start_paused = true)]
+async fn a_record_is_put_back_with_all_that_it_said() {
+    let mut stage = full().await;
+    let record = stage.record("a").unwrap();
+    assert!(!record.requests.is_empty());
+    let mut forged = record.clone();
+    for request in forged.requests.values_mut() {
+        *request = Resources::parse([("cpu", "500m")]).unwrap();
+    }
+    let text = forged.to_annotation().unwrap();
+    stage.change(
+        "a",
+        json!({"metadata": {"annotations": {names::ADMISSION_ANNOTATION: text}}}),
+    );
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.record("a").unwrap(), record);
+    let changed = stage.core.track(&JobKey::new("team", "a")).guard.changed();
+    let changed = changed.unwrap().to_owned();
+    assert!(changed.contains("was changed (requests)"), "{changed}");
+}
+
 fn stage_of_record(name: &str, cpus: u32) -> Value {
     left(name, RecordState::Admitted, 1, cpus)[names::ADMISSION_ANNOTATION].clone()
 }

@@ -272,3 +272,112 @@ async fn a_template_kind_that_cannot_be_listed_stops_only_its_own_jobs() {
         .unwrap();
     assert_eq!(held.reason, Reason::SizeUnknown, "{held:?}");
 }
+
+/// Job `a` of three CPUs, placed, with a record that charges as `charged`, and job `b` that waits.
+async fn with_a_record_of(state: RecordState, charged: u32, generation: i64) -> Stage {
+    let mut stage = after_restart(state, charged, json!({})).await;
+    if state == Admitted {
+        let placed = json!({"spec": {"clusters": [{"name": "m1", "replicas": 3}]}});
+        stage.change("a", placed);
+    }
+    stage.template("a", 3, json!({"metadata": {"generation": generation}}));
+    stage.job("b", 2);
+    stage
+}
+
+fn cpus(record: &AdmissionRecord) -> String {
+    let mut charge = record.admission().charge().unwrap().to_list();
+    charge.remove("cpu").unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_says_less_than_what_runs_is_not_believed() {
+    for (state, rendered) in [(Admitted, true), (Admitted, false), (Ending, true)] {
+        let mut stage = with_a_record_of(state, 1, 1).await;
+        if rendered {
+            stage.rendered("a", "a-id", 3, 1);
+        }
+        stage.list_all();
+        stage.rest(&["a", "b"]).await;
+        assert_eq!(stage.charged(), "3", "{state:?} {rendered}");
+        assert_eq!(stage.standing("b"), "no record, gated []");
+        let record = stage.record("a").unwrap();
+        assert_eq!((record.state, cpus(&record)), (state, "3".to_owned()));
+        assert_eq!(stage.core.metrics.records_changed.get(), 1);
+        let changed = stage.core.track(&JobKey::new("team", "a")).guard.changed();
+        let changed = changed.unwrap().to_owned();
+        assert!(changed.contains("cpu 2, pods 2 in m1"), "{changed}");
+        // Once, and not by the next leader either.
+        stage.rest_later(&["a", "b"], 10_000).await;
+        stage.core.role = Role::CatchesUp(scheduler::term::Lead::new(0));
+        stage.rest(&["a", "b"]).await;
+        assert_eq!(stage.core.metrics.records_changed.get(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_was_rewritten_to_comes_free_with_its_works() {
+    let mut stage = with_a_record_of(Ending, 1, 1).await;
+    stage.rendered("a", "a-id", 3, 1);
+    stage.list_all();
+    stage.rest(&["a", "b"]).await;
+    stage.work("a", false);
+    stage.rest_later(&["a", "b"], 2_000).await;
+    assert_eq!(stage.standing("a"), "Requeued 2 gated []");
+    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+}
+
+/// A job that was deleted, or moved, is charged for what runs, too.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_says_less_is_not_believed_of_a_job_that_goes_or_was_moved() {
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let moved = json!({"spec": {"clusters": [{"name": "m2", "replicas": 3}]}});
+    for (change, charged) in [(deleted, "3"), (moved, "6")] {
+        let mut stage = with_a_record_of(Admitted, 1, 1).await;
+        stage.change("a", change.clone());
+        stage.rendered("a", "a-id", 3, 1);
+        stage.list_all();
+        stage.rest(&["a", "b"]).await;
+        assert_eq!(stage.charged(), charged, "{change}");
+        assert_eq!(stage.standing("b"), "no record, gated []");
+    }
+}
+
+/// More than the record says, and nobody has changed that.
+#[tokio::test(start_paused = true)]
+async fn an_override_or_an_edit_is_no_change_of_the_record() {
+    // The requests of its pods were raised from what the record says.
+    let mut stage = with_a_record_of(Admitted, 3, 2).await;
+    let mut record = stage.record("a").unwrap();
+    let one = Resources::parse([("cpu", "1"), ("pods", "1")]).unwrap();
+    record.requests = [("main".to_owned(), one)].into();
+    let text = record.to_annotation().unwrap();
+    stage.change(
+        "a",
+        json!({"metadata": {"annotations": {names::ADMISSION_ANNOTATION: text}}}),
+    );
+    let raised = json!({"metadata": {"generation": 2}, "spec": {"template": {"spec": {"containers": [
+        {"name": "main", "resources": {"requests": {"cpu": "2"}}},
+    ]}}}});
+    stage.template("a", 3, raised);
+    stage.rendered("a", "a-id", 3, 2);
+    stage.list_all();
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.core.metrics.records_changed.get(), 0);
+    // An override applies to its Work.
+    let mut stage = with_a_record_of(Admitted, 3, 1).await;
+    stage.rendered("a", "a-id", 4, 1);
+    let applied =
+        r#"[{"policyName":"more","overriders":{"plaintext":[{"path":"/spec/parallelism"}]}}]"#;
+    let annotations = json!({ names::APPLIED_OVERRIDES: applied });
+    stage.api.merge(
+        &work_path("a"),
+        &json!({"metadata": {"annotations": annotations}}),
+    );
+    let work = stage.api.get(&work_path("a")).unwrap();
+    stage.take(Input::Work(Delta::Upserted(ReadWork::of(read(work)))));
+    stage.list_all();
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.core.metrics.records_changed.get(), 0);
+    assert_eq!(cpus(&stage.record("a").unwrap()), "3");
+}
