@@ -107,6 +107,33 @@ async fn while_the_right_cannot_be_asked_nothing_starts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_podgroup_names_no_queue_that_its_namespace_may_not_use() {
+    let mut stage = stage().await;
+    grants(&stage.api);
+    stage.policy("gold", json!({"tenancy": "Closed"}));
+    let below = json!({"metadata": {"name": "gold"}, "spec": {"parent": "q"}});
+    stage.take(Input::Queue(Delta::Upserted(read(below))));
+    let shown = async |stage: &mut Stage, name: &str| {
+        let podgroup = json!({"metadata": {"name": name, "namespace": "team"}, "spec": {}});
+        stage.take(Input::PodGroup(Delta::Upserted(read(podgroup))));
+        stage.job(name, 1);
+        stage.rest_later(&[name], 20_000).await;
+        let status = format!("podgroups/{name}/status");
+        let mut patches = stage.api.requests_of("PATCH");
+        patches.retain(|request| request.path.ends_with(&status));
+        let last = patches.last().unwrap();
+        last.body["status"]["federation"]["message"].to_string()
+    };
+    let hidden = shown(&mut stage, "a").await;
+    assert!(stage.why("a").contains("children (gold)"));
+    assert!(hidden.contains("children (other queues)"), "{hidden}");
+    // Open to all, it is no secret.
+    stage.policy("gold", json!({"tenancy": "Open"}));
+    let open = shown(&mut stage, "b").await;
+    assert!(open.contains("children (gold)"), "{open}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_queue_takes_the_classes_that_its_policy_lists() {
     let mut stage = stage().await;
     let class = |name: &str, default: bool| {
