@@ -143,6 +143,16 @@ impl Objects {
         }
     }
 
+    /// Deletes all objects of a namespace in one request, which names none of them.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub async fn delete_collection(&self, kind: Kind, namespace: &str) -> Result<()> {
+        let (how, all) = (DeleteParams::background(), ListParams::default());
+        let objects = self.api(kind, Some(namespace));
+        objects.delete_collection(&how, &all).await.map(drop)
+    }
+
     fn api(&self, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
         let resource = kind.resource();
         match namespace {

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use e2e::harness::kinds::{
-    CLUSTER_OVERRIDE_POLICY, DEPLOYMENT, EVENT, NAMESPACE, PROPAGATION_POLICY, QUEUE, WORK,
+    CLUSTER_OVERRIDE_POLICY, DEPLOYMENT, EVENT, NAMESPACE, OVERRIDE_POLICY, PROPAGATION_POLICY,
+    QUEUE, WORK,
 };
 use e2e::harness::wait::{eventually, never_within};
 use serde_json::{Value, json};
@@ -339,6 +340,14 @@ pub(crate) async fn split_namespace(case: &Case) -> anyhow::Result<()> {
     let job = case.submit(&training(case, "train", 5)).await?;
     case.running(&job).await?;
     members_hold(case, 12).await?;
+    let tenant = case.tenant().await?;
+    let all = tenant
+        .objects
+        .delete_collection(OVERRIDE_POLICY, &case.name);
+    match all.await {
+        Ok(()) => bail!("a tenant deleted what takes its job apart"),
+        Err(error) => ensure!(error.to_string().contains("muster-train-job"), "{error}"),
+    }
     case.karmada().delete(NAMESPACE, None, &case.name).await?;
     never_within(LOOK, "more GPUs than were admitted", async || {
         match case.gpus_in_members().await {
@@ -348,7 +357,15 @@ pub(crate) async fn split_namespace(case: &Case) -> anyhow::Result<()> {
         }
     })
     .await?;
-    members_hold(case, 0).await
+    members_hold(case, 0).await?;
+    eventually(SOON, "the namespace gone", async || {
+        match case.karmada().get(NAMESPACE, None, &case.name).await {
+            Ok(None) => Ok(()),
+            Ok(Some(namespace)) => Err(namespace["status"].to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    })
+    .await
 }
 
 #[test]
