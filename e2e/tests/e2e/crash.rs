@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use e2e::harness::kinds::POD_GROUP;
+use anyhow::Context as _;
+use e2e::harness::kinds::{BINDING, POD_GROUP};
 use e2e::harness::muster::Part;
 use e2e::harness::wait::eventually;
 use e2e::testbed::MemberProcess;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::case::{A_WHILE, Case};
-use crate::job::Job;
-use crate::plane::SPARES;
+use crate::job::{Job, condition, record};
+use crate::plane::{Change, SPARES};
 use crate::race::{CAPABILITY, all_done, check, crowd_nodes, member_of_crowd};
-use crate::story::{killed_with_spare, managed_alone};
+use crate::story::{killed_with_spare, managed_alone, managed_and_killed};
 
 /// The member that is away.
 const AWAY: &str = SPARES[1];
@@ -154,4 +155,101 @@ async fn while_away(case: &Case, job: &Job) -> anyhow::Result<Job> {
     case.binding_when(job, "kept until its Works are gone", deleted)
         .await?;
     Ok(waiter)
+}
+
+/// While no replica leads, an administrator lowers the record of one job, overwrites that of another
+/// that is being evicted, and has the binding of a third go before its Works.
+#[test]
+fn what_changes_while_none_leads_lowers_no_charge() {
+    managed_and_killed("meanwhile", async |case| {
+        let words = "gone while a Work of it was there";
+        case.audit_finds(words, "its finalizers are taken off while Muster is away");
+        case.queue(24).await?;
+        case.nodes("member1", 3).await?;
+        let mut jobs = Vec::new();
+        for name in ["less", "garbled", "ghost"] {
+            jobs.push(case.submit(&case.gang(name, 1, 8).batch()).await?);
+        }
+        let [less, garbled, ghost] = [&jobs[0], &jobs[1], &jobs[2]];
+        for job in &jobs {
+            case.running(job).await?;
+        }
+        let waits = case
+            .submit(&case.short_gang("waits", 1, 8, 1).batch())
+            .await?;
+        let reasons = ["WaitingForQuota", "Reserved"];
+        case.waits(&waits, &reasons).await?;
+        let held = case.hold_works([garbled, ghost]).await?;
+        let suspend = json!({"spec": {"suspend": true}});
+        let namespace = Some(case.name.as_str());
+        case.karmada()
+            .merge(garbled.kind, namespace, &garbled.name, &suspend)
+            .await?;
+        case.binding_when(garbled, "ends", |binding| {
+            record(binding)["state"] == "Ending"
+        })
+        .await?;
+        case.delete(ghost).await?;
+        case.binding_when(ghost, "is being deleted", |binding| {
+            binding["metadata"]["deletionTimestamp"].is_string()
+        })
+        .await?;
+        let mut lowered = record(&binding_of(case, less).await?);
+        for charge in lowered["clusters"][0]["charge"]
+            .as_object_mut()
+            .unwrap()
+            .values_mut()
+        {
+            charge["nvidia.com/gpu"] = json!("1");
+        }
+        let with =
+            |record: String| json!({"metadata": {"annotations": {"muster.io/admission": record}}});
+        let change = |job: &Job, patch| Change {
+            kind: BINDING,
+            namespace: case.name.clone(),
+            name: job.binding(),
+            patch,
+        };
+        let changes = [
+            change(less, with(lowered.to_string())),
+            change(garbled, with("hello".to_owned())),
+            change(ghost, json!({"metadata": {"finalizers": null}})),
+        ];
+        case.plane.change_while_away(changes).await;
+        case.midway().await?;
+
+        // What the dead process said of the waiter is removed: what is read is the new one's word.
+        case.karmada()
+            .delete(POD_GROUP, namespace, &waits.binding())
+            .await?;
+        case.waits(&waits, &reasons).await?;
+        case.gone(ghost).await?;
+        case.pod_group_when(less, "says that its record was changed", |group| {
+            condition(group, "RecordIntact")["status"] == "False"
+        })
+        .await?;
+        case.pod_group_when(garbled, "says that its record cannot be read", |group| {
+            condition(group, "RecordReadable")["status"] == "False"
+        })
+        .await?;
+        case.stays_unplaced(&waits, A_WHILE).await?;
+        case.waits(&waits, &reasons).await?;
+        let restored = record(&binding_of(case, less).await?);
+        let charges = restored["clusters"][0]["charge"]
+            .as_object()
+            .unwrap()
+            .values();
+        let gpus = charges.map(|charge| charge["nvidia.com/gpu"].as_str().unwrap_or("0"));
+        let gpus: u32 = gpus.map(|gpus| gpus.parse::<u32>().unwrap()).sum();
+        assert_eq!(gpus, 8, "{restored}");
+
+        case.let_go(&held).await?;
+        case.finished(&waits, "Succeeded").await?;
+        Ok(())
+    });
+}
+
+async fn binding_of(case: &Case, job: &Job) -> anyhow::Result<Value> {
+    let binding = case.binding(job).await.map_err(anyhow::Error::msg)?;
+    binding.context("its binding is gone")
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use e2e::harness::audit::{Log, Pods};
 use e2e::harness::health;
+use e2e::harness::kinds::Kind;
 use e2e::harness::muster::{self, Muster, Part};
 use e2e::harness::objects::Objects;
 use e2e::harness::tenant::Tenant;
@@ -19,6 +20,7 @@ use e2e::harness::turns::{Line, Mode, Needs, Turn};
 use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed, jobset};
 use e2e::tools::{self, Toolset};
 use e2e::{kuberay, mpi_operator, training_operator};
+use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, OnceCell};
 
@@ -61,6 +63,16 @@ pub(crate) struct Plane {
     pub(crate) pods: Pods,
     /// Whether Muster runs as separate processes now.
     separate: Mutex<bool>,
+    /// What stories change while Muster is away when it is killed next.
+    while_away: Mutex<Vec<Change>>,
+}
+
+/// A merge patch of an object in a namespace.
+pub(crate) struct Change {
+    pub(crate) kind: Kind,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) patch: Value,
 }
 
 static RUNTIME: LazyLock<Runtime> =
@@ -182,6 +194,7 @@ impl Plane {
             karmada,
             members: Mutex::default(),
             separate: Mutex::default(),
+            while_away: Mutex::default(),
         })
     }
 
@@ -211,11 +224,24 @@ impl Plane {
         Ok(())
     }
 
+    /// Has these changes made while Muster is away when it is killed next.
+    pub(crate) async fn change_while_away(&self, changes: impl IntoIterator<Item = Change>) {
+        self.while_away.lock().await.extend(changes);
+    }
+
     /// Kills Muster and starts it again; it leads when this returns.
     pub(crate) async fn kill_muster(&self) -> anyhow::Result<()> {
         // What the process counted goes with it.
         self.ensure_healthy().await?;
         self.muster.kill(&self.testbed, Part::All).await?;
+        for change in std::mem::take(&mut *self.while_away.lock().await) {
+            let namespace = Some(change.namespace.as_str());
+            let patched = self
+                .karmada
+                .merge(change.kind, namespace, &change.name, &change.patch);
+            let named = || format!("change {} while Muster is away", change.name);
+            patched.await.with_context(named)?;
+        }
         self.muster.start(&self.testbed, Part::All).await
     }
 
