@@ -107,7 +107,7 @@ impl Footprint {
     }
 }
 
-/// The queue that a template names, in the order of docs/users.md; its namespace may name one for it.
+/// The queue that a template names, in the order of docs/reference/jobs.md; its namespace may name one for it.
 fn queue(template: &Value) -> Option<String> {
     let [labels, annotations] = ["labels", "annotations"].map(|of| &template["metadata"][of]);
     let named = [
