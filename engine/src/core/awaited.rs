@@ -92,11 +92,8 @@ mod tests {
                 charged: 8,
                 needs: 1,
                 detail: Box::new(Detail {
-                    kept: 0,
-                    clusters: None,
-                    guaranteed: 0,
-                    idle: 0,
                     beyond: 1,
+                    ..Detail::default()
                 }),
             };
             gives_back(&Pools::from([(pool, resources(charge))]), &short)

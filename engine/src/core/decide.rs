@@ -191,9 +191,7 @@ impl Engine {
                     self.note_touched();
                     self.unsettle_holders(&rank.key);
                     self.rouse_front(&queue);
-                    if self.queues.counts_users(&queue) {
-                        self.rouse_limited(&queue, wanted.user_of(&rank.key));
-                    }
+                    self.rouse_limited(&queue, wanted.user_of(&rank.key));
                     self.look_behind(&queue, (want, &wanted));
                 }
                 Verdict::Blocked(block) => {

@@ -34,7 +34,7 @@ impl Engine {
         self.room.requested(key, cluster)
     }
 
-    /// What a job is told to run beyond its admission is another now.
+    /// Records what a job is told to run beyond its admission now.
     pub(crate) fn job_exceeds(&mut self, key: &JobKey, attempt: Attempt, mut excess: Excess) {
         excess.retain(|_, resources| !resources.is_empty());
         let Some(job) = self.jobs.get_mut(key) else {

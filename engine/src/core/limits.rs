@@ -77,9 +77,8 @@ impl Queues {
     fn topmost_reached(&self, queue: &QueueName, user: &str) -> Option<QueueId> {
         let up = self.upwards(self.id(queue)?);
         let reached = up.filter(|(_, node)| {
-            let held = node.users.get(user).copied().unwrap_or_default();
             let limit = node.limits().jobs_per_user;
-            limit.is_some_and(|limit| held >= limit)
+            limit.is_some_and(|limit| node.users.get(user).copied().unwrap_or_default() >= limit)
         });
         reached.map(|(id, _)| id).last()
     }

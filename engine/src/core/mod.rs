@@ -43,6 +43,7 @@ mod mixed;
 mod names;
 mod noplan;
 mod order;
+mod passed;
 mod picture;
 mod plan;
 mod predict;

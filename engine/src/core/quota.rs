@@ -10,13 +10,12 @@
 //! them together too. What takes up no more than is guaranteed on its own way is not stopped by
 //! that, nor by what is kept for jobs further ahead.
 
-use super::Engine;
 use super::accounts::Account;
 use super::idle::{Promised, Promises};
 use super::measure::{ResourceId, Sums};
 use super::queues::{Pools, QueueNode, Queues};
 use super::scopes::{OVERALL, ScopeId};
-use crate::ids::{ClusterName, JobKey, PoolClass, QueueName};
+use crate::ids::{ClusterName, PoolClass, QueueName};
 use crate::quantity::Amount;
 use crate::resources::{ResourceName, Resources};
 use crate::tally::{Tally, clamp};
@@ -83,7 +82,7 @@ pub(crate) struct Short {
 }
 
 /// What else there is to say of a bound that a charge would pass.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Detail {
     /// Kept for jobs further ahead.
     pub(crate) kept: i128,
@@ -111,7 +110,7 @@ impl Short {
     }
 
     /// ` of class gpu in a, b`, or nothing.
-    fn scope(&self) -> String {
+    pub(crate) fn scope(&self) -> String {
         let Some(class) = &self.class else {
             return String::new();
         };
@@ -177,26 +176,6 @@ impl Short {
     pub(crate) fn free(&self) -> Amount {
         let Detail { kept, idle, .. } = *self.detail;
         clamp((self.capability - self.charged - kept - idle).max(0))
-    }
-}
-
-impl Engine {
-    /// How a bound is passed, of the queue that a released job is charged to or of one above it, in
-    /// a resource that the job holds; `None` where none is.
-    #[must_use]
-    pub fn bound_passed_by(&self, key: &JobKey) -> Option<String> {
-        let released = self.jobs.get(key)?.released.as_ref()?;
-        let queue = &released.admission.queue;
-        let passed = self.queues.passed(queue, &released.pools())?;
-        let text = |amount: i128| passed.resource.format(clamp(amount));
-        Some(format!(
-            "queue {} may use {} {}{} and has {} charged",
-            passed.queue,
-            passed.resource,
-            text(passed.capability),
-            passed.scope(),
-            text(passed.charged),
-        ))
     }
 }
 
@@ -316,38 +295,6 @@ impl Queues {
         let here = kept.pools.get(&node.name).into_iter().flatten();
         let within = here.filter(|(pool, _)| self.scopes.get(scope).counts(pool));
         kept.counted(within.map(|(_, here)| here.get(name)).sum())
-    }
-
-    /// The bound nearest to the queue that what is charged passes, in a resource of `charge`.
-    fn passed(&self, queue: &QueueName, charge: &Pools) -> Option<Short> {
-        let paths = self.upwards(self.id(queue)?);
-        let mut accounts = paths.flat_map(|(_, node)| {
-            let accounts = node.accounts.iter();
-            accounts.map(move |(scope, account)| (node, *scope, account))
-        });
-        accounts.find_map(|(node, scope, account)| {
-            let of_charge = self.within(scope, charge);
-            let (resource, capability) = of_charge.iter().find_map(|(resource, _)| {
-                let bound = account.bounds.binding.get(resource)?;
-                (account.charged.get(resource) > bound).then_some((resource, bound))
-            })?;
-            let scope = self.scopes.get(scope);
-            Some(Short {
-                queue: node.name.clone(),
-                class: scope.class.clone(),
-                resource: self.units.name(resource).clone(),
-                capability,
-                charged: account.charged.get(resource),
-                needs: 0,
-                detail: Box::new(Detail {
-                    kept: 0,
-                    clusters: scope.clusters.clone(),
-                    guaranteed: 0,
-                    idle: 0,
-                    beyond: 0,
-                }),
-            })
-        })
     }
 
     /// Whether some of the pools are bounded on the path of a queue.
@@ -479,8 +426,31 @@ impl Queues {
         let above = above.and_then(|above| above.bounds.real.get(resource));
         let own = account.named.capability.get(resource);
         let without = [above, own].into_iter().flatten().min();
+        let detail = Detail {
+            kept,
+            guaranteed: without.map_or(0, |without| without - capability),
+            idle,
+            beyond,
+            clusters: None,
+        };
+        Some(self.named(
+            node,
+            (scope, resource),
+            (capability, charged, needs),
+            detail,
+        ))
+    }
+
+    /// A bound of `node` over a scope, and what there is to it, by name.
+    pub(crate) fn named(
+        &self,
+        node: &QueueNode,
+        (scope, resource): (ScopeId, ResourceId),
+        (capability, charged, needs): (i128, i128, i128),
+        detail: Detail,
+    ) -> Short {
         let scope = self.scopes.get(scope);
-        Some(Short {
+        Short {
             queue: node.name.clone(),
             class: scope.class.clone(),
             resource: self.units.name(resource).clone(),
@@ -488,13 +458,10 @@ impl Queues {
             charged,
             needs,
             detail: Box::new(Detail {
-                kept,
                 clusters: scope.clusters.clone(),
-                guaranteed: without.map_or(0, |without| without - capability),
-                idle,
-                beyond,
+                ..detail
             }),
-        })
+        }
     }
 }
 
