@@ -11,9 +11,9 @@ use crate::reconcile::Look;
 use crate::seen_work::SeenWork;
 use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
 use crds::names;
-use crds::record::{AdmissionRecord, Parts, RecordedShare};
-use engine::facts::{Held, Role};
-use engine::{Amount, ClusterName, JobKey, PoolClass, QueueName, Resources, Time};
+use crds::record::{AdmissionRecord, Parts, RecordState, RecordedShare};
+use engine::facts::{Admission, Held, Role};
+use engine::{Amount, Attempt, ClusterName, JobKey, PoolClass, QueueName, Resources, Time, Uid};
 use scheduler::overrides;
 use workload::Rendered;
 
@@ -21,9 +21,9 @@ use workload::Rendered;
 const CLASS: &str = "unrecorded";
 
 impl Core {
-    /// What a Work of `job` has its member run, where that can be read.
-    fn rendered(&self, job: &JobKey, work: &SeenWork) -> Option<Rendered> {
-        let asks = work.asks.as_ref()?;
+    /// What a Work of `job` has its member run, where that can be read and is waited for.
+    pub(crate) fn rendered(&self, job: &JobKey, work: &SeenWork) -> Option<Rendered> {
+        let asks = work.asks.as_ref().filter(|_| !self.is_given_up(work))?;
         Some(asks.with_claims(&|template| self.world.claimed_by(job, template)))
     }
 
@@ -34,7 +34,7 @@ impl Core {
         works: impl IntoIterator<Item = &'a SeenWork>,
     ) -> Vec<RecordedShare> {
         let mut shares = Vec::new();
-        for work in works.into_iter().filter(|work| !self.is_given_up(work)) {
+        for work in works {
             if let Some(rendered) = self.rendered(job, work) {
                 cover(&mut shares, vec![share(&work.cluster, &rendered)]);
             }
@@ -115,9 +115,8 @@ impl Core {
         for work in self.world.works_of(&look.binding) {
             unread.retain(|cluster| cluster.name != work.cluster);
             let rendered = self.rendered(look.key, work);
-            let foreign = |of: &AppliedOverride| of.cluster_wide || !is_own(look.key, &of.name);
-            let overridden = work.overrides.iter().any(foreign);
-            if let Some(rendered) = rendered.filter(|_| !overridden && !self.is_given_up(work)) {
+            let overridden = foreign_overrides(look.key, work).next().is_some();
+            if let Some(rendered) = rendered.filter(|_| !overridden) {
                 let charged = charged_in(record, &work.cluster);
                 beyond.push((
                     share(&work.cluster, &rendered),
@@ -156,6 +155,29 @@ impl Core {
     }
 }
 
+/// The record of what runs and was never recorded: an attempt of its own, of which `clusters` are all
+/// that is known.
+pub(crate) fn record_of(
+    (uid, attempt): (&str, Attempt),
+    queue: QueueName,
+    clusters: Vec<RecordedShare>,
+    state: RecordState,
+    now: Time,
+) -> AdmissionRecord {
+    let admission = Admission {
+        uid: Uid::new(uid),
+        attempt,
+        queue,
+        admitted_at: now,
+        declared_ms: None,
+        shares: Vec::new(),
+    };
+    AdmissionRecord {
+        clusters,
+        ..AdmissionRecord::new(&admission, state)
+    }
+}
+
 fn share(cluster: &str, rendered: &Rendered) -> RecordedShare {
     RecordedShare {
         name: ClusterName::new(cluster),
@@ -181,9 +203,14 @@ fn has_grown(job: &Job, record: &AdmissionRecord) -> bool {
     grows || !workload::raised_requests(&demand.roles, &record.requests).is_empty()
 }
 
-/// Whether Muster made an OverridePolicy of this name for the job.
-fn is_own(job: &JobKey, name: &str) -> bool {
-    name == overrides::name(job) || name == overrides::keep_name(job)
+/// Policies that apply to a Work of `job`, other than those that Muster made for the job.
+pub(crate) fn foreign_overrides<'a>(
+    job: &JobKey,
+    work: &'a SeenWork,
+) -> impl Iterator<Item = &'a AppliedOverride> {
+    let ours = [overrides::name(job), overrides::keep_name(job)];
+    let applied = work.overrides.iter();
+    applied.filter(move |of| of.cluster_wide || !ours.contains(&of.name))
 }
 
 /// What a record charges in one cluster: its share, and what leaves.
@@ -245,7 +272,7 @@ pub(crate) fn total(share: &RecordedShare) -> Resources {
 }
 
 /// What was charged was counted before.
-fn sum<'a>(mut charges: impl Iterator<Item = &'a Resources>) -> Resources {
+pub(crate) fn sum<'a>(mut charges: impl Iterator<Item = &'a Resources>) -> Resources {
     let sum = charges.try_fold(Resources::new(), |sum, charge| sum.checked_add(charge));
     sum.unwrap_or_default()
 }

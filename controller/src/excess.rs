@@ -5,7 +5,7 @@
 //!                                        │ an override applies, for 2 s
 //!                                        ▼
 //!         dispatching suspended, condition and event ─► after the grace: evicted, waits until the
-//!                                        │              override is another or gone
+//!                                        │              override has changed or is gone
 //!                                        └─► no more beyond: dispatched; the charge falls when the
 //!                                            pods in the member have become fewer
 //! ```
@@ -19,10 +19,10 @@
 //! Suspended dispatching does not take back what has been dispatched: it keeps the next override from
 //! the members. Karmada's detector lifts it at each change of the template; it is set again then.
 
+use crate::asked::{foreign_overrides, sum};
 use crate::core::Core;
 use crate::notes::Note;
 use crate::reconcile::Look;
-use crate::seen_work::SeenWork;
 use crate::standing::own_record;
 use crds::karmada::{AppliedOverride, ResourceBinding};
 use crds::record::{AdmissionRecord, Parts, RecordState, RecordedOverride};
@@ -31,7 +31,6 @@ use engine::{ClusterName, Event, Reason, ResourceName, Resources, Time};
 use kube::core::ObjectMeta;
 use runtime::watch::{Delta, ObjectKey};
 use scheduler::commit::Write;
-use scheduler::overrides;
 use std::collections::{BTreeMap, BTreeSet};
 use workload::Rendered;
 
@@ -148,7 +147,7 @@ impl Core {
         let mut found = Found::default();
         let mut asked: BTreeMap<ClusterName, Rendered> = BTreeMap::new();
         for work in self.world.works_of(&look.binding) {
-            let Some(rendered) = self.asked_by(look, work) else {
+            let Some(rendered) = self.rendered(look.key, work) else {
                 continue;
             };
             let cluster = ClusterName::new(&work.cluster);
@@ -156,9 +155,7 @@ impl Core {
             if beyond.is_empty() {
                 continue;
             }
-            let ours = [overrides::name(look.key), overrides::keep_name(look.key)];
-            let others = work.overrides.iter();
-            let others = others.filter(|of| of.cluster_wide || !ours.contains(&of.name));
+            let others = foreign_overrides(look.key, work);
             found.overrides.extend(others.cloned());
             found.excess.insert(cluster.clone(), beyond);
             asked.insert(cluster, rendered);
@@ -187,6 +184,7 @@ impl Core {
         asked: BTreeMap<ClusterName, Rendered>,
         surge: &Resources,
     ) -> BTreeMap<ClusterName, Resources> {
+        let ask_now: BTreeSet<ClusterName> = asked.keys().cloned().collect();
         let mut remembered = std::mem::take(&mut self.track(look.key).excess.beyond);
         for (cluster, rendered) in asked {
             remembered.insert(cluster, (rendered, None));
@@ -195,11 +193,10 @@ impl Core {
         remembered.retain(|cluster, (rendered, back_since)| {
             let charged = self.charged_in(look, cluster);
             let beyond = rendered.beyond(&charged, surge);
-            let asks_now = self.asks_beyond(look, cluster, &charged, surge);
             let pods = self.engine.requested_by_pods(look.key, cluster);
             let stays =
                 |(name, _): (&ResourceName, _)| pods.amount_of(name) > charged.amount_of(name);
-            if asks_now || beyond.iter().any(stays) {
+            if ask_now.contains(cluster) || beyond.iter().any(stays) {
                 *back_since = None;
             } else {
                 back_since.get_or_insert(look.now);
@@ -216,28 +213,6 @@ impl Core {
         }
         self.track(look.key).excess.beyond = remembered;
         excess
-    }
-
-    /// Whether a Work in `cluster` asks for more than is charged there.
-    fn asks_beyond(
-        &self,
-        look: &Look<'_>,
-        cluster: &ClusterName,
-        charged: &Resources,
-        surge: &Resources,
-    ) -> bool {
-        let mut works = self.world.works_of(&look.binding);
-        works.any(|work| {
-            let rendered = self.asked_by(look, work);
-            *work.cluster == *cluster.as_str()
-                && rendered.is_some_and(|asked| !asked.beyond(charged, surge).is_empty())
-        })
-    }
-
-    /// What a Work has its member run, where that can be read and is waited for.
-    fn asked_by(&self, look: &Look<'_>, work: &SeenWork) -> Option<Rendered> {
-        let asks = work.asks.as_ref().filter(|_| !self.is_given_up(work))?;
-        Some(asks.with_claims(&|template| self.world.claimed_by(look.key, template)))
     }
 
     /// What the template says that a rolling update starts besides.
@@ -258,10 +233,7 @@ impl Core {
         let leaving = leaving.filter(|leaving| leaving.cluster == *cluster);
         let charges = shares.flat_map(|share| share.charge.values());
         let charges = charges.chain(leaving.flat_map(|leaving| leaving.charge.values()));
-        // What was charged was counted before.
-        charges.fold(Resources::new(), |sum, charge| {
-            sum.checked_add(charge).unwrap_or(sum)
-        })
+        sum(charges)
     }
 
     /// Tells the user, once for each thing that there is to tell.
@@ -288,7 +260,7 @@ impl Core {
     }
 
     /// Takes a job back that was overridden for longer than the grace. Which versions of which policies
-    /// did so stands in its record: it waits until they are others.
+    /// did so stands in its record: it waits until they have changed.
     fn evict_overridden(&mut self, look: &Look<'_>, record: &AdmissionRecord, found: &Found) {
         let message = format!(
             "{} its Works ask for more than was admitted ({}), for more than {} s",

@@ -33,6 +33,7 @@ mod meeting;
 mod metrics;
 mod not_touched;
 mod notes;
+mod opened;
 mod out_of_service;
 mod outcomes;
 mod outlook;

@@ -7,15 +7,13 @@
 use crate::core::Core;
 use crate::fact::{self, NamespaceFact};
 use crate::notes::Note;
+use crate::opened::opened_message;
 use crate::parts::led;
-use crate::standing::{
-    Standing, has_karmada_finalizer, is_managed, required_by, standing, unreadable,
-};
+use crate::standing::{Standing, has_karmada_finalizer, is_managed, standing, unreadable};
 use crate::world::template_key;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
-use engine::facts::Admission;
-use engine::{Attempt, Event, Explanation, JobKey, JobState, Progress, Reason, Time, Uid};
+use engine::{Event, Explanation, JobKey, JobState, Progress, Reason, Time};
 use scheduler::commit::Write;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -229,57 +227,6 @@ impl Core {
         self.write(look.key, &look.binding, Write::Adopt { record });
     }
 
-    /// Placed or opened without an admission that says so: closed again. What it was charged
-    /// stays charged until its Works are gone.
-    pub(crate) fn opened_by_hand(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
-        let message = match required_by(&look.binding) {
-            Some(by) => taken_along_message(&by),
-            None => opened_message("it was opened or placed without admission"),
-        };
-        self.note(
-            look,
-            Note::warning(Reason::OpenedByHand, "Gate", message.clone()),
-        );
-        self.metrics.opened_by_hand.inc();
-        let charged = record.filter(|record| record.state != RecordState::Requeued);
-        let charged = charged.or_else(|| self.unadmitted(look));
-        let record =
-            charged.map(|r| r.in_state(RecordState::Ending, Some(Reason::OpenedByHand), &message));
-        if let Some(record) = &record {
-            self.tell_taken_back(look, record);
-        }
-        self.write(look.key, &look.binding, Write::Gate { record });
-    }
-
-    /// What a job that was placed without any admission, or has Works without one, is charged
-    /// while it is taken back, as an attempt of its own.
-    fn unadmitted(&self, look: &Look<'_>) -> Option<AdmissionRecord> {
-        let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
-        let clusters = self.as_it_runs(look.key, &look.binding, job.as_ref());
-        if clusters.is_empty() {
-            return None;
-        }
-        let last = self.engine.job(look.key).map_or(0, |job| job.attempts.0);
-        let recorded = recorded_attempt(&look.binding);
-        let queue = job.map(|job| job.fact.queue);
-        let queue = queue.unwrap_or_else(|| {
-            let works = self.world.works_of(&look.binding);
-            self.queue_of_works(look.key, works)
-        });
-        let admission = Admission {
-            uid: Uid::new(&look.binding.spec.resource.uid),
-            attempt: Attempt(last.max(recorded).saturating_add(1)),
-            queue,
-            admitted_at: look.now,
-            declared_ms: None,
-            shares: Vec::new(),
-        };
-        Some(AdmissionRecord {
-            clusters,
-            ..AdmissionRecord::new(&admission, RecordState::Admitted)
-        })
-    }
-
     /// Gated: queued, as far as the engine is concerned.
     fn waiting(
         &mut self,
@@ -482,27 +429,6 @@ impl Core {
         note.message = self.discreet(look.key, &note.message);
         self.notes.say(&look.binding.spec.resource, note);
     }
-}
-
-/// The attempt of the record that a binding carries, of whatever state.
-fn recorded_attempt(binding: &ResourceBinding) -> u32 {
-    AdmissionRecord::read(binding.metadata.annotations.as_ref())
-        .ok()
-        .flatten()
-        .map_or(0, |record| record.attempt.0)
-}
-
-fn opened_message(what: &str) -> String {
-    format!(
-        "{what}; it is closed again and waits in its queue, since only an admission may open it"
-    )
-}
-
-fn taken_along_message(by: &str) -> String {
-    format!(
-        "Karmada takes it along with {by} as a dependency of that (spec.requiredBy), without an admission; what runs of it is \
-         charged and removed. Give it a PropagationPolicy, and let no ResourceInterpreterCustomization name it as a dependency"
-    )
 }
 
 /// The back-off of a requeued job counts from when it was taken back.

@@ -7,6 +7,7 @@
 //! A new leader finds such Works by themselves: they name the binding that they were made of, and what
 //! they apply says what they ask for. What cannot be read of them is charged nothing.
 
+use crate::asked::record_of;
 use crate::core::Core;
 use crate::placed::total;
 use crate::seen_work::SeenWork;
@@ -14,9 +15,8 @@ use crate::standing::{Standing, own_record};
 use crate::world::permanent_id;
 use crds::karmada::ResourceBinding;
 use crds::names;
-use crds::record::{AdmissionRecord, RecordState};
-use engine::facts::Admission;
-use engine::{Attempt, Event, JobKey, Progress, Reason, Time, Uid};
+use crds::record::RecordState;
+use engine::{Attempt, Event, JobKey, Progress, Reason, Time};
 use scheduler::commit::Write;
 
 /// Milliseconds between two looks.
@@ -71,18 +71,8 @@ impl Core {
         if shares.is_empty() {
             return;
         }
-        let admission = Admission {
-            uid: Uid::new(&id),
-            attempt: Attempt(1),
-            queue: self.queue_of_works(&job, &works),
-            admitted_at: now,
-            declared_ms: None,
-            shares: Vec::new(),
-        };
-        let record = AdmissionRecord {
-            clusters: shares,
-            ..AdmissionRecord::new(&admission, RecordState::Ending)
-        };
+        let queue = self.queue_of_works(&job, &works);
+        let record = record_of((&id, Attempt(1)), queue, shares, RecordState::Ending, now);
         // The next of its name waits, unless it runs: then each is charged by itself.
         let next = self.world.bindings.get(&job);
         let key = match next.is_some_and(|next| runs(next)) {

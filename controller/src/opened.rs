@@ -1,0 +1,78 @@
+//! Bindings that were opened or placed, or have Works, without an admission: closed again, and charged
+//! for what runs until that is gone.
+
+use crate::asked::record_of;
+use crate::core::Core;
+use crate::notes::Note;
+use crate::reconcile::Look;
+use crate::standing::required_by;
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, RecordState};
+use engine::{Attempt, Reason};
+use scheduler::commit::Write;
+
+impl Core {
+    /// Placed or opened without an admission that says so: closed again. What it was charged
+    /// stays charged until its Works are gone.
+    pub(crate) fn opened_by_hand(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
+        let message = match required_by(&look.binding) {
+            Some(by) => taken_along_message(&by),
+            None => opened_message("it was opened or placed without admission"),
+        };
+        self.note(
+            look,
+            Note::warning(Reason::OpenedByHand, "Gate", message.clone()),
+        );
+        self.metrics.opened_by_hand.inc();
+        let charged = record.filter(|record| record.state != RecordState::Requeued);
+        let charged = charged.or_else(|| self.unadmitted(look));
+        let record =
+            charged.map(|r| r.in_state(RecordState::Ending, Some(Reason::OpenedByHand), &message));
+        if let Some(record) = &record {
+            self.tell_taken_back(look, record);
+        }
+        self.write(look.key, &look.binding, Write::Gate { record });
+    }
+
+    /// What a job that was placed without any admission, or has Works without one, is charged
+    /// while it is taken back, as an attempt of its own.
+    fn unadmitted(&self, look: &Look<'_>) -> Option<AdmissionRecord> {
+        let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
+        let clusters = self.as_it_runs(look.key, &look.binding, job.as_ref());
+        if clusters.is_empty() {
+            return None;
+        }
+        let last = self.engine.job(look.key).map_or(0, |job| job.attempts.0);
+        let recorded = recorded_attempt(&look.binding);
+        let queue = job.map(|job| job.fact.queue);
+        let queue = queue.unwrap_or_else(|| {
+            let works = self.world.works_of(&look.binding);
+            self.queue_of_works(look.key, works)
+        });
+        let uid = &look.binding.spec.resource.uid;
+        let attempt = Attempt(last.max(recorded).saturating_add(1));
+        let state = RecordState::Admitted;
+        Some(record_of((uid, attempt), queue, clusters, state, look.now))
+    }
+}
+
+/// The attempt of the record that a binding carries, of whatever state.
+fn recorded_attempt(binding: &ResourceBinding) -> u32 {
+    AdmissionRecord::read(binding.metadata.annotations.as_ref())
+        .ok()
+        .flatten()
+        .map_or(0, |record| record.attempt.0)
+}
+
+pub(crate) fn opened_message(what: &str) -> String {
+    format!(
+        "{what}; it is closed again and waits in its queue, since only an admission may open it"
+    )
+}
+
+fn taken_along_message(by: &str) -> String {
+    format!(
+        "Karmada takes it along with {by} as a dependency of that (spec.requiredBy), without an admission; what runs of it is \
+         charged and removed. Give it a PropagationPolicy, and let no ResourceInterpreterCustomization name it as a dependency"
+    )
+}
