@@ -6,16 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use e2e::harness::kinds::{CAPACITY_POLICY, WORK};
 use e2e::harness::wait::eventually;
-use futures::StreamExt as _;
 use serde_json::Value;
 
 use crate::case::Case;
-use crate::job::Job;
 
 /// Jobs of one GPU each.
 const JOBS: u32 = 300;
-/// Submitted and deleted at a time.
-const AT_A_TIME: usize = 8;
 /// Until all are admitted, and until all are gone: Karmada takes a few each second.
 const ALL: Duration = Duration::from_secs(300);
 /// From when the last Work is gone until the quota is back.
@@ -48,17 +44,7 @@ pub(crate) async fn deleted(case: &Case) -> anyhow::Result<()> {
     for member in crate::plane::MEMBERS {
         case.nodes(member, JOBS.div_ceil(3 * 8)).await?;
     }
-    let submitted = (0..JOBS).map(async |index| {
-        let gang = case.gang(&format!("job-{index:04}"), 1, 1);
-        case.submit(&gang.batch()).await
-    });
-    let submitted: Vec<_> = futures::stream::iter(submitted)
-        .buffer_unordered(AT_A_TIME)
-        .collect()
-        .await;
-    let jobs = submitted
-        .into_iter()
-        .collect::<anyhow::Result<Vec<Job>>>()?;
+    let jobs = case.submit_crowd(JOBS as usize).await?;
     eventually(ALL, "all are charged and have Works", async || {
         match (charged(case).await?, works(case).await?) {
             (JOBS, works) if works == JOBS as usize => Ok(()),
@@ -68,12 +54,7 @@ pub(crate) async fn deleted(case: &Case) -> anyhow::Result<()> {
     .await?;
 
     let start = Instant::now();
-    let deleted = jobs.iter().map(|job| case.delete(job));
-    let deleted: Vec<anyhow::Result<()>> = futures::stream::iter(deleted)
-        .buffer_unordered(AT_A_TIME)
-        .collect()
-        .await;
-    deleted.into_iter().collect::<anyhow::Result<()>>()?;
+    case.delete_crowd(&jobs).await?;
     println!(
         "MEASURED delete_of_{JOBS} {} ms",
         start.elapsed().as_millis()

@@ -7,7 +7,6 @@ use e2e::harness::jobs;
 use e2e::harness::kinds::{BINDING, CAPACITY_POLICY, POD_GROUP, QUEUE};
 use e2e::harness::wait::eventually;
 use e2e::tools::Tool;
-use futures::StreamExt as _;
 use serde_json::json;
 use tokio::process::Command;
 
@@ -100,8 +99,6 @@ async fn state(case: &Case, state: &str) -> anyhow::Result<()> {
 
 /// How many wait.
 const CROWD: usize = 1_000;
-/// Submitted at a time.
-const AT_A_TIME: usize = 8;
 /// Until the last of them says what it waits for, and until the last of them is gone.
 const ALL_SAID: Duration = Duration::from_secs(240);
 /// The longest that `kubectl get` of all of them may take, on a machine that does other things too.
@@ -112,17 +109,7 @@ pub(crate) async fn crowd_waits(case: &Case) -> anyhow::Result<()> {
     case.queue(0).await?;
     case.holds_nothing("its queue may hold nothing");
     let start = Instant::now();
-    let submitted = (0..CROWD).map(async |index| {
-        let gang = case.gang(&format!("job-{index:04}"), 1, 1);
-        case.submit(&gang.batch()).await
-    });
-    let submitted: Vec<_> = futures::stream::iter(submitted)
-        .buffer_unordered(AT_A_TIME)
-        .collect()
-        .await;
-    let jobs = submitted
-        .into_iter()
-        .collect::<anyhow::Result<Vec<Job>>>()?;
+    let jobs = case.submit_crowd(CROWD).await?;
     println!(
         "MEASURED submit_of_{CROWD} {} ms",
         start.elapsed().as_millis()
@@ -161,12 +148,7 @@ pub(crate) async fn crowd_waits(case: &Case) -> anyhow::Result<()> {
 /// Removes the crowd, and waits until Karmada is through with it: its detector asks the API server
 /// about each job that is gone, some 15 a second, and works on what others submit behind that.
 async fn clear(case: &Case, jobs: &[Job]) -> anyhow::Result<()> {
-    let deleted = jobs.iter().map(|job| case.delete(job));
-    let deleted: Vec<_> = futures::stream::iter(deleted)
-        .buffer_unordered(AT_A_TIME)
-        .collect()
-        .await;
-    deleted.into_iter().collect::<anyhow::Result<()>>()?;
+    case.delete_crowd(jobs).await?;
     eventually(ALL_SAID, "the crowd is gone", async || {
         let bindings = case.karmada().list(BINDING, Some(&case.name)).await;
         match bindings.map_err(|error| error.to_string())?.len() {

@@ -1,0 +1,36 @@
+//! Many jobs of one GPU, submitted and deleted some at a time.
+
+use futures::StreamExt as _;
+
+use crate::case::Case;
+use crate::job::Job;
+
+/// Requests under way at once.
+const AT_A_TIME: usize = 8;
+
+impl Case {
+    /// Submits `count` batch Jobs of one pod with one GPU.
+    pub(crate) async fn submit_crowd(&self, count: usize) -> anyhow::Result<Vec<Job>> {
+        let submitted = (0..count).map(async |index| {
+            let gang = self.gang(&format!("job-{index:04}"), 1, 1);
+            self.submit(&gang.batch()).await
+        });
+        some_at_a_time(submitted).await
+    }
+
+    /// Deletes all of `jobs`.
+    pub(crate) async fn delete_crowd(&self, jobs: &[Job]) -> anyhow::Result<()> {
+        let deleted = jobs.iter().map(|job| self.delete(job));
+        some_at_a_time(deleted).await.map(drop)
+    }
+}
+
+async fn some_at_a_time<T>(
+    calls: impl Iterator<Item = impl Future<Output = anyhow::Result<T>>>,
+) -> anyhow::Result<Vec<T>> {
+    let results: Vec<_> = futures::stream::iter(calls)
+        .buffer_unordered(AT_A_TIME)
+        .collect()
+        .await;
+    results.into_iter().collect()
+}
