@@ -117,12 +117,12 @@ fn outlook(text: &mut String, federation: &FederationStatus) {
     }
 }
 
-/// Where it runs, and how it was taken back before.
+/// Where it runs, and how it was evicted before.
 fn history(text: &mut String, federation: &FederationStatus) {
     if let Some(placement) = &federation.placement_summary {
         line(text, "Placed", placement);
     }
-    if let Some(back) = &federation.taken_back {
+    if let Some(back) = &federation.eviction {
         let time = back.time.as_ref().map(|time| format!(" at {}", time.0));
         let taker = back.for_job.as_ref().map(|job| format!(", for {job}"));
         let (time, taker) = (time.unwrap_or_default(), taker.unwrap_or_default());
@@ -178,7 +178,7 @@ status: {status}
     helps: [4 pods of main instead of all, queue night instead of its own]
     ahead: {jobs: '2', devices: '~40', deviceHours: '12'}
     start: {earliest: '2026-11-21T14:10:00Z', latest: null, basis: ends that jobs declare}
-    takenBack: {time: '2026-11-21T13:00:00Z', reason: Reclaimed, message: queue nlp deserves it, forJob: nlp/llm-job}
+    eviction: {time: '2026-11-21T13:00:00Z', reason: Reclaimed, message: queue nlp deserves it, forJob: nlp/llm-job}
 "), @r"
         Job       Job/train  (queue vision)
         State     Pending: WaitingForQuota

@@ -10,7 +10,7 @@
 //! named after the words `queue` and `queues`.
 
 use crate::core::Core;
-use crds::podgroup::TakenBack;
+use crds::podgroup::Eviction;
 use engine::{Explanation, JobKey, QueueName};
 
 /// Queues above a queue that are looked at.
@@ -175,8 +175,8 @@ impl Core {
         }
     }
 
-    /// How a job was taken back: its record may be of a version that named others.
-    pub(crate) fn make_discreet_back(&self, key: &JobKey, back: &mut TakenBack) {
+    /// How a job was evicted: its record may be of a version that named others.
+    pub(crate) fn make_discreet_back(&self, key: &JobKey, back: &mut Eviction) {
         for text in std::iter::once(&mut back.message).chain(&mut back.for_job) {
             *text = self.discreet(key, text);
         }
@@ -224,8 +224,8 @@ mod tests {
                 "what is free is kept for a job of another namespace and team-a/mine-job, further ahead",
             ),
             (
-                "it is next: team-b/a-job, team-b/b-job and 2 more are taken back for it",
-                "it is next: a job of another namespace, a job of another namespace and 2 more are taken back for it",
+                "it is next: team-b/a-job, team-b/b-job and 2 more are evicted for it",
+                "it is next: a job of another namespace, a job of another namespace and 2 more are evicted for it",
             ),
             (
                 "needs nvidia.com/gpu 2; queue vision may use 8 and has 6 charged and 2 kept for what queue g is guaranteed: short by 2",

@@ -16,7 +16,7 @@
 //! Work that somebody wrote by hand, Karmada behind an edit) is charged and told, and not evicted. A job
 //! that ran before Muster managed it is charged so too, and never evicted for it.
 //!
-//! Suspended dispatching does not take back what has been dispatched: it keeps the next override from
+//! Suspended dispatching does not reclaim what has been dispatched: it keeps the next override from
 //! the members. Karmada's detector lifts it at each change of the template; it is set again then.
 
 use crate::asked::{foreign_overrides, sum};
@@ -277,7 +277,7 @@ impl Core {
             ..record.clone()
         };
         self.tell_ending(look, Reason::OverrideExceeds, &message);
-        self.take_back(look, &record, Reason::OverrideExceeds, &message);
+        self.evict(look, &record, Reason::OverrideExceeds, &message);
     }
 
     /// Why a job that was evicted for overrides waits: they are as they were.

@@ -55,7 +55,7 @@ impl Core {
     /// gone, and nothing that they reported tells of an end: nobody else would.
     pub(crate) fn expire_stopped(&mut self, look: &Look<'_>) {
         let stopped = over_before(&look.binding).and_then(|_| own_record(&look.binding));
-        let ended_at = stopped.and_then(|record| record.taken_back_at);
+        let ended_at = stopped.and_then(|record| record.evicted_at);
         if let (Some(at), Some((ttl, version))) = (ended_at, self.time_to_live(look)) {
             let over = Time(at.as_millisecond()).after(ttl.after_ms);
             self.delete_at(look, over, version);

@@ -264,7 +264,7 @@ fn own_hold(
         );
     }
     if released(binding).is_some() {
-        // What it may be counts again once it is taken back.
+        // What it may be counts again once it is evicted.
         return invalid_record(binding);
     }
     if let Some(hold) = not_permitted(binding, template, queue, rules) {

@@ -205,7 +205,7 @@ impl Core {
             // Where it is was changed, too, and is told by itself.
             Standing::Displaced(_) => return Some(Standing::Displaced(whole)),
             Standing::OpenedByHand(_) => return Some(Standing::OpenedByHand(Some(whole))),
-            Standing::Ending(_) => self.tell_taken_back(look, &whole),
+            Standing::Ending(_) => self.tell_evicted(look, &whole),
             Standing::Deleting(_) => self.tell_admission(look, &whole, Progress::Ending),
             _ => {
                 let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));

@@ -1,7 +1,7 @@
 //! Clusters that are being removed from the federation, and what has ended there.
 //!
 //! Karmada takes all Works out of such a cluster, forgets what was reported of them, and lets the
-//! cluster go once no placement names it. What runs there is taken back as from any cluster that
+//! cluster go once no placement names it. What runs there is evicted as from any cluster that
 //! is emptied (`engine::matching::LEAVING`), and goes on elsewhere. What has ended must not run
 //! again: its placement is taken away too, and its record says for good how it ended.
 
@@ -25,7 +25,7 @@ impl Core {
         };
         let message = format!("cluster {cluster}, where it was, is being removed");
         self.tell_ending(look, Reason::ClusterDrained, &message);
-        self.take_back(look, record, Reason::ClusterDrained, &message);
+        self.evict(look, record, Reason::ClusterDrained, &message);
         true
     }
 

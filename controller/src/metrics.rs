@@ -85,8 +85,8 @@ pub(crate) struct Metrics {
     over_capability: Family<QueueResourceLabel, Gauge<f64, AtomicU64>>,
     /// What `over_capability` has by now.
     exported: Arc<Mutex<BTreeSet<QueueResourceLabel>>>,
-    taken_back: Family<ReasonLabel, Counter>,
-    evictions: Family<EvictionLabel, Counter>,
+    evicted: Family<ReasonLabel, Counter>,
+    preemptions: Family<EvictionLabel, Counter>,
     refused: Family<ReasonLabel, Counter>,
     decide_seconds: Histogram,
 }
@@ -162,14 +162,14 @@ impl Metrics {
                 Family::default(),
             ),
             exported: Arc::default(),
-            taken_back: registry.register(
-                "jobs_taken_back",
-                "Released jobs that were taken back",
+            evicted: registry.register(
+                "jobs_evicted",
+                "Released jobs that were evicted",
                 Family::default(),
             ),
-            evictions: registry.register(
-                "evictions",
-                "Jobs taken back, or shrunk, for another job, by their queue",
+            preemptions: registry.register(
+                "preemptions",
+                "Jobs evicted, or shrunk, for another job, by their queue",
                 Family::default(),
             ),
             refused: registry.register(
@@ -249,21 +249,21 @@ impl Metrics {
         self.exported().clear();
     }
 
-    pub(crate) fn taken_back(&self, reason: Reason) {
-        self.taken_back
+    pub(crate) fn evicted(&self, reason: Reason) {
+        self.evicted
             .get_or_create(&ReasonLabel {
                 reason: reason.to_string(),
             })
             .inc();
     }
 
-    pub(crate) fn evicted(&self, reason: Reason, queue: &QueueName, part: Part) {
+    pub(crate) fn preempted(&self, reason: Reason, queue: &QueueName, part: Part) {
         let label = EvictionLabel {
             reason: reason.to_string(),
             queue: queue.to_string(),
             part,
         };
-        self.evictions.get_or_create(&label).inc();
+        self.preemptions.get_or_create(&label).inc();
     }
 
     pub(crate) fn refused(&self, reason: Reason) {

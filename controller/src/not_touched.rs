@@ -1,7 +1,7 @@
 //! Jobs whose admission record this version cannot act on: a later Muster wrote it, before a
 //! roll-back or while an upgrade is under way, or somebody wrote over it.
 //!
-//! Such a job is charged and otherwise left alone: it is neither released, taken back, gated nor
+//! Such a job is charged and otherwise left alone: it is neither released, evicted, gated nor
 //! opened, and its record is not written. It is charged what its record says as far as that can be
 //! read, and no less than what its Works, its placement and its template ask for. Its PodGroup
 //! says so, an event does, and `muster_records_unreadable` counts it.

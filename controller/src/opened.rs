@@ -29,13 +29,13 @@ impl Core {
         let record =
             charged.map(|r| r.in_state(RecordState::Ending, Some(Reason::OpenedByHand), &message));
         if let Some(record) = &record {
-            self.tell_taken_back(look, record);
+            self.tell_evicted(look, record);
         }
         self.write(look.key, &look.binding, Write::Gate { record });
     }
 
     /// What a job that was placed without any admission, or has Works without one, is charged
-    /// while it is taken back, as an attempt of its own.
+    /// while it is evicted, as an attempt of its own.
     fn unadmitted(&self, look: &Look<'_>) -> Option<AdmissionRecord> {
         let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
         let clusters = self.as_it_runs(look.key, &look.binding, job.as_ref());

@@ -1,6 +1,6 @@
 //! What is left of jobs in clusters that are out of service.
 //!
-//! A job that is taken back is charged until its Works are gone, and Karmada keeps the Work of a
+//! A job that is evicted is charged until its Works are gone, and Karmada keeps the Work of a
 //! member that does not answer until it does: nobody else can know what runs there. An operator
 //! can (`muster.io/out-of-service`, as `node.kubernetes.io/out-of-service` does for nodes). Works
 //! there that are being deleted are waited for no longer, for as long as the cluster does not

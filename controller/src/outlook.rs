@@ -4,7 +4,7 @@
 //! All of it moves with the queue, so it is rounded before it is shown: a status is written when
 //! its words change, not when a number behind them does.
 
-use crds::podgroup::{Ahead, Start, TakenBack, shown_count, shown_position};
+use crds::podgroup::{Ahead, Eviction, Start, shown_count, shown_position};
 use crds::record::{self, AdmissionRecord};
 use engine::decision::{self, Help, StartRange};
 use engine::{Amount, ResourceName};
@@ -94,14 +94,14 @@ fn rounded(at: Timestamp, now: Timestamp, rounding: Rounding) -> Timestamp {
     Timestamp::from_second(second).unwrap_or(at)
 }
 
-/// How the attempt of `record` was taken back; what was `seen` of an earlier one stays.
-pub(crate) fn taken_back(
+/// How the attempt of `record` was evicted; what was `seen` of an earlier one stays.
+pub(crate) fn last_eviction(
     record: Option<&AdmissionRecord>,
-    seen: Option<&TakenBack>,
-) -> Option<TakenBack> {
+    seen: Option<&Eviction>,
+) -> Option<Eviction> {
     let of_record = record.and_then(|record| {
-        Some(TakenBack {
-            time: Some(Time(record.taken_back_at?)),
+        Some(Eviction {
+            time: Some(Time(record.evicted_at?)),
             reason: record.reason?.to_string(),
             message: record.message.clone(),
             for_job: record.for_job.as_ref().map(ToString::to_string),

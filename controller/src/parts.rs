@@ -8,7 +8,7 @@
 //! all of them: a gang is nothing in part. So does the part that leads when it has ended well,
 //! and then the job has succeeded. A Work that loses its part later (somebody removed the
 //! override) has the override written anew; where that cannot be, because the template is
-//! another by now, all parts are taken back.
+//! another by now, all parts are evicted.
 //!
 //! The parts of an elastic gang are resized by the same override: first the record says what is
 //! charged, then the override follows it.
@@ -107,7 +107,7 @@ enum Step {
     /// The override is to follow what is charged by now.
     Resize,
     /// It cannot be held together, or need not be any more.
-    TakeBack(Stop),
+    Evict(Stop),
 }
 
 impl Watched {
@@ -118,7 +118,7 @@ impl Watched {
             let (_, since) = *self.stopping.insert(since.unwrap_or((stop.reason, now)));
             let believed = since.after(stop.patience());
             return if now >= believed {
-                Step::TakeBack(stop)
+                Step::Evict(stop)
             } else {
                 Step::Wait(believed)
             };
@@ -134,7 +134,7 @@ impl Watched {
             };
         }
         if let Repair::Failed(message) = &self.repair {
-            return Step::TakeBack(Stop {
+            return Step::Evict(Stop {
                 reason: Reason::PartsLost,
                 message: format!("its parts cannot be written anew: {message}"),
                 avoid: None,
@@ -200,7 +200,7 @@ impl Core {
                 self.write_override(look, record, shares);
                 return false;
             }
-            Step::TakeBack(Stop {
+            Step::Evict(Stop {
                 reason,
                 message,
                 avoid,
@@ -212,7 +212,7 @@ impl Core {
                     avoid,
                     at: look.now,
                 });
-                self.take_back(look, record, reason, &message);
+                self.evict(look, record, reason, &message);
             }
         }
         true
@@ -381,7 +381,7 @@ fn outcome_in(binding: &ResourceBinding, cluster: &ClusterName) -> Outcome {
     workload::outcome(&resource.api_version, &resource.kind, &[status], None)
 }
 
-/// Why a job does not compete again: it was over when it was taken back, as its record tells.
+/// Why a job does not compete again: it was over when it was evicted, as its record tells.
 pub(crate) fn over_before(binding: &ResourceBinding) -> Option<Hold> {
     // Known before its quota comes free, so that it is not even decided on.
     let back = |record: &AdmissionRecord| {

@@ -1,5 +1,5 @@
-//! Jobs that are placed: charged by their record, followed by what their members report, taken
-//! back where what runs is no longer what was admitted.
+//! Jobs that are placed: charged by their record, followed by what their members report, evicted
+//! where what runs is no longer what was admitted.
 
 use crate::core::Core;
 use crate::fact::{Job, NamespaceFact};
@@ -35,7 +35,7 @@ impl Core {
         }
         // The engine has taken it back and the write did not get through, or not yet.
         if let Some(why) = ending {
-            return self.take_back(look, &record, why.reason, &why.message);
+            return self.evict(look, &record, why.reason, &why.message);
         }
         if self.leaves_its_end(look, &record) || self.remove_with_works(look) {
             return;
@@ -53,7 +53,7 @@ impl Core {
             if suspended && !over && !record.adopted {
                 let message = "suspended by its owner; its quota goes back when its pods are gone";
                 self.tell_ending(look, Reason::Suspended, message);
-                return self.take_back(look, &record, Reason::Suspended, message);
+                return self.evict(look, &record, Reason::Suspended, message);
             }
             if self.readopted(look, &job, &record, progress) {
                 return;
@@ -97,7 +97,7 @@ impl Core {
             Progress::Finished if keeps_pods.is_none() && !self.is_over(look, record) => {
                 Progress::Running
             }
-            // What ran before us is not asked to start in time, and never taken back for it.
+            // What ran before us is not asked to start in time, and never evicted for it.
             Progress::Placed if record.adopted => Progress::Running,
             progress => progress,
         }
@@ -138,7 +138,7 @@ impl Core {
         if let Some(over) = self.engine.bound_passed_by(look.key).filter(|_| grows) {
             let message = format!("it was scaled by another scheduler, and {over}");
             self.tell_ending(look, Reason::GrowthHeld, &message);
-            self.take_back(look, &record, Reason::GrowthHeld, &message);
+            self.evict(look, &record, Reason::GrowthHeld, &message);
             return true;
         }
         self.write(look.key, &look.binding, Write::Adopt { record });
@@ -170,7 +170,7 @@ impl Core {
     }
 
     /// A job that was over runs again: its member came back empty and Karmada made it anew, or a
-    /// Volcano Job was aborted and is resumed. It is charged by now; taken back where that passes a
+    /// Volcano Job was aborted and is resumed. It is charged by now; evicted where that passes a
     /// bound, since what it gave back may be held by others.
     fn runs_again(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
         let passed = self.engine.bound_passed_by(look.key);
@@ -180,7 +180,7 @@ impl Core {
         };
         let message = format!("it runs again after it was over, and {passed}");
         self.tell_ending(look, Reason::Evicted, &message);
-        self.take_back(look, record, Reason::Evicted, &message);
+        self.evict(look, record, Reason::Evicted, &message);
         true
     }
 
@@ -237,7 +237,7 @@ impl Core {
         );
         self.tell_admission(look, &record, Progress::Placed);
         self.tell_ending(look, Reason::RoomLost, &message);
-        self.take_back(look, &record, Reason::RoomLost, &message);
+        self.evict(look, &record, Reason::RoomLost, &message);
     }
 }
 

@@ -147,10 +147,11 @@ pub(crate) fn status(shown: &Shown<'_>) -> PodGroupStatus {
                 .start
                 .as_ref()
                 .map(|range| outlook::start(range, shown.now)),
-            taken_back: outlook::taken_back(
+            eviction: outlook::last_eviction(
                 record(shown.binding).as_ref(),
-                seen.and_then(|seen| seen.taken_back.as_ref()),
+                seen.and_then(|seen| seen.eviction.as_ref().or(seen.taken_back.as_ref())),
             ),
+            taken_back: None,
             attempt: Some(number(shown.view.attempts.0)),
             priority: Some(shown.view.priority),
             timeline,

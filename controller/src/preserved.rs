@@ -1,7 +1,7 @@
 //! Jobs whose policy has members keep what it started (`preserveResourcesOnDeletion`).
 //!
 //! The Works of such a job go and its pods stay: its charge would end while it runs, and a job that is
-//! taken back would run twice. So
+//! evicted would run twice. So
 //!
 //! 1. one that waits is not released: its policy has to be another first;
 //! 2. one that is placed has the field set back on its binding, which Karmada's detector writes anew
@@ -48,7 +48,7 @@ pub(crate) fn hold(binding: &ResourceBinding) -> Option<Hold> {
     (preserves(binding) && !released).then(|| Hold {
         reason: Reason::ResourcesPreserved,
         message: "its propagation policy says preserveResourcesOnDeletion: true, by which its pods would stay when \
-                  it is deleted or taken back; set it to false in the policy"
+                  it is deleted or evicted; set it to false in the policy"
             .to_owned(),
     })
 }

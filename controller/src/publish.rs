@@ -224,7 +224,7 @@ impl Core {
             now: crds::record::timestamp(now),
         });
         let federation = status.federation.iter_mut();
-        for back in federation.flat_map(|federation| &mut federation.taken_back) {
+        for back in federation.flat_map(|federation| &mut federation.eviction) {
             self.make_discreet_back(key, back);
         }
         if !podgroups::says(seen.status.as_ref(), &status) {

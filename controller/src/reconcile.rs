@@ -65,7 +65,7 @@ impl Core {
             Standing::Foreign if self.has_remains(key) => self.look_again(key, now),
             Standing::Foreign => self.forget(key),
             Standing::ToSpread => self.spread(&look),
-            // Its namespace loses the mark first: else what is let go would be taken back when
+            // Its namespace loses the mark first: else what is let go would be evicted when
             // the label comes back.
             Standing::ToLetGo if !namespace.managed && namespace.adopted => {}
             Standing::ToLetGo => {
@@ -308,7 +308,7 @@ impl Core {
         if let Some(why) = self.ending_of(look, &record) {
             // No scheduler process has answered in time. Should it answer now, the version that
             // this write is guarded by decides who was first.
-            return self.take_back(look, &record, why.reason, &why.message);
+            return self.evict(look, &record, why.reason, &why.message);
         }
         self.tell_admission(look, &record, Progress::Assumed);
     }
@@ -347,12 +347,12 @@ impl Core {
         self.write(look.key, &look.binding, Write::Record { record });
     }
 
-    /// Taken back: charged until no Work is left, then queued again.
+    /// Evicted: charged until no Work is left, then queued again.
     fn ending(&mut self, look: &Look<'_>, namespace: &NamespaceFact, record: AdmissionRecord) {
         if let Some(job) = self.job_of(look.key, &look.binding, namespace) {
             self.tell_fact(&job.fact);
         }
-        self.tell_taken_back(look, &record);
+        self.tell_evicted(look, &record);
         self.charge_excess(look, &record);
         if self.has_works(look) {
             self.track(look.key).works_seen = true;
@@ -365,8 +365,8 @@ impl Core {
     }
 
     /// Closes a placed binding; it stays charged. What has ended by then is over, whatever it is
-    /// taken back for: it would be run once more.
-    pub(crate) fn take_back(
+    /// evicted for: it would be run once more.
+    pub(crate) fn evict(
         &mut self,
         look: &Look<'_>,
         record: &AdmissionRecord,
@@ -375,7 +375,7 @@ impl Core {
     ) {
         let led = led(&look.binding, record).map(|led| (led.reason, led.message));
         let end = self.end_of(look, record);
-        let end = end.map(|(end, how)| (end, format!("{how}, and was taken back: {message}")));
+        let end = end.map(|(end, how)| (end, format!("{how}, and was evicted: {message}")));
         let over = led.or(end);
         let (reason, message) = over
             .as_ref()
@@ -385,7 +385,7 @@ impl Core {
         let for_job = self.track(look.key).makes_room_for(record.attempt);
         let record = AdmissionRecord {
             for_job: for_job.filter(|taker| taker.namespace == look.key.namespace),
-            taken_back_at: Some(crds::record::timestamp(look.now)),
+            evicted_at: Some(crds::record::timestamp(look.now)),
             exceeds_since: None,
             ..record.in_state(RecordState::Ending, Some(reason), message)
         };
@@ -393,12 +393,12 @@ impl Core {
             Reason::Succeeded => Note::normal,
             _ => Note::warning,
         };
-        self.note(look, note(reason, "TakeBack", message.to_owned()));
-        self.write(look.key, &look.binding, Write::TakeBack { record });
+        self.note(look, note(reason, "Evict", message.to_owned()));
+        self.write(look.key, &look.binding, Write::Evict { record });
     }
 
-    /// Taken back for a reason of our own. One that was over, or aborted in its member, is
-    /// charged again first: only what is charged can be taken back, and what is taken back may
+    /// Evicted for a reason of our own. One that was over, or aborted in its member, is
+    /// charged again first: only what is charged can be evicted, and what is evicted may
     /// still have pods.
     pub(crate) fn tell_ending(&mut self, look: &Look<'_>, reason: Reason, message: &str) {
         let over = self
@@ -431,7 +431,7 @@ impl Core {
     }
 }
 
-/// The back-off of a requeued job counts from when it was taken back.
+/// The back-off of a requeued job counts from when it was evicted.
 fn record_time(record: &AdmissionRecord, now: Time) -> Time {
     record
         .not_before

@@ -47,7 +47,7 @@ impl Core {
         match decision {
             Decision::Release { key, .. }
             | Decision::Resize { key, .. }
-            | Decision::TakeBack { key, .. }
+            | Decision::Evict { key, .. }
                 if self.untouched.contains(&key) =>
             {
                 tracing::warn!(job = %key, "a decision is not carried out: its record cannot be read");
@@ -68,15 +68,15 @@ impl Core {
                 }
                 self.resize(&key, admission, &message, now);
             }
-            Decision::TakeBack {
+            Decision::Evict {
                 key,
                 attempt,
                 reason,
                 message,
                 for_job,
             } => {
-                tracing::info!(job = %key, attempt = attempt.0, %reason, %message, "decision: take back");
-                self.metrics.taken_back(reason);
+                tracing::info!(job = %key, attempt = attempt.0, %reason, %message, "decision: evict");
+                self.metrics.evicted(reason);
                 if let Some(taker) = for_job {
                     self.make_room(&key, attempt, taker, reason, &message);
                 }
@@ -87,7 +87,7 @@ impl Core {
         }
     }
 
-    /// `key` is taken back for another job: its record and its taker's user are told so.
+    /// `key` is evicted for another job: its record and its taker's user are told so.
     fn make_room(
         &mut self,
         key: &JobKey,
@@ -97,11 +97,11 @@ impl Core {
         message: &str,
     ) {
         if let Some(fact) = self.told.get(key) {
-            self.metrics.evicted(reason, &fact.queue, Part::Whole);
+            self.metrics.preempted(reason, &fact.queue, Part::Whole);
         }
         self.tell_taker(
             &taker,
-            &format!("{key} is taken back to make room for it: {message}"),
+            &format!("{key} is evicted to make room for it: {message}"),
         );
         self.track(key).make_room(attempt, taker);
     }
@@ -116,7 +116,7 @@ impl Core {
             true => Reason::Preempted,
             false => Reason::Reclaimed,
         };
-        self.metrics.evicted(reason, queue, Part::Surplus);
+        self.metrics.preempted(reason, queue, Part::Surplus);
         self.tell_taker(
             taker,
             &format!("{key} is shrunk to make room for it: {message}"),

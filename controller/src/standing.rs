@@ -41,7 +41,7 @@ pub(crate) enum Standing {
     Admitted(AdmissionRecord),
     /// Admitted, but its clusters are no longer those of its record.
     Displaced(AdmissionRecord),
-    /// Taken back; charged until its Works are gone.
+    /// Evicted; charged until its Works are gone.
     Ending(AdmissionRecord),
 }
 

@@ -126,7 +126,7 @@ impl Core {
     }
 
     /// Charged until its Works are gone, whatever was believed of it.
-    pub(crate) fn tell_taken_back(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
+    pub(crate) fn tell_evicted(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
         if self.is_over(look, record) {
             let reason = record.reason.unwrap_or(Reason::Evicted);
             return self.tell_ending(look, reason, &record.message);
@@ -134,7 +134,7 @@ impl Core {
         self.tell_ended(look, record);
     }
 
-    /// Tells of an attempt that is being taken back, with why: whether it counts as a failure of
+    /// Tells of an attempt that is being evicted, with why: whether it counts as a failure of
     /// the job, and whether it may compete again, depends on that.
     pub(crate) fn tell_ended(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
         let holds = self
@@ -142,7 +142,7 @@ impl Core {
             .job(look.key)
             .and_then(|job| job.admission.map(|a| a.attempt));
         match record.reason {
-            // Only after a restart: the engine takes back no attempt that it does not know.
+            // Only after a restart: the engine evicts no attempt that it does not know.
             Some(reason) if holds != Some(record.attempt) => {
                 self.tell_admission(look, record, Progress::Placed);
                 self.tell_ending(look, reason, &record.message);
@@ -155,9 +155,7 @@ impl Core {
     /// job does not compete again until that changes. The record knows since when the attempt
     /// was admitted, not since when it ran, which is less.
     pub(crate) fn tell_stopped(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
-        if let (Some(Reason::RuntimeLimitExceeded), Some(at)) =
-            (record.reason, record.taken_back_at)
-        {
+        if let (Some(Reason::RuntimeLimitExceeded), Some(at)) = (record.reason, record.evicted_at) {
             let ran = at
                 .as_millisecond()
                 .saturating_sub(record.time.as_millisecond());

@@ -17,7 +17,7 @@ mod tests;
 
 /// Milliseconds after which a write that failed is tried again.
 const RETRY_MS: i64 = 1_000;
-/// Milliseconds in which Karmada may still be making Works of a placement that was taken back
+/// Milliseconds in which Karmada may still be making Works of a placement that was evicted
 /// before any of them was seen (its binding controller may be in the middle of a pass).
 const SETTLE_MS: i64 = 5_000;
 /// Milliseconds in which Karmada removes the Works of a placement that is no more; those that
@@ -58,7 +58,7 @@ pub(crate) struct Track {
     pub(crate) parts: Watched,
     /// Whether its pods can find each other, where they do by Services.
     pub(crate) finding: Finding,
-    /// The attempt that is taken back for another job, and that job.
+    /// The attempt that is evicted for another job, and that job.
     making_room: Option<(Attempt, JobKey)>,
     /// Whether its members are kept from deleting it when it has ended.
     pub(crate) kept_alive: bool,
@@ -178,12 +178,12 @@ impl Track {
         *self.adopting_since.get_or_insert(now)
     }
 
-    /// Notes that `attempt` is taken back for `taker`.
+    /// Notes that `attempt` is evicted for `taker`.
     pub(crate) fn make_room(&mut self, attempt: Attempt, taker: JobKey) {
         self.making_room = Some((attempt, taker));
     }
 
-    /// The job that `attempt` is taken back for, if it is for one.
+    /// The job that `attempt` is evicted for, if it is for one.
     pub(crate) fn makes_room_for(&self, attempt: Attempt) -> Option<JobKey> {
         let made = self.making_room.as_ref();
         made.filter(|(of, _)| *of == attempt)

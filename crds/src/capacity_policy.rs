@@ -137,7 +137,7 @@ pub struct CapacityPolicySpec {
     /// How its share is weighed against others'.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub fair_share: Option<FairShare>,
-    /// Who may be taken back for whom.
+    /// Who may be evicted for whom.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub preemption: Option<Preemption>,
     /// Bounds on numbers of jobs and on their length.
@@ -257,17 +257,17 @@ pub struct FairShare {
     pub usage_half_life: Option<String>,
 }
 
-/// Who may be taken back for whom.
+/// Who may be evicted for whom.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Preemption {
     /// Whether a job may take from lower priority in its own queue. Unset: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_queue: Option<bool>,
-    /// Whether it may take back from other queues what they borrowed. Unset: true.
+    /// Whether it may reclaim from other queues what they borrowed. Unset: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<bool>,
-    /// How long a job of this queue runs before it may be taken back. Unset: 0s.
+    /// How long a job of this queue runs before it may be evicted. Unset: 0s.
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_runtime: Option<String>,
@@ -298,7 +298,7 @@ pub struct Limits {
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<i64>,
-    /// How long a job may run; then it is taken back, and does not compete again.
+    /// How long a job may run; then it is evicted, and does not compete again.
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
         "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
         "message": "must be more than 0"
@@ -355,8 +355,8 @@ pub struct Placement {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub weights: BTreeMap<String, i32>,
-    /// How long a released gang may take until its minimum of pods is bound; then it is taken
-    /// back. Unset: 10m.
+    /// How long a released gang may take until its minimum of pods is bound; then it is evicted.
+    /// Unset: 10m.
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<String>,

@@ -27,7 +27,7 @@ pub const USE_VERB: &str = "use";
 /// Namespace label: `true` hands the namespace's workloads to Muster.
 pub const MANAGED_LABEL: &str = "muster.io/managed";
 /// Annotation of a managed namespace: when all that ran there before was adopted (RFC 3339).
-/// What is found placed without an admission from then on is taken back.
+/// What is found placed without an admission from then on is evicted.
 pub const ADOPTED_AT_ANNOTATION: &str = "muster.io/adopted-at";
 /// Label or annotation of a job: its queue.
 pub const QUEUE_KEY: &str = "muster.io/queue";
@@ -63,7 +63,7 @@ pub use workload::PART_LABEL;
 pub const JOB_LABEL: &str = "muster.io/job-uid";
 /// Label of the same: the attempt that they are of.
 pub const ATTEMPT_LABEL: &str = "muster.io/attempt";
-/// Annotation of a Cluster: `true` keeps new jobs out and takes back those that are there.
+/// Annotation of a Cluster: `true` keeps new jobs out and evicts those that are there.
 pub const DRAIN_ANNOTATION: &str = "muster.io/drain";
 /// Annotation of a Cluster: `true` says that nothing runs there any more, so that nobody waits
 /// for it to say so itself. Heeded only while it does not answer.

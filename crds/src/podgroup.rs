@@ -294,9 +294,12 @@ pub struct FederationStatus {
     /// When it is expected to start, where anything is known of that.
     #[serde(deserialize_with = "lenient")]
     pub start: Option<Start>,
-    /// How its last attempt was taken back, if one was.
+    /// How its last attempt was evicted, if one was.
     #[serde(deserialize_with = "lenient")]
-    pub taken_back: Option<TakenBack>,
+    pub eviction: Option<Eviction>,
+    /// The former name of `eviction`: read for one version, never written.
+    #[serde(deserialize_with = "lenient", skip_serializing)]
+    pub taken_back: Option<Eviction>,
     /// How often it was released, this time included.
     #[serde(deserialize_with = "lenient")]
     pub attempt: Option<i32>,
@@ -333,10 +336,10 @@ pub struct Start {
     pub basis: String,
 }
 
-/// How an attempt of a job was taken back.
+/// How an attempt of a job was evicted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct TakenBack {
+pub struct Eviction {
     /// When.
     pub time: Option<Time>,
     /// Why: one word of a closed list.

@@ -65,7 +65,7 @@ pub struct QueueSpec {
     /// Kept for it even while it is idle.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<Guarantee>,
-    /// Whether others may take back what it borrowed.
+    /// Whether others may reclaim what it borrowed.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub reclaimable: Option<bool>,
     /// `fifo` or `traverse`.

@@ -43,7 +43,7 @@ pub enum RecordState {
     Refused,
     /// Placed: `spec.clusters` was written with it.
     Admitted,
-    /// Taken back; charged until its Works are gone.
+    /// Evicted; charged until its Works are gone.
     Ending,
     /// Nothing of the attempt is left and nothing is charged; kept for its attempt number.
     Requeued,
@@ -120,13 +120,19 @@ pub struct AdmissionRecord {
     /// In words, where the state is Refused or Ending.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The job that it was taken back for, where it was for one.
+    /// The job that it was evicted for, where it was for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_job: Option<JobKey>,
-    /// When it was taken back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub taken_back_at: Option<jiff::Timestamp>,
-    /// When a job that was taken back may be released again, if not at once.
+    /// When it was evicted. Written under its former name until every version that may read the
+    /// record knows the new one.
+    #[serde(
+        rename = "takenBackAt",
+        alias = "evictedAt",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub evicted_at: Option<jiff::Timestamp>,
+    /// When a job that was evicted may be released again, if not at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<jiff::Timestamp>,
     /// Whether the job ran before Muster managed it: charged, never gated.
@@ -204,7 +210,7 @@ impl AdmissionRecord {
             reason: None,
             message: String::new(),
             for_job: None,
-            taken_back_at: None,
+            evicted_at: None,
             not_before: None,
             adopted: false,
             exceeds_since: None,

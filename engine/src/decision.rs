@@ -36,10 +36,10 @@ pub enum Decision {
     },
     /// Take a released job back: gate it again, remove its placement. It stays charged until
     /// its Works are reported gone.
-    TakeBack {
+    Evict {
         /// The job.
         key: JobKey,
-        /// The attempt to take back.
+        /// The attempt to evict.
         attempt: Attempt,
         /// Why.
         reason: Reason,
@@ -233,7 +233,7 @@ pub struct QueueUsage {
     pub admitted_jobs: u32,
     /// Jobs that run.
     pub running_jobs: u32,
-    /// Jobs that are being taken back or deleted and still charged.
+    /// Jobs that are being evicted or deleted and still charged.
     pub ending_jobs: u32,
     /// Jobs that ended and whose objects are still there.
     pub finished_jobs: u32,
@@ -250,7 +250,7 @@ pub struct Reserved {
     pub nodes: u32,
     /// Headroom of queues only.
     pub headroom: u32,
-    /// What becomes free of jobs that are taken back for it.
+    /// What becomes free of jobs that are evicted for it.
     pub evictions: u32,
 }
 

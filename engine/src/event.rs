@@ -167,6 +167,6 @@ pub enum Progress {
     Running,
     /// It ended; its charge ends with it. Told again as Running if it comes back to life.
     Finished,
-    /// It is being taken back or deleted and its Works are not all gone.
+    /// It is being evicted or deleted and its Works are not all gone.
     Ending,
 }

@@ -44,7 +44,7 @@ pub struct QueueFact {
     pub deserved: Resources,
     /// Hard upper bound over the whole federation, per resource named.
     pub capability: Resources,
-    /// Whether other queues may take back what it borrowed (Volcano `spec.reclaimable`).
+    /// Whether other queues may reclaim what it borrowed (Volcano `spec.reclaimable`).
     pub reclaimable: bool,
     /// Whether it takes jobs.
     pub state: QueueState,
@@ -77,14 +77,14 @@ pub struct FairShare {
     pub usage_half_life_ms: Option<i64>,
 }
 
-/// Who may be taken back for the jobs of a queue, and when its own may be.
+/// Who may be evicted for the jobs of a queue, and when its own may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preemption {
     /// Whether a job may take from jobs of lower priority in its own queue.
     pub within_queue: bool,
-    /// Whether its jobs may take back from other queues what those borrowed, up to `deserved`.
+    /// Whether its jobs may reclaim from other queues what those borrowed, up to `deserved`.
     pub reclaim: bool,
-    /// Milliseconds that a job of this queue runs before it may be taken back.
+    /// Milliseconds that a job of this queue runs before it may be evicted.
     pub min_runtime_ms: i64,
     /// Whether its jobs may say that they are never evicted.
     pub allow_non_preemptible: bool,
@@ -157,7 +157,7 @@ pub struct PolicyFact {
     pub backfill: Backfill,
     /// How its share is weighed.
     pub fair_share: FairShare,
-    /// Who may be taken back for whom.
+    /// Who may be evicted for whom.
     pub preemption: Preemption,
     /// Bounds on numbers of jobs and on their length.
     pub limits: Limits,
@@ -168,7 +168,7 @@ pub struct PolicyFact {
     /// Clusters taken first, in this order, where several would do.
     pub preferred_clusters: Vec<ClusterName>,
     /// Milliseconds in which a released gang must have its minimum of pods bound, else it is
-    /// taken back.
+    /// evicted.
     pub start_deadline_ms: i64,
     /// Set where the object holds a value that cannot be used: what is wrong, field and value.
     pub invalid: Option<String>,
@@ -183,7 +183,7 @@ pub struct PriorityClassFact {
     pub value: i32,
     /// Whether jobs that name no class get this one.
     pub global_default: bool,
-    /// Whether its jobs may have others taken back (`preemptionPolicy` other than `Never`).
+    /// Whether its jobs may have others evicted (`preemptionPolicy` other than `Never`).
     pub preempts: bool,
 }
 
@@ -423,7 +423,7 @@ pub struct JobFact {
     pub expected_duration_ms: Option<i64>,
     /// Who submitted it; empty where that is not known, then its namespace stands for it.
     pub user: String,
-    /// Whether it may be taken back for another (`volcano.sh/preemptable`, by default yes).
+    /// Whether it may be evicted for another (`volcano.sh/preemptable`, by default yes).
     pub preemptible: bool,
     /// When it last saved its work (`muster.io/checkpointed-at`), if it tells.
     pub checkpointed_at: Option<Time>,

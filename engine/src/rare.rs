@@ -1,6 +1,6 @@
 //! A part that most have nothing of.
 //!
-//! Of a million jobs that wait few were ever taken back, and none is charged. What only those
+//! Of a million jobs that wait few were ever evicted, and none is charged. What only those
 //! few have is kept apart, so that the others pay a pointer for it. Reading goes as if it were
 //! there; it is written through [`Rare::change`], which lets go what is empty again.
 

@@ -39,7 +39,7 @@ reasons! {
     BindingNameCollision,
     /// No propagation policy claims it; it stays where it is, charged, and is not released.
     PolicyNotFound,
-    /// Its propagation policy has members keep what it started when it is deleted or taken back
+    /// Its propagation policy has members keep what it started when it is deleted or evicted
     /// (preserveResourcesOnDeletion), so that its quota could not be given back.
     ResourcesPreserved,
     /// Its propagation policy names another scheduler.
@@ -82,9 +82,9 @@ reasons! {
     UserJobLimitReached,
     /// Its queue has as many jobs competing as it may; it waits outside.
     PendingLimitReached,
-    /// It is next: jobs are being taken back for it, and what frees is kept for it.
+    /// It is next: jobs are being evicted for it, and what frees is kept for it.
     AwaitingEviction,
-    /// It was taken back and waits for its back-off to pass.
+    /// It was evicted and waits for its back-off to pass.
     BackingOff,
     /// It has not been looked at yet.
     NotEvaluated,
@@ -105,19 +105,19 @@ reasons! {
     Failed,
     /// It is being deleted; its charge stays until its Works are gone.
     Deleting,
-    /// It was taken back; its charge stays until its Works are gone.
+    /// It was evicted; its charge stays until its Works are gone.
     Evicted,
-    /// It was taken back, or shrunk, for a queue that had less than it deserves.
+    /// It was evicted, or shrunk, for a queue that had less than it deserves.
     Reclaimed,
-    /// It was taken back, or shrunk, for a job of higher priority in its queue.
+    /// It was evicted, or shrunk, for a job of higher priority in its queue.
     Preempted,
     /// It ran longer than its queue allows and was stopped; it does not compete again.
     RuntimeLimitExceeded,
-    /// It was taken back because its pods did not start in time.
+    /// It was evicted because its pods did not start in time.
     StartDeadlineExceeded,
-    /// It was taken back because the room it was given is gone.
+    /// It was evicted because the room it was given is gone.
     RoomLost,
-    /// It was taken back because a cluster that it was in is being emptied.
+    /// It was evicted because a cluster that it was in is being emptied.
     ClusterDrained,
     /// The scheduler could not carry its plan out.
     PlanRefused,

@@ -97,7 +97,7 @@ pub(crate) struct Tuning {
     /// Binding writes in flight.
     #[arg(long, default_value_t = 16, value_name = "N")]
     pub(crate) writes_in_flight: usize,
-    /// Seconds before a job that was taken back may be released again; doubles per attempt.
+    /// Seconds before a job that was evicted may be released again; doubles per attempt.
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     pub(crate) backoff_seconds: u32,
     /// Seconds for which a job runs on whose Works an override has ask for more than was admitted: the

@@ -166,7 +166,7 @@ impl Scheduler {
         renewed.map(drop).map_err(|error| unprepared(&error))
     }
 
-    /// Gives back the room that is held for a job: it ended, was taken back, or its write was
+    /// Gives back the room that is held for a job: it ended, was evicted, or its write was
     /// dropped. Telling it of a job that holds nothing changes nothing.
     pub fn forget(&self, key: &JobKey) {
         self.live.forget(key);

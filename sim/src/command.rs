@@ -39,7 +39,7 @@ pub struct Simulate {
     /// Over how many clusters gangs may go; without it as the jobs say.
     #[arg(long, value_name = "SPLIT")]
     split: Option<Splits>,
-    /// Seconds from when a job is taken back until its pods are gone.
+    /// Seconds from when a job is evicted until its pods are gone.
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     stop_seconds: u32,
     /// Recomputes every number that the engine derives after every step; slow.

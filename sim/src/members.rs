@@ -1,7 +1,7 @@
 //! The members, played: what runs where, how far it is, when it will have ended.
 //!
 //! What is released runs at once with the pods it was given, and is done when all its pods
-//! would have run their time. Fewer pods take longer in proportion. What is taken back loses
+//! would have run their time. Fewer pods take longer in proportion. What is evicted loses
 //! what it did since it last saved its work.
 
 use crate::scenario::SimJob;
@@ -39,7 +39,7 @@ struct Running {
     done: i128,
 }
 
-/// What a job lost by being taken back.
+/// What a job lost by being evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lost {
     /// Milliseconds × pods that must be done again.

@@ -63,7 +63,7 @@ pub struct Metrics {
     pub unfairness: f64,
     /// The largest of that.
     pub unfairness_max: f64,
-    /// Device-hours of work that were lost to being taken back.
+    /// Device-hours of work that were lost to being evicted.
     pub lost_hours: f64,
     /// Device-hours of work in all.
     pub work_hours: f64,

@@ -39,8 +39,8 @@ pub struct JobRecord {
     pub waits_since: Option<Time>,
     /// Milliseconds that it waited, over all attempts.
     pub waited_ms: i64,
-    /// How often it was taken back.
-    pub taken_back: u32,
+    /// How often it was evicted.
+    pub evicted: u32,
     /// Thousandths of devices × milliseconds that it lost by that.
     pub lost: i128,
     /// The most clusters that it was on at once.
@@ -120,8 +120,8 @@ pub struct Decided {
     pub releases: u64,
     /// Growth granted and shrinks asked for.
     pub resizes: u64,
-    /// Jobs taken back.
-    pub taken_back: u64,
+    /// Jobs evicted.
+    pub evicted: u64,
 }
 
 impl Measure {
@@ -361,15 +361,15 @@ impl Record {
         self.hold(job, &held, -1);
     }
 
-    /// A job was taken back, and lost so much of its pods' time.
-    pub fn taken_back(&mut self, job: usize, lost_pod_ms: i128, pods: u64) {
+    /// A job was evicted, and lost so much of its pods' time.
+    pub fn evicted(&mut self, job: usize, lost_pod_ms: i128, pods: u64) {
         let record = &mut self.jobs[job];
-        record.taken_back += 1;
+        record.evicted += 1;
         // Pods of different roles count as the average one.
         record.lost += lost_pod_ms * i128::from(record.size) / i128::from(pods.max(1));
     }
 
-    /// Nothing of a job that was taken back is left; it waits again from when it was stopped.
+    /// Nothing of a job that was evicted is left; it waits again from when it was stopped.
     pub fn waits_again(&mut self, job: usize, since: Time) {
         self.let_go(job);
         self.jobs[job].waits_since = Some(since);

@@ -82,15 +82,12 @@ fn summary(metrics: &Metrics) -> String {
         ("Jain's index of fair shares", jain),
         ("apart from fair shares", percent(metrics.unfairness)),
         ("work", format!("{:.1} {unit}-hours", metrics.work_hours)),
+        ("lost by being evicted", format!("{lost:.1} {unit}-hours")),
         (
-            "lost by being taken back",
-            format!("{lost:.1} {unit}-hours"),
-        ),
-        (
-            "taken back, resized",
+            "evicted, resized",
             format!(
                 "{}, {}",
-                metrics.decisions.taken_back, metrics.decisions.resizes
+                metrics.decisions.evicted, metrics.decisions.resizes
             ),
         ),
         (

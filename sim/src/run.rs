@@ -19,7 +19,7 @@ pub struct Options {
     pub config: EngineConfig,
     /// Whether every derived number is recomputed after each step and compared.
     pub check: bool,
-    /// Milliseconds from when a job is taken back until nothing of it is left.
+    /// Milliseconds from when a job is evicted until nothing of it is left.
     pub stop_ms: i64,
 }
 
@@ -264,8 +264,8 @@ impl<'a> Run<'a> {
                 self.resizes(&key, &admission);
                 self.runs(&key, &admission);
             }
-            Decision::TakeBack { key, .. } => {
-                self.record.decisions.taken_back += 1;
+            Decision::Evict { key, .. } => {
+                self.record.decisions.evicted += 1;
                 self.stops(&key);
             }
         }
@@ -320,7 +320,7 @@ impl<'a> Run<'a> {
         let sim = &self.scenario.jobs[job];
         let lost = self.members.stop(job, sim.checkpoint_ms, self.now);
         let pods = sim.fact.demand.pods();
-        self.record.taken_back(job, lost.pod_ms, pods);
+        self.record.evicted(job, lost.pod_ms, pods);
         let gone = self.now.after(self.options.stop_ms);
         self.stopping.push(Reverse((gone, job, self.now)));
     }

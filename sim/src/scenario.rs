@@ -37,7 +37,7 @@ pub struct SimJob {
     /// How long it runs with all its pods, in milliseconds.
     pub run_ms: i64,
     /// How often it saves its work, in milliseconds of running; `None`: never, and all is lost
-    /// when it is taken back.
+    /// when it is evicted.
     pub checkpoint_ms: Option<i64>,
 }
 

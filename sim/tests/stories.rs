@@ -257,7 +257,7 @@ fn an_elastic_job_shrinks_for_who_is_entitled_and_grows_again() {
     );
     let scenario = read_scenario(&fleet, Some(&queues), &jobs).unwrap().what;
     let (metrics, outcome) = run(&scenario);
-    assert_eq!((metrics.finished, metrics.decisions.taken_back), (2, 0));
+    assert_eq!((metrics.finished, metrics.decisions.evicted), (2, 0));
     // Half of its pods for ten minutes, and for the 30 s in which the others stopped: it takes
     // so much longer, as none of its work is lost.
     assert_eq!(outcome.record.jobs[1].waited_ms, 30_000);

@@ -85,7 +85,7 @@ impl Released {
     }
 }
 
-/// What a binding's record says. A job that is being taken back is not released: its next
+/// What a binding's record says. A job that is being evicted is not released: its next
 /// attempt is admitted with the size that it has then.
 fn released(binding: &RecordedBinding) -> Option<ReleasedJob> {
     let record = match AdmissionRecord::read(binding.metadata.annotations.as_ref()) {

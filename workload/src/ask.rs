@@ -44,7 +44,7 @@ pub struct Ask {
     /// Whether it may run with fewer pods, down to its minimum, and be grown and shrunk
     /// (`muster.io/elastic`).
     pub elastic: bool,
-    /// Whether it may be taken back for another (`volcano.sh/preemptable`).
+    /// Whether it may be evicted for another (`volcano.sh/preemptable`).
     pub preemptible: bool,
     /// Clusters that hold its data (`muster.io/data-clusters`).
     pub data_clusters: Vec<ClusterName>,

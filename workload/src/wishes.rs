@@ -16,7 +16,7 @@ const ELASTIC: &str = "muster.io/elastic";
 const MIN_REPLICAS: &str = "muster.io/min-replicas";
 /// Annotation: names of the clusters that hold the data it works on, with commas between.
 const DATA_CLUSTERS: &str = "muster.io/data-clusters";
-/// Volcano's label or annotation, on the job or on its pods: whether they may be taken back.
+/// Volcano's label or annotation, on the job or on its pods: whether they may be evicted.
 const PREEMPTABLE: &str = "volcano.sh/preemptable";
 
 /// Makes `size` elastic where the template asks for it: its minimum becomes what it may be
@@ -105,7 +105,7 @@ pub(crate) fn asks_elastic(template: &Field<'_>) -> Result<bool, AskError> {
 
 const RESIZABLE: &str = "false, or a kind that is resized while it runs: a Deployment, StatefulSet, batch/v1 Job or Volcano Job";
 
-/// Whether the job may be taken back for another: unless it, or the template of some of its
+/// Whether the job may be evicted for another: unless it, or the template of some of its
 /// pods, says no.
 pub(crate) fn preemptible(template: &Field<'_>, pods: &[&Value]) -> Result<bool, AskError> {
     let pods = pods

@@ -82,7 +82,7 @@ impl Enforcement {
         }
     }
 
-    /// Whether jobs may be released, resized and taken back.
+    /// Whether jobs may be released, resized and evicted.
     pub(crate) fn lets_decide(&self) -> bool {
         matches!(self, Self::NotRequired | Self::InForce)
     }
@@ -275,9 +275,9 @@ impl Keeper {
             Enforcement::Broken(why) => {
                 tracing::error!(
                     why,
-                    "the admission policies are not in force: no job is released, resized or taken back"
+                    "the admission policies are not in force: no job is released, resized or evicted"
                 );
-                let note = format!("no job is released, resized or taken back: {why}");
+                let note = format!("no job is released, resized or evicted: {why}");
                 let (client, reason) = (self.writes.clone(), "AdmissionPoliciesNotInForce");
                 runtime::task::spawn(async move { say(client, reason, note).await });
             }

@@ -60,7 +60,7 @@ fn a_part_that_is_lost_while_it_runs_is_helped_at_once() {
     assert_eq!(step, Step::Repair);
     watched.repair = Repair::Failed("its template changed".to_owned());
     let step = watched.step(Parts::Dispatched, &astray(), None, seconds(1));
-    let Step::TakeBack(trouble) = step else {
+    let Step::Evict(trouble) = step else {
         panic!("{step:?}")
     };
     assert_eq!(trouble.reason, Reason::PartsLost);
@@ -107,7 +107,7 @@ fn trouble_that_lasts_takes_all_parts_back() {
     // A call that only timed out has been made again.
     assert_eq!(step(None, 1), Step::Nothing);
     assert_eq!(step(Some(trouble.clone()), 2), Step::Wait(seconds(5)));
-    assert_eq!(step(Some(trouble.clone()), 5), Step::TakeBack(trouble));
+    assert_eq!(step(Some(trouble.clone()), 5), Step::Evict(trouble));
 }
 
 #[test]
@@ -127,5 +127,5 @@ fn parts_may_end_by_themselves_when_the_one_that_leads_has() {
     assert_eq!(step(Some(Reason::Succeeded), 2), Step::Wait(seconds(12)));
     assert_eq!(step(Some(Reason::Succeeded), 9), Step::Wait(seconds(12)));
     let end = step(Some(Reason::Succeeded), 12);
-    assert_eq!(end, Step::TakeBack(stop(Reason::Succeeded)));
+    assert_eq!(end, Step::Evict(stop(Reason::Succeeded)));
 }

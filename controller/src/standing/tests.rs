@@ -48,7 +48,7 @@ fn record(state: RecordState) -> AdmissionRecord {
         reason: None,
         message: String::new(),
         for_job: None,
-        taken_back_at: None,
+        evicted_at: None,
         not_before: None,
         adopted: false,
         exceeds_since: None,

@@ -111,7 +111,7 @@ pub struct Counts {
     pub admitted: i64,
     /// Running.
     pub running: i64,
-    /// Ended or taken back, still charged until their work is gone.
+    /// Ended or evicted, still charged until their work is gone.
     pub ending: i64,
     /// Ended.
     pub finished: i64,

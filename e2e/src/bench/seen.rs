@@ -283,7 +283,7 @@ mod tests {
                 false,
             ),
             (
-                "open, taken back",
+                "open, evicted",
                 now(false, &["m"], Some(record("Ending"))),
                 false,
             ),

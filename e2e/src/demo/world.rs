@@ -25,7 +25,7 @@ pub(super) struct Job {
     pub(super) pods: u32,
     pub(super) gpus: u32,
     pub(super) submitted: Timestamp,
-    /// When it was let go, by its record; the last time, if it was taken back in between.
+    /// When it was let go, by its record; the last time, if it was evicted in between.
     pub(super) admitted: Option<Timestamp>,
     /// When all its pods had been seen running.
     pub(super) ran: Option<Timestamp>,
@@ -267,7 +267,7 @@ pub(super) mod tests {
             (stage(&world), world.jobs[&id("x")].admitted),
             (Stage::Admitted, Some(at(5)))
         );
-        // Taken back.
+        // Evicted.
         world.binding(&binding("Ending"), at(7));
         assert_eq!(stage(&world), Stage::Queued);
         world.binding(&binding("Admitted"), at(8));

@@ -1,4 +1,4 @@
-//! Queues of one test that contend for its nodes, what becomes of jobs that are taken back, and how a
+//! Queues of one test that contend for its nodes, what becomes of jobs that are evicted, and how a
 //! test holds such a moment open: nothing is paused, so that others beside it go on.
 
 use anyhow::ensure;
@@ -87,10 +87,10 @@ impl Case {
         .await
     }
 
-    /// Waits until `victims`, whose Works are held, are being taken back while `taker` waits. There
+    /// Waits until `victims`, whose Works are held, are being evicted while `taker` waits. There
     /// it goes through [`Case::midway`], and sees to it that all is still so afterwards: what has
     /// Works left is charged, and its place is not given away.
-    pub(crate) async fn amid_take_back(
+    pub(crate) async fn amid_evict(
         &self,
         taker: Option<&Job>,
         victims: &[&Job],
@@ -101,11 +101,11 @@ impl Case {
                 .await?;
         }
         for victim in victims {
-            self.binding_when(victim, "being taken back", is_ending)
+            self.binding_when(victim, "being evicted", is_ending)
                 .await?;
         }
         self.midway().await?;
-        never_within(HELD_FOR, "an end of the take-back", async || {
+        never_within(HELD_FOR, "an end of the eviction", async || {
             for victim in victims {
                 let binding = self.binding(victim).await?.unwrap_or_default();
                 if !is_ending(&binding) {
@@ -222,7 +222,7 @@ impl Case {
         Ok(job)
     }
 
-    /// Waits until a job that ran was taken back for `reason`, nothing of it is left and it is
+    /// Waits until a job that ran was evicted for `reason`, nothing of it is left and it is
     /// queued again.
     pub(crate) async fn requeued(&self, job: &Job, reason: &str) -> anyhow::Result<()> {
         let again = |binding: &Value| {
@@ -330,7 +330,7 @@ impl Case {
     }
 }
 
-/// Whether a job is being taken back: closed, and charged until its Works are gone.
+/// Whether a job is being evicted: closed, and charged until its Works are gone.
 pub(crate) fn is_ending(binding: &Value) -> bool {
     is_gated(binding) && clusters(binding).is_empty() && record(binding)["state"] == "Ending"
 }

@@ -45,7 +45,7 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     case.end(&taker).await?;
     runs_with(case, &elastic, 4).await?;
     case.shows_gpus(&borrower, "allocated", 16).await?;
-    assert_eq!(case.placements(&elastic)?, 1, "it was taken back");
+    assert_eq!(case.placements(&elastic)?, 1, "it was evicted");
     Ok(())
 }
 

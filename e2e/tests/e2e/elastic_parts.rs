@@ -1,5 +1,5 @@
 //! Elastic gangs that overrides hold to their size: Volcano Jobs that start with what fits, grow
-//! in place in each of their clusters, and are shrunk before anybody is taken back.
+//! in place in each of their clusters, and are shrunk before anybody is evicted.
 
 use std::collections::BTreeSet;
 
@@ -145,7 +145,7 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     ensure!(uids(&small).is_subset(&uids(&grown)), "pods were made anew");
     ranks_are_apart(&grown, 8)?;
     case.shows_gpus(&borrower, "allocated", 16).await?;
-    assert_eq!(case.placements(&job)?, 1, "it was taken back");
+    assert_eq!(case.placements(&job)?, 1, "it was evicted");
 
     // Its own words: the control plane has the minimum as it was written, and counts all pods.
     let told = async || {
@@ -187,7 +187,7 @@ pub(crate) async fn grows_in_both(case: &Case) -> anyhow::Result<()> {
     let full = runs_with(case, &job, &[("member1", 4), ("member2", 4)]).await?;
     ensure!(uids(&small).is_subset(&uids(&full)), "pods were made anew");
     ranks_are_apart(&full, 8)?;
-    assert_eq!(case.placements(&job)?, 1, "it was taken back");
+    assert_eq!(case.placements(&job)?, 1, "it was evicted");
     case.end(&job).await?;
     case.finished(&job, "Succeeded").await?;
     case.shows_gpus(&case.name, "allocated", 0).await

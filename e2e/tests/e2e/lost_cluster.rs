@@ -45,12 +45,12 @@ async fn attempt(case: &Case, job: &Job) -> anyhow::Result<(u64, Vec<String>)> {
     Ok((attempt, clusters(&binding)))
 }
 
-/// What happens while the cluster does not answer: the whole gang is taken back, and waits for what
+/// What happens while the cluster does not answer: the whole gang is evicted, and waits for what
 /// goes slowly where it can be reached, not for the lost part.
 async fn while_lost(case: &Case, job: &Job) -> anyhow::Result<()> {
     let held = case.hold_works([job]).await?;
     out_of_service(case, json!("true")).await?;
-    case.amid_take_back(None, &[job]).await?;
+    case.amid_evict(None, &[job]).await?;
     case.let_go(&held).await?;
     let elsewhere = |binding: &Value| clusters(binding) == ["member1", "member3"];
     case.binding_when(job, "elsewhere", elsewhere).await?;

@@ -34,7 +34,7 @@ pub(crate) const MEMBERS: [&str; 3] = ["member1", "member2", "member3"];
 /// drains it or stops what runs in it.
 pub(crate) const SPARES: [&str; 2] = ["spare1", "spare2"];
 
-/// A taken-back job may soon be tried again, one whose Works ask for too much is evicted soon, and Lease and
+/// A evicted job may soon be tried again, one whose Works ask for too much is evicted soon, and Lease and
 /// view are as in production.
 pub(crate) const FLAGS: [&str; 2] = ["--backoff-seconds=1", "--override-grace-seconds=10"];
 

@@ -21,7 +21,7 @@ pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
         priority_class: Some(class.to_owned()),
         ..case.gang(name, 1, 8)
     };
-    // Only one of the two may be taken back.
+    // Only one of the two may be evicted.
     let firm = jobs::annotated(
         of(&low, "firm").volcano(),
         "volcano.sh/preemptable",
@@ -38,7 +38,7 @@ pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
 
     let held = case.hold_works([&soft]).await?;
     let taker = case.submit(&of(&urgent, "taker").volcano()).await?;
-    case.amid_take_back(Some(&taker), &[&soft]).await?;
+    case.amid_evict(Some(&taker), &[&soft]).await?;
     case.let_go(&held).await?;
     case.running(&taker).await?;
     case.requeued(&soft, "Preempted").await?;
@@ -60,7 +60,7 @@ pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_higher_priority_takes_the_place_of_the_lower_that_may_be_taken_back() {
+fn a_higher_priority_takes_the_place_of_the_lower_that_may_be_evicted() {
     managed("preempt", by_priority);
 }
 

@@ -33,7 +33,7 @@ pub(crate) async fn lowered_and_raised(case: &Case) -> anyhow::Result<()> {
     case.waits(&waiter, &["WaitingForQuota", "Reserved"])
         .await?;
     case.midway().await?;
-    // Nothing is taken back for it, and what ends leaves the queue no more than full.
+    // Nothing is evicted for it, and what ends leaves the queue no more than full.
     case.settles(&running, 2, A_WHILE).await?;
     case.end(&running[0]).await?;
     case.finished(&running[0], "Succeeded").await?;

@@ -13,7 +13,7 @@ use crate::story::{managed, managed_alone, managed_and_killed};
 /// A queue lends three nodes in three clusters, then needs them: a gang that only one cluster can
 /// take, and a single job.
 pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> {
-    // As much as there is: what is taken back is charged until its Works are gone, and keeps the
+    // As much as there is: what is evicted is charged until its Works are gone, and keeps the
     // taker away by that, when its pods are gone before.
     case.parent_queue(json!({"capability": {"nvidia.com/gpu": 32}}))
         .await?;
@@ -48,7 +48,7 @@ pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> 
     let gang = case
         .submit(&case.gang_in(&lender, "gang", 2, 8).volcano())
         .await?;
-    case.amid_take_back(Some(&gang), &victims).await?;
+    case.amid_evict(Some(&gang), &victims).await?;
     case.let_go(&held).await?;
     assert_eq!(case.placed(&gang).await?, ["member1"]);
     let single = case
@@ -91,7 +91,7 @@ async fn split<'a>(case: &Case, jobs: &'a [Job]) -> anyhow::Result<(Vec<&'a Job>
     Ok(jobs.iter().partition(is_released))
 }
 
-/// Each of two queues wants all and deserves half: as many are taken back as were borrowed, once.
+/// Each of two queues wants all and deserves half: as many are evicted as were borrowed, once.
 pub(crate) async fn two_queues_pulling(case: &Case) -> anyhow::Result<()> {
     let half = json!({"deserved": {"nvidia.com/gpu": 8}});
     let queues = [
@@ -167,7 +167,7 @@ pub(crate) async fn guarantee(case: &Case) -> anyhow::Result<()> {
     for job in &borrowed {
         case.requeued(job, "Reclaimed").await?;
     }
-    // It has what it deserves; for more nobody is taken back, least of all what is guaranteed.
+    // It has what it deserves; for more nobody is evicted, least of all what is guaranteed.
     let more = case
         .submit(&case.gang_in(&entitled, "more", 1, 8).batch())
         .await?;
@@ -178,7 +178,7 @@ pub(crate) async fn guarantee(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// For ten minutes each queue always has more to run than there is room for: what is taken back
+/// For ten minutes each queue always has more to run than there is room for: what is evicted
 /// stays what it was at the beginning.
 pub(crate) async fn pulling_for(case: &Case, time: Duration) -> anyhow::Result<()> {
     let half = json!({"deserved": {"nvidia.com/gpu": 8}});
@@ -205,11 +205,11 @@ pub(crate) async fn pulling_for(case: &Case, time: Duration) -> anyhow::Result<(
     let again: u32 = times.iter().map(|times| times.saturating_sub(1)).sum();
     let runs: usize = jobs.iter().map(Vec::len).sum();
     println!(
-        "MEASURED taken_back_in_{}_s {again} of {runs} jobs",
+        "MEASURED evicted_in_{}_s {again} of {runs} jobs",
         time.as_secs()
     );
     // At the beginning one queue may get ahead by the four jobs that fit.
-    assert!(again <= 4, "{again} were taken back");
+    assert!(again <= 4, "{again} were evicted");
     Ok(())
 }
 
@@ -247,7 +247,7 @@ fn two_queues_that_pull_at_each_other_settle() {
 }
 
 /// Where anything is guaranteed all queues together may use no more than the fleet has, which shrinks
-/// with every test that ends: others would have theirs taken back.
+/// with every test that ends: others would have theirs evicted.
 #[test]
 fn what_is_guaranteed_is_never_touched() {
     managed_alone("guarantee", guarantee);

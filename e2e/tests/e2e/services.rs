@@ -251,7 +251,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
 
     let held = case.hold_works([&job]).await?;
     suspend(case, &job, true).await?;
-    case.amid_take_back(None, &[&job]).await?;
+    case.amid_evict(None, &[&job]).await?;
     case.let_go(&held).await?;
     nothing_left(case, MEMBERS, Some(service)).await?;
     suspend(case, &job, false).await?;

@@ -267,7 +267,7 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
         .merge_status(RESOURCE_QUOTA, Some(&case.name), "none", &status)
         .await?;
     let job = case.submit(&training(case, "train", 5)).await?;
-    // It was placed in both, and taken back because of the one: a job that was never tried says
+    // It was placed in both, and evicted because of the one: a job that was never tried says
     // that it waits for room, too.
     let refused = |binding: &Value| {
         let record = record(binding);
@@ -277,11 +277,11 @@ pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
             && message.starts_with("member2 refused its part: ")
             && record["clusters"].as_array().map(Vec::len) == Some(2)
     };
-    case.binding_when(&job, "taken back as refused", refused)
+    case.binding_when(&job, "evicted as refused", refused)
         .await?;
     let told = |group: &Value| {
         let federation = &group["status"]["federation"];
-        federation["takenBack"]["reason"] == "MemberRefused"
+        federation["eviction"]["reason"] == "MemberRefused"
     };
     case.pod_group_when(&job, "says that it was refused", told)
         .await?;
@@ -315,7 +315,7 @@ pub(crate) async fn failed(case: &Case) -> anyhow::Result<()> {
     case.stays_unplaced(&job, crate::case::A_WHILE).await
 }
 
-/// A part that never starts: all parts are taken back at the deadline.
+/// A part that never starts: all parts are evicted at the deadline.
 pub(crate) async fn stuck(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.capacity_policy(json!({"spec": {"placement": {"startDeadline": "20s"}}}))
@@ -335,7 +335,7 @@ pub(crate) async fn stuck(case: &Case) -> anyhow::Result<()> {
     let job = case.submit(&training(case, "train", 5)).await?;
     case.placed(&job).await?;
     let back = |binding: &Value| record(binding)["reason"] == "StartDeadlineExceeded";
-    case.binding_when(&job, "taken back", back).await?;
+    case.binding_when(&job, "evicted", back).await?;
     case.node_group("member1", "more", 1).await?;
     case.running(&job).await?;
     let binding = case

@@ -63,7 +63,7 @@ async fn drained(case: &Case) -> anyhow::Result<()> {
 }
 
 /// The nodes of a part are cordoned between the decision and the dispatch: at the deadline all
-/// is taken back, and goes where there still is room.
+/// is evicted, and goes where there still is room.
 async fn cordoned(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     let deadline = json!({"spec": {"placement": {"startDeadline": "20s"}}});

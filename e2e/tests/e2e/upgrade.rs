@@ -1,5 +1,5 @@
 //! Upgrade and roll-back: the binary of an earlier commit and this one take turns, over jobs that
-//! run, run in parts, wait and are being taken back. Nothing of them moves but what would anyway.
+//! run, run in parts, wait and are being evicted. Nothing of them moves but what would anyway.
 
 use std::path::Path;
 

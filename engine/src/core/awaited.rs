@@ -1,6 +1,6 @@
 //! Whom a taker waits for.
 //!
-//! Not only those who are taken back for it: what is ending already may be on nodes that it will
+//! Not only those who are evicted for it: what is ending already may be on nodes that it will
 //! use, or charged where its queue, or one above it, lacks headroom. One that waited for nobody
 //! would be judged at once, in vain, and what was kept for it given up; which wakes the next, and
 //! the two each other for ever.

@@ -1,4 +1,4 @@
-//! The cheapest things to take back with which a job really starts.
+//! The cheapest things to evict with which a job really starts.
 //!
 //! The placement with everything chosen gone is asked of the same functions that place jobs,
 //! so nothing is taken that does not help. For all that is offered, and for each of the
@@ -140,7 +140,7 @@ impl Search<'_> {
     }
 
     /// Whether a choice may be made, the job going where `shares` say: each thing that comes
-    /// from another queue is owed, smallest first, and none could be taken back in turn.
+    /// from another queue is owed, smallest first, and none could be evicted in turn.
     pub(crate) fn lawful(&self, chosen: &Chosen, shares: &[Share]) -> bool {
         let pools = pools_of(shares);
         let job = (&self.asker.want.total, Some(&pools));

@@ -19,10 +19,9 @@ pub struct EngineConfig {
     pub start_deadline_ms: i64,
     /// Judgements in a row that let nobody go, after which a call of `decide` ends all the same.
     pub most_in_vain: usize,
-    /// How long a released job may be without room for its unbound pods before it is taken
-    /// back.
+    /// How long a released job may be without room for its unbound pods before it is evicted.
     pub room_lost_grace_ms: i64,
-    /// How long a job that found nothing to take back rests before it looks again.
+    /// How long a job that found nothing to evict rests before it looks again.
     pub take_retry_ms: i64,
     /// Most reservations of one class of pools, and of one queue's headroom.
     pub reservations_per_class: usize,

@@ -69,7 +69,7 @@ impl Engine {
             return None;
         }
         if let Some(lost) = self.room_is_lost(key) {
-            return self.take_back(key, Reason::RoomLost, &lost.1, Some(lost.0));
+            return self.evict(key, Reason::RoomLost, &lost.1, Some(lost.0));
         }
         if let Some(stopped) = self.stop_overdue(key) {
             return Some(stopped);
@@ -81,7 +81,7 @@ impl Engine {
         }
         let late = self.late_share(key, job);
         if let Some((cluster, message)) = late.filter(|_| released.starting()) {
-            return self.take_back(key, Reason::StartDeadlineExceeded, &message, Some(cluster));
+            return self.evict(key, Reason::StartDeadlineExceeded, &message, Some(cluster));
         }
         // It has started, or never will be asked again: nothing more is held for it.
         self.room.forget(key);
@@ -122,7 +122,7 @@ impl Engine {
         })
     }
 
-    pub(crate) fn take_back(
+    pub(crate) fn evict(
         &mut self,
         key: &JobKey,
         reason: Reason,
@@ -131,7 +131,7 @@ impl Engine {
     ) -> Option<Decision> {
         let attempt = self.jobs.get(key)?.attempt;
         self.begin_ending(key, reason, message, avoid);
-        Some(Decision::TakeBack {
+        Some(Decision::Evict {
             key: key.clone(),
             attempt,
             reason,

@@ -54,7 +54,7 @@ impl Engine {
         self.note_touched();
         self.settle_room();
         self.run_timers(&mut decisions);
-        self.take_back_drained(&mut decisions);
+        self.evict_drained(&mut decisions);
         self.renew_ends();
         self.note_touched();
         self.rouse_takers();

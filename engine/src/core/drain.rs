@@ -1,8 +1,8 @@
-//! Clusters that are emptied: a taint with the effect NoExecute takes back every job there that
+//! Clusters that are emptied: a taint with the effect NoExecute evicts every job there that
 //! does not tolerate it, whole, as it keeps new ones out.
 //!
 //! Looked at when such a cluster, or an admitted job in one, was told of, and not in between.
-//! Nothing is wrong with a job that is taken back for this: it is queued at its old place,
+//! Nothing is wrong with a job that is evicted for this: it is queued at its old place,
 //! without a back-off.
 
 use super::Engine;
@@ -20,7 +20,7 @@ type Emptied = BTreeMap<ClusterName, Vec<Taint>>;
 
 impl Engine {
     /// Takes back what has to leave its cluster, as far as the budget goes.
-    pub(crate) fn take_back_drained(&mut self, decisions: &mut Vec<Decision>) {
+    pub(crate) fn evict_drained(&mut self, decisions: &mut Vec<Decision>) {
         if !self.drain_due {
             return;
         }
@@ -44,7 +44,7 @@ impl Engine {
                 return;
             }
             let message = format!("cluster {cluster} is being emptied (taint {taint})");
-            let decision = self.take_back(&key, Reason::ClusterDrained, &message, None);
+            let decision = self.evict(&key, Reason::ClusterDrained, &message, None);
             decisions.extend(decision);
         }
     }

@@ -282,10 +282,10 @@ impl Engine {
             return;
         }
         let next = match (released.progress, progress) {
-            // What is being taken back ends by its Works being gone, by nothing else.
+            // What is being evicted ends by its Works being gone, by nothing else.
             (Progress::Ending, _) => return,
             (_, Progress::Ending) => {
-                let message = "it is being taken back";
+                let message = "it is being evicted";
                 return self.begin_ending(key, Reason::Evicted, message, None);
             }
             (Progress::Finished, Progress::Placed | Progress::Running) => progress,

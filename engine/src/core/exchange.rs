@@ -1,4 +1,4 @@
-//! Taking back between queues: who is entitled to, from whom, and what must stay.
+//! Evicting between queues: who is entitled to, from whom, and what must stay.
 //!
 //! Volcano's reclaim, exactly where it is exact, and closed where it let queues pull at each
 //! other for ever (its issue 4947). A queue is *entitled* for a job if, for at least one
@@ -26,7 +26,7 @@ use crate::ids::{ClusterName, PoolClass, QueueName};
 use crate::resources::{ResourceName, Resources};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What entitles a queue to take back.
+/// What entitles a queue to evict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entitlement {
     /// The queue whose account it is: the asker's, or one above it.
@@ -159,7 +159,7 @@ impl Shift<'_> {
         self.book(queue, charge, 1);
     }
 
-    /// What entitles a queue to take back for a job: on its own level, or on one above it.
+    /// What entitles a queue to evict for a job: on its own level, or on one above it.
     /// Without `pools` only the accounts over everything are asked. `None` also where the job
     /// would pass a real capability.
     pub(crate) fn entitled(
@@ -264,7 +264,7 @@ impl Shift<'_> {
         Ok(())
     }
 
-    /// Whether, all victims gone and the job there, one of them could be taken back from the
+    /// Whether, all victims gone and the job there, one of them could be evicted from the
     /// job's queue again. To be asked of each victim when the set is complete (all of them
     /// taken in the shift).
     pub(crate) fn returns(

@@ -63,7 +63,7 @@ impl Engine {
             format!(" ({}: {})", cause.reason, cause.message)
         });
         let message = format!(
-            "attempt {} was taken back{why}; it competes again in {} s",
+            "attempt {} was evicted{why}; it competes again in {} s",
             job.attempt.0,
             (left + 999) / 1000
         );
@@ -114,7 +114,7 @@ impl Engine {
         if !kept.awaits.is_empty() {
             let victims: Vec<String> = kept.awaits.iter().map(ToString::to_string).collect();
             message = format!(
-                "{message}; it is next: {} taken back for it, and what frees is kept for it",
+                "{message}; it is next: {} evicted for it, and what frees is kept for it",
                 are(&victims)
             );
             return (Reason::AwaitingEviction, message);
@@ -197,7 +197,7 @@ fn stage(job: &Job) -> (Reason, &'static str) {
         JobState::Placed => (Reason::Placed, "placed; waits for its pods to run"),
         JobState::Running => (Reason::Running, "runs"),
         JobState::Finished => (Reason::Finished, "ended"),
-        JobState::Ending => (Reason::Evicted, "is being taken back"),
+        JobState::Ending => (Reason::Evicted, "is being evicted"),
         JobState::Queued => (Reason::NotEvaluated, "waits"),
     }
 }

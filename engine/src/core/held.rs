@@ -1,7 +1,7 @@
-//! Who holds something and could be taken back: released jobs that are neither ending nor
+//! Who holds something and could be evicted: released jobs that are neither ending nor
 //! over, by the queue that is charged and by priority.
 //!
-//! Kept so that who looks for something to take back sees its candidates and nobody else.
+//! Kept so that who looks for something to evict sees its candidates and nobody else.
 
 use super::Engine;
 use super::job::{Job, JobState};
@@ -103,7 +103,7 @@ impl Held {
 }
 
 impl Engine {
-    /// Where a job should be listed, if it holds something that could be taken back.
+    /// Where a job should be listed, if it holds something that could be evicted.
     pub(crate) fn held_of(&self, job: &Job) -> Option<(QueueName, i32)> {
         let holds = matches!(
             job.state(),

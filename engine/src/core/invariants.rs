@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Nobody is listed for being taken back who is not.
+    /// Nobody is listed for being evicted who is not.
     fn check_held(&self, wrong: &mut Vec<String>) {
         let held = self
             .jobs

@@ -26,7 +26,7 @@ pub enum JobState {
     Placed,
     /// Enough of it runs.
     Running,
-    /// It is being taken back or deleted, and charged until its Works are gone.
+    /// It is being evicted or deleted, and charged until its Works are gone.
     Ending,
     /// It ended, and is charged nothing.
     Finished,
@@ -49,7 +49,7 @@ pub struct JobView<'a> {
     pub admission: Option<&'a Admission>,
     /// When it was queued.
     pub queued_at: Time,
-    /// Until when it does not compete, if it was taken back.
+    /// Until when it does not compete, if it was evicted.
     pub back_off_until: Option<Time>,
     /// Whether it took more than it was granted, by a template edit that nothing could hold.
     /// It is charged for it, and should be pinned back.
@@ -83,7 +83,7 @@ pub(crate) struct Job {
     pub(crate) duration: Option<i64>,
     /// How long it was predicted to run when it joined the line; nothing while it never did.
     pub(crate) forecast: Option<Forecast>,
-    /// Whether it may be taken back for another job.
+    /// Whether it may be evicted for another job.
     pub(crate) preemptible: bool,
     /// The last attempt, zero before the first.
     pub(crate) attempt: Attempt,
@@ -102,12 +102,12 @@ pub(crate) struct Uncommon {
     pub(crate) checkpointed_at: Option<Time>,
     /// Milliseconds that it had run when it was stopped for its queue's limit.
     pub(crate) stopped_after: Option<i64>,
-    /// Attempts in a row that were taken back or refused.
+    /// Attempts in a row that were evicted or refused.
     pub(crate) failures: u32,
     pub(crate) back_off_until: Option<Time>,
     /// Clusters left out, and until when.
     pub(crate) avoid: BTreeMap<ClusterName, Time>,
-    /// Why the last attempt was taken back.
+    /// Why the last attempt was evicted.
     pub(crate) last: Option<Cause>,
 }
 
@@ -190,7 +190,7 @@ pub(crate) struct Has {
     pub(crate) holder: Option<(QueueName, Arc<str>)>,
     /// When it is expected to end.
     pub(crate) outlook: Option<Outlook>,
-    /// In whose list of what may be taken back it stands, by priority.
+    /// In whose list of what may be evicted it stands, by priority.
     pub(crate) held: Option<(QueueName, i32)>,
 }
 
@@ -223,7 +223,7 @@ impl Uncommon {
 }
 
 impl Cause {
-    /// Whether the attempt failed: not where it was taken back for another job, or stopped.
+    /// Whether the attempt failed: not where it was evicted for another job, or stopped.
     pub(crate) fn is_failure(&self) -> bool {
         !matches!(
             self.reason,

@@ -294,7 +294,7 @@ impl Engine {
         mut wakes: Vec<Wake>,
     ) -> Block {
         let never = short.never();
-        // Once the bound could let it go it may keep or take back what it lacks: it does not wait for
+        // Once the bound could let it go it may keep or reclaim what it lacks: it does not wait for
         // that to be free.
         wakes.push(if never {
             Wake::Bounds(short.queue.clone())

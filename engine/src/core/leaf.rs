@@ -34,7 +34,7 @@ pub(crate) struct Leaf {
     pub(super) awake: BTreeSet<(Rank, WantId)>,
     /// First of each group that sleeps and could go some day.
     pub(super) hopeful: BTreeSet<(Rank, WantId)>,
-    /// Groups of which the first that may look for something to take back has not done so in vain.
+    /// Groups of which the first that may look for something to evict has not done so in vain.
     pub(super) unlooked: BTreeSet<WantId>,
     /// Groups that are judged once more, whatever is known of the room for what they want.
     pub(super) due: BTreeMap<WantId, Due>,
@@ -89,7 +89,7 @@ impl Leaf {
         self.awake.len()
     }
 
-    /// Groups that may look for something to take back.
+    /// Groups that may look for something to evict.
     pub(crate) fn unlooked(&self) -> &BTreeSet<WantId> {
         &self.unlooked
     }
@@ -163,7 +163,7 @@ impl Leaf {
         self.groups.get(&want).is_some_and(|group| group.judged)
     }
 
-    /// Whether a group found nothing to take back, as far as nothing has changed for it.
+    /// Whether a group found nothing to evict, as far as nothing has changed for it.
     pub(crate) fn has_looked(&self, want: WantId) -> bool {
         self.groups.contains_key(&want) && !self.unlooked.contains(&want)
     }

@@ -2,10 +2,10 @@
 //!
 //! A member shows the end of a pod (or that it is gone: those that have ended need not be told of)
 //! a second or more before Karmada shows the end of its job. In between the pod's room is free while its charge is not, and whoever is given that room may
-//! stand behind those for whom the charge will be free: it would start, and be taken back for
+//! stand behind those for whom the charge will be free: it would start, and be evicted for
 //! them a moment later. So a pod that has ended keeps its room until its job's charge ends or
 //! is another, for at most [`LINGER_MS`]; not beside a new pod of its job, for which the room may
-//! be meant, nor where the job is being taken back or shrunk: then its room is for its taker.
+//! be meant, nor where the job is being evicted or shrunk: then its room is for its taker.
 
 use super::Engine;
 use crate::event::Progress;
@@ -136,7 +136,7 @@ impl Engine {
     }
 
     /// Whether a pod that has ended held room until now, for a job that is charged and neither
-    /// over nor being taken back, nor some of it.
+    /// over nor being evicted, nor some of it.
     fn keeps_room(&self, key: &JobKey, fact: &PodFact) -> bool {
         let room = self.room.cluster(&fact.cluster);
         let known = room.and_then(|room| room.pods().get(&fact.uid));

@@ -22,6 +22,7 @@ mod elastic;
 mod eligible;
 mod empty;
 mod events;
+mod evict;
 mod evidence;
 mod excess;
 mod exchange;
@@ -64,7 +65,6 @@ mod shuts;
 mod sleep;
 mod snapshot;
 mod split;
-mod take_back;
 mod takers;
 mod target;
 #[cfg(test)]
@@ -138,9 +138,9 @@ pub struct Engine {
     history: History,
     /// Released jobs that ask for another size than they have.
     growing: BTreeSet<JobKey>,
-    /// Jobs that hold something and may still be taken back, by queue and priority.
+    /// Jobs that hold something and may still be evicted, by queue and priority.
     held: Held,
-    /// Jobs that found nothing to take back, and when they look again.
+    /// Jobs that found nothing to evict, and when they look again.
     takers: Takers,
     /// Jobs that were stopped for a limit of run time.
     stopped: BTreeSet<JobKey>,

@@ -1,7 +1,7 @@
 //! How long jobs will run, told from how long like jobs ran.
 //!
 //! The time between a job's start and its end flows in, whatever its outcome: a job that failed
-//! held its machines as well. Runs that were taken back tell nothing and are left out. Out flow
+//! held its machines as well. Runs that were evicted tell nothing and are left out. Out flow
 //! a mean, which orders ([`crate::facts::QueueOrdering::ShortestPredicted`]), and a high
 //! quantile, by which ends are expected. A job is told by the runs most like it, of which there
 //! are enough: of its user in its queue with its pods and devices, of its user so, of its queue

@@ -268,7 +268,7 @@ impl Engine {
         }
     }
 
-    /// Where the first of a group waits for what is taken back for it, who joins it may take
+    /// Where the first of a group waits for what is evicted for it, who joins it may take
     /// too: the group is judged again.
     fn rouse_behind_takers(&mut self, line: Option<&Line>) {
         let Some(line) = line else { return };

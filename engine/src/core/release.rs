@@ -1,4 +1,4 @@
-//! How a job changes hands: released, taken back, put in line again.
+//! How a job changes hands: released, evicted, put in line again.
 //!
 //! The only places where a job's phase changes. Each ends by registering the job, so that
 //! charge, counts and place in line follow.

@@ -1,5 +1,5 @@
 //! The reservations that stand: what is kept for whom, found by holder, by queue, and by the
-//! jobs that are being taken back for one.
+//! jobs that are being evicted for one.
 //!
 //! Only a store: who gets a reservation and whom it binds is decided in `reserve`. What is
 //! indexed here must always follow from the reservations themselves.
@@ -60,7 +60,7 @@ pub(crate) struct Reservation {
     /// When it can start by the ends that are declared or predicted; `None` where they do not
     /// do.
     pub(crate) start: Option<Time>,
-    /// Whether jobs are, or were, taken back for it, and it was not judged since they are gone.
+    /// Whether jobs are, or were, evicted for it, and it was not judged since they are gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) taker: bool,
     /// Those jobs that are not gone yet. While there are any, it stays exactly as it is.
@@ -69,12 +69,12 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Whether jobs are, or were just, taken back for it: then it binds everybody.
+    /// Whether jobs are, or were just, evicted for it: then it binds everybody.
     pub(crate) fn taking(&self) -> bool {
         self.taker
     }
 
-    /// Whether all are gone who were taken back for it, and it was not judged since.
+    /// Whether all are gone who were evicted for it, and it was not judged since.
     pub(crate) fn is_served(&self) -> bool {
         self.taking() && self.awaits.is_empty()
     }
@@ -102,7 +102,7 @@ pub(crate) struct Reservations {
     kept: BTreeMap<(ClusterName, NodeName), Tally>,
     /// Who was refused headroom because as many as may hold it already.
     refused: BTreeMap<Scope, BTreeSet<JobKey>>,
-    /// For whom a job is being taken back.
+    /// For whom a job is being evicted.
     awaited: BTreeMap<JobKey, BTreeSet<JobKey>>,
 }
 
@@ -116,7 +116,7 @@ impl Reservations {
         self.holders.iter().filter_map(|key| self.of(key))
     }
 
-    /// Whether there is any for whom jobs are, or were just, taken back.
+    /// Whether there is any for whom jobs are, or were just, evicted.
     pub(crate) fn has_takers(&self) -> bool {
         self.takers > 0
     }

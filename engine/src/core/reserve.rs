@@ -13,11 +13,11 @@
 //! then the start moves, and nobody is stopped for it.
 //!
 //! A taker's reservation ([`Engine::reserve_for_taker`]) is of another kind: jobs are being
-//! taken back for it, so it stays as it is and binds everybody (but those ahead in its own queue
+//! evicted for it, so it stays as it is and binds everybody (but those ahead in its own queue
 //! where that is strict)
 //! until they are gone and its holder was judged once more, by which it is released, or goes on
 //! like any other. Were it any weaker, a victim that stands first again when it is gone would
-//! take its room back, and be taken back again.
+//! take its room back, and be evicted again.
 
 use super::Engine;
 use super::job::{Line, Rank};
@@ -215,7 +215,7 @@ impl Engine {
             .collect()
     }
 
-    /// Keeps for a job exactly what `shares` would take, while `victims` are taken back or
+    /// Keeps for a job exactly what `shares` would take, while `victims` are evicted or
     /// shrunk for it, and until it was judged once after that. Who is gone already is left out.
     pub(crate) fn reserve_for_taker(
         &mut self,
@@ -255,7 +255,7 @@ impl Engine {
         self.unsettle_beside(&nodes);
     }
 
-    /// What was taken back of a job, or shrunk, is gone: those who waited for nobody else are
+    /// What was evicted of a job, or shrunk, is gone: those who waited for nobody else are
     /// judged again.
     pub(crate) fn victim_gone(&mut self, victim: &JobKey) {
         let ready = self.reservations.settle(victim);
@@ -265,7 +265,7 @@ impl Engine {
         }
     }
 
-    /// Whether jobs are being taken back for this one.
+    /// Whether jobs are being evicted for this one.
     pub(crate) fn awaits_eviction(&self, key: &JobKey) -> bool {
         self.reservations.has_takers() && self.reservations.of(key).is_some_and(Reservation::taking)
     }

@@ -138,7 +138,7 @@ impl Engine {
     }
 
     /// Queued jobs of the class move in their lines; released ones keep what they have, and
-    /// are taken back by their new priority.
+    /// are evicted by their new priority.
     pub(crate) fn class_told(&mut self, name: &str, fact: Option<PriorityClassFact>) {
         let before = self.classes.get(name).cloned();
         if before == fact {

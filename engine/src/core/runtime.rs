@@ -48,7 +48,7 @@ impl Engine {
             ran / 1000,
             limit / 1000
         );
-        self.take_back(key, Reason::RuntimeLimitExceeded, &message, None)
+        self.evict(key, Reason::RuntimeLimitExceeded, &message, None)
     }
 
     /// A job was found stopped, by its record.

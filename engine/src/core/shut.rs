@@ -90,7 +90,7 @@ pub(crate) struct Doors<'a> {
     /// The queues in which somebody awake has a want that might find room, by want.
     pub(crate) open: BTreeMap<WantId, &'a HashedSet<QueueId>>,
     /// The last in order of those for whom what a want needs is kept that is shut, those aside
-    /// for whom jobs are taken back.
+    /// for whom jobs are evicted.
     pub(crate) last: Option<&'a Reservation>,
 }
 
@@ -291,7 +291,7 @@ impl Engine {
         self.compare((&holder.queue, &holder.rank), (queue, rank)) == Ordering::Less
     }
 
-    /// The last in order of those who keep nodes, those aside for whom jobs are taken back.
+    /// The last in order of those who keep nodes, those aside for whom jobs are evicted.
     pub(crate) fn last_holder(&self) -> Option<&Reservation> {
         self.last_of(self.reservations.with_nodes())
     }

@@ -33,7 +33,7 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     lingering: Vec<Ended>,
     reservations: Vec<Reservation>,
-    /// Who found nothing to take back, and looks again when.
+    /// Who found nothing to evict, and looks again when.
     takers: Takers,
     /// What queues held in the past, where that counts.
     pasts: Vec<PastSnapshot>,

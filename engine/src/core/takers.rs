@@ -1,4 +1,4 @@
-//! Jobs that found nothing to take back, and when they look again.
+//! Jobs that found nothing to evict, and when they look again.
 //!
 //! Each rests for a while after it looked in vain; then it looks again as soon as anything has
 //! changed since. Where a victim was protected by its queue's minimum run time, it looks again

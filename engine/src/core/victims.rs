@@ -1,4 +1,4 @@
-//! What could be taken back for a job: whole jobs, and single pods of elastic ones.
+//! What could be evicted for a job: whole jobs, and single pods of elastic ones.
 //!
 //! Each thing that could be taken is an item, with what comes free by it and what is lost by
 //! it. Pods that an elastic gang has beyond its least come before any whole job; then what
@@ -25,7 +25,7 @@ use std::cmp::Reverse;
 /// Most steps in which the surplus of one gang is offered.
 const STEPS: u32 = 64;
 
-/// One thing that could be taken back. It borrows what it can: thousands are offered for a choice
+/// One thing that could be evicted. It borrows what it can: thousands are offered for a choice
 /// of one.
 #[derive(Debug)]
 pub(crate) struct Item<'a> {
@@ -60,7 +60,7 @@ struct Part {
     nodes: Holdings,
 }
 
-/// A job that is taken back, or some pods of it.
+/// A job that is evicted, or some pods of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Taken {
     pub(crate) key: JobKey,
@@ -313,7 +313,7 @@ impl Engine {
         offers.items.push(left);
     }
 
-    /// What is lost if a job is taken back whose priority has this place among those in use.
+    /// What is lost if a job is evicted whose priority has this place among those in use.
     fn cost_of(&self, job: &Job, released: &Released, place: usize) -> i128 {
         let saved = released.started_at.max(job.uncommon.checkpointed_at);
         let since = released.started_at.and(saved);

@@ -292,7 +292,7 @@ impl Waiting {
         }
     }
 
-    /// Notes that a group found nothing to take back.
+    /// Notes that a group found nothing to evict.
     pub(crate) fn note_looked(&mut self, queue: &QueueName, want: WantId) {
         if let Some(leaf) = self.leaves.get_mut(queue) {
             leaf.unlooked.remove(&want);

@@ -25,7 +25,7 @@ pub(crate) struct Want {
     pub(crate) max_clusters: Option<u32>,
     /// Clusters left out while others could take it.
     pub(crate) avoid: BTreeSet<ClusterName>,
-    /// Whether its class lets it have others taken back: what is not taken for one that may not
+    /// Whether its class lets it have others evicted: what is not taken for one that may not
     /// says nothing of those behind it that may.
     pub(crate) preempts: bool,
 }

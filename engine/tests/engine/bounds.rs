@@ -31,13 +31,13 @@ fn lost() -> World {
 }
 
 #[test]
-fn whoever_is_due_takes_back_as_soon_as_the_fleet_could_let_it_go() {
+fn whoever_is_due_evicts_as_soon_as_the_fleet_could_let_it_go() {
     let mut world = lost();
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("due"), @"#1 ExceedsCapability: needs nvidia.com/gpu 2; queue root may use 0: 2 more than it may ever have");
     world.apply(Event::NodeUpserted(node("y", "n0", "cpu 64, gpu 2")));
     // What is borrowed in the lost cluster counts: nothing will be free by itself.
-    assert_snapshot!(world.decide(), @"take back borrows #1 for due: Reclaimed: reclaimed for ns/due: queue dept has nvidia.com/gpu 0 of the 2 that it deserves, queue c has 1 and deserves 0");
+    assert_snapshot!(world.decide(), @"evict borrows #1 for due: Reclaimed: reclaimed for ns/due: queue dept has nvidia.com/gpu 0 of the 2 that it deserves, queue c has 1 and deserves 0");
     world.works_gone("borrows");
     assert_snapshot!(world.decide(), @"release due #1 y(n0)");
 }

@@ -1,4 +1,4 @@
-//! Which of many jobs are taken back: the cheapest set, not the cheapest jobs.
+//! Which of many jobs are evicted: the cheapest set, not the cheapest jobs.
 //!
 //! A job costs its GPUs times how long it has run. There are more to be taken than are tried out
 //! in every combination, but where it says that there are few.
@@ -29,20 +29,20 @@ fn run(world: &mut World, names: &[&str], request: &str) {
     }
 }
 
-/// Who is taken back for a job of high priority.
+/// Who is evicted for a job of high priority.
 fn taken(world: &mut World, count: u32, request: &str) -> Vec<String> {
     let job = world.job("high", "q", pods(count, request));
     world.submit(job.priority("high"));
     let decided = world.decide();
     let lines = decided.lines().map(|line| {
-        let line = line.strip_prefix("take back ").expect("a victim");
+        let line = line.strip_prefix("evict ").expect("a victim");
         line.split(' ').next().unwrap().to_owned()
     });
     lines.collect()
 }
 
 /// After long: one job on the only node of another cluster, then two halves on an empty node
-/// that `double` adds. Each half costs less than the one, and both cost more. What is taken back
+/// that `double` adds. Each half costs less than the one, and both cost more. What is evicted
 /// for a job of that size.
 fn taken_of_one_or_two(world: &mut World, double: impl FnOnce(&mut World)) -> Vec<String> {
     world.wait(1000);

@@ -1,5 +1,5 @@
 //! Tenants that share quota and no nodes, in a fleet that shrinks below what is charged: whatever is
-//! taken back for whom, and in whatever order it is confirmed, deciding ends soon.
+//! evicted for whom, and in whatever order it is confirmed, deciding ends soon.
 
 use crate::placement::on_label;
 use crate::random::cases;
@@ -25,7 +25,7 @@ enum Step {
         gpus: u32,
         class: usize,
     },
-    /// Works of the first of those that are being taken back are gone.
+    /// Works of the first of those that are being evicted are gone.
     Gone(usize),
     Finish(usize),
     /// The nodes of a tenant in a cluster come or go.
@@ -200,7 +200,7 @@ impl Model {
                     self.world.run(&key.name);
                     self.running.insert(key.name.to_string());
                 }
-                Decision::TakeBack { key: victim, .. } => {
+                Decision::Evict { key: victim, .. } => {
                     let name = victim.name.to_string();
                     let state = self.world.engine.job(&key(&name)).map(|job| job.state);
                     assert_eq!(state, Some(JobState::Ending));
@@ -247,7 +247,7 @@ fn takers_that_lack_headroom_alone_wait_for_whose_it_is() {
     world.apply(Event::NodeGone(gone.cluster, node));
     submit(&mut world, "l0", "lend", demand(1, 1, 4));
     let decided = world.decided();
-    let [Decision::TakeBack { key: victim, .. }] = &decided.decisions[..] else {
+    let [Decision::Evict { key: victim, .. }] = &decided.decisions[..] else {
         panic!("{decided:?}");
     };
     for (name, gpus) in [("l1", 2), ("l2", 1)] {

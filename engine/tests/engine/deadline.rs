@@ -43,13 +43,13 @@ fn a_gang_that_does_not_start_in_time_goes_elsewhere() {
     world.wait(59);
     assert_snapshot!(world.decide(), @"");
     world.wait(1);
-    assert_snapshot!(world.decide(), @"take back job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release");
+    assert_snapshot!(world.decide(), @"evict job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release");
     assert_snapshot!(world.why("job"), @"StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release; charged until its Works are gone");
     assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 8, pods 2");
     world.apply(Event::PodGone(first.cluster, first.uid));
     world.works_gone("job");
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("job"), @"BackingOff: attempt 1 was taken back (StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release); it competes again in 1 s");
+    assert_snapshot!(world.why("job"), @"BackingOff: attempt 1 was evicted (StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 60 s after its release); it competes again in 1 s");
     world.wait(2);
     assert_snapshot!(world.decide(), @"release job #2 b(n0×2)");
 }
@@ -96,7 +96,7 @@ fn lost_room_is_noticed_sooner() {
     let mut world = released_to_a_lost_node();
     assert_snapshot!(world.decide(), @"");
     world.wait(10);
-    assert_snapshot!(world.decide(), @"take back job #1: RoomLost: for 10 s its pods that are not bound yet have fitted on no nodes of a");
+    assert_snapshot!(world.decide(), @"evict job #1: RoomLost: for 10 s its pods that are not bound yet have fitted on no nodes of a");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn pods_that_are_bound_in_time_are_counted_one_by_one() {
         world.apply(Event::PodUpserted(pod));
     }
     world.wait(60);
-    assert_snapshot!(world.decide(), @"take back job #1: StartDeadlineExceeded: 3 of the 4 pods it needs on a were bound 60 s after its release");
+    assert_snapshot!(world.decide(), @"evict job #1: StartDeadlineExceeded: 3 of the 4 pods it needs on a were bound 60 s after its release");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn an_elastic_gang_that_went_with_its_least_needs_all_of_that() {
     world.apply(Event::PodUpserted(first));
     world.progress("job", Progress::Placed);
     world.wait(601);
-    assert_snapshot!(world.decide(), @"take back job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 601 s after its release");
+    assert_snapshot!(world.decide(), @"evict job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were bound 601 s after its release");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn drain(world: &mut World, name: &str, effect: Option<TaintEffect>) {
 }
 
 #[test]
-fn what_is_there_is_taken_back_whole_and_goes_elsewhere_at_once() {
+fn what_is_there_is_evicted_whole_and_goes_elsewhere_at_once() {
     let mut world = world();
     let wide = Demand {
         split: Split::Allowed,
@@ -42,7 +42,7 @@ fn what_is_there_is_taken_back_whole_and_goes_elsewhere_at_once() {
     drain(&mut world, "b", Some(TaintEffect::NoSchedule));
     assert_snapshot!(world.decide(), @"");
     drain(&mut world, "b", Some(TaintEffect::NoExecute));
-    assert_snapshot!(world.decide(), @"take back wide #1: ClusterDrained: cluster b is being emptied (taint muster.io/drain:NoExecute)");
+    assert_snapshot!(world.decide(), @"evict wide #1: ClusterDrained: cluster b is being emptied (taint muster.io/drain:NoExecute)");
     assert_eq!(world.state("wide"), JobState::Ending);
     world.works_gone("wide");
     assert_snapshot!(world.decide(), @"");
@@ -69,7 +69,7 @@ fn who_tolerates_it_stays() {
     world.run("leaves");
     drain(&mut world, "a", Some(TaintEffect::NoExecute));
     drain(&mut world, "b", Some(TaintEffect::NoExecute));
-    assert_snapshot!(world.decide(), @"take back leaves #1: ClusterDrained: cluster a is being emptied (taint muster.io/drain:NoExecute)");
+    assert_snapshot!(world.decide(), @"evict leaves #1: ClusterDrained: cluster a is being emptied (taint muster.io/drain:NoExecute)");
     assert_eq!(world.state("stays"), JobState::Running);
     // Told again, nothing more happens.
     drain(&mut world, "a", Some(TaintEffect::NoExecute));
@@ -92,5 +92,5 @@ fn what_is_read_back_leaves_once_it_is_known_what_it_tolerates() {
     });
     assert_snapshot!(after.decide(), @"");
     after.add("job", "q", 1, "gpu 8");
-    assert_snapshot!(after.decide(), @"take back job #1: ClusterDrained: cluster a is being emptied (taint muster.io/drain:NoExecute)");
+    assert_snapshot!(after.decide(), @"evict job #1: ClusterDrained: cluster a is being emptied (taint muster.io/drain:NoExecute)");
 }

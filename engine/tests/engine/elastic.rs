@@ -220,13 +220,13 @@ fn a_gang_in_parts_keeps_a_pod_in_each_of_its_clusters() {
 }
 
 #[test]
-fn a_gang_in_parts_is_taken_back_for_what_needs_all_of_a_part() {
+fn a_gang_in_parts_is_evicted_for_what_needs_all_of_a_part() {
     let mut world = over_two_clusters();
     add(&mut world, "job", in_parts(1, 8));
     world.decide();
     world.run("job");
     world.add("late", "other", 1, "gpu 4");
-    assert_snapshot!(world.decide(), @"take back job #1 for late: Reclaimed: reclaimed for ns/late: queue other has nvidia.com/gpu 0 of the 8 that it deserves, queue q has 8 and deserves 0");
+    assert_snapshot!(world.decide(), @"evict job #1 for late: Reclaimed: reclaimed for ns/late: queue other has nvidia.com/gpu 0 of the 8 that it deserves, queue q has 8 and deserves 0");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn no_more_is_taken_of_a_gang_in_parts_than_leaves_its_least() {
     world.run("job");
     // Two of it may go, and three have to in one place.
     world.add("late", "other", 1, "gpu 3");
-    assert!(world.decide().starts_with("take back job #1 for late"));
+    assert!(world.decide().starts_with("evict job #1 for late"));
 }
 
 #[test]
@@ -428,7 +428,7 @@ fn a_part_of_two_roles_keeps_one_pod_of_them_together() {
     let copy = world.engine.clone();
     // All of a part could come free of it only if the part went, and its parts stay.
     world.add("late", "other", 1, "gpu 4");
-    assert!(world.decide().starts_with("take back job #1 for late"));
+    assert!(world.decide().starts_with("evict job #1 for late"));
     world.engine = copy;
     let mut fact = world.job("job", "q", of(0, 1));
     fact.0.queued_at = engine::Time(1000);

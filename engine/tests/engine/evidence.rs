@@ -95,7 +95,7 @@ fn how_long_it_will_run_says_on_what_that_rests() {
 }
 
 #[test]
-fn whoever_is_taken_back_is_told_the_first_of_what_is_asked_for_that_the_other_has_less_of() {
+fn whoever_is_evicted_is_told_the_first_of_what_is_asked_for_that_the_other_has_less_of() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, memory 64Gi, gpu 8")
@@ -105,5 +105,5 @@ fn whoever_is_taken_back_is_told_the_first_of_what_is_asked_for_that_the_other_h
     world.runs("large", "rich", 1, "cpu 8, gpu 8");
     // It has as many cores as it deserves, and asks for no memory.
     world.add("next", "due", 1, "cpu 1, gpu 4");
-    assert_snapshot!(world.decide(), @"take back large #1 for next: Reclaimed: reclaimed for ns/next: queue due has nvidia.com/gpu 0 of the 4 that it deserves, queue rich has 8 and deserves 0");
+    assert_snapshot!(world.decide(), @"evict large #1 for next: Reclaimed: reclaimed for ns/next: queue due has nvidia.com/gpu 0 of the 4 that it deserves, queue rich has 8 and deserves 0");
 }

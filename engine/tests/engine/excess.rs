@@ -45,7 +45,7 @@ fn an_excess_is_charged_as_long_as_it_is_told_also_beyond_the_bound() {
 }
 
 #[test]
-fn an_excess_goes_with_the_job_that_is_taken_back_and_not_before() {
+fn an_excess_goes_with_the_job_that_is_evicted_and_not_before() {
     let mut world = two_of_four();
     // In a cluster where nothing of it was admitted.
     exceeds(&mut world, 1, "b", "gpu 1");

@@ -1,5 +1,5 @@
-//! What is guaranteed and idle: kept from all others together, in line and when something is taken
-//! back; and what a queue claims for those below it.
+//! What is guaranteed and idle: kept from all others together, in line and when something is evicted;
+//! and what a queue claims for those below it.
 
 use crate::sharing::{fill, fleet, order, shares, usage};
 use crate::world::{World, below, bound, deserving, pods, policy, queue, res};

@@ -47,7 +47,7 @@ fn room_is_not_given_to_who_would_have_to_give_it_back_at_once() {
     assert_snapshot!(world.decide(), @"");
     world.wait(1);
     world.finish("b1");
-    // It is b that has less than it deserves now. Nobody is taken back.
+    // It is b that has less than it deserves now. Nobody is evicted.
     assert_snapshot!(world.decide(), @"release b3 #1 x(n0)");
 }
 

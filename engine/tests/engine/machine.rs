@@ -3,7 +3,7 @@
 //! Checked from outside, by code that shares nothing with the engine but its types: admissions
 //! never pass a capability nor take what is guaranteed to others (S1), plans never pass a node (S2), gangs are whole (S3), one attempt
 //! at most is live (S4), attempts are counted (S5), nobody is passed by his like (S6), what a
-//! queue is charged is what its jobs hold (S10), who is taken back may be taken back, a restored
+//! queue is charged is what its jobs hold (S10), who is evicted may be evicted, a restored
 //! engine goes on alike, the same events give the same decisions, jobs that pull at each other
 //! come to rest, and what fits alone is released in the end.
 

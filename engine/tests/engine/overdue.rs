@@ -50,7 +50,7 @@ fn a_queue_may_leave_its_jobs_no_say_in_whether_they_are_evicted() {
     let mut rules = preempting("q", 0);
     rules.preemption.allow_non_preemptible = false;
     world.policy(rules);
-    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn who_runs_longer_than_declared_makes_way_for_its_equals() {
     world.wait(57);
     assert_snapshot!(world.decide(), @"");
     world.wait(1);
-    assert_snapshot!(world.decide(), @"take back first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 0s longer");
+    assert_snapshot!(world.decide(), @"evict first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 0s longer");
     world.works_gone("first");
     assert_snapshot!(world.decide(), @"release second #1 a(n0)");
     // It is queued again at its old place, and takes nothing from who declared nothing.
@@ -115,7 +115,7 @@ fn what_is_declared_later_counts_for_the_next_attempt() {
         }));
     }
     world.wait(31);
-    assert_snapshot!(world.decide(), @"take back first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
+    assert_snapshot!(world.decide(), @"evict first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn what_was_declared_counts_after_a_restart_too() {
     world.wait(59);
     assert_snapshot!(world.decide(), @"");
     world.wait(2);
-    assert_snapshot!(world.decide(), @"take back first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
+    assert_snapshot!(world.decide(), @"evict first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn its_word_that_it_is_never_evicted_ends_with_its_declared_time() {
     world.wait(59);
     assert_snapshot!(world.decide(), @"");
     world.wait(2);
-    assert_snapshot!(world.decide(), @"take back first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
+    assert_snapshot!(world.decide(), @"evict first #1 for second: Preempted: preempted for ns/second: it declared to run 60s and has run 1s longer");
     // Who declares nothing keeps it.
     let mut world = self::world(overdue());
     runs(&mut world, "first", "normal", pods(1, "gpu 4"));

@@ -1,4 +1,4 @@
-//! What a queue owes, and what it could take back in turn.
+//! What a queue owes, and what it could evict in turn.
 
 use crate::world::{World, bound, deserving, policy, queue, res};
 use engine::Resources;
@@ -6,7 +6,7 @@ use engine::facts::{PolicyFact, PoolBound};
 use insta::assert_snapshot;
 
 #[test]
-fn nothing_is_taken_that_could_be_taken_back_for_another_resource() {
+fn nothing_is_taken_that_could_be_evicted_for_another_resource() {
     // Of the CPUs that a and b deserve, b holds so many, and asks for so many beside four GPUs:
     // a owes GPUs, and may be entitled to CPUs when it has lost a job.
     for (a_deserves, b_deserves, b_holds, b_asks, is_taken) in [
@@ -38,7 +38,7 @@ fn nothing_is_taken_that_could_be_taken_back_for_another_resource() {
         let decided = world.decide();
         let case = format!("{a_deserves} {b_deserves} {b_holds} {b_asks}: {decided}");
         assert_eq!(
-            decided.starts_with("take back a1 #1 for b1"),
+            decided.starts_with("evict a1 #1 for b1"),
             is_taken,
             "{case}"
         );
@@ -84,9 +84,9 @@ fn who_waits_for_what_it_takes_itself_owes_what_it_holds_all_the_same() {
     world.runs("middle-1", "middle", 1, "cpu 1, gpu 4");
     world.runs("rich-1", "rich", 1, "cpu 8, gpu 4");
     world.add("middle-2", "middle", 1, "cpu 4, gpu 4");
-    assert_snapshot!(world.decide(), @"take back rich-1 #1 for middle-2: Reclaimed: reclaimed for ns/middle-2: queue middle has cpu 1 of the 8 that it deserves, queue rich has 8 and deserves 0");
+    assert_snapshot!(world.decide(), @"evict rich-1 #1 for middle-2: Reclaimed: reclaimed for ns/middle-2: queue middle has cpu 1 of the 8 that it deserves, queue rich has 8 and deserves 0");
     world.add("poor-1", "poor", 1, "gpu 4");
-    assert_snapshot!(world.decide(), @"take back middle-1 #1 for poor-1: Reclaimed: reclaimed for ns/poor-1 of queue poor, which has less than it deserves");
+    assert_snapshot!(world.decide(), @"evict middle-1 #1 for poor-1: Reclaimed: reclaimed for ns/poor-1 of queue poor, which has less than it deserves");
 }
 
 #[test]
@@ -106,5 +106,5 @@ fn who_was_entitled_to_nothing_looks_again_once_its_queue_holds_enough_less() {
     world.wait(10).finish("b1");
     assert_snapshot!(world.decide(), @"");
     world.wait(10).finish("b2");
-    assert!(world.decide().starts_with("take back a1 #1 for b3"));
+    assert!(world.decide().starts_with("evict a1 #1 for b3"));
 }

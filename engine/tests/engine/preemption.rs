@@ -1,4 +1,4 @@
-//! Taking back from jobs of lower priority in the same queue.
+//! Evicting from jobs of lower priority in the same queue.
 
 use crate::elastic::elastic;
 use crate::world::{World, capped, cluster, foreign, key, line, pods, policy, queue};
@@ -51,8 +51,8 @@ fn the_lower_goes_and_the_higher_gets_its_place() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
-    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
-    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is taken back for it, and what frees is kept for it");
+    assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what frees is kept for it");
     assert_snapshot!(world.why("low"), @"Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100; charged until its Works are gone");
     // Decided once.
     assert_snapshot!(world.decide(), @"");
@@ -87,7 +87,7 @@ fn what_looks_cheaper_and_does_not_help_is_left_alone() {
     let taken = world.decide();
     let taken: Vec<&str> = taken
         .lines()
-        .filter_map(|line| line.strip_prefix("take back ")?.split(' ').next())
+        .filter_map(|line| line.strip_prefix("evict ")?.split(' ').next())
         .collect();
     assert_eq!(taken, ["old-a", "old-b"]);
 }
@@ -102,7 +102,7 @@ fn nobody_of_the_same_priority_and_only_where_the_queue_allows_it() {
     add(&mut world, "high", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"");
     world.policy(preempting("q", 0));
-    assert_snapshot!(world.decide(), @"take back first #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has 0");
+    assert_snapshot!(world.decide(), @"evict first #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has 0");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_class_that_never_preempts_waits() {
         preempts: true,
         ..polite
     }));
-    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 1000 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 1000 in its queue; it has -100");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn what_says_it_may_not_be_taken_is_not() {
         ..fact
     }));
     world.wait(2);
-    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_protected_job_is_taken_when_its_time_has_passed() {
     world.wait(57);
     assert_snapshot!(world.decide(), @"");
     world.wait(1);
-    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn who_looked_in_vain_looks_again_after_a_pause() {
     let pause = decided.wake_at.map(|at| at.millis_since(world.now));
     assert_eq!(pause, Some(1_000));
     world.wait(1);
-    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn who_looked_in_vain_looks_again_where_another_cluster_takes_jobs() {
     world.apply(Event::ClusterUpserted(cluster("a")));
     world.decide();
     world.wait(1);
-    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -243,10 +243,10 @@ fn many_small_ones_for_a_large_one_and_not_one_more() {
     add(&mut world, "high", "high", pods(1, "gpu 4"));
     // Those of one node that have lost the least.
     assert_snapshot!(world.decide(), @r"
-    take back small4 #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100
-    take back small5 #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100
-    take back small6 #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100
-    take back small7 #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100
+    evict small4 #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100
+    evict small5 #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100
+    evict small6 #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100
+    evict small7 #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100
     ");
 }
 
@@ -259,7 +259,7 @@ fn who_loses_least_goes() {
     world.wait(1000);
     let mut copy = world.engine.clone();
     add(&mut world, "high", "high", pods(1, "gpu 4"));
-    assert_snapshot!(world.decide(), @"take back short #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict short #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
     // One that has saved its work since loses less.
     std::mem::swap(&mut copy, &mut world.engine);
     let mut job = world.job("long", "q", pods(1, "gpu 4")).priority("low");
@@ -267,7 +267,7 @@ fn who_loses_least_goes() {
     job.0.checkpointed_at = Some(world.now);
     world.submit(job);
     add(&mut world, "high", "high", pods(1, "gpu 4"));
-    assert_snapshot!(world.decide(), @"take back long #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict long #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_higher_priority_weighs_more() {
     world.wait(150);
     // 250 s of the one count twice, 150 s of the other once.
     add(&mut world, "high", "high", pods(1, "gpu 4"));
-    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn surplus_of_an_elastic_gang_before_any_whole_job() {
     runs(&mut world, "fresh", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 2"));
     assert_snapshot!(world.decide(), @"resize elastic #1 a(n0×2)");
-    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 2; a has room for 0 of 1; it is next: ns/elastic is taken back for it, and what frees is kept for it");
+    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 2; a has room for 0 of 1; it is next: ns/elastic is evicted for it, and what frees is kept for it");
     world.resized("elastic");
     assert_snapshot!(world.decide(), @"release high #1 a(n0)");
     assert_eq!(shrinks(&world, "elastic"), 2);
@@ -308,7 +308,7 @@ fn only_as_much_of_the_surplus_as_is_needed_and_the_whole_gang_where_that_is_not
     assert_snapshot!(world.decide(), @"resize elastic #1 a(n0×3)");
     world.engine = copy;
     add(&mut world, "high", "high", pods(1, "gpu 4"));
-    assert_snapshot!(world.decide(), @"take back elastic #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict elastic #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn quota_is_freed_too() {
     world.queue(capped("q", "gpu 4"));
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 2"));
-    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
     world.works_gone("low");
     assert_snapshot!(world.decide(), @"release high #1 a(n0)");
 }
@@ -328,9 +328,9 @@ fn a_second_taker_counts_neither_on_what_is_promised_nor_takes_it_twice() {
     runs(&mut world, "low1", "low", pods(1, "gpu 4"));
     runs(&mut world, "low2", "low", pods(1, "gpu 4"));
     add(&mut world, "high1", "high", pods(1, "gpu 4"));
-    assert_snapshot!(world.decide(), @"take back low1 #1 for high1: Preempted: preempted for ns/high1, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low1 #1 for high1: Preempted: preempted for ns/high1, which has priority 100 in its queue; it has -100");
     add(&mut world, "high2", "high", pods(1, "gpu 4"));
-    assert_snapshot!(world.decide(), @"take back low2 #1 for high2: Preempted: preempted for ns/high2, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low2 #1 for high2: Preempted: preempted for ns/high2, which has priority 100 in its queue; it has -100");
     add(&mut world, "high3", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"");
     world.works_gone("low1");
@@ -389,7 +389,7 @@ fn a_restored_engine_remembers_what_it_takes_for_whom() {
         engine::EngineConfig::default(),
     );
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is taken back for it, and what frees is kept for it");
+    assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what frees is kept for it");
     add(&mut world, "other", "normal", pods(1, "gpu 4"));
     world.works_gone("low");
     assert_snapshot!(world.decide(), @"release high #1 a(n0)");
@@ -401,7 +401,7 @@ fn the_decision_says_for_whom_and_why() {
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
     let decided = world.decided();
-    assert_snapshot!(line(&decided.decisions[0]), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(line(&decided.decisions[0]), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -414,7 +414,7 @@ fn a_taker_that_moves_in_its_line_keeps_what_is_being_freed_for_it() {
     world.apply(Event::JobUpserted(taker));
     add(&mut world, "ahead", "high", pods(1, "gpu 3"));
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("taker"), @"#2 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is taken back for it, and what frees is kept for it");
+    assert_snapshot!(world.why("taker"), @"#2 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what frees is kept for it");
     world.works_gone("low");
     assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
 }

@@ -1,4 +1,4 @@
-//! Taking back between queues: what one borrowed and another deserves.
+//! Evicting between queues: what one borrowed and another deserves.
 
 use crate::elastic::elastic;
 use crate::world::{World, below, bound, deserving, key, pods, policy, queue, res};
@@ -29,10 +29,10 @@ fn what_was_borrowed_is_given_back_and_no_more() {
     }
     // The youngest have lost the least; the third of b would be borrowed.
     assert_snapshot!(world.decide(), @r"
-    take back a4 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
-    take back a3 #1 for b2: Reclaimed: reclaimed for ns/b2: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
+    evict a4 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
+    evict a3 #1 for b2: Reclaimed: reclaimed for ns/b2: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
     ");
-    assert_snapshot!(world.why("b1"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 2; x has room for 0 of 1; it is next: ns/a4 is taken back for it, and what frees is kept for it");
+    assert_snapshot!(world.why("b1"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 2; x has room for 0 of 1; it is next: ns/a4 is evicted for it, and what frees is kept for it");
     assert_snapshot!(world.why("b3"), @"#3 WaitingForRoom: needs 1 pod × nvidia.com/gpu 2; x has room for 0 of 1");
     world.works_gone("a4");
     world.works_gone("a3");
@@ -63,7 +63,7 @@ fn a_full_fleet_does_not_keep_a_job_from_asking() {
     let mut world = halves(1);
     world.runs("a1", "a", 4, "gpu 1");
     world.add("b1", "b", 1, "gpu 1");
-    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
+    assert_snapshot!(world.decide(), @"evict a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn one_deserved_resource_is_enough_but_only_its_holders_give() {
     world.runs("gpus", "a", 1, "cpu 4, gpu 4");
     let copy = world.engine.clone();
     world.add("b1", "b", 1, "cpu 2, gpu 2");
-    assert_snapshot!(world.decide(), @"take back gpus #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
+    assert_snapshot!(world.decide(), @"evict gpus #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
     // It lacks CPUs that a job without GPUs holds: that one is left alone.
     world.engine = copy;
     world.finish("gpus");
@@ -111,10 +111,10 @@ fn many_small_ones_for_a_large_one() {
     }
     world.add("b1", "b", 1, "gpu 4");
     assert_snapshot!(world.decide(), @r"
-    take back a0 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
-    take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
-    take back a2 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
-    take back a3 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
+    evict a0 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
+    evict a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
+    evict a2 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
+    evict a3 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 4
     ");
 }
 
@@ -129,7 +129,7 @@ fn nothing_is_taken_for_a_place_that_does_not_fit() {
     world.add("b1", "b", 1, "gpu 3");
     // Of the one job that is owed, half is: taken whole, a would be below what it deserves by
     // two; that is the price of its size, and b gets what it deserves.
-    assert_snapshot!(world.decide(), @"take back a0 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 6");
+    assert_snapshot!(world.decide(), @"evict a0 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 4 that it deserves, queue a has 8 and deserves 6");
     world.add("b2", "b", 2, "gpu 3");
     assert_snapshot!(world.decide(), @"");
 }
@@ -154,9 +154,9 @@ fn an_inner_queue_that_gives_nothing_back_protects_all_below_it() {
     assert_snapshot!(world.settle(100).join("\n"), @"t1 for o1");
 }
 
-/// A department takes back for all below it, whatever they deserve themselves.
+/// A department evicts for all below it, whatever they deserve themselves.
 #[test]
-fn a_queue_that_deserves_nothing_takes_back_by_what_one_above_it_deserves() {
+fn a_queue_that_deserves_nothing_evicts_by_what_one_above_it_deserves() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, gpu 4")
@@ -192,7 +192,7 @@ fn a_queue_that_says_so_gives_nothing_back_and_one_may_not_ask() {
     world.queue(deserving("a", "gpu 2"));
     assert_snapshot!(world.decide(), @"");
     world.apply(Event::PolicyGone(QueueName::from("b")));
-    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
+    assert_snapshot!(world.decide(), @"evict a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_taker_whose_queue_closes_takes_nothing_more() {
     let mut world = halves(1);
     world.runs("a1", "a", 2, "gpu 2");
     world.add("b1", "b", 1, "gpu 2");
-    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
+    assert_snapshot!(world.decide(), @"evict a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
     world.queue(QueueFact {
         state: QueueState::Closed,
         ..deserving("b", "gpu 2")
@@ -360,7 +360,7 @@ fn a_job_that_changes_its_mind_and_one_that_is_made_anew() {
     let mut world = halves(1);
     world.runs("a1", "a", 2, "gpu 2");
     let fact = world.add("b1", "b", 1, "gpu 2");
-    assert_snapshot!(world.decide(), @"take back a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
+    assert_snapshot!(world.decide(), @"evict a1 #1 for b1: Reclaimed: reclaimed for ns/b1: queue b has nvidia.com/gpu 0 of the 2 that it deserves, queue a has 4 and deserves 2");
     world.apply(Event::JobUpserted(JobFact {
         demand: pods(1, "gpu 1"),
         ..fact
@@ -374,7 +374,7 @@ fn a_job_that_changes_its_mind_and_one_that_is_made_anew() {
 
 #[test]
 fn one_ahead_in_the_takers_own_queue_does_not_eat_what_is_freed() {
-    // It would push its queue over its due, and be taken back, and go again, without an end.
+    // It would push its queue over its due, and be evicted, and go again, without an end.
     let mut world = World::new();
     world
         .cluster("x", 2, "cpu 16, gpu 4")
@@ -437,7 +437,7 @@ fn what_one_taker_waits_for_does_not_stop_another_whose_own_has_gone() {
         let job = world.job(name, queue, demand).priority("low");
         world.submit(job);
     }
-    // When j00 is gone for j02, j01 is taken back for j00, and charged until it is gone.
+    // When j00 is gone for j02, j01 is evicted for j00, and charged until it is gone.
     assert_snapshot!(world.settle(100).join("\n"), @r"
     j02 for j05
     j00 for j02

@@ -37,7 +37,7 @@ fn it_is_stopped_and_does_not_compete_until_the_limit_is_higher() {
     world.wait(59);
     assert_snapshot!(world.decide(), @"");
     world.wait(1);
-    assert_snapshot!(world.decide(), @"take back job #1: RuntimeLimitExceeded: it ran 60 s, and queue q lets a job run 60 s");
+    assert_snapshot!(world.decide(), @"evict job #1: RuntimeLimitExceeded: it ran 60 s, and queue q lets a job run 60 s");
     world.works_gone("job");
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("job"), @"RuntimeLimitExceeded: it was stopped after 60 s, and queue q lets a job run 60 s; it competes again once it is made anew, or that limit is higher");
@@ -56,7 +56,7 @@ fn the_least_on_its_path_counts() {
         .policy(limited("dept", Some(10)));
     world.decide();
     world.wait(10);
-    assert_snapshot!(world.decide(), @"take back job #1: RuntimeLimitExceeded: it ran 10 s, and queue dept lets a job run 10 s");
+    assert_snapshot!(world.decide(), @"evict job #1: RuntimeLimitExceeded: it ran 10 s, and queue dept lets a job run 10 s");
     world.works_gone("job");
     world.policy(limited("dept", None));
     assert_snapshot!(world.decide(), @"release job #2 a(n0)");
@@ -123,7 +123,7 @@ fn a_queue_that_moves_takes_the_limits_of_its_new_parent() {
     world.queue(below("lab", queue("q")));
     world.decide();
     world.wait(60);
-    assert_snapshot!(world.decide(), @"take back job #1: RuntimeLimitExceeded: it ran 60 s, and queue lab lets a job run 60 s");
+    assert_snapshot!(world.decide(), @"evict job #1: RuntimeLimitExceeded: it ran 60 s, and queue lab lets a job run 60 s");
     world.works_gone("job");
     assert_snapshot!(world.decide(), @"");
     world.queue(queue("q"));
@@ -139,5 +139,5 @@ fn a_parent_that_is_gone_and_back_limits_what_runs_below_it() {
     world.wait(60);
     assert_snapshot!(world.decide(), @"");
     world.queue(queue("dept"));
-    assert_snapshot!(world.decide(), @"take back job #1: RuntimeLimitExceeded: it ran 60 s, and queue dept lets a job run 60 s");
+    assert_snapshot!(world.decide(), @"evict job #1: RuntimeLimitExceeded: it ran 60 s, and queue dept lets a job run 60 s");
 }

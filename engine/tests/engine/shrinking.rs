@@ -110,7 +110,7 @@ fn what_leaves_anyway_is_waited_for_and_what_stays_is_not() {
         }
         world.engine = copy;
         add(&mut world, "four", "high", pods(1, "gpu 4"));
-        assert!(world.decide().starts_with("take back gang #1 for four"));
+        assert!(world.decide().starts_with("evict gang #1 for four"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What elastic gangs have beyond their least is taken back first, and grows again.
+//! What elastic gangs have beyond their least is evicted first, and grows again.
 
 use crate::elastic::elastic;
 use crate::reclaim::halves;

@@ -1,4 +1,4 @@
-//! Jobs for which others are taken back, from when they look for somebody until they start.
+//! Jobs for which others are evicted, from when they look for somebody until they start.
 
 use crate::preemption::{add, preempting, runs, world};
 use crate::world::{World, bound, capped, deserving, foreign, key, on, pods, queue};
@@ -20,7 +20,7 @@ fn what_a_class_of_pools_may_hold_is_freed_too() {
     });
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
-    assert_snapshot!(world.decide(), @"take back low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_protected_job_is_taken_however_late_it_is_looked_at_again() {
     add(&mut world, "high", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"");
     world.wait(100);
-    assert!(world.decide().starts_with("take back low #1 for high"));
+    assert!(world.decide().starts_with("evict low #1 for high"));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn what_does_not_run_yet_is_taken_where_nothing_protects_it() {
     add(&mut world, "low", "low", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"release low #1 a(n0)");
     add(&mut world, "high", "high", pods(1, "gpu 4"));
-    assert!(world.decide().starts_with("take back low #1 for high"));
+    assert!(world.decide().starts_with("evict low #1 for high"));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn who_looked_in_vain_looks_again_when_a_job_has_come_to_be_of_lower_priority() 
     }));
     world.decide();
     world.wait(2);
-    assert!(world.decide().starts_with("take back runs #1 for waits"));
+    assert!(world.decide().starts_with("evict runs #1 for waits"));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_taker_that_moves_to_another_queue_leaves_what_it_took_to_who_is_owed_it() {
         .queue(deserving("b", "gpu 4"));
     world.runs("a1", "a", 1, "gpu 4");
     let taker = world.add("b1", "b", 1, "gpu 4");
-    assert!(world.decide().starts_with("take back a1 #1 for b1"));
+    assert!(world.decide().starts_with("evict a1 #1 for b1"));
     world.apply(Event::JobUpserted(JobFact {
         queue: QueueName::from("a"),
         ..taker
@@ -116,7 +116,7 @@ fn who_kept_a_node_that_is_a_takers_now_chooses_anew() {
     world.add("taker", "due", 1, "gpu 7");
     // Of the two nodes that the head would have, one is the taker's, nobody knows for how long.
     assert_snapshot!(world.decide(), @r"
-    take back borrows #1 for taker: Reclaimed: reclaimed for ns/taker: queue due has nvidia.com/gpu 0 of the 7 that it deserves, queue lent has 7 and deserves 0
+    evict borrows #1 for taker: Reclaimed: reclaimed for ns/taker: queue due has nvidia.com/gpu 0 of the 7 that it deserves, queue lent has 7 and deserves 0
     release small #1 a(n1)
     ");
     assert_eq!(world.engine.check_invariants(), Vec::<String>::new());
@@ -142,7 +142,7 @@ fn who_takes_a_node_waits_for_headroom_that_is_given_back_elsewhere() {
     world.ending("ends", Reason::Evicted);
     let taker = world.job("taker", "q", pods(1, "gpu 8")).priority("high");
     world.submit(taker);
-    assert_snapshot!(world.decide(), @"take back low #1 for taker: Preempted: preempted for ns/taker, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for taker: Preempted: preempted for ns/taker, which has priority 100 in its queue; it has -100");
     world.works_gone("low");
     world.add("small", "other", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
@@ -171,7 +171,7 @@ fn who_takes_leaves_the_headroom_of_who_stands_ahead_and_waits_for_more() {
     world.ending("ends", Reason::Evicted);
     add(&mut world, "ahead", "high", on("b", pods(1, "gpu 2")));
     add(&mut world, "taker", "high", on("a", pods(1, "gpu 8")));
-    assert_snapshot!(world.decide(), @"take back low #1 for taker: Preempted: preempted for ns/taker, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for taker: Preempted: preempted for ns/taker, which has priority 100 in its queue; it has -100");
     world.works_gone("low");
     assert_snapshot!(world.decide(), @"");
     world.works_gone("ends");
@@ -189,9 +189,9 @@ fn who_joins_those_who_want_the_same_as_a_taker_takes_too() {
         runs(&mut world, name, "low", pods(1, "gpu 4"));
     }
     add(&mut world, "first", "high", pods(1, "gpu 4"));
-    assert_snapshot!(world.decide(), @"take back low-1 #1 for first: Preempted: preempted for ns/first, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low-1 #1 for first: Preempted: preempted for ns/first, which has priority 100 in its queue; it has -100");
     add(&mut world, "joins", "high", pods(1, "gpu 4"));
-    assert_snapshot!(world.decide(), @"take back low-2 #1 for joins: Preempted: preempted for ns/joins, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low-2 #1 for joins: Preempted: preempted for ns/joins, which has priority 100 in its queue; it has -100");
 }
 
 #[test]
@@ -214,9 +214,9 @@ fn who_takes_waits_for_nobody_whose_end_gives_back_nothing_that_it_lacks() {
         world.ending(name, Reason::Evicted);
     }
     add(&mut world, "taker", "high", on("a", pods(1, "gpu 8")));
-    assert!(world.decide().starts_with("take back low #1 for taker"));
+    assert!(world.decide().starts_with("evict low #1 for taker"));
     // Neither for one of another queue nor for one that holds nothing of what is short.
-    assert_snapshot!(world.why("taker"), @"#1 AwaitingEviction: needs nvidia.com/gpu 8; queue q may use 10 and has 10 charged: short by 8; it is next: ns/ends and ns/low are taken back for it, and what frees is kept for it");
+    assert_snapshot!(world.why("taker"), @"#1 AwaitingEviction: needs nvidia.com/gpu 8; queue q may use 10 and has 10 charged: short by 8; it is next: ns/ends and ns/low are evicted for it, and what frees is kept for it");
     world.works_gone("low");
     world.works_gone("ends");
     assert_snapshot!(world.decide(), @"release taker #1 a(n0)");

@@ -1,4 +1,4 @@
-//! Random queues that deserve, borrow and take back: what must hold whatever they are.
+//! Random queues that deserve, borrow and evict: what must hold whatever they are.
 //!
 //! Whoever something is taken for has started since, once all is at rest (nothing is taken in
 //! vain), though another that is owed it may have taken it in turn; what is guaranteed and idle is
@@ -90,7 +90,7 @@ struct Model {
     world: World,
     shares: Vec<Share>,
     jobs: usize,
-    /// How often who was taken back for whom since the last outside event.
+    /// How often who was evicted for whom since the last outside event.
     taken: BTreeMap<(String, String), u32>,
     /// For whom something was taken, and who have not started since.
     takers: BTreeSet<JobKey>,
@@ -226,7 +226,7 @@ impl Model {
                     self.takers.extend(for_job.clone());
                     self.world.resized(&key.name);
                 }
-                Decision::TakeBack {
+                Decision::Evict {
                     key: victim,
                     for_job: Some(whom),
                     ..

@@ -128,7 +128,7 @@ impl World {
         fact
     }
 
-    /// Members do at once all that is decided, round after round; who was taken back for whom.
+    /// Members do at once all that is decided, round after round; who was evicted for whom.
     pub fn settle(&mut self, rounds: usize) -> Vec<String> {
         let mut taken = Vec::new();
         for _ in 0..rounds {
@@ -153,7 +153,7 @@ impl World {
                         }
                         self.resized(&key.name);
                     }
-                    Decision::TakeBack { key, for_job, .. } => {
+                    Decision::Evict { key, for_job, .. } => {
                         let whom = for_job.map_or_else(String::new, |whom| whom.name.to_string());
                         taken.push(format!("{} for {whom}", key.name));
                         self.works_gone(&key.name);
@@ -378,7 +378,7 @@ pub fn line(decision: &Decision) -> String {
                 places(admission)
             )
         }
-        Decision::TakeBack {
+        Decision::Evict {
             key,
             attempt,
             reason,
@@ -387,7 +387,7 @@ pub fn line(decision: &Decision) -> String {
         } => {
             let whom = for_job.as_ref().map(|key| format!(" for {}", key.name));
             format!(
-                "take back {} #{}{}: {reason}: {message}",
+                "evict {} #{}{}: {reason}: {message}",
                 key.name,
                 attempt.0,
                 whom.unwrap_or_default()

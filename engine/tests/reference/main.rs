@@ -7,7 +7,7 @@
 //! - [`reservation`]: the nodes that are kept for the head of a queue, and who may pass it.
 //! - [`invalid`]: which queues of a tree that contradicts itself take jobs.
 //! - [`pools`]: bounds on classes of GPUs, in all clusters or in some.
-//! - [`reclaim`]: what one queue may and must take back from others, by trying every set.
+//! - [`reclaim`]: what one queue may and must evict from others, by trying every set.
 //! - [`optimum`]: mixed integer programs for placement, division and victims.
 //!
 //! Nothing here may be taken over from the engine: where both are wrong alike, nobody finds it.

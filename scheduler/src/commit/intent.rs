@@ -75,8 +75,8 @@ pub enum Write {
         /// The record, which says since when, or that its parts are held.
         record: AdmissionRecord,
     },
-    /// Take back: suspend scheduling, empty the clusters, record (state Ending), in one patch.
-    TakeBack {
+    /// Evict: suspend scheduling, empty the clusters, record (state Ending), in one patch.
+    Evict {
         /// The record.
         record: AdmissionRecord,
     },
@@ -121,7 +121,7 @@ impl Write {
             Self::Place { .. } => WriteKind::Place,
             Self::Dispatch { .. } => WriteKind::Dispatch,
             Self::Suspend { .. } => WriteKind::Suspend,
-            Self::TakeBack { .. } => WriteKind::TakeBack,
+            Self::Evict { .. } => WriteKind::Evict,
             Self::Record { .. } => WriteKind::Record,
             Self::Adopt { .. } => WriteKind::Adopt,
             Self::Finalize => WriteKind::Finalize,
@@ -141,7 +141,7 @@ impl Write {
             | Self::Place { record, .. }
             | Self::Dispatch { record }
             | Self::Suspend { record }
-            | Self::TakeBack { record }
+            | Self::Evict { record }
             | Self::Record { record }
             | Self::Adopt { record } => Some(record),
             Self::Hold
@@ -163,7 +163,7 @@ impl Write {
             | Self::Place { record, .. }
             | Self::Dispatch { record }
             | Self::Suspend { record }
-            | Self::TakeBack { record }
+            | Self::Evict { record }
             | Self::Record { record }
             | Self::Adopt { record } => Some(record),
             Self::Hold
@@ -193,8 +193,8 @@ pub enum WriteKind {
     Dispatch,
     /// [`Write::Suspend`]
     Suspend,
-    /// [`Write::TakeBack`]
-    TakeBack,
+    /// [`Write::Evict`]
+    Evict,
     /// [`Write::Record`]
     Record,
     /// [`Write::Adopt`]

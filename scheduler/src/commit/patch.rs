@@ -86,7 +86,7 @@ pub(super) fn body(
             patch.record(Some(record), current)?;
             patch.suspension("dispatching", json!(true));
         }
-        Write::TakeBack { record } => {
+        Write::Evict { record } => {
             patch.record(Some(record), current)?;
             patch.scheduling_suspended(true);
             patch.release_dispatching(current);

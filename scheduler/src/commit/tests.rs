@@ -39,7 +39,7 @@ fn record(attempt: u32, state: RecordState) -> AdmissionRecord {
         reason: (state == RecordState::Ending).then_some(Reason::Evicted),
         message: String::new(),
         for_job: None,
-        taken_back_at: None,
+        evicted_at: None,
         not_before: None,
         adopted: false,
         exceeds_since: None,
@@ -175,7 +175,7 @@ async fn what_is_placed_in_parts_is_dispatched_by_a_write_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn taken_back_before_it_was_dispatched_it_is_held_back_no_more() {
+async fn evicted_before_it_was_dispatched_it_is_held_back_no_more() {
     let mut bench = bench();
     let mut placed = placed();
     let held = in_parts(Parts::Held).to_annotation().unwrap();
@@ -186,7 +186,7 @@ async fn taken_back_before_it_was_dispatched_it_is_held_back_no_more() {
         state: RecordState::Ending,
         ..in_parts(Parts::Held)
     };
-    let back = Write::TakeBack { record };
+    let back = Write::Evict { record };
     bench.write(&binding, back).await.result.unwrap();
     let after = bench.api.get(&path("a")).unwrap();
     assert_eq!(after["spec"]["suspension"], json!({"scheduling": true}));
@@ -201,7 +201,7 @@ async fn a_suspension_that_is_not_ours_stays() {
     let binding = bench.put("a", placed);
     let record = record(1, RecordState::Ending);
     bench
-        .write(&binding, Write::TakeBack { record })
+        .write(&binding, Write::Evict { record })
         .await
         .result
         .unwrap();

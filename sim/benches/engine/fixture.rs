@@ -205,7 +205,7 @@ impl World {
                 self.place.insert(key.clone(), self.running.len());
                 self.running.push((key, admission));
             }
-            Decision::TakeBack { key, .. } => {
+            Decision::Evict { key, .. } => {
                 self.forget_running(&key);
                 let at = self.now;
                 self.engine.apply(Event::JobWorksGone { key, at });

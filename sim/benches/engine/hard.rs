@@ -56,7 +56,7 @@ pub(crate) fn run(sheet: &mut Sheet, quick: bool) {
         flapping_quota(jobs),
     );
     row(
-        "preemption: each arrival takes back what it needs",
+        "preemption: each arrival evicts what it needs",
         storm(quick),
     );
     let mut gang = gang_over_clusters();
@@ -173,7 +173,7 @@ fn flapping_quota(jobs: usize) -> Times {
     })
 }
 
-/// A fleet full of low priority; each arrival of high priority takes back one job.
+/// A fleet full of low priority; each arrival of high priority evicts one job.
 fn storm(quick: bool) -> Times {
     let nodes = if quick { 4 } else { 32 };
     let mut world = World::new(16, nodes);

@@ -200,7 +200,7 @@ struct FairShareSpec {
     usage_half_life: Option<Text>,
 }
 
-/// Who may be taken back for whom.
+/// Who may be evicted for whom.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Preemption {

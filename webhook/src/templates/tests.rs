@@ -98,7 +98,7 @@ fn what_is_not_released_may_grow() {
     let unlisted = Released::default();
     for (released, why) in [
         (index("t-0", "Admitted"), "an earlier job of the name"),
-        (index("t-1", "Ending"), "taken back"),
+        (index("t-1", "Ending"), "evicted"),
         (index("t-1", "Requeued"), "queued again"),
         (unlisted, "nothing known yet"),
     ] {

@@ -3,7 +3,7 @@
 //!
 //! mpi-operator wants a launcher in every MPIJob. Where that is elsewhere one takes its place that
 //! is never scheduled and asks for nothing; workers are made all the same, and nothing ends there
-//! before it is taken back.
+//! before it is evicted.
 //!
 //! Each cluster's operator makes keys of its own, with which nobody could log in elsewhere: it is
 //! made to mount them where they are in nobody's way, and the user's are mounted in their place.

@@ -9,7 +9,7 @@
 //! whose head Service has no cluster IP (`getHeadServiceIPAndName`), and nobody would know what runs.
 //!
 //! A RayJob submits nothing where its RayCluster is not ready, which it never is without its head:
-//! there it waits, until the end of the part that leads has it taken back.
+//! there it waits, until the end of the part that leads has it evicted.
 
 mod cannot;
 

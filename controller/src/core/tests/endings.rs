@@ -142,7 +142,7 @@ async fn parts_that_end_by_themselves_stay_where_they_ran() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_succeeded_is_not_run_again_whatever_it_is_taken_back_for() {
+async fn what_has_succeeded_is_not_run_again_whatever_it_is_evicted_for() {
     let mut stage = led(ended("Complete"), runs()).await;
     // Its owner suspends it; that comes too late.
     stage.template("a", 3, json!({"spec": {"suspend": true}}));

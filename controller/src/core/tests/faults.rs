@@ -79,7 +79,7 @@ async fn a_resize_that_is_refused_keeps_the_placement_and_its_charge() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_no_scheduler_answers_is_taken_back() {
+async fn a_plan_that_no_scheduler_answers_is_evicted() {
     let mut stage = stage_of(false).await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;

@@ -188,7 +188,7 @@ async fn adopted(scheduler: &str) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopted_job_is_never_taken_back_for_starting_late() {
+async fn an_adopted_job_is_never_evicted_for_starting_late() {
     let mut stage = adopted("muster").await;
     for _ in 0..3 {
         stage.rest_later(&["a"], 700_000).await;

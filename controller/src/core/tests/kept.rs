@@ -263,7 +263,7 @@ async fn the_mark_goes_before_what_is_in_the_namespace_is_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopted_job_that_is_scaled_over_the_bound_is_taken_back() {
+async fn an_adopted_job_that_is_scaled_over_the_bound_is_evicted() {
     let mut stage = stage().await;
     stage.template("a", 3, json!({}));
     stage.binding("a", 3, placed_by_another());

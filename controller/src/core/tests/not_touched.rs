@@ -79,7 +79,7 @@ async fn a_gated_job_is_neither_released_nor_opened() {
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.charged(), "0");
     assert_eq!(stage.patches("a"), Vec::<Value>::new());
-    // One that is being taken back is charged, since nobody here knows how far that is.
+    // One that is being evicted is charged, since nobody here knows how far that is.
     let mut stage = after_restart(2, false, odd(Ending, 2, later)).await;
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.charged(), "2");
@@ -87,7 +87,7 @@ async fn a_gated_job_is_neither_released_nor_opened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_job_is_taken_back_from_it() {
+async fn no_job_is_evicted_from_it() {
     let mut stage = after_restart(4, true, odd(Admitted, 4, later)).await;
     stage.rest(&["a"]).await;
     let policy = json!({"metadata": {"name": "q"}, "spec": {"limits": {"runtime": "1m"}, "preemption": {"withinQueue": true}}});
@@ -177,7 +177,7 @@ async fn a_deleted_job_is_charged_until_its_works_are_gone() {
 
 /// What a later Muster noted of an attempt that this one can act on is still there when it has.
 #[tokio::test(start_paused = true)]
-async fn unknown_fields_outlive_a_take_back() {
+async fn unknown_fields_outlive_a_evict() {
     let noted = |text: String| text.replacen('{', r#"{"lane":{"b":1.50,"a":1},"#, 1);
     let mut stage = after_restart(3, true, odd(Admitted, 3, noted)).await;
     stage.rest(&["a"]).await;

@@ -116,7 +116,7 @@ async fn an_override_goes_with_its_attempt() {
     stage.rest(&["a"]).await;
     stage.part(Some(PART));
     stage.rest(&["a"]).await;
-    // Its owner suspends it, and takes back that it may be split.
+    // Its owner suspends it, and evicts that it may be split.
     stage.template("a", 2, json!({"spec": {"suspend": true}}));
     stage.rest(&["a"]).await;
     assert!(

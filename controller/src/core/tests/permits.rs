@@ -155,10 +155,7 @@ async fn a_queue_takes_the_classes_that_its_policy_lists() {
     stage.rest(&["a"]).await;
     // It went on to the member, where the class has to be made: here there is none to make it in.
     let why = stage.why("a");
-    assert!(
-        why.contains("attempt 1 was taken back (PlanRefused"),
-        "{why}"
-    );
+    assert!(why.contains("attempt 1 was evicted (PlanRefused"), "{why}");
     // Who names none has the default's.
     stage.take(class("usual", true));
     stage.job("b", 1);

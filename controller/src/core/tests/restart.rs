@@ -102,7 +102,7 @@ async fn a_plan_that_nobody_carries_out_is_decided_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_suspended_meanwhile_is_taken_back_and_resumes() {
+async fn what_was_suspended_meanwhile_is_evicted_and_resumes() {
     let suspended = reported(json!({"conditions": [{"type": "Suspended", "status": "True"}]}));
     let mut stage = after_restart(Admitted, 3, suspended).await;
     stage.template("a", 3, json!({"spec": {"suspend": true}}));

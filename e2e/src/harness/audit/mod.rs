@@ -9,9 +9,9 @@
 //!   Works tell their clusters to run counts where that is more; how much is where is known from them alone
 //!   for a job in parts. Of an elastic job that may be less than its template, its record says how much
 //!   until its Works show it.
-//! - Until a write shows that it ended in all of its clusters; or, if it was taken back or deleted, until
-//!   the last of its Works is gone, all of it until then. A Work that is born after the job was taken back
-//!   and before it is placed again is late, and the job held what it did in between. Where none was ever
+//! - Until a write shows that it ended in all of its clusters; or, if it was evicted or deleted, until
+//!   the last of its Works is gone, all of it until then. A Work that is born after the job was evicted
+//! and before it is placed again is late, and the job held what it did in between. Where none was ever
 //!   seen, nobody could know for [`LATE`] that none comes: that long it holds, too.
 //! - A Work that is being deleted in a cluster that an operator took out of service is gone: that is what
 //!   the operator vouched for.

@@ -61,7 +61,7 @@ struct Binding {
     attempt: u64,
     ended: bool,
     gone: bool,
-    /// When it was taken back, if no Work of the placement had been seen.
+    /// When it was evicted, if no Work of the placement had been seen.
     without_works: Option<Timestamp>,
     works_seen: bool,
     /// Holds something.

@@ -204,7 +204,7 @@ fn what_must_not_be_is_named() {
         (
             "queue q holds 16 of 8 nvidia.com/gpu at revision 4",
             |story| {
-                // Taken back, but its Work is still there.
+                // Evicted, but its Work is still there.
                 story
                     .placed("a", 1)
                     .work("a", false)

@@ -149,7 +149,7 @@ fn class_6_nobody_reclaims_beyond_its_own_capability() {
 }
 
 #[test]
-fn class_4_what_was_taken_cannot_be_taken_back() {
+fn class_4_what_was_taken_cannot_be_evicted() {
     // Volcano 4947: one job of 4 in a queue that deserves 3; another deserves 5.
     let tree = Tree::new()
         .queue("one", "", "gpu 3", "gpu 4")

@@ -116,8 +116,8 @@ fn a_job_behind_a_holder_goes_as_soon_as_it_may() {
 }
 
 #[test]
-#[ignore = "defect: a job does not take back what a restored engine has it take back"]
-fn a_job_takes_back_as_soon_as_it_may() {
+#[ignore = "defect: a job does not reclaim what a restored engine has it evict"]
+fn a_job_evicts_as_soon_as_it_may() {
     let victim = Submitted {
         preemptible: true,
         ..job(1, 0, (1, 3), Kind::Plain, 1)
@@ -141,8 +141,8 @@ fn a_job_takes_back_as_soon_as_it_may() {
 }
 
 #[test]
-#[ignore = "defect: a job is taken back for one that does not start, again and again"]
-fn nobody_is_taken_back_again_and_again() {
+#[ignore = "defect: a job is evicted for one that does not start, again and again"]
+fn nobody_is_evicted_again_and_again() {
     let lent = Submitted {
         preemptible: true,
         ..job(2, 0, (2, 0), Kind::Plain, 1)

@@ -128,7 +128,7 @@ impl Row {
             self.decisions.add(decided);
             self.released += decided.matches("Release {").count();
             self.resized += decided.matches("Resize {").count();
-            self.taken += decided.matches("TakeBack {").count();
+            self.taken += decided.matches("Evict {").count();
         }
     }
 
@@ -136,7 +136,7 @@ impl Row {
         let (decisions, words) = (self.decisions.0, self.words.0);
         let (released, resized, taken) = (self.released, self.resized, self.taken);
         format!(
-            "{released} released, {resized} resized, {taken} taken back: {decisions:016x}, told {words:016x}"
+            "{released} released, {resized} resized, {taken} evicted: {decisions:016x}, told {words:016x}"
         )
     }
 }
@@ -163,17 +163,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    98 released, 2 resized, 2 taken back: 5a30baaa9b4f73b8, told 2d30a07edc028564
-    70 released, 1 resized, 3 taken back: 759f0b96bfa2e7de, told 4c337e7e4fb8d29f
-    112 released, 2 resized, 9 taken back: a6a3d7799346f4ad, told 0ae29af182564805
-    63 released, 0 resized, 1 taken back: a337cacfddf35d05, told 8472ee25b9bce20e
-    122 released, 4 resized, 7 taken back: 9a9502d684ff1134, told 42ba5e4ed02266ad
-    57 released, 0 resized, 2 taken back: db4b0164379b7ec0, told cd30bd1b28c696bb
-    107 released, 1 resized, 6 taken back: a72274aee24a7142, told d9cd9f058c6b2334
-    54 released, 1 resized, 0 taken back: d8f4da4e2cbbf1c9, told baf88cb023703f11
-    114 released, 1 resized, 4 taken back: 525449481a6a778a, told fb3f89832841e735
-    85 released, 1 resized, 2 taken back: 11a61f1588137106, told c9f3a42b7babfff7
-    94 released, 3 resized, 3 taken back: a6fc553a60d854b0, told 2190190d5d4735eb
-    53 released, 1 resized, 1 taken back: 36c2d4112e6a338b, told 3dcf092d94c6214c
+    98 released, 2 resized, 2 evicted: a70e0dde672efd6c, told dfadff63a86d383c
+    70 released, 1 resized, 3 evicted: 62b74f118367dcd9, told f83797cc62899469
+    112 released, 2 resized, 9 evicted: 40e176d7b0b3c332, told 39f81e9435eeba63
+    63 released, 0 resized, 1 evicted: 1cf133ab16589870, told 8472ee25b9bce20e
+    122 released, 4 resized, 7 evicted: 63dc5373dd8e4f3f, told 6367c7261e712153
+    57 released, 0 resized, 2 evicted: 495ebbd0386ba0d4, told 3502abb2f9f16d6d
+    107 released, 1 resized, 6 evicted: f6a473c849bce67c, told ae0e2181ad866d2a
+    54 released, 1 resized, 0 evicted: d8f4da4e2cbbf1c9, told baf88cb023703f11
+    114 released, 1 resized, 4 evicted: 48c90dcab87c74d8, told 6f18795acd6176bd
+    85 released, 1 resized, 2 evicted: 819d4d2f23680580, told 80deef4bbc23b2fb
+    94 released, 3 resized, 3 evicted: 13592ceaf8077015, told 6dfcdefff4fd6259
+    53 released, 1 resized, 1 evicted: e86a7064ef380bfe, told ada0fd5ac4ec3fd6
     ");
 }

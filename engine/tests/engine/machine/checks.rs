@@ -81,7 +81,7 @@ impl Model {
                 self.note_grant(key, admission);
                 self.check_resize(key, admission, for_job.as_ref());
             }
-            Decision::TakeBack {
+            Decision::Evict {
                 key,
                 reason,
                 for_job,
@@ -91,7 +91,7 @@ impl Model {
                 assert_eq!(self.state(key), Some(JobState::Ending));
                 self.taken += 1;
                 self.record_taken(key, *reason);
-                self.check_take_back(key, *reason, for_job.as_ref());
+                self.check_evict(key, *reason, for_job.as_ref());
             }
         }
     }

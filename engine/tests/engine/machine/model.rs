@@ -33,7 +33,7 @@ pub struct Model {
     pub live: BTreeSet<JobKey>,
     /// Since when jobs run that do.
     pub runs_since: BTreeMap<JobKey, Time>,
-    /// Victims that are not gone, by the job that they were taken back for.
+    /// Victims that are not gone, by the job that they were evicted for.
     pub promised: BTreeMap<JobKey, BTreeSet<JobKey>>,
     /// What released jobs were granted last, and what they are to give back since.
     pub granted: BTreeMap<JobKey, Resources>,
@@ -43,11 +43,11 @@ pub struct Model {
     /// Jobs whose template was edited since nothing of them was left: what leaves of them may be
     /// charged as the larger of what it was and what the template says now.
     pub edited: BTreeSet<JobKey>,
-    /// The queues of those for whom something was being taken back before the last decisions.
+    /// The queues of those for whom something was being evicted before the last decisions.
     pub took: BTreeSet<QueueName>,
     /// In which round of decisions they were promised.
     pub promised_in: BTreeMap<JobKey, u64>,
-    /// How often a job was taken back, or shrunk for another.
+    /// How often a job was evicted, or shrunk for another.
     pub taken: u64,
     /// Rounds of decisions so far.
     pub round: u64,

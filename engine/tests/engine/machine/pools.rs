@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 pub struct Record {
     pub admission: Admission,
     pub phase: Phase,
-    /// Why it was taken back, and when.
+    /// Why it was evicted, and when.
     pub taken: Option<(Reason, Time)>,
     /// When nothing was left of it.
     pub over_at: Option<Time>,
@@ -65,7 +65,7 @@ impl Model {
         self.records.insert(key.clone(), record);
     }
 
-    /// Notes that an attempt is being taken back.
+    /// Notes that an attempt is being evicted.
     pub fn record_taken(&mut self, key: &JobKey, reason: Reason) {
         let now = self.clock();
         if let Some(record) = self.records.get_mut(key) {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 impl Model {
     /// While nobody outside changes anything and members do as they are told, there is an end
-    /// to taking back and shrinking; where no limit of run time makes jobs come and go. With it
+    /// to evicting and shrinking; where no limit of run time makes jobs come and go. With it
     /// ends all that could go on for ever: a job that runs longer than was expected may let
     /// another pass as late as its next estimate says.
     pub fn come_to_rest(&mut self) {
@@ -31,7 +31,7 @@ impl Model {
         assert!(last.is_empty() || !self.wakes, "no rest: {last:?}");
     }
 
-    /// What was released runs, what was shrunk loses pods, what was taken back is gone.
+    /// What was released runs, what was shrunk loses pods, what was evicted is gone.
     pub fn members_obey(&mut self) {
         self.all_gone();
         for index in 0..self.layout.jobs {
@@ -82,7 +82,7 @@ impl Model {
         }
     }
 
-    /// What was released ends; what was taken back is gone.
+    /// What was released ends; what was evicted is gone.
     fn advance(&mut self, key: &JobKey, done: &mut BTreeSet<JobKey>) {
         match self.state(key) {
             Some(JobState::Ending) => self.works_gone(key),

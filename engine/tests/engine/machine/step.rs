@@ -31,7 +31,7 @@ pub enum Step {
     /// What is more than admitted of a job is gone.
     Shed(usize),
     WorksGone(usize),
-    /// All that is being taken back is gone.
+    /// All that is being evicted is gone.
     AllGone,
     /// Members do all that was decided.
     Obey,

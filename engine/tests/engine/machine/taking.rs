@@ -1,4 +1,4 @@
-//! Who may be taken back, or shrunk, for whom.
+//! Who may be evicted, or shrunk, for whom.
 
 use super::checks::{charged, check_whole};
 use super::model::Model;
@@ -16,7 +16,7 @@ fn gpu() -> ResourceName {
 }
 
 impl Model {
-    pub fn check_take_back(&mut self, key: &JobKey, reason: Reason, for_job: Option<&JobKey>) {
+    pub fn check_evict(&mut self, key: &JobKey, reason: Reason, for_job: Option<&JobKey>) {
         let Some(taker) = for_job else {
             assert!(!matches!(reason, Reason::Reclaimed | Reason::Preempted));
             if reason == Reason::RuntimeLimitExceeded {
@@ -46,7 +46,7 @@ impl Model {
 
     fn check_victim(&self, victim: &JobFact, taker: &JobFact, reason: Reason) {
         let from = self.engine.job(&victim.key).unwrap().queue.clone();
-        assert!(victim.preemptible, "{} may not be taken back", victim.key);
+        assert!(victim.preemptible, "{} may not be evicted", victim.key);
         match reason {
             Reason::Reclaimed => {
                 assert_ne!(from, taker.queue);
@@ -70,7 +70,7 @@ impl Model {
                 let preempts = class.is_none_or(|class| self.classes[class].preempts);
                 assert!(preempts, "{} may not take", taker.key);
             }
-            other => panic!("{} is taken back for {}: {other}", victim.key, taker.key),
+            other => panic!("{} is evicted for {}: {other}", victim.key, taker.key),
         }
     }
 
@@ -205,7 +205,7 @@ impl Model {
         );
     }
 
-    /// Whether something is being taken back for a job of the queue, or below it: that counts as
+    /// Whether something is being evicted for a job of the queue, or below it: that counts as
     /// charged there.
     fn is_promised_more(&self, queue: &QueueName) -> bool {
         let takers = self.takers().into_iter().chain(self.took.iter().cloned());
@@ -213,7 +213,7 @@ impl Model {
         paths.any(|path| path.contains(queue))
     }
 
-    /// The queues that have jobs for which something is being taken back.
+    /// The queues that have jobs for which something is being evicted.
     pub fn takers(&self) -> BTreeSet<QueueName> {
         let takes = |queue: &&QueueName| self.engine.reserved(queue).evictions > 0;
         self.queues.keys().filter(takes).cloned().collect()

@@ -1,4 +1,4 @@
-//! Whom to take back for one gang: the least loss that lets it start in one cluster.
+//! Whom to evict for one gang: the least loss that lets it start in one cluster.
 
 use super::Record;
 use crate::case::Role;
@@ -212,7 +212,7 @@ impl Case {
         for decision in &decided {
             match decision {
                 Decision::Release { key, .. } => assert_eq!(*key, world::key("taker")),
-                Decision::TakeBack {
+                Decision::Evict {
                     key,
                     for_job,
                     reason,
@@ -241,7 +241,7 @@ impl Case {
     fn starts(&self, engine: &mut Engine, decided: &[Decision]) {
         let now = Time(COMES_AT * 1000 + 1000);
         for decision in decided {
-            if let Decision::TakeBack { key, .. } = decision {
+            if let Decision::Evict { key, .. } = decision {
                 self.clear(engine, key);
                 engine.apply(Event::JobWorksGone {
                     key: key.clone(),
@@ -354,7 +354,7 @@ fn compare(cases: u32) {
 }
 
 #[test]
-fn whom_to_take_back_is_found_if_any_way_exists_and_costs_about_the_least() {
+fn whom_to_evict_is_found_if_any_way_exists_and_costs_about_the_least() {
     compare(120);
 }
 

@@ -1,4 +1,4 @@
-//! Reclaim between queues, and preemption inside one: whom the engine takes back, and whom it leaves, held against every
+//! Reclaim between queues, and preemption inside one: whom the engine evicts, and whom it leaves, held against every
 //! set that the rules allow ([`rules`]).
 //!
 //! Queues side by side, some of them below another; GPUs, gangs in one cluster. All queues are BestEffort, so nothing is kept
@@ -127,14 +127,14 @@ impl Queue {
     }
 }
 
-/// The jobs that are taken back in one go, by the job that they are taken for.
+/// The jobs that are evicted in one go, by the job that they are taken for.
 type Takes = BTreeMap<usize, Vec<usize>>;
 
 /// Both, told the same.
 struct Both<'a> {
     world: World,
     rules: Rules<'a>,
-    /// What was taken back: the victim, and for whom.
+    /// What was evicted: the victim, and for whom.
     taken: Vec<(usize, usize)>,
 }
 
@@ -242,7 +242,7 @@ impl<'a> Both<'a> {
         Err("it never rests".to_owned())
     }
 
-    /// Starts who is released; who is taken back, for whom.
+    /// Starts who is released; who is evicted, for whom.
     fn carry_out(
         &mut self,
         decisions: &[Decision],
@@ -261,7 +261,7 @@ impl<'a> Both<'a> {
                     served.remove(&job_number(&key.name));
                     self.start(job_number(&key.name), admission)?;
                 }
-                Decision::TakeBack {
+                Decision::Evict {
                     key,
                     for_job: Some(whom),
                     reason,
@@ -324,7 +324,7 @@ impl<'a> Both<'a> {
         Ok(())
     }
 
-    /// Who was taken back does not take back in turn from the one that it was taken for.
+    /// Who was evicted does not evict in turn from the one that it was taken for.
     fn no_circle(&self, before: usize) -> Result<(), String> {
         let now = &self.taken[before..];
         let circle = now.iter().find(|(a, b)| now.contains(&(*b, *a)));
@@ -333,7 +333,7 @@ impl<'a> Both<'a> {
         })
     }
 
-    /// At rest nobody waits who could take back what others borrowed.
+    /// At rest nobody waits who could reclaim what others borrowed.
     fn nobody_is_left(&self) -> Result<(), String> {
         let now = self.world.now.0;
         for job in self.jobs(false) {
@@ -374,7 +374,7 @@ proptest! {
 
 /// The rules would hold of an engine that takes nothing, and fleets that nothing is taken in.
 #[test]
-fn the_random_cases_do_take_back() {
+fn the_random_cases_do_evict() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for within in [false, true] {

@@ -1,13 +1,13 @@
 //! What the documents allow and demand of a reclaim, over everything that runs.
 //!
-//! - docs/scheduling.md, "What is taken back": a queue below its deserved takes back what other
+//! - docs/scheduling.md, "What is evicted": a queue below its deserved evicts what other
 //!   queues borrowed; idle room first; only where the job then really starts; what is guaranteed
 //!   to the queue of a victim stays kept for it; never before `preemption.minRuntime`, never a job that is not preemptible, never
 //!   from a Queue with `reclaimable: false`.
 //! - The same: it is judged level by level. Of two queues those two above them (or themselves) are
 //!   compared that have the same parent, each with all below it. On the victim's side
 //!   `reclaimable: false` and guarantees count at each queue up to that level.
-//! - docs/tenants.md, "What is taken back": jobs of queues above what they deserve are taken, and
+//! - docs/tenants.md, "What is evicted": jobs of queues above what they deserve are taken, and
 //!   only as many as let the job start. A job whose PriorityClass says Never takes nothing.
 //! - docs/scheduling.md: with `preemption.withinQueue` a job takes from lower priority in its own
 //!   queue; all else is the same.
@@ -140,7 +140,7 @@ impl Rules<'_> {
         })
     }
 
-    /// Whether a job may have others taken back at all: its queue reclaims, its class preempts,
+    /// Whether a job may have others evicted at all: its queue reclaims, its class preempts,
     /// and with it its queue, or one above it, is within what it deserves.
     pub fn may_take(&self, preemptor: usize) -> bool {
         let job = &self.jobs[preemptor].job;

@@ -98,8 +98,8 @@ async fn of_a_placed_binding() {
         vec![
             ("gate", Write::Gate { record: None }),
             (
-                "take back",
-                Write::TakeBack {
+                "evict",
+                Write::Evict {
                     record: record(1, RecordState::Ending),
                 },
             ),
@@ -127,7 +127,7 @@ async fn of_a_placed_binding() {
     );
     insta::assert_snapshot!(lines.await, @r#"
     gate: {"metadata":{"annotations":{"muster.io/admission":null},"resourceVersion":"101"},"spec":{"clusters":[],"suspension":{"scheduling":true}}}
-    take back: {"metadata":{"annotations":{"muster.io/admission":"Ending 1"},"resourceVersion":"101"},"spec":{"clusters":[],"suspension":{"scheduling":true}}}
+    evict: {"metadata":{"annotations":{"muster.io/admission":"Ending 1"},"resourceVersion":"101"},"spec":{"clusters":[],"suspension":{"scheduling":true}}}
     record: {"metadata":{"annotations":{"muster.io/admission":"Requeued 2"},"resourceVersion":"101"}}
     same record: nothing
     refuse: {"metadata":{"annotations":{"muster.io/admission":"Refused 1"},"resourceVersion":"101"}}

@@ -77,7 +77,7 @@ async fn loses_no_condition_of_karmadas_whenever_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_dropped_when_the_job_was_taken_back_meanwhile() {
+async fn is_dropped_when_the_job_was_evicted_meanwhile() {
     let mut bench = bench();
     let binding = bench.put("a", gated());
     bench
@@ -87,7 +87,7 @@ async fn is_dropped_when_the_job_was_taken_back_meanwhile() {
     let placed = slim(bench.api.get(&path("a")).unwrap());
     let record = record(1, RecordState::Ending);
     bench
-        .write(&placed, Write::TakeBack { record })
+        .write(&placed, Write::Evict { record })
         .await
         .result
         .unwrap();

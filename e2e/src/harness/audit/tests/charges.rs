@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{CLASS, Story, gang, place};
 
 #[test]
-fn quota_is_free_once_the_works_of_a_job_taken_back_are_gone() {
+fn quota_is_free_once_the_works_of_a_job_evicted_are_gone() {
     let mut story = Story::default();
     story.placed("a", 1).work("a", false).gated("a");
     story.work("a", true).placed("b", 1).is_fine();
@@ -13,7 +13,7 @@ fn quota_is_free_once_the_works_of_a_job_taken_back_are_gone() {
 
 #[test]
 fn a_late_work_keeps_the_charge() {
-    // Taken back before a Work was seen; one comes after the quota was given away.
+    // Evicted before a Work was seen; one comes after the quota was given away.
     let mut story = Story::default();
     story.placed("a", 1).gated("a").after(20).placed("b", 1);
     story.is_fine();

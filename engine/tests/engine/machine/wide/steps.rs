@@ -26,7 +26,7 @@ pub enum Wide {
     /// A queue names another parent, or none.
     Parent(usize, Option<usize>),
     PolicyGone(usize),
-    /// Whether what is below an inner queue may be taken back for others.
+    /// Whether what is below an inner queue may be evicted for others.
     InnerReclaimable(usize, bool),
     Pools(usize, Vec<Bound>),
     ClassGone(u8),

@@ -1,4 +1,4 @@
-//! Taking back for a job that waits: reclaim between queues, preemption inside one.
+//! Evicting for a job that waits: reclaim between queues, preemption inside one.
 //!
 //! Asked where a job is blocked by quota or room and nothing idle would do. It may take from
 //! other queues what they borrowed, while its queue is entitled to it (`exchange.rs`); and from
@@ -90,7 +90,7 @@ impl Engine {
         decisions
     }
 
-    /// Those behind the first of a group for whom all are gone that were taken back are judged,
+    /// Those behind the first of a group for whom all are gone that were evicted are judged,
     /// whatever stops the first: what was freed is kept for them from everybody, it as well, and
     /// would idle for ever.
     fn release_served(&mut self, asker: Asker<'_>, want: WantId) -> Vec<Decision> {
@@ -146,7 +146,7 @@ impl Engine {
     }
 
     /// Whether a group that finds no room should be asked all the same, since one of it may take
-    /// some back: the first for whom nobody is being taken back yet has the right to, and has
+    /// some back: the first for whom nobody is being evicted yet has the right to, and has
     /// not looked in vain.
     pub(crate) fn may_take(&self, queue: &QueueName, want: WantId) -> bool {
         let Some(leaf) = self
@@ -211,7 +211,7 @@ impl Engine {
         (!entitled).then(|| self.queues.dues_for(asker.queue, total))
     }
 
-    /// Whether a queue lets any of its jobs have others taken back.
+    /// Whether a queue lets any of its jobs have others evicted.
     pub(crate) fn lets_take(&self, queue: &QueueName) -> bool {
         let policy = self.queues.policy(queue);
         let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
@@ -231,7 +231,7 @@ impl Engine {
         }
     }
 
-    /// Whether a job's class lets it have others taken back.
+    /// Whether a job's class lets it have others evicted.
     pub(crate) fn preempts(&self, job: &super::job::Job) -> bool {
         match &job.priority_class {
             Some(name) => {
@@ -440,7 +440,7 @@ impl Engine {
             if let Some(whole) = items.iter().find(|item| item.cut.is_none()) {
                 let attempt = self.jobs.get(&key).map(|job| job.attempt);
                 self.begin_ending(&key, whole.reason, &why, None);
-                decisions.extend(attempt.map(|attempt| Decision::TakeBack {
+                decisions.extend(attempt.map(|attempt| Decision::Evict {
                     key: key.clone(),
                     attempt,
                     reason: whole.reason,
