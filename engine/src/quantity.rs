@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn parses_what_kubernetes_parses() {
         let unit = NANOS_PER_UNIT;
-        for (text, want) in [
+        for (text, shape) in [
             ("0", 0),
             ("0n", 0),
             ("0Ki", 0),
@@ -286,7 +286,7 @@ mod tests {
             ("9223372036854775807", MAX_NANOS),
             ("9007199254740993", 9_007_199_254_740_993 * unit),
         ] {
-            assert_eq!(nanos(text), want, "{text}");
+            assert_eq!(nanos(text), shape, "{text}");
         }
     }
 

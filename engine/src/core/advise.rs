@@ -1,6 +1,6 @@
 //! What would help a job that waits: the smallest changes with which it would start now.
 //!
-//! Each change is tried by the functions that decide, on a want or a view with the change
+//! Each change is tried by the functions that decide, on a shape or a view with the change
 //! made; nothing is estimated that can be judged. It costs some tens of verdicts a job, so it
 //! is asked for where a person looks, never for every job that waits.
 
@@ -9,7 +9,7 @@ use super::judge::Asker;
 use super::plan::{ClusterLack, NoPlan, View};
 use super::queues::Pools;
 use super::quota::{Kept, Short};
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::decision::Help;
 use crate::facts::{Demand, Role};
 use crate::ids::{ClusterName, JobKey, PoolClass, QueueName};
@@ -36,15 +36,15 @@ impl Engine {
     #[must_use]
     pub fn advise(&self, key: &JobKey, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
         let line = self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
-        let Some((line, want)) =
-            line.and_then(|line| Some((line, Arc::clone(self.wants.get(line.want)?))))
+        let Some((line, shape)) =
+            line.and_then(|line| Some((line, Arc::clone(self.shapes.get(line.shape)?))))
         else {
             return Vec::new();
         };
         let asker = Asker {
             queue: &line.queue,
             rank: &line.rank,
-            want: &want,
+            shape: &shape,
             tells: true,
         };
         if self.queues.problem(asker.queue).is_some() || self.passes(asker, &Kept::default()) {
@@ -57,7 +57,7 @@ impl Engine {
         }
         helps.extend(self.other_queues(asker, may_use));
         if let Some(Lack::Room(lacks)) = &lack {
-            helps.extend(self.more_nodes(&want, lacks));
+            helps.extend(self.more_nodes(&shape, lacks));
         }
         helps
     }
@@ -66,11 +66,11 @@ impl Engine {
         let now = View::told();
         let total = self
             .queues
-            .check_total(asker.queue, &asker.want.total, &now.kept);
+            .check_total(asker.queue, &asker.shape.total, &now.kept);
         if let Err(short) = total {
             return Some(Lack::Quota(Box::new(short), None));
         }
-        match self.plan(asker.queue, asker.want, &now) {
+        match self.plan(asker.queue, asker.shape, &now) {
             Err(NoPlan::Bound(short, pools)) => Some(Lack::Quota(short, Some(pools))),
             Err(NoPlan::NoRoom(lacks)) => Some(Lack::Room(lacks)),
             Err(NoPlan::NoCluster(_)) | Ok(_) => None,
@@ -79,12 +79,12 @@ impl Engine {
 
     /// The most pods of its largest role with which it would start.
     fn fewer_pods(&self, asker: Asker<'_>) -> Option<Help> {
-        let roles = asker.want.demand.roles.iter().enumerate();
+        let roles = asker.shape.demand.roles.iter().enumerate();
         let (index, role) = roles.max_by_key(|(index, role)| (role.count, usize::MAX - index))?;
         let goes = |count| {
-            smaller(asker.want, index, count).is_some_and(|want| {
+            smaller(asker.shape, index, count).is_some_and(|shape| {
                 let asker = Asker {
-                    want: &want,
+                    shape: &shape,
                     ..asker
                 };
                 self.passes(asker, &Kept::default())
@@ -147,7 +147,7 @@ impl Engine {
             queues.set_fact(&short.queue, fact);
         }
         let kept = self.headroom_kept(&self.reservations_ahead(asker));
-        let total = queues.check_total(asker.queue, &asker.want.total, &kept);
+        let total = queues.check_total(asker.queue, &asker.shape.total, &kept);
         let pools = pools.map_or(Ok(()), |pools| {
             queues.check_pools(asker.queue, pools, &kept)
         });
@@ -173,8 +173,8 @@ impl Engine {
 
     /// How many empty nodes like those there would take the rest, where the fewest are enough.
     /// For gangs of one role: what several would leave of each other is not counted.
-    fn more_nodes(&self, want: &Want, lacks: &[ClusterLack]) -> Option<Help> {
-        let [role] = want.demand.roles.as_slice() else {
+    fn more_nodes(&self, shape: &RequestShape, lacks: &[ClusterLack]) -> Option<Help> {
+        let [role] = shape.demand.roles.as_slice() else {
             return None;
         };
         let fewest = lacks
@@ -206,15 +206,15 @@ impl Engine {
     }
 }
 
-/// The want with another count of pods in one role, its minimums no larger than what is left.
-fn smaller(want: &Want, index: usize, count: u32) -> Option<Want> {
-    let mut demand = Demand::clone(&want.demand);
+/// The shape with another count of pods in one role, its minimums no larger than what is left.
+fn smaller(shape: &RequestShape, index: usize, count: u32) -> Option<RequestShape> {
+    let mut demand = Demand::clone(&shape.demand);
     let role = demand.roles.get_mut(index)?;
     role.count = count;
     role.min = role.min.min(count);
     let pods = u32::try_from(demand.pods()).unwrap_or(u32::MAX);
     demand.min_available = demand.min_available.min(pods);
-    want.resized(demand)
+    shape.resized(demand)
 }
 
 /// Headroom kept less than none: as if the bound that is short were higher by `amount`.

@@ -75,8 +75,8 @@ impl Engine {
                 continue;
             };
             let line = job.derived.line.as_ref();
-            if let Some(want) = line.and_then(|line| self.wants.get(line.want)) {
-                work.add(job, &want.total);
+            if let Some(shape) = line.and_then(|line| self.shapes.get(line.shape)) {
+                work.add(job, &shape.total);
             }
         }
         work

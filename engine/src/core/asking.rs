@@ -5,31 +5,31 @@
 //! nobody:
 //! - something about its waiting jobs changed since (it was *stirred*), or something may be kept
 //!   for one of them for which nothing could be;
-//! - a want that somebody in it has might find room again (a door opened);
-//! - it stands before one of those whose reservations stop a want: it may take what they keep;
+//! - a shape that somebody in it has might find room again (a door opened);
+//! - it stands before one of those whose reservations stop a shape: it may take what they keep;
 //! - claims to reservations are others ([`super::claims`]): then who stands in front is asked once.
 //!
 //! So a round costs what may have changed, not the number of queues. Whatever else lets a job
-//! go has to stir its queue or open its want.
+//! go has to stir its queue or open its shape.
 
 use super::Engine;
 use super::job::Rank;
 use super::ladder::Round;
 use super::queues::QueueId;
+use super::shapes::ShapeId;
 use super::shut::Doors;
 use super::tree::Path;
-use super::wants::WantId;
 use crate::facts::QueueOrdering;
 use crate::hashed::{Hashed, HashedSet};
 use crate::ids::QueueName;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-/// Where more queues than this have a want that might find room, they are asked in order until
+/// Where more queues than this have a shape that might find room, they are asked in order until
 /// one has somebody, since that will be soon.
 const MANY: usize = 64;
 
-/// Where no more wants than this might find room, they are looked up in a queue; else its jobs
+/// Where no more shapes than this might find room, they are looked up in a queue; else its jobs
 /// are gone through.
 const FEW_OPEN: usize = 8;
 
@@ -106,7 +106,7 @@ impl Stirred {
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) queue: QueueName,
-    pub(crate) want: WantId,
+    pub(crate) shape: ShapeId,
     pub(crate) rank: Rank,
     /// Whether it is judged only since it may take something back: there is no room for what it
     /// wants, nor may anything be kept for it.
@@ -114,12 +114,12 @@ pub(crate) struct Candidate {
 }
 
 /// The job of a queue that is to be judged next, if any may be.
-type Answer<'a> = Option<(&'a Rank, WantId)>;
+type Answer<'a> = Option<(&'a Rank, ShapeId)>;
 
 /// The queues that are asked wherever they stand.
 enum Asked {
     Everybody,
-    /// The stirred ones, and those in which somebody has a want that might find room.
+    /// The stirred ones, and those in which somebody has a shape that might find room.
     Open,
     /// The stirred ones and these, given with all above them.
     Few(BTreeSet<QueueId>),
@@ -131,7 +131,7 @@ impl Engine {
         self.rank_queues();
         let doors = self.doors();
         debug_assert_eq!(self.wrong_doors(&doors), Vec::<String>::new());
-        let openings = (self.wants.openings(), self.grown.count());
+        let openings = (self.shapes.openings(), self.grown.count());
         let (found, nobody) = self.ask_in_order(&doors, openings);
         for queue in nobody {
             self.asking.note_nobody(queue);
@@ -187,17 +187,17 @@ impl Engine {
         let next = self.queues.next(&round);
         let answers = answers.into_inner();
         let found = next.and_then(|id| {
-            let (rank, want) = answers.get(&id).copied()??;
+            let (rank, shape) = answers.get(&id).copied()??;
             let queue = &self.queues.node(id).name;
             let strict = self.queues.ordering(queue) == QueueOrdering::StrictFifo;
             let leaf = self.waiting.leaf(queue);
             let goes = strict
-                || self.may_find_room(doors, queue, rank, want)
-                || self.may_reserve(&self.front(queue), rank, want)
-                || leaf.is_some_and(|leaf| self.is_due(queue, leaf, want));
+                || self.may_find_room(doors, queue, rank, shape)
+                || self.may_reserve(&self.front(queue), rank, shape)
+                || leaf.is_some_and(|leaf| self.is_due(queue, leaf, shape));
             Some(Candidate {
                 queue: queue.clone(),
-                want,
+                shape,
                 rank: rank.clone(),
                 only_takes: !goes,
             })
@@ -228,7 +228,7 @@ impl Engine {
         Asked::Few(few)
     }
 
-    /// The answer of a queue that stands behind all whose reservations stop a want, if it is asked
+    /// The answer of a queue that stands behind all whose reservations stop a shape, if it is asked
     /// at all.
     fn answer_if_asked(&self, asked: &Asked, id: QueueId, doors: &Doors<'_>) -> Answer<'_> {
         let is_asked = match asked {
@@ -240,7 +240,7 @@ impl Engine {
 
     /// The job to be judged next of a queue that stands behind all whose reservations stop a
     /// want. Where it had nobody when it was last asked and nothing about it has changed since,
-    /// only those may be whose want has opened; and those with claims, where they are others.
+    /// only those may be whose shape has opened; and those with claims, where they are others.
     fn answer_behind(&self, id: QueueId, doors: &Doors<'_>) -> Answer<'_> {
         let node = self.queues.node(id);
         let queue = &node.name;
@@ -257,9 +257,9 @@ impl Engine {
         let leaf = self.waiting.leaf(queue)?;
         let opened = if !strict && doors.open.len() <= FEW_OPEN {
             let open = doors.open.keys();
-            open.filter_map(|want| leaf.first_awake(*want)).min()
+            open.filter_map(|shape| leaf.first_awake(*shape)).min()
         } else {
-            leaf.candidate(ordering, |_, want| doors.is_open(want))
+            leaf.candidate(ordering, |_, shape| doors.is_open(shape))
         };
         let claimed = claims.then(|| self.first_with_a_claim(queue)).flatten();
         let first = opened.into_iter().chain(claimed).min();
@@ -273,14 +273,14 @@ impl Engine {
         let leaf = self.waiting.leaf(queue)?;
         let front = self.front(queue);
         let firsts = self
-            .wants_of(&front)
-            .filter_map(|want| leaf.first_awake(want));
+            .shapes_of(&front)
+            .filter_map(|shape| leaf.first_awake(shape));
         firsts
-            .filter(|(rank, want)| self.may_reserve(&front, rank, *want))
+            .filter(|(rank, shape)| self.may_reserve(&front, rank, *shape))
             .min()
     }
 
-    /// Whether all jobs of a queue stand behind all whose reservations stop a want.
+    /// Whether all jobs of a queue stand behind all whose reservations stop a shape.
     fn is_behind_all(&self, doors: &Doors<'_>, queue: &QueueName) -> bool {
         let leaf = self.waiting.leaf(queue);
         let first = leaf.and_then(|leaf| leaf.first_that_may_go());
@@ -346,14 +346,14 @@ impl Engine {
         }
         stirred.append(&mut self.waiting.take_stirred());
         for queue in stirred {
-            let wants: BTreeSet<WantId> = self.wants_of(&self.front(&queue)).collect();
+            let shapes: BTreeSet<ShapeId> = self.shapes_of(&self.front(&queue)).collect();
             // Of those for whom nothing can be kept that is never asked.
-            for want in &wants {
-                if self.wants.shut(*want).is_some() {
-                    self.guess_scopes(*want);
+            for shape in &shapes {
+                if self.shapes.shut(*shape).is_some() {
+                    self.guess_scopes(*shape);
                 }
             }
-            self.waiting.note_fronts(&queue, wants);
+            self.waiting.note_fronts(&queue, shapes);
             self.queues.unrank(&queue);
             self.stir(&queue);
         }
@@ -374,7 +374,7 @@ impl Engine {
             return Vec::new();
         }
         let doors = self.doors();
-        let openings = (self.wants.openings(), self.grown.count());
+        let openings = (self.shapes.openings(), self.grown.count());
         let asked = self.to_be_asked(&doors, openings);
         if matches!(asked, Asked::Everybody) || !self.is_settled(&doors) {
             return Vec::new();

@@ -58,7 +58,7 @@ impl Engine {
     }
 
     fn check_with(&self, asker: Asker<'_>, pools: &Pools, view: &View) -> Result<(), Short> {
-        let total = &asker.want.total;
+        let total = &asker.shape.total;
         self.queues.check_total(asker.queue, total, &view.kept)?;
         self.queues.check_pools(asker.queue, pools, &view.kept)
     }

@@ -131,19 +131,19 @@ impl Search<'_> {
             }
         }
         let (engine, asker) = (self.engine, self.asker);
-        let total = &asker.want.total;
+        let total = &asker.shape.total;
         engine
             .queues
             .check_total(asker.queue, total, &view.kept)
             .ok()?;
-        engine.plan(asker.queue, asker.want, &view).ok()
+        engine.plan(asker.queue, asker.shape, &view).ok()
     }
 
     /// Whether a choice may be made, the job going where `shares` say: each thing that comes
     /// from another queue is owed, smallest first, and none could be evicted in turn.
     pub(crate) fn lawful(&self, chosen: &Chosen, shares: &[Share]) -> bool {
         let pools = pools_of(shares);
-        let job = (&self.asker.want.total, Some(&pools));
+        let job = (&self.asker.shape.total, Some(&pools));
         let mut order: Vec<usize> = chosen.iter().copied().collect();
         order.sort_by_cached_key(|index| (self.is_reclaimed(*index), self.size(*index), *index));
         let mut shift = self.shift.clone();
@@ -222,7 +222,7 @@ impl Search<'_> {
         if by_cluster.len() < 2 {
             return Vec::new();
         }
-        let total = &self.asker.want.total;
+        let total = &self.asker.shape.total;
         let needs = self.leads.map_or(0, |name| total.amount_of(name).0);
         let looks = |group: &[usize]| {
             let (mut cost, mut freed) = (0_i128, 0_i64);
@@ -414,7 +414,7 @@ impl<'a> Chain<'a> {
             return;
         }
         let asker = search.asker;
-        let job = (&asker.want.total, Some(self.pools));
+        let job = (&asker.shape.total, Some(self.pools));
         let owed = || {
             let shift = &self.shift;
             shift.may_take(asker.queue, job, item.queue, item.charge())

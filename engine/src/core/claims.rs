@@ -13,7 +13,7 @@ use super::job::Rank;
 use super::order::Share;
 use super::queues::QueueId;
 use super::reservations::{KeptNode, Reservation, Scope};
-use super::wants::WantId;
+use super::shapes::ShapeId;
 use crate::facts::QueueOrdering;
 use crate::ids::{JobKey, QueueName};
 use crate::tally::Tally;
@@ -74,8 +74,11 @@ impl Engine {
     }
 
     /// What the jobs of a front want.
-    pub(crate) fn wants_of<'a>(&'a self, front: &'a Front) -> impl Iterator<Item = WantId> + 'a {
-        front.jobs.iter().filter_map(|rank| self.want_of(&rank.key))
+    pub(crate) fn shapes_of<'a>(&'a self, front: &'a Front) -> impl Iterator<Item = ShapeId> + 'a {
+        front
+            .jobs
+            .iter()
+            .filter_map(|rank| self.shape_of(&rank.key))
     }
 
     /// How many may hold what one class, or the headroom of one queue, has, where a job of
@@ -101,23 +104,23 @@ impl Engine {
     /// Whether a job that finds no room is judged all the same, for something may be kept for
     /// it: it stands at the front of its queue, it was not found yet that nothing can be, and
     /// not as many hold what it needs already whose claim is better.
-    pub(crate) fn may_reserve(&self, front: &Front, rank: &Rank, want: WantId) -> bool {
+    pub(crate) fn may_reserve(&self, front: &Front, rank: &Rank, shape: ShapeId) -> bool {
         if !front.jobs.contains(rank) || self.reservations.of(&rank.key).is_some() {
             return false;
         }
         let growths = self.grown.count();
         if self.reservations.is_hopeless(&rank.key, growths)
-            || (self.wants.is_hopeless(want, growths) && self.is_behind(&front.queue, rank))
+            || (self.shapes.is_hopeless(shape, growths) && self.is_behind(&front.queue, rank))
         {
             return false;
         }
-        !self.is_outdone(&front.queue, rank, want)
+        !self.is_outdone(&front.queue, rank, shape)
     }
 
     /// Whether it is known, of a job that lacks room, that as many hold what it needs as may
     /// whose claim is better: then where its nodes would be need not be found out.
-    pub(crate) fn is_outdone(&self, queue: &QueueName, rank: &Rank, want: WantId) -> bool {
-        let Some(scopes) = self.wants.scopes(want) else {
+    pub(crate) fn is_outdone(&self, queue: &QueueName, rank: &Rank, shape: ShapeId) -> bool {
+        let Some(scopes) = self.shapes.scopes(shape) else {
             return false;
         };
         let most = self.most_of_scope(queue);
@@ -142,7 +145,7 @@ impl Engine {
     /// as many as may keep that class still, or another one that somebody needs as well.
     pub(crate) fn outdid(&self, gone: &Reservation) -> bool {
         let most = self.config.reservations_per_class.max(1);
-        let least = most - usize::from(self.wants.are_of_several_classes());
+        let least = most - usize::from(self.shapes.are_of_several_classes());
         let classes = gone.scopes.iter();
         let mut classes = classes.filter(|scope| matches!(scope, Scope::Class(_)));
         classes.any(|class| self.reservations.count(class) >= least)

@@ -12,9 +12,9 @@ use super::ladder::Front;
 use super::leaf::{Due, Leaf};
 use super::queues::QueueId;
 use super::reservations::{KeptNode, Scope};
+use super::shapes::{RequestShape, ShapeId};
 use super::shut::{Doors, Shut};
 use super::sleep::{Sleep, Wake};
-use super::wants::{Want, WantId};
 use crate::decision::{Decision, Decisions};
 use crate::facts::QueueOrdering;
 use crate::ids::{ClusterName, JobKey, PoolClass, QueueName, Time};
@@ -115,7 +115,7 @@ impl Engine {
         self.stretch_due = true;
         self.bounds_moved();
         self.takers.moved();
-        self.wants.forget_fits();
+        self.shapes.forget_fits();
         self.waiting.wake(&Wake::Fleet);
     }
 
@@ -153,7 +153,7 @@ impl Engine {
         while decisions.len() < self.config.decision_budget {
             let Some(Candidate {
                 queue,
-                want,
+                shape,
                 rank,
                 only_takes,
             }) = self.next_candidate()
@@ -162,10 +162,10 @@ impl Engine {
                 self.name_woken();
                 return false;
             };
-            let Some(wanted) = self.wants.get(want).map(Arc::clone) else {
+            let Some(wanted) = self.shapes.get(shape).map(Arc::clone) else {
                 continue;
             };
-            if only_takes && self.takes_nothing(&queue, &rank, (want, &wanted)) {
+            if only_takes && self.takes_nothing(&queue, &rank, (shape, &wanted)) {
                 continue;
             }
             in_vain += 1;
@@ -175,16 +175,16 @@ impl Engine {
             let asker = Asker {
                 queue: &queue,
                 rank: &rank,
-                want: &wanted,
+                shape: &wanted,
                 tells: false,
             };
             // An elastic gang is stopped by what stops its smallest size, and keeps that much.
             let least = super::elastic::smallest(&wanted);
             let least = Asker {
-                want: least.as_ref().unwrap_or(&wanted),
+                shape: least.as_ref().unwrap_or(&wanted),
                 ..asker
             };
-            match self.judge_knowing(asker, want) {
+            match self.judge_knowing(asker, shape) {
                 Verdict::Go(shares) => {
                     in_vain = 0;
                     decisions.extend(self.release(&rank.key, shares));
@@ -192,21 +192,21 @@ impl Engine {
                     self.unsettle_holders(&rank.key);
                     self.rouse_front(&queue);
                     self.rouse_limited(&queue, wanted.user_of(&rank.key));
-                    self.look_behind(&queue, (want, &wanted));
+                    self.look_behind(&queue, (shape, &wanted));
                 }
                 Verdict::Blocked(block) => {
                     match block.gate {
-                        Gate::Room => self.wants.note_could_fit(want, true),
+                        Gate::Room => self.shapes.note_could_fit(shape, true),
                         Gate::Never if block.reason == Reason::ExceedsFleet => {
-                            self.wants.note_could_fit(want, false);
+                            self.shapes.note_could_fit(shape, false);
                         }
                         Gate::Never | Gate::Limit | Gate::Quota(..) | Gate::Reserved => {}
                     }
-                    decisions.extend(self.take_for_group(least, want, &block));
+                    decisions.extend(self.take_for_group(least, shape, &block));
                     self.reserve_for(least, &block);
                     match block.shut {
-                        Some(why) => self.shut(&queue, want, block.reason, why),
-                        None => self.put_to_sleep(&queue, want, *block),
+                        Some(why) => self.shut(&queue, shape, block.reason, why),
+                        None => self.put_to_sleep(&queue, shape, *block),
                     }
                 }
             }
@@ -216,20 +216,20 @@ impl Engine {
 
     /// Who stands first now of those who want what one got: most often it is entitled to nothing,
     /// and need not be asked for that alone.
-    fn look_behind(&mut self, queue: &QueueName, (id, want): (WantId, &Want)) {
+    fn look_behind(&mut self, queue: &QueueName, (id, shape): (ShapeId, &RequestShape)) {
         if !self.lets_take(queue) || !self.may_take(queue, id) {
             return;
         }
         let leaf = self.waiting.leaf(queue);
         let next = leaf.and_then(|leaf| leaf.first_awake(id));
         if let Some(rank) = next.map(|(rank, _)| rank.clone()) {
-            self.takes_nothing(queue, &rank, (id, want));
+            self.takes_nothing(queue, &rank, (id, shape));
         }
     }
 
     /// The verdict on a job that knows whether the empty fleet, and the bounds of its queue on
     /// pools, could ever let it go: what could never start stops nobody, whatever it lacks first.
-    fn judge_knowing(&mut self, asker: Asker<'_>, id: WantId) -> Verdict {
+    fn judge_knowing(&mut self, asker: Asker<'_>, id: ShapeId) -> Verdict {
         let verdict = self.judge(asker);
         let gate = match &verdict {
             Verdict::Blocked(block) => &block.gate,
@@ -239,16 +239,16 @@ impl Engine {
             return verdict;
         }
         let mut could = true;
-        let asks = matches!(gate, Gate::Quota(..)) && !asker.want.demand.elastic;
-        if asks && self.wants.could_fit(asker.want).is_none() {
-            could = self.could_fit(asker.want, &BTreeSet::new());
-            self.wants.note_could_fit(id, could);
+        let asks = matches!(gate, Gate::Quota(..)) && !asker.shape.demand.elastic;
+        if asks && self.shapes.could_fit(asker.shape).is_none() {
+            could = self.could_fit(asker.shape, &BTreeSet::new());
+            self.shapes.note_could_fit(id, could);
         }
         let bounded = self.queues.bounds_pools(asker.queue);
-        if could && bounded && self.wants.let_by(asker.want, asker.queue).is_none() {
-            let least = super::elastic::smallest(asker.want);
-            could = self.could_be_let(asker.queue, least.as_ref().unwrap_or(asker.want));
-            self.wants.note_let_by(id, asker.queue, could);
+        if could && bounded && self.shapes.let_by(asker.shape, asker.queue).is_none() {
+            let least = super::elastic::smallest(asker.shape);
+            could = self.could_be_let(asker.queue, least.as_ref().unwrap_or(asker.shape));
+            self.shapes.note_let_by(id, asker.queue, could);
         }
         if could { verdict } else { self.judge(asker) }
     }
@@ -274,7 +274,7 @@ impl Engine {
         &self,
         queue: &QueueName,
         doors: &Doors<'_>,
-    ) -> Option<(&Rank, WantId)> {
+    ) -> Option<(&Rank, ShapeId)> {
         let found = self.candidate_by(queue, doors, Way::Cheaper);
         // When nobody may be judged any more all ways find nobody: only here can they differ.
         debug_assert_eq!(found, self.candidate_by(queue, doors, Way::InOrder));
@@ -288,22 +288,22 @@ impl Engine {
         queue: &QueueName,
         doors: &Doors<'_>,
         way: Way,
-    ) -> Option<(&Rank, WantId)> {
+    ) -> Option<(&Rank, ShapeId)> {
         let leaf = self.waiting.leaf(queue)?;
         let front = LazyCell::new(|| self.front(queue));
         let takes = LazyCell::new(|| self.lets_take(queue));
         let ordering = self.queues.ordering(queue);
         let strict = ordering == QueueOrdering::StrictFifo;
-        let may = |rank: &Rank, want| {
+        let may = |rank: &Rank, shape| {
             // Who holds up all behind it is judged once in any case: what its own queue would
             // never let go holds up nobody, and of that the room for what it wants tells nothing.
-            (strict && !leaf.was_judged(want))
-                || self.may_find_room(doors, queue, rank, want)
-                || self.may_reserve(&front, rank, want)
-                || (*takes && self.may_take(queue, want))
-                || self.is_due(queue, leaf, want)
+            (strict && !leaf.was_judged(shape))
+                || self.may_find_room(doors, queue, rank, shape)
+                || self.may_reserve(&front, rank, shape)
+                || (*takes && self.may_take(queue, shape))
+                || self.is_due(queue, leaf, shape)
         };
-        let kept = self.wants.shuts().kept();
+        let kept = self.shapes.shuts().kept();
         let looking = takes.then(|| leaf.unlooked());
         let looking_at = looking.map_or(0, BTreeSet::len);
         let few = doors.open.len() + kept.len() + looking_at + leaf.due().len();
@@ -322,19 +322,19 @@ impl Engine {
                 .chain(kept)
                 .chain(leaf.due().keys())
                 .chain(looking.into_iter().flatten());
-            let named = named.copied().chain(self.wants_of(&front));
-            let firsts = named.filter_map(|want| leaf.first_awake(want));
-            firsts.filter(|(rank, want)| may(rank, *want)).min()
+            let named = named.copied().chain(self.shapes_of(&front));
+            let firsts = named.filter_map(|shape| leaf.first_awake(shape));
+            firsts.filter(|(rank, shape)| may(rank, *shape)).min()
         }?;
         let competes = self.place_beyond(queue, candidate.0).is_none();
         competes.then_some(candidate)
     }
 
     /// Whether a group is judged once more, whatever is known of the room for what it wants.
-    pub(crate) fn is_due(&self, queue: &QueueName, leaf: &Leaf, want: WantId) -> bool {
-        match leaf.due().get(&want) {
+    pub(crate) fn is_due(&self, queue: &QueueName, leaf: &Leaf, shape: ShapeId) -> bool {
+        match leaf.due().get(&shape) {
             Some(Due::Surely) => true,
-            Some(Due::IfNearer) => self.nodes_are_nearer(queue, want),
+            Some(Due::IfNearer) => self.nodes_are_nearer(queue, shape),
             None => false,
         }
     }
@@ -356,48 +356,48 @@ impl Engine {
     }
 
     /// No room is found for what a group wants: for nobody else who wants the same either.
-    fn shut(&mut self, queue: &QueueName, want: WantId, reason: Reason, why: Shut) {
-        self.wants.note_shut(want, why, self.grown.count());
-        if self.waiting.is_fronted(want) {
-            self.guess_scopes(want);
+    fn shut(&mut self, queue: &QueueName, shape: ShapeId, reason: Reason, why: Shut) {
+        self.shapes.note_shut(shape, why, self.grown.count());
+        if self.waiting.is_fronted(shape) {
+            self.guess_scopes(shape);
         }
-        self.waiting.note_judged(queue, want);
-        if self.waiting.note_reason(queue, want, reason) {
-            self.name_group(queue, want);
+        self.waiting.note_judged(queue, shape);
+        if self.waiting.note_reason(queue, shape, reason) {
+            self.name_group(queue, shape);
         }
     }
 
     /// Groups that were woken for something else and find no room are stopped by that now.
     fn name_woken(&mut self) {
-        for (queue, want) in self.waiting.take_woken() {
-            let reason = match self.wants.shut(want) {
+        for (queue, shape) in self.waiting.take_woken() {
+            let reason = match self.shapes.shut(shape) {
                 Some(Shut::NoRoom) => Reason::WaitingForRoom,
                 Some(Shut::Kept(_)) => Reason::ReservedForAnother,
                 None => continue,
             };
-            if self.waiting.note_reason(&queue, want, reason) {
-                self.name_group(&queue, want);
+            if self.waiting.note_reason(&queue, shape, reason) {
+                self.name_group(&queue, shape);
             }
         }
     }
 
-    fn put_to_sleep(&mut self, queue: &QueueName, want: WantId, block: Block) {
+    fn put_to_sleep(&mut self, queue: &QueueName, shape: ShapeId, block: Block) {
         let sleep = Sleep {
             reason: block.reason,
             hopeful: !matches!(block.gate, Gate::Never | Gate::Limit),
             wakes: block.wakes,
         };
-        if self.waiting.sleep(queue, want, sleep) {
-            self.name_group(queue, want);
+        if self.waiting.sleep(queue, shape, sleep) {
+            self.name_group(queue, shape);
         }
     }
 
     /// Names the first jobs of a group as changed.
-    fn name_group(&mut self, queue: &QueueName, want: WantId) {
+    fn name_group(&mut self, queue: &QueueName, shape: ShapeId) {
         let leaf = self.waiting.leaf(queue);
         let named = leaf
             .into_iter()
-            .flat_map(|leaf| leaf.group(want))
+            .flat_map(|leaf| leaf.group(shape))
             .take(NAMED);
         self.changed.jobs.extend(named.map(|rank| rank.key.clone()));
         self.changed.queues.insert(queue.clone());

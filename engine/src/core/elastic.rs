@@ -9,7 +9,7 @@
 use super::Engine;
 use super::job::Released;
 use super::judge::{Asker, Verdict, blocked};
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::decision::Decision;
 use crate::facts::{Demand, Share};
 use crate::ids::{ClusterName, JobKey, QueueName};
@@ -57,10 +57,10 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// What a want is at its smallest; `None` where it has one size only.
-pub(crate) fn smallest(want: &Want) -> Option<Want> {
-    let sizes = Sizes::of(&want.demand)?;
-    want.resized(sizes.at(sizes.least))
+/// What a shape is at its smallest; `None` where it has one size only.
+pub(crate) fn smallest(shape: &RequestShape) -> Option<RequestShape> {
+    let sizes = Sizes::of(&shape.demand)?;
+    shape.resized(sizes.at(sizes.least))
 }
 
 /// The least counts of an elastic demand, by role in its order.
@@ -74,18 +74,18 @@ impl Engine {
     /// Judges a job that waits in line: at full size, else at the largest that may go.
     pub(crate) fn judge(&self, asker: Asker<'_>) -> Verdict {
         let full = self.judge_as_is(asker);
-        let Some(sizes) = Sizes::of(&asker.want.demand) else {
+        let Some(sizes) = Sizes::of(&asker.shape.demand) else {
             return full;
         };
         if matches!(full, Verdict::Go(_)) {
             return full;
         }
         let judged = |beyond: u32| {
-            let want = asker.want.resized(sizes.at(beyond))?;
-            let want = &want;
-            let sized = Asker { want, ..asker };
+            let shape = asker.shape.resized(sizes.at(beyond))?;
+            let shape = &shape;
+            let sized = Asker { shape, ..asker };
             // Whether its bounds would ever let it go is known of the gang, not of each size.
-            if self.wants.let_by(asker.want, asker.queue) == Some(false) {
+            if self.shapes.let_by(asker.shape, asker.queue) == Some(false) {
                 return Some(blocked(self.block_by_bounds(sized)));
             }
             Some(self.judge_as_is(sized))

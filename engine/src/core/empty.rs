@@ -5,7 +5,7 @@
 
 use super::Engine;
 use super::plan::{View, all_needs, lens};
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::facts::Share;
 use crate::ids::{ClusterName, QueueName};
 use crate::room::{Basis, Place};
@@ -23,51 +23,51 @@ fn empty_fleet() -> View {
 
 impl Engine {
     /// Whether the empty fleet could take the job, some clusters left out.
-    pub(crate) fn could_fit(&self, want: &Want, without: &BTreeSet<ClusterName>) -> bool {
-        self.fits_whole(want, without) || self.when_empty(want, without).is_some()
+    pub(crate) fn could_fit(&self, shape: &RequestShape, without: &BTreeSet<ClusterName>) -> bool {
+        self.fits_whole(shape, without) || self.when_empty(shape, without).is_some()
     }
 
     /// Whether the bounds of its queue would let the job go, were the fleet empty and nothing
     /// charged.
-    pub(crate) fn could_be_let(&self, queue: &QueueName, want: &Want) -> bool {
+    pub(crate) fn could_be_let(&self, queue: &QueueName, shape: &RequestShape) -> bool {
         let mut view = empty_fleet();
         view.kept.idle = true;
-        self.plan_without(queue, want, &view, &BTreeSet::new())
+        self.plan_without(queue, shape, &view, &BTreeSet::new())
             .is_ok()
     }
 
     /// Where the job would go, were the fleet empty, some clusters left out.
     pub(crate) fn when_empty(
         &self,
-        want: &Want,
+        shape: &RequestShape,
         without: &BTreeSet<ClusterName>,
     ) -> Option<Vec<Share>> {
         // Bounds of the queue do not matter here: of a queue that nobody knows there are none.
         let unbounded = QueueName::from("");
-        self.plan_without(&unbounded, want, &empty_fleet(), without)
+        self.plan_without(&unbounded, shape, &empty_fleet(), without)
             .ok()
     }
 
     /// Whether one of the first clusters that might would take it all: if not, that says
     /// nothing.
-    fn fits_whole(&self, want: &Want, without: &BTreeSet<ClusterName>) -> bool {
-        let placement = &want.demand.placement;
+    fn fits_whole(&self, shape: &RequestShape, without: &BTreeSet<ClusterName>) -> bool {
+        let placement = &shape.demand.placement;
         if placement.min_clusters.unwrap_or(1) > 1 {
             return false;
         }
         let view = empty_fleet();
-        let roles = want.demand.roles.iter().filter(|role| role.count > 0);
+        let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
         let seats = roles.map(|role| (u64::from(role.count), self.room.seats_for_role(role)));
         let seats: Vec<_> = seats.collect();
         let might = |place: &&Place| {
             let mut roles = seats.iter();
             roles.all(|(count, seats)| *count <= seats[**place].empty)
         };
-        let needs = all_needs(&want.demand);
+        let needs = all_needs(&shape.demand);
         let takes = |place: &Place| {
             let cluster = &self.room.places()[*place];
             let lens = lens(&view, cluster, None);
-            let topology = want.demand.topology.as_ref();
+            let topology = shape.demand.topology.as_ref();
             let packing = self.room.place(cluster, &needs, &lens, topology);
             packing.lack.is_none()
         };

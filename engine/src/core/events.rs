@@ -120,7 +120,7 @@ impl Engine {
         let demand = match &fact.hold {
             // The demand of a job that is held may be anything: what was known stays.
             Some(_) => self.jobs.get(&key).and_then(|job| job.demand.clone()),
-            None => Some(self.wants.intern_demand(&fact.demand)),
+            None => Some(self.shapes.intern_demand(&fact.demand)),
         };
         let queue = self.names.share_queue(&fact.queue);
         let priority_class = fact.priority_class.as_deref();

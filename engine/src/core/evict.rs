@@ -23,9 +23,9 @@ use super::judge::{Asker, Block, Gate, Verdict};
 use super::plan::View;
 use super::queues::Pools;
 use super::reservations::Reservation;
+use super::shapes::{RequestShape, ShapeId};
 use super::takers::Due;
 use super::victims::{Item, Offers, Taken, overdue_at};
-use super::wants::{Want, WantId};
 use crate::decision::Decision;
 use crate::event::Progress;
 use crate::facts::Share;
@@ -58,14 +58,14 @@ impl Engine {
     pub(crate) fn take_for_group(
         &mut self,
         asker: Asker<'_>,
-        want: WantId,
+        shape: ShapeId,
         block: &Block,
     ) -> Vec<Decision> {
-        let mut decisions = self.release_served(asker, want);
+        let mut decisions = self.release_served(asker, shape);
         let mut next = Some(asker.rank.clone());
         while let Some(rank) = next.filter(|_| decisions.len() < self.config.decision_budget) {
             let leaf = self.waiting.leaf(asker.queue);
-            next = leaf.and_then(|leaf| leaf.after(want, &rank)).cloned();
+            next = leaf.and_then(|leaf| leaf.after(shape, &rank)).cloned();
             let asker_here = Asker {
                 rank: &rank,
                 ..asker
@@ -81,7 +81,7 @@ impl Engine {
             let taken = self.take_for(asker_here, block);
             if taken.is_empty() && !self.awaits_eviction(&rank.key) {
                 if self.takers.rests(&rank.key) {
-                    self.waiting.note_looked(asker.queue, want);
+                    self.waiting.note_looked(asker.queue, shape);
                 }
                 break;
             }
@@ -93,12 +93,12 @@ impl Engine {
     /// Those behind the first of a group for whom all are gone that were evicted are judged,
     /// whatever stops the first: what was freed is kept for them from everybody, it as well, and
     /// would idle for ever.
-    fn release_served(&mut self, asker: Asker<'_>, want: WantId) -> Vec<Decision> {
+    fn release_served(&mut self, asker: Asker<'_>, shape: ShapeId) -> Vec<Decision> {
         let is_served = |rank: &&Rank| {
             let kept = self.reservations.of(&rank.key);
             kept.is_some_and(Reservation::is_served)
                 && *rank != asker.rank
-                && self.want_of(&rank.key) == Some(want)
+                && self.shape_of(&rank.key) == Some(shape)
         };
         let holders = self.reservations.holders_in(asker.queue);
         let served: Vec<Rank> = holders.filter(is_served).cloned().collect();
@@ -148,16 +148,16 @@ impl Engine {
     /// Whether a group that finds no room should be asked all the same, since one of it may take
     /// some back: the first for whom nobody is being evicted yet has the right to, and has
     /// not looked in vain.
-    pub(crate) fn may_take(&self, queue: &QueueName, want: WantId) -> bool {
+    pub(crate) fn may_take(&self, queue: &QueueName, shape: ShapeId) -> bool {
         let Some(leaf) = self
             .waiting
             .leaf(queue)
-            .filter(|leaf| !leaf.has_looked(want))
+            .filter(|leaf| !leaf.has_looked(shape))
         else {
             return false;
         };
         let next = leaf
-            .group(want)
+            .group(shape)
             .find(|rank| !self.awaits_eviction(&rank.key));
         next.is_some_and(|rank| {
             let has_rights = || {
@@ -174,7 +174,7 @@ impl Engine {
         &mut self,
         queue: &QueueName,
         rank: &Rank,
-        (id, want): (WantId, &Want),
+        (id, shape): (ShapeId, &RequestShape),
     ) -> bool {
         if self.awaits_eviction(&rank.key) || self.takers.rests(&rank.key) {
             return false;
@@ -182,7 +182,7 @@ impl Engine {
         let asker = Asker {
             queue,
             rank,
-            want,
+            shape,
             tells: false,
         };
         let dues = self.undue(asker, self.rights(queue, &rank.key));
@@ -206,7 +206,7 @@ impl Engine {
                 shift.take(&queue, &charge);
             }
         }
-        let total = &asker.want.total;
+        let total = &asker.shape.total;
         let entitled = shift.could_be_entitled(asker.queue, total);
         (!entitled).then(|| self.queues.dues_for(asker.queue, total))
     }
@@ -258,7 +258,7 @@ impl Engine {
                 engine: self,
                 asker,
                 items,
-                leads: leading(&asker.want.total),
+                leads: leading(&asker.shape.total),
                 view: &view,
                 shift: &shift,
                 reclaims,
@@ -271,7 +271,7 @@ impl Engine {
             }
             search.cheapest().map(Some)
         };
-        let reclaims = rights.reclaim && shift.could_be_entitled(asker.queue, &asker.want.total);
+        let reclaims = rights.reclaim && shift.could_be_entitled(asker.queue, &asker.shape.total);
         // From others, of its own queue, or both: each is gathered only when those before it are
         // not enough.
         let ways: &[(bool, bool)] = match (reclaims, rights.preempt) {
@@ -303,7 +303,7 @@ impl Engine {
         own: bool,
     ) -> Offers<'a> {
         let mut offers = Offers::default();
-        let wanted = &asker.want.total;
+        let wanted = &asker.shape.total;
         for queue in self.held.queues().filter(|_| others) {
             if queue != asker.queue && shift.could_owe(asker.queue, wanted, queue) {
                 self.offer(&mut offers, queue, Reason::Reclaimed, wanted, None);
@@ -466,7 +466,7 @@ impl Engine {
     fn taking_words(&self, asker: Asker<'_>, item: &Taken) -> String {
         let taker = &asker.rank.key;
         if item.reason == Reason::Reclaimed {
-            let dues = self.dues(asker.queue, &item.queue, &asker.want.total);
+            let dues = self.dues(asker.queue, &item.queue, &asker.shape.total);
             return dues.map_or_else(
                 || {
                     let queue = asker.queue;

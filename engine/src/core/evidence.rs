@@ -7,20 +7,25 @@
 use super::Engine;
 use super::predict::{Basis, Prediction};
 use super::queues::QueueNode;
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::ids::{JobKey, QueueName};
 use crate::resources::{ResourceName, Resources};
 use std::collections::BTreeMap;
 
 impl Engine {
     /// The facts behind the verdict on a waiting job, those of its queues first.
-    pub(crate) fn evidence(&self, key: &JobKey, queue: &QueueName, want: &Want) -> Vec<String> {
+    pub(crate) fn evidence(
+        &self,
+        key: &JobKey,
+        queue: &QueueName,
+        shape: &RequestShape,
+    ) -> Vec<String> {
         let mut lines: Vec<String> = self
             .queues
             .path(queue)
             .iter()
             .rev()
-            .filter_map(|name| self.holds(name, &want.total))
+            .filter_map(|name| self.holds(name, &shape.total))
             .collect();
         lines.extend(self.kept_for(key));
         let job = self.jobs.get(key);

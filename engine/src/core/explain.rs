@@ -3,7 +3,7 @@
 use super::Engine;
 use super::job::{Job, JobState, Rank, Released};
 use super::judge::{Asker, Gate, Verdict};
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::decision::{Blocker, Explanation};
 use crate::facts::QueueOrdering;
 use crate::ids::{JobKey, QueueName};
@@ -37,18 +37,18 @@ impl Engine {
         let Some(line) = &job.derived.line else {
             return self.explain_back_off(job);
         };
-        let Some(want) = self.wants.get(line.want) else {
+        let Some(shape) = self.shapes.get(line.shape) else {
             return told(
                 Reason::NotEvaluated,
                 "it has not been looked at yet".to_owned(),
             );
         };
-        let explanation = self.explain_waiting(key, &line.queue, &line.rank, want);
+        let explanation = self.explain_waiting(key, &line.queue, &line.rank, shape);
         let outlook = position.map(|at| self.outlook_of(&line.queue, &line.rank, at));
         let (ahead, start) = outlook.unzip();
         Explanation {
             position,
-            evidence: self.evidence(key, &line.queue, want),
+            evidence: self.evidence(key, &line.queue, shape),
             ahead,
             start: start.flatten(),
             ..explanation
@@ -75,13 +75,13 @@ impl Engine {
         key: &JobKey,
         queue: &QueueName,
         rank: &Rank,
-        want: &Want,
+        shape: &RequestShape,
     ) -> Explanation {
         let tells = true;
         match self.judge(Asker {
             queue,
             rank,
-            want,
+            shape,
             tells,
         }) {
             Verdict::Blocked(block) => {

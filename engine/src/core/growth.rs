@@ -10,7 +10,7 @@ use super::judge::Asker;
 use super::leaving::Cut;
 use super::plan::View;
 use super::queues::pools_of;
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::decision::Decision;
 use crate::event::Progress;
 use crate::facts::{Admission, Demand, Held, Role, RolePods, Share};
@@ -49,7 +49,7 @@ impl Engine {
         if demand.is_held() {
             if let Some(raised) = with_larger_requests(&basis, &demand) {
                 charge_raise(&mut released.admission.shares, &basis, &raised);
-                let raised = self.wants.intern_demand(&raised);
+                let raised = self.shapes.intern_demand(&raised);
                 released.basis = Some(Arc::clone(&raised));
                 released.overgrown = true;
                 self.room.add_seats(key, &raised, None);
@@ -152,7 +152,7 @@ impl Engine {
         for need in &needs {
             extra.add(&need.role.request, i64::from(need.count));
         }
-        let want = Want {
+        let shape = RequestShape {
             demand: Arc::clone(demand),
             total: extra.to_resources(),
             duration: job.duration,
@@ -166,7 +166,7 @@ impl Engine {
         let asker = Asker {
             queue,
             rank: &rank,
-            want: &want,
+            shape: &shape,
             tells: false,
         };
         self.more_of(asker, released.admission.shares.as_slice(), &needs)
@@ -179,7 +179,7 @@ impl Engine {
         shares: &[Share],
         needs: &[Need<'_>],
     ) -> Result<Share, String> {
-        let ahead = if asker.want.demand.elastic {
+        let ahead = if asker.shape.demand.elastic {
             self.kept_by_others(&asker.rank.key)
         } else {
             self.reservations_ahead(asker)
@@ -192,7 +192,7 @@ impl Engine {
         };
         let total = self
             .queues
-            .check_total(asker.queue, &asker.want.total, &view.kept);
+            .check_total(asker.queue, &asker.shape.total, &view.kept);
         total.map_err(|short| short.message(&self.queues))?;
         let mut why = "it is placed nowhere".to_owned();
         for share in shares {
@@ -205,7 +205,7 @@ impl Engine {
                 );
                 continue;
             }
-            let more = self.share_of(&share.cluster, &asker.want.demand, &packing);
+            let more = self.share_of(&share.cluster, &asker.shape.demand, &packing);
             let pools = pools_of(std::slice::from_ref(&more));
             match self.queues.check_pools(asker.queue, &pools, &view.kept) {
                 Ok(()) => return Ok(more),
@@ -239,7 +239,7 @@ impl Engine {
             .find(|share| share.cluster == more.cluster)?;
         merge(share, more);
         let basis = with_counts(&demand, released.basis.as_deref(), &released.admission);
-        released.basis = Some(self.wants.intern_demand(&basis));
+        released.basis = Some(self.shapes.intern_demand(&basis));
         released.gave_to.clear();
         let admission = released.admission.clone();
         self.room.add_seats(key, &demand, Some(more));
@@ -262,7 +262,7 @@ impl Engine {
             return;
         };
         let basis = with_counts(demand, released.basis.as_deref(), &released.admission);
-        released.basis = Some(self.wants.intern_demand(&basis));
+        released.basis = Some(self.shapes.intern_demand(&basis));
     }
 
     /// The shrink that the template asks for, if it does.

@@ -27,13 +27,13 @@ impl Engine {
         for (key, job) in &self.jobs {
             let place = self.place_of(key, job);
             let stands = job.derived.line.as_ref().and_then(|line| {
-                let want = self.wants.get(line.want)?;
-                Some((&line.queue, &line.rank, want.as_ref()))
+                let shape = self.shapes.get(line.shape)?;
+                Some((&line.queue, &line.rank, shape.as_ref()))
             });
             if stands
                 != place
                     .as_ref()
-                    .map(|(queue, rank, want)| (queue, rank, want))
+                    .map(|(queue, rank, shape)| (queue, rank, shape))
             {
                 wrong.push(format!(
                     "job {key}: stands at {stands:?}, should at {place:?}"
@@ -355,7 +355,7 @@ mod tests {
             }),
             ("line: holds {}, should hold {", |e| {
                 let line = job(e, "waits").derived.line.clone().unwrap();
-                e.waiting.remove(&line.queue, line.want, &line.rank);
+                e.waiting.remove(&line.queue, line.shape, &line.rank);
             }),
             ("reservation of ns/waits: it does not wait there", |e| {
                 e.jobs.remove(&JobKey::new("ns", "waits"));

@@ -4,7 +4,7 @@ use super::excess::Excess;
 use super::leaving::Leaving;
 use super::predict::{Forecast, Outlook};
 use super::queues::Pools;
-use super::wants::WantId;
+use super::shapes::ShapeId;
 use crate::event::Progress;
 use crate::facts::{Admission, Demand, Hold, Share};
 use crate::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
@@ -207,7 +207,7 @@ impl Nothing for Has {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) queue: QueueName,
-    pub(crate) want: WantId,
+    pub(crate) shape: ShapeId,
     pub(crate) rank: Rank,
 }
 

@@ -9,9 +9,9 @@ use super::limits::LimitReached;
 use super::plan::{ClusterLack, NoPlan, View};
 use super::queues::{Pools, Queues};
 use super::quota::{Kept, Short};
+use super::shapes::RequestShape;
 use super::shut::Shut;
 use super::sleep::Wake;
-use super::wants::Want;
 use crate::decision::Blocker;
 use crate::facts::{Demand, Role, Share};
 use crate::ids::{JobKey, QueueName};
@@ -60,7 +60,7 @@ pub(crate) enum Gate {
 pub(crate) struct Asker<'a> {
     pub(crate) queue: &'a QueueName,
     pub(crate) rank: &'a Rank,
-    pub(crate) want: &'a Want,
+    pub(crate) shape: &'a RequestShape,
     /// Whether the verdict will be told in words: those cost more than the verdict.
     pub(crate) tells: bool,
 }
@@ -81,7 +81,7 @@ impl Asker<'_> {
 
     /// Who asks, for limits by user.
     fn user(&self) -> &str {
-        self.want.user_of(&self.rank.key)
+        self.shape.user_of(&self.rank.key)
     }
 }
 
@@ -94,21 +94,21 @@ impl Engine {
         if let Err(reached) = self.queues.check_limits(asker.queue, asker.user()) {
             return blocked(block_by_limit(reached));
         }
-        if self.wants.let_by(asker.want, asker.queue) == Some(false) {
+        if self.shapes.let_by(asker.shape, asker.queue) == Some(false) {
             return blocked(self.block_by_bounds(asker));
         }
         let now = asker.view();
         if let Err(short) = self
             .queues
-            .check_total(asker.queue, &asker.want.total, &now.kept)
+            .check_total(asker.queue, &asker.shape.total, &now.kept)
         {
             // What could never start waits for no headroom: its plan says why.
-            let never = self.wants.could_fit(asker.want) == Some(false);
-            if short.never() || asker.want.demand.elastic || !never {
+            let never = self.shapes.could_fit(asker.shape) == Some(false);
+            if short.never() || asker.shape.demand.elastic || !never {
                 return blocked(self.block_by_quota(asker, Box::new(short), None, Vec::new()));
             }
         }
-        let shares = match self.plan(asker.queue, asker.want, &now) {
+        let shares = match self.plan(asker.queue, asker.shape, &now) {
             Ok(shares) => shares,
             Err(no_plan) => return blocked(self.block_by_plan(asker, no_plan)),
         };
@@ -119,15 +119,15 @@ impl Engine {
         let view = self.beside(asker, &ahead);
         let total = self
             .queues
-            .check_total(asker.queue, &asker.want.total, &view.kept);
+            .check_total(asker.queue, &asker.shape.total, &view.kept);
         if let Err(short) = total {
             let why = asker.words(|| short.message(&self.queues));
             return blocked(self.block_by_reservation(asker, &ahead, &why, None));
         }
-        match self.plan(asker.queue, asker.want, &view) {
+        match self.plan(asker.queue, asker.shape, &view) {
             Ok(shares) => Verdict::Go(shares),
             Err(no_plan) => {
-                let why = asker.words(|| words(&self.queues, &asker.want.demand, &no_plan));
+                let why = asker.words(|| words(&self.queues, &asker.shape.demand, &no_plan));
                 let room = matches!(no_plan, NoPlan::NoRoom(_));
                 // Who keeps something itself is stopped by fewer than others are.
                 let holds = self.reservations.of(&asker.rank.key).is_some();
@@ -149,8 +149,8 @@ impl Engine {
         view.kept.add(given);
         let total = self
             .queues
-            .check_total(asker.queue, &asker.want.total, &view.kept);
-        total.is_ok() && self.plan(asker.queue, asker.want, &view).is_ok()
+            .check_total(asker.queue, &asker.shape.total, &view.kept);
+        total.is_ok() && self.plan(asker.queue, asker.shape, &view).is_ok()
     }
 
     /// Bounds on pools that no plan could keep, whatever is charged.
@@ -162,7 +162,7 @@ impl Engine {
                 format!(
                     "needs {}; no nodes of the fleet would take it within what queue {} and \
                      those above it may use of each class of pools",
-                    asker.want.total, asker.queue
+                    asker.shape.total, asker.queue
                 )
             }),
             blocker: None,
@@ -186,7 +186,7 @@ impl Engine {
         {
             let left_out = without.len();
             without.extend(pools.keys().map(|(cluster, _)| cluster.clone()));
-            let elsewhere = self.plan_without(asker.queue, asker.want, &asker.view(), &without);
+            let elsewhere = self.plan_without(asker.queue, asker.shape, &asker.view(), &without);
             match elsewhere {
                 Err(next) if without.len() > left_out && !matches!(next, NoPlan::NoCluster(_)) => {
                     stops = next;
@@ -199,7 +199,7 @@ impl Engine {
 
     fn block_by_plan(&self, asker: Asker<'_>, no_plan: NoPlan) -> Block {
         let no_plan = self.past_bounds(asker, no_plan);
-        let mut message = asker.words(|| words(&self.queues, &asker.want.demand, &no_plan));
+        let mut message = asker.words(|| words(&self.queues, &asker.shape.demand, &no_plan));
         let never = |reason, message| Block {
             reason,
             message,
@@ -217,8 +217,8 @@ impl Engine {
                 self.block_by_quota(asker, short, Some(pools), wakes)
             }
             NoPlan::NoRoom(lacks) => {
-                let known = self.wants.could_fit(asker.want);
-                if !known.unwrap_or_else(|| self.could_fit(asker.want, &BTreeSet::new())) {
+                let known = self.shapes.could_fit(asker.shape);
+                if !known.unwrap_or_else(|| self.could_fit(asker.shape, &BTreeSet::new())) {
                     message.push_str("; it would not fit even if they were empty");
                     return never(Reason::ExceedsFleet, message);
                 }
@@ -231,7 +231,7 @@ impl Engine {
                     blocker: lacks
                         .iter()
                         .max_by_key(|lack| lack.placed)
-                        .map(|lack| room_blocker(lack, &asker.want.demand.roles[lack.role])),
+                        .map(|lack| room_blocker(lack, &asker.shape.demand.roles[lack.role])),
                     message,
                     gate: Gate::Room,
                     // Where pools are bounded another queue may find room in others.

@@ -6,8 +6,8 @@
 use super::job::Rank;
 use super::queues::QueueId;
 use super::ranks::Ranks;
+use super::shapes::ShapeId;
 use super::sleep::Sleep;
-use super::wants::WantId;
 use crate::facts::QueueOrdering;
 use crate::reason::Reason;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,15 +29,15 @@ pub(crate) struct Leaf {
     /// The number of its queue.
     pub(super) id: QueueId,
     pub(super) ranks: Ranks,
-    pub(super) groups: BTreeMap<WantId, Group>,
+    pub(super) groups: BTreeMap<ShapeId, Group>,
     /// First of each group that is awake.
-    pub(super) awake: BTreeSet<(Rank, WantId)>,
+    pub(super) awake: BTreeSet<(Rank, ShapeId)>,
     /// First of each group that sleeps and could go some day.
-    pub(super) hopeful: BTreeSet<(Rank, WantId)>,
+    pub(super) hopeful: BTreeSet<(Rank, ShapeId)>,
     /// Groups of which the first that may look for something to evict has not done so in vain.
-    pub(super) unlooked: BTreeSet<WantId>,
+    pub(super) unlooked: BTreeSet<ShapeId>,
     /// Groups that are judged once more, whatever is known of the room for what they want.
-    pub(super) due: BTreeMap<WantId, Due>,
+    pub(super) due: BTreeMap<ShapeId, Due>,
 }
 
 /// Whether a group is judged once more, whatever is known of the room for what it wants.
@@ -67,16 +67,18 @@ impl Leaf {
     pub(crate) fn candidate(
         &self,
         ordering: QueueOrdering,
-        open: impl Fn(&Rank, WantId) -> bool,
-    ) -> Option<(&Rank, WantId)> {
+        open: impl Fn(&Rank, ShapeId) -> bool,
+    ) -> Option<(&Rank, ShapeId)> {
         let strict = ordering == QueueOrdering::StrictFifo;
-        let (rank, want) = if strict {
-            self.awake.first().filter(|(rank, want)| open(rank, *want))
+        let (rank, shape) = if strict {
+            self.awake
+                .first()
+                .filter(|(rank, shape)| open(rank, *shape))
         } else {
-            self.awake.iter().find(|(rank, want)| open(rank, *want))
+            self.awake.iter().find(|(rank, shape)| open(rank, *shape))
         }?;
         let behind = self.hopeful.first().is_some_and(|(ahead, _)| ahead < rank);
-        (!strict || !behind).then_some((rank, *want))
+        (!strict || !behind).then_some((rank, *shape))
     }
 
     /// The number of its queue.
@@ -90,27 +92,27 @@ impl Leaf {
     }
 
     /// Groups that may look for something to evict.
-    pub(crate) fn unlooked(&self) -> &BTreeSet<WantId> {
+    pub(crate) fn unlooked(&self) -> &BTreeSet<ShapeId> {
         &self.unlooked
     }
 
     /// Groups of which the first is judged whatever is known of the room for what it wants.
-    pub(crate) fn due(&self) -> &BTreeMap<WantId, Due> {
+    pub(crate) fn due(&self) -> &BTreeMap<ShapeId, Due> {
         &self.due
     }
 
-    pub(super) fn note_due(&mut self, want: WantId, due: Due) {
-        let known = self.due.get(&want);
-        if self.groups.contains_key(&want) && known != Some(&Due::Surely) {
-            self.due.insert(want, due);
+    pub(super) fn note_due(&mut self, shape: ShapeId, due: Due) {
+        let known = self.due.get(&shape);
+        if self.groups.contains_key(&shape) && known != Some(&Due::Surely) {
+            self.due.insert(shape, due);
         }
     }
 
     /// The first of a group, if it is awake.
-    pub(crate) fn first_awake(&self, want: WantId) -> Option<(&Rank, WantId)> {
-        let group = self.groups.get(&want)?;
+    pub(crate) fn first_awake(&self, shape: ShapeId) -> Option<(&Rank, ShapeId)> {
+        let group = self.groups.get(&shape)?;
         let first = group.jobs.first().filter(|_| group.asleep.is_none());
-        first.map(|rank| (rank, want))
+        first.map(|rank| (rank, shape))
     }
 
     /// The first `most` jobs of those who could go some day, asleep or awake.
@@ -129,8 +131,8 @@ impl Leaf {
             } else {
                 awake.next()
             };
-            let Some((_, want)) = next else { break };
-            front.extend(self.group(*want).take(most).cloned());
+            let Some((_, shape)) = next else { break };
+            front.extend(self.group(*shape).take(most).cloned());
         }
         while front.len() > most {
             front.pop_last();
@@ -151,27 +153,27 @@ impl Leaf {
     }
 
     /// The first jobs of a group.
-    pub(crate) fn group(&self, want: WantId) -> impl Iterator<Item = &Rank> {
+    pub(crate) fn group(&self, shape: ShapeId) -> impl Iterator<Item = &Rank> {
         self.groups
-            .get(&want)
+            .get(&shape)
             .into_iter()
             .flat_map(|group| &group.jobs)
     }
 
     /// Whether the first of a group was judged since it was woken.
-    pub(crate) fn was_judged(&self, want: WantId) -> bool {
-        self.groups.get(&want).is_some_and(|group| group.judged)
+    pub(crate) fn was_judged(&self, shape: ShapeId) -> bool {
+        self.groups.get(&shape).is_some_and(|group| group.judged)
     }
 
     /// Whether a group found nothing to evict, as far as nothing has changed for it.
-    pub(crate) fn has_looked(&self, want: WantId) -> bool {
-        self.groups.contains_key(&want) && !self.unlooked.contains(&want)
+    pub(crate) fn has_looked(&self, shape: ShapeId) -> bool {
+        self.groups.contains_key(&shape) && !self.unlooked.contains(&shape)
     }
 
     /// Who comes after `rank` in a group.
-    pub(crate) fn after(&self, want: WantId, rank: &Rank) -> Option<&Rank> {
+    pub(crate) fn after(&self, shape: ShapeId, rank: &Rank) -> Option<&Rank> {
         use std::ops::Bound::{Excluded, Unbounded};
-        let group = self.groups.get(&want)?;
+        let group = self.groups.get(&shape)?;
         group.jobs.range((Excluded(rank), Unbounded)).next()
     }
 
@@ -181,9 +183,9 @@ impl Leaf {
     }
 
     /// Takes the first of a group off the lists; whether it was awake.
-    pub(super) fn unlist(&mut self, want: WantId, first: Option<Rank>) -> bool {
+    pub(super) fn unlist(&mut self, shape: ShapeId, first: Option<Rank>) -> bool {
         first.is_some_and(|first| {
-            let entry = (first, want);
+            let entry = (first, shape);
             self.hopeful.remove(&entry);
             self.awake.remove(&entry)
         })

@@ -104,8 +104,10 @@ impl Engine {
         let heads = strict.filter_map(|node| self.waiting.leaf(&node.name)?.first_that_may_go());
         let heads: Vec<JobKey> = heads.map(|rank| rank.key.clone()).collect();
         for head in heads {
-            let want = self.want_of(&head).and_then(|want| self.wants.get(want));
-            if want.is_some_and(|want| want.user_of(&head) == user) {
+            let shape = self
+                .shape_of(&head)
+                .and_then(|shape| self.shapes.get(shape));
+            if shape.is_some_and(|shape| shape.user_of(&head) == user) {
                 self.rouse_job(&head);
             }
         }

@@ -9,7 +9,7 @@
 use super::Engine;
 use super::plan::View;
 use super::score::Aims;
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::facts::{Demand, Role};
 use crate::plugins::Site;
 use crate::room::{Basis, Place, Seats, device, leading_amount};
@@ -118,12 +118,12 @@ impl Engine {
     /// What is known of clusters for a job before any is looked at.
     pub(crate) fn look_up<'a>(
         &'a self,
-        want: &'a Want,
+        shape: &'a RequestShape,
         view: &'a View,
         aims: &'a Aims<'a>,
     ) -> LookUp<'a> {
-        let roles = want.demand.roles.iter().filter(|role| role.count > 0);
-        let main = largest_role(&want.demand);
+        let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
+        let main = largest_role(&shape.demand);
         let place = |name| self.room.places().binary_search(name).ok();
         LookUp {
             engine: self,

@@ -10,7 +10,7 @@ use super::plan::{Candidate, ClusterLack, NoPlan, View, all_needs, lens};
 use super::queues::pools_of;
 use super::quota::Short;
 use super::score::Aims;
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::facts::{Demand, Share};
 use crate::ids::{NodeName, QueueName};
 use crate::room::{Basis, NodeRoom, Packing, Place, Seats};
@@ -25,7 +25,7 @@ impl Engine {
     pub(crate) fn first_within_bounds(
         &self,
         queue: &QueueName,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
         mut options: Vec<Candidate>,
     ) -> Result<(Vec<Share>, i128), Option<NoPlan>> {
@@ -36,7 +36,7 @@ impl Engine {
                 .parts
                 .iter()
                 .map(|(place, packing)| {
-                    self.share_of(&self.room.places()[*place], &want.demand, packing)
+                    self.share_of(&self.room.places()[*place], &shape.demand, packing)
                 })
                 .collect();
             shares.sort_by(|a, b| a.cluster.cmp(&b.cluster));
@@ -57,7 +57,7 @@ impl Engine {
     pub(crate) fn mixed_within_bounds(
         &self,
         queue: &QueueName,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
         places: impl Iterator<Item = (Place, Seats)>,
         (aims, passed): (&Aims<'_>, NoPlan),
@@ -65,17 +65,17 @@ impl Engine {
         let mut options = Vec::new();
         let mut lacks = Vec::new();
         for (place, seats) in places {
-            match self.mixed_on(queue, want, view, place) {
+            match self.mixed_on(queue, shape, view, place) {
                 Some(Ok(packing)) => {
                     let parts = vec![(place, packing)];
-                    options.push(self.scored(want, view, parts, &[seats], 0, aims));
+                    options.push(self.scored(shape, view, parts, &[seats], 0, aims));
                 }
                 Some(Err(lack)) => lacks.push(lack),
                 None => {}
             }
         }
         let never = matches!(&passed, NoPlan::Bound(short, _) if short.never());
-        self.first_within_bounds(queue, want, view, options)
+        self.first_within_bounds(queue, shape, view, options)
             .map_err(|_| match never && !lacks.is_empty() {
                 true => NoPlan::NoRoom(lacks),
                 false => passed,
@@ -87,26 +87,26 @@ impl Engine {
     fn mixed_on(
         &self,
         queue: &QueueName,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
         place: Place,
     ) -> Option<Result<Packing, ClusterLack>> {
         let cluster = &self.room.places()[place];
         self.room.cluster(cluster).filter(|r| !r.is_uniform())?;
-        let needs = all_needs(&want.demand);
-        let topology = want.demand.topology.as_ref();
+        let needs = all_needs(&shape.demand);
+        let topology = shape.demand.topology.as_ref();
         let mut view = view.clone();
         for packed in 0..PACKED {
             let lens = lens(&view, cluster, None);
             let packing = self.room.place(cluster, &needs, &lens, topology);
-            if let Some(lack) = self.lack_of(cluster, &want.demand, &packing, &view) {
+            if let Some(lack) = self.lack_of(cluster, &shape.demand, &packing, &view) {
                 return (packed > 0).then_some(Err(lack));
             }
-            let share = self.share_of(cluster, &want.demand, &packing);
+            let share = self.share_of(cluster, &shape.demand, &packing);
             let pools = pools_of(std::slice::from_ref(&share));
             match self.queues.check_pools(queue, &pools, &view.kept) {
                 Ok(()) => return Some(Ok(packing)),
-                Err(short) => self.hold_back(&mut view, place, &want.demand, &packing, &short),
+                Err(short) => self.hold_back(&mut view, place, &shape.demand, &packing, &short),
             }
         }
         None

@@ -60,6 +60,7 @@ mod rules;
 mod runtime;
 mod scopes;
 mod score;
+mod shapes;
 mod shut;
 mod shuts;
 mod sleep;
@@ -74,7 +75,6 @@ mod usage;
 mod validity;
 mod victims;
 mod waiting;
-mod wants;
 
 pub use config::EngineConfig;
 pub use job::{JobState, JobView};
@@ -93,11 +93,11 @@ use names::Names;
 use predict::History;
 use queues::Queues;
 use reservations::Reservations;
+use shapes::Shapes;
 use shut::Grown;
 use std::collections::{BTreeMap, BTreeSet};
 use takers::Takers;
 use waiting::Waiting;
-use wants::Wants;
 
 /// What may look different than before, for whoever writes status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -124,7 +124,7 @@ pub struct Engine {
     jobs: Hashed<JobKey, Box<Job>>,
     /// What many jobs are named by.
     names: Names,
-    wants: Wants,
+    shapes: Shapes,
     waiting: Waiting,
     reservations: Reservations,
     /// Nodes of which more became free since all that is open was judged.
@@ -169,7 +169,7 @@ impl Engine {
             queues: Queues::default(),
             jobs: Hashed::default(),
             names: Names::default(),
-            wants: Wants::default(),
+            shapes: Shapes::default(),
             waiting: Waiting::default(),
             reservations: Reservations::default(),
             grown: Grown::default(),

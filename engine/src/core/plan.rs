@@ -13,7 +13,7 @@ use super::lookup::{EXACT, Likely, largest_role};
 pub(crate) use super::noplan::{ClusterLack, NoPlan};
 use super::quota::Kept;
 use super::score::{Aims, Score};
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::facts::{Demand, RolePods, Share, Slot, Split};
 use crate::ids::{ClusterName, PoolClass, QueueName};
 use crate::plugins::Site;
@@ -62,28 +62,28 @@ pub(crate) struct Candidate {
 }
 
 impl Engine {
-    /// Where the job would go. `Want::avoid` is heeded while another cluster could ever take it.
+    /// Where the job would go. `RequestShape::avoid` is heeded while another cluster could ever take it.
     pub(crate) fn plan(
         &self,
         queue: &QueueName,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
     ) -> Result<Vec<Share>, NoPlan> {
-        let heeds = !want.avoid.is_empty() && self.could_fit(want, &want.avoid);
+        let heeds = !shape.avoid.is_empty() && self.could_fit(shape, &shape.avoid);
         let none = BTreeSet::new();
-        self.plan_without(queue, want, view, if heeds { &want.avoid } else { &none })
+        self.plan_without(queue, shape, view, if heeds { &shape.avoid } else { &none })
     }
 
     /// Where the job would go, some clusters left out.
     pub(crate) fn plan_without(
         &self,
         queue: &QueueName,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
         without: &BTreeSet<ClusterName>,
     ) -> Result<Vec<Share>, NoPlan> {
         let mut why = NoPlan::NoCluster(Vec::new());
-        let placement = &want.demand.placement;
+        let placement = &shape.demand.placement;
         let groups = self.eligible_by_group(placement, without);
         for (index, eligible) in groups.iter().enumerate() {
             let result = if eligible.clusters.is_empty() {
@@ -91,7 +91,7 @@ impl Engine {
                 let (_, ineligible) = self.eligible(placement, rule, without);
                 Err(NoPlan::NoCluster(ineligible))
             } else {
-                self.plan_in(queue, want, view, eligible)
+                self.plan_in(queue, shape, view, eligible)
             };
             match result {
                 Ok(shares) => return Ok(shares),
@@ -104,16 +104,16 @@ impl Engine {
     fn plan_in(
         &self,
         queue: &QueueName,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
         eligible: &Eligible,
     ) -> Result<Vec<Share>, NoPlan> {
-        let demand = &want.demand;
+        let demand = &shape.demand;
         let least = demand.placement.min_clusters.unwrap_or(1).max(1);
-        let aims = self.aims(queue, want);
-        let whole = (least == 1).then(|| self.plan_whole(queue, want, view, eligible, &aims));
+        let aims = self.aims(queue, shape);
+        let whole = (least == 1).then(|| self.plan_whole(queue, shape, view, eligible, &aims));
         let splits = demand.natively_divisible || demand.split != Split::Never;
-        let divided = || self.split(queue, want, view, eligible, &aims);
+        let divided = || self.split(queue, shape, view, eligible, &aims);
         match whole {
             Some(Ok((share, weighted))) => {
                 if demand.split == Split::Preferred
@@ -146,13 +146,13 @@ impl Engine {
     fn plan_whole(
         &self,
         queue: &QueueName,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
         eligible: &Eligible,
         aims: &Aims<'_>,
     ) -> Result<(Share, i128), NoPlan> {
         let mut why = None;
-        let question = self.look_up(want, view, aims);
+        let question = self.look_up(shape, view, aims);
         let mut looked_at: BTreeSet<Place> = BTreeSet::new();
         // The likeliest come first; the others only where none of those takes it.
         let mut next = question.likeliest(&eligible.places);
@@ -162,18 +162,18 @@ impl Engine {
             for likely in &next {
                 looked_at.insert(likely.place);
                 let seats = question.seats_at(likely.place);
-                match self.options_on(want, view, likely.place, seats, aims) {
+                match self.options_on(shape, view, likely.place, seats, aims) {
                     Ok(found) => options.extend(found),
                     Err(lack) => {
                         why = Some(NoPlan::worse(why, NoPlan::NoRoom(vec![lack])));
                     }
                 }
             }
-            let found = match self.first_within_bounds(queue, want, view, options) {
+            let found = match self.first_within_bounds(queue, shape, view, options) {
                 Err(Some(passed)) => {
                     let places = next.iter().map(|likely| likely.place);
                     let places = places.map(|place| (place, question.seats_at(place)));
-                    self.mixed_within_bounds(queue, want, view, places, (aims, passed))
+                    self.mixed_within_bounds(queue, shape, view, places, (aims, passed))
                         .map_err(Some)
                 }
                 found => found,
@@ -196,7 +196,7 @@ impl Engine {
         }
         let lacks = view
             .tells
-            .then(|| self.lacks(want, view, eligible, &looked_at));
+            .then(|| self.lacks(shape, view, eligible, &looked_at));
         Err(NoPlan::worse(
             why,
             NoPlan::NoRoom(lacks.unwrap_or_default()),
@@ -207,28 +207,28 @@ impl Engine {
     /// job asks for, and where none is enough on all together.
     fn options_on(
         &self,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
         place: Place,
         seats: Seats,
         aims: &Aims<'_>,
     ) -> Result<Vec<Candidate>, ClusterLack> {
         let cluster = &self.room.places()[place];
-        let needs = all_needs(&want.demand);
+        let needs = all_needs(&shape.demand);
         let mut options = Vec::new();
         let mut lack = None;
-        for class in self.class_choices(&want.demand, cluster) {
+        for class in self.class_choices(&shape.demand, cluster) {
             if class.is_none() && !options.is_empty() {
                 break;
             }
             let lens = lens(view, cluster, class.as_ref());
-            let topology = want.demand.topology.as_ref();
+            let topology = shape.demand.topology.as_ref();
             let packing = self.room.place(cluster, &needs, &lens, topology);
-            match self.lack_of(cluster, &want.demand, &packing, view) {
+            match self.lack_of(cluster, &shape.demand, &packing, view) {
                 Some(found) => lack = Some(found),
                 None => {
                     let parts = vec![(place, packing)];
-                    let option = self.scored(want, view, parts, &[seats], 0, aims);
+                    let option = self.scored(shape, view, parts, &[seats], 0, aims);
                     options.push(option);
                 }
             }
@@ -242,14 +242,14 @@ impl Engine {
     /// A way to place all, with its score.
     pub(crate) fn scored(
         &self,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
         parts: Vec<(Place, Packing)>,
         seats: &[Seats],
         spare: u64,
         aims: &Aims<'_>,
     ) -> Candidate {
-        let needs = all_needs(&want.demand);
+        let needs = all_needs(&shape.demand);
         let mut score = Score {
             tier: 0,
             preference: 0,
@@ -288,12 +288,12 @@ impl Engine {
     /// that it is not enough.
     fn lacks(
         &self,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
         eligible: &Eligible,
         looked_at: &BTreeSet<Place>,
     ) -> Vec<ClusterLack> {
-        let Some(role) = largest_role(&want.demand) else {
+        let Some(role) = largest_role(&shape.demand) else {
             return Vec::new();
         };
         let seats = self.room.seats_for_role(role);
@@ -308,7 +308,7 @@ impl Engine {
             })
             .collect();
         others.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
-        let needs = all_needs(&want.demand);
+        let needs = all_needs(&shape.demand);
         let lacks = others
             .iter()
             .enumerate()
@@ -317,16 +317,16 @@ impl Engine {
                     return Some(ClusterLack {
                         cluster: (*cluster).clone(),
                         role: 0,
-                        wanted: want.demand.roles.first().map_or(0, |role| role.count),
+                        wanted: shape.demand.roles.first().map_or(0, |role| role.count),
                         placed: 0,
                         nodes: 1,
                         domain: None,
                     });
                 }
                 let lens = lens(view, cluster, None);
-                let topology = want.demand.topology.as_ref();
+                let topology = shape.demand.topology.as_ref();
                 let packing = self.room.place(cluster, &needs, &lens, topology);
-                self.lack_of(cluster, &want.demand, &packing, view)
+                self.lack_of(cluster, &shape.demand, &packing, view)
             });
         lacks.collect()
     }

@@ -31,7 +31,7 @@ const HIGH_DEN: usize = 10;
 
 /// How large a job is, as far as likeness goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Shape {
+struct RunShape {
     pods: u64,
     devices: i64,
 }
@@ -39,7 +39,7 @@ struct Shape {
 /// Which runs count as alike: what is `None` may be anything.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Kind {
-    shape: Option<Shape>,
+    shape: Option<RunShape>,
     user: Option<Arc<str>>,
     queue: Option<QueueName>,
 }
@@ -104,7 +104,7 @@ pub(crate) struct KnownRuns(Kind, Runs);
 struct Runner {
     queue: QueueName,
     user: Arc<str>,
-    shape: Shape,
+    shape: RunShape,
 }
 
 impl Runner {
@@ -340,7 +340,7 @@ fn runner(job: &Job, queue: &QueueName, demand: &Demand) -> Runner {
     Runner {
         queue: queue.clone(),
         user: Arc::clone(&job.user),
-        shape: Shape {
+        shape: RunShape {
             pods: demand.pods(),
             devices,
         },
@@ -355,7 +355,7 @@ mod tests {
         Runner {
             queue: QueueName::from("q"),
             user: user.into(),
-            shape: Shape {
+            shape: RunShape {
                 pods: 1,
                 devices: 8,
             },

@@ -10,8 +10,8 @@ use super::job::{Derived, Has, Job, JobState, Line, Rank};
 use super::predict::{Forecast, Outlook, outlook};
 use super::queues::Pools;
 use super::reservations::Reservation;
+use super::shapes::RequestShape;
 use super::sleep::Wake;
-use super::wants::Want;
 use crate::facts::{Demand, QueueOrdering};
 use crate::ids::{JobKey, QueueName};
 use crate::rare::Rare;
@@ -183,12 +183,16 @@ impl Engine {
     }
 
     /// Where the job should stand in line, and for what. A back-off ends when its timer says.
-    pub(crate) fn place_of(&self, key: &JobKey, job: &Job) -> Option<(QueueName, Rank, Want)> {
+    pub(crate) fn place_of(
+        &self,
+        key: &JobKey,
+        job: &Job,
+    ) -> Option<(QueueName, Rank, RequestShape)> {
         let waits = job.released.is_none()
             && job.uncommon.back_off_until.is_none()
             && self.obstacle(job).is_none();
         let demand = job.demand.as_ref().filter(|_| waits)?;
-        let want = Want {
+        let shape = RequestShape {
             demand: Arc::clone(demand),
             total: demand.total()?,
             user: self
@@ -202,7 +206,7 @@ impl Engine {
             avoid: job.uncommon.avoid.keys().cloned().collect(),
             preempts: self.preempts(job),
         };
-        Some((job.queue.clone(), self.rank_of(key, job), want))
+        Some((job.queue.clone(), self.rank_of(key, job), shape))
     }
 
     /// Estimates that have passed are made anew, and the reservations that rest on them.
@@ -234,7 +238,7 @@ impl Engine {
         self.queues.policy(queue)?.max_clusters
     }
 
-    /// The place in line; takes hold of its want. The old one is given back in
+    /// The place in line; takes hold of its shape. The old one is given back in
     /// [`Self::reline`].
     fn line_of(&mut self, key: &JobKey) -> Option<Line> {
         let job = self.jobs.get(key)?;
@@ -243,21 +247,21 @@ impl Engine {
             let forecast = self.forecast(job);
             self.jobs.get_mut(key)?.forecast = Some(forecast);
         }
-        let (queue, rank, want) = self.place_of(key, self.jobs.get(key)?)?;
-        let want = self.wants.acquire(want);
-        Some(Line { queue, want, rank })
+        let (queue, rank, shape) = self.place_of(key, self.jobs.get(key)?)?;
+        let shape = self.shapes.acquire(shape);
+        Some(Line { queue, shape, rank })
     }
 
     fn reline(&mut self, was: &Derived, line: Option<&Line>) {
         match (&was.line, line) {
-            (Some(old), Some(new)) if old == new => self.wants.release(new.want),
+            (Some(old), Some(new)) if old == new => self.shapes.release(new.shape),
             (old, new) => {
                 let taking = self.taking_for(old.as_ref(), new);
                 self.leave_line(was);
                 // A queue has a number while jobs are counted in it, which they are by now.
                 let id = new.and_then(|new| self.queues.id(&new.queue));
                 if let (Some(new), Some(id)) = (new, id) {
-                    self.waiting.insert(&new.queue, id, new.want, &new.rank);
+                    self.waiting.insert(&new.queue, id, new.shape, &new.rank);
                     self.changed.queues.insert(new.queue.clone());
                 }
                 if let Some(kept) = taking {
@@ -273,16 +277,16 @@ impl Engine {
     fn rouse_behind_takers(&mut self, line: Option<&Line>) {
         let Some(line) = line else { return };
         let leaf = self.waiting.leaf(&line.queue);
-        let first = leaf.and_then(|leaf| leaf.group(line.want).next());
+        let first = leaf.and_then(|leaf| leaf.group(line.shape).next());
         if first.is_some_and(|first| self.awaits_eviction(&first.key)) {
-            self.waiting.rouse(&line.queue, line.want);
+            self.waiting.rouse(&line.queue, line.shape);
         }
     }
 
     /// A taker that only moves in its line keeps what is being freed for it.
     fn taking_for(&self, old: Option<&Line>, new: Option<&Line>) -> Option<Reservation> {
         let (old, new) = (old?, new?);
-        let stays = old.queue == new.queue && old.want == new.want;
+        let stays = old.queue == new.queue && old.shape == new.shape;
         let kept = self.reservations.of(&old.rank.key);
         let kept = kept.filter(|kept| stays && kept.taking())?;
         Some(Reservation {
@@ -293,8 +297,8 @@ impl Engine {
 
     fn leave_line(&mut self, was: &Derived) {
         if let Some(old) = &was.line {
-            self.waiting.remove(&old.queue, old.want, &old.rank);
-            self.wants.release(old.want);
+            self.waiting.remove(&old.queue, old.shape, &old.rank);
+            self.shapes.release(old.shape);
             self.drop_reservation_of(&old.rank.key);
             self.takers.forget(&old.rank.key);
             self.changed.queues.insert(old.queue.clone());

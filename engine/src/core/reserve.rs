@@ -25,8 +25,8 @@ use super::judge::{Asker, Block, Gate};
 use super::queues::{Pools, pools_of};
 use super::quota::Kept;
 use super::reservations::{KeptNode, Reservation, Scope};
+use super::shapes::ShapeId;
 use super::sleep::Wake;
-use super::wants::WantId;
 use crate::facts::{Demand, QueueOrdering, Share};
 use crate::ids::{JobKey, PoolClass, QueueName, Time};
 use crate::resources::Resources;
@@ -64,7 +64,7 @@ impl Engine {
         }
         let holder = (&kept.queue, &kept.rank);
         let behind = self.compare(holder, (asker.queue, asker.rank)) == Ordering::Less;
-        let gone_before = match (kept.start, asker.want.duration) {
+        let gone_before = match (kept.start, asker.shape.duration) {
             (Some(start), Some(duration)) => self.now.after(duration) <= start,
             _ => false,
         };
@@ -125,8 +125,8 @@ impl Engine {
         // What stops the first of a group stops the others: they are kept for by its verdict.
         let alike = self.alike(asker, &front);
         for rank in &alike {
-            let want = self.want_of(&rank.key);
-            let outdone = want.is_some_and(|want| self.is_outdone(asker.queue, rank, want));
+            let shape = self.shape_of(&rank.key);
+            let outdone = shape.is_some_and(|shape| self.is_outdone(asker.queue, rank, shape));
             if matches!(block.gate, Gate::Room) && outdone {
                 self.drop_reservation_of(&rank.key);
                 continue;
@@ -154,9 +154,9 @@ impl Engine {
     fn note_hopeless(&mut self, queue: &QueueName, rank: &Rank) {
         let growths = self.grown.count();
         self.reservations.note_hopeless(&rank.key, growths);
-        let want = self.want_of(&rank.key);
-        if let Some(want) = want.filter(|_| self.is_behind(queue, rank)) {
-            self.wants.note_hopeless(want, growths);
+        let shape = self.shape_of(&rank.key);
+        if let Some(shape) = shape.filter(|_| self.is_behind(queue, rank)) {
+            self.shapes.note_hopeless(shape, growths);
         }
     }
 
@@ -166,17 +166,17 @@ impl Engine {
         last.is_none_or(|last| self.stands_before(last, queue, rank))
     }
 
-    /// What a reservation for this want would count as, as far as nothing is known of one: the
+    /// What a reservation for this shape would count as, as far as nothing is known of one: the
     /// classes that it would use of the empty fleet.
-    pub(crate) fn guess_scopes(&mut self, id: WantId) {
-        let Some(want) = self
-            .wants
+    pub(crate) fn guess_scopes(&mut self, id: ShapeId) {
+        let Some(shape) = self
+            .shapes
             .get(id)
-            .filter(|_| self.wants.scopes(id).is_none())
+            .filter(|_| self.shapes.scopes(id).is_none())
         else {
             return;
         };
-        let shares = self.when_empty(want, &BTreeSet::new()).unwrap_or_default();
+        let shares = self.when_empty(shape, &BTreeSet::new()).unwrap_or_default();
         let charges = shares.iter().flat_map(|share| &share.charge);
         let with_devices = |charge: &Resources| {
             let mut resources = charge.iter();
@@ -189,26 +189,26 @@ impl Engine {
         let counted = all.into_iter().filter(|(_, devices)| *devices == any);
         let scopes = counted.map(|(class, _)| Scope::Class(class.clone()));
         let scopes: BTreeSet<Scope> = scopes.collect();
-        self.wants.note_scopes(id, &scopes);
+        self.shapes.note_scopes(id, &scopes);
     }
 
     fn note_scopes(&mut self, rank: &Rank, planned: &Reservation) {
-        let want = self.want_of(&rank.key);
-        if let Some(want) = want.filter(|_| !planned.nodes.is_empty()) {
-            self.wants.note_scopes(want, &planned.scopes);
+        let shape = self.shape_of(&rank.key);
+        if let Some(shape) = shape.filter(|_| !planned.nodes.is_empty()) {
+            self.shapes.note_scopes(shape, &planned.scopes);
         }
     }
 
     /// Those of the front who want the same as the asker and are not waited for already.
     fn alike(&self, asker: Asker<'_>, front: &BTreeSet<Rank>) -> Vec<Rank> {
-        let wants_the_same = |rank: &&Rank| {
+        let has_the_same_shape = |rank: &&Rank| {
             let line = |key| self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
             match (line(&rank.key), line(&asker.rank.key)) {
-                (Some(one), Some(other)) => one.want == other.want,
+                (Some(one), Some(other)) => one.shape == other.shape,
                 _ => false,
             }
         };
-        let alike = front.iter().filter(wants_the_same);
+        let alike = front.iter().filter(has_the_same_shape);
         alike
             .filter(|rank| !self.awaits_eviction(&rank.key))
             .cloned()
@@ -275,7 +275,7 @@ impl Engine {
     /// the same.
     pub(crate) fn rouse_job(&mut self, key: &JobKey) {
         if let Some(line) = self.line_now(key) {
-            self.waiting.call(&line.queue, line.want);
+            self.waiting.call(&line.queue, line.shape);
         }
     }
 
@@ -285,15 +285,15 @@ impl Engine {
     }
 
     /// What a waiting job wants.
-    pub(crate) fn want_of(&self, key: &JobKey) -> Option<WantId> {
-        Some(self.jobs.get(key)?.derived.line.as_ref()?.want)
+    pub(crate) fn shape_of(&self, key: &JobKey) -> Option<ShapeId> {
+        Some(self.jobs.get(key)?.derived.line.as_ref()?.shape)
     }
 
     /// Wakes the group of a waiting job that may keep or take something now, whatever room
     /// there is.
     pub(crate) fn ask_again(&mut self, key: &JobKey) {
         if let Some(line) = self.line_now(key) {
-            self.waiting.rouse(&line.queue, line.want);
+            self.waiting.rouse(&line.queue, line.shape);
         }
     }
 
@@ -397,7 +397,7 @@ impl Engine {
             rank: asker.rank.clone(),
             relief,
             scopes,
-            charge: asker.want.total.clone(),
+            charge: asker.shape.total.clone(),
             pools: listed(pools),
             nodes,
             start,
@@ -440,7 +440,7 @@ impl Engine {
             // What it kept before it keeps no more, and it may start later.
             self.reservations.hope();
             self.note_unkept(&known);
-            self.wants.open_timed();
+            self.shapes.open_timed();
             self.waiting.wake(&Wake::Reservation);
         }
         self.reservations.set(planned);

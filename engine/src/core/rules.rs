@@ -16,7 +16,7 @@ impl Engine {
         if !self.queues.set_fact(name, fact) {
             return;
         }
-        self.wants.forget_lets();
+        self.shapes.forget_lets();
         self.queue_changed(name);
         if before != self.place_of_queue(name) {
             // Other policies are above it now, and above those that name it or stood on a circle
@@ -66,7 +66,7 @@ impl Engine {
 
     pub(crate) fn policy_changed(&mut self, name: &QueueName, changed: bool) {
         if changed {
-            self.wants.open_all();
+            self.shapes.open_all();
             self.queue_changed(name);
             self.policies_above_changed(name);
             self.reorder(name);
@@ -93,8 +93,8 @@ impl Engine {
         let moved = ranks.filter(|rank| {
             let job = self.jobs.get(&rank.key);
             let line = job.and_then(|job| job.derived.line.as_ref());
-            let want = line.and_then(|line| self.wants.get(line.want));
-            want.is_some_and(|want| want.max_clusters != most)
+            let shape = line.and_then(|line| self.shapes.get(line.shape));
+            shape.is_some_and(|shape| shape.max_clusters != most)
                 || job.is_some_and(|job| self.rank_of(&rank.key, job) != **rank)
         });
         let moved: Vec<JobKey> = moved.map(|rank| rank.key.clone()).collect();
@@ -112,8 +112,8 @@ impl Engine {
                 .first()
                 .and_then(|rank| self.jobs.get(&rank.key));
             let line = first.and_then(|job| job.derived.line.as_ref());
-            let want = line.and_then(|line| self.wants.get(line.want));
-            let was_apart = want.is_some_and(|want| want.user.is_some());
+            let shape = line.and_then(|line| self.shapes.get(line.shape));
+            let was_apart = shape.is_some_and(|shape| shape.user.is_some());
             self.queues.is_within(queue, name) && apart != was_apart
         };
         let leaves = self.waiting.leaves().filter(differs);

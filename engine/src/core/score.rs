@@ -5,7 +5,7 @@
 
 use super::Engine;
 use super::lookup::leading_ask;
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::facts::{ClusterFact, Demand, PlacementWeights};
 use crate::ids::{ClusterName, JobKey, QueueName};
 use crate::plugins::{FRAGMENTATION, Job, Site};
@@ -39,16 +39,16 @@ pub(crate) struct Aims<'a> {
 
 impl Engine {
     /// What counts for a job of this queue.
-    pub(crate) fn aims<'a>(&'a self, queue: &QueueName, want: &'a Want) -> Aims<'a> {
+    pub(crate) fn aims<'a>(&'a self, queue: &QueueName, shape: &'a RequestShape) -> Aims<'a> {
         let policy = self.queues.policy(queue);
-        let data = want.demand.placement.data_clusters.iter();
+        let data = shape.demand.placement.data_clusters.iter();
         Aims {
             weights: policy.map_or_else(PlacementWeights::default, |policy| policy.weights),
             preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
             job: Job {
                 data: data.filter_map(|name| self.clusters.get(name)).collect(),
                 farthest: self.eligibility.farthest(),
-                each: leading_ask(&want.demand),
+                each: leading_ask(&shape.demand),
             },
         }
     }

@@ -1,12 +1,12 @@
 //! What no room can be found for is judged once, whoever asks for it.
 //!
-//! Room does not know queues: a want that finds none for one queue finds none for any, until
-//! somewhere more of it becomes free. So the want is shut, all groups of it at once, and stays
+//! Room does not know queues: a shape that finds none for one queue finds none for any, until
+//! somewhere more of it becomes free. So the shape is shut, all groups of it at once, and stays
 //! so until a node on which more has become free could take at least one of its pods. The same
 //! holds for what is only kept for others: then those are stopped whom the same reservations
 //! bind. A completion costs what it may have opened, not what waits.
 //!
-//! A want that is shut must find no plan: whatever else might open it (another fleet, another
+//! A shape that is shut must find no plan: whatever else might open it (another fleet, another
 //! queue policy) opens it by name.
 
 use super::Engine;
@@ -14,7 +14,7 @@ use super::job::Rank;
 use super::judge::Asker;
 use super::queues::QueueId;
 use super::reservations::Reservation;
-use super::wants::{Want, WantId, Wants};
+use super::shapes::{RequestShape, ShapeId, Shapes};
 use crate::facts::{Role, Split};
 use crate::hashed::HashedSet;
 use crate::ids::{ClusterName, JobKey, NodeName, QueueName};
@@ -22,7 +22,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Why a want is shut.
+/// Why a shape is shut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shut {
     /// It fits nowhere.
@@ -36,7 +36,7 @@ pub(crate) enum Shut {
 pub(crate) type Nodes = BTreeMap<ClusterName, BTreeSet<NodeName>>;
 
 /// Nodes of which more has become free since all that is open was judged, and when each last
-/// grew, counted in growths: a want that was shut later was judged with it.
+/// grew, counted in growths: a shape that was shut later was judged with it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grown {
     nodes: BTreeMap<ClusterName, BTreeMap<NodeName, At>>,
@@ -84,43 +84,43 @@ impl Grown {
     }
 }
 
-/// Which wants find no room as things are.
+/// Which shapes find no room as things are.
 pub(crate) struct Doors<'a> {
-    wants: &'a Wants,
-    /// The queues in which somebody awake has a want that might find room, by want.
-    pub(crate) open: BTreeMap<WantId, &'a HashedSet<QueueId>>,
-    /// The last in order of those for whom what a want needs is kept that is shut, those aside
+    shapes: &'a Shapes,
+    /// The queues in which somebody awake has a shape that might find room, by want.
+    pub(crate) open: BTreeMap<ShapeId, &'a HashedSet<QueueId>>,
+    /// The last in order of those for whom what a shape needs is kept that is shut, those aside
     /// for whom jobs are evicted.
     pub(crate) last: Option<&'a Reservation>,
 }
 
 impl<'a> Doors<'a> {
-    /// Whether somebody awake in a queue has a want that might find room.
+    /// Whether somebody awake in a queue has a shape that might find room.
     pub(crate) fn are_open_in(&self, queue: QueueId) -> bool {
         self.open.values().any(|queues| queues.contains(&queue))
     }
 
     /// Whether something that somebody awake wants might find room, whoever asks.
-    pub(crate) fn is_open(&self, want: WantId) -> bool {
-        self.shut(want).is_none()
+    pub(crate) fn is_open(&self, shape: ShapeId) -> bool {
+        self.shut(shape).is_none()
     }
 
     /// Why no room can be found for something that somebody awake wants, if so.
-    fn shut(&self, want: WantId) -> Option<&'a Shut> {
-        let shut = self.wants.shut(want);
-        shut.filter(|_| !self.open.contains_key(&want))
+    fn shut(&self, shape: ShapeId) -> Option<&'a Shut> {
+        let shut = self.shapes.shut(shape);
+        shut.filter(|_| !self.open.contains_key(&shape))
     }
 }
 
 impl Engine {
     /// Notes nodes of which more has become free, and wakes those who sleep for want of that.
     pub(crate) fn note_grown(&mut self, grown: Nodes) {
-        let mut known: BTreeMap<WantId, bool> = BTreeMap::new();
-        for (_, want) in self.waiting.sleepers_for_room() {
-            if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(want) {
-                let may = self.wants.get(want).is_some_and(|want| {
+        let mut known: BTreeMap<ShapeId, bool> = BTreeMap::new();
+        for (_, shape) in self.waiting.sleepers_for_room() {
+            if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(shape) {
+                let may = self.shapes.get(shape).is_some_and(|shape| {
                     let mut nodes = listed(&grown);
-                    nodes.any(|(cluster, node)| self.takes_one(want, cluster, node, &Shut::NoRoom))
+                    nodes.any(|(cluster, node)| self.takes_one(shape, cluster, node, &Shut::NoRoom))
                 });
                 entry.insert(may);
             }
@@ -151,18 +151,18 @@ impl Engine {
             if here {
                 self.rouse_job(&holder);
             } else if let Some(line) = self.line_now(&holder) {
-                self.waiting.remind(&line.queue, line.want);
+                self.waiting.remind(&line.queue, line.shape);
             }
         }
         self.waiting
-            .wake_for_room(|want| known.get(&want).copied().unwrap_or(true));
+            .wake_for_room(|shape| known.get(&shape).copied().unwrap_or(true));
     }
 
     /// Whether less has to become free where nodes have grown than on the nodes kept for one of a
     /// queue who wants this.
-    pub(crate) fn nodes_are_nearer(&self, queue: &QueueName, want: WantId) -> bool {
+    pub(crate) fn nodes_are_nearer(&self, queue: &QueueName, shape: ShapeId) -> bool {
         let holders = self.reservations.holders_in(queue);
-        let holders = holders.filter(|rank| self.want_of(&rank.key) == Some(want));
+        let holders = holders.filter(|rank| self.shape_of(&rank.key) == Some(shape));
         let mut kept = holders.filter_map(|rank| self.reservations.of(&rank.key));
         kept.any(|kept| {
             let mut clusters = self.grown.nodes.keys();
@@ -186,14 +186,14 @@ impl Engine {
         }
         let open = self.opened();
         for id in open {
-            self.wants.open(id);
+            self.shapes.open(id);
         }
         self.grown.nodes.clear();
     }
 
     /// Wants that are shut, and might find room on nodes that have grown since.
-    fn opened(&self) -> BTreeSet<WantId> {
-        let shuts = self.wants.shuts();
+    fn opened(&self) -> BTreeSet<ShapeId> {
+        let shuts = self.shapes.shuts();
         let mut might = BTreeSet::new();
         for (cluster, nodes) in &self.grown.nodes {
             let room = self.room.cluster(cluster);
@@ -203,22 +203,22 @@ impl Engine {
             }
         }
         might.retain(|id| {
-            self.wants
+            self.shapes
                 .shut(*id)
                 .is_some_and(|why| self.grew_for(*id, why))
         });
         might
     }
 
-    /// Which wants might find room now, of those that anybody awake has.
+    /// Which shapes might find room now, of those that anybody awake has.
     pub(crate) fn doors(&self) -> Doors<'_> {
-        let shuts = self.wants.shuts();
+        let shuts = self.shapes.shuts();
         let might = shuts.open().chain(self.opened());
-        let open = might.filter_map(|want| Some((want, self.waiting.ready_in(want)?)));
+        let open = might.filter_map(|shape| Some((shape, self.waiting.ready_in(shape)?)));
         let holders = self.reservations.with_nodes();
         let holders = holders.filter(|kept| shuts.are_stopped_by(&kept.rank.key));
         Doors {
-            wants: &self.wants,
+            shapes: &self.shapes,
             open: open.collect(),
             last: self.last_of(holders),
         }
@@ -227,32 +227,33 @@ impl Engine {
     /// Wants of which nobody looks whether they might find room although they might, or the
     /// other way round.
     pub(crate) fn wrong_doors(&self, doors: &Doors<'_>) -> Vec<String> {
-        let wrong = self.waiting.ready().filter(|(want, _)| {
-            let shut = self.wants.shut(*want);
-            let might = shut.is_none_or(|why| self.grew_for(*want, why));
-            might != doors.open.contains_key(want)
+        let wrong = self.waiting.ready().filter(|(shape, _)| {
+            let shut = self.shapes.shut(*shape);
+            let might = shut.is_none_or(|why| self.grew_for(*shape, why));
+            might != doors.open.contains_key(shape)
         });
         wrong
-            .map(|(want, _)| format!("want {want:?}: open and taken for shut, or shut"))
+            .map(|(shape, _)| format!("want {shape:?}: open and taken for shut, or shut"))
             .collect()
     }
 
-    /// Whether nobody whose want is shut may keep anything, as far as claims are not others: of
+    /// Whether nobody whose shape is shut may keep anything, as far as claims are not others: of
     /// what each would keep as much is kept already as may be, or nothing can be.
     pub(crate) fn is_settled(&self, doors: &Doors<'_>) -> bool {
         let most = self.config.reservations_per_class.max(1);
         let growths = self.grown.count();
-        let full = |want: &WantId| {
-            if self.wants.is_hopeless(*want, growths) {
+        let full = |shape: &ShapeId| {
+            if self.shapes.is_hopeless(*shape, growths) {
                 return true;
             }
-            let scopes = self.wants.scopes(*want).into_iter().flatten();
+            let scopes = self.shapes.scopes(*shape).into_iter().flatten();
             let mut scopes = scopes.peekable();
             scopes.peek().is_some() && scopes.any(|scope| self.reservations.count(scope) >= most)
         };
         let mut fronted = self.waiting.fronted();
-        fronted
-            .all(|want| self.waiting.ready_in(want).is_none() || doors.is_open(want) || full(&want))
+        fronted.all(|shape| {
+            self.waiting.ready_in(shape).is_none() || doors.is_open(shape) || full(&shape)
+        })
     }
 
     /// Whether a waiting job might find room.
@@ -261,18 +262,18 @@ impl Engine {
         doors: &Doors<'_>,
         queue: &QueueName,
         rank: &Rank,
-        want: WantId,
+        shape: ShapeId,
     ) -> bool {
-        match doors.shut(want) {
+        match doors.shut(shape) {
             None => true,
             Some(Shut::NoRoom) => false,
             // Who keeps nodes itself is never stopped by all that do.
             Some(Shut::Kept(_)) if self.reservations.of(&rank.key).is_some() => true,
-            Some(Shut::Kept(holders)) => !self.wants.get(want).is_some_and(|want| {
+            Some(Shut::Kept(holders)) => !self.shapes.get(shape).is_some_and(|shape| {
                 let asker = Asker {
                     queue,
                     rank,
-                    want,
+                    shape,
                     tells: false,
                 };
                 let mut kept = holders.iter().filter_map(|key| self.reservations.of(key));
@@ -304,27 +305,33 @@ impl Engine {
         holders.max_by(|a, b| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)))
     }
 
-    fn grew_for(&self, id: WantId, why: &Shut) -> bool {
-        let Some(want) = self.wants.get(id) else {
+    fn grew_for(&self, id: ShapeId, why: &Shut) -> bool {
+        let Some(shape) = self.shapes.get(id) else {
             return true;
         };
-        let mut grown = self.grown.since(self.wants.shut_at(id), why);
+        let mut grown = self.grown.since(self.shapes.shut_at(id), why);
         grown.any(|(cluster, node)| {
-            self.might_hold(want, cluster) && self.takes_one(want, cluster, node, why)
+            self.might_hold(shape, cluster) && self.takes_one(shape, cluster, node, why)
         })
     }
 
     /// Whether a cluster might hold what cannot be divided, as far as is known without looking
     /// at its nodes.
-    fn might_hold(&self, want: &Want, cluster: &ClusterName) -> bool {
-        let demand = &want.demand;
+    fn might_hold(&self, shape: &RequestShape, cluster: &ClusterName) -> bool {
+        let demand = &shape.demand;
         let divisible = demand.natively_divisible || demand.elastic || demand.split != Split::Never;
         let mut roles = demand.roles.iter();
         divisible || roles.all(|role| self.room.might_hold(cluster, role))
     }
 
-    /// Whether a node could take one pod of the want now.
-    fn takes_one(&self, want: &Want, cluster: &ClusterName, name: &NodeName, why: &Shut) -> bool {
+    /// Whether a node could take one pod of the shape now.
+    fn takes_one(
+        &self,
+        shape: &RequestShape,
+        cluster: &ClusterName,
+        name: &NodeName,
+        why: &Shut,
+    ) -> bool {
         let room = self.room.cluster(cluster);
         let Some(node) = room.and_then(|room| room.nodes().get(name)) else {
             return false;
@@ -333,7 +340,7 @@ impl Engine {
             Shut::NoRoom => None,
             Shut::Kept(holders) => self.reservations.kept_for(holders, cluster, name),
         };
-        let mut roles = want.demand.roles.iter().filter(|role| role.count > 0);
+        let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
         let takes = |role: &Role| self.room.takes_one(node, role, kept.as_ref());
         // What asks for nothing is never stopped by room.
         roles.clone().next().is_none() || roles.any(takes)

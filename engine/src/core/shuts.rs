@@ -1,49 +1,55 @@
-//! Which wants are shut, by what may open them: so that a node on which more has become free
+//! Which shapes are shut, by what may open them: so that a node on which more has become free
 //! names those that it might take, and nobody goes through all that is shut.
 
+use super::shapes::{RequestShape, ShapeId};
 use super::shut::Shut;
-use super::wants::{Want, WantId};
 use crate::ids::JobKey;
 use crate::resources::ResourceName;
 use crate::room::leading;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The wants in use, told apart.
+/// The shapes in use, told apart.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shuts {
     /// Not shut.
-    open: BTreeSet<WantId>,
+    open: BTreeSet<ShapeId>,
     /// Shut, by what a pod of one of its roles asks for of what that is best known by.
-    asking: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<WantId>>>,
+    asking: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<ShapeId>>>,
     /// Shut, with a role that asks for nothing.
-    undemanding: BTreeSet<WantId>,
+    undemanding: BTreeSet<ShapeId>,
     /// Shut since they fit only where nodes are kept.
-    kept: BTreeSet<WantId>,
+    kept: BTreeSet<ShapeId>,
     /// How many of those are stopped by what is kept for a job.
     stopped_by: HashMap<JobKey, usize>,
 }
 
 impl Shuts {
-    /// What a want was, and is from now on.
-    pub(crate) fn note(&mut self, id: WantId, want: &Want, before: Was<'_>, now: Was<'_>) {
+    /// What a shape was, and is from now on.
+    pub(crate) fn note(
+        &mut self,
+        id: ShapeId,
+        shape: &RequestShape,
+        before: Was<'_>,
+        now: Was<'_>,
+    ) {
         match before {
             Was::Unused => {}
             Was::Open => {
                 self.open.remove(&id);
             }
-            Was::Shut(why) => self.unlist(id, want, why),
+            Was::Shut(why) => self.unlist(id, shape, why),
         }
         match now {
             Was::Unused => {}
             Was::Open => {
                 self.open.insert(id);
             }
-            Was::Shut(why) => self.list(id, want, why),
+            Was::Shut(why) => self.list(id, shape, why),
         }
     }
 
-    fn list(&mut self, id: WantId, want: &Want, why: &Shut) {
-        for ask in asks(want) {
+    fn list(&mut self, id: ShapeId, shape: &RequestShape, why: &Shut) {
+        for ask in asks(shape) {
             let listed = match ask {
                 Some((name, each)) => {
                     let asking = self.asking.entry(name.clone()).or_default();
@@ -61,8 +67,8 @@ impl Shuts {
         }
     }
 
-    fn unlist(&mut self, id: WantId, want: &Want, why: &Shut) {
-        for ask in asks(want) {
+    fn unlist(&mut self, id: ShapeId, shape: &RequestShape, why: &Shut) {
+        for ask in asks(shape) {
             let Some((name, each)) = ask else {
                 self.undemanding.remove(&id);
                 continue;
@@ -91,12 +97,12 @@ impl Shuts {
     }
 
     /// Those that are not shut.
-    pub(crate) fn open(&self) -> impl Iterator<Item = WantId> {
+    pub(crate) fn open(&self) -> impl Iterator<Item = ShapeId> {
         self.open.iter().copied()
     }
 
     /// Those that are shut since they fit only where nodes are kept.
-    pub(crate) fn kept(&self) -> &BTreeSet<WantId> {
+    pub(crate) fn kept(&self) -> &BTreeSet<ShapeId> {
         &self.kept
     }
 
@@ -110,16 +116,16 @@ impl Shuts {
     pub(crate) fn might_be_on(
         &self,
         free: impl Fn(&ResourceName) -> i128,
-    ) -> impl Iterator<Item = WantId> {
+    ) -> impl Iterator<Item = ShapeId> {
         let asking = self.asking.iter().flat_map(move |(name, by_amount)| {
             let free = i64::try_from(free(name).max(0)).unwrap_or(i64::MAX);
-            by_amount.range(..=free).flat_map(|(_, wants)| wants)
+            by_amount.range(..=free).flat_map(|(_, shapes)| shapes)
         });
         asking.chain(&self.undemanding).copied()
     }
 }
 
-/// What a want was or is.
+/// What a shape was or is.
 #[derive(Clone, Copy)]
 pub(crate) enum Was<'a> {
     Unused,
@@ -135,8 +141,8 @@ impl<'a> Was<'a> {
 
 /// What a pod of each role asks for, of what the role is best known by; `None` for nothing. A
 /// want of no pods asks for nothing.
-fn asks(want: &Want) -> impl Iterator<Item = Option<(&ResourceName, i64)>> {
-    let roles = want.demand.roles.iter().filter(|role| role.count > 0);
+fn asks(shape: &RequestShape) -> impl Iterator<Item = Option<(&ResourceName, i64)>> {
+    let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
     let none = roles.clone().next().is_none();
     let asks = roles.map(|role| {
         let name = leading(&role.request)?;

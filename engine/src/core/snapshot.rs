@@ -172,7 +172,7 @@ impl Engine {
         let key = snapshot.key;
         let demand = snapshot
             .demand
-            .map(|demand| self.wants.intern_demand(&demand));
+            .map(|demand| self.shapes.intern_demand(&demand));
         if let Some(demand) = &demand {
             self.eligibility
                 .note(&demand.placement, &self.clusters, &self.room);

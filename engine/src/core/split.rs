@@ -16,7 +16,7 @@ use super::lookup::largest_role;
 use super::plan::{Candidate, ClusterLack, NoPlan, View, lens};
 use super::queues::pools_of;
 use super::score::Aims;
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::facts::{Role, Share};
 use crate::ids::QueueName;
 use crate::room::{Basis, Need, Packing, Place, Seats};
@@ -41,7 +41,7 @@ struct Part {
 /// What is asked, once for all choices.
 struct Question<'a> {
     queue: &'a QueueName,
-    want: &'a Want,
+    shape: &'a RequestShape,
     view: &'a View,
     aims: &'a Aims<'a>,
     /// The role that is divided, as an index.
@@ -53,18 +53,18 @@ impl Engine {
     pub(crate) fn split(
         &self,
         queue: &QueueName,
-        want: &Want,
+        shape: &RequestShape,
         view: &View,
         eligible: &Eligible,
         aims: &Aims<'_>,
     ) -> Result<(Vec<Share>, i128), NoPlan> {
         let none = || NoPlan::NoRoom(Vec::new());
-        let role = largest_role(&want.demand).ok_or_else(none)?;
-        let roles = want.demand.roles.iter();
+        let role = largest_role(&shape.demand).ok_or_else(none)?;
+        let roles = shape.demand.roles.iter();
         let main = roles.clone().position(|known| known.name == role.name);
         let question = Question {
             queue,
-            want,
+            shape,
             view,
             aims,
             main: main.ok_or_else(none)?,
@@ -118,7 +118,7 @@ impl Engine {
 
     /// What a cluster takes of so many pods of these roles, one after another.
     fn part(&self, question: &Question<'_>, place: Place, pods: &[(usize, u32)]) -> Packing {
-        let demand = &question.want.demand;
+        let demand = &question.shape.demand;
         let needs: Vec<Need<'_>> = pods
             .iter()
             .map(|(index, count)| Need {
@@ -140,7 +140,7 @@ impl Engine {
         while least < most {
             let middle = most - (most - least) / 2;
             let packing = self.part(question, part.place, &[(question.main, middle)]);
-            let share = self.share_of(cluster, &question.want.demand, &packing);
+            let share = self.share_of(cluster, &question.shape.demand, &packing);
             let pools = pools_of(std::slice::from_ref(&share));
             let kept = &question.view.kept;
             if self
@@ -162,7 +162,7 @@ impl Engine {
         question: &Question<'_>,
         rooms: &[Part],
     ) -> Result<(Vec<Share>, i128), NoPlan> {
-        let demand = &question.want.demand;
+        let demand = &question.shape.demand;
         let count = demand.roles[question.main].count;
         let placement = &demand.placement;
         let policy = self.queues.policy(question.queue);
@@ -191,8 +191,8 @@ impl Engine {
                 .into_iter()
                 .filter_map(|choice| self.divide_led(question, choice, &mut leaders))
                 .collect();
-            let (want, view) = (question.want, question.view);
-            match self.first_within_bounds(question.queue, want, view, options) {
+            let (shape, view) = (question.shape, question.view);
+            match self.first_within_bounds(question.queue, shape, view, options) {
                 Ok(found) => return Ok(found),
                 Err(next) => why = next.map_or(why.clone(), |next| why.or(next)),
             }
@@ -208,7 +208,7 @@ impl Engine {
         mut choice: Vec<Part>,
         leaders: &mut usize,
     ) -> Option<Candidate> {
-        let roles = &question.want.demand.roles;
+        let roles = &question.shape.demand.roles;
         let led = (0..roles.len()).any(|role| exists_once(roles, question.main, role));
         let first = self.divide(question, &choice);
         if first.is_some() || !led {
@@ -225,7 +225,7 @@ impl Engine {
 
     /// All roles over these clusters, if they take them.
     fn divide(&self, question: &Question<'_>, choice: &[Part]) -> Option<Candidate> {
-        let demand = &question.want.demand;
+        let demand = &question.shape.demand;
         let mut left: Vec<u32> = demand.roles.iter().map(|role| role.count).collect();
         let mut parts = Vec::new();
         for (index, part) in choice.iter().enumerate() {
@@ -254,12 +254,12 @@ impl Engine {
         let seats: Vec<Seats> = choice.iter().map(|part| part.seats).collect();
         let room: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
         let spare = room.saturating_sub(u64::from(demand.roles[question.main].count));
-        let (want, view) = (question.want, question.view);
-        Some(self.scored(want, view, parts, &seats, spare, question.aims))
+        let (shape, view) = (question.shape, question.view);
+        Some(self.scored(shape, view, parts, &seats, spare, question.aims))
     }
 
     fn lacks_of(&self, question: &Question<'_>, rooms: &[Part]) -> Vec<ClusterLack> {
-        let demand = &question.want.demand;
+        let demand = &question.shape.demand;
         let count = demand.roles[question.main].count;
         let lacks = rooms.iter().filter(|part| part.pods < count);
         lacks

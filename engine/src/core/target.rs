@@ -12,7 +12,7 @@ use super::judge::Asker;
 use super::lookup::largest_role;
 use super::plan::all_needs;
 use super::reservations::{KeptNode, Reservation};
-use super::wants::Want;
+use super::shapes::RequestShape;
 use crate::facts::{Demand, Split};
 use crate::ids::{ClusterName, JobKey, NodeName, Time};
 use crate::resources::Resources;
@@ -40,7 +40,7 @@ impl Engine {
             .into_iter()
             .flat_map(|kept| kept.nodes.iter().map(|node| &node.cluster))
             .collect();
-        let demand = &asker.want.demand;
+        let demand = &asker.shape.demand;
         let clusters = self.clusters_for(demand);
         let mut best: Option<Choice<'_>> = None;
         let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
@@ -68,7 +68,7 @@ impl Engine {
             }
         }
         if best.as_ref().is_none_or(|best| best.cost > 0)
-            && let Some(found) = self.target_across(asker.want, &clusters, &kept)
+            && let Some(found) = self.target_across(asker.shape, &clusters, &kept)
             && best.as_ref().is_none_or(|best| found.key() < best.key())
         {
             best = Some(found);
@@ -96,9 +96,9 @@ impl Engine {
         }
         let mut kept = before.iter().map(|kept| &kept.resources);
         let total = kept.try_fold(Resources::new(), |sum, kept| sum.checked_add(kept))?;
-        let demand = &asker.want.demand;
+        let demand = &asker.shape.demand;
         let clusters: BTreeSet<&ClusterName> = before.iter().map(|kept| &kept.cluster).collect();
-        if total != asker.want.total || !clusters.is_subset(&self.clusters_for(demand)) {
+        if total != asker.shape.total || !clusters.is_subset(&self.clusters_for(demand)) {
             return None;
         }
         let mut sites = self.room.sites(clusters, ahead);
@@ -128,7 +128,7 @@ impl Engine {
         clusters: &BTreeSet<&'a ClusterName>,
         current: &BTreeSet<&ClusterName>,
     ) -> Vec<Hope<'a>> {
-        let main = largest_role(&asker.want.demand).map(|role| self.room.main_of(role));
+        let main = largest_role(&asker.shape.demand).map(|role| self.room.main_of(role));
         let policy = self.queues.policy(asker.queue);
         let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
         let hope = |cluster: &&'a ClusterName| {
@@ -170,16 +170,16 @@ impl Engine {
         if !self.might_lack_less(kept, cluster) {
             return false;
         }
-        let want = self.want_of(&kept.rank.key);
-        let want = want.and_then(|want| self.wants.get(want));
-        want.is_some_and(|want| {
+        let shape = self.shape_of(&kept.rank.key);
+        let shape = shape.and_then(|shape| self.shapes.get(shape));
+        shape.is_some_and(|shape| {
             let asker = Asker {
                 queue: &kept.queue,
                 rank: &kept.rank,
-                want,
+                shape,
                 tells: false,
             };
-            let demand = &want.demand;
+            let demand = &shape.demand;
             if demand.natively_divisible || demand.split != Split::Never {
                 return true;
             }
@@ -207,15 +207,15 @@ impl Engine {
     /// Over several clusters: as few as take it, those with the most of it first.
     fn target_across<'a>(
         &'a self,
-        want: &Want,
+        shape: &RequestShape,
         clusters: &BTreeSet<&'a ClusterName>,
         kept: &KeptNodes,
     ) -> Option<Choice<'a>> {
-        let demand = &*want.demand;
+        let demand = &*shape.demand;
         let divisible = demand.natively_divisible || demand.split != Split::Never;
         let number = |count: Option<u32>, none| usize::try_from(count.unwrap_or(none));
         let least = number(demand.placement.min_clusters, 1).unwrap_or(usize::MAX);
-        let most = [demand.placement.max_clusters, want.max_clusters];
+        let most = [demand.placement.max_clusters, shape.max_clusters];
         let most = number(most.into_iter().flatten().min(), u32::MAX).unwrap_or(usize::MAX);
         if !divisible || most < 2 {
             return None;

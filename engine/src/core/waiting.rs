@@ -7,8 +7,8 @@
 use super::job::Rank;
 use super::leaf::{Due, Leaf};
 use super::queues::QueueId;
+use super::shapes::ShapeId;
 use super::sleep::{Sleep, Wake};
-use super::wants::WantId;
 use crate::hashed::{Hashed, HashedSet};
 use crate::ids::{PoolClass, QueueName};
 use crate::reason::Reason;
@@ -19,17 +19,17 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waiting {
     leaves: Hashed<QueueName, Leaf>,
-    sleepers: BTreeMap<Wake, BTreeSet<(QueueName, WantId)>>,
+    sleepers: BTreeMap<Wake, BTreeSet<(QueueName, ShapeId)>>,
     /// Groups that were woken since this was last taken.
-    woken: BTreeSet<(QueueName, WantId)>,
+    woken: BTreeSet<(QueueName, ShapeId)>,
     /// Queues whose first job to be judged may be another than when this was last taken.
     stirred: BTreeSet<QueueName>,
     /// What groups that are awake want, and in which queues.
-    ready: BTreeMap<WantId, HashedSet<QueueId>>,
+    ready: BTreeMap<ShapeId, HashedSet<QueueId>>,
     /// What those want in each queue for whom something may be kept.
-    fronts: BTreeMap<QueueName, BTreeSet<WantId>>,
+    fronts: BTreeMap<QueueName, BTreeSet<ShapeId>>,
     /// In how many queues each of that is wanted so.
-    fronted: BTreeMap<WantId, usize>,
+    fronted: BTreeMap<ShapeId, usize>,
 }
 
 impl Waiting {
@@ -54,101 +54,101 @@ impl Waiting {
 
     /// A job joins the line of a queue, which keeps its number as long as it has jobs. Its group
     /// wakes if it now stands first in it.
-    pub(crate) fn insert(&mut self, queue: &QueueName, id: QueueId, want: WantId, rank: &Rank) {
+    pub(crate) fn insert(&mut self, queue: &QueueName, id: QueueId, shape: ShapeId, rank: &Rank) {
         self.stir(queue);
         let leaf = self.leaves.entry(queue.clone());
         let leaf = leaf.or_insert_with(|| Leaf::new(id));
         leaf.ranks.insert(rank.clone());
-        if !leaf.groups.contains_key(&want) {
-            leaf.unlooked.insert(want);
+        if !leaf.groups.contains_key(&shape) {
+            leaf.unlooked.insert(shape);
         }
-        let group = leaf.groups.entry(want).or_default();
+        let group = leaf.groups.entry(shape).or_default();
         let before = group.jobs.first().cloned();
         group.jobs.insert(rank.clone());
         if before.as_ref().is_none_or(|first| rank < first) {
-            let was_awake = leaf.unlist(want, before);
+            let was_awake = leaf.unlist(shape, before);
             let id = leaf.id;
-            self.note_ready(id, want, was_awake, false);
-            self.rouse(queue, want);
+            self.note_ready(id, shape, was_awake, false);
+            self.rouse(queue, shape);
         }
     }
 
     /// Notes what those want in a queue for whom something may be kept.
-    pub(crate) fn note_fronts(&mut self, queue: &QueueName, wants: BTreeSet<WantId>) {
-        if self.fronts.get(queue).unwrap_or(&BTreeSet::new()) == &wants {
+    pub(crate) fn note_fronts(&mut self, queue: &QueueName, shapes: BTreeSet<ShapeId>) {
+        if self.fronts.get(queue).unwrap_or(&BTreeSet::new()) == &shapes {
             return;
         }
-        for want in self.fronts.remove(queue).into_iter().flatten() {
-            if let Some(count) = self.fronted.get_mut(&want) {
+        for shape in self.fronts.remove(queue).into_iter().flatten() {
+            if let Some(count) = self.fronted.get_mut(&shape) {
                 *count -= 1;
                 if *count == 0 {
-                    self.fronted.remove(&want);
+                    self.fronted.remove(&shape);
                 }
             }
         }
-        for want in &wants {
-            *self.fronted.entry(*want).or_default() += 1;
+        for shape in &shapes {
+            *self.fronted.entry(*shape).or_default() += 1;
         }
-        if !wants.is_empty() {
-            self.fronts.insert(queue.clone(), wants);
+        if !shapes.is_empty() {
+            self.fronts.insert(queue.clone(), shapes);
         }
     }
 
     /// Whether anybody wants this for whom something may be kept.
-    pub(crate) fn is_fronted(&self, want: WantId) -> bool {
-        self.fronted.contains_key(&want)
+    pub(crate) fn is_fronted(&self, shape: ShapeId) -> bool {
+        self.fronted.contains_key(&shape)
     }
 
     /// What groups that are awake want, and in which queues.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = (WantId, &HashedSet<QueueId>)> {
-        self.ready.iter().map(|(want, queues)| (*want, queues))
+    pub(crate) fn ready(&self) -> impl Iterator<Item = (ShapeId, &HashedSet<QueueId>)> {
+        self.ready.iter().map(|(shape, queues)| (*shape, queues))
     }
 
     /// The queues in which somebody awake wants this, if any.
-    pub(crate) fn ready_in(&self, want: WantId) -> Option<&HashedSet<QueueId>> {
-        self.ready.get(&want)
+    pub(crate) fn ready_in(&self, shape: ShapeId) -> Option<&HashedSet<QueueId>> {
+        self.ready.get(&shape)
     }
 
     /// What those want for whom something may be kept.
-    pub(crate) fn fronted(&self) -> impl Iterator<Item = WantId> {
+    pub(crate) fn fronted(&self) -> impl Iterator<Item = ShapeId> {
         self.fronted.keys().copied()
     }
 
-    fn note_ready(&mut self, queue: QueueId, want: WantId, was: bool, is: bool) {
+    fn note_ready(&mut self, queue: QueueId, shape: ShapeId, was: bool, is: bool) {
         if is && !was {
-            let queues = self.ready.entry(want).or_default();
+            let queues = self.ready.entry(shape).or_default();
             queues.insert(queue);
         }
         if was
             && !is
-            && let Some(queues) = self.ready.get_mut(&want)
+            && let Some(queues) = self.ready.get_mut(&shape)
         {
             queues.remove(&queue);
             if queues.is_empty() {
-                self.ready.remove(&want);
+                self.ready.remove(&shape);
             }
         }
     }
 
     /// A job leaves the line. Those who stand first then are judged anew.
-    pub(crate) fn remove(&mut self, queue: &QueueName, want: WantId, rank: &Rank) {
+    pub(crate) fn remove(&mut self, queue: &QueueName, shape: ShapeId, rank: &Rank) {
         self.stir(queue);
         let Some(leaf) = self.leaves.get_mut(queue) else {
             return;
         };
         let head_of_sleepers = leaf.hopeful.first().is_some_and(|(first, _)| first == rank);
         leaf.ranks.remove(rank);
-        let Some(group) = leaf.groups.get_mut(&want) else {
+        let Some(group) = leaf.groups.get_mut(&shape) else {
             return;
         };
         let before = group.jobs.first().cloned();
         group.jobs.remove(rank);
-        leaf.unlooked.insert(want);
+        leaf.unlooked.insert(shape);
         if before.as_ref() == Some(rank) {
-            let was_awake = leaf.unlist(want, before);
+            let was_awake = leaf.unlist(shape, before);
             let id = leaf.id;
-            self.note_ready(id, want, was_awake, false);
-            self.rouse(queue, want);
+            self.note_ready(id, shape, was_awake, false);
+            self.rouse(queue, shape);
         }
         if head_of_sleepers {
             self.rouse_head(queue);
@@ -163,36 +163,36 @@ impl Waiting {
     }
 
     /// Puts a group to sleep. Whether its reason is another than when it slept last.
-    pub(crate) fn sleep(&mut self, queue: &QueueName, want: WantId, sleep: Sleep) -> bool {
+    pub(crate) fn sleep(&mut self, queue: &QueueName, shape: ShapeId, sleep: Sleep) -> bool {
         let Some(leaf) = self.leaves.get_mut(queue) else {
             return false;
         };
-        let Some(group) = leaf.groups.get_mut(&want) else {
+        let Some(group) = leaf.groups.get_mut(&shape) else {
             return false;
         };
-        leaf.due.remove(&want);
+        leaf.due.remove(&shape);
         let changed = group.last.replace(sleep.reason) != Some(sleep.reason);
         let first = group.jobs.first().cloned();
         for wake in &sleep.wakes {
             let sleepers = self.sleepers.entry(wake.clone()).or_default();
-            sleepers.insert((queue.clone(), want));
+            sleepers.insert((queue.clone(), shape));
         }
         let hopeful = sleep.hopeful;
         group.asleep = Some(sleep);
-        let was_awake = leaf.unlist(want, first.clone());
+        let was_awake = leaf.unlist(shape, first.clone());
         if let Some(first) = first.filter(|_| hopeful) {
-            leaf.hopeful.insert((first, want));
+            leaf.hopeful.insert((first, shape));
         }
         let id = leaf.id;
-        self.note_ready(id, want, was_awake, false);
+        self.note_ready(id, shape, was_awake, false);
         self.stir(queue);
         changed
     }
 
     /// Wakes all that wait for `wake`.
     pub(crate) fn wake(&mut self, wake: &Wake) {
-        for (queue, want) in self.sleepers.remove(wake).unwrap_or_default() {
-            self.rouse(&queue, want);
+        for (queue, shape) in self.sleepers.remove(wake).unwrap_or_default() {
+            self.rouse(&queue, shape);
         }
     }
 
@@ -227,60 +227,65 @@ impl Waiting {
     }
 
     /// The groups that wait for room on a node, by what they want.
-    pub(crate) fn sleepers_for_room(&self) -> impl Iterator<Item = (&QueueName, WantId)> {
+    pub(crate) fn sleepers_for_room(&self) -> impl Iterator<Item = (&QueueName, ShapeId)> {
         let sleepers = self.sleepers.get(&Wake::Room).into_iter().flatten();
-        sleepers.map(|(queue, want)| (queue, *want))
+        sleepers.map(|(queue, shape)| (queue, *shape))
     }
 
     /// Wakes those of them for whom there may be some.
-    pub(crate) fn wake_for_room(&mut self, may: impl Fn(WantId) -> bool) {
-        let woken: Vec<(QueueName, WantId)> = self
+    pub(crate) fn wake_for_room(&mut self, may: impl Fn(ShapeId) -> bool) {
+        let woken: Vec<(QueueName, ShapeId)> = self
             .sleepers_for_room()
-            .filter(|(_, want)| may(*want))
-            .map(|(queue, want)| (queue.clone(), want))
+            .filter(|(_, shape)| may(*shape))
+            .map(|(queue, shape)| (queue.clone(), shape))
             .collect();
-        for (queue, want) in woken {
-            self.rouse(&queue, want);
+        for (queue, shape) in woken {
+            self.rouse(&queue, shape);
         }
     }
 
     /// Notes what stops a group that stays awake. Whether that is another reason than before.
-    pub(crate) fn note_reason(&mut self, queue: &QueueName, want: WantId, reason: Reason) -> bool {
+    pub(crate) fn note_reason(
+        &mut self,
+        queue: &QueueName,
+        shape: ShapeId,
+        reason: Reason,
+    ) -> bool {
         let leaf = self.leaves.get_mut(queue);
-        let group = leaf.and_then(|leaf| leaf.groups.get_mut(&want));
+        let group = leaf.and_then(|leaf| leaf.groups.get_mut(&shape));
         group.is_some_and(|group| group.last.replace(reason) != Some(reason))
     }
 
     /// Notes that the first of a group was judged, and stays awake.
-    pub(crate) fn note_judged(&mut self, queue: &QueueName, want: WantId) {
+    pub(crate) fn note_judged(&mut self, queue: &QueueName, shape: ShapeId) {
         let leaf = self.leaves.get_mut(queue);
         let Some(leaf) = leaf else { return };
-        leaf.due.remove(&want);
-        if let Some(group) = leaf.groups.get_mut(&want) {
+        leaf.due.remove(&shape);
+        if let Some(group) = leaf.groups.get_mut(&shape) {
             group.judged = true;
         }
     }
 
     /// Wakes one group, and has its first judged whatever is known of the room for what it wants.
-    pub(crate) fn call(&mut self, queue: &QueueName, want: WantId) {
-        self.rouse(queue, want);
+    pub(crate) fn call(&mut self, queue: &QueueName, shape: ShapeId) {
+        self.rouse(queue, shape);
         if let Some(leaf) = self.leaves.get_mut(queue) {
-            leaf.note_due(want, Due::Surely);
+            leaf.note_due(shape, Due::Surely);
         }
     }
 
     /// Wakes one group, and has its first judged if other nodes are nearer to what a holder in it
     /// lacks.
-    pub(crate) fn remind(&mut self, queue: &QueueName, want: WantId) {
+    pub(crate) fn remind(&mut self, queue: &QueueName, shape: ShapeId) {
         let leaf = self.leaves.get(queue);
-        let group = leaf.and_then(|leaf| leaf.groups.get(&want));
+        let group = leaf.and_then(|leaf| leaf.groups.get(&shape));
         if group.is_some_and(|group| group.asleep.is_some()) {
-            self.rouse(queue, want);
+            self.rouse(queue, shape);
         } else {
             self.stir(queue);
         }
         if let Some(leaf) = self.leaves.get_mut(queue) {
-            leaf.note_due(want, Due::IfNearer);
+            leaf.note_due(shape, Due::IfNearer);
         }
     }
 
@@ -293,15 +298,15 @@ impl Waiting {
     }
 
     /// Notes that a group found nothing to evict.
-    pub(crate) fn note_looked(&mut self, queue: &QueueName, want: WantId) {
+    pub(crate) fn note_looked(&mut self, queue: &QueueName, shape: ShapeId) {
         if let Some(leaf) = self.leaves.get_mut(queue) {
-            leaf.unlooked.remove(&want);
+            leaf.unlooked.remove(&shape);
         }
     }
 
     /// Wakes all that wait for `wake` in other queues than one.
     pub(crate) fn wake_others(&mut self, wake: &Wake, queue: &QueueName) {
-        let sleepers: Vec<(QueueName, WantId)> = self
+        let sleepers: Vec<(QueueName, ShapeId)> = self
             .sleepers
             .get(wake)
             .into_iter()
@@ -309,47 +314,47 @@ impl Waiting {
             .filter(|(sleeper, _)| sleeper != queue)
             .cloned()
             .collect();
-        for (sleeper, want) in sleepers {
-            self.rouse(&sleeper, want);
+        for (sleeper, shape) in sleepers {
+            self.rouse(&sleeper, shape);
         }
     }
 
     /// Wakes every group of a queue, and of none other.
     pub(crate) fn wake_queue(&mut self, queue: &QueueName) {
         let leaf = self.leaves.get(queue);
-        let wants: Vec<WantId> = leaf
+        let shapes: Vec<ShapeId> = leaf
             .into_iter()
             .flat_map(|leaf| leaf.groups.keys())
             .copied()
             .collect();
-        for want in wants {
-            self.rouse(queue, want);
+        for shape in shapes {
+            self.rouse(queue, shape);
         }
     }
 
     /// Wakes the group whose first stands first among the sleepers of a queue.
     pub(crate) fn rouse_head(&mut self, queue: &QueueName) {
         let head = self.leaves.get(queue).and_then(|leaf| leaf.hopeful.first());
-        if let Some((_, want)) = head.cloned() {
-            self.rouse(queue, want);
+        if let Some((_, shape)) = head.cloned() {
+            self.rouse(queue, shape);
         }
     }
 
     /// Wakes one group, whether it sleeps or not.
-    pub(crate) fn rouse(&mut self, queue: &QueueName, want: WantId) {
+    pub(crate) fn rouse(&mut self, queue: &QueueName, shape: ShapeId) {
         let Some(leaf) = self.leaves.get_mut(queue) else {
             return;
         };
-        let Some(group) = leaf.groups.get_mut(&want) else {
+        let Some(group) = leaf.groups.get_mut(&shape) else {
             return;
         };
         group.judged = false;
-        leaf.unlooked.insert(want);
+        leaf.unlooked.insert(shape);
         if let Some(sleep) = group.asleep.take() {
-            self.woken.insert((queue.clone(), want));
+            self.woken.insert((queue.clone(), shape));
             for wake in sleep.wakes {
                 if let Some(sleepers) = self.sleepers.get_mut(&wake) {
-                    sleepers.remove(&(queue.clone(), want));
+                    sleepers.remove(&(queue.clone(), shape));
                     if sleepers.is_empty() {
                         self.sleepers.remove(&wake);
                     }
@@ -357,25 +362,25 @@ impl Waiting {
             }
         }
         let first = group.jobs.first().cloned();
-        let was_awake = leaf.unlist(want, first.clone());
+        let was_awake = leaf.unlist(shape, first.clone());
         let is_awake = first.is_some();
         match first {
             Some(first) => {
-                leaf.awake.insert((first, want));
+                leaf.awake.insert((first, shape));
             }
             None => {
-                leaf.groups.remove(&want);
-                leaf.unlooked.remove(&want);
-                leaf.due.remove(&want);
+                leaf.groups.remove(&shape);
+                leaf.unlooked.remove(&shape);
+                leaf.due.remove(&shape);
             }
         }
         let id = leaf.id;
-        self.note_ready(id, want, was_awake, is_awake);
+        self.note_ready(id, shape, was_awake, is_awake);
         self.stir(queue);
     }
 
     /// Groups that were woken since the last call.
-    pub(crate) fn take_woken(&mut self) -> BTreeSet<(QueueName, WantId)> {
+    pub(crate) fn take_woken(&mut self) -> BTreeSet<(QueueName, ShapeId)> {
         std::mem::take(&mut self.woken)
     }
 

@@ -1,4 +1,4 @@
-use super::super::wants::{Want, Wants};
+use super::super::shapes::{RequestShape, Shapes};
 use super::*;
 use crate::ids::{JobKey, Time};
 use crate::resources::Resources;
@@ -23,10 +23,10 @@ fn asleep(wake: Wake) -> Sleep {
 }
 
 /// Two queues with a job each, both asleep for want of room.
-fn sleeping() -> (Waiting, [QueueName; 2], WantId) {
+fn sleeping() -> (Waiting, [QueueName; 2], ShapeId) {
     let mut waiting = Waiting::default();
     let queues = ["a", "b"].map(QueueName::from);
-    let want = Wants::default().acquire(Want {
+    let shape = Shapes::default().acquire(RequestShape {
         demand: Arc::new(demand(1, "cpu 1")),
         total: Resources::new(),
         duration: None,
@@ -37,12 +37,12 @@ fn sleeping() -> (Waiting, [QueueName; 2], WantId) {
     });
     for queue in &queues {
         let name = queue.as_str();
-        waiting.insert(queue, QueueId::ROOT, want, &rank(name, 1));
-        waiting.sleep(queue, want, asleep(Wake::Room));
+        waiting.insert(queue, QueueId::ROOT, shape, &rank(name, 1));
+        waiting.sleep(queue, shape, asleep(Wake::Room));
     }
     waiting.take_woken();
     waiting.take_stirred();
-    (waiting, queues, want)
+    (waiting, queues, shape)
 }
 
 fn awake(waiting: &Waiting, queues: &[QueueName; 2]) -> [usize; 2] {
@@ -53,25 +53,25 @@ fn awake(waiting: &Waiting, queues: &[QueueName; 2]) -> [usize; 2] {
 
 #[test]
 fn a_queue_wakes_alone_and_is_stirred() {
-    let (mut waiting, queues, want) = sleeping();
+    let (mut waiting, queues, shape) = sleeping();
     assert_eq!(awake(&waiting, &queues), [0, 0]);
     assert!(!waiting.is_stirred());
     waiting.wake_queue(&queues[0]);
     assert_eq!(awake(&waiting, &queues), [1, 0]);
     assert!(waiting.is_stirred());
-    let woken = BTreeSet::from([(queues[0].clone(), want)]);
+    let woken = BTreeSet::from([(queues[0].clone(), shape)]);
     assert_eq!(waiting.take_woken(), woken);
     assert_eq!(waiting.take_woken(), BTreeSet::new());
 }
 
 #[test]
 fn a_group_was_judged_until_it_is_woken() {
-    let (mut waiting, queues, want) = sleeping();
-    let judged = |waiting: &Waiting| waiting.leaf(&queues[0]).map(|leaf| leaf.was_judged(want));
+    let (mut waiting, queues, shape) = sleeping();
+    let judged = |waiting: &Waiting| waiting.leaf(&queues[0]).map(|leaf| leaf.was_judged(shape));
     waiting.wake(&Wake::Room);
     assert_eq!(judged(&waiting), Some(false));
-    waiting.note_judged(&queues[0], want);
+    waiting.note_judged(&queues[0], shape);
     assert_eq!(judged(&waiting), Some(true));
-    waiting.rouse(&queues[0], want);
+    waiting.rouse(&queues[0], shape);
     assert_eq!(judged(&waiting), Some(false));
 }

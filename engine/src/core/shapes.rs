@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// All that a verdict on a waiting job depends on, beside its queue and place in line.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Want {
+pub(crate) struct RequestShape {
     /// What it is made of.
     pub(crate) demand: Arc<Demand>,
     /// What all its pods request.
@@ -30,7 +30,7 @@ pub(crate) struct Want {
     pub(crate) preempts: bool,
 }
 
-impl Want {
+impl RequestShape {
     /// Whose job it is, for limits by user.
     pub(crate) fn user_of<'a>(&'a self, key: &'a JobKey) -> &'a str {
         match &self.user {
@@ -53,14 +53,14 @@ impl Want {
     }
 }
 
-/// Names a want while jobs stand in line for it. Its order means nothing.
+/// Names a shape while jobs stand in line for it. Its order means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct WantId(usize);
+pub(crate) struct ShapeId(usize);
 
 #[derive(Debug, Clone)]
 struct Slot {
-    want: Arc<Want>,
-    /// Jobs that want it.
+    shape: Arc<RequestShape>,
+    /// Jobs that shape it.
     users: usize,
     /// Whether the empty fleet could take it, once that was asked.
     could_fit: Option<bool>,
@@ -77,21 +77,21 @@ struct Slot {
     let_by: BTreeMap<QueueName, bool>,
 }
 
-/// The wants in use, with how many jobs want each.
+/// The shapes in use, with how many jobs want each.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wants {
+pub(crate) struct Shapes {
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
-    ids: BTreeMap<Arc<Want>, WantId>,
+    ids: BTreeMap<Arc<RequestShape>, ShapeId>,
     /// How often room was said to be there for what found none, or was not asked for before.
     openings: u64,
     demands: BTreeSet<Arc<Demand>>,
     shuts: Shuts,
-    /// Whether some want was found to be of more than one class since classes were last others.
+    /// Whether some shape was found to be of more than one class since classes were last others.
     of_several_classes: bool,
 }
 
-impl Wants {
+impl Shapes {
     /// The one copy of `demand`. Copies that nobody uses are dropped now and then.
     pub(crate) fn intern_demand(&mut self, demand: &Demand) -> Arc<Demand> {
         if let Some(known) = self.demands.get(demand) {
@@ -105,18 +105,18 @@ impl Wants {
         demand
     }
 
-    /// The id of `want`, which one job more wants.
-    pub(crate) fn acquire(&mut self, want: Want) -> WantId {
-        if let Some(id) = self.ids.get(&want) {
+    /// The id of `shape`, which one job more shapes.
+    pub(crate) fn acquire(&mut self, shape: RequestShape) -> ShapeId {
+        if let Some(id) = self.ids.get(&shape) {
             if let Some(slot) = &mut self.slots[id.0] {
                 slot.users += 1;
             }
             return *id;
         }
         self.openings += 1;
-        let want = Arc::new(want);
+        let shape = Arc::new(shape);
         let entry = Some(Slot {
-            want: Arc::clone(&want),
+            shape: Arc::clone(&shape),
             users: 1,
             could_fit: None,
             shut: None,
@@ -127,34 +127,34 @@ impl Wants {
         });
         let id = if let Some(slot) = self.free.pop() {
             self.slots[slot] = entry;
-            WantId(slot)
+            ShapeId(slot)
         } else {
             self.slots.push(entry);
-            WantId(self.slots.len() - 1)
+            ShapeId(self.slots.len() - 1)
         };
-        self.shuts.note(id, &want, Was::Unused, Was::Open);
-        self.ids.insert(want, id);
+        self.shuts.note(id, &shape, Was::Unused, Was::Open);
+        self.ids.insert(shape, id);
         id
     }
 
     /// One job less wants it.
-    pub(crate) fn release(&mut self, id: WantId) {
+    pub(crate) fn release(&mut self, id: ShapeId) {
         let Some(slot) = &mut self.slots[id.0] else {
             return;
         };
         slot.users -= 1;
         if slot.users == 0 {
-            self.ids.remove(&slot.want);
+            self.ids.remove(&slot.shape);
             let was = Was::of(slot.shut.as_ref());
-            self.shuts.note(id, &slot.want, was, Was::Unused);
+            self.shuts.note(id, &slot.shape, was, Was::Unused);
             self.slots[id.0] = None;
             self.free.push(id.0);
         }
     }
 
-    /// The want, while any job wants it.
-    pub(crate) fn get(&self, id: WantId) -> Option<&Arc<Want>> {
-        Some(&self.slots.get(id.0)?.as_ref()?.want)
+    /// The shape, while any job wants it.
+    pub(crate) fn get(&self, id: ShapeId) -> Option<&Arc<RequestShape>> {
+        Some(&self.slots.get(id.0)?.as_ref()?.shape)
     }
 
     /// How often wants were opened so far.
@@ -163,13 +163,13 @@ impl Wants {
     }
 
     /// What was noted of whether the empty fleet could take it.
-    pub(crate) fn could_fit(&self, want: &Want) -> Option<bool> {
-        let id = self.ids.get(want)?;
+    pub(crate) fn could_fit(&self, shape: &RequestShape) -> Option<bool> {
+        let id = self.ids.get(shape)?;
         self.slots.get(id.0)?.as_ref()?.could_fit
     }
 
     /// Notes whether the empty fleet could take it.
-    pub(crate) fn note_could_fit(&mut self, id: WantId, could: bool) {
+    pub(crate) fn note_could_fit(&mut self, id: ShapeId, could: bool) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
             slot.could_fit = Some(could);
         }
@@ -195,74 +195,74 @@ impl Wants {
             };
             if let Some(why) = slot.shut.take() {
                 let was = Was::Shut(&why);
-                self.shuts.note(WantId(id), &slot.want, was, Was::Open);
+                self.shuts.note(ShapeId(id), &slot.shape, was, Was::Open);
             }
         }
     }
 
-    /// The wants told apart by what may open them.
+    /// The shapes told apart by what may open them.
     pub(crate) fn shuts(&self) -> &Shuts {
         &self.shuts
     }
 
     /// Why no room can be found for it, if so.
-    pub(crate) fn shut(&self, id: WantId) -> Option<&Shut> {
+    pub(crate) fn shut(&self, id: ShapeId) -> Option<&Shut> {
         self.slots.get(id.0)?.as_ref()?.shut.as_ref()
     }
 
     /// No room was found for it.
-    pub(crate) fn note_shut(&mut self, id: WantId, why: Shut, growths: u64) {
+    pub(crate) fn note_shut(&mut self, id: ShapeId, why: Shut, growths: u64) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
             let was = Was::of(slot.shut.as_ref());
-            self.shuts.note(id, &slot.want, was, Was::Shut(&why));
+            self.shuts.note(id, &slot.shape, was, Was::Shut(&why));
             slot.shut = Some(why);
             slot.shut_at = growths;
         }
     }
 
     /// After how many growths of nodes it was shut.
-    pub(crate) fn shut_at(&self, id: WantId) -> u64 {
+    pub(crate) fn shut_at(&self, id: ShapeId) -> u64 {
         let slot = self.slots.get(id.0).and_then(Option::as_ref);
         slot.map_or(0, |slot| slot.shut_at)
     }
 
     /// Nothing can be kept for it behind all who keep nodes.
-    pub(crate) fn note_hopeless(&mut self, id: WantId, growths: u64) {
+    pub(crate) fn note_hopeless(&mut self, id: ShapeId, growths: u64) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
             slot.hopeless = Some(growths);
         }
     }
 
     /// Whether that was found since nodes last grew.
-    pub(crate) fn is_hopeless(&self, id: WantId, growths: u64) -> bool {
+    pub(crate) fn is_hopeless(&self, id: ShapeId, growths: u64) -> bool {
         let slot = self.slots.get(id.0).and_then(Option::as_ref);
         slot.is_some_and(|slot| slot.hopeless == Some(growths))
     }
 
     /// Whether the bounds of `queue` would ever let it go, where that is known.
-    pub(crate) fn let_by(&self, want: &Want, queue: &QueueName) -> Option<bool> {
-        let id = self.ids.get(want)?;
+    pub(crate) fn let_by(&self, shape: &RequestShape, queue: &QueueName) -> Option<bool> {
+        let id = self.ids.get(shape)?;
         let slot = self.slots.get(id.0)?.as_ref()?;
         slot.let_by.get(queue).copied()
     }
 
-    pub(crate) fn note_let_by(&mut self, id: WantId, queue: &QueueName, could: bool) {
+    pub(crate) fn note_let_by(&mut self, id: ShapeId, queue: &QueueName, could: bool) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
             slot.let_by.insert(queue.clone(), could);
         }
     }
 
     /// What its reservations count as, where that is known.
-    pub(crate) fn scopes(&self, id: WantId) -> Option<&BTreeSet<Scope>> {
+    pub(crate) fn scopes(&self, id: ShapeId) -> Option<&BTreeSet<Scope>> {
         self.slots.get(id.0)?.as_ref()?.scopes.as_ref()
     }
 
-    /// Whether some want may be of more than one class of pools.
+    /// Whether some shape may be of more than one class of pools.
     pub(crate) fn are_of_several_classes(&self) -> bool {
         self.of_several_classes
     }
 
-    pub(crate) fn note_scopes(&mut self, id: WantId, scopes: &BTreeSet<Scope>) {
+    pub(crate) fn note_scopes(&mut self, id: ShapeId, scopes: &BTreeSet<Scope>) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
             slot.scopes = Some(scopes.clone());
             self.of_several_classes |= scopes.len() > 1;
@@ -270,13 +270,13 @@ impl Wants {
     }
 
     /// Room may be found for it again.
-    pub(crate) fn open(&mut self, id: WantId) {
+    pub(crate) fn open(&mut self, id: ShapeId) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0)
             && let Some(why) = slot.shut.take()
         {
             self.openings += 1;
             let was = Was::Shut(&why);
-            self.shuts.note(id, &slot.want, was, Was::Open);
+            self.shuts.note(id, &slot.shape, was, Was::Open);
         }
     }
 
@@ -301,7 +301,7 @@ impl Wants {
     pub(crate) fn open_timed(&mut self) {
         self.openings += 1;
         self.unshut(|slot| {
-            matches!(slot.shut, Some(Shut::Kept(_))) && slot.want.duration.is_some()
+            matches!(slot.shut, Some(Shut::Kept(_))) && slot.shape.duration.is_some()
         });
     }
 }
@@ -311,8 +311,8 @@ mod tests {
     use super::*;
     use crate::room::testing::{demand, resources};
 
-    fn want(count: u32, duration: Option<i64>) -> Want {
-        Want {
+    fn shape(count: u32, duration: Option<i64>) -> RequestShape {
+        RequestShape {
             demand: Arc::new(demand(count, "cpu 1")),
             total: resources(&format!("cpu {count}")),
             duration,
@@ -324,45 +324,45 @@ mod tests {
     }
 
     #[test]
-    fn a_want_is_known_while_anybody_has_it() {
-        let mut wants = Wants::default();
-        let first = wants.acquire(want(1, None));
-        assert_eq!(wants.acquire(want(1, None)), first);
-        wants.release(first);
-        assert!(wants.get(first).is_some());
-        wants.release(first);
-        assert!(wants.get(first).is_none());
+    fn a_shape_is_known_while_a_job_has_it() {
+        let mut shapes = Shapes::default();
+        let first = shapes.acquire(shape(1, None));
+        assert_eq!(shapes.acquire(shape(1, None)), first);
+        shapes.release(first);
+        assert!(shapes.get(first).is_some());
+        shapes.release(first);
+        assert!(shapes.get(first).is_none());
         // Nothing of it is left to the next that gets its number.
-        assert_eq!(wants.acquire(want(2, None)), first);
-        assert_ne!(wants.acquire(want(1, None)), first);
+        assert_eq!(shapes.acquire(shape(2, None)), first);
+        assert_ne!(shapes.acquire(shape(1, None)), first);
     }
 
     #[test]
-    fn nothing_can_be_kept_for_a_want_until_nodes_grow() {
-        let mut wants = Wants::default();
-        let id = wants.acquire(want(1, None));
-        assert!(!wants.is_hopeless(id, 1));
-        wants.note_hopeless(id, 1);
-        assert!(wants.is_hopeless(id, 1));
-        assert!(!wants.is_hopeless(id, 2));
+    fn nothing_can_be_reserved_for_a_shape_until_nodes_grow() {
+        let mut shapes = Shapes::default();
+        let id = shapes.acquire(shape(1, None));
+        assert!(!shapes.is_hopeless(id, 1));
+        shapes.note_hopeless(id, 1);
+        assert!(shapes.is_hopeless(id, 1));
+        assert!(!shapes.is_hopeless(id, 2));
     }
 
     #[test]
     fn what_is_shut_by_others_starts_opens_if_it_says_how_long_it_runs() {
-        let mut wants = Wants::default();
-        let timed = wants.acquire(want(1, Some(1)));
-        let endless = wants.acquire(want(1, None));
-        let full = wants.acquire(want(2, Some(1)));
-        wants.note_shut(timed, Shut::Kept(Arc::new([])), 1);
-        wants.note_shut(endless, Shut::Kept(Arc::new([])), 1);
-        wants.note_shut(full, Shut::NoRoom, 1);
-        let shut = |wants: &Wants| [timed, endless, full].map(|id| wants.shut(id).is_some());
-        let before = wants.openings();
-        wants.open_timed();
-        assert_eq!(shut(&wants), [false, true, true]);
-        assert_eq!(wants.openings(), before + 1);
-        wants.open_all();
-        assert_eq!(shut(&wants), [false, false, false]);
-        assert_eq!(wants.openings(), before + 2);
+        let mut shapes = Shapes::default();
+        let timed = shapes.acquire(shape(1, Some(1)));
+        let endless = shapes.acquire(shape(1, None));
+        let full = shapes.acquire(shape(2, Some(1)));
+        shapes.note_shut(timed, Shut::Kept(Arc::new([])), 1);
+        shapes.note_shut(endless, Shut::Kept(Arc::new([])), 1);
+        shapes.note_shut(full, Shut::NoRoom, 1);
+        let shut = |shapes: &Shapes| [timed, endless, full].map(|id| shapes.shut(id).is_some());
+        let before = shapes.openings();
+        shapes.open_timed();
+        assert_eq!(shut(&shapes), [false, true, true]);
+        assert_eq!(shapes.openings(), before + 1);
+        shapes.open_all();
+        assert_eq!(shut(&shapes), [false, false, false]);
+        assert_eq!(shapes.openings(), before + 2);
     }
 }
