@@ -157,13 +157,13 @@ impl Engine {
     /// Other queues in which it would start, in order of name.
     fn other_queues(&self, asker: Asker<'_>, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
         let (named, tried) = OTHER_QUEUES;
-        let leaves = self
+        let pending_queues = self
             .queues
             .listed()
             .filter(|queue| *queue != asker.queue && may_use(queue))
             .filter(|queue| self.queues.problem(queue).is_none());
         let goes = |queue: &&QueueName| self.passes(Asker { queue, ..asker }, &Kept::default());
-        leaves
+        pending_queues
             .take(tried)
             .filter(goes)
             .take(named)

@@ -69,7 +69,10 @@ impl Engine {
 
     fn work_ahead(&self, queue: &QueueName, most: usize) -> Work {
         let mut work = Work::default();
-        let ranks = self.waiting.leaf(queue).map(|leaf| leaf.ranks().iter());
+        let ranks = self
+            .pending
+            .pending_queue(queue)
+            .map(|pending_queue| pending_queue.ranks().iter());
         for rank in ranks.into_iter().flatten().take(most) {
             let Some(job) = self.jobs.get(&rank.key) else {
                 continue;

@@ -137,7 +137,7 @@ impl Engine {
             self.asking.note_nobody(queue);
             // Nodes come no nearer until more becomes free again.
             let name = &self.queues.node(queue).name;
-            self.waiting.forget_reminders(name);
+            self.pending.forget_reminders(name);
         }
         if found.is_none() {
             self.asking.in_vain = Some(openings);
@@ -190,11 +190,12 @@ impl Engine {
             let (rank, shape) = answers.get(&id).copied()??;
             let queue = &self.queues.node(id).name;
             let strict = self.queues.ordering(queue) == QueueOrdering::StrictFifo;
-            let leaf = self.waiting.leaf(queue);
+            let pending_queue = self.pending.pending_queue(queue);
             let goes = strict
                 || self.may_find_room(doors, queue, rank, shape)
                 || self.may_reserve(&self.front(queue), rank, shape)
-                || leaf.is_some_and(|leaf| self.is_due(queue, leaf, shape));
+                || pending_queue
+                    .is_some_and(|pending_queue| self.is_due(queue, pending_queue, shape));
             Some(Candidate {
                 queue: queue.clone(),
                 shape,
@@ -254,12 +255,13 @@ impl Engine {
         if !claims && !doors.are_open_in(id) {
             return None;
         }
-        let leaf = self.waiting.leaf(queue)?;
+        let pending_queue = self.pending.pending_queue(queue)?;
         let opened = if !strict && doors.open.len() <= FEW_OPEN {
             let open = doors.open.keys();
-            open.filter_map(|shape| leaf.first_awake(*shape)).min()
+            open.filter_map(|shape| pending_queue.first_awake(*shape))
+                .min()
         } else {
-            leaf.candidate(ordering, |_, shape| doors.is_open(shape))
+            pending_queue.candidate(ordering, |_, shape| doors.is_open(shape))
         };
         let claimed = claims.then(|| self.first_with_a_claim(queue)).flatten();
         let first = opened.into_iter().chain(claimed).min();
@@ -270,11 +272,11 @@ impl Engine {
 
     /// The first in front of a queue for whom something may be kept.
     fn first_with_a_claim(&self, queue: &QueueName) -> Answer<'_> {
-        let leaf = self.waiting.leaf(queue)?;
+        let pending_queue = self.pending.pending_queue(queue)?;
         let front = self.front(queue);
         let firsts = self
             .shapes_of(&front)
-            .filter_map(|shape| leaf.first_awake(shape));
+            .filter_map(|shape| pending_queue.first_awake(shape));
         firsts
             .filter(|(rank, shape)| self.may_reserve(&front, rank, *shape))
             .min()
@@ -282,8 +284,8 @@ impl Engine {
 
     /// Whether all jobs of a queue stand behind all whose reservations stop a shape.
     fn is_behind_all(&self, doors: &Doors<'_>, queue: &QueueName) -> bool {
-        let leaf = self.waiting.leaf(queue);
-        let first = leaf.and_then(|leaf| leaf.first_that_may_go());
+        let pending_queue = self.pending.pending_queue(queue);
+        let first = pending_queue.and_then(|pending_queue| pending_queue.first_that_may_go());
         match (doors.last, first) {
             (Some(last), Some(first)) => self.stands_before(last, queue, first),
             _ => true,
@@ -311,7 +313,10 @@ impl Engine {
 
     /// The answers of all queues may be others, whatever anybody wants.
     pub(crate) fn stir_all(&mut self) {
-        let queues = self.waiting.leaves().map(|(queue, _)| queue.clone());
+        let queues = self
+            .pending
+            .pending_queues()
+            .map(|(queue, _)| queue.clone());
         for queue in queues.collect::<Vec<_>>() {
             self.stir(&queue);
         }
@@ -340,11 +345,11 @@ impl Engine {
     /// Puts those queues in their places about which something changed.
     pub(crate) fn rank_queues(&mut self) {
         self.stir_hopeful();
-        let mut stirred = self.waiting.take_stirred();
+        let mut stirred = self.pending.take_stirred();
         for queue in &stirred {
             self.drop_beyond(queue);
         }
-        stirred.append(&mut self.waiting.take_stirred());
+        stirred.append(&mut self.pending.take_stirred());
         for queue in stirred {
             let shapes: BTreeSet<ShapeId> = self.shapes_of(&self.front(&queue)).collect();
             // Of those for whom nothing can be kept that is never asked.
@@ -353,7 +358,7 @@ impl Engine {
                     self.guess_scopes(*shape);
                 }
             }
-            self.waiting.note_fronts(&queue, shapes);
+            self.pending.note_fronts(&queue, shapes);
             self.queues.unrank(&queue);
             self.stir(&queue);
         }
@@ -367,7 +372,7 @@ impl Engine {
     /// Queues that have another to be judged than they would give; none while queues are
     /// still to be put in their places.
     pub(crate) fn never_asked(&self) -> Vec<String> {
-        if self.waiting.is_stirred()
+        if self.pending.is_stirred()
             || !self.queues.unranked.is_empty()
             || self.reservations.is_hope_due(self.grown.count())
         {
@@ -379,7 +384,7 @@ impl Engine {
         if matches!(asked, Asked::Everybody) || !self.is_settled(&doors) {
             return Vec::new();
         }
-        let forgotten = self.waiting.leaves().filter_map(|(queue, _)| {
+        let forgotten = self.pending.pending_queues().filter_map(|(queue, _)| {
             let id = self.queues.id(queue)?;
             if !self.queues.takes_jobs(id) || !self.is_behind_all(&doors, queue) {
                 return None;

@@ -370,7 +370,7 @@ struct Chain<'a> {
     next: std::vec::IntoIter<usize>,
     /// Those that come after one that was not there yet. An order by size may name a gang
     /// before its surplus: it is looked at once more.
-    waiting: Vec<usize>,
+    pending: Vec<usize>,
     again: bool,
 }
 
@@ -383,7 +383,7 @@ impl<'a> Chain<'a> {
             taken: Vec::new(),
             known: Chosen::new(),
             next: order.into_iter(),
-            waiting: Vec::new(),
+            pending: Vec::new(),
             again: false,
         }
     }
@@ -395,7 +395,7 @@ impl<'a> Chain<'a> {
                 if std::mem::replace(&mut self.again, true) {
                     return false;
                 }
-                self.next = std::mem::take(&mut self.waiting).into_iter();
+                self.next = std::mem::take(&mut self.pending).into_iter();
                 continue;
             };
             self.look_at(index);
@@ -410,7 +410,7 @@ impl<'a> Chain<'a> {
             .after()
             .is_some_and(|before| !self.known.contains(&before))
         {
-            self.waiting.push(index);
+            self.pending.push(index);
             return;
         }
         let asker = search.asker;

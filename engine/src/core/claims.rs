@@ -62,8 +62,10 @@ impl Engine {
     /// some day and may compete, as many as its policy has it.
     pub(crate) fn front(&self, queue: &QueueName) -> Front {
         let most = self.holders_allowed(queue);
-        let leaf = self.waiting.leaf(queue);
-        let mut jobs = leaf.map(|leaf| leaf.front(most)).unwrap_or_default();
+        let pending_queue = self.pending.pending_queue(queue);
+        let mut jobs = pending_queue
+            .map(|pending_queue| pending_queue.front(most))
+            .unwrap_or_default();
         if self.queues.pending_limit(queue).is_some() {
             jobs.retain(|rank| self.place_beyond(queue, rank).is_none());
         }

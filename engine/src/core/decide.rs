@@ -9,7 +9,7 @@ use super::asking::Candidate;
 use super::job::Rank;
 use super::judge::{Asker, Block, Gate, Verdict};
 use super::ladder::Front;
-use super::leaf::{Due, Leaf};
+use super::pending_queue::{PendingQueue, Recheck};
 use super::queues::QueueId;
 use super::reservations::{KeptNode, Scope};
 use super::shapes::{RequestShape, ShapeId};
@@ -59,7 +59,7 @@ impl Engine {
         self.note_touched();
         self.rouse_takers();
         self.grow(&mut decisions);
-        let cut = self.release_waiting(&mut decisions);
+        let cut = self.release_pending(&mut decisions);
         self.stretch(&mut decisions);
         let again = cut.then(|| self.now.after(CUT_PAUSE_MS));
         // What grew with smaller pods than before may leave room to those who were judged first.
@@ -116,7 +116,7 @@ impl Engine {
         self.bounds_moved();
         self.takers.moved();
         self.shapes.forget_fits();
-        self.waiting.wake(&Wake::Fleet);
+        self.pending.wake(&Wake::Fleet);
     }
 
     /// What the usable nodes of a cluster have together, by class; nothing where the cluster
@@ -136,7 +136,7 @@ impl Engine {
     /// Wakes those who wait for bounds that are others now.
     pub(crate) fn bounds_moved(&mut self) {
         for queue in self.queues.take_moved() {
-            self.waiting.wake(&Wake::Bounds(queue.clone()));
+            self.pending.wake(&Wake::Bounds(queue.clone()));
             self.wake_for_quota(&queue);
             // Something may be kept for a job that it could not be let go with any more.
             let holders = self.reservations.holders_in(&queue);
@@ -148,7 +148,7 @@ impl Engine {
 
     /// Judges what is awake, first in order first, as far as the budget goes. Whether it stopped
     /// for having judged too many in vain: those who are left stay awake.
-    fn release_waiting(&mut self, decisions: &mut Vec<Decision>) -> bool {
+    fn release_pending(&mut self, decisions: &mut Vec<Decision>) -> bool {
         let mut in_vain = 0;
         while decisions.len() < self.config.decision_budget {
             let Some(Candidate {
@@ -220,8 +220,8 @@ impl Engine {
         if !self.lets_take(queue) || !self.may_take(queue, id) {
             return;
         }
-        let leaf = self.waiting.leaf(queue);
-        let next = leaf.and_then(|leaf| leaf.first_awake(id));
+        let pending_queue = self.pending.pending_queue(queue);
+        let next = pending_queue.and_then(|pending_queue| pending_queue.first_awake(id));
         if let Some(rank) = next.map(|(rank, _)| rank.clone()) {
             self.takes_nothing(queue, &rank, (id, shape));
         }
@@ -260,8 +260,8 @@ impl Engine {
         }
         let name = &self.queues.node(id).name;
         let head = self.head_of(name);
-        let leaf = self.waiting.leaf(name);
-        let line = leaf.and_then(|leaf| leaf.ranks().first());
+        let pending_queue = self.pending.pending_queue(name);
+        let line = pending_queue.and_then(|pending_queue| pending_queue.ranks().first());
         Front {
             head: head.cloned(),
             line: line.cloned(),
@@ -289,7 +289,7 @@ impl Engine {
         doors: &Doors<'_>,
         way: Way,
     ) -> Option<(&Rank, ShapeId)> {
-        let leaf = self.waiting.leaf(queue)?;
+        let pending_queue = self.pending.pending_queue(queue)?;
         let front = LazyCell::new(|| self.front(queue));
         let takes = LazyCell::new(|| self.lets_take(queue));
         let ordering = self.queues.ordering(queue);
@@ -297,33 +297,33 @@ impl Engine {
         let may = |rank: &Rank, shape| {
             // Who holds up all behind it is judged once in any case: what its own queue would
             // never let go holds up nobody, and of that the room for what it wants tells nothing.
-            (strict && !leaf.was_judged(shape))
+            (strict && !pending_queue.was_judged(shape))
                 || self.may_find_room(doors, queue, rank, shape)
                 || self.may_reserve(&front, rank, shape)
                 || (*takes && self.may_take(queue, shape))
-                || self.is_due(queue, leaf, shape)
+                || self.is_due(queue, pending_queue, shape)
         };
         let kept = self.shapes.shuts().kept();
-        let looking = takes.then(|| leaf.unlooked());
+        let looking = takes.then(|| pending_queue.unlooked());
         let looking_at = looking.map_or(0, BTreeSet::len);
-        let few = doors.open.len() + kept.len() + looking_at + leaf.due().len();
+        let few = doors.open.len() + kept.len() + looking_at + pending_queue.due().len();
         let in_order = match way {
             Way::InOrder => true,
             Way::ByName => false,
-            Way::Cheaper => few * 2 + FEW_AWAKE > leaf.awake(),
+            Way::Cheaper => few * 2 + FEW_AWAKE > pending_queue.awake(),
         };
         let candidate = if strict || in_order {
-            leaf.candidate(ordering, may)
+            pending_queue.candidate(ordering, may)
         } else {
             // Of all others it is known that they may not.
             let named = doors
                 .open
                 .keys()
                 .chain(kept)
-                .chain(leaf.due().keys())
+                .chain(pending_queue.due().keys())
                 .chain(looking.into_iter().flatten());
             let named = named.copied().chain(self.shapes_of(&front));
-            let firsts = named.filter_map(|shape| leaf.first_awake(shape));
+            let firsts = named.filter_map(|shape| pending_queue.first_awake(shape));
             firsts.filter(|(rank, shape)| may(rank, *shape)).min()
         }?;
         let competes = self.place_beyond(queue, candidate.0).is_none();
@@ -331,10 +331,15 @@ impl Engine {
     }
 
     /// Whether a group is judged once more, whatever is known of the room for what it wants.
-    pub(crate) fn is_due(&self, queue: &QueueName, leaf: &Leaf, shape: ShapeId) -> bool {
-        match leaf.due().get(&shape) {
-            Some(Due::Surely) => true,
-            Some(Due::IfNearer) => self.nodes_are_nearer(queue, shape),
+    pub(crate) fn is_due(
+        &self,
+        queue: &QueueName,
+        pending_queue: &PendingQueue,
+        shape: ShapeId,
+    ) -> bool {
+        match pending_queue.due().get(&shape) {
+            Some(Recheck::Surely) => true,
+            Some(Recheck::IfNearer) => self.nodes_are_nearer(queue, shape),
             None => false,
         }
     }
@@ -342,8 +347,8 @@ impl Engine {
     /// The first job of a queue that is awake, if it may compete: its queue is asked for who is
     /// to be judged.
     pub(crate) fn head_of(&self, queue: &QueueName) -> Option<&Rank> {
-        let leaf = self.waiting.leaf(queue)?;
-        let (head, _) = leaf.candidate(self.queues.ordering(queue), |_, _| true)?;
+        let pending_queue = self.pending.pending_queue(queue)?;
+        let (head, _) = pending_queue.candidate(self.queues.ordering(queue), |_, _| true)?;
         self.place_beyond(queue, head).is_none().then_some(head)
     }
 
@@ -351,31 +356,31 @@ impl Engine {
     /// how many may.
     pub(crate) fn place_beyond(&self, queue: &QueueName, rank: &Rank) -> Option<(usize, u32)> {
         let limit = self.queues.pending_limit(queue)?;
-        let place = self.waiting.leaf(queue)?.ranks().position(rank)?;
+        let place = self.pending.pending_queue(queue)?.ranks().position(rank)?;
         (place > limit as usize).then_some((place, limit))
     }
 
     /// No room is found for what a group wants: for nobody else who wants the same either.
     fn shut(&mut self, queue: &QueueName, shape: ShapeId, reason: Reason, why: Shut) {
         self.shapes.note_shut(shape, why, self.grown.count());
-        if self.waiting.is_fronted(shape) {
+        if self.pending.is_fronted(shape) {
             self.guess_scopes(shape);
         }
-        self.waiting.note_judged(queue, shape);
-        if self.waiting.note_reason(queue, shape, reason) {
+        self.pending.note_judged(queue, shape);
+        if self.pending.note_reason(queue, shape, reason) {
             self.name_group(queue, shape);
         }
     }
 
     /// Groups that were woken for something else and find no room are stopped by that now.
     fn name_woken(&mut self) {
-        for (queue, shape) in self.waiting.take_woken() {
+        for (queue, shape) in self.pending.take_woken() {
             let reason = match self.shapes.shut(shape) {
                 Some(Shut::NoRoom) => Reason::WaitingForRoom,
                 Some(Shut::Kept(_)) => Reason::ReservedForAnother,
                 None => continue,
             };
-            if self.waiting.note_reason(&queue, shape, reason) {
+            if self.pending.note_reason(&queue, shape, reason) {
                 self.name_group(&queue, shape);
             }
         }
@@ -387,17 +392,17 @@ impl Engine {
             hopeful: !matches!(block.gate, Gate::Never | Gate::Limit),
             wakes: block.wakes,
         };
-        if self.waiting.sleep(queue, shape, sleep) {
+        if self.pending.sleep(queue, shape, sleep) {
             self.name_group(queue, shape);
         }
     }
 
     /// Names the first jobs of a group as changed.
     fn name_group(&mut self, queue: &QueueName, shape: ShapeId) {
-        let leaf = self.waiting.leaf(queue);
-        let named = leaf
+        let pending_queue = self.pending.pending_queue(queue);
+        let named = pending_queue
             .into_iter()
-            .flat_map(|leaf| leaf.group(shape))
+            .flat_map(|pending_queue| pending_queue.group(shape))
             .take(NAMED);
         self.changed.jobs.extend(named.map(|rank| rank.key.clone()));
         self.changed.queues.insert(queue.clone());
@@ -439,7 +444,7 @@ impl Engine {
             self.rouse_job(&holder);
         }
         if order_moved {
-            self.waiting.wake_others(&Wake::Reservation, &queue);
+            self.pending.wake_others(&Wake::Reservation, &queue);
         }
     }
 }

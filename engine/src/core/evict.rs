@@ -64,8 +64,10 @@ impl Engine {
         let mut decisions = self.release_served(asker, shape);
         let mut next = Some(asker.rank.clone());
         while let Some(rank) = next.filter(|_| decisions.len() < self.config.decision_budget) {
-            let leaf = self.waiting.leaf(asker.queue);
-            next = leaf.and_then(|leaf| leaf.after(shape, &rank)).cloned();
+            let pending_queue = self.pending.pending_queue(asker.queue);
+            next = pending_queue
+                .and_then(|pending_queue| pending_queue.after(shape, &rank))
+                .cloned();
             let asker_here = Asker {
                 rank: &rank,
                 ..asker
@@ -81,7 +83,7 @@ impl Engine {
             let taken = self.take_for(asker_here, block);
             if taken.is_empty() && !self.awaits_eviction(&rank.key) {
                 if self.takers.rests(&rank.key) {
-                    self.waiting.note_looked(asker.queue, shape);
+                    self.pending.note_looked(asker.queue, shape);
                 }
                 break;
             }
@@ -149,14 +151,14 @@ impl Engine {
     /// some back: the first for whom nobody is being evicted yet has the right to, and has
     /// not looked in vain.
     pub(crate) fn may_take(&self, queue: &QueueName, shape: ShapeId) -> bool {
-        let Some(leaf) = self
-            .waiting
-            .leaf(queue)
-            .filter(|leaf| !leaf.has_looked(shape))
+        let Some(pending_queue) = self
+            .pending
+            .pending_queue(queue)
+            .filter(|pending_queue| !pending_queue.has_looked(shape))
         else {
             return false;
         };
-        let next = leaf
+        let next = pending_queue
             .group(shape)
             .find(|rank| !self.awaits_eviction(&rank.key));
         next.is_some_and(|rank| {
@@ -189,7 +191,7 @@ impl Engine {
         let nothing = dues.is_some();
         if let Some(dues) = dues {
             self.takers.undue(&rank.key, dues);
-            self.waiting.note_looked(queue, id);
+            self.pending.note_looked(queue, id);
         }
         nothing
     }

@@ -229,15 +229,16 @@ impl Shift<'_> {
         giver: &QueueName,
         victim: &Pools,
     ) -> Result<(), Spared> {
-        let (Some(taker), Some(leaf)) = (self.queues.id(taker), self.queues.id(giver)) else {
+        let (Some(taker), Some(pending_queue)) = (self.queues.id(taker), self.queues.id(giver))
+        else {
             return Err(Spared::SameQueue);
         };
-        let Some((taker, giver)) = self.queues.parting(taker, leaf) else {
+        let Some((taker, giver)) = self.queues.parting(taker, pending_queue) else {
             return Err(Spared::SameQueue);
         };
         let levels: Vec<(QueueId, &QueueNode)> = self
             .queues
-            .upwards(leaf)
+            .upwards(pending_queue)
             .take_while(|(id, _)| Some(*id) != self.queues.node(giver).parent)
             .collect();
         let reclaimable = |node: &QueueNode| node.fact.as_ref().is_none_or(|fact| fact.reclaimable);

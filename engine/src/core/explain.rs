@@ -22,8 +22,8 @@ impl Engine {
 
     fn explain_queued(&self, key: &JobKey, job: &Job) -> Explanation {
         let position = job.derived.line.as_ref().and_then(|line| {
-            let leaf = self.waiting.leaf(&line.queue)?;
-            leaf.ranks().position(&line.rank)
+            let pending_queue = self.pending.pending_queue(&line.queue)?;
+            pending_queue.ranks().position(&line.rank)
         });
         if let Some((reason, message)) = self.obstacle(job) {
             return told(reason, message);
@@ -43,7 +43,7 @@ impl Engine {
                 "it has not been looked at yet".to_owned(),
             );
         };
-        let explanation = self.explain_waiting(key, &line.queue, &line.rank, shape);
+        let explanation = self.explain_pending(key, &line.queue, &line.rank, shape);
         let outlook = position.map(|at| self.outlook_of(&line.queue, &line.rank, at));
         let (ahead, start) = outlook.unzip();
         Explanation {
@@ -70,7 +70,7 @@ impl Engine {
         told(Reason::BackingOff, message)
     }
 
-    fn explain_waiting(
+    fn explain_pending(
         &self,
         key: &JobKey,
         queue: &QueueName,
@@ -128,7 +128,7 @@ impl Engine {
         if self.queues.ordering(queue) != QueueOrdering::StrictFifo {
             return None;
         }
-        let head = self.waiting.leaf(queue)?.first_that_may_go()?;
+        let head = self.pending.pending_queue(queue)?.first_that_may_go()?;
         (head < rank).then(|| Explanation {
             blocker: Some(Blocker {
                 scope: format!("job/{}", head.key),

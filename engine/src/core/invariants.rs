@@ -196,16 +196,18 @@ impl Engine {
             .filter_map(|(key, job)| Some((&job.derived.line.as_ref()?.queue, key)))
             .collect();
         let mut stand = BTreeSet::new();
-        for (queue, leaf) in self.waiting.leaves() {
-            stand.extend(leaf.ranks().iter().map(|rank| (queue, &rank.key)));
-            let grouped: BTreeSet<&JobKey> = leaf.grouped().map(|rank| &rank.key).collect();
-            let ranked: BTreeSet<&JobKey> = leaf.ranks().iter().map(|rank| &rank.key).collect();
+        for (queue, pending_queue) in self.pending.pending_queues() {
+            stand.extend(pending_queue.ranks().iter().map(|rank| (queue, &rank.key)));
+            let grouped: BTreeSet<&JobKey> =
+                pending_queue.grouped().map(|rank| &rank.key).collect();
+            let ranked: BTreeSet<&JobKey> =
+                pending_queue.ranks().iter().map(|rank| &rank.key).collect();
             if grouped != ranked {
                 wrong.push(format!(
                     "queue {queue}: groups and line hold different jobs"
                 ));
             }
-            if self.queues.id(queue) != Some(leaf.id()) {
+            if self.queues.id(queue) != Some(pending_queue.id()) {
                 wrong.push(format!("queue {queue}: its line has another number"));
             }
         }
@@ -241,7 +243,7 @@ mod tests {
     use super::super::lingering::Ended;
     use super::super::measure::Sums;
     use super::super::scopes::OVERALL;
-    use super::super::testing::{running, waiting};
+    use super::super::testing::{pending, running};
     use crate::facts::{JobFact, PodFact};
     use crate::room::testing::demand;
     use crate::{Engine, Event, JobKey, QueueName, Time, Uid};
@@ -283,7 +285,7 @@ mod tests {
 
     #[test]
     fn whatever_is_derived_wrongly_is_named() {
-        assert_eq!(waiting().check_invariants(), Vec::<String>::new());
+        assert_eq!(pending().check_invariants(), Vec::<String>::new());
         let breaks: &[Break] = &[
             ("job ns/waits: stands at None", |e| {
                 job(e, "waits").derived.line = None;
@@ -355,7 +357,7 @@ mod tests {
             }),
             ("line: holds {}, should hold {", |e| {
                 let line = job(e, "waits").derived.line.clone().unwrap();
-                e.waiting.remove(&line.queue, line.shape, &line.rank);
+                e.pending.remove(&line.queue, line.shape, &line.rank);
             }),
             ("reservation of ns/waits: it does not wait there", |e| {
                 e.jobs.remove(&JobKey::new("ns", "waits"));
@@ -366,7 +368,7 @@ mod tests {
             }),
         ];
         for (words, breaks) in breaks {
-            let mut engine = waiting();
+            let mut engine = pending();
             breaks(&mut engine);
             let wrong = engine.check_invariants();
             let named = wrong.iter().any(|wrong| wrong.starts_with(words));
@@ -376,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_queue_whose_first_is_another_since_it_was_ranked_is_not_misplaced() {
-        let mut engine = waiting();
+        let mut engine = pending();
         engine.apply(Event::JobUpserted(JobFact {
             key: JobKey::new("ns", "earlier"),
             uid: Uid::from("earlier"),

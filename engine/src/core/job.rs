@@ -172,7 +172,7 @@ pub(crate) struct Released {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Derived {
     /// Its place in line, while it competes.
-    pub(crate) line: Option<Line>,
+    pub(crate) line: Option<PendingEntry>,
     /// In which queue it counts as what, with what it wants while it waits.
     pub(crate) counted: Option<(QueueName, JobState, Option<Arc<Demand>>)>,
     /// When it has to be looked at again.
@@ -205,7 +205,7 @@ impl Nothing for Has {
 
 /// A place in line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct PendingEntry {
     pub(crate) queue: QueueName,
     pub(crate) shape: ShapeId,
     pub(crate) rank: Rank,

@@ -342,23 +342,23 @@ mod tests {
     fn admissions_a_second() {
         let begin = Instant::now();
         let mut queues = Queues::default();
-        let mut leaves = Vec::new();
+        let mut pending_queues = Vec::new();
         for top in 0..10 {
             let top = QueueName::from(format!("q{top}").as_str());
             queues.set_fact(&top, Some(fact(&top, None)));
             for mid in 0..10 {
                 let mid = QueueName::from(format!("{top}-{mid}").as_str());
                 queues.set_fact(&mid, Some(fact(&mid, Some(&top))));
-                for leaf in 0..10 {
-                    let leaf = QueueName::from(format!("{mid}-{leaf}").as_str());
-                    queues.set_fact(&leaf, Some(fact(&leaf, Some(&mid))));
-                    leaves.push(leaf);
+                for pending_queue in 0..10 {
+                    let pending_queue = QueueName::from(format!("{mid}-{pending_queue}").as_str());
+                    queues.set_fact(&pending_queue, Some(fact(&pending_queue, Some(&mid))));
+                    pending_queues.push(pending_queue);
                 }
             }
         }
         println!(
             "made {} queues in {:?}",
-            leaves.len() + 110,
+            pending_queues.len() + 110,
             begin.elapsed()
         );
         let pool = (ClusterName::from("a"), PoolClass::from("gpu"));
@@ -384,8 +384,8 @@ mod tests {
                 queues.rank(id, &Front { head, line });
             }
         };
-        for (number, leaf) in leaves.iter().enumerate() {
-            queues.unrank(leaf);
+        for (number, pending_queue) in pending_queues.iter().enumerate() {
+            queues.unrank(pending_queue);
             rank_again(&mut queues, number);
         }
         const ADMISSIONS: usize = 200_000;

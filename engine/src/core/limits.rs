@@ -101,7 +101,8 @@ impl Engine {
             let ordering = node.ordering();
             ordering == QueueOrdering::StrictFifo
         });
-        let heads = strict.filter_map(|node| self.waiting.leaf(&node.name)?.first_that_may_go());
+        let heads =
+            strict.filter_map(|node| self.pending.pending_queue(&node.name)?.first_that_may_go());
         let heads: Vec<JobKey> = heads.map(|rank| rank.key.clone()).collect();
         for head in heads {
             let shape = self

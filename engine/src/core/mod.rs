@@ -34,7 +34,6 @@ mod invariants;
 mod job;
 mod judge;
 mod ladder;
-mod leaf;
 mod leaving;
 mod limits;
 mod lingering;
@@ -45,6 +44,8 @@ mod names;
 mod noplan;
 mod order;
 mod passed;
+mod pending;
+mod pending_queue;
 mod picture;
 mod plan;
 mod predict;
@@ -74,7 +75,6 @@ mod tree;
 mod usage;
 mod validity;
 mod victims;
-mod waiting;
 
 pub use config::EngineConfig;
 pub use job::{JobState, JobView};
@@ -90,6 +90,7 @@ use held::Held;
 use job::Job;
 use lingering::Lingering;
 use names::Names;
+use pending::Pending;
 use predict::History;
 use queues::Queues;
 use reservations::Reservations;
@@ -97,7 +98,6 @@ use shapes::Shapes;
 use shut::Grown;
 use std::collections::{BTreeMap, BTreeSet};
 use takers::Takers;
-use waiting::Waiting;
 
 /// What may look different than before, for whoever writes status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -125,7 +125,7 @@ pub struct Engine {
     /// What many jobs are named by.
     names: Names,
     shapes: Shapes,
-    waiting: Waiting,
+    pending: Pending,
     reservations: Reservations,
     /// Nodes of which more became free since all that is open was judged.
     grown: Grown,
@@ -170,7 +170,7 @@ impl Engine {
             jobs: Hashed::default(),
             names: Names::default(),
             shapes: Shapes::default(),
-            waiting: Waiting::default(),
+            pending: Pending::default(),
             reservations: Reservations::default(),
             grown: Grown::default(),
             asking: Asking::default(),

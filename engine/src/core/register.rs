@@ -6,7 +6,7 @@
 
 use super::Engine;
 use super::deadline::next_look;
-use super::job::{Derived, Has, Job, JobState, Line, Rank};
+use super::job::{Derived, Has, Job, JobState, PendingEntry, Rank};
 use super::predict::{Forecast, Outlook, outlook};
 use super::queues::Pools;
 use super::reservations::Reservation;
@@ -240,7 +240,7 @@ impl Engine {
 
     /// The place in line; takes hold of its shape. The old one is given back in
     /// [`Self::reline`].
-    fn line_of(&mut self, key: &JobKey) -> Option<Line> {
+    fn line_of(&mut self, key: &JobKey) -> Option<PendingEntry> {
         let job = self.jobs.get(key)?;
         self.place_of(key, job)?;
         if job.forecast.is_none() {
@@ -249,10 +249,10 @@ impl Engine {
         }
         let (queue, rank, shape) = self.place_of(key, self.jobs.get(key)?)?;
         let shape = self.shapes.acquire(shape);
-        Some(Line { queue, shape, rank })
+        Some(PendingEntry { queue, shape, rank })
     }
 
-    fn reline(&mut self, was: &Derived, line: Option<&Line>) {
+    fn reline(&mut self, was: &Derived, line: Option<&PendingEntry>) {
         match (&was.line, line) {
             (Some(old), Some(new)) if old == new => self.shapes.release(new.shape),
             (old, new) => {
@@ -261,7 +261,7 @@ impl Engine {
                 // A queue has a number while jobs are counted in it, which they are by now.
                 let id = new.and_then(|new| self.queues.id(&new.queue));
                 if let (Some(new), Some(id)) = (new, id) {
-                    self.waiting.insert(&new.queue, id, new.shape, &new.rank);
+                    self.pending.insert(&new.queue, id, new.shape, &new.rank);
                     self.changed.queues.insert(new.queue.clone());
                 }
                 if let Some(kept) = taking {
@@ -274,17 +274,21 @@ impl Engine {
 
     /// Where the first of a group waits for what is evicted for it, who joins it may take
     /// too: the group is judged again.
-    fn rouse_behind_takers(&mut self, line: Option<&Line>) {
+    fn rouse_behind_takers(&mut self, line: Option<&PendingEntry>) {
         let Some(line) = line else { return };
-        let leaf = self.waiting.leaf(&line.queue);
-        let first = leaf.and_then(|leaf| leaf.group(line.shape).next());
+        let pending_queue = self.pending.pending_queue(&line.queue);
+        let first = pending_queue.and_then(|pending_queue| pending_queue.group(line.shape).next());
         if first.is_some_and(|first| self.awaits_eviction(&first.key)) {
-            self.waiting.rouse(&line.queue, line.shape);
+            self.pending.rouse(&line.queue, line.shape);
         }
     }
 
     /// A taker that only moves in its line keeps what is being freed for it.
-    fn taking_for(&self, old: Option<&Line>, new: Option<&Line>) -> Option<Reservation> {
+    fn taking_for(
+        &self,
+        old: Option<&PendingEntry>,
+        new: Option<&PendingEntry>,
+    ) -> Option<Reservation> {
         let (old, new) = (old?, new?);
         let stays = old.queue == new.queue && old.shape == new.shape;
         let kept = self.reservations.of(&old.rank.key);
@@ -297,7 +301,7 @@ impl Engine {
 
     fn leave_line(&mut self, was: &Derived) {
         if let Some(old) = &was.line {
-            self.waiting.remove(&old.queue, old.shape, &old.rank);
+            self.pending.remove(&old.queue, old.shape, &old.rank);
             self.shapes.release(old.shape);
             self.drop_reservation_of(&old.rank.key);
             self.takers.forget(&old.rank.key);
@@ -362,9 +366,9 @@ impl Engine {
 
     /// Wakes those who wait for headroom of a queue, of which there may be more.
     pub(crate) fn wake_for_quota(&mut self, queue: &QueueName) {
-        self.waiting.wake(&Wake::Quota(queue.clone()));
+        self.pending.wake(&Wake::Quota(queue.clone()));
         let queues = &self.queues;
-        self.waiting.wake_for_headroom(queue, |class, resource| {
+        self.pending.wake_for_headroom(queue, |class, resource| {
             queues.headroom(queue, class, resource)
         });
         let entitled = self

@@ -20,7 +20,7 @@
 //! take its room back, and be evicted again.
 
 use super::Engine;
-use super::job::{Line, Rank};
+use super::job::{PendingEntry, Rank};
 use super::judge::{Asker, Block, Gate};
 use super::queues::{Pools, pools_of};
 use super::quota::Kept;
@@ -275,12 +275,12 @@ impl Engine {
     /// the same.
     pub(crate) fn rouse_job(&mut self, key: &JobKey) {
         if let Some(line) = self.line_now(key) {
-            self.waiting.call(&line.queue, line.shape);
+            self.pending.call(&line.queue, line.shape);
         }
     }
 
     /// Where a waiting job stands in line.
-    pub(crate) fn line_now(&self, key: &JobKey) -> Option<Line> {
+    pub(crate) fn line_now(&self, key: &JobKey) -> Option<PendingEntry> {
         self.jobs.get(key)?.derived.line.clone()
     }
 
@@ -293,7 +293,7 @@ impl Engine {
     /// there is.
     pub(crate) fn ask_again(&mut self, key: &JobKey) {
         if let Some(line) = self.line_now(key) {
-            self.waiting.rouse(&line.queue, line.shape);
+            self.pending.rouse(&line.queue, line.shape);
         }
     }
 
@@ -334,7 +334,7 @@ impl Engine {
                 self.rouse_job(&refused);
             }
             self.changed.jobs.insert(kept.rank.key);
-            self.waiting.wake(&Wake::Reservation);
+            self.pending.wake(&Wake::Reservation);
         }
     }
 
@@ -441,7 +441,7 @@ impl Engine {
             self.reservations.hope();
             self.note_unkept(&known);
             self.shapes.open_timed();
-            self.waiting.wake(&Wake::Reservation);
+            self.pending.wake(&Wake::Reservation);
         }
         self.reservations.set(planned);
     }

@@ -40,18 +40,18 @@ impl Engine {
         self.stretch_due = true;
         self.takers.hurry();
         self.stir_all();
-        self.waiting.wake(&Wake::Quota(name.clone()));
+        self.pending.wake(&Wake::Quota(name.clone()));
         self.bounds_moved();
         // Its jobs, and those of every queue below it, are judged by other bounds now.
         let below: Vec<QueueName> = self
-            .waiting
-            .leaves()
-            .map(|(leaf, _)| leaf.clone())
-            .filter(|leaf| self.queues.is_within(leaf, name))
+            .pending
+            .pending_queues()
+            .map(|(pending_queue, _)| pending_queue.clone())
+            .filter(|pending_queue| self.queues.is_within(pending_queue, name))
             .collect();
-        for leaf in below {
-            self.waiting.wake_queue(&leaf);
-            self.name_first(&leaf);
+        for pending_queue in below {
+            self.pending.wake_queue(&pending_queue);
+            self.name_first(&pending_queue);
         }
         let stopped: Vec<JobKey> = self
             .reservations
@@ -87,8 +87,10 @@ impl Engine {
 
     /// Puts the waiting jobs of a queue in the order that its policy asks for.
     fn reorder(&mut self, name: &QueueName) {
-        let leaf = self.waiting.leaf(name);
-        let ranks = leaf.into_iter().flat_map(|leaf| leaf.ranks().iter());
+        let pending_queue = self.pending.pending_queue(name);
+        let ranks = pending_queue
+            .into_iter()
+            .flat_map(|pending_queue| pending_queue.ranks().iter());
         let most = self.max_clusters(name);
         let moved = ranks.filter(|rank| {
             let job = self.jobs.get(&rank.key);
@@ -105,20 +107,23 @@ impl Engine {
 
     /// Whether users are told apart in line may be another now.
     fn reline_below(&mut self, name: &QueueName) {
-        let differs = |(queue, leaf): &(&QueueName, &super::leaf::Leaf)| {
-            let apart = self.queues.counts_users(queue);
-            let first = leaf
-                .ranks()
-                .first()
-                .and_then(|rank| self.jobs.get(&rank.key));
-            let line = first.and_then(|job| job.derived.line.as_ref());
-            let shape = line.and_then(|line| self.shapes.get(line.shape));
-            let was_apart = shape.is_some_and(|shape| shape.user.is_some());
-            self.queues.is_within(queue, name) && apart != was_apart
-        };
-        let leaves = self.waiting.leaves().filter(differs);
-        let mut keys: Vec<JobKey> = leaves
-            .flat_map(|(_, leaf)| leaf.ranks().iter().map(|rank| rank.key.clone()))
+        let differs =
+            |(queue, pending_queue): &(&QueueName, &super::pending_queue::PendingQueue)| {
+                let apart = self.queues.counts_users(queue);
+                let first = pending_queue
+                    .ranks()
+                    .first()
+                    .and_then(|rank| self.jobs.get(&rank.key));
+                let line = first.and_then(|job| job.derived.line.as_ref());
+                let shape = line.and_then(|line| self.shapes.get(line.shape));
+                let was_apart = shape.is_some_and(|shape| shape.user.is_some());
+                self.queues.is_within(queue, name) && apart != was_apart
+            };
+        let pending_queues = self.pending.pending_queues().filter(differs);
+        let mut keys: Vec<JobKey> = pending_queues
+            .flat_map(|(_, pending_queue)| {
+                pending_queue.ranks().iter().map(|rank| rank.key.clone())
+            })
             .collect();
         keys.sort_unstable();
         for key in keys {
@@ -128,10 +133,10 @@ impl Engine {
 
     /// Names the first jobs of a queue as changed.
     fn name_first(&mut self, queue: &QueueName) {
-        let leaf = self.waiting.leaf(queue);
-        let first = leaf
+        let pending_queue = self.pending.pending_queue(queue);
+        let first = pending_queue
             .into_iter()
-            .flat_map(|leaf| leaf.ranks().iter())
+            .flat_map(|pending_queue| pending_queue.ranks().iter())
             .take(10);
         self.changed.jobs.extend(first.map(|rank| rank.key.clone()));
         self.changed.queues.insert(queue.clone());

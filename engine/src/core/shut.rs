@@ -116,7 +116,7 @@ impl Engine {
     /// Notes nodes of which more has become free, and wakes those who sleep for want of that.
     pub(crate) fn note_grown(&mut self, grown: Nodes) {
         let mut known: BTreeMap<ShapeId, bool> = BTreeMap::new();
-        for (_, shape) in self.waiting.sleepers_for_room() {
+        for (_, shape) in self.pending.sleepers_for_room() {
             if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(shape) {
                 let may = self.shapes.get(shape).is_some_and(|shape| {
                     let mut nodes = listed(&grown);
@@ -151,10 +151,10 @@ impl Engine {
             if here {
                 self.rouse_job(&holder);
             } else if let Some(line) = self.line_now(&holder) {
-                self.waiting.remind(&line.queue, line.shape);
+                self.pending.remind(&line.queue, line.shape);
             }
         }
-        self.waiting
+        self.pending
             .wake_for_room(|shape| known.get(&shape).copied().unwrap_or(true));
     }
 
@@ -214,7 +214,7 @@ impl Engine {
     pub(crate) fn doors(&self) -> Doors<'_> {
         let shuts = self.shapes.shuts();
         let might = shuts.open().chain(self.opened());
-        let open = might.filter_map(|shape| Some((shape, self.waiting.ready_in(shape)?)));
+        let open = might.filter_map(|shape| Some((shape, self.pending.ready_in(shape)?)));
         let holders = self.reservations.with_nodes();
         let holders = holders.filter(|kept| shuts.are_stopped_by(&kept.rank.key));
         Doors {
@@ -227,7 +227,7 @@ impl Engine {
     /// Wants of which nobody looks whether they might find room although they might, or the
     /// other way round.
     pub(crate) fn wrong_doors(&self, doors: &Doors<'_>) -> Vec<String> {
-        let wrong = self.waiting.ready().filter(|(shape, _)| {
+        let wrong = self.pending.ready().filter(|(shape, _)| {
             let shut = self.shapes.shut(*shape);
             let might = shut.is_none_or(|why| self.grew_for(*shape, why));
             might != doors.open.contains_key(shape)
@@ -250,9 +250,9 @@ impl Engine {
             let mut scopes = scopes.peekable();
             scopes.peek().is_some() && scopes.any(|scope| self.reservations.count(scope) >= most)
         };
-        let mut fronted = self.waiting.fronted();
+        let mut fronted = self.pending.fronted();
         fronted.all(|shape| {
-            self.waiting.ready_in(shape).is_none() || doors.is_open(shape) || full(&shape)
+            self.pending.ready_in(shape).is_none() || doors.is_open(shape) || full(&shape)
         })
     }
 

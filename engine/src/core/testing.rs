@@ -38,7 +38,7 @@ pub(crate) fn running(key: &JobKey, pods: Vec<RolePods>) -> Engine {
 
 /// A cluster of one node with eight GPUs that the job `runs` has, and the job `waits`, for which
 /// what frees is kept. Both are of queue `q`; how long the first will run it has declared.
-pub(crate) fn waiting() -> Engine {
+pub(crate) fn pending() -> Engine {
     let mut engine = Engine::new(EngineConfig::default());
     let cluster = ClusterName::from("a");
     engine.apply(Event::ClusterUpserted(ClusterFact {

@@ -70,7 +70,7 @@ impl Engine {
     }
 
     fn head(&self, queue: &QueueName) -> Option<(JobKey, Explanation)> {
-        let key = &self.waiting.leaf(queue)?.ranks().first()?.key;
+        let key = &self.pending.pending_queue(queue)?.ranks().first()?.key;
         Some((key.clone(), self.explain(key)?))
     }
 }

@@ -1,7 +1,7 @@
 //! The waiting jobs of one queue: its groups, in order, asleep or awake.
 //!
 //! A store, and questions to it: what moves jobs in and out, wakes groups and puts them to sleep
-//! is [`super::waiting::Waiting`], which keeps this in step with what is known of all queues.
+//! is [`super::pending::Pending`], which keeps this in step with what is known of all queues.
 
 use super::job::Rank;
 use super::queues::QueueId;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The waiting jobs of one queue who want the same.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Group {
+pub(super) struct PendingClass {
     pub(super) jobs: BTreeSet<Rank>,
     pub(super) asleep: Option<Sleep>,
     /// Why it slept last.
@@ -25,11 +25,11 @@ pub(super) struct Group {
 
 /// The waiting jobs of one queue.
 #[derive(Debug, Clone)]
-pub(crate) struct Leaf {
+pub(crate) struct PendingQueue {
     /// The number of its queue.
     pub(super) id: QueueId,
     pub(super) ranks: Ranks,
-    pub(super) groups: BTreeMap<ShapeId, Group>,
+    pub(super) groups: BTreeMap<ShapeId, PendingClass>,
     /// First of each group that is awake.
     pub(super) awake: BTreeSet<(Rank, ShapeId)>,
     /// First of each group that sleeps and could go some day.
@@ -37,19 +37,19 @@ pub(crate) struct Leaf {
     /// Groups of which the first that may look for something to evict has not done so in vain.
     pub(super) unlooked: BTreeSet<ShapeId>,
     /// Groups that are judged once more, whatever is known of the room for what they want.
-    pub(super) due: BTreeMap<ShapeId, Due>,
+    pub(super) due: BTreeMap<ShapeId, Recheck>,
 }
 
 /// Whether a group is judged once more, whatever is known of the room for what it wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum Recheck {
     /// It is.
     Surely,
     /// It is if other nodes are nearer to what a holder in it lacks when it is asked.
     IfNearer,
 }
 
-impl Leaf {
+impl PendingQueue {
     pub(super) fn new(id: QueueId) -> Self {
         Self {
             id,
@@ -97,13 +97,13 @@ impl Leaf {
     }
 
     /// Groups of which the first is judged whatever is known of the room for what it wants.
-    pub(crate) fn due(&self) -> &BTreeMap<ShapeId, Due> {
+    pub(crate) fn due(&self) -> &BTreeMap<ShapeId, Recheck> {
         &self.due
     }
 
-    pub(super) fn note_due(&mut self, shape: ShapeId, due: Due) {
+    pub(super) fn note_due(&mut self, shape: ShapeId, due: Recheck) {
         let known = self.due.get(&shape);
-        if self.groups.contains_key(&shape) && known != Some(&Due::Surely) {
+        if self.groups.contains_key(&shape) && known != Some(&Recheck::Surely) {
             self.due.insert(shape, due);
         }
     }

@@ -5,7 +5,7 @@
 //! thing it waits for.
 
 use super::job::Rank;
-use super::leaf::{Due, Leaf};
+use super::pending_queue::{PendingQueue, Recheck};
 use super::queues::QueueId;
 use super::shapes::ShapeId;
 use super::sleep::{Sleep, Wake};
@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// All waiting jobs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Waiting {
-    leaves: Hashed<QueueName, Leaf>,
+pub(crate) struct Pending {
+    pending_queues: Hashed<QueueName, PendingQueue>,
     sleepers: BTreeMap<Wake, BTreeSet<(QueueName, ShapeId)>>,
     /// Groups that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
@@ -32,14 +32,14 @@ pub(crate) struct Waiting {
     fronted: BTreeMap<ShapeId, usize>,
 }
 
-impl Waiting {
-    pub(crate) fn leaf(&self, queue: &QueueName) -> Option<&Leaf> {
-        self.leaves.get(queue)
+impl Pending {
+    pub(crate) fn pending_queue(&self, queue: &QueueName) -> Option<&PendingQueue> {
+        self.pending_queues.get(queue)
     }
 
     /// In no order.
-    pub(crate) fn leaves(&self) -> impl Iterator<Item = (&QueueName, &Leaf)> {
-        self.leaves.iter()
+    pub(crate) fn pending_queues(&self) -> impl Iterator<Item = (&QueueName, &PendingQueue)> {
+        self.pending_queues.iter()
     }
 
     /// Queues whose first job to be judged may be another than when this was last asked.
@@ -56,18 +56,18 @@ impl Waiting {
     /// wakes if it now stands first in it.
     pub(crate) fn insert(&mut self, queue: &QueueName, id: QueueId, shape: ShapeId, rank: &Rank) {
         self.stir(queue);
-        let leaf = self.leaves.entry(queue.clone());
-        let leaf = leaf.or_insert_with(|| Leaf::new(id));
-        leaf.ranks.insert(rank.clone());
-        if !leaf.groups.contains_key(&shape) {
-            leaf.unlooked.insert(shape);
+        let pending_queue = self.pending_queues.entry(queue.clone());
+        let pending_queue = pending_queue.or_insert_with(|| PendingQueue::new(id));
+        pending_queue.ranks.insert(rank.clone());
+        if !pending_queue.groups.contains_key(&shape) {
+            pending_queue.unlooked.insert(shape);
         }
-        let group = leaf.groups.entry(shape).or_default();
+        let group = pending_queue.groups.entry(shape).or_default();
         let before = group.jobs.first().cloned();
         group.jobs.insert(rank.clone());
         if before.as_ref().is_none_or(|first| rank < first) {
-            let was_awake = leaf.unlist(shape, before);
-            let id = leaf.id;
+            let was_awake = pending_queue.unlist(shape, before);
+            let id = pending_queue.id;
             self.note_ready(id, shape, was_awake, false);
             self.rouse(queue, shape);
         }
@@ -133,44 +133,47 @@ impl Waiting {
     /// A job leaves the line. Those who stand first then are judged anew.
     pub(crate) fn remove(&mut self, queue: &QueueName, shape: ShapeId, rank: &Rank) {
         self.stir(queue);
-        let Some(leaf) = self.leaves.get_mut(queue) else {
+        let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
             return;
         };
-        let head_of_sleepers = leaf.hopeful.first().is_some_and(|(first, _)| first == rank);
-        leaf.ranks.remove(rank);
-        let Some(group) = leaf.groups.get_mut(&shape) else {
+        let head_of_sleepers = pending_queue
+            .hopeful
+            .first()
+            .is_some_and(|(first, _)| first == rank);
+        pending_queue.ranks.remove(rank);
+        let Some(group) = pending_queue.groups.get_mut(&shape) else {
             return;
         };
         let before = group.jobs.first().cloned();
         group.jobs.remove(rank);
-        leaf.unlooked.insert(shape);
+        pending_queue.unlooked.insert(shape);
         if before.as_ref() == Some(rank) {
-            let was_awake = leaf.unlist(shape, before);
-            let id = leaf.id;
+            let was_awake = pending_queue.unlist(shape, before);
+            let id = pending_queue.id;
             self.note_ready(id, shape, was_awake, false);
             self.rouse(queue, shape);
         }
         if head_of_sleepers {
             self.rouse_head(queue);
         }
-        let leaf_is_empty = self
-            .leaves
+        let pending_queue_is_empty = self
+            .pending_queues
             .get(queue)
-            .is_some_and(|leaf| leaf.ranks.is_empty());
-        if leaf_is_empty {
-            self.leaves.remove(queue);
+            .is_some_and(|pending_queue| pending_queue.ranks.is_empty());
+        if pending_queue_is_empty {
+            self.pending_queues.remove(queue);
         }
     }
 
     /// Puts a group to sleep. Whether its reason is another than when it slept last.
     pub(crate) fn sleep(&mut self, queue: &QueueName, shape: ShapeId, sleep: Sleep) -> bool {
-        let Some(leaf) = self.leaves.get_mut(queue) else {
+        let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
             return false;
         };
-        let Some(group) = leaf.groups.get_mut(&shape) else {
+        let Some(group) = pending_queue.groups.get_mut(&shape) else {
             return false;
         };
-        leaf.due.remove(&shape);
+        pending_queue.due.remove(&shape);
         let changed = group.last.replace(sleep.reason) != Some(sleep.reason);
         let first = group.jobs.first().cloned();
         for wake in &sleep.wakes {
@@ -179,11 +182,11 @@ impl Waiting {
         }
         let hopeful = sleep.hopeful;
         group.asleep = Some(sleep);
-        let was_awake = leaf.unlist(shape, first.clone());
+        let was_awake = pending_queue.unlist(shape, first.clone());
         if let Some(first) = first.filter(|_| hopeful) {
-            leaf.hopeful.insert((first, shape));
+            pending_queue.hopeful.insert((first, shape));
         }
-        let id = leaf.id;
+        let id = pending_queue.id;
         self.note_ready(id, shape, was_awake, false);
         self.stir(queue);
         changed
@@ -251,17 +254,19 @@ impl Waiting {
         shape: ShapeId,
         reason: Reason,
     ) -> bool {
-        let leaf = self.leaves.get_mut(queue);
-        let group = leaf.and_then(|leaf| leaf.groups.get_mut(&shape));
+        let pending_queue = self.pending_queues.get_mut(queue);
+        let group = pending_queue.and_then(|pending_queue| pending_queue.groups.get_mut(&shape));
         group.is_some_and(|group| group.last.replace(reason) != Some(reason))
     }
 
     /// Notes that the first of a group was judged, and stays awake.
     pub(crate) fn note_judged(&mut self, queue: &QueueName, shape: ShapeId) {
-        let leaf = self.leaves.get_mut(queue);
-        let Some(leaf) = leaf else { return };
-        leaf.due.remove(&shape);
-        if let Some(group) = leaf.groups.get_mut(&shape) {
+        let pending_queue = self.pending_queues.get_mut(queue);
+        let Some(pending_queue) = pending_queue else {
+            return;
+        };
+        pending_queue.due.remove(&shape);
+        if let Some(group) = pending_queue.groups.get_mut(&shape) {
             group.judged = true;
         }
     }
@@ -269,38 +274,40 @@ impl Waiting {
     /// Wakes one group, and has its first judged whatever is known of the room for what it wants.
     pub(crate) fn call(&mut self, queue: &QueueName, shape: ShapeId) {
         self.rouse(queue, shape);
-        if let Some(leaf) = self.leaves.get_mut(queue) {
-            leaf.note_due(shape, Due::Surely);
+        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
+            pending_queue.note_due(shape, Recheck::Surely);
         }
     }
 
     /// Wakes one group, and has its first judged if other nodes are nearer to what a holder in it
     /// lacks.
     pub(crate) fn remind(&mut self, queue: &QueueName, shape: ShapeId) {
-        let leaf = self.leaves.get(queue);
-        let group = leaf.and_then(|leaf| leaf.groups.get(&shape));
+        let pending_queue = self.pending_queues.get(queue);
+        let group = pending_queue.and_then(|pending_queue| pending_queue.groups.get(&shape));
         if group.is_some_and(|group| group.asleep.is_some()) {
             self.rouse(queue, shape);
         } else {
             self.stir(queue);
         }
-        if let Some(leaf) = self.leaves.get_mut(queue) {
-            leaf.note_due(shape, Due::IfNearer);
+        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
+            pending_queue.note_due(shape, Recheck::IfNearer);
         }
     }
 
     /// No other nodes are nearer to what holders in a queue lack.
     pub(crate) fn forget_reminders(&mut self, queue: &QueueName) {
-        let leaf = self.leaves.get_mut(queue);
-        if let Some(leaf) = leaf.filter(|leaf| !leaf.due.is_empty()) {
-            leaf.due.retain(|_, due| *due == Due::Surely);
+        let pending_queue = self.pending_queues.get_mut(queue);
+        if let Some(pending_queue) =
+            pending_queue.filter(|pending_queue| !pending_queue.due.is_empty())
+        {
+            pending_queue.due.retain(|_, due| *due == Recheck::Surely);
         }
     }
 
     /// Notes that a group found nothing to evict.
     pub(crate) fn note_looked(&mut self, queue: &QueueName, shape: ShapeId) {
-        if let Some(leaf) = self.leaves.get_mut(queue) {
-            leaf.unlooked.remove(&shape);
+        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
+            pending_queue.unlooked.remove(&shape);
         }
     }
 
@@ -321,10 +328,10 @@ impl Waiting {
 
     /// Wakes every group of a queue, and of none other.
     pub(crate) fn wake_queue(&mut self, queue: &QueueName) {
-        let leaf = self.leaves.get(queue);
-        let shapes: Vec<ShapeId> = leaf
+        let pending_queue = self.pending_queues.get(queue);
+        let shapes: Vec<ShapeId> = pending_queue
             .into_iter()
-            .flat_map(|leaf| leaf.groups.keys())
+            .flat_map(|pending_queue| pending_queue.groups.keys())
             .copied()
             .collect();
         for shape in shapes {
@@ -334,7 +341,10 @@ impl Waiting {
 
     /// Wakes the group whose first stands first among the sleepers of a queue.
     pub(crate) fn rouse_head(&mut self, queue: &QueueName) {
-        let head = self.leaves.get(queue).and_then(|leaf| leaf.hopeful.first());
+        let head = self
+            .pending_queues
+            .get(queue)
+            .and_then(|pending_queue| pending_queue.hopeful.first());
         if let Some((_, shape)) = head.cloned() {
             self.rouse(queue, shape);
         }
@@ -342,14 +352,14 @@ impl Waiting {
 
     /// Wakes one group, whether it sleeps or not.
     pub(crate) fn rouse(&mut self, queue: &QueueName, shape: ShapeId) {
-        let Some(leaf) = self.leaves.get_mut(queue) else {
+        let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
             return;
         };
-        let Some(group) = leaf.groups.get_mut(&shape) else {
+        let Some(group) = pending_queue.groups.get_mut(&shape) else {
             return;
         };
         group.judged = false;
-        leaf.unlooked.insert(shape);
+        pending_queue.unlooked.insert(shape);
         if let Some(sleep) = group.asleep.take() {
             self.woken.insert((queue.clone(), shape));
             for wake in sleep.wakes {
@@ -362,19 +372,19 @@ impl Waiting {
             }
         }
         let first = group.jobs.first().cloned();
-        let was_awake = leaf.unlist(shape, first.clone());
+        let was_awake = pending_queue.unlist(shape, first.clone());
         let is_awake = first.is_some();
         match first {
             Some(first) => {
-                leaf.awake.insert((first, shape));
+                pending_queue.awake.insert((first, shape));
             }
             None => {
-                leaf.groups.remove(&shape);
-                leaf.unlooked.remove(&shape);
-                leaf.due.remove(&shape);
+                pending_queue.groups.remove(&shape);
+                pending_queue.unlooked.remove(&shape);
+                pending_queue.due.remove(&shape);
             }
         }
-        let id = leaf.id;
+        let id = pending_queue.id;
         self.note_ready(id, shape, was_awake, is_awake);
         self.stir(queue);
     }
