@@ -5,7 +5,7 @@
 //! of a million costs no more than for the thousandth. No decision is ever taken from this.
 
 use super::Engine;
-use super::job::{Job, Rank};
+use super::job::{Job, QueueOrder};
 use super::scopes::OVERALL;
 use crate::decision::{Ahead, StartRange};
 use crate::ids::{QueueName, Time};
@@ -49,7 +49,7 @@ impl Engine {
     pub(crate) fn outlook_of(
         &self,
         queue: &QueueName,
-        rank: &Rank,
+        rank: &QueueOrder,
         position: usize,
     ) -> (Ahead, Option<StartRange>) {
         let jobs = position.saturating_sub(1);

@@ -13,7 +13,7 @@
 //! go has to stir its queue or open its shape.
 
 use super::Engine;
-use super::job::Rank;
+use super::job::QueueOrder;
 use super::ladder::Round;
 use super::queues::QueueId;
 use super::shapes::ShapeId;
@@ -107,14 +107,14 @@ impl Stirred {
 pub(crate) struct Candidate {
     pub(crate) queue: QueueName,
     pub(crate) shape: ShapeId,
-    pub(crate) rank: Rank,
+    pub(crate) rank: QueueOrder,
     /// Whether it is judged only since it may take something back: there is no room for what it
     /// wants, nor may anything be kept for it.
     pub(crate) only_takes: bool,
 }
 
 /// The job of a queue that is to be judged next, if any may be.
-type Answer<'a> = Option<(&'a Rank, ShapeId)>;
+type Answer<'a> = Option<(&'a QueueOrder, ShapeId)>;
 
 /// The queues that are asked wherever they stand.
 enum Asked {

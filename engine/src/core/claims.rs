@@ -9,7 +9,7 @@
 //! starts, or one with a better claim comes.
 
 use super::Engine;
-use super::job::Rank;
+use super::job::QueueOrder;
 use super::order::Share;
 use super::queues::QueueId;
 use super::reservations::{KeptNode, Reservation, Scope};
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The jobs of a queue for whom something may be kept.
 pub(crate) struct Front {
     pub(crate) queue: QueueName,
-    pub(crate) jobs: BTreeSet<Rank>,
+    pub(crate) jobs: BTreeSet<QueueOrder>,
 }
 
 /// How good the claim of a job is: the policy is the order of the fields, the least is best.
@@ -34,12 +34,12 @@ pub(crate) struct Claim<'a> {
     priorities: SmallVec<[Reverse<i32>; 8]>,
     /// Whether its queue holds all that it deserves.
     satisfied: bool,
-    rank: &'a Rank,
+    rank: &'a QueueOrder,
 }
 
 impl Engine {
     /// How good the claim of a waiting job is.
-    fn claim<'a>(&self, queue: &QueueName, rank: &'a Rank) -> Claim<'a> {
+    fn claim<'a>(&self, queue: &QueueName, rank: &'a QueueOrder) -> Claim<'a> {
         let id = self.queues.id(queue);
         let path = id.map(|id| self.queues.path_of(id)).unwrap_or_default();
         let facts = path.iter().skip(1).map(|id| &self.queues.node(*id).fact);
@@ -106,7 +106,7 @@ impl Engine {
     /// Whether a job that finds no room is judged all the same, for something may be kept for
     /// it: it stands at the front of its queue, it was not found yet that nothing can be, and
     /// not as many hold what it needs already whose claim is better.
-    pub(crate) fn may_reserve(&self, front: &Front, rank: &Rank, shape: ShapeId) -> bool {
+    pub(crate) fn may_reserve(&self, front: &Front, rank: &QueueOrder, shape: ShapeId) -> bool {
         if !front.jobs.contains(rank) || self.reservations.of(&rank.key).is_some() {
             return false;
         }
@@ -121,7 +121,7 @@ impl Engine {
 
     /// Whether it is known, of a job that lacks room, that as many hold what it needs as may
     /// whose claim is better: then where its nodes would be need not be found out.
-    pub(crate) fn is_outdone(&self, queue: &QueueName, rank: &Rank, shape: ShapeId) -> bool {
+    pub(crate) fn is_outdone(&self, queue: &QueueName, rank: &QueueOrder, shape: ShapeId) -> bool {
         let Some(scopes) = self.shapes.scopes(shape) else {
             return false;
         };

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use super::asking::Candidate;
-use super::job::Rank;
+use super::job::QueueOrder;
 use super::judge::{Asker, Block, Gate, Verdict};
 use super::ladder::Front;
 use super::pending_queue::{PendingQueue, Recheck};
@@ -274,7 +274,7 @@ impl Engine {
         &self,
         queue: &QueueName,
         doors: &Doors<'_>,
-    ) -> Option<(&Rank, ShapeId)> {
+    ) -> Option<(&QueueOrder, ShapeId)> {
         let found = self.candidate_by(queue, doors, Way::Cheaper);
         // When nobody may be judged any more all ways find nobody: only here can they differ.
         debug_assert_eq!(found, self.candidate_by(queue, doors, Way::InOrder));
@@ -288,13 +288,13 @@ impl Engine {
         queue: &QueueName,
         doors: &Doors<'_>,
         way: Way,
-    ) -> Option<(&Rank, ShapeId)> {
+    ) -> Option<(&QueueOrder, ShapeId)> {
         let pending_queue = self.pending.pending_queue(queue)?;
         let front = LazyCell::new(|| self.front(queue));
         let takes = LazyCell::new(|| self.lets_take(queue));
         let ordering = self.queues.ordering(queue);
         let strict = ordering == QueueOrdering::StrictFifo;
-        let may = |rank: &Rank, shape| {
+        let may = |rank: &QueueOrder, shape| {
             // Who holds up all behind it is judged once in any case: what its own queue would
             // never let go holds up nobody, and of that the room for what it wants tells nothing.
             (strict && !pending_queue.was_judged(shape))
@@ -346,7 +346,7 @@ impl Engine {
 
     /// The first job of a queue that is awake, if it may compete: its queue is asked for who is
     /// to be judged.
-    pub(crate) fn head_of(&self, queue: &QueueName) -> Option<&Rank> {
+    pub(crate) fn head_of(&self, queue: &QueueName) -> Option<&QueueOrder> {
         let pending_queue = self.pending.pending_queue(queue)?;
         let (head, _) = pending_queue.candidate(self.queues.ordering(queue), |_, _| true)?;
         self.place_beyond(queue, head).is_none().then_some(head)
@@ -354,7 +354,11 @@ impl Engine {
 
     /// The place of a waiting job that is not among the first who may compete in its queue, with
     /// how many may.
-    pub(crate) fn place_beyond(&self, queue: &QueueName, rank: &Rank) -> Option<(usize, u32)> {
+    pub(crate) fn place_beyond(
+        &self,
+        queue: &QueueName,
+        rank: &QueueOrder,
+    ) -> Option<(usize, u32)> {
         let limit = self.queues.pending_limit(queue)?;
         let place = self.pending.pending_queue(queue)?.ranks().position(rank)?;
         (place > limit as usize).then_some((place, limit))

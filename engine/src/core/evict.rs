@@ -18,7 +18,7 @@
 use super::Engine;
 use super::choose::{Chosen, Search};
 use super::exchange::Shift;
-use super::job::{Job, Rank};
+use super::job::{Job, QueueOrder};
 use super::judge::{Asker, Block, Gate, Verdict};
 use super::plan::View;
 use super::queues::Pools;
@@ -96,14 +96,14 @@ impl Engine {
     /// whatever stops the first: what was freed is kept for them from everybody, it as well, and
     /// would idle for ever.
     fn release_served(&mut self, asker: Asker<'_>, shape: ShapeId) -> Vec<Decision> {
-        let is_served = |rank: &&Rank| {
+        let is_served = |rank: &&QueueOrder| {
             let kept = self.reservations.of(&rank.key);
             kept.is_some_and(Reservation::is_served)
                 && *rank != asker.rank
                 && self.shape_of(&rank.key) == Some(shape)
         };
         let holders = self.reservations.holders_in(asker.queue);
-        let served: Vec<Rank> = holders.filter(is_served).cloned().collect();
+        let served: Vec<QueueOrder> = holders.filter(is_served).cloned().collect();
         let mut decisions = Vec::new();
         for rank in &served {
             if let Verdict::Go(shares) = self.judge(Asker { rank, ..asker }) {
@@ -175,7 +175,7 @@ impl Engine {
     pub(crate) fn takes_nothing(
         &mut self,
         queue: &QueueName,
-        rank: &Rank,
+        rank: &QueueOrder,
         (id, shape): (ShapeId, &RequestShape),
     ) -> bool {
         if self.awaits_eviction(&rank.key) || self.takers.rests(&rank.key) {

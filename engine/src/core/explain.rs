@@ -1,7 +1,7 @@
 //! Where a job stands, in words, by the functions that decide.
 
 use super::Engine;
-use super::job::{Job, JobState, Rank, Released};
+use super::job::{Job, JobState, QueueOrder, Released};
 use super::judge::{Asker, Gate, Verdict};
 use super::shapes::RequestShape;
 use crate::decision::{Blocker, Explanation};
@@ -74,7 +74,7 @@ impl Engine {
         &self,
         key: &JobKey,
         queue: &QueueName,
-        rank: &Rank,
+        rank: &QueueOrder,
         shape: &RequestShape,
     ) -> Explanation {
         let tells = true;
@@ -124,7 +124,7 @@ impl Engine {
     }
 
     /// Who has to start first, where the queue is strictly ordered and somebody has to.
-    fn behind(&self, queue: &QueueName, rank: &Rank) -> Option<Explanation> {
+    fn behind(&self, queue: &QueueName, rank: &QueueOrder) -> Option<Explanation> {
         if self.queues.ordering(queue) != QueueOrdering::StrictFifo {
             return None;
         }

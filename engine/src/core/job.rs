@@ -58,7 +58,7 @@ pub struct JobView<'a> {
 
 /// The order inside a queue: the policy is the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Rank {
+pub(crate) struct QueueOrder {
     /// Higher priority first.
     pub(crate) priority: Reverse<i32>,
     /// Then who was queued first; in a queue that puts the shortest first, with a multiple of
@@ -208,7 +208,7 @@ impl Nothing for Has {
 pub(crate) struct PendingEntry {
     pub(crate) queue: QueueName,
     pub(crate) shape: ShapeId,
-    pub(crate) rank: Rank,
+    pub(crate) rank: QueueOrder,
 }
 
 impl Uncommon {

@@ -4,7 +4,7 @@
 //! A verdict changes nothing.
 
 use super::Engine;
-use super::job::Rank;
+use super::job::QueueOrder;
 use super::limits::LimitReached;
 use super::plan::{ClusterLack, NoPlan, View};
 use super::queues::{Pools, Queues};
@@ -59,7 +59,7 @@ pub(crate) enum Gate {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asker<'a> {
     pub(crate) queue: &'a QueueName,
-    pub(crate) rank: &'a Rank,
+    pub(crate) rank: &'a QueueOrder,
     pub(crate) shape: &'a RequestShape,
     /// Whether the verdict will be told in words: those cost more than the verdict.
     pub(crate) tells: bool,

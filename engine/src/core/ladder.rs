@@ -8,7 +8,7 @@
 //! question, once for all that happened to a queue since. A queue in which nobody is awake is
 //! on no ladder, nor is one that has none below it that is.
 
-use super::job::Rank;
+use super::job::QueueOrder;
 use super::order::Standing;
 use super::queues::{QueueId, QueueNode, Queues};
 use crate::ids::QueueName;
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 pub(super) struct Rung {
     standing: Standing,
     /// Who stands first in it, of those that are to be judged.
-    head: Rank,
+    head: QueueOrder,
     name: QueueName,
     id: QueueId,
 }
@@ -34,15 +34,15 @@ pub(super) struct Rungs {
     /// The first job in line of each queue directly below, asleep or awake.
     lines: Firsts,
     /// Who stands first in line in it and below it.
-    line: Option<Rank>,
+    line: Option<QueueOrder>,
 }
 
 /// The first of each of several queues, the first of all first.
 #[derive(Debug, Clone, Default)]
-struct Firsts(BTreeSet<(Rank, QueueId)>);
+struct Firsts(BTreeSet<(QueueOrder, QueueId)>);
 
 impl Firsts {
-    fn replace(&mut self, id: QueueId, before: Option<&Rank>, now: Option<&Rank>) {
+    fn replace(&mut self, id: QueueId, before: Option<&QueueOrder>, now: Option<&QueueOrder>) {
         if let Some(before) = before {
             self.0.remove(&(before.clone(), id));
         }
@@ -51,7 +51,7 @@ impl Firsts {
         }
     }
 
-    fn first(&self) -> Option<&Rank> {
+    fn first(&self) -> Option<&QueueOrder> {
         self.0.first().map(|(rank, _)| rank)
     }
 }
@@ -60,15 +60,15 @@ impl Firsts {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Front {
     /// The first that is to be judged.
-    pub(crate) head: Option<Rank>,
+    pub(crate) head: Option<QueueOrder>,
     /// The first in line, asleep or awake.
-    pub(crate) line: Option<Rank>,
+    pub(crate) line: Option<QueueOrder>,
 }
 
 /// How queues are asked for a job to be judged.
 pub(crate) struct Round<'a, 'j> {
     /// The job of a queue that may be judged, if there is one.
-    pub(crate) ask: &'a dyn Fn(QueueId) -> Option<&'j Rank>,
+    pub(crate) ask: &'a dyn Fn(QueueId) -> Option<&'j QueueOrder>,
     /// Whether neither a queue nor any below it has to be asked.
     pub(crate) skips: &'a dyn Fn(QueueId) -> bool,
 }
@@ -88,7 +88,7 @@ impl Queues {
         if below.is_empty() {
             return (round.ask)(at).map(|_| at);
         }
-        let mut best: Option<(&Rung, &Rank, QueueId)> = None;
+        let mut best: Option<(&Rung, &QueueOrder, QueueId)> = None;
         let mut rungs = below.iter().peekable();
         while let Some(rung) = rungs.next() {
             // Those who stand alike are told apart by who goes first in each. A head may be of
@@ -119,12 +119,12 @@ impl Queues {
     }
 
     /// Who goes first of all that may go in a queue and below it.
-    fn first_to_go<'j>(&'j self, at: QueueId, round: &Round<'_, 'j>) -> Option<&'j Rank> {
+    fn first_to_go<'j>(&'j self, at: QueueId, round: &Round<'_, 'j>) -> Option<&'j QueueOrder> {
         let rungs = &self.node(at).rungs;
         if rungs.below.is_empty() {
             return (round.ask)(at);
         }
-        let mut first: Option<&Rank> = None;
+        let mut first: Option<&QueueOrder> = None;
         for (head, below) in &rungs.heads.0 {
             if first.is_some_and(|first| first <= head) {
                 break;
@@ -139,7 +139,7 @@ impl Queues {
     }
 
     /// Who stands first in line in a queue or below it, as of when it was last ranked.
-    pub(super) fn first_in_line(&self, id: QueueId) -> Option<&Rank> {
+    pub(super) fn first_in_line(&self, id: QueueId) -> Option<&QueueOrder> {
         self.node(id).rungs.line.as_ref()
     }
 
@@ -162,7 +162,7 @@ impl Queues {
         while let Some(parent) = self.node(at).parent {
             let rungs = &self.node(at).rungs;
             let own = own.take();
-            let first = |below: &Firsts, own: Option<&Rank>| {
+            let first = |below: &Firsts, own: Option<&QueueOrder>| {
                 below.first().into_iter().chain(own).min().cloned()
             };
             let head = first(&rungs.heads, own.and_then(|own| own.head.as_ref()));
@@ -177,7 +177,7 @@ impl Queues {
         }
     }
 
-    fn step_onto(&mut self, id: QueueId, parent: QueueId, head: Option<Rank>) {
+    fn step_onto(&mut self, id: QueueId, parent: QueueId, head: Option<QueueOrder>) {
         let node = self.node(id);
         let rung = head.map(|head| Rung {
             standing: self.standing(id),
@@ -231,7 +231,7 @@ impl Queues {
             id,
         });
         let stands = node.rungs.own.as_ref();
-        let entry = |rank: &Rank| (rank.clone(), id);
+        let entry = |rank: &QueueOrder| (rank.clone(), id);
         let listed = node
             .rungs
             .own
@@ -281,8 +281,8 @@ mod tests {
         }
     }
 
-    fn rank(at: i64) -> Rank {
-        Rank {
+    fn rank(at: i64) -> QueueOrder {
+        QueueOrder {
             priority: Reverse(0),
             at: Time(at),
             key: JobKey::new("ns", &format!("j{at}")),
@@ -372,7 +372,7 @@ mod tests {
         let total = BTreeMap::from([(pool.1.clone(), Tally::from(&request))]);
         queues.set_fleet(&pool.0, &total);
         let charge = super::super::queues::Pools::from([(pool, request.clone())]);
-        let rank = |number: usize| Rank {
+        let rank = |number: usize| QueueOrder {
             priority: Reverse(0),
             at: Time(i64::try_from(number).unwrap_or(0)),
             key: JobKey::new("ns", "job"),

@@ -10,7 +10,7 @@
 
 use super::Engine;
 use super::accounts::Claims;
-use super::job::Rank;
+use super::job::QueueOrder;
 use super::measure::{ResourceId, Sums};
 use super::queues::{QueueId, QueueNode, Queues};
 use super::scopes::OVERALL;
@@ -217,7 +217,11 @@ impl QueueNode {
 
 impl Engine {
     /// Whether the job at `a` goes before the one at `b`.
-    pub(crate) fn compare(&self, a: (&QueueName, &Rank), b: (&QueueName, &Rank)) -> Ordering {
+    pub(crate) fn compare(
+        &self,
+        a: (&QueueName, &QueueOrder),
+        b: (&QueueName, &QueueOrder),
+    ) -> Ordering {
         let queues = if a.0 == b.0 {
             Ordering::Equal
         } else {

@@ -4,7 +4,7 @@
 //! its first, sleeps as one and wakes as one. A sleeping group is named in the list of each
 //! thing it waits for.
 
-use super::job::Rank;
+use super::job::QueueOrder;
 use super::pending_queue::{PendingQueue, Recheck};
 use super::queues::QueueId;
 use super::shapes::ShapeId;
@@ -54,7 +54,13 @@ impl Pending {
 
     /// A job joins the line of a queue, which keeps its number as long as it has jobs. Its group
     /// wakes if it now stands first in it.
-    pub(crate) fn insert(&mut self, queue: &QueueName, id: QueueId, shape: ShapeId, rank: &Rank) {
+    pub(crate) fn insert(
+        &mut self,
+        queue: &QueueName,
+        id: QueueId,
+        shape: ShapeId,
+        rank: &QueueOrder,
+    ) {
         self.stir(queue);
         let pending_queue = self.pending_queues.entry(queue.clone());
         let pending_queue = pending_queue.or_insert_with(|| PendingQueue::new(id));
@@ -131,7 +137,7 @@ impl Pending {
     }
 
     /// A job leaves the line. Those who stand first then are judged anew.
-    pub(crate) fn remove(&mut self, queue: &QueueName, shape: ShapeId, rank: &Rank) {
+    pub(crate) fn remove(&mut self, queue: &QueueName, shape: ShapeId, rank: &QueueOrder) {
         self.stir(queue);
         let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
             return;

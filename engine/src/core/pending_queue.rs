@@ -3,9 +3,9 @@
 //! A store, and questions to it: what moves jobs in and out, wakes groups and puts them to sleep
 //! is [`super::pending::Pending`], which keeps this in step with what is known of all queues.
 
-use super::job::Rank;
+use super::job::QueueOrder;
+use super::position_index::PositionIndex;
 use super::queues::QueueId;
-use super::ranks::Ranks;
 use super::shapes::ShapeId;
 use super::sleep::Sleep;
 use crate::facts::QueueOrdering;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The waiting jobs of one queue who want the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingClass {
-    pub(super) jobs: BTreeSet<Rank>,
+    pub(super) jobs: BTreeSet<QueueOrder>,
     pub(super) asleep: Option<Sleep>,
     /// Why it slept last.
     pub(super) last: Option<Reason>,
@@ -28,12 +28,12 @@ pub(super) struct PendingClass {
 pub(crate) struct PendingQueue {
     /// The number of its queue.
     pub(super) id: QueueId,
-    pub(super) ranks: Ranks,
+    pub(super) ranks: PositionIndex,
     pub(super) groups: BTreeMap<ShapeId, PendingClass>,
     /// First of each group that is awake.
-    pub(super) awake: BTreeSet<(Rank, ShapeId)>,
+    pub(super) awake: BTreeSet<(QueueOrder, ShapeId)>,
     /// First of each group that sleeps and could go some day.
-    pub(super) hopeful: BTreeSet<(Rank, ShapeId)>,
+    pub(super) hopeful: BTreeSet<(QueueOrder, ShapeId)>,
     /// Groups of which the first that may look for something to evict has not done so in vain.
     pub(super) unlooked: BTreeSet<ShapeId>,
     /// Groups that are judged once more, whatever is known of the room for what they want.
@@ -53,7 +53,7 @@ impl PendingQueue {
     pub(super) fn new(id: QueueId) -> Self {
         Self {
             id,
-            ranks: Ranks::default(),
+            ranks: PositionIndex::default(),
             groups: BTreeMap::new(),
             awake: BTreeSet::new(),
             hopeful: BTreeSet::new(),
@@ -67,8 +67,8 @@ impl PendingQueue {
     pub(crate) fn candidate(
         &self,
         ordering: QueueOrdering,
-        open: impl Fn(&Rank, ShapeId) -> bool,
-    ) -> Option<(&Rank, ShapeId)> {
+        open: impl Fn(&QueueOrder, ShapeId) -> bool,
+    ) -> Option<(&QueueOrder, ShapeId)> {
         let strict = ordering == QueueOrdering::StrictFifo;
         let (rank, shape) = if strict {
             self.awake
@@ -109,14 +109,14 @@ impl PendingQueue {
     }
 
     /// The first of a group, if it is awake.
-    pub(crate) fn first_awake(&self, shape: ShapeId) -> Option<(&Rank, ShapeId)> {
+    pub(crate) fn first_awake(&self, shape: ShapeId) -> Option<(&QueueOrder, ShapeId)> {
         let group = self.groups.get(&shape)?;
         let first = group.jobs.first().filter(|_| group.asleep.is_none());
         first.map(|rank| (rank, shape))
     }
 
     /// The first `most` jobs of those who could go some day, asleep or awake.
-    pub(crate) fn front(&self, most: usize) -> BTreeSet<Rank> {
+    pub(crate) fn front(&self, most: usize) -> BTreeSet<QueueOrder> {
         let mut asleep = self.hopeful.iter().peekable();
         let mut awake = self.awake.iter().peekable();
         let mut front = BTreeSet::new();
@@ -141,19 +141,19 @@ impl PendingQueue {
     }
 
     /// The first of those who could go some day, asleep or awake.
-    pub(crate) fn first_that_may_go(&self) -> Option<&Rank> {
+    pub(crate) fn first_that_may_go(&self) -> Option<&QueueOrder> {
         let asleep = self.hopeful.first().map(|(rank, _)| rank);
         let awake = self.awake.first().map(|(rank, _)| rank);
         asleep.into_iter().chain(awake).min()
     }
 
     /// All in order.
-    pub(crate) fn ranks(&self) -> &Ranks {
+    pub(crate) fn ranks(&self) -> &PositionIndex {
         &self.ranks
     }
 
     /// The first jobs of a group.
-    pub(crate) fn group(&self, shape: ShapeId) -> impl Iterator<Item = &Rank> {
+    pub(crate) fn group(&self, shape: ShapeId) -> impl Iterator<Item = &QueueOrder> {
         self.groups
             .get(&shape)
             .into_iter()
@@ -171,19 +171,19 @@ impl PendingQueue {
     }
 
     /// Who comes after `rank` in a group.
-    pub(crate) fn after(&self, shape: ShapeId, rank: &Rank) -> Option<&Rank> {
+    pub(crate) fn after(&self, shape: ShapeId, rank: &QueueOrder) -> Option<&QueueOrder> {
         use std::ops::Bound::{Excluded, Unbounded};
         let group = self.groups.get(&shape)?;
         group.jobs.range((Excluded(rank), Unbounded)).next()
     }
 
     /// All, by group.
-    pub(crate) fn grouped(&self) -> impl Iterator<Item = &Rank> {
+    pub(crate) fn grouped(&self) -> impl Iterator<Item = &QueueOrder> {
         self.groups.values().flat_map(|group| &group.jobs)
     }
 
     /// Takes the first of a group off the lists; whether it was awake.
-    pub(super) fn unlist(&mut self, shape: ShapeId, first: Option<Rank>) -> bool {
+    pub(super) fn unlist(&mut self, shape: ShapeId, first: Option<QueueOrder>) -> bool {
         first.is_some_and(|first| {
             let entry = (first, shape);
             self.hopeful.remove(&entry);

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use super::deadline::next_look;
-use super::job::{Derived, Has, Job, JobState, PendingEntry, Rank};
+use super::job::{Derived, Has, Job, JobState, PendingEntry, QueueOrder};
 use super::predict::{Forecast, Outlook, outlook};
 use super::queues::Pools;
 use super::reservations::Reservation;
@@ -140,8 +140,8 @@ impl Engine {
     }
 
     /// The rank of a queued job.
-    pub(crate) fn rank_of(&self, key: &JobKey, job: &Job) -> Rank {
-        Rank {
+    pub(crate) fn rank_of(&self, key: &JobKey, job: &Job) -> QueueOrder {
+        QueueOrder {
             priority: Reverse(self.priority_of(job).unwrap_or_default()),
             at: self.due(job),
             key: key.clone(),
@@ -187,7 +187,7 @@ impl Engine {
         &self,
         key: &JobKey,
         job: &Job,
-    ) -> Option<(QueueName, Rank, RequestShape)> {
+    ) -> Option<(QueueName, QueueOrder, RequestShape)> {
         let waits = job.released.is_none()
             && job.uncommon.back_off_until.is_none()
             && self.obstacle(job).is_none();

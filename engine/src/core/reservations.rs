@@ -4,7 +4,7 @@
 //! Only a store: who gets a reservation and whom it binds is decided in `reserve`. What is
 //! indexed here must always follow from the reservations themselves.
 
-use super::job::Rank;
+use super::job::QueueOrder;
 use crate::hashed::Hashed;
 use crate::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName, Time};
 use crate::resources::Resources;
@@ -46,7 +46,7 @@ pub(crate) struct Relief {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reservation {
     pub(crate) queue: QueueName,
-    pub(crate) rank: Rank,
+    pub(crate) rank: QueueOrder,
     pub(crate) scopes: BTreeSet<Scope>,
     /// What it will be charged.
     pub(crate) charge: Resources,
@@ -89,7 +89,7 @@ pub(crate) struct Reservations {
     /// How many are takers'.
     takers: usize,
     /// The holders of each queue, in their order.
-    by_queue: BTreeMap<QueueName, BTreeSet<Rank>>,
+    by_queue: BTreeMap<QueueName, BTreeSet<QueueOrder>>,
     /// The holders of each kind.
     by_scope: BTreeMap<Scope, BTreeSet<JobKey>>,
     /// For whom nothing can be kept, after how many growths of nodes that was found.
@@ -178,7 +178,7 @@ impl Reservations {
     }
 
     /// The holders of a queue, in their order.
-    pub(crate) fn holders_in(&self, queue: &QueueName) -> impl Iterator<Item = &Rank> {
+    pub(crate) fn holders_in(&self, queue: &QueueName) -> impl Iterator<Item = &QueueOrder> {
         self.by_queue.get(queue).into_iter().flatten()
     }
 
@@ -352,7 +352,7 @@ mod tests {
         };
         Reservation {
             queue: QueueName::from("q"),
-            rank: Rank {
+            rank: QueueOrder {
                 priority: Reverse(0),
                 at: Time(1),
                 key: key(name),

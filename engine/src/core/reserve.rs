@@ -20,7 +20,7 @@
 //! take its room back, and be evicted again.
 
 use super::Engine;
-use super::job::{PendingEntry, Rank};
+use super::job::{PendingEntry, QueueOrder};
 use super::judge::{Asker, Block, Gate};
 use super::queues::{Pools, pools_of};
 use super::quota::Kept;
@@ -151,7 +151,7 @@ impl Engine {
 
     /// Nothing can be kept for a job: nor for any that wants the same, if it stands behind all
     /// who keep nodes.
-    fn note_hopeless(&mut self, queue: &QueueName, rank: &Rank) {
+    fn note_hopeless(&mut self, queue: &QueueName, rank: &QueueOrder) {
         let growths = self.grown.count();
         self.reservations.note_hopeless(&rank.key, growths);
         let shape = self.shape_of(&rank.key);
@@ -161,7 +161,7 @@ impl Engine {
     }
 
     /// Whether a job stands behind all who keep nodes.
-    pub(crate) fn is_behind(&self, queue: &QueueName, rank: &Rank) -> bool {
+    pub(crate) fn is_behind(&self, queue: &QueueName, rank: &QueueOrder) -> bool {
         let last = self.last_holder();
         last.is_none_or(|last| self.stands_before(last, queue, rank))
     }
@@ -192,7 +192,7 @@ impl Engine {
         self.shapes.note_scopes(id, &scopes);
     }
 
-    fn note_scopes(&mut self, rank: &Rank, planned: &Reservation) {
+    fn note_scopes(&mut self, rank: &QueueOrder, planned: &Reservation) {
         let shape = self.shape_of(&rank.key);
         if let Some(shape) = shape.filter(|_| !planned.nodes.is_empty()) {
             self.shapes.note_scopes(shape, &planned.scopes);
@@ -200,8 +200,8 @@ impl Engine {
     }
 
     /// Those of the front who want the same as the asker and are not waited for already.
-    fn alike(&self, asker: Asker<'_>, front: &BTreeSet<Rank>) -> Vec<Rank> {
-        let has_the_same_shape = |rank: &&Rank| {
+    fn alike(&self, asker: Asker<'_>, front: &BTreeSet<QueueOrder>) -> Vec<QueueOrder> {
+        let has_the_same_shape = |rank: &&QueueOrder| {
             let line = |key| self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
             match (line(&rank.key), line(&asker.rank.key)) {
                 (Some(one), Some(other)) => one.shape == other.shape,
@@ -308,7 +308,7 @@ impl Engine {
     }
 
     /// Whoever stood at the front before and does not any more keeps nothing.
-    fn drop_behind(&mut self, queue: &QueueName, front: &BTreeSet<Rank>) {
+    fn drop_behind(&mut self, queue: &QueueName, front: &BTreeSet<QueueOrder>) {
         let behind: Vec<JobKey> = self
             .reservations
             .holders_in(queue)

@@ -10,7 +10,7 @@
 //! queue policy) opens it by name.
 
 use super::Engine;
-use super::job::Rank;
+use super::job::QueueOrder;
 use super::judge::Asker;
 use super::queues::QueueId;
 use super::reservations::Reservation;
@@ -261,7 +261,7 @@ impl Engine {
         &self,
         doors: &Doors<'_>,
         queue: &QueueName,
-        rank: &Rank,
+        rank: &QueueOrder,
         shape: ShapeId,
     ) -> bool {
         match doors.shut(shape) {
@@ -287,7 +287,7 @@ impl Engine {
         &self,
         holder: &Reservation,
         queue: &QueueName,
-        rank: &Rank,
+        rank: &QueueOrder,
     ) -> bool {
         self.compare((&holder.queue, &holder.rank), (queue, rank)) == Ordering::Less
     }

@@ -6,8 +6,8 @@ use crate::room::testing::demand;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-fn rank(name: &str, at: i64) -> Rank {
-    Rank {
+fn rank(name: &str, at: i64) -> QueueOrder {
+    QueueOrder {
         priority: Reverse(0),
         at: Time(at),
         key: JobKey::new("ns", name),

@@ -3,17 +3,17 @@
 //! A sorted sequence in chunks: insert, remove and position cost the square root of what
 //! waits, where an ordered set would have to count.
 
-use super::job::Rank;
+use super::job::QueueOrder;
 
 const CHUNK: usize = 512;
 
 /// Ranks in order; no chunk is empty.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ranks(Vec<Vec<Rank>>);
+pub(crate) struct PositionIndex(Vec<Vec<QueueOrder>>);
 
-impl Ranks {
+impl PositionIndex {
     /// Adds `rank`, which is not there yet.
-    pub(crate) fn insert(&mut self, rank: Rank) {
+    pub(crate) fn insert(&mut self, rank: QueueOrder) {
         let index = self.chunk_of(&rank).min(self.0.len().saturating_sub(1));
         let Some(chunk) = self.0.get_mut(index) else {
             self.0.push(vec![rank]);
@@ -31,7 +31,7 @@ impl Ranks {
     }
 
     /// Takes `rank` out.
-    pub(crate) fn remove(&mut self, rank: &Rank) {
+    pub(crate) fn remove(&mut self, rank: &QueueOrder) {
         let index = self.chunk_of(rank);
         if let Some(chunk) = self.0.get_mut(index)
             && let Ok(at) = chunk.binary_search(rank)
@@ -44,18 +44,18 @@ impl Ranks {
     }
 
     /// Place of `rank`, 1 being the first.
-    pub(crate) fn position(&self, rank: &Rank) -> Option<usize> {
+    pub(crate) fn position(&self, rank: &QueueOrder) -> Option<usize> {
         let index = self.chunk_of(rank);
         let within = self.0.get(index)?.binary_search(rank).ok()?;
         Some(self.0[..index].iter().map(Vec::len).sum::<usize>() + within + 1)
     }
 
     /// All, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Rank> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &QueueOrder> {
         self.0.iter().flatten()
     }
 
-    pub(crate) fn first(&self) -> Option<&Rank> {
+    pub(crate) fn first(&self) -> Option<&QueueOrder> {
         self.0.first()?.first()
     }
 
@@ -64,7 +64,7 @@ impl Ranks {
     }
 
     /// The chunk that holds `rank` or would, one past the last where it is beyond all.
-    fn chunk_of(&self, rank: &Rank) -> usize {
+    fn chunk_of(&self, rank: &QueueOrder) -> usize {
         self.0
             .partition_point(|chunk| chunk.last().is_some_and(|last| last < rank))
     }
@@ -79,8 +79,8 @@ mod tests {
     use std::cmp::Reverse;
     use std::collections::BTreeSet;
 
-    fn rank(number: i64) -> Rank {
-        Rank {
+    fn rank(number: i64) -> QueueOrder {
+        QueueOrder {
             priority: Reverse(0),
             at: Time(number),
             key: JobKey::new("ns", "job"),
@@ -93,7 +93,7 @@ mod tests {
             numbers in proptest::collection::vec(0..3000_i64, 1..4000),
             gone in proptest::collection::vec(0..3000_i64, 0..2000),
         ) {
-            let (mut ranks, mut set) = (Ranks::default(), BTreeSet::new());
+            let (mut ranks, mut set) = (PositionIndex::default(), BTreeSet::new());
             for number in numbers {
                 ranks.insert(rank(number));
                 set.insert(rank(number));
