@@ -6,6 +6,7 @@
 
 use super::Engine;
 use super::asking::Candidate;
+use super::inadmissible::{Inadmissible, RequeueCondition};
 use super::job::QueueOrder;
 use super::judge::{Asker, Block, Gate, Verdict};
 use super::ladder::Front;
@@ -14,7 +15,6 @@ use super::queues::QueueId;
 use super::reservations::{KeptNode, Scope};
 use super::shapes::{RequestShape, ShapeId};
 use super::shut::{Doors, Shut};
-use super::sleep::{Sleep, Wake};
 use crate::decision::{Decision, Decisions};
 use crate::facts::QueueOrdering;
 use crate::ids::{ClusterName, JobKey, PoolClass, QueueName, Time};
@@ -116,7 +116,7 @@ impl Engine {
         self.bounds_moved();
         self.takers.moved();
         self.shapes.forget_fits();
-        self.pending.wake(&Wake::Fleet);
+        self.pending.wake(&RequeueCondition::Fleet);
     }
 
     /// What the usable nodes of a cluster have together, by class; nothing where the cluster
@@ -136,7 +136,7 @@ impl Engine {
     /// Wakes those who wait for bounds that are others now.
     pub(crate) fn bounds_moved(&mut self) {
         for queue in self.queues.take_moved() {
-            self.pending.wake(&Wake::Bounds(queue.clone()));
+            self.pending.wake(&RequeueCondition::Bounds(queue.clone()));
             self.wake_for_quota(&queue);
             // Something may be kept for a job that it could not be let go with any more.
             let holders = self.reservations.holders_in(&queue);
@@ -391,10 +391,10 @@ impl Engine {
     }
 
     fn put_to_sleep(&mut self, queue: &QueueName, shape: ShapeId, block: Block) {
-        let sleep = Sleep {
+        let sleep = Inadmissible {
             reason: block.reason,
-            hopeful: !matches!(block.gate, Gate::Never | Gate::Limit),
-            wakes: block.wakes,
+            admissible_later: !matches!(block.gate, Gate::Never | Gate::Limit),
+            conditions: block.conditions,
         };
         if self.pending.sleep(queue, shape, sleep) {
             self.name_group(queue, shape);
@@ -448,7 +448,8 @@ impl Engine {
             self.rouse_job(&holder);
         }
         if order_moved {
-            self.pending.wake_others(&Wake::Reservation, &queue);
+            self.pending
+                .wake_others(&RequeueCondition::Reservation, &queue);
         }
     }
 }

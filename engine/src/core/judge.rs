@@ -4,6 +4,7 @@
 //! A verdict changes nothing.
 
 use super::Engine;
+use super::inadmissible::RequeueCondition;
 use super::job::QueueOrder;
 use super::limits::LimitReached;
 use super::plan::{ClusterLack, NoPlan, View};
@@ -11,7 +12,6 @@ use super::queues::{Pools, Queues};
 use super::quota::{Kept, Short};
 use super::shapes::RequestShape;
 use super::shut::Shut;
-use super::sleep::Wake;
 use crate::decision::Blocker;
 use crate::facts::{Demand, Role, Share};
 use crate::ids::{JobKey, QueueName};
@@ -37,7 +37,7 @@ pub(crate) struct Block {
     /// Set where it stops everybody who wants the same, not only this queue.
     pub(crate) shut: Option<Shut>,
     /// What may change that.
-    pub(crate) wakes: Vec<Wake>,
+    pub(crate) conditions: Vec<RequeueCondition>,
 }
 
 /// Where it is stopped.
@@ -168,10 +168,10 @@ impl Engine {
             blocker: None,
             gate: Gate::Never,
             shut: None,
-            wakes: path
+            conditions: path
                 .into_iter()
-                .map(Wake::Quota)
-                .chain([Wake::Fleet])
+                .map(RequeueCondition::Quota)
+                .chain([RequeueCondition::Fleet])
                 .collect(),
         }
     }
@@ -206,15 +206,20 @@ impl Engine {
             blocker: None,
             gate: Gate::Never,
             shut: None,
-            wakes: vec![Wake::Fleet],
+            conditions: vec![RequeueCondition::Fleet],
         };
         match no_plan {
             NoPlan::NoCluster(_) => never(Reason::NoEligibleCluster, message),
             NoPlan::Bound(short, pools) => {
                 // Another of its choices may be bounded by another queue of its path.
-                let mut wakes = vec![Wake::Room, Wake::Fleet];
-                wakes.extend(self.queues.path(asker.queue).into_iter().map(Wake::Quota));
-                self.block_by_quota(asker, short, Some(pools), wakes)
+                let mut conditions = vec![RequeueCondition::Room, RequeueCondition::Fleet];
+                conditions.extend(
+                    self.queues
+                        .path(asker.queue)
+                        .into_iter()
+                        .map(RequeueCondition::Quota),
+                );
+                self.block_by_quota(asker, short, Some(pools), conditions)
             }
             NoPlan::NoRoom(lacks) => {
                 let known = self.shapes.could_fit(asker.shape);
@@ -225,7 +230,7 @@ impl Engine {
                 // Bounds on pools may leave less of some nodes than is free there.
                 let bounds = self.queues.bounds_pools(asker.queue);
                 let path = bounds.then(|| self.queues.path(asker.queue));
-                let wakes = path.into_iter().flatten().map(Wake::Quota);
+                let conditions = path.into_iter().flatten().map(RequeueCondition::Quota);
                 Block {
                     reason: Reason::WaitingForRoom,
                     blocker: lacks
@@ -236,7 +241,10 @@ impl Engine {
                     gate: Gate::Room,
                     // Where pools are bounded another queue may find room in others.
                     shut: (!bounds).then_some(Shut::NoRoom),
-                    wakes: [Wake::Room, Wake::Fleet].into_iter().chain(wakes).collect(),
+                    conditions: [RequeueCondition::Room, RequeueCondition::Fleet]
+                        .into_iter()
+                        .chain(conditions)
+                        .collect(),
                 }
             }
         }
@@ -264,8 +272,17 @@ impl Engine {
             let holders: Vec<String> = ahead.iter().map(ToString::to_string).collect();
             holders.join(" and ")
         };
-        let mut wakes = vec![Wake::Room, Wake::Fleet, Wake::Reservation];
-        wakes.extend(self.queues.path(asker.queue).into_iter().map(Wake::Quota));
+        let mut conditions = vec![
+            RequeueCondition::Room,
+            RequeueCondition::Fleet,
+            RequeueCondition::Reservation,
+        ];
+        conditions.extend(
+            self.queues
+                .path(asker.queue)
+                .into_iter()
+                .map(RequeueCondition::Quota),
+        );
         Block {
             reason: Reason::ReservedForAnother,
             message: asker.words(|| {
@@ -282,7 +299,7 @@ impl Engine {
             }),
             gate: Gate::Reserved,
             shut,
-            wakes,
+            conditions,
         }
     }
 
@@ -291,18 +308,18 @@ impl Engine {
         asker: Asker<'_>,
         short: Box<Short>,
         pools: Option<Pools>,
-        mut wakes: Vec<Wake>,
+        mut conditions: Vec<RequeueCondition>,
     ) -> Block {
         let never = short.never();
         // Once the bound could let it go it may keep or reclaim what it lacks: it does not wait for
         // that to be free.
-        wakes.push(if never {
-            Wake::Bounds(short.queue.clone())
+        conditions.push(if never {
+            RequeueCondition::Bounds(short.queue.clone())
         } else if short.detail.beyond == 0 {
             // Guarantees together are more than there is: it needs no more than what frees.
-            Wake::Quota(short.queue.clone())
+            RequeueCondition::Quota(short.queue.clone())
         } else {
-            Wake::Headroom {
+            RequeueCondition::Headroom {
                 queue: short.queue.clone(),
                 class: short.class.clone(),
                 resource: short.resource.clone(),
@@ -310,7 +327,7 @@ impl Engine {
             }
         });
         let below = self.queues.guaranteed_below(asker.queue, &short);
-        wakes.extend(below.filter(|_| !never).map(Wake::Quota));
+        conditions.extend(below.filter(|_| !never).map(RequeueCondition::Quota));
         Block {
             reason: if never {
                 Reason::ExceedsCapability
@@ -330,7 +347,7 @@ impl Engine {
                 Gate::Quota(short, pools)
             },
             shut: None,
-            wakes,
+            conditions,
         }
     }
 }
@@ -351,7 +368,7 @@ fn block_by_limit(reached: LimitReached) -> Block {
         }),
         gate: Gate::Limit,
         shut: None,
-        wakes: vec![Wake::Quota(reached.queue)],
+        conditions: vec![RequeueCondition::Quota(reached.queue)],
     }
 }
 

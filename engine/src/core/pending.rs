@@ -4,11 +4,11 @@
 //! its first, sleeps as one and wakes as one. A sleeping group is named in the list of each
 //! thing it waits for.
 
+use super::inadmissible::{Inadmissible, RequeueCondition};
 use super::job::QueueOrder;
 use super::pending_queue::{PendingQueue, Recheck};
 use super::queues::QueueId;
 use super::shapes::ShapeId;
-use super::sleep::{Sleep, Wake};
 use crate::hashed::{Hashed, HashedSet};
 use crate::ids::{PoolClass, QueueName};
 use crate::reason::Reason;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pending {
     pending_queues: Hashed<QueueName, PendingQueue>,
-    sleepers: BTreeMap<Wake, BTreeSet<(QueueName, ShapeId)>>,
+    inadmissible_by: BTreeMap<RequeueCondition, BTreeSet<(QueueName, ShapeId)>>,
     /// Groups that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
     /// Queues whose first job to be judged may be another than when this was last taken.
@@ -143,7 +143,7 @@ impl Pending {
             return;
         };
         let head_of_sleepers = pending_queue
-            .hopeful
+            .admissible_later
             .first()
             .is_some_and(|(first, _)| first == rank);
         pending_queue.ranks.remove(rank);
@@ -172,7 +172,7 @@ impl Pending {
     }
 
     /// Puts a group to sleep. Whether its reason is another than when it slept last.
-    pub(crate) fn sleep(&mut self, queue: &QueueName, shape: ShapeId, sleep: Sleep) -> bool {
+    pub(crate) fn sleep(&mut self, queue: &QueueName, shape: ShapeId, sleep: Inadmissible) -> bool {
         let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
             return false;
         };
@@ -182,15 +182,15 @@ impl Pending {
         pending_queue.due.remove(&shape);
         let changed = group.last.replace(sleep.reason) != Some(sleep.reason);
         let first = group.jobs.first().cloned();
-        for wake in &sleep.wakes {
-            let sleepers = self.sleepers.entry(wake.clone()).or_default();
-            sleepers.insert((queue.clone(), shape));
+        for wake in &sleep.conditions {
+            let inadmissible_by = self.inadmissible_by.entry(wake.clone()).or_default();
+            inadmissible_by.insert((queue.clone(), shape));
         }
-        let hopeful = sleep.hopeful;
-        group.asleep = Some(sleep);
+        let admissible_later = sleep.admissible_later;
+        group.inadmissible = Some(sleep);
         let was_awake = pending_queue.unlist(shape, first.clone());
-        if let Some(first) = first.filter(|_| hopeful) {
-            pending_queue.hopeful.insert((first, shape));
+        if let Some(first) = first.filter(|_| admissible_later) {
+            pending_queue.admissible_later.insert((first, shape));
         }
         let id = pending_queue.id;
         self.note_ready(id, shape, was_awake, false);
@@ -199,8 +199,8 @@ impl Pending {
     }
 
     /// Wakes all that wait for `wake`.
-    pub(crate) fn wake(&mut self, wake: &Wake) {
-        for (queue, shape) in self.sleepers.remove(wake).unwrap_or_default() {
+    pub(crate) fn wake(&mut self, wake: &RequeueCondition) {
+        for (queue, shape) in self.inadmissible_by.remove(wake).unwrap_or_default() {
             self.rouse(&queue, shape);
         }
     }
@@ -211,16 +211,16 @@ impl Pending {
         queue: &QueueName,
         headroom: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
     ) {
-        let first = Wake::Headroom {
+        let first = RequeueCondition::Headroom {
             queue: queue.clone(),
             class: None,
             resource: ResourceName::new(""),
             needs: i128::MIN,
         };
-        let of_queue = self.sleepers.range(first..).map(|(wake, _)| wake);
+        let of_queue = self.inadmissible_by.range(first..).map(|(wake, _)| wake);
         let may = of_queue
             .map_while(|wake| match wake {
-                Wake::Headroom {
+                RequeueCondition::Headroom {
                     queue: of,
                     class,
                     resource,
@@ -237,8 +237,12 @@ impl Pending {
 
     /// The groups that wait for room on a node, by what they want.
     pub(crate) fn sleepers_for_room(&self) -> impl Iterator<Item = (&QueueName, ShapeId)> {
-        let sleepers = self.sleepers.get(&Wake::Room).into_iter().flatten();
-        sleepers.map(|(queue, shape)| (queue, *shape))
+        let inadmissible_by = self
+            .inadmissible_by
+            .get(&RequeueCondition::Room)
+            .into_iter()
+            .flatten();
+        inadmissible_by.map(|(queue, shape)| (queue, *shape))
     }
 
     /// Wakes those of them for whom there may be some.
@@ -290,7 +294,7 @@ impl Pending {
     pub(crate) fn remind(&mut self, queue: &QueueName, shape: ShapeId) {
         let pending_queue = self.pending_queues.get(queue);
         let group = pending_queue.and_then(|pending_queue| pending_queue.groups.get(&shape));
-        if group.is_some_and(|group| group.asleep.is_some()) {
+        if group.is_some_and(|group| group.inadmissible.is_some()) {
             self.rouse(queue, shape);
         } else {
             self.stir(queue);
@@ -318,16 +322,16 @@ impl Pending {
     }
 
     /// Wakes all that wait for `wake` in other queues than one.
-    pub(crate) fn wake_others(&mut self, wake: &Wake, queue: &QueueName) {
-        let sleepers: Vec<(QueueName, ShapeId)> = self
-            .sleepers
+    pub(crate) fn wake_others(&mut self, wake: &RequeueCondition, queue: &QueueName) {
+        let inadmissible_by: Vec<(QueueName, ShapeId)> = self
+            .inadmissible_by
             .get(wake)
             .into_iter()
             .flatten()
             .filter(|(sleeper, _)| sleeper != queue)
             .cloned()
             .collect();
-        for (sleeper, shape) in sleepers {
+        for (sleeper, shape) in inadmissible_by {
             self.rouse(&sleeper, shape);
         }
     }
@@ -350,7 +354,7 @@ impl Pending {
         let head = self
             .pending_queues
             .get(queue)
-            .and_then(|pending_queue| pending_queue.hopeful.first());
+            .and_then(|pending_queue| pending_queue.admissible_later.first());
         if let Some((_, shape)) = head.cloned() {
             self.rouse(queue, shape);
         }
@@ -366,13 +370,13 @@ impl Pending {
         };
         group.judged = false;
         pending_queue.unlooked.insert(shape);
-        if let Some(sleep) = group.asleep.take() {
+        if let Some(sleep) = group.inadmissible.take() {
             self.woken.insert((queue.clone(), shape));
-            for wake in sleep.wakes {
-                if let Some(sleepers) = self.sleepers.get_mut(&wake) {
-                    sleepers.remove(&(queue.clone(), shape));
-                    if sleepers.is_empty() {
-                        self.sleepers.remove(&wake);
+            for wake in sleep.conditions {
+                if let Some(inadmissible_by) = self.inadmissible_by.get_mut(&wake) {
+                    inadmissible_by.remove(&(queue.clone(), shape));
+                    if inadmissible_by.is_empty() {
+                        self.inadmissible_by.remove(&wake);
                     }
                 }
             }

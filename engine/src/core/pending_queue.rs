@@ -3,11 +3,11 @@
 //! A store, and questions to it: what moves jobs in and out, wakes groups and puts them to sleep
 //! is [`super::pending::Pending`], which keeps this in step with what is known of all queues.
 
+use super::inadmissible::Inadmissible;
 use super::job::QueueOrder;
 use super::position_index::PositionIndex;
 use super::queues::QueueId;
 use super::shapes::ShapeId;
-use super::sleep::Sleep;
 use crate::facts::QueueOrdering;
 use crate::reason::Reason;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingClass {
     pub(super) jobs: BTreeSet<QueueOrder>,
-    pub(super) asleep: Option<Sleep>,
+    pub(super) inadmissible: Option<Inadmissible>,
     /// Why it slept last.
     pub(super) last: Option<Reason>,
     /// Whether its first was judged since it was woken, whatever is known of what it wants.
@@ -33,7 +33,7 @@ pub(crate) struct PendingQueue {
     /// First of each group that is awake.
     pub(super) awake: BTreeSet<(QueueOrder, ShapeId)>,
     /// First of each group that sleeps and could go some day.
-    pub(super) hopeful: BTreeSet<(QueueOrder, ShapeId)>,
+    pub(super) admissible_later: BTreeSet<(QueueOrder, ShapeId)>,
     /// Groups of which the first that may look for something to evict has not done so in vain.
     pub(super) unlooked: BTreeSet<ShapeId>,
     /// Groups that are judged once more, whatever is known of the room for what they want.
@@ -56,7 +56,7 @@ impl PendingQueue {
             ranks: PositionIndex::default(),
             groups: BTreeMap::new(),
             awake: BTreeSet::new(),
-            hopeful: BTreeSet::new(),
+            admissible_later: BTreeSet::new(),
             unlooked: BTreeSet::new(),
             due: BTreeMap::new(),
         }
@@ -77,7 +77,10 @@ impl PendingQueue {
         } else {
             self.awake.iter().find(|(rank, shape)| open(rank, *shape))
         }?;
-        let behind = self.hopeful.first().is_some_and(|(ahead, _)| ahead < rank);
+        let behind = self
+            .admissible_later
+            .first()
+            .is_some_and(|(ahead, _)| ahead < rank);
         (!strict || !behind).then_some((rank, *shape))
     }
 
@@ -111,23 +114,23 @@ impl PendingQueue {
     /// The first of a group, if it is awake.
     pub(crate) fn first_awake(&self, shape: ShapeId) -> Option<(&QueueOrder, ShapeId)> {
         let group = self.groups.get(&shape)?;
-        let first = group.jobs.first().filter(|_| group.asleep.is_none());
+        let first = group.jobs.first().filter(|_| group.inadmissible.is_none());
         first.map(|rank| (rank, shape))
     }
 
     /// The first `most` jobs of those who could go some day, asleep or awake.
     pub(crate) fn front(&self, most: usize) -> BTreeSet<QueueOrder> {
-        let mut asleep = self.hopeful.iter().peekable();
+        let mut inadmissible = self.admissible_later.iter().peekable();
         let mut awake = self.awake.iter().peekable();
         let mut front = BTreeSet::new();
         // Of the groups whose first are first, the first jobs of each.
         for _ in 0..most {
-            let from_asleep = match (asleep.peek(), awake.peek()) {
+            let from_asleep = match (inadmissible.peek(), awake.peek()) {
                 (Some(a), Some(b)) => a < b,
                 (a, _) => a.is_some(),
             };
             let next = if from_asleep {
-                asleep.next()
+                inadmissible.next()
             } else {
                 awake.next()
             };
@@ -142,9 +145,9 @@ impl PendingQueue {
 
     /// The first of those who could go some day, asleep or awake.
     pub(crate) fn first_that_may_go(&self) -> Option<&QueueOrder> {
-        let asleep = self.hopeful.first().map(|(rank, _)| rank);
+        let inadmissible = self.admissible_later.first().map(|(rank, _)| rank);
         let awake = self.awake.first().map(|(rank, _)| rank);
-        asleep.into_iter().chain(awake).min()
+        inadmissible.into_iter().chain(awake).min()
     }
 
     /// All in order.
@@ -186,7 +189,7 @@ impl PendingQueue {
     pub(super) fn unlist(&mut self, shape: ShapeId, first: Option<QueueOrder>) -> bool {
         first.is_some_and(|first| {
             let entry = (first, shape);
-            self.hopeful.remove(&entry);
+            self.admissible_later.remove(&entry);
             self.awake.remove(&entry)
         })
     }

@@ -6,12 +6,12 @@
 
 use super::Engine;
 use super::deadline::next_look;
+use super::inadmissible::RequeueCondition;
 use super::job::{Derived, Has, Job, JobState, PendingEntry, QueueOrder};
 use super::predict::{Forecast, Outlook, outlook};
 use super::queues::Pools;
 use super::reservations::Reservation;
 use super::shapes::RequestShape;
-use super::sleep::Wake;
 use crate::facts::{Demand, QueueOrdering};
 use crate::ids::{JobKey, QueueName};
 use crate::rare::Rare;
@@ -366,7 +366,7 @@ impl Engine {
 
     /// Wakes those who wait for headroom of a queue, of which there may be more.
     pub(crate) fn wake_for_quota(&mut self, queue: &QueueName) {
-        self.pending.wake(&Wake::Quota(queue.clone()));
+        self.pending.wake(&RequeueCondition::Quota(queue.clone()));
         let queues = &self.queues;
         self.pending.wake_for_headroom(queue, |class, resource| {
             queues.headroom(queue, class, resource)

@@ -95,7 +95,7 @@ pub(crate) struct Reservations {
     /// For whom nothing can be kept, after how many growths of nodes that was found.
     hopeless: BTreeMap<JobKey, u64>,
     /// For whom something may be kept after all, since somebody keeps less.
-    hopeful: BTreeSet<JobKey>,
+    admissible_later: BTreeSet<JobKey>,
     /// The holders that keep nodes.
     with_nodes: BTreeSet<JobKey>,
     /// What is kept of each node.
@@ -159,7 +159,7 @@ impl Reservations {
     /// Somebody keeps less: there is hope for all.
     pub(crate) fn hope(&mut self) {
         let hopeless = std::mem::take(&mut self.hopeless);
-        self.hopeful.extend(hopeless.into_keys());
+        self.admissible_later.extend(hopeless.into_keys());
     }
 
     /// For whom nothing could be kept, and may be now that nodes have grown so often.
@@ -167,14 +167,14 @@ impl Reservations {
         if self.hopeless.values().any(|at| *at != growths) {
             let stale = |_: &JobKey, at: &mut u64| *at != growths;
             let stale = self.hopeless.extract_if(.., stale);
-            self.hopeful.extend(stale.map(|(key, _)| key));
+            self.admissible_later.extend(stale.map(|(key, _)| key));
         }
-        std::mem::take(&mut self.hopeful)
+        std::mem::take(&mut self.admissible_later)
     }
 
     /// Whether [`Self::take_hopeful`] would name any.
     pub(crate) fn is_hope_due(&self, growths: u64) -> bool {
-        !self.hopeful.is_empty() || self.hopeless.values().any(|at| *at != growths)
+        !self.admissible_later.is_empty() || self.hopeless.values().any(|at| *at != growths)
     }
 
     /// The holders of a queue, in their order.

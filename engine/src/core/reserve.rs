@@ -20,13 +20,13 @@
 //! take its room back, and be evicted again.
 
 use super::Engine;
+use super::inadmissible::RequeueCondition;
 use super::job::{PendingEntry, QueueOrder};
 use super::judge::{Asker, Block, Gate};
 use super::queues::{Pools, pools_of};
 use super::quota::Kept;
 use super::reservations::{KeptNode, Reservation, Scope};
 use super::shapes::ShapeId;
-use super::sleep::Wake;
 use crate::facts::{Demand, QueueOrdering, Share};
 use crate::ids::{JobKey, PoolClass, QueueName, Time};
 use crate::resources::Resources;
@@ -334,7 +334,7 @@ impl Engine {
                 self.rouse_job(&refused);
             }
             self.changed.jobs.insert(kept.rank.key);
-            self.pending.wake(&Wake::Reservation);
+            self.pending.wake(&RequeueCondition::Reservation);
         }
     }
 
@@ -441,7 +441,7 @@ impl Engine {
             self.reservations.hope();
             self.note_unkept(&known);
             self.shapes.open_timed();
-            self.pending.wake(&Wake::Reservation);
+            self.pending.wake(&RequeueCondition::Reservation);
         }
         self.reservations.set(planned);
     }

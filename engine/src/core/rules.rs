@@ -3,8 +3,8 @@
 //! Those whom it concerns move in their lines and are judged anew; what is charged stays.
 
 use super::Engine;
+use super::inadmissible::RequeueCondition;
 use super::queues::ROOT;
-use super::sleep::Wake;
 use crate::facts::{PriorityClassFact, QueueFact};
 use crate::ids::{JobKey, QueueName};
 
@@ -40,7 +40,7 @@ impl Engine {
         self.stretch_due = true;
         self.takers.hurry();
         self.stir_all();
-        self.pending.wake(&Wake::Quota(name.clone()));
+        self.pending.wake(&RequeueCondition::Quota(name.clone()));
         self.bounds_moved();
         // Its jobs, and those of every queue below it, are judged by other bounds now.
         let below: Vec<QueueName> = self

@@ -14,11 +14,11 @@ fn rank(name: &str, at: i64) -> QueueOrder {
     }
 }
 
-fn asleep(wake: Wake) -> Sleep {
-    Sleep {
+fn inadmissible(wake: RequeueCondition) -> Inadmissible {
+    Inadmissible {
         reason: Reason::WaitingForRoom,
-        hopeful: true,
-        wakes: vec![wake],
+        admissible_later: true,
+        conditions: vec![wake],
     }
 }
 
@@ -38,7 +38,7 @@ fn sleeping() -> (Pending, [QueueName; 2], ShapeId) {
     for queue in &queues {
         let name = queue.as_str();
         pending.insert(queue, QueueId::ROOT, shape, &rank(name, 1));
-        pending.sleep(queue, shape, asleep(Wake::Room));
+        pending.sleep(queue, shape, inadmissible(RequeueCondition::Room));
     }
     pending.take_woken();
     pending.take_stirred();
@@ -72,7 +72,7 @@ fn a_group_was_judged_until_it_is_woken() {
             .pending_queue(&queues[0])
             .map(|pending_queue| pending_queue.was_judged(shape))
     };
-    pending.wake(&Wake::Room);
+    pending.wake(&RequeueCondition::Room);
     assert_eq!(judged(&pending), Some(false));
     pending.note_judged(&queues[0], shape);
     assert_eq!(judged(&pending), Some(true));

@@ -6,7 +6,7 @@ use crate::resources::ResourceName;
 
 /// Something that a sleeping group waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wake {
+pub(crate) enum RequeueCondition {
     /// Any headroom of a queue, or another limit of it.
     Quota(QueueName),
     /// So much headroom of one bound. The needs come last, so that those who wait for the
@@ -30,11 +30,11 @@ pub(crate) enum Wake {
 
 /// Why a group sleeps.
 #[derive(Debug, Clone)]
-pub(crate) struct Sleep {
+pub(crate) struct Inadmissible {
     /// In one word.
     pub(crate) reason: Reason,
     /// Whether it could go some day as things are: then it counts as standing ahead.
-    pub(crate) hopeful: bool,
+    pub(crate) admissible_later: bool,
     /// What it waits for.
-    pub(crate) wakes: Vec<Wake>,
+    pub(crate) conditions: Vec<RequeueCondition>,
 }
