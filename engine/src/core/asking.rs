@@ -13,11 +13,11 @@
 //! go has to stir its queue or open its shape.
 
 use super::Engine;
+use super::infeasible::FeasibleShapes;
 use super::job::QueueOrder;
 use super::ladder::Round;
 use super::queues::QueueId;
 use super::shapes::ShapeId;
-use super::shut::Doors;
 use super::tree::Path;
 use crate::facts::QueueOrdering;
 use crate::hashed::{Hashed, HashedSet};
@@ -129,10 +129,10 @@ impl Engine {
     /// The first of the queue that goes first.
     pub(crate) fn next_candidate(&mut self) -> Option<Candidate> {
         self.rank_queues();
-        let doors = self.doors();
-        debug_assert_eq!(self.wrong_doors(&doors), Vec::<String>::new());
-        let openings = (self.shapes.openings(), self.grown.count());
-        let (found, nobody) = self.ask_in_order(&doors, openings);
+        let feasible = self.feasible();
+        debug_assert_eq!(self.wrong_doors(&feasible), Vec::<String>::new());
+        let reopened = (self.shapes.reopened(), self.freed.count());
+        let (found, nobody) = self.ask_in_order(&feasible, reopened);
         for queue in nobody {
             self.asking.note_nobody(queue);
             // Nodes come no nearer until more becomes free again.
@@ -140,7 +140,7 @@ impl Engine {
             self.pending.forget_reminders(name);
         }
         if found.is_none() {
-            self.asking.in_vain = Some(openings);
+            self.asking.in_vain = Some(reopened);
             self.asking.everybody = false;
         }
         found
@@ -149,11 +149,11 @@ impl Engine {
     /// Who is judged next, if anybody, and the queues that were asked and had nobody.
     fn ask_in_order(
         &self,
-        doors: &Doors<'_>,
-        openings: (u64, u64),
+        feasible: &FeasibleShapes<'_>,
+        reopened: (u64, u64),
     ) -> (Option<Candidate>, Vec<QueueId>) {
-        let asked = self.to_be_asked(doors, openings);
-        let settled = self.is_settled(doors);
+        let asked = self.to_be_asked(feasible, reopened);
+        let settled = self.is_settled(feasible);
         let behind = Cell::new(false);
         // Queues that stand alike are asked more than once in a round; each is looked at once.
         let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
@@ -167,11 +167,11 @@ impl Engine {
         let answer_of = |id: QueueId| {
             let queue = &self.queues.node(id).name;
             if settled && !behind.get() {
-                behind.set(self.is_behind_all(doors, queue));
+                behind.set(self.is_behind_all(feasible, queue));
             }
             match behind.get() {
-                false => self.candidate_of(queue, doors),
-                true => self.answer_if_asked(&asked, id, doors),
+                false => self.candidate_of(queue, feasible),
+                true => self.answer_if_asked(&asked, id, feasible),
             }
         };
         let ask = |id: QueueId| {
@@ -192,7 +192,7 @@ impl Engine {
             let strict = self.queues.ordering(queue) == QueueOrdering::StrictFifo;
             let pending_queue = self.pending.pending_queue(queue);
             let goes = strict
-                || self.may_find_room(doors, queue, rank, shape)
+                || self.may_find_room(feasible, queue, rank, shape)
                 || self.may_reserve(&self.front(queue), rank, shape)
                 || pending_queue
                     .is_some_and(|pending_queue| self.is_due(queue, pending_queue, shape));
@@ -209,12 +209,12 @@ impl Engine {
         (found, news.collect())
     }
 
-    fn to_be_asked(&self, doors: &Doors<'_>, openings: (u64, u64)) -> Asked {
+    fn to_be_asked(&self, feasible: &FeasibleShapes<'_>, reopened: (u64, u64)) -> Asked {
         if self.asking.everybody {
             return Asked::Everybody;
         }
-        let in_vain = self.asking.in_vain == Some(openings);
-        let open = || doors.open.values().filter(|_| !in_vain);
+        let in_vain = self.asking.in_vain == Some(reopened);
+        let open = || feasible.open.values().filter(|_| !in_vain);
         if open().map(|queues| queues.len()).sum::<usize>() > MANY {
             return Asked::Open;
         }
@@ -231,42 +231,47 @@ impl Engine {
 
     /// The answer of a queue that stands behind all whose reservations stop a shape, if it is asked
     /// at all.
-    fn answer_if_asked(&self, asked: &Asked, id: QueueId, doors: &Doors<'_>) -> Answer<'_> {
+    fn answer_if_asked(
+        &self,
+        asked: &Asked,
+        id: QueueId,
+        feasible: &FeasibleShapes<'_>,
+    ) -> Answer<'_> {
         let is_asked = match asked {
             Asked::Few(few) => few.contains(&id) || self.asking.stirred.contains(id),
             Asked::Everybody | Asked::Open => true,
         };
-        is_asked.then(|| self.answer_behind(id, doors)).flatten()
+        is_asked.then(|| self.answer_behind(id, feasible)).flatten()
     }
 
     /// The job to be judged next of a queue that stands behind all whose reservations stop a
     /// want. Where it had nobody when it was last asked and nothing about it has changed since,
     /// only those may be whose shape has opened; and those with claims, where they are others.
-    fn answer_behind(&self, id: QueueId, doors: &Doors<'_>) -> Answer<'_> {
+    fn answer_behind(&self, id: QueueId, feasible: &FeasibleShapes<'_>) -> Answer<'_> {
         let node = self.queues.node(id);
         let queue = &node.name;
         let ordering = node.ordering();
         let strict = ordering == QueueOrdering::StrictFifo;
         if self.asking.stirred.contains(id) || (strict && !self.asking.has_answered(id)) {
-            return self.candidate_of(queue, doors);
+            return self.candidate_of(queue, feasible);
         }
         // Claims that are others are those of who stands in front.
         let claims = !self.asking.has_answered(id);
-        if !claims && !doors.are_open_in(id) {
+        if !claims && !feasible.are_open_in(id) {
             return None;
         }
         let pending_queue = self.pending.pending_queue(queue)?;
-        let opened = if !strict && doors.open.len() <= FEW_OPEN {
-            let open = doors.open.keys();
+        let opened = if !strict && feasible.open.len() <= FEW_OPEN {
+            let open = feasible.open.keys();
             open.filter_map(|shape| pending_queue.first_awake(*shape))
                 .min()
         } else {
-            pending_queue.candidate(ordering, |_, shape| doors.is_open(shape))
+            pending_queue.candidate(ordering, |_, shape| feasible.is_open(shape))
         };
         let claimed = claims.then(|| self.first_with_a_claim(queue)).flatten();
         let first = opened.into_iter().chain(claimed).min();
         let found = first.filter(|(rank, _)| self.place_beyond(queue, rank).is_none());
-        debug_assert!(!claims || found == self.candidate_of(queue, doors));
+        debug_assert!(!claims || found == self.candidate_of(queue, feasible));
         found
     }
 
@@ -283,10 +288,10 @@ impl Engine {
     }
 
     /// Whether all jobs of a queue stand behind all whose reservations stop a shape.
-    fn is_behind_all(&self, doors: &Doors<'_>, queue: &QueueName) -> bool {
+    fn is_behind_all(&self, feasible: &FeasibleShapes<'_>, queue: &QueueName) -> bool {
         let pending_queue = self.pending.pending_queue(queue);
         let first = pending_queue.and_then(|pending_queue| pending_queue.first_that_may_go());
-        match (doors.last, first) {
+        match (feasible.last, first) {
             (Some(last), Some(first)) => self.stands_before(last, queue, first),
             _ => true,
         }
@@ -333,7 +338,7 @@ impl Engine {
     /// Something may be kept after all for jobs for which nothing could be: their queues' answers
     /// may be others.
     fn stir_hopeful(&mut self) {
-        for key in self.reservations.take_hopeful(self.grown.count()) {
+        for key in self.reservations.take_hopeful(self.freed.count()) {
             let job = self.jobs.get(&key);
             let line = job.and_then(|job| job.derived.line.as_ref());
             if let Some(queue) = line.map(|line| line.queue.clone()) {
@@ -354,7 +359,7 @@ impl Engine {
             let shapes: BTreeSet<ShapeId> = self.shapes_of(&self.front(&queue)).collect();
             // Of those for whom nothing can be kept that is never asked.
             for shape in &shapes {
-                if self.shapes.shut(*shape).is_some() {
+                if self.shapes.infeasible(*shape).is_some() {
                     self.guess_scopes(*shape);
                 }
             }
@@ -374,23 +379,25 @@ impl Engine {
     pub(crate) fn never_asked(&self) -> Vec<String> {
         if self.pending.is_stirred()
             || !self.queues.unranked.is_empty()
-            || self.reservations.is_hope_due(self.grown.count())
+            || self.reservations.is_hope_due(self.freed.count())
         {
             return Vec::new();
         }
-        let doors = self.doors();
-        let openings = (self.shapes.openings(), self.grown.count());
-        let asked = self.to_be_asked(&doors, openings);
-        if matches!(asked, Asked::Everybody) || !self.is_settled(&doors) {
+        let feasible = self.feasible();
+        let reopened = (self.shapes.reopened(), self.freed.count());
+        let asked = self.to_be_asked(&feasible, reopened);
+        if matches!(asked, Asked::Everybody) || !self.is_settled(&feasible) {
             return Vec::new();
         }
         let forgotten = self.pending.pending_queues().filter_map(|(queue, _)| {
             let id = self.queues.id(queue)?;
-            if !self.queues.takes_jobs(id) || !self.is_behind_all(&doors, queue) {
+            if !self.queues.takes_jobs(id) || !self.is_behind_all(&feasible, queue) {
                 return None;
             }
-            let has = self.candidate_of(queue, &doors).map(|(rank, _)| &rank.key);
-            let gives = self.answer_if_asked(&asked, id, &doors);
+            let has = self
+                .candidate_of(queue, &feasible)
+                .map(|(rank, _)| &rank.key);
+            let gives = self.answer_if_asked(&asked, id, &feasible);
             let gives = gives.map(|(rank, _)| &rank.key);
             (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
         });

@@ -110,7 +110,7 @@ impl Engine {
         if !front.jobs.contains(rank) || self.reservations.of(&rank.key).is_some() {
             return false;
         }
-        let growths = self.grown.count();
+        let growths = self.freed.count();
         if self.reservations.is_hopeless(&rank.key, growths)
             || (self.shapes.is_hopeless(shape, growths) && self.is_behind(&front.queue, rank))
         {

@@ -7,6 +7,7 @@
 use super::Engine;
 use super::asking::Candidate;
 use super::inadmissible::{Inadmissible, RequeueCondition};
+use super::infeasible::{FeasibleShapes, Infeasible};
 use super::job::QueueOrder;
 use super::judge::{Asker, Block, Gate, Verdict};
 use super::ladder::Front;
@@ -14,7 +15,6 @@ use super::pending_queue::{PendingQueue, Recheck};
 use super::queues::QueueId;
 use super::reservations::{KeptNode, Scope};
 use super::shapes::{RequestShape, ShapeId};
-use super::shut::{Doors, Shut};
 use crate::decision::{Decision, Decisions};
 use crate::facts::QueueOrdering;
 use crate::ids::{ClusterName, JobKey, PoolClass, QueueName, Time};
@@ -63,7 +63,7 @@ impl Engine {
         self.stretch(&mut decisions);
         let again = cut.then(|| self.now.after(CUT_PAUSE_MS));
         // What grew with smaller pods than before may leave room to those who were judged first.
-        let left = !cut && self.grown.is_any();
+        let left = !cut && self.freed.is_any();
         let more = decisions.len() >= self.config.decision_budget || left;
         Decisions {
             decisions,
@@ -95,11 +95,11 @@ impl Engine {
         if !touched.is_empty() {
             self.refleet(touched.iter());
         }
-        let grown = self.room.take_grown();
-        if !grown.is_empty() {
+        let freed = self.room.take_grown();
+        if !freed.is_empty() {
             self.stretch_due = true;
             self.takers.moved();
-            self.note_grown(grown);
+            self.note_grown(freed);
         }
     }
 
@@ -204,8 +204,8 @@ impl Engine {
                     }
                     decisions.extend(self.take_for_group(least, shape, &block));
                     self.reserve_for(least, &block);
-                    match block.shut {
-                        Some(why) => self.shut(&queue, shape, block.reason, why),
+                    match block.infeasible {
+                        Some(why) => self.infeasible(&queue, shape, block.reason, why),
                         None => self.put_to_sleep(&queue, shape, *block),
                     }
                 }
@@ -273,12 +273,12 @@ impl Engine {
     pub(crate) fn candidate_of(
         &self,
         queue: &QueueName,
-        doors: &Doors<'_>,
+        feasible: &FeasibleShapes<'_>,
     ) -> Option<(&QueueOrder, ShapeId)> {
-        let found = self.candidate_by(queue, doors, Way::Cheaper);
+        let found = self.candidate_by(queue, feasible, Way::Cheaper);
         // When nobody may be judged any more all ways find nobody: only here can they differ.
-        debug_assert_eq!(found, self.candidate_by(queue, doors, Way::InOrder));
-        debug_assert_eq!(found, self.candidate_by(queue, doors, Way::ByName));
+        debug_assert_eq!(found, self.candidate_by(queue, feasible, Way::InOrder));
+        debug_assert_eq!(found, self.candidate_by(queue, feasible, Way::ByName));
         found
     }
 
@@ -286,7 +286,7 @@ impl Engine {
     fn candidate_by(
         &self,
         queue: &QueueName,
-        doors: &Doors<'_>,
+        feasible: &FeasibleShapes<'_>,
         way: Way,
     ) -> Option<(&QueueOrder, ShapeId)> {
         let pending_queue = self.pending.pending_queue(queue)?;
@@ -298,15 +298,15 @@ impl Engine {
             // Who holds up all behind it is judged once in any case: what its own queue would
             // never let go holds up nobody, and of that the room for what it wants tells nothing.
             (strict && !pending_queue.was_judged(shape))
-                || self.may_find_room(doors, queue, rank, shape)
+                || self.may_find_room(feasible, queue, rank, shape)
                 || self.may_reserve(&front, rank, shape)
                 || (*takes && self.may_take(queue, shape))
                 || self.is_due(queue, pending_queue, shape)
         };
-        let kept = self.shapes.shuts().kept();
+        let kept = self.shapes.infeasible_shapes().kept();
         let looking = takes.then(|| pending_queue.unlooked());
         let looking_at = looking.map_or(0, BTreeSet::len);
-        let few = doors.open.len() + kept.len() + looking_at + pending_queue.due().len();
+        let few = feasible.open.len() + kept.len() + looking_at + pending_queue.due().len();
         let in_order = match way {
             Way::InOrder => true,
             Way::ByName => false,
@@ -316,7 +316,7 @@ impl Engine {
             pending_queue.candidate(ordering, may)
         } else {
             // Of all others it is known that they may not.
-            let named = doors
+            let named = feasible
                 .open
                 .keys()
                 .chain(kept)
@@ -365,8 +365,8 @@ impl Engine {
     }
 
     /// No room is found for what a group wants: for nobody else who wants the same either.
-    fn shut(&mut self, queue: &QueueName, shape: ShapeId, reason: Reason, why: Shut) {
-        self.shapes.note_shut(shape, why, self.grown.count());
+    fn infeasible(&mut self, queue: &QueueName, shape: ShapeId, reason: Reason, why: Infeasible) {
+        self.shapes.note_shut(shape, why, self.freed.count());
         if self.pending.is_fronted(shape) {
             self.guess_scopes(shape);
         }
@@ -379,9 +379,9 @@ impl Engine {
     /// Groups that were woken for something else and find no room are stopped by that now.
     fn name_woken(&mut self) {
         for (queue, shape) in self.pending.take_woken() {
-            let reason = match self.shapes.shut(shape) {
-                Some(Shut::NoRoom) => Reason::WaitingForRoom,
-                Some(Shut::Kept(_)) => Reason::ReservedForAnother,
+            let reason = match self.shapes.infeasible(shape) {
+                Some(Infeasible::NoRoom) => Reason::WaitingForRoom,
+                Some(Infeasible::Kept(_)) => Reason::ReservedForAnother,
                 None => continue,
             };
             if self.pending.note_reason(&queue, shape, reason) {

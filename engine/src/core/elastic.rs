@@ -123,7 +123,7 @@ impl Engine {
                 continue;
             };
             match self.grow_everywhere(&key) {
-                Some(grown) => decisions.push(grown),
+                Some(freed) => decisions.push(freed),
                 None => {
                     fails.insert(alike);
                 }
@@ -133,7 +133,7 @@ impl Engine {
 
     /// Grows a job in each of its clusters by what goes there, as one decision.
     fn grow_everywhere(&mut self, key: &JobKey) -> Option<Decision> {
-        let mut grown: Option<Decision> = None;
+        let mut freed: Option<Decision> = None;
         while let Some(more) = self.largest_growth(key) {
             let Some(mut next) = self.enlarge(key, &more) else {
                 break;
@@ -143,13 +143,13 @@ impl Engine {
                 Some(Decision::Resize {
                     message: before, ..
                 }),
-            ) = (&mut next, &grown)
+            ) = (&mut next, &freed)
             {
                 *message = format!("{before}, {message}");
             }
-            grown = Some(next);
+            freed = Some(next);
         }
-        grown
+        freed
     }
 
     /// Elastic jobs below their full size, in order. Not those that are still shrinking: which of
@@ -213,9 +213,9 @@ impl Engine {
 
     /// The share of the most pods by which an elastic job may grow now.
     fn largest_growth(&self, key: &JobKey) -> Option<Share> {
-        let grown = |pods: u32| self.judge_growth_by(key, pods).ok().flatten();
+        let freed = |pods: u32| self.judge_growth_by(key, pods).ok().flatten();
         let mut fails = self.pods_missing(key).saturating_add(1);
-        let mut best = grown(1)?;
+        let mut best = freed(1)?;
         let mut fits = 1;
         while fails - fits > 1 {
             // All first: that is what is granted most often.
@@ -224,7 +224,7 @@ impl Engine {
             } else {
                 fits + (fails - fits) / 2
             };
-            match grown(tried) {
+            match freed(tried) {
                 Some(more) => (fits, best) = (tried, more),
                 None => fails = tried,
             }

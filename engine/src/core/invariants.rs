@@ -126,7 +126,7 @@ impl Engine {
         wrong.extend(self.queues.pasts_not_watched());
         wrong.extend(self.misplaced_queues());
         wrong.extend(self.never_asked());
-        wrong.extend(self.wrong_doors(&self.doors()));
+        wrong.extend(self.wrong_doors(&self.feasible()));
     }
 
     /// What nodes have free equals what they have less pods and seats; seats belong to jobs

@@ -5,13 +5,13 @@
 
 use super::Engine;
 use super::inadmissible::RequeueCondition;
+use super::infeasible::Infeasible;
 use super::job::QueueOrder;
 use super::limits::LimitReached;
 use super::plan::{ClusterLack, NoPlan, View};
 use super::queues::{Pools, Queues};
 use super::quota::{Kept, Short};
 use super::shapes::RequestShape;
-use super::shut::Shut;
 use crate::decision::Blocker;
 use crate::facts::{Demand, Role, Share};
 use crate::ids::{JobKey, QueueName};
@@ -35,7 +35,7 @@ pub(crate) struct Block {
     pub(crate) blocker: Option<Blocker>,
     pub(crate) gate: Gate,
     /// Set where it stops everybody who wants the same, not only this queue.
-    pub(crate) shut: Option<Shut>,
+    pub(crate) infeasible: Option<Infeasible>,
     /// What may change that.
     pub(crate) conditions: Vec<RequeueCondition>,
 }
@@ -131,8 +131,8 @@ impl Engine {
                 let room = matches!(no_plan, NoPlan::NoRoom(_));
                 // Who keeps something itself is stopped by fewer than others are.
                 let holds = self.reservations.of(&asker.rank.key).is_some();
-                let shut = (room && !holds).then(|| self.shut_by(&ahead));
-                blocked(self.block_by_reservation(asker, &ahead, &why, shut))
+                let infeasible = (room && !holds).then(|| self.shut_by(&ahead));
+                blocked(self.block_by_reservation(asker, &ahead, &why, infeasible))
             }
         }
     }
@@ -167,7 +167,7 @@ impl Engine {
             }),
             blocker: None,
             gate: Gate::Never,
-            shut: None,
+            infeasible: None,
             conditions: path
                 .into_iter()
                 .map(RequeueCondition::Quota)
@@ -205,7 +205,7 @@ impl Engine {
             message,
             blocker: None,
             gate: Gate::Never,
-            shut: None,
+            infeasible: None,
             conditions: vec![RequeueCondition::Fleet],
         };
         match no_plan {
@@ -240,7 +240,7 @@ impl Engine {
                     message,
                     gate: Gate::Room,
                     // Where pools are bounded another queue may find room in others.
-                    shut: (!bounds).then_some(Shut::NoRoom),
+                    infeasible: (!bounds).then_some(Infeasible::NoRoom),
                     conditions: [RequeueCondition::Room, RequeueCondition::Fleet]
                         .into_iter()
                         .chain(conditions)
@@ -252,13 +252,13 @@ impl Engine {
 
     /// Those of `ahead` who keep nodes: they stop everybody who wants the same and has to leave
     /// alone what all of them keep.
-    fn shut_by(&self, ahead: &[&JobKey]) -> Shut {
+    fn shut_by(&self, ahead: &[&JobKey]) -> Infeasible {
         let keeps = |key: &JobKey| {
             let kept = self.reservations.of(key);
             kept.is_some_and(|kept| !kept.nodes.is_empty())
         };
         let holders = ahead.iter().filter(|key| keeps(key));
-        Shut::Kept(holders.map(|key| (*key).clone()).collect())
+        Infeasible::Kept(holders.map(|key| (*key).clone()).collect())
     }
 
     fn block_by_reservation(
@@ -266,7 +266,7 @@ impl Engine {
         asker: Asker<'_>,
         ahead: &[&JobKey],
         why: &str,
-        shut: Option<Shut>,
+        infeasible: Option<Infeasible>,
     ) -> Block {
         let holders = || {
             let holders: Vec<String> = ahead.iter().map(ToString::to_string).collect();
@@ -298,7 +298,7 @@ impl Engine {
                 free: None,
             }),
             gate: Gate::Reserved,
-            shut,
+            infeasible,
             conditions,
         }
     }
@@ -346,7 +346,7 @@ impl Engine {
             } else {
                 Gate::Quota(short, pools)
             },
-            shut: None,
+            infeasible: None,
             conditions,
         }
     }
@@ -367,7 +367,7 @@ fn block_by_limit(reached: LimitReached) -> Block {
             free: Some(0),
         }),
         gate: Gate::Limit,
-        shut: None,
+        infeasible: None,
         conditions: vec![RequeueCondition::Quota(reached.queue)],
     }
 }

@@ -31,6 +31,8 @@ mod growth;
 mod held;
 mod idle;
 mod inadmissible;
+mod infeasible;
+mod infeasible_shapes;
 mod invariants;
 mod job;
 mod judge;
@@ -63,8 +65,6 @@ mod runtime;
 mod scopes;
 mod score;
 mod shapes;
-mod shut;
-mod shuts;
 mod snapshot;
 mod split;
 mod takers;
@@ -87,6 +87,7 @@ use crate::room::{PoolSummary, Room};
 use asking::Asking;
 use eligible::Eligibility;
 use held::Held;
+use infeasible::FreedNodes;
 use job::Job;
 use lingering::Lingering;
 use names::Names;
@@ -95,7 +96,6 @@ use predict::History;
 use queues::Queues;
 use reservations::Reservations;
 use shapes::Shapes;
-use shut::Grown;
 use std::collections::{BTreeMap, BTreeSet};
 use takers::Takers;
 
@@ -128,7 +128,7 @@ pub struct Engine {
     pending: Pending,
     reservations: Reservations,
     /// Nodes of which more became free since all that is open was judged.
-    grown: Grown,
+    freed: FreedNodes,
     asking: Asking,
     /// When to look at a job again although no event came.
     timers: BTreeSet<(Time, JobKey)>,
@@ -172,7 +172,7 @@ impl Engine {
             shapes: Shapes::default(),
             pending: Pending::default(),
             reservations: Reservations::default(),
-            grown: Grown::default(),
+            freed: FreedNodes::default(),
             asking: Asking::default(),
             timers: BTreeSet::new(),
             ends: BTreeSet::new(),

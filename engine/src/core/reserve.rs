@@ -152,7 +152,7 @@ impl Engine {
     /// Nothing can be kept for a job: nor for any that wants the same, if it stands behind all
     /// who keep nodes.
     fn note_hopeless(&mut self, queue: &QueueName, rank: &QueueOrder) {
-        let growths = self.grown.count();
+        let growths = self.freed.count();
         self.reservations.note_hopeless(&rank.key, growths);
         let shape = self.shape_of(&rank.key);
         if let Some(shape) = shape.filter(|_| self.is_behind(queue, rank)) {

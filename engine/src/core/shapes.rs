@@ -1,8 +1,8 @@
 //! What waiting jobs want, each kept once: a million jobs want a few hundred things.
 
+use super::infeasible::Infeasible;
+use super::infeasible_shapes::{InfeasibleShapes, Was};
 use super::reservations::Scope;
-use super::shut::Shut;
-use super::shuts::{Shuts, Was};
 use crate::facts::Demand;
 use crate::ids::{ClusterName, JobKey, QueueName};
 use crate::resources::Resources;
@@ -65,9 +65,9 @@ struct Slot {
     /// Whether the empty fleet could take it, once that was asked.
     could_fit: Option<bool>,
     /// Why no room can be found for it, if that was found.
-    shut: Option<Shut>,
+    infeasible: Option<Infeasible>,
     /// After how many growths of nodes that was found.
-    shut_at: u64,
+    infeasible_at: u64,
     /// The classes of pools whose reservations it would count as, once that was found out.
     scopes: Option<BTreeSet<Scope>>,
     /// That nothing can be kept for it behind all who keep nodes, and after how many growths
@@ -84,9 +84,9 @@ pub(crate) struct Shapes {
     free: Vec<usize>,
     ids: BTreeMap<Arc<RequestShape>, ShapeId>,
     /// How often room was said to be there for what found none, or was not asked for before.
-    openings: u64,
+    reopened: u64,
     demands: BTreeSet<Arc<Demand>>,
-    shuts: Shuts,
+    infeasible_shapes: InfeasibleShapes,
     /// Whether some shape was found to be of more than one class since classes were last others.
     of_several_classes: bool,
 }
@@ -113,14 +113,14 @@ impl Shapes {
             }
             return *id;
         }
-        self.openings += 1;
+        self.reopened += 1;
         let shape = Arc::new(shape);
         let entry = Some(Slot {
             shape: Arc::clone(&shape),
             users: 1,
             could_fit: None,
-            shut: None,
-            shut_at: 0,
+            infeasible: None,
+            infeasible_at: 0,
             scopes: None,
             hopeless: None,
             let_by: BTreeMap::new(),
@@ -132,7 +132,8 @@ impl Shapes {
             self.slots.push(entry);
             ShapeId(self.slots.len() - 1)
         };
-        self.shuts.note(id, &shape, Was::Unused, Was::Open);
+        self.infeasible_shapes
+            .note(id, &shape, Was::Unused, Was::Open);
         self.ids.insert(shape, id);
         id
     }
@@ -145,8 +146,9 @@ impl Shapes {
         slot.users -= 1;
         if slot.users == 0 {
             self.ids.remove(&slot.shape);
-            let was = Was::of(slot.shut.as_ref());
-            self.shuts.note(id, &slot.shape, was, Was::Unused);
+            let was = Was::of(slot.infeasible.as_ref());
+            self.infeasible_shapes
+                .note(id, &slot.shape, was, Was::Unused);
             self.slots[id.0] = None;
             self.free.push(id.0);
         }
@@ -158,8 +160,8 @@ impl Shapes {
     }
 
     /// How often wants were opened so far.
-    pub(crate) fn openings(&self) -> u64 {
-        self.openings
+    pub(crate) fn reopened(&self) -> u64 {
+        self.reopened
     }
 
     /// What was noted of whether the empty fleet could take it.
@@ -177,7 +179,7 @@ impl Shapes {
 
     /// The fleet is another: nothing is known of what it could take.
     pub(crate) fn forget_fits(&mut self) {
-        self.openings += 1;
+        self.reopened += 1;
         for slot in self.slots.iter_mut().flatten() {
             slot.could_fit = None;
             slot.let_by.clear();
@@ -193,37 +195,39 @@ impl Shapes {
             let Some(slot) = slot.as_mut().filter(|slot| which(slot)) else {
                 continue;
             };
-            if let Some(why) = slot.shut.take() {
-                let was = Was::Shut(&why);
-                self.shuts.note(ShapeId(id), &slot.shape, was, Was::Open);
+            if let Some(why) = slot.infeasible.take() {
+                let was = Was::Infeasible(&why);
+                self.infeasible_shapes
+                    .note(ShapeId(id), &slot.shape, was, Was::Open);
             }
         }
     }
 
     /// The shapes told apart by what may open them.
-    pub(crate) fn shuts(&self) -> &Shuts {
-        &self.shuts
+    pub(crate) fn infeasible_shapes(&self) -> &InfeasibleShapes {
+        &self.infeasible_shapes
     }
 
     /// Why no room can be found for it, if so.
-    pub(crate) fn shut(&self, id: ShapeId) -> Option<&Shut> {
-        self.slots.get(id.0)?.as_ref()?.shut.as_ref()
+    pub(crate) fn infeasible(&self, id: ShapeId) -> Option<&Infeasible> {
+        self.slots.get(id.0)?.as_ref()?.infeasible.as_ref()
     }
 
     /// No room was found for it.
-    pub(crate) fn note_shut(&mut self, id: ShapeId, why: Shut, growths: u64) {
+    pub(crate) fn note_shut(&mut self, id: ShapeId, why: Infeasible, growths: u64) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
-            let was = Was::of(slot.shut.as_ref());
-            self.shuts.note(id, &slot.shape, was, Was::Shut(&why));
-            slot.shut = Some(why);
-            slot.shut_at = growths;
+            let was = Was::of(slot.infeasible.as_ref());
+            self.infeasible_shapes
+                .note(id, &slot.shape, was, Was::Infeasible(&why));
+            slot.infeasible = Some(why);
+            slot.infeasible_at = growths;
         }
     }
 
     /// After how many growths of nodes it was shut.
-    pub(crate) fn shut_at(&self, id: ShapeId) -> u64 {
+    pub(crate) fn infeasible_at(&self, id: ShapeId) -> u64 {
         let slot = self.slots.get(id.0).and_then(Option::as_ref);
-        slot.map_or(0, |slot| slot.shut_at)
+        slot.map_or(0, |slot| slot.infeasible_at)
     }
 
     /// Nothing can be kept for it behind all who keep nodes.
@@ -272,17 +276,17 @@ impl Shapes {
     /// Room may be found for it again.
     pub(crate) fn open(&mut self, id: ShapeId) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0)
-            && let Some(why) = slot.shut.take()
+            && let Some(why) = slot.infeasible.take()
         {
-            self.openings += 1;
-            let was = Was::Shut(&why);
-            self.shuts.note(id, &slot.shape, was, Was::Open);
+            self.reopened += 1;
+            let was = Was::Infeasible(&why);
+            self.infeasible_shapes.note(id, &slot.shape, was, Was::Open);
         }
     }
 
     /// Bounds of queues are others: nothing is known of what they would ever let go.
     pub(crate) fn forget_lets(&mut self) {
-        self.openings += 1;
+        self.reopened += 1;
         for slot in self.slots.iter_mut().flatten() {
             slot.let_by.clear();
         }
@@ -290,7 +294,7 @@ impl Shapes {
 
     /// How plans are made is another: room may be found for any.
     pub(crate) fn open_all(&mut self) {
-        self.openings += 1;
+        self.reopened += 1;
         for slot in self.slots.iter_mut().flatten() {
             slot.let_by.clear();
         }
@@ -299,9 +303,9 @@ impl Shapes {
 
     /// Holders start at other times: whoever ends before may pass.
     pub(crate) fn open_timed(&mut self) {
-        self.openings += 1;
+        self.reopened += 1;
         self.unshut(|slot| {
-            matches!(slot.shut, Some(Shut::Kept(_))) && slot.shape.duration.is_some()
+            matches!(slot.infeasible, Some(Infeasible::Kept(_))) && slot.shape.duration.is_some()
         });
     }
 }
@@ -353,16 +357,17 @@ mod tests {
         let timed = shapes.acquire(shape(1, Some(1)));
         let endless = shapes.acquire(shape(1, None));
         let full = shapes.acquire(shape(2, Some(1)));
-        shapes.note_shut(timed, Shut::Kept(Arc::new([])), 1);
-        shapes.note_shut(endless, Shut::Kept(Arc::new([])), 1);
-        shapes.note_shut(full, Shut::NoRoom, 1);
-        let shut = |shapes: &Shapes| [timed, endless, full].map(|id| shapes.shut(id).is_some());
-        let before = shapes.openings();
+        shapes.note_shut(timed, Infeasible::Kept(Arc::new([])), 1);
+        shapes.note_shut(endless, Infeasible::Kept(Arc::new([])), 1);
+        shapes.note_shut(full, Infeasible::NoRoom, 1);
+        let infeasible =
+            |shapes: &Shapes| [timed, endless, full].map(|id| shapes.infeasible(id).is_some());
+        let before = shapes.reopened();
         shapes.open_timed();
-        assert_eq!(shut(&shapes), [false, true, true]);
-        assert_eq!(shapes.openings(), before + 1);
+        assert_eq!(infeasible(&shapes), [false, true, true]);
+        assert_eq!(shapes.reopened(), before + 1);
         shapes.open_all();
-        assert_eq!(shut(&shapes), [false, false, false]);
-        assert_eq!(shapes.openings(), before + 2);
+        assert_eq!(infeasible(&shapes), [false, false, false]);
+        assert_eq!(shapes.reopened(), before + 2);
     }
 }

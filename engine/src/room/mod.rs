@@ -69,7 +69,7 @@ pub struct Room {
     mix: Mix,
     index: Index,
     /// Nodes of which more became free.
-    grown: BTreeMap<ClusterName, BTreeSet<NodeName>>,
+    freed: BTreeMap<ClusterName, BTreeSet<NodeName>>,
 }
 
 impl Room {
@@ -318,7 +318,7 @@ impl Room {
 
     /// Nodes of which more became free since the last call, by cluster.
     pub(crate) fn take_grown(&mut self) -> BTreeMap<ClusterName, BTreeSet<NodeName>> {
-        std::mem::take(&mut self.grown)
+        std::mem::take(&mut self.freed)
     }
 
     /// Pods of the job that are bound in `cluster`, or were until they ended.
@@ -371,8 +371,8 @@ impl Room {
             };
             let change = room.refresh(node, &self.dims);
             if change.grew {
-                let grown = self.grown.entry(cluster.clone()).or_default();
-                grown.insert(node.clone());
+                let freed = self.freed.entry(cluster.clone()).or_default();
+                freed.insert(node.clone());
             }
             self.changed(cluster, change);
         }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// Why a shape is shut.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Shut {
+pub(crate) enum Infeasible {
     /// It fits nowhere.
     NoRoom,
     /// It fits only where nodes are kept for these jobs: that stops whoever has to leave alone
@@ -38,7 +38,7 @@ pub(crate) type Nodes = BTreeMap<ClusterName, BTreeSet<NodeName>>;
 /// Nodes of which more has become free since all that is open was judged, and when each last
 /// grew, counted in growths: a shape that was shut later was judged with it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Grown {
+pub(crate) struct FreedNodes {
     nodes: BTreeMap<ClusterName, BTreeMap<NodeName, At>>,
     count: u64,
 }
@@ -52,7 +52,7 @@ struct At {
     open: u64,
 }
 
-impl Grown {
+impl FreedNodes {
     /// Whether any has grown since all that is open was judged.
     pub(crate) fn is_any(&self) -> bool {
         !self.nodes.is_empty()
@@ -73,10 +73,14 @@ impl Grown {
     }
 
     /// Those that grew after so many growths, as far as it matters to what is shut so.
-    fn since(&self, count: u64, why: &Shut) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
+    fn since(
+        &self,
+        count: u64,
+        why: &Infeasible,
+    ) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
         let nodes = self.nodes.iter();
         let nodes = nodes.flat_map(|(cluster, nodes)| nodes.iter().map(move |n| (cluster, n)));
-        let kept = matches!(why, Shut::Kept(_));
+        let kept = matches!(why, Infeasible::Kept(_));
         let grew = move |at: &At| count < if kept { at.open } else { at.free };
         nodes
             .filter(move |(_, (_, at))| grew(at))
@@ -85,7 +89,7 @@ impl Grown {
 }
 
 /// Which shapes find no room as things are.
-pub(crate) struct Doors<'a> {
+pub(crate) struct FeasibleShapes<'a> {
     shapes: &'a Shapes,
     /// The queues in which somebody awake has a shape that might find room, by want.
     pub(crate) open: BTreeMap<ShapeId, &'a HashedSet<QueueId>>,
@@ -94,7 +98,7 @@ pub(crate) struct Doors<'a> {
     pub(crate) last: Option<&'a Reservation>,
 }
 
-impl<'a> Doors<'a> {
+impl<'a> FeasibleShapes<'a> {
     /// Whether somebody awake in a queue has a shape that might find room.
     pub(crate) fn are_open_in(&self, queue: QueueId) -> bool {
         self.open.values().any(|queues| queues.contains(&queue))
@@ -102,44 +106,46 @@ impl<'a> Doors<'a> {
 
     /// Whether something that somebody awake wants might find room, whoever asks.
     pub(crate) fn is_open(&self, shape: ShapeId) -> bool {
-        self.shut(shape).is_none()
+        self.infeasible(shape).is_none()
     }
 
     /// Why no room can be found for something that somebody awake wants, if so.
-    fn shut(&self, shape: ShapeId) -> Option<&'a Shut> {
-        let shut = self.shapes.shut(shape);
-        shut.filter(|_| !self.open.contains_key(&shape))
+    fn infeasible(&self, shape: ShapeId) -> Option<&'a Infeasible> {
+        let infeasible = self.shapes.infeasible(shape);
+        infeasible.filter(|_| !self.open.contains_key(&shape))
     }
 }
 
 impl Engine {
     /// Notes nodes of which more has become free, and wakes those who sleep for want of that.
-    pub(crate) fn note_grown(&mut self, grown: Nodes) {
+    pub(crate) fn note_grown(&mut self, freed: Nodes) {
         let mut known: BTreeMap<ShapeId, bool> = BTreeMap::new();
         for (_, shape) in self.pending.sleepers_for_room() {
             if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(shape) {
                 let may = self.shapes.get(shape).is_some_and(|shape| {
-                    let mut nodes = listed(&grown);
-                    nodes.any(|(cluster, node)| self.takes_one(shape, cluster, node, &Shut::NoRoom))
+                    let mut nodes = listed(&freed);
+                    nodes.any(|(cluster, node)| {
+                        self.takes_one(shape, cluster, node, &Infeasible::NoRoom)
+                    })
                 });
                 entry.insert(may);
             }
         }
-        self.grown.count += 1;
-        for (cluster, node) in listed(&grown) {
-            self.grown.add(cluster, node, true);
+        self.freed.count += 1;
+        for (cluster, node) in listed(&freed) {
+            self.freed.add(cluster, node, true);
         }
         // What frees on its nodes changes what a holder has to keep besides; what frees elsewhere
         // may be nearer to what it needs, if those who go before it leave it.
         let on_them = |kept: &Reservation| {
             let mut nodes = kept.nodes.iter();
             nodes.any(|node| {
-                let nodes = grown.get(&node.cluster);
+                let nodes = freed.get(&node.cluster);
                 nodes.is_some_and(|nodes| nodes.contains(&node.node))
             })
         };
         let nearer = |kept: &Reservation| {
-            let mut clusters = grown.keys();
+            let mut clusters = freed.keys();
             clusters.any(|cluster| self.might_lack_less(kept, cluster))
         };
         let holders = self.reservations.with_nodes();
@@ -165,59 +171,59 @@ impl Engine {
         let holders = holders.filter(|rank| self.shape_of(&rank.key) == Some(shape));
         let mut kept = holders.filter_map(|rank| self.reservations.of(&rank.key));
         kept.any(|kept| {
-            let mut clusters = self.grown.nodes.keys();
+            let mut clusters = self.freed.nodes.keys();
             clusters.any(|cluster| self.lacks_less(kept, cluster))
         })
     }
 
     /// What was kept on nodes is kept no more: that is as good as free.
     pub(crate) fn note_unkept(&mut self, kept: &Reservation) {
-        self.grown.count += 1;
+        self.freed.count += 1;
         for node in &kept.nodes {
-            self.grown.add(&node.cluster, &node.node, false);
+            self.freed.add(&node.cluster, &node.node, false);
         }
     }
 
     /// Wants that could be opened by what has become free, and were not judged since, are
     /// open from now on. To be called when all that is open was judged.
     pub(crate) fn settle_grown(&mut self) {
-        if !self.grown.is_any() {
+        if !self.freed.is_any() {
             return;
         }
         let open = self.opened();
         for id in open {
             self.shapes.open(id);
         }
-        self.grown.nodes.clear();
+        self.freed.nodes.clear();
     }
 
     /// Wants that are shut, and might find room on nodes that have grown since.
     fn opened(&self) -> BTreeSet<ShapeId> {
-        let shuts = self.shapes.shuts();
+        let infeasible_shapes = self.shapes.infeasible_shapes();
         let mut might = BTreeSet::new();
-        for (cluster, nodes) in &self.grown.nodes {
+        for (cluster, nodes) in &self.freed.nodes {
             let room = self.room.cluster(cluster);
             let nodes = nodes.keys();
             for node in nodes.filter_map(|node| room?.nodes().get(node)) {
-                might.extend(shuts.might_be_on(|name| self.room.free_of(node, name)));
+                might.extend(infeasible_shapes.might_be_on(|name| self.room.free_of(node, name)));
             }
         }
         might.retain(|id| {
             self.shapes
-                .shut(*id)
+                .infeasible(*id)
                 .is_some_and(|why| self.grew_for(*id, why))
         });
         might
     }
 
     /// Which shapes might find room now, of those that anybody awake has.
-    pub(crate) fn doors(&self) -> Doors<'_> {
-        let shuts = self.shapes.shuts();
-        let might = shuts.open().chain(self.opened());
+    pub(crate) fn feasible(&self) -> FeasibleShapes<'_> {
+        let infeasible_shapes = self.shapes.infeasible_shapes();
+        let might = infeasible_shapes.open().chain(self.opened());
         let open = might.filter_map(|shape| Some((shape, self.pending.ready_in(shape)?)));
         let holders = self.reservations.with_nodes();
-        let holders = holders.filter(|kept| shuts.are_stopped_by(&kept.rank.key));
-        Doors {
+        let holders = holders.filter(|kept| infeasible_shapes.are_stopped_by(&kept.rank.key));
+        FeasibleShapes {
             shapes: &self.shapes,
             open: open.collect(),
             last: self.last_of(holders),
@@ -226,11 +232,11 @@ impl Engine {
 
     /// Wants of which nobody looks whether they might find room although they might, or the
     /// other way round.
-    pub(crate) fn wrong_doors(&self, doors: &Doors<'_>) -> Vec<String> {
+    pub(crate) fn wrong_doors(&self, feasible: &FeasibleShapes<'_>) -> Vec<String> {
         let wrong = self.pending.ready().filter(|(shape, _)| {
-            let shut = self.shapes.shut(*shape);
-            let might = shut.is_none_or(|why| self.grew_for(*shape, why));
-            might != doors.open.contains_key(shape)
+            let infeasible = self.shapes.infeasible(*shape);
+            let might = infeasible.is_none_or(|why| self.grew_for(*shape, why));
+            might != feasible.open.contains_key(shape)
         });
         wrong
             .map(|(shape, _)| format!("want {shape:?}: open and taken for shut, or shut"))
@@ -239,9 +245,9 @@ impl Engine {
 
     /// Whether nobody whose shape is shut may keep anything, as far as claims are not others: of
     /// what each would keep as much is kept already as may be, or nothing can be.
-    pub(crate) fn is_settled(&self, doors: &Doors<'_>) -> bool {
+    pub(crate) fn is_settled(&self, feasible: &FeasibleShapes<'_>) -> bool {
         let most = self.config.reservations_per_class.max(1);
-        let growths = self.grown.count();
+        let growths = self.freed.count();
         let full = |shape: &ShapeId| {
             if self.shapes.is_hopeless(*shape, growths) {
                 return true;
@@ -252,24 +258,24 @@ impl Engine {
         };
         let mut fronted = self.pending.fronted();
         fronted.all(|shape| {
-            self.pending.ready_in(shape).is_none() || doors.is_open(shape) || full(&shape)
+            self.pending.ready_in(shape).is_none() || feasible.is_open(shape) || full(&shape)
         })
     }
 
     /// Whether a waiting job might find room.
     pub(crate) fn may_find_room(
         &self,
-        doors: &Doors<'_>,
+        feasible: &FeasibleShapes<'_>,
         queue: &QueueName,
         rank: &QueueOrder,
         shape: ShapeId,
     ) -> bool {
-        match doors.shut(shape) {
+        match feasible.infeasible(shape) {
             None => true,
-            Some(Shut::NoRoom) => false,
+            Some(Infeasible::NoRoom) => false,
             // Who keeps nodes itself is never stopped by all that do.
-            Some(Shut::Kept(_)) if self.reservations.of(&rank.key).is_some() => true,
-            Some(Shut::Kept(holders)) => !self.shapes.get(shape).is_some_and(|shape| {
+            Some(Infeasible::Kept(_)) if self.reservations.of(&rank.key).is_some() => true,
+            Some(Infeasible::Kept(holders)) => !self.shapes.get(shape).is_some_and(|shape| {
                 let asker = Asker {
                     queue,
                     rank,
@@ -305,12 +311,12 @@ impl Engine {
         holders.max_by(|a, b| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)))
     }
 
-    fn grew_for(&self, id: ShapeId, why: &Shut) -> bool {
+    fn grew_for(&self, id: ShapeId, why: &Infeasible) -> bool {
         let Some(shape) = self.shapes.get(id) else {
             return true;
         };
-        let mut grown = self.grown.since(self.shapes.shut_at(id), why);
-        grown.any(|(cluster, node)| {
+        let mut freed = self.freed.since(self.shapes.infeasible_at(id), why);
+        freed.any(|(cluster, node)| {
             self.might_hold(shape, cluster) && self.takes_one(shape, cluster, node, why)
         })
     }
@@ -330,15 +336,15 @@ impl Engine {
         shape: &RequestShape,
         cluster: &ClusterName,
         name: &NodeName,
-        why: &Shut,
+        why: &Infeasible,
     ) -> bool {
         let room = self.room.cluster(cluster);
         let Some(node) = room.and_then(|room| room.nodes().get(name)) else {
             return false;
         };
         let kept = match why {
-            Shut::NoRoom => None,
-            Shut::Kept(holders) => self.reservations.kept_for(holders, cluster, name),
+            Infeasible::NoRoom => None,
+            Infeasible::Kept(holders) => self.reservations.kept_for(holders, cluster, name),
         };
         let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
         let takes = |role: &Role| self.room.takes_one(node, role, kept.as_ref());
@@ -347,8 +353,8 @@ impl Engine {
     }
 }
 
-fn listed(grown: &Nodes) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
-    grown
+fn listed(freed: &Nodes) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
+    freed
         .iter()
         .flat_map(|(cluster, nodes)| nodes.iter().map(move |node| (cluster, node)))
 }

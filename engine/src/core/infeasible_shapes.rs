@@ -1,8 +1,8 @@
 //! Which shapes are shut, by what may open them: so that a node on which more has become free
 //! names those that it might take, and nobody goes through all that is shut.
 
+use super::infeasible::Infeasible;
 use super::shapes::{RequestShape, ShapeId};
-use super::shut::Shut;
 use crate::ids::JobKey;
 use crate::resources::ResourceName;
 use crate::room::leading;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The shapes in use, told apart.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shuts {
+pub(crate) struct InfeasibleShapes {
     /// Not shut.
     open: BTreeSet<ShapeId>,
     /// Shut, by what a pod of one of its roles asks for of what that is best known by.
@@ -23,7 +23,7 @@ pub(crate) struct Shuts {
     stopped_by: HashMap<JobKey, usize>,
 }
 
-impl Shuts {
+impl InfeasibleShapes {
     /// What a shape was, and is from now on.
     pub(crate) fn note(
         &mut self,
@@ -37,18 +37,18 @@ impl Shuts {
             Was::Open => {
                 self.open.remove(&id);
             }
-            Was::Shut(why) => self.unlist(id, shape, why),
+            Was::Infeasible(why) => self.unlist(id, shape, why),
         }
         match now {
             Was::Unused => {}
             Was::Open => {
                 self.open.insert(id);
             }
-            Was::Shut(why) => self.list(id, shape, why),
+            Was::Infeasible(why) => self.list(id, shape, why),
         }
     }
 
-    fn list(&mut self, id: ShapeId, shape: &RequestShape, why: &Shut) {
+    fn list(&mut self, id: ShapeId, shape: &RequestShape, why: &Infeasible) {
         for ask in asks(shape) {
             let listed = match ask {
                 Some((name, each)) => {
@@ -59,7 +59,7 @@ impl Shuts {
             };
             listed.insert(id);
         }
-        if let Shut::Kept(holders) = why {
+        if let Infeasible::Kept(holders) = why {
             self.kept.insert(id);
             for holder in holders.iter() {
                 *self.stopped_by.entry(holder.clone()).or_default() += 1;
@@ -67,7 +67,7 @@ impl Shuts {
         }
     }
 
-    fn unlist(&mut self, id: ShapeId, shape: &RequestShape, why: &Shut) {
+    fn unlist(&mut self, id: ShapeId, shape: &RequestShape, why: &Infeasible) {
         for ask in asks(shape) {
             let Some((name, each)) = ask else {
                 self.undemanding.remove(&id);
@@ -83,7 +83,7 @@ impl Shuts {
                 }
             }
         }
-        if let Shut::Kept(holders) = why {
+        if let Infeasible::Kept(holders) = why {
             self.kept.remove(&id);
             for holder in holders.iter() {
                 if let Some(count) = self.stopped_by.get_mut(holder) {
@@ -130,12 +130,12 @@ impl Shuts {
 pub(crate) enum Was<'a> {
     Unused,
     Open,
-    Shut(&'a Shut),
+    Infeasible(&'a Infeasible),
 }
 
 impl<'a> Was<'a> {
-    pub(crate) fn of(shut: Option<&'a Shut>) -> Self {
-        shut.map_or(Self::Open, Self::Shut)
+    pub(crate) fn of(infeasible: Option<&'a Infeasible>) -> Self {
+        infeasible.map_or(Self::Open, Self::Infeasible)
     }
 }
 
