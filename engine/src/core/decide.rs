@@ -5,7 +5,7 @@
 //! turn does one or the other, so the loop ends; nothing that sleeps is looked at.
 
 use super::Engine;
-use super::asking::Candidate;
+use super::head_selector::Candidate;
 use super::inadmissible::{Inadmissible, RequeueCondition};
 use super::infeasible::{FeasibleShapes, Infeasible};
 use super::job::QueueOrder;

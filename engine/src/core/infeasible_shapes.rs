@@ -14,7 +14,7 @@ pub(crate) struct InfeasibleShapes {
     /// Not shut.
     open: BTreeSet<ShapeId>,
     /// Shut, by what a pod of one of its roles asks for of what that is best known by.
-    asking: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<ShapeId>>>,
+    head_selector: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<ShapeId>>>,
     /// Shut, with a role that asks for nothing.
     undemanding: BTreeSet<ShapeId>,
     /// Shut since they fit only where nodes are kept.
@@ -52,8 +52,8 @@ impl InfeasibleShapes {
         for ask in asks(shape) {
             let listed = match ask {
                 Some((name, each)) => {
-                    let asking = self.asking.entry(name.clone()).or_default();
-                    asking.entry(each).or_default()
+                    let head_selector = self.head_selector.entry(name.clone()).or_default();
+                    head_selector.entry(each).or_default()
                 }
                 None => &mut self.undemanding,
             };
@@ -73,13 +73,13 @@ impl InfeasibleShapes {
                 self.undemanding.remove(&id);
                 continue;
             };
-            let Some(asking) = self.asking.get_mut(name) else {
+            let Some(head_selector) = self.head_selector.get_mut(name) else {
                 continue;
             };
-            if let Some(listed) = asking.get_mut(&each) {
+            if let Some(listed) = head_selector.get_mut(&each) {
                 listed.remove(&id);
                 if listed.is_empty() {
-                    asking.remove(&each);
+                    head_selector.remove(&each);
                 }
             }
         }
@@ -117,11 +117,14 @@ impl InfeasibleShapes {
         &self,
         free: impl Fn(&ResourceName) -> i128,
     ) -> impl Iterator<Item = ShapeId> {
-        let asking = self.asking.iter().flat_map(move |(name, by_amount)| {
-            let free = i64::try_from(free(name).max(0)).unwrap_or(i64::MAX);
-            by_amount.range(..=free).flat_map(|(_, shapes)| shapes)
-        });
-        asking.chain(&self.undemanding).copied()
+        let head_selector = self
+            .head_selector
+            .iter()
+            .flat_map(move |(name, by_amount)| {
+                let free = i64::try_from(free(name).max(0)).unwrap_or(i64::MAX);
+                by_amount.range(..=free).flat_map(|(_, shapes)| shapes)
+            });
+        head_selector.chain(&self.undemanding).copied()
     }
 }
 

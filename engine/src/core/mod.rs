@@ -9,7 +9,6 @@
 mod accounts;
 mod advise;
 mod ahead;
-mod asking;
 mod awaited;
 mod choose;
 mod claims;
@@ -28,6 +27,7 @@ mod excess;
 mod exchange;
 mod explain;
 mod growth;
+mod head_selector;
 mod held;
 mod idle;
 mod inadmissible;
@@ -84,8 +84,8 @@ use crate::facts::{ClusterFact, PriorityClassFact};
 use crate::hashed::Hashed;
 use crate::ids::{ClusterName, JobKey, QueueName, Time};
 use crate::room::{PoolSummary, Room};
-use asking::Asking;
 use eligible::Eligibility;
+use head_selector::HeadSelector;
 use held::Held;
 use infeasible::FreedNodes;
 use job::Job;
@@ -129,7 +129,7 @@ pub struct Engine {
     reservations: Reservations,
     /// Nodes of which more became free since all that is open was judged.
     freed: FreedNodes,
-    asking: Asking,
+    head_selector: HeadSelector,
     /// When to look at a job again although no event came.
     timers: BTreeSet<(Time, JobKey)>,
     /// Until when what is expected of the end of each charged job holds.
@@ -173,7 +173,7 @@ impl Engine {
             pending: Pending::default(),
             reservations: Reservations::default(),
             freed: FreedNodes::default(),
-            asking: Asking::default(),
+            head_selector: HeadSelector::default(),
             timers: BTreeSet::new(),
             ends: BTreeSet::new(),
             history: History::default(),

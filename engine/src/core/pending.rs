@@ -23,7 +23,7 @@ pub(crate) struct Pending {
     /// Groups that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
     /// Queues whose first job to be judged may be another than when this was last taken.
-    stirred: BTreeSet<QueueName>,
+    dirty: BTreeSet<QueueName>,
     /// What groups that are awake want, and in which queues.
     ready: BTreeMap<ShapeId, HashedSet<QueueId>>,
     /// What those want in each queue for whom something may be kept.
@@ -43,13 +43,13 @@ impl Pending {
     }
 
     /// Queues whose first job to be judged may be another than when this was last asked.
-    pub(crate) fn take_stirred(&mut self) -> BTreeSet<QueueName> {
-        std::mem::take(&mut self.stirred)
+    pub(crate) fn take_dirty(&mut self) -> BTreeSet<QueueName> {
+        std::mem::take(&mut self.dirty)
     }
 
-    /// Whether [`Self::take_stirred`] would name any.
-    pub(crate) fn is_stirred(&self) -> bool {
-        !self.stirred.is_empty()
+    /// Whether [`Self::take_dirty`] would name any.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
     }
 
     /// A job joins the line of a queue, which keeps its number as long as it has jobs. Its group
@@ -61,7 +61,7 @@ impl Pending {
         shape: ShapeId,
         rank: &QueueOrder,
     ) {
-        self.stir(queue);
+        self.mark_dirty(queue);
         let pending_queue = self.pending_queues.entry(queue.clone());
         let pending_queue = pending_queue.or_insert_with(|| PendingQueue::new(id));
         pending_queue.ranks.insert(rank.clone());
@@ -138,7 +138,7 @@ impl Pending {
 
     /// A job leaves the line. Those who stand first then are judged anew.
     pub(crate) fn remove(&mut self, queue: &QueueName, shape: ShapeId, rank: &QueueOrder) {
-        self.stir(queue);
+        self.mark_dirty(queue);
         let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
             return;
         };
@@ -194,7 +194,7 @@ impl Pending {
         }
         let id = pending_queue.id;
         self.note_ready(id, shape, was_awake, false);
-        self.stir(queue);
+        self.mark_dirty(queue);
         changed
     }
 
@@ -297,7 +297,7 @@ impl Pending {
         if group.is_some_and(|group| group.inadmissible.is_some()) {
             self.rouse(queue, shape);
         } else {
-            self.stir(queue);
+            self.mark_dirty(queue);
         }
         if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
             pending_queue.note_due(shape, Recheck::IfNearer);
@@ -396,7 +396,7 @@ impl Pending {
         }
         let id = pending_queue.id;
         self.note_ready(id, shape, was_awake, is_awake);
-        self.stir(queue);
+        self.mark_dirty(queue);
     }
 
     /// Groups that were woken since the last call.
@@ -404,9 +404,9 @@ impl Pending {
         std::mem::take(&mut self.woken)
     }
 
-    fn stir(&mut self, queue: &QueueName) {
-        if !self.stirred.contains(queue) {
-            self.stirred.insert(queue.clone());
+    fn mark_dirty(&mut self, queue: &QueueName) {
+        if !self.dirty.contains(queue) {
+            self.dirty.insert(queue.clone());
         }
     }
 }

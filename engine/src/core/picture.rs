@@ -134,7 +134,7 @@ impl Engine {
     /// Queues that do not stand where their standing and their first job put them; none while
     /// places are still to be put right.
     pub(crate) fn misplaced_queues(&self) -> Vec<String> {
-        if self.pending.is_stirred() || !self.queues.unranked.is_empty() {
+        if self.pending.is_dirty() || !self.queues.unranked.is_empty() {
             return Vec::new();
         }
         let wrong = self.queues.iter().filter_map(|(name, node)| {

@@ -328,7 +328,7 @@ impl Engine {
             self.reservations.hope();
             self.note_unkept(&kept);
             if self.outdid(&kept) {
-                self.asking.ask_fronts();
+                self.head_selector.ask_fronts();
             }
             for refused in self.reservations.take_refused(&kept.scopes) {
                 self.rouse_job(&refused);
@@ -434,7 +434,7 @@ impl Engine {
         self.changed.jobs.insert(planned.rank.key.clone());
         if known.is_none_or(|known| known.scopes != planned.scopes) {
             // Whoever was outdone by another before may have a better claim than this one.
-            self.asking.ask_fronts();
+            self.head_selector.ask_fronts();
         }
         if let Some(known) = known.cloned() {
             // What it kept before it keeps no more, and it may start later.

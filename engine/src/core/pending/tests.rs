@@ -41,7 +41,7 @@ fn sleeping() -> (Pending, [QueueName; 2], ShapeId) {
         pending.sleep(queue, shape, inadmissible(RequeueCondition::Room));
     }
     pending.take_woken();
-    pending.take_stirred();
+    pending.take_dirty();
     (pending, queues, shape)
 }
 
@@ -55,10 +55,10 @@ fn awake(pending: &Pending, queues: &[QueueName; 2]) -> [usize; 2] {
 fn a_queue_wakes_alone_and_is_stirred() {
     let (mut pending, queues, shape) = sleeping();
     assert_eq!(awake(&pending, &queues), [0, 0]);
-    assert!(!pending.is_stirred());
+    assert!(!pending.is_dirty());
     pending.wake_queue(&queues[0]);
     assert_eq!(awake(&pending, &queues), [1, 0]);
-    assert!(pending.is_stirred());
+    assert!(pending.is_dirty());
     let woken = BTreeSet::from([(queues[0].clone(), shape)]);
     assert_eq!(pending.take_woken(), woken);
     assert_eq!(pending.take_woken(), BTreeSet::new());

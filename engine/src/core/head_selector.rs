@@ -35,9 +35,9 @@ const FEW_OPEN: usize = 8;
 
 /// What is known of who has nobody to be judged.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asking {
+pub(crate) struct HeadSelector {
     /// Queues that were stirred since they last had nobody.
-    stirred: Stirred,
+    dirty: DirtyQueues,
     /// Openings and growths of nodes at which all who might find room were asked in vain.
     in_vain: Option<(u64, u64)>,
     /// Whether claims are others: who stands in front of each queue has to be asked.
@@ -48,7 +48,7 @@ pub(crate) struct Asking {
     unsatisfied: BTreeSet<QueueId>,
 }
 
-impl Asking {
+impl HeadSelector {
     /// Anybody's claim may be better now.
     pub(crate) fn ask_fronts(&mut self) {
         self.everybody = true;
@@ -57,7 +57,7 @@ impl Asking {
 
     /// A queue had nobody.
     fn note_nobody(&mut self, queue: QueueId) {
-        self.stirred.remove(queue);
+        self.dirty.remove(queue);
         if self.everybody {
             self.answered.insert(queue);
         }
@@ -65,19 +65,19 @@ impl Asking {
 
     /// Whether a queue had nobody when it was last asked, and nothing about it has changed since.
     fn has_answered(&self, queue: QueueId) -> bool {
-        !self.stirred.contains(queue) && (!self.everybody || self.answered.contains(&queue))
+        !self.dirty.contains(queue) && (!self.everybody || self.answered.contains(&queue))
     }
 }
 
 /// Queues that were stirred, each with those above it, and how many below each were. A number that
 /// another queue gets later has that one asked once too often.
 #[derive(Debug, Clone, Default)]
-struct Stirred {
+struct DirtyQueues {
     paths: Hashed<QueueId, Path>,
     below: Hashed<QueueId, u32>,
 }
 
-impl Stirred {
+impl DirtyQueues {
     fn contains(&self, queue: QueueId) -> bool {
         self.paths.contains_key(&queue)
     }
@@ -134,14 +134,14 @@ impl Engine {
         let reopened = (self.shapes.reopened(), self.freed.count());
         let (found, nobody) = self.ask_in_order(&feasible, reopened);
         for queue in nobody {
-            self.asking.note_nobody(queue);
+            self.head_selector.note_nobody(queue);
             // Nodes come no nearer until more becomes free again.
             let name = &self.queues.node(queue).name;
             self.pending.forget_reminders(name);
         }
         if found.is_none() {
-            self.asking.in_vain = Some(reopened);
-            self.asking.everybody = false;
+            self.head_selector.in_vain = Some(reopened);
+            self.head_selector.everybody = false;
         }
         found
     }
@@ -157,11 +157,9 @@ impl Engine {
         let behind = Cell::new(false);
         // Queues that stand alike are asked more than once in a round; each is looked at once.
         let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
-        let stirred = &self.asking.stirred;
+        let dirty = &self.head_selector.dirty;
         let is_skipped = |id: QueueId| match &asked {
-            Asked::Few(few) => {
-                behind.get() && !few.contains(&id) && !stirred.below.contains_key(&id)
-            }
+            Asked::Few(few) => behind.get() && !few.contains(&id) && !dirty.below.contains_key(&id),
             Asked::Everybody | Asked::Open => false,
         };
         let answer_of = |id: QueueId| {
@@ -205,15 +203,15 @@ impl Engine {
         });
         let nobody = answers.into_iter().filter(|(_, answer)| answer.is_none());
         let nobody = nobody.map(|(id, _)| id);
-        let news = nobody.filter(|id| !self.asking.has_answered(*id));
+        let news = nobody.filter(|id| !self.head_selector.has_answered(*id));
         (found, news.collect())
     }
 
     fn to_be_asked(&self, feasible: &FeasibleShapes<'_>, reopened: (u64, u64)) -> Asked {
-        if self.asking.everybody {
+        if self.head_selector.everybody {
             return Asked::Everybody;
         }
-        let in_vain = self.asking.in_vain == Some(reopened);
+        let in_vain = self.head_selector.in_vain == Some(reopened);
         let open = || feasible.open.values().filter(|_| !in_vain);
         if open().map(|queues| queues.len()).sum::<usize>() > MANY {
             return Asked::Open;
@@ -238,7 +236,7 @@ impl Engine {
         feasible: &FeasibleShapes<'_>,
     ) -> Answer<'_> {
         let is_asked = match asked {
-            Asked::Few(few) => few.contains(&id) || self.asking.stirred.contains(id),
+            Asked::Few(few) => few.contains(&id) || self.head_selector.dirty.contains(id),
             Asked::Everybody | Asked::Open => true,
         };
         is_asked.then(|| self.answer_behind(id, feasible)).flatten()
@@ -252,11 +250,12 @@ impl Engine {
         let queue = &node.name;
         let ordering = node.ordering();
         let strict = ordering == QueueOrdering::StrictFifo;
-        if self.asking.stirred.contains(id) || (strict && !self.asking.has_answered(id)) {
+        if self.head_selector.dirty.contains(id) || (strict && !self.head_selector.has_answered(id))
+        {
             return self.candidate_of(queue, feasible);
         }
         // Claims that are others are those of who stands in front.
-        let claims = !self.asking.has_answered(id);
+        let claims = !self.head_selector.has_answered(id);
         if !claims && !feasible.are_open_in(id) {
             return None;
         }
@@ -300,20 +299,20 @@ impl Engine {
     /// Whether a queue holds what it deserves may be another: its claims are then.
     fn note_satisfied(&mut self, id: QueueId) {
         let unsatisfied = self.is_unsatisfied(id);
-        if unsatisfied == self.asking.unsatisfied.contains(&id) {
+        if unsatisfied == self.head_selector.unsatisfied.contains(&id) {
             return;
         }
         if unsatisfied {
-            self.asking.unsatisfied.insert(id);
+            self.head_selector.unsatisfied.insert(id);
         } else {
-            self.asking.unsatisfied.remove(&id);
+            self.head_selector.unsatisfied.remove(&id);
         }
         let name = &self.queues.node(id).name;
         // Those whose claims are worse than the holder's was may have better ones now.
         if !unsatisfied && self.reservations.holders_in(name).next().is_some() {
-            self.asking.ask_fronts();
+            self.head_selector.ask_fronts();
         }
-        self.asking.stirred.insert(id, self.queues.path_of(id));
+        self.head_selector.dirty.insert(id, self.queues.path_of(id));
     }
 
     /// The answers of all queues may be others, whatever anybody wants.
@@ -323,15 +322,15 @@ impl Engine {
             .pending_queues()
             .map(|(queue, _)| queue.clone());
         for queue in queues.collect::<Vec<_>>() {
-            self.stir(&queue);
+            self.mark_dirty(&queue);
         }
     }
 
     /// The answer of a queue may be another.
-    fn stir(&mut self, queue: &QueueName) {
+    fn mark_dirty(&mut self, queue: &QueueName) {
         // One without a number has no jobs.
         if let Some(id) = self.queues.id(queue) {
-            self.asking.stirred.insert(id, self.queues.path_of(id));
+            self.head_selector.dirty.insert(id, self.queues.path_of(id));
         }
     }
 
@@ -342,7 +341,7 @@ impl Engine {
             let job = self.jobs.get(&key);
             let line = job.and_then(|job| job.derived.line.as_ref());
             if let Some(queue) = line.map(|line| line.queue.clone()) {
-                self.stir(&queue);
+                self.mark_dirty(&queue);
             }
         }
     }
@@ -350,12 +349,12 @@ impl Engine {
     /// Puts those queues in their places about which something changed.
     pub(crate) fn rank_queues(&mut self) {
         self.stir_hopeful();
-        let mut stirred = self.pending.take_stirred();
-        for queue in &stirred {
+        let mut dirty = self.pending.take_dirty();
+        for queue in &dirty {
             self.drop_beyond(queue);
         }
-        stirred.append(&mut self.pending.take_stirred());
-        for queue in stirred {
+        dirty.append(&mut self.pending.take_dirty());
+        for queue in dirty {
             let shapes: BTreeSet<ShapeId> = self.shapes_of(&self.front(&queue)).collect();
             // Of those for whom nothing can be kept that is never asked.
             for shape in &shapes {
@@ -365,7 +364,7 @@ impl Engine {
             }
             self.pending.note_fronts(&queue, shapes);
             self.queues.unrank(&queue);
-            self.stir(&queue);
+            self.mark_dirty(&queue);
         }
         for id in self.queues.take_unranked() {
             self.note_satisfied(id);
@@ -377,7 +376,7 @@ impl Engine {
     /// Queues that have another to be judged than they would give; none while queues are
     /// still to be put in their places.
     pub(crate) fn never_asked(&self) -> Vec<String> {
-        if self.pending.is_stirred()
+        if self.pending.is_dirty()
             || !self.queues.unranked.is_empty()
             || self.reservations.is_hope_due(self.freed.count())
         {
