@@ -10,7 +10,7 @@
 
 use super::Engine;
 use super::job::QueueOrder;
-use super::order::Share;
+use super::order::DominantShare;
 use super::queues::QueueId;
 use super::reservations::{KeptNode, Reservation, Scope};
 use super::shapes::ShapeId;
@@ -22,7 +22,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The jobs of a queue for whom something may be kept.
-pub(crate) struct Front {
+pub(crate) struct ReservationWindow {
     pub(crate) queue: QueueName,
     pub(crate) jobs: BTreeSet<QueueOrder>,
 }
@@ -55,12 +55,12 @@ impl Engine {
     /// Whether a queue holds less than it deserves.
     pub(crate) fn is_unsatisfied(&self, id: QueueId) -> bool {
         let share = self.queues.share(self.queues.node(id));
-        matches!(share, Share::Below(_))
+        matches!(share, DominantShare::Below(_))
     }
 
     /// The jobs of a queue for whom something may be kept: the first of those that could go
     /// some day and may compete, as many as its policy has it.
-    pub(crate) fn front(&self, queue: &QueueName) -> Front {
+    pub(crate) fn front(&self, queue: &QueueName) -> ReservationWindow {
         let most = self.holders_allowed(queue);
         let pending_queue = self.pending.pending_queue(queue);
         let mut jobs = pending_queue
@@ -69,14 +69,17 @@ impl Engine {
         if self.queues.pending_limit(queue).is_some() {
             jobs.retain(|rank| self.place_beyond(queue, rank).is_none());
         }
-        Front {
+        ReservationWindow {
             queue: queue.clone(),
             jobs,
         }
     }
 
     /// What the jobs of a front want.
-    pub(crate) fn shapes_of<'a>(&'a self, front: &'a Front) -> impl Iterator<Item = ShapeId> + 'a {
+    pub(crate) fn shapes_of<'a>(
+        &'a self,
+        front: &'a ReservationWindow,
+    ) -> impl Iterator<Item = ShapeId> + 'a {
         front
             .jobs
             .iter()
@@ -106,7 +109,12 @@ impl Engine {
     /// Whether a job that finds no room is judged all the same, for something may be kept for
     /// it: it stands at the front of its queue, it was not found yet that nothing can be, and
     /// not as many hold what it needs already whose claim is better.
-    pub(crate) fn may_reserve(&self, front: &Front, rank: &QueueOrder, shape: ShapeId) -> bool {
+    pub(crate) fn may_reserve(
+        &self,
+        front: &ReservationWindow,
+        rank: &QueueOrder,
+        shape: ShapeId,
+    ) -> bool {
         if !front.jobs.contains(rank) || self.reservations.of(&rank.key).is_some() {
             return false;
         }

@@ -10,11 +10,11 @@ use super::inadmissible::{Inadmissible, RequeueCondition};
 use super::infeasible::{FeasibleShapes, Infeasible};
 use super::job::QueueOrder;
 use super::judge::{Asker, Block, Gate, Verdict};
-use super::ladder::Front;
 use super::pending_queue::{PendingQueue, Recheck};
 use super::queues::QueueId;
 use super::reservations::{KeptNode, Scope};
 use super::shapes::{RequestShape, ShapeId};
+use super::sibling_order::QueueHeads;
 use crate::decision::{Decision, Decisions};
 use crate::facts::QueueOrdering;
 use crate::ids::{ClusterName, JobKey, PoolClass, QueueName, Time};
@@ -254,15 +254,15 @@ impl Engine {
     }
 
     /// The first jobs of a queue; none where it takes no jobs.
-    pub(crate) fn front_of(&self, id: QueueId) -> Front {
+    pub(crate) fn front_of(&self, id: QueueId) -> QueueHeads {
         if !self.queues.takes_jobs(id) {
-            return Front::default();
+            return QueueHeads::default();
         }
         let name = &self.queues.node(id).name;
         let head = self.head_of(name);
         let pending_queue = self.pending.pending_queue(name);
         let line = pending_queue.and_then(|pending_queue| pending_queue.ranks().first());
-        Front {
+        QueueHeads {
             head: head.cloned(),
             line: line.cloned(),
         }

@@ -15,9 +15,9 @@
 use super::Engine;
 use super::infeasible::FeasibleShapes;
 use super::job::QueueOrder;
-use super::ladder::Round;
 use super::queues::QueueId;
 use super::shapes::ShapeId;
+use super::sibling_order::Round;
 use super::tree::Path;
 use crate::facts::QueueOrdering;
 use crate::hashed::{Hashed, HashedSet};

@@ -239,10 +239,10 @@ impl Engine {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::ladder::Front;
     use super::super::lingering::Ended;
     use super::super::measure::Sums;
     use super::super::scopes::OVERALL;
+    use super::super::sibling_order::QueueHeads;
     use super::super::testing::{pending, running};
     use crate::facts::{JobFact, PodFact};
     use crate::room::testing::demand;
@@ -323,7 +323,7 @@ mod tests {
             }),
             ("queue q: stands at None", |e| {
                 let id = e.queues.id(&QueueName::from("q")).unwrap();
-                e.queues.rank(id, &Front::default());
+                e.queues.rank(id, &QueueHeads::default());
             }),
             ("job ns/ghost: holds seats and is not charged", |e| {
                 let runs = job(e, "runs");

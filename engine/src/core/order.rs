@@ -1,6 +1,6 @@
 //! Who goes first between queues.
 //!
-//! Level by level from the root down, queues are compared by priority, then by [`Share`]: those
+//! Level by level from the root down, queues are compared by priority, then by [`DominantShare`]: those
 //! below what they deserve first, by how much of it they hold; then the others, by what they
 //! borrow relative to what they may have and to their weight (of the resources of which they or
 //! their siblings name what they deserve, where there are such); where that is equal, those that
@@ -99,7 +99,7 @@ impl Ord for Fraction {
 /// How much a queue holds of what is fair: the order of the variants, and of their fields, is
 /// the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Share {
+pub(crate) enum DominantShare {
     /// It deserves something, and of all that it deserves it holds less: the largest part that
     /// it holds of any.
     Below(Fraction),
@@ -116,23 +116,23 @@ pub(crate) enum Share {
 
 /// What a queue is compared with its siblings by: the policy is the order of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Standing {
+pub(crate) struct FairShareKey {
     /// Higher priority first.
     priority: Reverse<i32>,
-    share: Share,
+    share: DominantShare,
 }
 
 impl Queues {
-    pub(crate) fn standing(&self, id: QueueId) -> Standing {
+    pub(crate) fn fair_share(&self, id: QueueId) -> FairShareKey {
         let node = self.node(id);
-        Standing {
+        FairShareKey {
             priority: Reverse(node.fact.as_ref().map_or(0, |fact| fact.priority)),
             share: self.share(node),
         }
     }
 
     /// Pod slots are no resource that queues compete for.
-    pub(crate) fn share(&self, node: &QueueNode) -> Share {
+    pub(crate) fn share(&self, node: &QueueNode) -> DominantShare {
         let counted = node.counted();
         let mut largest = Fraction::ZERO;
         let (mut deserves, mut reached) = (false, false);
@@ -151,9 +151,9 @@ impl Queues {
             }
         }
         if deserves && !reached {
-            return Share::Below(largest);
+            return DominantShare::Below(largest);
         }
-        Share::Above {
+        DominantShare::Above {
             borrowed: self.borrowed_share(node, &counted),
             deserves_nothing: !deserves,
         }
@@ -245,7 +245,7 @@ impl Queues {
             let line = self.first_in_line(id);
             (line.is_none(), line, &self.node(id).name)
         };
-        let standings = self.standing(a).cmp(&self.standing(b));
+        let standings = self.fair_share(a).cmp(&self.fair_share(b));
         standings.then_with(|| lines(a).cmp(&lines(b)))
     }
 }

@@ -9,9 +9,9 @@
 use super::accounts::Account;
 use super::decay::Past;
 use super::job::JobState;
-use super::ladder::Rungs;
 use super::measure::{Sums, Units};
 use super::scopes::{OVERALL, PoolId, ScopeId, Scopes};
+use super::sibling_order::SiblingOrder;
 use crate::facts::{PolicyFact, QueueFact, QueueOrdering, Share};
 use crate::hashed::Hashed;
 use crate::ids::{ClusterName, PoolClass, QueueName, Time};
@@ -129,7 +129,7 @@ pub(crate) struct QueueNode {
     pub(super) accounts: Vec<(ScopeId, Account)>,
     /// What it held in the past, where its policy counts that.
     pub(super) past: Option<Past>,
-    pub(super) rungs: Rungs,
+    pub(super) siblings: SiblingOrder,
 }
 
 impl QueueNode {
@@ -147,7 +147,7 @@ impl QueueNode {
             users: BTreeMap::new(),
             accounts: vec![(OVERALL, Account::default())],
             past: None,
-            rungs: Rungs::default(),
+            siblings: SiblingOrder::default(),
         }
     }
 

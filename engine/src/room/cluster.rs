@@ -366,7 +366,7 @@ impl ClusterRoom {
     }
 
     /// Pools and domains as they follow from the nodes.
-    pub(crate) fn standing(&self) -> (BTreeMap<PoolKey, Pool>, Domains) {
+    pub(crate) fn fair_share(&self) -> (BTreeMap<PoolKey, Pool>, Domains) {
         let mut anew = Self {
             nodes: self.nodes.clone(),
             ..Self::default()

@@ -272,7 +272,7 @@ impl Room {
     pub(crate) fn stale(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (name, room) in &self.clusters {
-            let (pools, domains) = room.standing();
+            let (pools, domains) = room.fair_share();
             if *room.pools() != pools {
                 wrong.push(format!(
                     "cluster {name}: its pools do not hold its nodes as they are"

@@ -1,7 +1,7 @@
 //! Which queue goes next, without looking at all of them.
 //!
 //! Every queue keeps those directly below it that have a job to be judged in an ordered set:
-//! by [`Standing`], then by who stands first of all in each, then by
+//! by [`FairShareKey`], then by who stands first of all in each, then by
 //! name. The
 //! next job is found by going down the firsts. What a charge, a sleeper or a waker changes is
 //! one queue's place on each level of its path; those are put right just before the next
@@ -9,15 +9,15 @@
 //! on no ladder, nor is one that has none below it that is.
 
 use super::job::QueueOrder;
-use super::order::Standing;
+use super::order::FairShareKey;
 use super::queues::{QueueId, QueueNode, Queues};
 use crate::ids::QueueName;
 use std::collections::BTreeSet;
 
 /// The place of a queue among its siblings: the policy is the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rung {
-    standing: Standing,
+pub(super) struct SiblingKey {
+    fair_share: FairShareKey,
     /// Who stands first in it, of those that are to be judged.
     head: QueueOrder,
     name: QueueName,
@@ -26,9 +26,9 @@ pub(super) struct Rung {
 
 /// The ladder of those directly below a queue, and its own place on that of its parent.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Rungs {
-    below: BTreeSet<Rung>,
-    own: Option<Rung>,
+pub(super) struct SiblingOrder {
+    below: BTreeSet<SiblingKey>,
+    own: Option<SiblingKey>,
     /// The first job to be judged of each queue directly below.
     heads: Firsts,
     /// The first job in line of each queue directly below, asleep or awake.
@@ -58,7 +58,7 @@ impl Firsts {
 
 /// The first jobs of a queue.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Front {
+pub(crate) struct QueueHeads {
     /// The first that is to be judged.
     pub(crate) head: Option<QueueOrder>,
     /// The first in line, asleep or awake.
@@ -77,42 +77,42 @@ impl Queues {
     /// The queue whose job is judged next. Queues without one are passed over where they stand:
     /// what stops them may be gone the next moment.
     pub(crate) fn next<'j>(&'j self, round: &Round<'_, 'j>) -> Option<QueueId> {
-        if self.node(QueueId::ROOT).rungs.below.is_empty() {
+        if self.node(QueueId::ROOT).siblings.below.is_empty() {
             return None;
         }
         self.first_of(QueueId::ROOT, round)
     }
 
     fn first_of<'j>(&'j self, at: QueueId, round: &Round<'_, 'j>) -> Option<QueueId> {
-        let below = &self.node(at).rungs.below;
+        let below = &self.node(at).siblings.below;
         if below.is_empty() {
             return (round.ask)(at).map(|_| at);
         }
-        let mut best: Option<(&Rung, &QueueOrder, QueueId)> = None;
-        let mut rungs = below.iter().peekable();
-        while let Some(rung) = rungs.next() {
+        let mut best: Option<(&SiblingKey, &QueueOrder, QueueId)> = None;
+        let mut siblings = below.iter().peekable();
+        while let Some(sibling) = siblings.next() {
             // Those who stand alike are told apart by who goes first in each. A head may be of
             // one who may not go: then its queue goes later than its rung says, never earlier.
             let decided = best.as_ref().is_some_and(|(known, rank, _)| {
-                rung.standing != known.standing || rung.head >= **rank
+                sibling.fair_share != known.fair_share || sibling.head >= **rank
             });
             if decided {
                 break;
             }
-            if (round.skips)(rung.id) {
+            if (round.skips)(sibling.id) {
                 continue;
             }
-            let Some(found) = self.first_of(rung.id, round) else {
+            let Some(found) = self.first_of(sibling.id, round) else {
                 continue;
             };
-            let next = rungs.peek();
-            let alone = next.is_none_or(|next| next.standing != rung.standing);
+            let next = siblings.peek();
+            let alone = next.is_none_or(|next| next.fair_share != sibling.fair_share);
             if best.is_none() && alone {
                 return Some(found);
             }
-            let rank = self.first_to_go(rung.id, round).unwrap_or(&rung.head);
+            let rank = self.first_to_go(sibling.id, round).unwrap_or(&sibling.head);
             if best.as_ref().is_none_or(|(_, known, _)| rank < *known) {
-                best = Some((rung, rank, found));
+                best = Some((sibling, rank, found));
             }
         }
         best.map(|(_, _, queue)| queue)
@@ -120,12 +120,12 @@ impl Queues {
 
     /// Who goes first of all that may go in a queue and below it.
     fn first_to_go<'j>(&'j self, at: QueueId, round: &Round<'_, 'j>) -> Option<&'j QueueOrder> {
-        let rungs = &self.node(at).rungs;
-        if rungs.below.is_empty() {
+        let siblings = &self.node(at).siblings;
+        if siblings.below.is_empty() {
             return (round.ask)(at);
         }
         let mut first: Option<&QueueOrder> = None;
-        for (head, below) in &rungs.heads.0 {
+        for (head, below) in &siblings.heads.0 {
             if first.is_some_and(|first| first <= head) {
                 break;
             }
@@ -140,7 +140,7 @@ impl Queues {
 
     /// Who stands first in line in a queue or below it, as of when it was last ranked.
     pub(super) fn first_in_line(&self, id: QueueId) -> Option<&QueueOrder> {
-        self.node(id).rungs.line.as_ref()
+        self.node(id).siblings.line.as_ref()
     }
 
     /// Queues whose place has to be put right.
@@ -156,20 +156,20 @@ impl Queues {
     }
 
     /// Puts a queue in its place, and all above it.
-    pub(crate) fn rank(&mut self, id: QueueId, own: &Front) {
+    pub(crate) fn rank(&mut self, id: QueueId, own: &QueueHeads) {
         let mut at = id;
         let mut own = Some(own);
         while let Some(parent) = self.node(at).parent {
-            let rungs = &self.node(at).rungs;
+            let siblings = &self.node(at).siblings;
             let own = own.take();
             let first = |below: &Firsts, own: Option<&QueueOrder>| {
                 below.first().into_iter().chain(own).min().cloned()
             };
-            let head = first(&rungs.heads, own.and_then(|own| own.head.as_ref()));
-            let line = first(&rungs.lines, own.and_then(|own| own.line.as_ref()));
-            if rungs.line != line {
-                let before = std::mem::replace(&mut self.node_mut(at).rungs.line, line.clone());
-                let lines = &mut self.node_mut(parent).rungs.lines;
+            let head = first(&siblings.heads, own.and_then(|own| own.head.as_ref()));
+            let line = first(&siblings.lines, own.and_then(|own| own.line.as_ref()));
+            if siblings.line != line {
+                let before = std::mem::replace(&mut self.node_mut(at).siblings.line, line.clone());
+                let lines = &mut self.node_mut(parent).siblings.lines;
                 lines.replace(at, before.as_ref(), line.as_ref());
             }
             self.step_onto(at, parent, head);
@@ -179,26 +179,27 @@ impl Queues {
 
     fn step_onto(&mut self, id: QueueId, parent: QueueId, head: Option<QueueOrder>) {
         let node = self.node(id);
-        let rung = head.map(|head| Rung {
-            standing: self.standing(id),
+        let sibling = head.map(|head| SiblingKey {
+            fair_share: self.fair_share(id),
             head,
             name: node.name.clone(),
             id,
         });
-        let own = node.rungs.own.clone();
-        if own == rung {
+        let own = node.siblings.own.clone();
+        if own == sibling {
             return;
         }
-        let above = &mut self.node_mut(parent).rungs;
-        let [before, now] = [&own, &rung].map(|rung| rung.as_ref().map(|rung| &rung.head));
+        let above = &mut self.node_mut(parent).siblings;
+        let [before, now] =
+            [&own, &sibling].map(|sibling| sibling.as_ref().map(|sibling| &sibling.head));
         if before != now {
             above.heads.replace(id, before, now);
         }
         if let Some(own) = &own {
             above.below.remove(own);
         }
-        above.below.extend(rung.clone());
-        self.node_mut(id).rungs.own = rung;
+        above.below.extend(sibling.clone());
+        self.node_mut(id).siblings.own = sibling;
     }
 
     /// Takes a queue off the ladder of its parent.
@@ -207,43 +208,51 @@ impl Queues {
             return;
         };
         self.step_onto(id, parent, None);
-        let line = self.node_mut(id).rungs.line.take();
-        let lines = &mut self.node_mut(parent).rungs.lines;
+        let line = self.node_mut(id).siblings.line.take();
+        let lines = &mut self.node_mut(parent).siblings.lines;
         lines.replace(id, line.as_ref(), None);
     }
 
     /// Whether a queue stands elsewhere than its own first jobs, those below it and its standing
     /// put it: in words.
-    pub(super) fn misplaced(&self, id: QueueId, node: &QueueNode, own: &Front) -> Option<String> {
+    pub(super) fn misplaced(
+        &self,
+        id: QueueId,
+        node: &QueueNode,
+        own: &QueueHeads,
+    ) -> Option<String> {
         let parent = node.parent?;
-        let above = &self.node(parent).rungs;
-        let below = node.children.iter().map(|child| &self.node(*child).rungs);
+        let above = &self.node(parent).siblings;
+        let below = node
+            .children
+            .iter()
+            .map(|child| &self.node(*child).siblings);
         let heads = below
             .clone()
-            .filter_map(|rungs| Some(&rungs.own.as_ref()?.head));
+            .filter_map(|siblings| Some(&siblings.own.as_ref()?.head));
         let head = heads.chain(&own.head).min();
-        let lines = below.filter_map(|rungs| rungs.line.as_ref());
+        let lines = below.filter_map(|siblings| siblings.line.as_ref());
         let line = lines.chain(&own.line).min();
-        let should = head.map(|head| Rung {
-            standing: self.standing(id),
+        let should = head.map(|head| SiblingKey {
+            fair_share: self.fair_share(id),
             head: head.clone(),
             name: node.name.clone(),
             id,
         });
-        let stands = node.rungs.own.as_ref();
+        let stands = node.siblings.own.as_ref();
         let entry = |rank: &QueueOrder| (rank.clone(), id);
         let listed = node
-            .rungs
+            .siblings
             .own
             .iter()
             .all(|own| above.below.contains(own) && above.heads.0.contains(&entry(&own.head)));
-        let in_line = node.rungs.line.as_ref() == line;
+        let in_line = node.siblings.line.as_ref() == line;
         let listed = listed && line.is_none_or(|line| above.lines.0.contains(&entry(line)));
         (stands != should.as_ref() || !listed || !in_line).then(|| {
             format!(
                 "queue {}: stands at {stands:?}, should at {should:?}; first in line {:?}, \
                  should be {line:?}",
-                node.name, node.rungs.line
+                node.name, node.siblings.line
             )
         })
     }
@@ -304,7 +313,7 @@ mod tests {
             if queues.node(id).children.is_empty() {
                 let head = Some(rank(*head));
                 let line = head.clone();
-                queues.rank(id, &Front { head, line });
+                queues.rank(id, &QueueHeads { head, line });
                 goes.insert(id, rank(*first));
             }
         }
@@ -381,7 +390,7 @@ mod tests {
             for id in queues.take_unranked() {
                 let head = queues.takes_jobs(id).then(|| rank(number));
                 let line = head.clone();
-                queues.rank(id, &Front { head, line });
+                queues.rank(id, &QueueHeads { head, line });
             }
         };
         for (number, pending_queue) in pending_queues.iter().enumerate() {
