@@ -5,7 +5,7 @@
 //! is asked for where a person looks, never for every job that waits.
 
 use super::Engine;
-use super::judge::Asker;
+use super::judge::Request;
 use super::plan::{ClusterLack, NoPlan, View};
 use super::queues::Pools;
 use super::quota::{Kept, Short};
@@ -41,36 +41,36 @@ impl Engine {
         else {
             return Vec::new();
         };
-        let asker = Asker {
+        let request = Request {
             queue: &line.queue,
             rank: &line.rank,
             shape: &shape,
             tells: true,
         };
-        if self.queues.problem(asker.queue).is_some() || self.passes(asker, &Kept::default()) {
+        if self.queues.problem(request.queue).is_some() || self.passes(request, &Kept::default()) {
             return Vec::new();
         }
-        let lack = self.lack(asker);
-        let mut helps: Vec<Help> = self.fewer_pods(asker).into_iter().collect();
+        let lack = self.lack(request);
+        let mut helps: Vec<Help> = self.fewer_pods(request).into_iter().collect();
         if let Some(Lack::Quota(short, pools)) = &lack {
-            helps.extend(self.higher_bound(asker, short, pools.as_ref()));
+            helps.extend(self.higher_bound(request, short, pools.as_ref()));
         }
-        helps.extend(self.other_queues(asker, may_use));
+        helps.extend(self.other_queues(request, may_use));
         if let Some(Lack::Room(lacks)) = &lack {
             helps.extend(self.more_nodes(&shape, lacks));
         }
         helps
     }
 
-    fn lack(&self, asker: Asker<'_>) -> Option<Lack> {
+    fn lack(&self, request: Request<'_>) -> Option<Lack> {
         let now = View::told();
         let total = self
             .queues
-            .check_total(asker.queue, &asker.shape.total, &now.kept);
+            .check_total(request.queue, &request.shape.total, &now.kept);
         if let Err(short) = total {
             return Some(Lack::Quota(Box::new(short), None));
         }
-        match self.plan(asker.queue, asker.shape, &now) {
+        match self.plan(request.queue, request.shape, &now) {
             Err(NoPlan::Bound(short, pools)) => Some(Lack::Quota(short, Some(pools))),
             Err(NoPlan::NoRoom(lacks)) => Some(Lack::Room(lacks)),
             Err(NoPlan::NoCluster(_)) | Ok(_) => None,
@@ -78,16 +78,16 @@ impl Engine {
     }
 
     /// The most pods of its largest role with which it would start.
-    fn fewer_pods(&self, asker: Asker<'_>) -> Option<Help> {
-        let roles = asker.shape.demand.roles.iter().enumerate();
+    fn fewer_pods(&self, request: Request<'_>) -> Option<Help> {
+        let roles = request.shape.demand.roles.iter().enumerate();
         let (index, role) = roles.max_by_key(|(index, role)| (role.count, usize::MAX - index))?;
         let goes = |count| {
-            smaller(asker.shape, index, count).is_some_and(|shape| {
-                let asker = Asker {
+            smaller(request.shape, index, count).is_some_and(|shape| {
+                let request = Request {
                     shape: &shape,
-                    ..asker
+                    ..request
                 };
-                self.passes(asker, &Kept::default())
+                self.passes(request, &Kept::default())
             })
         };
         // What fits stays fitting when it gets smaller: the most is found by halving.
@@ -107,10 +107,16 @@ impl Engine {
     }
 
     /// The bound that stops it, raised by what is short, where nothing else stops it then.
-    fn higher_bound(&self, asker: Asker<'_>, short: &Short, pools: Option<&Pools>) -> Option<Help> {
+    fn higher_bound(
+        &self,
+        request: Request<'_>,
+        short: &Short,
+        pools: Option<&Pools>,
+    ) -> Option<Help> {
         let to = short.capability + short.excess();
         let given = given_back(short, pools, to - short.capability);
-        let helps = self.passes(asker, &given) && self.is_let_by(asker, short, pools, clamp(to));
+        let helps =
+            self.passes(request, &given) && self.is_let_by(request, short, pools, clamp(to));
         helps.then(|| Help::RaiseCapability {
             queue: short.queue.clone(),
             class: short.class.clone(),
@@ -123,7 +129,7 @@ impl Engine {
     /// below may name as little, and what is guaranteed to others stays theirs.
     fn is_let_by(
         &self,
-        asker: Asker<'_>,
+        request: Request<'_>,
         short: &Short,
         pools: Option<&Pools>,
         to: Amount,
@@ -146,23 +152,27 @@ impl Engine {
             }
             queues.set_fact(&short.queue, fact);
         }
-        let kept = self.headroom_kept(&self.reservations_ahead(asker));
-        let total = queues.check_total(asker.queue, &asker.shape.total, &kept);
+        let kept = self.headroom_kept(&self.reservations_ahead(request));
+        let total = queues.check_total(request.queue, &request.shape.total, &kept);
         let pools = pools.map_or(Ok(()), |pools| {
-            queues.check_pools(asker.queue, pools, &kept)
+            queues.check_pools(request.queue, pools, &kept)
         });
         total.and(pools).is_ok()
     }
 
     /// Other queues in which it would start, in order of name.
-    fn other_queues(&self, asker: Asker<'_>, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
+    fn other_queues(
+        &self,
+        request: Request<'_>,
+        may_use: &dyn Fn(&QueueName) -> bool,
+    ) -> Vec<Help> {
         let (named, tried) = OTHER_QUEUES;
         let pending_queues = self
             .queues
             .listed()
-            .filter(|queue| *queue != asker.queue && may_use(queue))
+            .filter(|queue| *queue != request.queue && may_use(queue))
             .filter(|queue| self.queues.problem(queue).is_none());
-        let goes = |queue: &&QueueName| self.passes(Asker { queue, ..asker }, &Kept::default());
+        let goes = |queue: &&QueueName| self.passes(Request { queue, ..request }, &Kept::default());
         pending_queues
             .take(tried)
             .filter(goes)

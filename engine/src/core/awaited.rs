@@ -6,7 +6,7 @@
 //! the two each other for ever.
 
 use super::Engine;
-use super::judge::Asker;
+use super::judge::Request;
 use super::plan::View;
 use super::queues::{Pools, pools_of};
 use super::quota::Short;
@@ -15,18 +15,18 @@ use crate::ids::{JobKey, QueueName};
 use std::collections::BTreeSet;
 
 impl Engine {
-    /// Jobs that are ending or shrinking, and have to be gone before the asker can have `shares`:
+    /// Jobs that are ending or shrinking, and have to be gone before the request can have `shares`:
     /// those on nodes that these use, and as many more, first in order, as give back the headroom
     /// that it lacks beside what it has to leave alone. Of jobs that would do as well for headroom
     /// it waits for the first: if another is gone sooner, its quota wakes it.
-    pub(crate) fn awaited_for(&self, asker: Asker<'_>, shares: &[Share]) -> BTreeSet<JobKey> {
+    pub(crate) fn awaited_for(&self, request: Request<'_>, shares: &[Share]) -> BTreeSet<JobKey> {
         let used = shares.iter().flat_map(|share| {
             let slots = share.slots.iter();
             slots.map(|slot| (share.cluster.clone(), slot.node.clone()))
         });
         let used: BTreeSet<_> = used.collect();
         let mut view = View {
-            kept: self.headroom_kept(&self.reservations_ahead(asker)),
+            kept: self.headroom_kept(&self.reservations_ahead(request)),
             ..View::now()
         };
         let mut awaited = BTreeSet::new();
@@ -43,7 +43,7 @@ impl Engine {
             }
         }
         let pools = pools_of(shares);
-        while let Err(short) = self.check_with(asker, &pools, &view) {
+        while let Err(short) = self.check_with(request, &pools, &view) {
             let gives = |(_, queue, charge): &(&JobKey, QueueName, Pools)| {
                 self.queues.is_within(queue, &short.queue) && gives_back(charge, &short)
             };
@@ -57,10 +57,10 @@ impl Engine {
         awaited
     }
 
-    fn check_with(&self, asker: Asker<'_>, pools: &Pools, view: &View) -> Result<(), Short> {
-        let total = &asker.shape.total;
-        self.queues.check_total(asker.queue, total, &view.kept)?;
-        self.queues.check_pools(asker.queue, pools, &view.kept)
+    fn check_with(&self, request: Request<'_>, pools: &Pools, view: &View) -> Result<(), Short> {
+        let total = &request.shape.total;
+        self.queues.check_total(request.queue, total, &view.kept)?;
+        self.queues.check_pools(request.queue, pools, &view.kept)
     }
 }
 

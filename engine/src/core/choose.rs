@@ -9,7 +9,7 @@
 
 use super::Engine;
 use super::exchange::Shift;
-use super::judge::Asker;
+use super::judge::Request;
 use super::plan::View;
 use super::queues::{Pools, pools_of};
 use super::victims::Item;
@@ -34,7 +34,7 @@ pub(crate) type Chosen = BTreeSet<usize>;
 /// A search for what to take.
 pub(crate) struct Search<'a> {
     pub(crate) engine: &'a Engine,
-    pub(crate) asker: Asker<'a>,
+    pub(crate) request: Request<'a>,
     /// What is offered, in order.
     pub(crate) items: &'a [Item<'a>],
     /// What the job needs most.
@@ -130,27 +130,27 @@ impl Search<'_> {
                 cluster.entry(node.clone()).or_default().add_tally(held, -1);
             }
         }
-        let (engine, asker) = (self.engine, self.asker);
-        let total = &asker.shape.total;
+        let (engine, request) = (self.engine, self.request);
+        let total = &request.shape.total;
         engine
             .queues
-            .check_total(asker.queue, total, &view.kept)
+            .check_total(request.queue, total, &view.kept)
             .ok()?;
-        engine.plan(asker.queue, asker.shape, &view).ok()
+        engine.plan(request.queue, request.shape, &view).ok()
     }
 
     /// Whether a choice may be made, the job going where `shares` say: each thing that comes
     /// from another queue is owed, smallest first, and none could be evicted in turn.
     pub(crate) fn lawful(&self, chosen: &Chosen, shares: &[Share]) -> bool {
         let pools = pools_of(shares);
-        let job = (&self.asker.shape.total, Some(&pools));
+        let job = (&self.request.shape.total, Some(&pools));
         let mut order: Vec<usize> = chosen.iter().copied().collect();
         order.sort_by_cached_key(|index| (self.is_reclaimed(*index), self.size(*index), *index));
         let mut shift = self.shift.clone();
         for index in &order {
             let item = &self.items[*index];
             if self.is_reclaimed(*index) {
-                let may = shift.may_take(self.asker.queue, job, item.queue, item.charge());
+                let may = shift.may_take(self.request.queue, job, item.queue, item.charge());
                 if may.is_err() {
                     return false;
                 }
@@ -158,7 +158,7 @@ impl Search<'_> {
             shift.take(item.queue, item.charge());
         }
         let entitled = || {
-            let entitled = shift.entitled(self.asker.queue, job.0, job.1);
+            let entitled = shift.entitled(self.request.queue, job.0, job.1);
             entitled.is_some()
         };
         if self.reclaims && !entitled() {
@@ -167,7 +167,7 @@ impl Search<'_> {
         let returns = |index: &usize| {
             let item = &self.items[*index];
             self.is_reclaimed(*index)
-                && shift.returns(self.asker.queue, job, item.queue, item.again())
+                && shift.returns(self.request.queue, job, item.queue, item.again())
         };
         !order.iter().any(returns)
     }
@@ -222,7 +222,7 @@ impl Search<'_> {
         if by_cluster.len() < 2 {
             return Vec::new();
         }
-        let total = &self.asker.shape.total;
+        let total = &self.request.shape.total;
         let needs = self.leads.map_or(0, |name| total.amount_of(name).0);
         let looks = |group: &[usize]| {
             let (mut cost, mut freed) = (0_i128, 0_i64);
@@ -413,11 +413,11 @@ impl<'a> Chain<'a> {
             self.pending.push(index);
             return;
         }
-        let asker = search.asker;
-        let job = (&asker.shape.total, Some(self.pools));
+        let request = search.request;
+        let job = (&request.shape.total, Some(self.pools));
         let owed = || {
             let shift = &self.shift;
-            shift.may_take(asker.queue, job, item.queue, item.charge())
+            shift.may_take(request.queue, job, item.queue, item.charge())
         };
         if !search.is_reclaimed(index) || owed().is_ok() {
             self.shift.take(item.queue, item.charge());

@@ -9,7 +9,7 @@ use super::head_selector::Candidate;
 use super::inadmissible::{Inadmissible, RequeueCondition};
 use super::infeasible::{FeasibleShapes, Infeasible};
 use super::job::QueueOrder;
-use super::judge::{Asker, Block, Gate, Verdict};
+use super::judge::{Block, Gate, Request, Verdict};
 use super::pending_queue::{PendingQueue, Recheck};
 use super::queues::QueueId;
 use super::reservations::{KeptNode, Scope};
@@ -172,7 +172,7 @@ impl Engine {
             if in_vain > self.config.most_in_vain {
                 return true;
             }
-            let asker = Asker {
+            let request = Request {
                 queue: &queue,
                 rank: &rank,
                 shape: &wanted,
@@ -180,11 +180,11 @@ impl Engine {
             };
             // An elastic gang is stopped by what stops its smallest size, and keeps that much.
             let least = super::elastic::smallest(&wanted);
-            let least = Asker {
+            let least = Request {
                 shape: least.as_ref().unwrap_or(&wanted),
-                ..asker
+                ..request
             };
-            match self.judge_knowing(asker, shape) {
+            match self.judge_knowing(request, shape) {
                 Verdict::Go(shares) => {
                     in_vain = 0;
                     decisions.extend(self.release(&rank.key, shares));
@@ -229,8 +229,8 @@ impl Engine {
 
     /// The verdict on a job that knows whether the empty fleet, and the bounds of its queue on
     /// pools, could ever let it go: what could never start stops nobody, whatever it lacks first.
-    fn judge_knowing(&mut self, asker: Asker<'_>, id: ShapeId) -> Verdict {
-        let verdict = self.judge(asker);
+    fn judge_knowing(&mut self, request: Request<'_>, id: ShapeId) -> Verdict {
+        let verdict = self.judge(request);
         let gate = match &verdict {
             Verdict::Blocked(block) => &block.gate,
             Verdict::Go(_) => return verdict,
@@ -239,18 +239,18 @@ impl Engine {
             return verdict;
         }
         let mut could = true;
-        let asks = matches!(gate, Gate::Quota(..)) && !asker.shape.demand.elastic;
-        if asks && self.shapes.could_fit(asker.shape).is_none() {
-            could = self.could_fit(asker.shape, &BTreeSet::new());
+        let asks = matches!(gate, Gate::Quota(..)) && !request.shape.demand.elastic;
+        if asks && self.shapes.could_fit(request.shape).is_none() {
+            could = self.could_fit(request.shape, &BTreeSet::new());
             self.shapes.note_could_fit(id, could);
         }
-        let bounded = self.queues.bounds_pools(asker.queue);
-        if could && bounded && self.shapes.let_by(asker.shape, asker.queue).is_none() {
-            let least = super::elastic::smallest(asker.shape);
-            could = self.could_be_let(asker.queue, least.as_ref().unwrap_or(asker.shape));
-            self.shapes.note_let_by(id, asker.queue, could);
+        let bounded = self.queues.bounds_pools(request.queue);
+        if could && bounded && self.shapes.let_by(request.shape, request.queue).is_none() {
+            let least = super::elastic::smallest(request.shape);
+            could = self.could_be_let(request.queue, least.as_ref().unwrap_or(request.shape));
+            self.shapes.note_let_by(id, request.queue, could);
         }
-        if could { verdict } else { self.judge(asker) }
+        if could { verdict } else { self.judge(request) }
     }
 
     /// The first jobs of a queue; none where it takes no jobs.

@@ -8,7 +8,7 @@
 
 use super::Engine;
 use super::job::Released;
-use super::judge::{Asker, Verdict, blocked};
+use super::judge::{Request, Verdict, blocked};
 use super::shapes::RequestShape;
 use crate::decision::Decision;
 use crate::facts::{Demand, Share};
@@ -72,20 +72,20 @@ pub(crate) fn least_counts(demand: &Demand) -> Option<Vec<u32>> {
 
 impl Engine {
     /// Judges a job that waits in line: at full size, else at the largest that may go.
-    pub(crate) fn judge(&self, asker: Asker<'_>) -> Verdict {
-        let full = self.judge_as_is(asker);
-        let Some(sizes) = Sizes::of(&asker.shape.demand) else {
+    pub(crate) fn judge(&self, request: Request<'_>) -> Verdict {
+        let full = self.judge_as_is(request);
+        let Some(sizes) = Sizes::of(&request.shape.demand) else {
             return full;
         };
         if matches!(full, Verdict::Go(_)) {
             return full;
         }
         let judged = |beyond: u32| {
-            let shape = asker.shape.resized(sizes.at(beyond))?;
+            let shape = request.shape.resized(sizes.at(beyond))?;
             let shape = &shape;
-            let sized = Asker { shape, ..asker };
+            let sized = Request { shape, ..request };
             // Whether its bounds would ever let it go is known of the gang, not of each size.
-            if self.shapes.let_by(asker.shape, asker.queue) == Some(false) {
+            if self.shapes.let_by(request.shape, request.queue) == Some(false) {
                 return Some(blocked(self.block_by_bounds(sized)));
             }
             Some(self.judge_as_is(sized))

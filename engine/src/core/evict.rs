@@ -19,7 +19,7 @@ use super::Engine;
 use super::choose::{Chosen, Search};
 use super::exchange::Shift;
 use super::job::{Job, QueueOrder};
-use super::judge::{Asker, Block, Gate, Verdict};
+use super::judge::{Block, Gate, Request, Verdict};
 use super::plan::View;
 use super::queues::Pools;
 use super::reservations::Reservation;
@@ -57,20 +57,20 @@ impl Engine {
     /// same: what stops one stops them all, but what is taken for one does not do for two.
     pub(crate) fn take_for_group(
         &mut self,
-        asker: Asker<'_>,
+        request: Request<'_>,
         shape: ShapeId,
         block: &Block,
     ) -> Vec<Decision> {
-        let mut decisions = self.release_served(asker, shape);
-        let mut next = Some(asker.rank.clone());
+        let mut decisions = self.release_served(request, shape);
+        let mut next = Some(request.rank.clone());
         while let Some(rank) = next.filter(|_| decisions.len() < self.config.decision_budget) {
-            let pending_queue = self.pending.pending_queue(asker.queue);
+            let pending_queue = self.pending.pending_queue(request.queue);
             next = pending_queue
                 .and_then(|pending_queue| pending_queue.after(shape, &rank))
                 .cloned();
-            let asker_here = Asker {
+            let asker_here = Request {
                 rank: &rank,
-                ..asker
+                ..request
             };
             let kept = self.reservations.of(&rank.key);
             if kept.is_some_and(|kept| !kept.awaits.is_empty()) {
@@ -83,7 +83,7 @@ impl Engine {
             let taken = self.take_for(asker_here, block);
             if taken.is_empty() && !self.awaits_eviction(&rank.key) {
                 if self.takers.rests(&rank.key) {
-                    self.pending.note_looked(asker.queue, shape);
+                    self.pending.note_looked(request.queue, shape);
                 }
                 break;
             }
@@ -95,18 +95,18 @@ impl Engine {
     /// Those behind the first of a group for whom all are gone that were evicted are judged,
     /// whatever stops the first: what was freed is kept for them from everybody, it as well, and
     /// would idle for ever.
-    fn release_served(&mut self, asker: Asker<'_>, shape: ShapeId) -> Vec<Decision> {
+    fn release_served(&mut self, request: Request<'_>, shape: ShapeId) -> Vec<Decision> {
         let is_served = |rank: &&QueueOrder| {
             let kept = self.reservations.of(&rank.key);
             kept.is_some_and(Reservation::is_served)
-                && *rank != asker.rank
+                && *rank != request.rank
                 && self.shape_of(&rank.key) == Some(shape)
         };
-        let holders = self.reservations.holders_in(asker.queue);
+        let holders = self.reservations.holders_in(request.queue);
         let served: Vec<QueueOrder> = holders.filter(is_served).cloned().collect();
         let mut decisions = Vec::new();
         for rank in &served {
-            if let Verdict::Go(shares) = self.judge(Asker { rank, ..asker }) {
+            if let Verdict::Go(shares) = self.judge(Request { rank, ..request }) {
                 decisions.extend(self.release(&rank.key, shares));
                 self.note_touched();
             } else {
@@ -117,23 +117,23 @@ impl Engine {
     }
 
     /// Takes back what lets a blocked job start, if it may and if anything does.
-    fn take_for(&mut self, asker: Asker<'_>, block: &Block) -> Vec<Decision> {
+    fn take_for(&mut self, request: Request<'_>, block: &Block) -> Vec<Decision> {
         if matches!(block.gate, Gate::Never | Gate::Limit) {
             return Vec::new();
         }
-        let key = &asker.rank.key;
-        let rights = self.rights(asker.queue, key);
+        let key = &request.rank.key;
+        let rights = self.rights(request.queue, key);
         if self.takers.rests(key) || !(rights.reclaim || rights.preempt) {
             return Vec::new();
         }
-        if let Some(dues) = self.undue(asker, rights) {
+        if let Some(dues) = self.undue(request, rights) {
             self.takers.undue(key, dues);
             return Vec::new();
         }
         let mut more_at = None;
-        let found = self.find(asker, rights, &mut more_at);
+        let found = self.find(request, rights, &mut more_at);
         match found {
-            Some(taking) => self.carry_out(asker, taking),
+            Some(taking) => self.carry_out(request, taking),
             None => {
                 self.rest(key, more_at);
                 Vec::new()
@@ -181,13 +181,13 @@ impl Engine {
         if self.awaits_eviction(&rank.key) || self.takers.rests(&rank.key) {
             return false;
         }
-        let asker = Asker {
+        let request = Request {
             queue,
             rank,
             shape,
             tells: false,
         };
-        let dues = self.undue(asker, self.rights(queue, &rank.key));
+        let dues = self.undue(request, self.rights(queue, &rank.key));
         let nothing = dues.is_some();
         if let Some(dues) = dues {
             self.takers.undue(&rank.key, dues);
@@ -198,7 +198,7 @@ impl Engine {
 
     /// What its queues would have to be due, where a job may take only from others and is
     /// entitled to nothing even when all is gone that is going.
-    fn undue(&self, asker: Asker<'_>, rights: Rights) -> Option<Vec<Due>> {
+    fn undue(&self, request: Request<'_>, rights: Rights) -> Option<Vec<Due>> {
         if rights.preempt {
             return None;
         }
@@ -208,9 +208,9 @@ impl Engine {
                 shift.take(&queue, &charge);
             }
         }
-        let total = &asker.shape.total;
-        let entitled = shift.could_be_entitled(asker.queue, total);
-        (!entitled).then(|| self.queues.dues_for(asker.queue, total))
+        let total = &request.shape.total;
+        let entitled = shift.could_be_entitled(request.queue, total);
+        (!entitled).then(|| self.queues.dues_for(request.queue, total))
     }
 
     /// Whether a queue lets any of its jobs have others evicted.
@@ -250,17 +250,17 @@ impl Engine {
 
     fn find(
         &self,
-        asker: Asker<'_>,
+        request: Request<'_>,
         rights: Rights,
         more_at: &mut Option<crate::Time>,
     ) -> Option<Taking> {
-        let (view, shift) = self.as_it_will_be(asker);
+        let (view, shift) = self.as_it_will_be(request);
         let search = |items: &[Item<'_>], reclaims: bool| {
             let search = Search {
                 engine: self,
-                asker,
+                request,
                 items,
-                leads: leading(&asker.shape.total),
+                leads: leading(&request.shape.total),
                 view: &view,
                 shift: &shift,
                 reclaims,
@@ -273,7 +273,8 @@ impl Engine {
             }
             search.cheapest().map(Some)
         };
-        let reclaims = rights.reclaim && shift.could_be_entitled(asker.queue, &asker.shape.total);
+        let reclaims =
+            rights.reclaim && shift.could_be_entitled(request.queue, &request.shape.total);
         // From others, of its own queue, or both: each is gathered only when those before it are
         // not enough.
         let ways: &[(bool, bool)] = match (reclaims, rights.preempt) {
@@ -283,7 +284,7 @@ impl Engine {
             (false, false) => &[],
         };
         for &(others, own) in ways {
-            let (offers, reclaims) = (self.offers(asker, &shift, others, own), others);
+            let (offers, reclaims) = (self.offers(request, &shift, others, own), others);
             *more_at = more_at.iter().copied().chain(offers.more_at).min();
             if let Some(found) = search(&offers.items, reclaims) {
                 let (chosen, shares) = found?;
@@ -299,22 +300,22 @@ impl Engine {
 
     fn offers<'a>(
         &'a self,
-        asker: Asker<'_>,
+        request: Request<'_>,
         shift: &Shift<'_>,
         others: bool,
         own: bool,
     ) -> Offers<'a> {
         let mut offers = Offers::default();
-        let wanted = &asker.shape.total;
+        let wanted = &request.shape.total;
         for queue in self.held.queues().filter(|_| others) {
-            if queue != asker.queue && shift.could_owe(asker.queue, wanted, queue) {
+            if queue != request.queue && shift.could_owe(request.queue, wanted, queue) {
                 self.offer(&mut offers, queue, Reason::Reclaimed, wanted, None);
             }
         }
         if own {
-            let priority = asker.rank.priority.0;
+            let priority = request.rank.priority.0;
             let below = Some(priority);
-            self.offer(&mut offers, asker.queue, Reason::Preempted, wanted, below);
+            self.offer(&mut offers, request.queue, Reason::Preempted, wanted, below);
         }
         offers.sort();
         offers
@@ -322,10 +323,10 @@ impl Engine {
 
     /// The fleet and the quota once all that was decided is done: what is ending or leaving is
     /// gone, those it was taken for are there, and what is kept for those ahead is kept.
-    fn as_it_will_be(&self, asker: Asker<'_>) -> (View, Shift<'_>) {
-        let mut holders: BTreeSet<&JobKey> = self.reservations_ahead(asker).into_iter().collect();
+    fn as_it_will_be(&self, request: Request<'_>) -> (View, Shift<'_>) {
+        let mut holders: BTreeSet<&JobKey> = self.reservations_ahead(request).into_iter().collect();
         let takers = self.reservations.iter().filter(|kept| kept.taking());
-        let takers = takers.filter(|kept| kept.rank.key != asker.rank.key);
+        let takers = takers.filter(|kept| kept.rank.key != request.rank.key);
         let mut shift = self.queues.shift();
         for kept in takers {
             holders.insert(&kept.rank.key);
@@ -358,14 +359,14 @@ impl Engine {
     /// Promises to takers were made as if all that is leaving had left. One whose own victims
     /// are gone has to find the same, or those of a later taker would stop it, charged and
     /// about to be free for what is kept at once; but it may use only what is free already.
-    pub(crate) fn beside(&self, asker: Asker<'_>, ahead: &[&JobKey]) -> View {
+    pub(crate) fn beside(&self, request: Request<'_>, ahead: &[&JobKey]) -> View {
         let mut view = View {
             basis: Basis::Now,
             nodes: self.nodes_kept(ahead),
             kept: self.headroom_kept(ahead),
-            tells: asker.tells,
+            tells: request.tells,
         };
-        let own = self.reservations.of(&asker.rank.key);
+        let own = self.reservations.of(&request.rank.key);
         if !own.is_some_and(Reservation::is_served) {
             return view;
         }
@@ -428,8 +429,8 @@ impl Engine {
         }
     }
 
-    fn carry_out(&mut self, asker: Asker<'_>, taking: Taking) -> Vec<Decision> {
-        let taker = &asker.rank.key;
+    fn carry_out(&mut self, request: Request<'_>, taking: Taking) -> Vec<Decision> {
+        let taker = &request.rank.key;
         let mut by_job: BTreeMap<JobKey, Vec<Taken>> = BTreeMap::new();
         for item in taking.items {
             by_job.entry(item.key.clone()).or_default().push(item);
@@ -438,7 +439,7 @@ impl Engine {
         let mut decisions = Vec::new();
         for (key, items) in by_job {
             let Some(first) = items.first() else { continue };
-            let why = self.taking_words(asker, first);
+            let why = self.taking_words(request, first);
             if let Some(whole) = items.iter().find(|item| item.cut.is_none()) {
                 let attempt = self.jobs.get(&key).map(|job| job.attempt);
                 self.begin_ending(&key, whole.reason, &why, None);
@@ -455,7 +456,7 @@ impl Engine {
             }
             awaited.insert(key);
         }
-        awaited.extend(self.awaited_for(asker, &taking.shares));
+        awaited.extend(self.awaited_for(request, &taking.shares));
         if awaited.is_empty() {
             // Nobody has to go, and still it was stopped: it looks again like one who found nothing.
             self.rest(taker, None);
@@ -465,13 +466,13 @@ impl Engine {
         decisions
     }
 
-    fn taking_words(&self, asker: Asker<'_>, item: &Taken) -> String {
-        let taker = &asker.rank.key;
+    fn taking_words(&self, request: Request<'_>, item: &Taken) -> String {
+        let taker = &request.rank.key;
         if item.reason == Reason::Reclaimed {
-            let dues = self.dues(asker.queue, &item.queue, &asker.shape.total);
+            let dues = self.dues(request.queue, &item.queue, &request.shape.total);
             return dues.map_or_else(
                 || {
-                    let queue = asker.queue;
+                    let queue = request.queue;
                     format!(
                         "reclaimed for {taker} of queue {queue}, which has less than it deserves"
                     )
@@ -488,7 +489,7 @@ impl Engine {
             .unwrap_or_default();
         format!(
             "preempted for {taker}, which has priority {} in its queue; it has {priority}",
-            asker.rank.priority.0
+            request.rank.priority.0
         )
     }
 

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What entitles a queue to evict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entitlement {
-    /// The queue whose account it is: the asker's, or one above it.
+    /// The queue whose account it is: the request's, or one above it.
     pub(crate) queue: QueueName,
     /// The class of the account; `None` for the one over everything.
     pub(crate) class: Option<PoolClass>,

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::job::{Job, JobState, QueueOrder, Released};
-use super::judge::{Asker, Gate, Verdict};
+use super::judge::{Gate, Request, Verdict};
 use super::shapes::RequestShape;
 use crate::decision::{Blocker, Explanation};
 use crate::facts::QueueOrdering;
@@ -78,7 +78,7 @@ impl Engine {
         shape: &RequestShape,
     ) -> Explanation {
         let tells = true;
-        match self.judge(Asker {
+        match self.judge(Request {
             queue,
             rank,
             shape,

@@ -6,7 +6,7 @@
 //! its record tells of is charged what that says until its template is edited.
 
 use super::Engine;
-use super::judge::Asker;
+use super::judge::Request;
 use super::leaving::Cut;
 use super::plan::View;
 use super::queues::pools_of;
@@ -163,26 +163,26 @@ impl Engine {
         };
         let queue = &released.admission.queue;
         let rank = self.rank_of(key, job);
-        let asker = Asker {
+        let request = Request {
             queue,
             rank: &rank,
             shape: &shape,
             tells: false,
         };
-        self.more_of(asker, released.admission.shares.as_slice(), &needs)
+        self.more_of(request, released.admission.shares.as_slice(), &needs)
             .map(Some)
     }
 
     fn more_of(
         &self,
-        asker: Asker<'_>,
+        request: Request<'_>,
         shares: &[Share],
         needs: &[Need<'_>],
     ) -> Result<Share, String> {
-        let ahead = if asker.shape.demand.elastic {
-            self.kept_by_others(&asker.rank.key)
+        let ahead = if request.shape.demand.elastic {
+            self.kept_by_others(&request.rank.key)
         } else {
-            self.reservations_ahead(asker)
+            self.reservations_ahead(request)
         };
         let view = View {
             basis: Basis::Now,
@@ -192,7 +192,7 @@ impl Engine {
         };
         let total = self
             .queues
-            .check_total(asker.queue, &asker.shape.total, &view.kept);
+            .check_total(request.queue, &request.shape.total, &view.kept);
         total.map_err(|short| short.message(&self.queues))?;
         let mut why = "it is placed nowhere".to_owned();
         for share in shares {
@@ -205,9 +205,9 @@ impl Engine {
                 );
                 continue;
             }
-            let more = self.share_of(&share.cluster, &asker.shape.demand, &packing);
+            let more = self.share_of(&share.cluster, &request.shape.demand, &packing);
             let pools = pools_of(std::slice::from_ref(&more));
-            match self.queues.check_pools(asker.queue, &pools, &view.kept) {
+            match self.queues.check_pools(request.queue, &pools, &view.kept) {
                 Ok(()) => return Ok(more),
                 Err(short) => why = short.message(&self.queues),
             }

@@ -11,7 +11,7 @@
 
 use super::Engine;
 use super::job::QueueOrder;
-use super::judge::Asker;
+use super::judge::Request;
 use super::queues::QueueId;
 use super::reservations::Reservation;
 use super::shapes::{RequestShape, ShapeId, Shapes};
@@ -276,14 +276,14 @@ impl Engine {
             // Who keeps nodes itself is never stopped by all that do.
             Some(Infeasible::Kept(_)) if self.reservations.of(&rank.key).is_some() => true,
             Some(Infeasible::Kept(holders)) => !self.shapes.get(shape).is_some_and(|shape| {
-                let asker = Asker {
+                let request = Request {
                     queue,
                     rank,
                     shape,
                     tells: false,
                 };
                 let mut kept = holders.iter().filter_map(|key| self.reservations.of(key));
-                kept.all(|kept| self.binds(kept, asker))
+                kept.all(|kept| self.binds(kept, request))
             }),
         }
     }

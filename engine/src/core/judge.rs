@@ -57,7 +57,7 @@ pub(crate) enum Gate {
 
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct Request<'a> {
     pub(crate) queue: &'a QueueName,
     pub(crate) rank: &'a QueueOrder,
     pub(crate) shape: &'a RequestShape,
@@ -65,7 +65,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) tells: bool,
 }
 
-impl Asker<'_> {
+impl Request<'_> {
     /// Everything that is free now, as it is told or not.
     fn view(&self) -> View {
         View {
@@ -87,60 +87,60 @@ impl Asker<'_> {
 
 impl Engine {
     /// Judges a job that waits in line, at the size that it wants.
-    pub(crate) fn judge_as_is(&self, asker: Asker<'_>) -> Verdict {
-        if let Err(reached) = self.check_competes(asker) {
+    pub(crate) fn judge_as_is(&self, request: Request<'_>) -> Verdict {
+        if let Err(reached) = self.check_competes(request) {
             return blocked(block_by_limit(reached));
         }
-        if let Err(reached) = self.queues.check_limits(asker.queue, asker.user()) {
+        if let Err(reached) = self.queues.check_limits(request.queue, request.user()) {
             return blocked(block_by_limit(reached));
         }
-        if self.shapes.let_by(asker.shape, asker.queue) == Some(false) {
-            return blocked(self.block_by_bounds(asker));
+        if self.shapes.let_by(request.shape, request.queue) == Some(false) {
+            return blocked(self.block_by_bounds(request));
         }
-        let now = asker.view();
+        let now = request.view();
         if let Err(short) = self
             .queues
-            .check_total(asker.queue, &asker.shape.total, &now.kept)
+            .check_total(request.queue, &request.shape.total, &now.kept)
         {
             // What could never start waits for no headroom: its plan says why.
-            let never = self.shapes.could_fit(asker.shape) == Some(false);
-            if short.never() || asker.shape.demand.elastic || !never {
-                return blocked(self.block_by_quota(asker, Box::new(short), None, Vec::new()));
+            let never = self.shapes.could_fit(request.shape) == Some(false);
+            if short.never() || request.shape.demand.elastic || !never {
+                return blocked(self.block_by_quota(request, Box::new(short), None, Vec::new()));
             }
         }
-        let shares = match self.plan(asker.queue, asker.shape, &now) {
+        let shares = match self.plan(request.queue, request.shape, &now) {
             Ok(shares) => shares,
-            Err(no_plan) => return blocked(self.block_by_plan(asker, no_plan)),
+            Err(no_plan) => return blocked(self.block_by_plan(request, no_plan)),
         };
-        let ahead = self.reservations_ahead(asker);
+        let ahead = self.reservations_ahead(request);
         if ahead.is_empty() {
             return Verdict::Go(shares);
         }
-        let view = self.beside(asker, &ahead);
+        let view = self.beside(request, &ahead);
         let total = self
             .queues
-            .check_total(asker.queue, &asker.shape.total, &view.kept);
+            .check_total(request.queue, &request.shape.total, &view.kept);
         if let Err(short) = total {
-            let why = asker.words(|| short.message(&self.queues));
-            return blocked(self.block_by_reservation(asker, &ahead, &why, None));
+            let why = request.words(|| short.message(&self.queues));
+            return blocked(self.block_by_reservation(request, &ahead, &why, None));
         }
-        match self.plan(asker.queue, asker.shape, &view) {
+        match self.plan(request.queue, request.shape, &view) {
             Ok(shares) => Verdict::Go(shares),
             Err(no_plan) => {
-                let why = asker.words(|| words(&self.queues, &asker.shape.demand, &no_plan));
+                let why = request.words(|| words(&self.queues, &request.shape.demand, &no_plan));
                 let room = matches!(no_plan, NoPlan::NoRoom(_));
                 // Who keeps something itself is stopped by fewer than others are.
-                let holds = self.reservations.of(&asker.rank.key).is_some();
+                let holds = self.reservations.of(&request.rank.key).is_some();
                 let infeasible = (room && !holds).then(|| self.shut_by(&ahead));
-                blocked(self.block_by_reservation(asker, &ahead, &why, infeasible))
+                blocked(self.block_by_reservation(request, &ahead, &why, infeasible))
             }
         }
     }
 
     /// Whether a job would be let go if so much less (below zero: more) headroom were kept, all
     /// reservations ahead of it heeded.
-    pub(crate) fn passes(&self, asker: Asker<'_>, given: &Kept) -> bool {
-        let ahead = self.reservations_ahead(asker);
+    pub(crate) fn passes(&self, request: Request<'_>, given: &Kept) -> bool {
+        let ahead = self.reservations_ahead(request);
         let mut view = View {
             nodes: self.nodes_kept(&ahead),
             kept: self.headroom_kept(&ahead),
@@ -149,20 +149,20 @@ impl Engine {
         view.kept.add(given);
         let total = self
             .queues
-            .check_total(asker.queue, &asker.shape.total, &view.kept);
-        total.is_ok() && self.plan(asker.queue, asker.shape, &view).is_ok()
+            .check_total(request.queue, &request.shape.total, &view.kept);
+        total.is_ok() && self.plan(request.queue, request.shape, &view).is_ok()
     }
 
     /// Bounds on pools that no plan could keep, whatever is charged.
-    pub(crate) fn block_by_bounds(&self, asker: Asker<'_>) -> Block {
-        let path = self.queues.path(asker.queue);
+    pub(crate) fn block_by_bounds(&self, request: Request<'_>) -> Block {
+        let path = self.queues.path(request.queue);
         Block {
             reason: Reason::ExceedsCapability,
-            message: asker.words(|| {
+            message: request.words(|| {
                 format!(
                     "needs {}; no nodes of the fleet would take it within what queue {} and \
                      those above it may use of each class of pools",
-                    asker.shape.total, asker.queue
+                    request.shape.total, request.queue
                 )
             }),
             blocker: None,
@@ -178,7 +178,7 @@ impl Engine {
 
     /// What stops a job where it is not bounded for ever: a bound on some clusters that it can
     /// never keep says nothing of the others.
-    fn past_bounds(&self, asker: Asker<'_>, no_plan: NoPlan) -> NoPlan {
+    fn past_bounds(&self, request: Request<'_>, no_plan: NoPlan) -> NoPlan {
         let mut without = BTreeSet::new();
         let mut stops = no_plan;
         while let NoPlan::Bound(short, pools) = &stops
@@ -186,7 +186,8 @@ impl Engine {
         {
             let left_out = without.len();
             without.extend(pools.keys().map(|(cluster, _)| cluster.clone()));
-            let elsewhere = self.plan_without(asker.queue, asker.shape, &asker.view(), &without);
+            let elsewhere =
+                self.plan_without(request.queue, request.shape, &request.view(), &without);
             match elsewhere {
                 Err(next) if without.len() > left_out && !matches!(next, NoPlan::NoCluster(_)) => {
                     stops = next;
@@ -197,9 +198,9 @@ impl Engine {
         stops
     }
 
-    fn block_by_plan(&self, asker: Asker<'_>, no_plan: NoPlan) -> Block {
-        let no_plan = self.past_bounds(asker, no_plan);
-        let mut message = asker.words(|| words(&self.queues, &asker.shape.demand, &no_plan));
+    fn block_by_plan(&self, request: Request<'_>, no_plan: NoPlan) -> Block {
+        let no_plan = self.past_bounds(request, no_plan);
+        let mut message = request.words(|| words(&self.queues, &request.shape.demand, &no_plan));
         let never = |reason, message| Block {
             reason,
             message,
@@ -215,28 +216,28 @@ impl Engine {
                 let mut conditions = vec![RequeueCondition::Room, RequeueCondition::Fleet];
                 conditions.extend(
                     self.queues
-                        .path(asker.queue)
+                        .path(request.queue)
                         .into_iter()
                         .map(RequeueCondition::Quota),
                 );
-                self.block_by_quota(asker, short, Some(pools), conditions)
+                self.block_by_quota(request, short, Some(pools), conditions)
             }
             NoPlan::NoRoom(lacks) => {
-                let known = self.shapes.could_fit(asker.shape);
-                if !known.unwrap_or_else(|| self.could_fit(asker.shape, &BTreeSet::new())) {
+                let known = self.shapes.could_fit(request.shape);
+                if !known.unwrap_or_else(|| self.could_fit(request.shape, &BTreeSet::new())) {
                     message.push_str("; it would not fit even if they were empty");
                     return never(Reason::ExceedsFleet, message);
                 }
                 // Bounds on pools may leave less of some nodes than is free there.
-                let bounds = self.queues.bounds_pools(asker.queue);
-                let path = bounds.then(|| self.queues.path(asker.queue));
+                let bounds = self.queues.bounds_pools(request.queue);
+                let path = bounds.then(|| self.queues.path(request.queue));
                 let conditions = path.into_iter().flatten().map(RequeueCondition::Quota);
                 Block {
                     reason: Reason::WaitingForRoom,
                     blocker: lacks
                         .iter()
                         .max_by_key(|lack| lack.placed)
-                        .map(|lack| room_blocker(lack, &asker.shape.demand.roles[lack.role])),
+                        .map(|lack| room_blocker(lack, &request.shape.demand.roles[lack.role])),
                     message,
                     gate: Gate::Room,
                     // Where pools are bounded another queue may find room in others.
@@ -263,7 +264,7 @@ impl Engine {
 
     fn block_by_reservation(
         &self,
-        asker: Asker<'_>,
+        request: Request<'_>,
         ahead: &[&JobKey],
         why: &str,
         infeasible: Option<Infeasible>,
@@ -279,24 +280,27 @@ impl Engine {
         ];
         conditions.extend(
             self.queues
-                .path(asker.queue)
+                .path(request.queue)
                 .into_iter()
                 .map(RequeueCondition::Quota),
         );
         Block {
             reason: Reason::ReservedForAnother,
-            message: asker.words(|| {
+            message: request.words(|| {
                 format!(
                     "what is free is kept for {}, further ahead; beside that it {why}",
                     holders()
                 )
             }),
-            blocker: ahead.first().filter(|_| asker.tells).map(|holder| Blocker {
-                scope: format!("reservation/{holder}"),
-                resource: None,
-                needs: None,
-                free: None,
-            }),
+            blocker: ahead
+                .first()
+                .filter(|_| request.tells)
+                .map(|holder| Blocker {
+                    scope: format!("reservation/{holder}"),
+                    resource: None,
+                    needs: None,
+                    free: None,
+                }),
             gate: Gate::Reserved,
             infeasible,
             conditions,
@@ -305,7 +309,7 @@ impl Engine {
 
     fn block_by_quota(
         &self,
-        asker: Asker<'_>,
+        request: Request<'_>,
         short: Box<Short>,
         pools: Option<Pools>,
         mut conditions: Vec<RequeueCondition>,
@@ -326,7 +330,7 @@ impl Engine {
                 needs: short.detail.beyond,
             }
         });
-        let below = self.queues.guaranteed_below(asker.queue, &short);
+        let below = self.queues.guaranteed_below(request.queue, &short);
         conditions.extend(below.filter(|_| !never).map(RequeueCondition::Quota));
         Block {
             reason: if never {
@@ -334,8 +338,8 @@ impl Engine {
             } else {
                 Reason::WaitingForQuota
             },
-            message: asker.words(|| short.message(&self.queues)),
-            blocker: asker.tells.then(|| Blocker {
+            message: request.words(|| short.message(&self.queues)),
+            blocker: request.tells.then(|| Blocker {
                 scope: format!("queue/{}", short.queue),
                 resource: Some(short.resource.to_string()),
                 needs: Some(crate::tally::clamp(short.needs).0),

@@ -5,7 +5,7 @@
 //! standing ahead of others: nothing is reserved for it, and nobody waits behind it.
 
 use super::Engine;
-use super::judge::Asker;
+use super::judge::Request;
 use super::queues::{QueueId, QueueNode, Queues};
 use crate::facts::{Limits, QueueOrdering};
 use crate::ids::{JobKey, QueueName};
@@ -131,11 +131,11 @@ impl Engine {
     ///
     /// # Errors
     /// The limit beyond which it waits.
-    pub(crate) fn check_competes(&self, asker: Asker<'_>) -> Result<(), LimitReached> {
-        let Some((place, limit)) = self.place_beyond(asker.queue, asker.rank) else {
+    pub(crate) fn check_competes(&self, request: Request<'_>) -> Result<(), LimitReached> {
+        let Some((place, limit)) = self.place_beyond(request.queue, request.rank) else {
             return Ok(());
         };
-        let queue = asker.queue.clone();
+        let queue = request.queue.clone();
         Err(LimitReached {
             reason: Reason::PendingLimitReached,
             limit,

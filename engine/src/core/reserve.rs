@@ -22,7 +22,7 @@
 use super::Engine;
 use super::inadmissible::RequeueCondition;
 use super::job::{PendingEntry, QueueOrder};
-use super::judge::{Asker, Block, Gate};
+use super::judge::{Block, Gate, Request};
 use super::queues::{Pools, pools_of};
 use super::quota::Kept;
 use super::reservations::{KeptNode, Reservation, Scope};
@@ -36,35 +36,35 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Engine {
-    /// Holders ahead of the asker whose reservations it has to leave alone, in order.
-    pub(crate) fn reservations_ahead(&self, asker: Asker<'_>) -> Vec<&JobKey> {
+    /// Holders ahead of the request whose reservations it has to leave alone, in order.
+    pub(crate) fn reservations_ahead(&self, request: Request<'_>) -> Vec<&JobKey> {
         let mut ahead: Vec<&Reservation> = self
             .reservations
             .iter()
-            .filter(|kept| self.binds(kept, asker))
+            .filter(|kept| self.binds(kept, request))
             .collect();
         ahead.sort_by(|a, b| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)));
         ahead.into_iter().map(|kept| &kept.rank.key).collect()
     }
 
-    /// Whether an asker has to leave a reservation alone.
-    pub(crate) fn binds(&self, kept: &Reservation, asker: Asker<'_>) -> bool {
+    /// Whether an request has to leave a reservation alone.
+    pub(crate) fn binds(&self, kept: &Reservation, request: Request<'_>) -> bool {
         if kept.taking() {
             // Also those who would come first as things are: what is freed for it is for it.
             // In a strict queue the holder could not go before those ahead of it, so they may.
-            let strict = self.queues.ordering(asker.queue) == QueueOrdering::StrictFifo;
-            let ahead = kept.queue == *asker.queue && *asker.rank < kept.rank;
-            return kept.rank.key != asker.rank.key && !(strict && ahead);
+            let strict = self.queues.ordering(request.queue) == QueueOrdering::StrictFifo;
+            let ahead = kept.queue == *request.queue && *request.rank < kept.rank;
+            return kept.rank.key != request.rank.key && !(strict && ahead);
         }
-        let own = self.reservations.of(&asker.rank.key);
+        let own = self.reservations.of(&request.rank.key);
         if own.is_some_and(Reservation::is_served) {
             // What was freed for it is not kept for anybody who lacked something later. Until
             // then it goes nowhere else either: what others keep is theirs.
             return false;
         }
         let holder = (&kept.queue, &kept.rank);
-        let behind = self.compare(holder, (asker.queue, asker.rank)) == Ordering::Less;
-        let gone_before = match (kept.start, asker.shape.duration) {
+        let behind = self.compare(holder, (request.queue, request.rank)) == Ordering::Less;
+        let gone_before = match (kept.start, request.shape.duration) {
             (Some(start), Some(duration)) => self.now.after(duration) <= start,
             _ => false,
         };
@@ -111,27 +111,27 @@ impl Engine {
     }
 
     /// Keeps for a blocked job what it lacks, if it is one to be kept for.
-    pub(crate) fn reserve_for(&mut self, asker: Asker<'_>, block: &Block) {
-        let holds = self.reservations.of(&asker.rank.key);
+    pub(crate) fn reserve_for(&mut self, request: Request<'_>, block: &Block) {
+        let holds = self.reservations.of(&request.rank.key);
         if holds.is_some_and(|kept| !kept.awaits.is_empty()) {
             return;
         }
         if holds.is_some_and(Reservation::taking) {
             // All are gone, and still it cannot go: it is a job like any other again.
-            self.drop_reservation_of(&asker.rank.key);
+            self.drop_reservation_of(&request.rank.key);
         }
-        let front = self.front(asker.queue).jobs;
-        self.drop_behind(asker.queue, &front);
+        let front = self.front(request.queue).jobs;
+        self.drop_behind(request.queue, &front);
         // What stops the first of a group stops the others: they are kept for by its verdict.
-        let alike = self.alike(asker, &front);
+        let alike = self.alike(request, &front);
         for rank in &alike {
             let shape = self.shape_of(&rank.key);
-            let outdone = shape.is_some_and(|shape| self.is_outdone(asker.queue, rank, shape));
+            let outdone = shape.is_some_and(|shape| self.is_outdone(request.queue, rank, shape));
             if matches!(block.gate, Gate::Room) && outdone {
                 self.drop_reservation_of(&rank.key);
                 continue;
             }
-            let planned = self.reservation(Asker { rank, ..asker }, block);
+            let planned = self.reservation(Request { rank, ..request }, block);
             match planned {
                 Some(planned) => {
                     self.note_scopes(rank, &planned);
@@ -143,7 +143,7 @@ impl Engine {
                 }
                 None => {
                     self.drop_reservation_of(&rank.key);
-                    self.note_hopeless(asker.queue, rank);
+                    self.note_hopeless(request.queue, rank);
                 }
             }
         }
@@ -199,11 +199,11 @@ impl Engine {
         }
     }
 
-    /// Those of the front who want the same as the asker and are not waited for already.
-    fn alike(&self, asker: Asker<'_>, front: &BTreeSet<QueueOrder>) -> Vec<QueueOrder> {
+    /// Those of the front who want the same as the request and are not waited for already.
+    fn alike(&self, request: Request<'_>, front: &BTreeSet<QueueOrder>) -> Vec<QueueOrder> {
         let has_the_same_shape = |rank: &&QueueOrder| {
             let line = |key| self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
-            match (line(&rank.key), line(&asker.rank.key)) {
+            match (line(&rank.key), line(&request.rank.key)) {
                 (Some(one), Some(other)) => one.shape == other.shape,
                 _ => false,
             }
@@ -363,27 +363,32 @@ impl Engine {
         nodes
     }
 
-    fn reservation(&self, asker: Asker<'_>, block: &Block) -> Option<Reservation> {
+    fn reservation(&self, request: Request<'_>, block: &Block) -> Option<Reservation> {
         let (scopes, pools, nodes, (start, relief)) = match &block.gate {
             Gate::Never | Gate::Limit => return None,
             // What it could use stays kept while it is stopped by those ahead of it.
-            Gate::Reserved => return self.reservations.of(&asker.rank.key).cloned(),
+            Gate::Reserved => return self.reservations.of(&request.rank.key).cloned(),
             Gate::Quota(short, pools) => {
                 let mut scopes = BTreeSet::from([Scope::Headroom(short.queue.clone())]);
                 // So do the nodes that were kept before it came to lack headroom.
-                let nodes = self.nodes_of_holder(asker);
+                let nodes = self.nodes_of_holder(request);
                 scopes.extend(classes_counted(&nodes).into_iter().map(Scope::Class));
                 let pools = match pools {
                     Some(pools) => pools.clone(),
                     None => pools_on(&nodes),
                 };
-                (scopes, pools, nodes, self.headroom_from(asker.queue, short))
+                (
+                    scopes,
+                    pools,
+                    nodes,
+                    self.headroom_from(request.queue, short),
+                )
             }
             Gate::Room => {
-                let target = self.target(asker)?;
+                let target = self.target(request)?;
                 let classes = classes_counted(&target.nodes);
                 let scopes = classes.into_iter().map(Scope::Class).collect();
-                let relief = self.relief(asker.queue, &target.nodes);
+                let relief = self.relief(request.queue, &target.nodes);
                 (
                     scopes,
                     pools_on(&target.nodes),
@@ -393,11 +398,11 @@ impl Engine {
             }
         };
         Some(Reservation {
-            queue: asker.queue.clone(),
-            rank: asker.rank.clone(),
+            queue: request.queue.clone(),
+            rank: request.rank.clone(),
             relief,
             scopes,
-            charge: asker.shape.total.clone(),
+            charge: request.shape.total.clone(),
             pools: listed(pools),
             nodes,
             start,
@@ -407,8 +412,8 @@ impl Engine {
     }
 
     /// The nodes kept for a job, as far as they are there.
-    fn nodes_of_holder(&self, asker: Asker<'_>) -> Vec<KeptNode> {
-        let kept = self.reservations.of(&asker.rank.key);
+    fn nodes_of_holder(&self, request: Request<'_>) -> Vec<KeptNode> {
+        let kept = self.reservations.of(&request.rank.key);
         let nodes = kept.into_iter().flat_map(|kept| &kept.nodes);
         let there = |kept: &&KeptNode| {
             let room = self.room.cluster(&kept.cluster);

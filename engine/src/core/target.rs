@@ -8,7 +8,7 @@
 //! to where it would start later, by the ends that are expected.
 
 use super::Engine;
-use super::judge::Asker;
+use super::judge::Request;
 use super::lookup::largest_role;
 use super::plan::all_needs;
 use super::reservations::{KeptNode, Reservation};
@@ -31,20 +31,20 @@ pub(crate) struct Target {
 impl Engine {
     /// The nodes to keep for a job, if there are such: of one cluster, or of the fewest that
     /// take it together where it may be divided and that needs less to be freed.
-    pub(crate) fn target(&self, asker: Asker<'_>) -> Option<Target> {
-        let ahead = self.reservations_ahead(asker);
+    pub(crate) fn target(&self, request: Request<'_>) -> Option<Target> {
+        let ahead = self.reservations_ahead(request);
         let kept = self.nodes_kept(&ahead);
         let current: BTreeSet<&ClusterName> = self
             .reservations
-            .of(&asker.rank.key)
+            .of(&request.rank.key)
             .into_iter()
             .flat_map(|kept| kept.nodes.iter().map(|node| &node.cluster))
             .collect();
-        let demand = &asker.shape.demand;
+        let demand = &request.shape.demand;
         let clusters = self.clusters_for(demand);
         let mut best: Option<Choice<'_>> = None;
         let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
-        let promising = alone.then(|| self.promising(asker, &clusters, &current));
+        let promising = alone.then(|| self.promising(request, &clusters, &current));
         for hope in promising.into_iter().flatten() {
             if best.as_ref().is_some_and(|best| best.key() <= hope.key()) {
                 break;
@@ -68,7 +68,7 @@ impl Engine {
             }
         }
         if best.as_ref().is_none_or(|best| best.cost > 0)
-            && let Some(found) = self.target_across(asker.shape, &clusters, &kept)
+            && let Some(found) = self.target_across(request.shape, &clusters, &kept)
             && best.as_ref().is_none_or(|best| found.key() < best.key())
         {
             best = Some(found);
@@ -77,7 +77,7 @@ impl Engine {
         let start = self.start_on(&nodes);
         let found = Target { nodes, start };
         Some(
-            self.sooner_where_it_was(asker, &found, &kept)
+            self.sooner_where_it_was(request, &found, &kept)
                 .unwrap_or(found),
         )
     }
@@ -86,19 +86,19 @@ impl Engine {
     /// others went past it because it was to start here.
     fn sooner_where_it_was(
         &self,
-        asker: Asker<'_>,
+        request: Request<'_>,
         found: &Target,
         ahead: &KeptNodes,
     ) -> Option<Target> {
-        let before = &self.reservations.of(&asker.rank.key)?.nodes;
+        let before = &self.reservations.of(&request.rank.key)?.nodes;
         if before.is_empty() || *before == found.nodes {
             return None;
         }
         let mut kept = before.iter().map(|kept| &kept.resources);
         let total = kept.try_fold(Resources::new(), |sum, kept| sum.checked_add(kept))?;
-        let demand = &asker.shape.demand;
+        let demand = &request.shape.demand;
         let clusters: BTreeSet<&ClusterName> = before.iter().map(|kept| &kept.cluster).collect();
-        if total != asker.shape.total || !clusters.is_subset(&self.clusters_for(demand)) {
+        if total != request.shape.total || !clusters.is_subset(&self.clusters_for(demand)) {
             return None;
         }
         let mut sites = self.room.sites(clusters, ahead);
@@ -124,12 +124,12 @@ impl Engine {
     /// Clusters that might hold all pods, those first where nodes may be chosen first.
     fn promising<'a>(
         &self,
-        asker: Asker<'_>,
+        request: Request<'_>,
         clusters: &BTreeSet<&'a ClusterName>,
         current: &BTreeSet<&ClusterName>,
     ) -> Vec<Hope<'a>> {
-        let main = largest_role(&asker.shape.demand).map(|role| self.room.main_of(role));
-        let policy = self.queues.policy(asker.queue);
+        let main = largest_role(&request.shape.demand).map(|role| self.room.main_of(role));
+        let policy = self.queues.policy(request.queue);
         let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
         let hope = |cluster: &&'a ClusterName| {
             let least = main.map_or(Some(0), |main| self.room.least_to_free(cluster, main));
@@ -137,7 +137,7 @@ impl Engine {
                 least: least?,
                 moved: !(current.len() == 1 && current.contains(cluster)),
                 preference: if prefers {
-                    self.preference(asker.queue, cluster)
+                    self.preference(request.queue, cluster)
                 } else {
                     usize::MAX
                 },
@@ -173,7 +173,7 @@ impl Engine {
         let shape = self.shape_of(&kept.rank.key);
         let shape = shape.and_then(|shape| self.shapes.get(shape));
         shape.is_some_and(|shape| {
-            let asker = Asker {
+            let request = Request {
                 queue: &kept.queue,
                 rank: &kept.rank,
                 shape,
@@ -183,7 +183,7 @@ impl Engine {
             if demand.natively_divisible || demand.split != Split::Never {
                 return true;
             }
-            let ahead = self.nodes_kept(&self.reservations_ahead(asker));
+            let ahead = self.nodes_kept(&self.reservations_ahead(request));
             let cost = put_all(demand, &mut self.room.sites([cluster], &ahead));
             cost.is_some_and(|cost| cost < self.lacking(kept))
         })
