@@ -7,7 +7,7 @@
 //!   for one of them for which nothing could be;
 //! - a shape that somebody in it has might find room again (a door opened);
 //! - it stands before one of those whose reservations stop a shape: it may take what they keep;
-//! - claims to reservations are others ([`super::claims`]): then who stands in front is asked once.
+//! - claims to reservations are others ([`super::reservation_window`]): then who stands in front is asked once.
 //!
 //! So a round costs what may have changed, not the number of queues. Whatever else lets a job
 //! go has to stir its queue or open its shape.

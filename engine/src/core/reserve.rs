@@ -4,7 +4,7 @@
 //! headroom but lacks room keeps that headroom and the nodes where the least has to become
 //! free. One gang's worth each. In each queue the first job that is blocked (EASY), or as many
 //! as its policy asks for, or every one up to a bound (conservative backfill); of each class of
-//! pools and each short queue at most K, those with the best claims ([`super::claims`]). Never for what the empty fleet
+//! pools and each short queue at most K, those with the best claims ([`super::reservation_window`]). Never for what the empty fleet
 //! or a capability could not give.
 //!
 //! A job ahead of the holder is never stopped by it; one behind may use what is kept only if

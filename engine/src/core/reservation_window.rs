@@ -29,7 +29,7 @@ pub(crate) struct ReservationWindow {
 
 /// How good the claim of a job is: the policy is the order of the fields, the least is best.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Claim<'a> {
+pub(crate) struct ReservationPriority<'a> {
     /// Of the queues from below the root down, higher first.
     priorities: SmallVec<[Reverse<i32>; 8]>,
     /// Whether its queue holds all that it deserves.
@@ -39,11 +39,15 @@ pub(crate) struct Claim<'a> {
 
 impl Engine {
     /// How good the claim of a waiting job is.
-    fn claim<'a>(&self, queue: &QueueName, rank: &'a QueueOrder) -> Claim<'a> {
+    fn reservation_priority<'a>(
+        &self,
+        queue: &QueueName,
+        rank: &'a QueueOrder,
+    ) -> ReservationPriority<'a> {
         let id = self.queues.id(queue);
         let path = id.map(|id| self.queues.path_of(id)).unwrap_or_default();
         let facts = path.iter().skip(1).map(|id| &self.queues.node(*id).fact);
-        Claim {
+        ReservationPriority {
             priorities: facts
                 .map(|fact| Reverse(fact.as_ref().map_or(0, |fact| fact.priority)))
                 .collect(),
@@ -134,7 +138,7 @@ impl Engine {
             return false;
         };
         let most = self.most_of_scope(queue);
-        let mine = self.claim(queue, rank);
+        let mine = self.reservation_priority(queue, rank);
         let full = |scope: &Scope| {
             // Most often there are too few whatever their claims are.
             if self.reservations.count(scope) < most {
@@ -143,7 +147,7 @@ impl Engine {
             let better = self.reservations.holders_of(scope).filter(|kept| {
                 !kept.nodes.is_empty()
                     && kept.rank.key != rank.key
-                    && self.claim(&kept.queue, &kept.rank) < mine
+                    && self.reservation_priority(&kept.queue, &kept.rank) < mine
             });
             better.take(most).count() >= most
         };
@@ -164,7 +168,7 @@ impl Engine {
     /// Whether there may be one more of its kind. Those with the worst claims give way.
     pub(crate) fn make_way(&mut self, planned: &Reservation) -> bool {
         let most = self.most_of_scope(&planned.queue);
-        let mine = self.claim(&planned.queue, &planned.rank);
+        let mine = self.reservation_priority(&planned.queue, &planned.rank);
         let mut giving_way: BTreeMap<JobKey, &Scope> = BTreeMap::new();
         for scope in &planned.scopes {
             let mut same: Vec<&Reservation> = self
@@ -173,10 +177,10 @@ impl Engine {
                 .filter(|kept| kept.rank != planned.rank)
                 .filter(|kept| !giving_way.contains_key(&kept.rank.key))
                 .collect();
-            same.sort_by_cached_key(|kept| self.claim(&kept.queue, &kept.rank));
+            same.sort_by_cached_key(|kept| self.reservation_priority(&kept.queue, &kept.rank));
             while same.len() >= most {
                 let Some(last) = same.pop() else { break };
-                if mine >= self.claim(&last.queue, &last.rank) {
+                if mine >= self.reservation_priority(&last.queue, &last.rank) {
                     self.reservations.refuse(&planned.rank.key, scope);
                     return false;
                 }
