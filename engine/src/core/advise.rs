@@ -8,7 +8,7 @@ use super::Engine;
 use super::judge::Request;
 use super::plan::{ClusterLack, NoPlan, View};
 use super::queues::Pools;
-use super::quota::{Kept, Short};
+use super::quota::{Short, Withheld};
 use super::shapes::RequestShape;
 use crate::decision::Help;
 use crate::facts::{Demand, Role};
@@ -47,7 +47,9 @@ impl Engine {
             shape: &shape,
             tells: true,
         };
-        if self.queues.problem(request.queue).is_some() || self.passes(request, &Kept::default()) {
+        if self.queues.problem(request.queue).is_some()
+            || self.passes(request, &Withheld::default())
+        {
             return Vec::new();
         }
         let lack = self.lack(request);
@@ -87,7 +89,7 @@ impl Engine {
                     shape: &shape,
                     ..request
                 };
-                self.passes(request, &Kept::default())
+                self.passes(request, &Withheld::default())
             })
         };
         // What fits stays fitting when it gets smaller: the most is found by halving.
@@ -172,7 +174,8 @@ impl Engine {
             .listed()
             .filter(|queue| *queue != request.queue && may_use(queue))
             .filter(|queue| self.queues.problem(queue).is_none());
-        let goes = |queue: &&QueueName| self.passes(Request { queue, ..request }, &Kept::default());
+        let goes =
+            |queue: &&QueueName| self.passes(Request { queue, ..request }, &Withheld::default());
         pending_queues
             .take(tried)
             .filter(goes)
@@ -228,10 +231,10 @@ fn smaller(shape: &RequestShape, index: usize, count: u32) -> Option<RequestShap
 }
 
 /// Headroom kept less than none: as if the bound that is short were higher by `amount`.
-fn given_back(short: &Short, pools: Option<&Pools>, amount: i128) -> Kept {
-    let mut given = Kept {
+fn given_back(short: &Short, pools: Option<&Pools>, amount: i128) -> Withheld {
+    let mut given = Withheld {
         supposes: true,
-        ..Kept::default()
+        ..Withheld::default()
     };
     let less = Tally::of(&short.resource, -amount);
     match (&short.class, pools) {

@@ -12,7 +12,7 @@ use super::job::QueueOrder;
 use super::judge::{Block, Gate, Request, Verdict};
 use super::pending_queue::{PendingQueue, Recheck};
 use super::queues::QueueId;
-use super::reservations::{KeptNode, Scope};
+use super::reservations::{ReservedNode, Scope};
 use super::shapes::{RequestShape, ShapeId};
 use super::sibling_order::QueueHeads;
 use crate::decision::{Decision, Decisions};
@@ -381,7 +381,7 @@ impl Engine {
         for (queue, shape) in self.pending.take_woken() {
             let reason = match self.shapes.infeasible(shape) {
                 Some(Infeasible::NoRoom) => Reason::WaitingForRoom,
-                Some(Infeasible::Kept(_)) => Reason::ReservedForAnother,
+                Some(Infeasible::Withheld(_)) => Reason::ReservedForAnother,
                 None => continue,
             };
             if self.pending.note_reason(&queue, shape, reason) {
@@ -425,7 +425,7 @@ impl Engine {
         };
         let admission = &job.admission;
         let path = self.queues.path(&admission.queue);
-        let on_its_nodes = |node: &KeptNode| {
+        let on_its_nodes = |node: &ReservedNode| {
             admission.shares.iter().any(|share| {
                 share.cluster == node.cluster && share.slots.iter().any(|s| s.node == node.node)
             })

@@ -19,7 +19,7 @@
 
 use super::measure::{ResourceId, Sums};
 use super::queues::{Pools, QueueId, QueueNode, Queues};
-use super::quota::{Kept, Short};
+use super::quota::{Short, Withheld};
 use super::scopes::{OVERALL, ScopeId};
 use super::takers::Due;
 use crate::ids::{ClusterName, PoolClass, QueueName};
@@ -71,7 +71,7 @@ pub(crate) struct Shift<'a> {
     queues: &'a Queues,
     moved: BTreeMap<(QueueId, ScopeId), Sums>,
     /// The same by name, for the quota gate.
-    kept: Kept,
+    kept: Withheld,
 }
 
 /// One resource in one account.
@@ -140,9 +140,9 @@ impl Queues {
         Shift {
             queues: self,
             moved: BTreeMap::new(),
-            kept: Kept {
+            kept: Withheld {
                 supposes: true,
-                ..Kept::default()
+                ..Withheld::default()
             },
         }
     }

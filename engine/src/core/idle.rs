@@ -13,7 +13,7 @@
 use super::accounts::Account;
 use super::measure::{ResourceId, Sums};
 use super::queues::{QueueId, QueueNode, Queues};
-use super::quota::Kept;
+use super::quota::Withheld;
 use super::scopes::{OVERALL, ScopeId};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,14 +34,14 @@ type Levels = SmallVec<[Promised; 8]>;
 pub(super) struct Promises<'a> {
     queues: &'a Queues,
     id: QueueId,
-    kept: &'a Kept,
+    kept: &'a Withheld,
     /// Whether anything is guaranteed to any queue.
     any: bool,
     known: SmallVec<[(ScopeId, ResourceId, Levels); 4]>,
 }
 
 impl<'a> Promises<'a> {
-    pub(super) fn new(queues: &'a Queues, id: QueueId, kept: &'a Kept) -> Self {
+    pub(super) fn new(queues: &'a Queues, id: QueueId, kept: &'a Withheld) -> Self {
         let mut accounts = queues.node(QueueId::ROOT).accounts.iter();
         Self {
             queues,

@@ -29,7 +29,7 @@ pub(crate) enum Infeasible {
     NoRoom,
     /// It fits only where nodes are kept for these jobs: that stops whoever has to leave alone
     /// what is kept for all of them. Of one that keeps nothing any more the nodes have grown.
-    Kept(Arc<[JobKey]>),
+    Withheld(Arc<[JobKey]>),
 }
 
 /// Nodes of which more has become free, by cluster.
@@ -80,7 +80,7 @@ impl FreedNodes {
     ) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
         let nodes = self.nodes.iter();
         let nodes = nodes.flat_map(|(cluster, nodes)| nodes.iter().map(move |n| (cluster, n)));
-        let kept = matches!(why, Infeasible::Kept(_));
+        let kept = matches!(why, Infeasible::Withheld(_));
         let grew = move |at: &At| count < if kept { at.open } else { at.free };
         nodes
             .filter(move |(_, (_, at))| grew(at))
@@ -274,8 +274,8 @@ impl Engine {
             None => true,
             Some(Infeasible::NoRoom) => false,
             // Who keeps nodes itself is never stopped by all that do.
-            Some(Infeasible::Kept(_)) if self.reservations.of(&rank.key).is_some() => true,
-            Some(Infeasible::Kept(holders)) => !self.shapes.get(shape).is_some_and(|shape| {
+            Some(Infeasible::Withheld(_)) if self.reservations.of(&rank.key).is_some() => true,
+            Some(Infeasible::Withheld(holders)) => !self.shapes.get(shape).is_some_and(|shape| {
                 let request = Request {
                     queue,
                     rank,
@@ -344,7 +344,7 @@ impl Engine {
         };
         let kept = match why {
             Infeasible::NoRoom => None,
-            Infeasible::Kept(holders) => self.reservations.kept_for(holders, cluster, name),
+            Infeasible::Withheld(holders) => self.reservations.kept_for(holders, cluster, name),
         };
         let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
         let takes = |role: &Role| self.room.takes_one(node, role, kept.as_ref());

@@ -59,7 +59,7 @@ impl InfeasibleShapes {
             };
             listed.insert(id);
         }
-        if let Infeasible::Kept(holders) = why {
+        if let Infeasible::Withheld(holders) = why {
             self.kept.insert(id);
             for holder in holders.iter() {
                 *self.stopped_by.entry(holder.clone()).or_default() += 1;
@@ -83,7 +83,7 @@ impl InfeasibleShapes {
                 }
             }
         }
-        if let Infeasible::Kept(holders) = why {
+        if let Infeasible::Withheld(holders) = why {
             self.kept.remove(&id);
             for holder in holders.iter() {
                 if let Some(count) = self.stopped_by.get_mut(holder) {

@@ -10,7 +10,7 @@ use super::job::QueueOrder;
 use super::limits::LimitReached;
 use super::plan::{ClusterLack, NoPlan, View};
 use super::queues::{Pools, Queues};
-use super::quota::{Kept, Short};
+use super::quota::{Short, Withheld};
 use super::shapes::RequestShape;
 use crate::decision::Blocker;
 use crate::facts::{Demand, Role, Share};
@@ -139,7 +139,7 @@ impl Engine {
 
     /// Whether a job would be let go if so much less (below zero: more) headroom were kept, all
     /// reservations ahead of it heeded.
-    pub(crate) fn passes(&self, request: Request<'_>, given: &Kept) -> bool {
+    pub(crate) fn passes(&self, request: Request<'_>, given: &Withheld) -> bool {
         let ahead = self.reservations_ahead(request);
         let mut view = View {
             nodes: self.nodes_kept(&ahead),
@@ -259,7 +259,7 @@ impl Engine {
             kept.is_some_and(|kept| !kept.nodes.is_empty())
         };
         let holders = ahead.iter().filter(|key| keeps(key));
-        Infeasible::Kept(holders.map(|key| (*key).clone()).collect())
+        Infeasible::Withheld(holders.map(|key| (*key).clone()).collect())
     }
 
     fn block_by_reservation(

@@ -11,13 +11,13 @@ use super::Engine;
 use super::eligible::{Eligible, Ineligible, groups_of};
 use super::lookup::{EXACT, Likely, largest_role};
 pub(crate) use super::noplan::{ClusterLack, NoPlan};
-use super::quota::Kept;
+use super::quota::Withheld;
 use super::score::{Aims, Score};
 use super::shapes::RequestShape;
 use crate::facts::{Demand, RolePods, Share, Slot, Split};
 use crate::ids::{ClusterName, PoolClass, QueueName};
 use crate::plugins::Site;
-use crate::room::{Basis, ClusterRoom, KeptNodes, Lens, Need, Packing, Place, Seats};
+use crate::room::{Basis, ClusterRoom, Lens, Need, Packing, Place, ReservedNodes, Seats};
 use crate::tally::Tally;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,9 +27,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct View {
     pub(crate) basis: Basis,
     /// Nodes kept for jobs further ahead.
-    pub(crate) nodes: KeptNodes,
+    pub(crate) nodes: ReservedNodes,
     /// Headroom kept for jobs further ahead.
-    pub(crate) kept: Kept,
+    pub(crate) kept: Withheld,
     /// Whether it will be told what each cluster lacks, where the job fits nowhere.
     pub(crate) tells: bool,
 }
@@ -39,8 +39,8 @@ impl View {
     pub(crate) fn now() -> Self {
         Self {
             basis: Basis::Now,
-            nodes: KeptNodes::new(),
-            kept: Kept::default(),
+            nodes: ReservedNodes::new(),
+            kept: Withheld::default(),
             tells: false,
         }
     }

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What is kept for jobs further ahead.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Kept {
+pub(crate) struct Withheld {
     /// Headroom, by queue on the path of its holder.
     pub(crate) headroom: BTreeMap<QueueName, Tally>,
     /// The same by pool, where the holder's pools are planned.
@@ -37,7 +37,7 @@ pub(crate) struct Kept {
     pub(crate) supposes: bool,
 }
 
-impl Kept {
+impl Withheld {
     fn counted(&self, kept: i128) -> i128 {
         if self.floored { kept.max(0) } else { kept }
     }
@@ -217,7 +217,7 @@ impl Queues {
         &self,
         queue: &QueueName,
         charge: &Resources,
-        kept: &Kept,
+        kept: &Withheld,
     ) -> Result<(), Short> {
         let Some(id) = self.id(queue) else {
             return Ok(());
@@ -238,7 +238,7 @@ impl Queues {
         }
         match found {
             Some(short) => Err(short),
-            None if kept.is_real() => self.check_total(queue, charge, &Kept::default()),
+            None if kept.is_real() => self.check_total(queue, charge, &Withheld::default()),
             None => Ok(()),
         }
     }
@@ -251,7 +251,7 @@ impl Queues {
         &self,
         queue: &QueueName,
         charge: &Pools,
-        kept: &Kept,
+        kept: &Withheld,
     ) -> Result<(), Short> {
         let Some(id) = self.id(queue) else {
             return Ok(());
@@ -274,7 +274,7 @@ impl Queues {
         }
         match found {
             Some(short) => Err(short),
-            None if kept.is_real() => self.check_pools(queue, charge, &Kept::default()),
+            None if kept.is_real() => self.check_pools(queue, charge, &Withheld::default()),
             None => Ok(()),
         }
     }
@@ -282,7 +282,7 @@ impl Queues {
     /// What is kept at a queue for jobs further ahead, or counts as gone.
     pub(super) fn kept_in(
         &self,
-        kept: &Kept,
+        kept: &Withheld,
         node: &QueueNode,
         scope: ScopeId,
         resource: ResourceId,
@@ -334,7 +334,7 @@ impl Queues {
 
     /// How much a charge would be too much for the bound that was short, with what is kept or
     /// counts as gone now; nothing below zero.
-    pub(crate) fn still_short(&self, queue: &QueueName, short: &Short, kept: &Kept) -> i128 {
+    pub(crate) fn still_short(&self, queue: &QueueName, short: &Short, kept: &Withheld) -> i128 {
         let (Some(id), Some(resource)) = (self.id(queue), self.units.find(&short.resource)) else {
             return 0;
         };
@@ -395,7 +395,7 @@ impl Queues {
         node: &QueueNode,
         (scope, account): (ScopeId, &Account),
         (resource, needs): (ResourceId, i128),
-        kept: &Kept,
+        kept: &Withheld,
         Promised { idle, beyond }: Promised,
     ) -> Option<Short> {
         if needs == 0 {

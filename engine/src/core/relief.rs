@@ -8,7 +8,7 @@ use super::Engine;
 use super::plan::View;
 use super::queues::Pools;
 use super::quota::Short;
-use super::reservations::{KeptNode, Relief};
+use super::reservations::{Relief, ReservedNode};
 use crate::ids::{JobKey, QueueName, Time};
 use crate::tally::Tally;
 
@@ -27,7 +27,7 @@ impl Engine {
     /// What of its charge the ends of those who are on its nodes give back to each queue of a
     /// holder's path: so much need not be kept there besides, or one that waits for room would
     /// idle what others could use elsewhere.
-    pub(crate) fn relief(&self, queue: &QueueName, nodes: &[KeptNode]) -> Vec<Relief> {
+    pub(crate) fn relief(&self, queue: &QueueName, nodes: &[ReservedNode]) -> Vec<Relief> {
         let path = self.queues.path(queue);
         let mut relief = Vec::new();
         for kept in nodes {

@@ -12,7 +12,7 @@ use super::Engine;
 use super::job::QueueOrder;
 use super::order::DominantShare;
 use super::queues::QueueId;
-use super::reservations::{KeptNode, Reservation, Scope};
+use super::reservations::{Reservation, ReservedNode, Scope};
 use super::shapes::ShapeId;
 use crate::facts::QueueOrdering;
 use crate::ids::{JobKey, QueueName};
@@ -196,8 +196,8 @@ impl Engine {
 
     /// Nodes are a taker's from now on: of those that cannot be another's too, who keeps them
     /// chooses anew, or it would go on keeping what it cannot have from those behind it.
-    pub(crate) fn unsettle_beside(&mut self, nodes: &[KeptNode]) {
-        let is_over = |kept: &&KeptNode| {
+    pub(crate) fn unsettle_beside(&mut self, nodes: &[ReservedNode]) {
+        let is_over = |kept: &&ReservedNode| {
             let (cluster, name) = (&kept.cluster, &kept.node);
             let all = self.reservations.kept_on(cluster, name);
             let node = self.room.cluster(cluster).and_then(|r| r.nodes().get(name));

@@ -23,7 +23,7 @@ pub(crate) enum Scope {
 
 /// What is kept on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct KeptNode {
+pub(crate) struct ReservedNode {
     pub(crate) cluster: ClusterName,
     pub(crate) node: NodeName,
     pub(crate) class: PoolClass,
@@ -53,7 +53,7 @@ pub(crate) struct Reservation {
     /// The pools that it will be charged in, where they are known.
     pub(crate) pools: Vec<(ClusterName, PoolClass, Resources)>,
     /// Nodes kept, none where only headroom was short.
-    pub(crate) nodes: Vec<KeptNode>,
+    pub(crate) nodes: Vec<ReservedNode>,
     /// What of the charge need not be kept, for it becomes free with those nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) relief: Vec<Relief>,
@@ -213,7 +213,7 @@ impl Reservations {
         Some(all)
     }
 
-    fn keep(&mut self, nodes: &[KeptNode], times: i64) {
+    fn keep(&mut self, nodes: &[ReservedNode], times: i64) {
         for node in nodes {
             let at = (node.cluster.clone(), node.node.clone());
             let kept = self.kept.entry(at.clone()).or_default();
@@ -344,7 +344,7 @@ mod tests {
 
     /// One that keeps so many GPUs of each of these nodes of cluster `a`, and waits for `awaits`.
     fn kept(name: &str, nodes: &[(&str, &str)], awaits: &[&str]) -> Reservation {
-        let node = |(node, request): &(&str, &str)| KeptNode {
+        let node = |(node, request): &(&str, &str)| ReservedNode {
             cluster: ClusterName::from("a"),
             node: NodeName::from(*node),
             class: PoolClass::from("gpu"),

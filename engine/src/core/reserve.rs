@@ -24,13 +24,13 @@ use super::inadmissible::RequeueCondition;
 use super::job::{PendingEntry, QueueOrder};
 use super::judge::{Block, Gate, Request};
 use super::queues::{Pools, pools_of};
-use super::quota::Kept;
-use super::reservations::{KeptNode, Reservation, Scope};
+use super::quota::Withheld;
+use super::reservations::{Reservation, ReservedNode, Scope};
 use super::shapes::ShapeId;
 use crate::facts::{Demand, QueueOrdering, Share};
 use crate::ids::{JobKey, PoolClass, QueueName, Time};
 use crate::resources::Resources;
-use crate::room::KeptNodes;
+use crate::room::ReservedNodes;
 use crate::tally::Tally;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,8 +72,8 @@ impl Engine {
     }
 
     /// What the reservations of `holders` keep of the nodes.
-    pub(crate) fn nodes_kept(&self, holders: &[&JobKey]) -> KeptNodes {
-        let mut nodes = KeptNodes::new();
+    pub(crate) fn nodes_kept(&self, holders: &[&JobKey]) -> ReservedNodes {
+        let mut nodes = ReservedNodes::new();
         for kept in holders.iter().filter_map(|key| self.reservations.of(key)) {
             for node in &kept.nodes {
                 let cluster = nodes.entry(node.cluster.clone()).or_default();
@@ -85,8 +85,8 @@ impl Engine {
     }
 
     /// What the reservations of `holders` keep of the headroom.
-    pub(crate) fn headroom_kept(&self, holders: &[&JobKey]) -> Kept {
-        let mut all = Kept::default();
+    pub(crate) fn headroom_kept(&self, holders: &[&JobKey]) -> Withheld {
+        let mut all = Withheld::default();
         for kept in holders.iter().filter_map(|key| self.reservations.of(key)) {
             for queue in self.queues.path(&kept.queue) {
                 let relief = kept.relief.iter().filter(|relief| relief.queue == queue);
@@ -338,7 +338,7 @@ impl Engine {
         }
     }
 
-    fn nodes_of(&self, demand: &Demand, shares: &[Share]) -> Vec<KeptNode> {
+    fn nodes_of(&self, demand: &Demand, shares: &[Share]) -> Vec<ReservedNode> {
         let mut nodes = Vec::new();
         for share in shares {
             let mut taken: BTreeMap<_, Tally> = BTreeMap::new();
@@ -352,7 +352,7 @@ impl Engine {
             let room = self.room.cluster(&share.cluster);
             nodes.extend(taken.into_iter().filter_map(|(name, sum)| {
                 let node = room?.nodes().get(&name)?;
-                Some(KeptNode {
+                Some(ReservedNode {
                     cluster: share.cluster.clone(),
                     node: name,
                     class: node.fact.class.clone(),
@@ -412,10 +412,10 @@ impl Engine {
     }
 
     /// The nodes kept for a job, as far as they are there.
-    fn nodes_of_holder(&self, request: Request<'_>) -> Vec<KeptNode> {
+    fn nodes_of_holder(&self, request: Request<'_>) -> Vec<ReservedNode> {
         let kept = self.reservations.of(&request.rank.key);
         let nodes = kept.into_iter().flat_map(|kept| &kept.nodes);
-        let there = |kept: &&KeptNode| {
+        let there = |kept: &&ReservedNode| {
             let room = self.room.cluster(&kept.cluster);
             let node = room.and_then(|room| room.nodes().get(&kept.node));
             node.is_some_and(|node| node.fact.usable)
@@ -469,7 +469,7 @@ fn listed(pools: Pools) -> Vec<(crate::ClusterName, PoolClass, Resources)> {
 }
 
 /// What is kept on nodes, by pool.
-fn pools_on(nodes: &[KeptNode]) -> Pools {
+fn pools_on(nodes: &[ReservedNode]) -> Pools {
     let mut pools: BTreeMap<_, Tally> = BTreeMap::new();
     for kept in nodes {
         let pool = (kept.cluster.clone(), kept.class.clone());
@@ -482,8 +482,8 @@ fn pools_on(nodes: &[KeptNode]) -> Pools {
 }
 
 /// The classes whose reservations it counts as: those it uses devices of, else all.
-fn classes_counted(nodes: &[KeptNode]) -> BTreeSet<PoolClass> {
-    let has_devices = |kept: &&KeptNode| {
+fn classes_counted(nodes: &[ReservedNode]) -> BTreeSet<PoolClass> {
+    let has_devices = |kept: &&ReservedNode| {
         let mut resources = kept.resources.iter();
         resources.any(|(name, amount)| name.is_device() && amount.0 > 0)
     };

@@ -305,7 +305,8 @@ impl Shapes {
     pub(crate) fn open_timed(&mut self) {
         self.reopened += 1;
         self.unshut(|slot| {
-            matches!(slot.infeasible, Some(Infeasible::Kept(_))) && slot.shape.duration.is_some()
+            matches!(slot.infeasible, Some(Infeasible::Withheld(_)))
+                && slot.shape.duration.is_some()
         });
     }
 }
@@ -357,8 +358,8 @@ mod tests {
         let timed = shapes.acquire(shape(1, Some(1)));
         let endless = shapes.acquire(shape(1, None));
         let full = shapes.acquire(shape(2, Some(1)));
-        shapes.note_shut(timed, Infeasible::Kept(Arc::new([])), 1);
-        shapes.note_shut(endless, Infeasible::Kept(Arc::new([])), 1);
+        shapes.note_shut(timed, Infeasible::Withheld(Arc::new([])), 1);
+        shapes.note_shut(endless, Infeasible::Withheld(Arc::new([])), 1);
         shapes.note_shut(full, Infeasible::NoRoom, 1);
         let infeasible =
             |shapes: &Shapes| [timed, endless, full].map(|id| shapes.infeasible(id).is_some());

@@ -11,12 +11,12 @@ use super::Engine;
 use super::judge::Request;
 use super::lookup::largest_role;
 use super::plan::all_needs;
-use super::reservations::{KeptNode, Reservation};
+use super::reservations::{Reservation, ReservedNode};
 use super::shapes::RequestShape;
 use crate::facts::{Demand, Split};
 use crate::ids::{ClusterName, JobKey, NodeName, Time};
 use crate::resources::Resources;
-use crate::room::{KeptNodes, Need, Sites, leading};
+use crate::room::{Need, ReservedNodes, Sites, leading};
 use crate::tally::Tally;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The nodes kept, and from when on they surely do.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    pub(crate) nodes: Vec<KeptNode>,
+    pub(crate) nodes: Vec<ReservedNode>,
     pub(crate) start: Option<Time>,
 }
 
@@ -88,7 +88,7 @@ impl Engine {
         &self,
         request: Request<'_>,
         found: &Target,
-        ahead: &KeptNodes,
+        ahead: &ReservedNodes,
     ) -> Option<Target> {
         let before = &self.reservations.of(&request.rank.key)?.nodes;
         if before.is_empty() || *before == found.nodes {
@@ -106,7 +106,7 @@ impl Engine {
             let mut before = before.iter();
             before.any(|kept| kept.cluster == *cluster && kept.node == *node)
         });
-        let could_hold = |kept: &KeptNode| {
+        let could_hold = |kept: &ReservedNode| {
             let at = (&kept.cluster, &kept.node);
             sites.could_hold(at, &kept.resources, &demand.roles)
         };
@@ -209,7 +209,7 @@ impl Engine {
         &'a self,
         shape: &RequestShape,
         clusters: &BTreeSet<&'a ClusterName>,
-        kept: &KeptNodes,
+        kept: &ReservedNodes,
     ) -> Option<Choice<'a>> {
         let demand = &*shape.demand;
         let divisible = demand.natively_divisible || demand.split != Split::Never;
@@ -255,7 +255,7 @@ impl Engine {
     }
 
     /// When all of `nodes` will have free what is kept on them, by the ends that are expected.
-    pub(crate) fn start_on(&self, nodes: &[KeptNode]) -> Option<Time> {
+    pub(crate) fn start_on(&self, nodes: &[ReservedNode]) -> Option<Time> {
         let mut start = self.now;
         for kept in nodes {
             start = start.max(self.start_on_node(kept)?);
@@ -263,7 +263,7 @@ impl Engine {
         Some(start)
     }
 
-    fn start_on_node(&self, kept: &KeptNode) -> Option<Time> {
+    fn start_on_node(&self, kept: &ReservedNode) -> Option<Time> {
         let node = self.room.cluster(&kept.cluster)?.nodes().get(&kept.node)?;
         let mut free = node.free();
         if free.fits(&kept.resources, 1) == 1 {
@@ -323,7 +323,7 @@ struct Choice<'a> {
     moved: bool,
     preference: usize,
     cluster: Option<&'a ClusterName>,
-    nodes: Vec<KeptNode>,
+    nodes: Vec<ReservedNode>,
 }
 
 /// What the choice of nodes in one cluster can come to at best.
@@ -365,8 +365,8 @@ impl<'a> Choice<'a> {
 }
 
 /// What is taken of the sites.
-fn kept_on(sites: &Sites<'_>) -> Vec<KeptNode> {
-    let taken = sites.taken().into_iter().map(|taken| KeptNode {
+fn kept_on(sites: &Sites<'_>) -> Vec<ReservedNode> {
+    let taken = sites.taken().into_iter().map(|taken| ReservedNode {
         cluster: taken.cluster.clone(),
         node: taken.node.clone(),
         class: taken.class.clone(),

@@ -33,7 +33,7 @@ pub(crate) use mix::MixRecord;
 pub(crate) use pack::{Basis, Lens, Need, Packing, can_run_on, device, leading, leading_amount};
 pub(crate) use place::Effect;
 pub(crate) use seats::Seat;
-pub(crate) use sites::{KeptNodes, Sites};
+pub(crate) use sites::{ReservedNodes, Sites};
 
 use dims::Dims;
 use index::Index;

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 /// What is kept of nodes, by cluster: it is taken off what is free.
-pub(crate) type KeptNodes = BTreeMap<ClusterName, BTreeMap<NodeName, Tally>>;
+pub(crate) type ReservedNodes = BTreeMap<ClusterName, BTreeMap<NodeName, Tally>>;
 
 /// The usable nodes of some clusters.
 pub(crate) struct Sites<'a> {
@@ -48,7 +48,7 @@ impl Room {
     pub(crate) fn sites<'a>(
         &'a self,
         clusters: impl IntoIterator<Item = &'a ClusterName>,
-        kept: &KeptNodes,
+        kept: &ReservedNodes,
     ) -> Sites<'a> {
         let known = clusters.into_iter().filter_map(|cluster| {
             let room = self.cluster(cluster)?;
