@@ -32,7 +32,7 @@ pub(crate) struct ReservedNode {
 
 /// What of its charge a holder will get back from those who are on its nodes, at one queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Relief {
+pub(crate) struct ExpectedRelease {
     /// Whose end gives it back, where one is counted on: once that has ended, nothing more
     /// comes from it.
     pub(crate) from: Option<JobKey>,
@@ -56,7 +56,7 @@ pub(crate) struct Reservation {
     pub(crate) nodes: Vec<ReservedNode>,
     /// What of the charge need not be kept, for it becomes free with those nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) relief: Vec<Relief>,
+    pub(crate) relief: Vec<ExpectedRelease>,
     /// When it can start by the ends that are declared or predicted; `None` where they do not
     /// do.
     pub(crate) start: Option<Time>,

@@ -8,7 +8,7 @@ use super::Engine;
 use super::plan::View;
 use super::queues::Pools;
 use super::quota::Short;
-use super::reservations::{Relief, ReservedNode};
+use super::reservations::{ExpectedRelease, ReservedNode};
 use crate::ids::{JobKey, QueueName, Time};
 use crate::tally::Tally;
 
@@ -17,7 +17,7 @@ const ENDS: usize = 1024;
 
 impl Engine {
     /// Whether what a relief counts on is still charged.
-    pub(crate) fn is_to_come(&self, relief: &Relief) -> bool {
+    pub(crate) fn is_to_come(&self, relief: &ExpectedRelease) -> bool {
         relief.from.as_ref().is_none_or(|key| {
             let job = self.jobs.get(key);
             job.is_some_and(|job| job.derived.has.charge.is_some())
@@ -27,7 +27,7 @@ impl Engine {
     /// What of its charge the ends of those who are on its nodes give back to each queue of a
     /// holder's path: so much need not be kept there besides, or one that waits for room would
     /// idle what others could use elsewhere.
-    pub(crate) fn relief(&self, queue: &QueueName, nodes: &[ReservedNode]) -> Vec<Relief> {
+    pub(crate) fn relief(&self, queue: &QueueName, nodes: &[ReservedNode]) -> Vec<ExpectedRelease> {
         let path = self.queues.path(queue);
         let mut relief = Vec::new();
         for kept in nodes {
@@ -63,7 +63,7 @@ impl Engine {
                     sure.add_amount(name, least.max(0));
                 }
                 if !sure.is_empty() {
-                    relief.push(Relief {
+                    relief.push(ExpectedRelease {
                         from: None,
                         queue: above.clone(),
                         cluster: kept.cluster.clone(),
@@ -83,7 +83,7 @@ impl Engine {
         &self,
         queue: &QueueName,
         short: &Short,
-    ) -> (Option<Time>, Vec<Relief>) {
+    ) -> (Option<Time>, Vec<ExpectedRelease>) {
         let from = (self.now.after(1), JobKey::new("", ""));
         let path = self.queues.path(queue);
         let mut lacking = short.excess() - short.detail.kept;
@@ -102,7 +102,7 @@ impl Engine {
             };
             for above in path.iter().filter(|above| self.queues.is_within(of, above)) {
                 for ((cluster, class), resources) in pools.iter() {
-                    relief.push(Relief {
+                    relief.push(ExpectedRelease {
                         from: Some(key.clone()),
                         queue: above.clone(),
                         cluster: cluster.clone(),
