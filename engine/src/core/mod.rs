@@ -56,6 +56,7 @@ mod queues;
 mod quota;
 mod register;
 mod release;
+mod reservation_plan;
 mod reservation_window;
 mod reservations;
 mod reserve;
@@ -68,7 +69,6 @@ mod sibling_order;
 mod snapshot;
 mod split;
 mod takers;
-mod target;
 #[cfg(test)]
 mod testing;
 mod tree;

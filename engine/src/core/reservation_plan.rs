@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The nodes kept, and from when on they surely do.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct ReservationPlan {
     pub(crate) nodes: Vec<ReservedNode>,
     pub(crate) start: Option<Time>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Target {
 impl Engine {
     /// The nodes to keep for a job, if there are such: of one cluster, or of the fewest that
     /// take it together where it may be divided and that needs less to be freed.
-    pub(crate) fn target(&self, request: Request<'_>) -> Option<Target> {
+    pub(crate) fn target(&self, request: Request<'_>) -> Option<ReservationPlan> {
         let ahead = self.reservations_ahead(request);
         let kept = self.nodes_kept(&ahead);
         let current: BTreeSet<&ClusterName> = self
@@ -49,7 +49,7 @@ impl Engine {
             if best.as_ref().is_some_and(|best| best.key() <= hope.key()) {
                 break;
             }
-            let Hope { cluster, .. } = hope;
+            let LowerBound { cluster, .. } = hope;
             let mut sites = self.room.sites([cluster], &kept);
             let Some(cost) = put_all(demand, &mut sites) else {
                 continue;
@@ -75,7 +75,7 @@ impl Engine {
         }
         let nodes = best?.nodes;
         let start = self.start_on(&nodes);
-        let found = Target { nodes, start };
+        let found = ReservationPlan { nodes, start };
         Some(
             self.sooner_where_it_was(request, &found, &kept)
                 .unwrap_or(found),
@@ -87,9 +87,9 @@ impl Engine {
     fn sooner_where_it_was(
         &self,
         request: Request<'_>,
-        found: &Target,
+        found: &ReservationPlan,
         ahead: &ReservedNodes,
-    ) -> Option<Target> {
+    ) -> Option<ReservationPlan> {
         let before = &self.reservations.of(&request.rank.key)?.nodes;
         if before.is_empty() || *before == found.nodes {
             return None;
@@ -115,7 +115,7 @@ impl Engine {
         }
         let start = self.start_on(before)?;
         let sooner = found.start.is_none_or(|found| start < found);
-        sooner.then(|| Target {
+        sooner.then(|| ReservationPlan {
             nodes: before.clone(),
             start: Some(start),
         })
@@ -127,13 +127,13 @@ impl Engine {
         request: Request<'_>,
         clusters: &BTreeSet<&'a ClusterName>,
         current: &BTreeSet<&ClusterName>,
-    ) -> Vec<Hope<'a>> {
+    ) -> Vec<LowerBound<'a>> {
         let main = largest_role(&request.shape.demand).map(|role| self.room.main_of(role));
         let policy = self.queues.policy(request.queue);
         let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
         let hope = |cluster: &&'a ClusterName| {
             let least = main.map_or(Some(0), |main| self.room.least_to_free(cluster, main));
-            Some(Hope {
+            Some(LowerBound {
                 least: least?,
                 moved: !(current.len() == 1 && current.contains(cluster)),
                 preference: if prefers {
@@ -327,7 +327,7 @@ struct Choice<'a> {
 }
 
 /// What the choice of nodes in one cluster can come to at best.
-struct Hope<'a> {
+struct LowerBound<'a> {
     /// At least so much has to become free.
     least: i128,
     moved: bool,
@@ -335,7 +335,7 @@ struct Hope<'a> {
     cluster: &'a ClusterName,
 }
 
-impl<'a> Hope<'a> {
+impl<'a> LowerBound<'a> {
     /// No choice of nodes there has a smaller [`Choice::key`].
     // A key below all others would do as well: then every cluster is looked at, and the best
     // choice is the same.
