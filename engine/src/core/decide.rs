@@ -12,7 +12,7 @@ use super::job::QueueOrder;
 use super::judge::{Block, Gate, Request, Verdict};
 use super::pending_queue::{PendingQueue, Recheck};
 use super::queues::QueueId;
-use super::reservations::{ReservedNode, Scope};
+use super::reservations::{ReservationSlot, ReservedNode};
 use super::shapes::{RequestShape, ShapeId};
 use super::sibling_order::QueueHeads;
 use crate::decision::{Decision, Decisions};
@@ -430,7 +430,7 @@ impl Engine {
                 share.cluster == node.cluster && share.slots.iter().any(|s| s.node == node.node)
             })
         };
-        let short_of = |scope: &Scope| matches!(scope, Scope::Headroom(q) if path.contains(q));
+        let short_of = |scope: &ReservationSlot| matches!(scope, ReservationSlot::Headroom(q) if path.contains(q));
         let mut met = Vec::new();
         let mut order_moved = false;
         for kept in self.reservations.iter() {

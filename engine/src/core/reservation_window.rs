@@ -12,7 +12,7 @@ use super::Engine;
 use super::job::QueueOrder;
 use super::order::DominantShare;
 use super::queues::QueueId;
-use super::reservations::{Reservation, ReservedNode, Scope};
+use super::reservations::{Reservation, ReservationSlot, ReservedNode};
 use super::shapes::ShapeId;
 use crate::facts::QueueOrdering;
 use crate::ids::{JobKey, QueueName};
@@ -139,7 +139,7 @@ impl Engine {
         };
         let most = self.most_of_scope(queue);
         let mine = self.reservation_priority(queue, rank);
-        let full = |scope: &Scope| {
+        let full = |scope: &ReservationSlot| {
             // Most often there are too few whatever their claims are.
             if self.reservations.count(scope) < most {
                 return false;
@@ -161,7 +161,7 @@ impl Engine {
         let most = self.config.reservations_per_class.max(1);
         let least = most - usize::from(self.shapes.are_of_several_classes());
         let classes = gone.scopes.iter();
-        let mut classes = classes.filter(|scope| matches!(scope, Scope::Class(_)));
+        let mut classes = classes.filter(|scope| matches!(scope, ReservationSlot::Class(_)));
         classes.any(|class| self.reservations.count(class) >= least)
     }
 
@@ -169,7 +169,7 @@ impl Engine {
     pub(crate) fn make_way(&mut self, planned: &Reservation) -> bool {
         let most = self.most_of_scope(&planned.queue);
         let mine = self.reservation_priority(&planned.queue, &planned.rank);
-        let mut giving_way: BTreeMap<JobKey, &Scope> = BTreeMap::new();
+        let mut giving_way: BTreeMap<JobKey, &ReservationSlot> = BTreeMap::new();
         for scope in &planned.scopes {
             let mut same: Vec<&Reservation> = self
                 .reservations

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What there may be only so many reservations of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum Scope {
+pub(crate) enum ReservationSlot {
     /// Nodes of a class.
     Class(PoolClass),
     /// Headroom of a queue.
@@ -47,7 +47,7 @@ pub(crate) struct ExpectedRelease {
 pub(crate) struct Reservation {
     pub(crate) queue: QueueName,
     pub(crate) rank: QueueOrder,
-    pub(crate) scopes: BTreeSet<Scope>,
+    pub(crate) scopes: BTreeSet<ReservationSlot>,
     /// What it will be charged.
     pub(crate) charge: Resources,
     /// The pools that it will be charged in, where they are known.
@@ -91,7 +91,7 @@ pub(crate) struct Reservations {
     /// The holders of each queue, in their order.
     by_queue: BTreeMap<QueueName, BTreeSet<QueueOrder>>,
     /// The holders of each kind.
-    by_scope: BTreeMap<Scope, BTreeSet<JobKey>>,
+    by_scope: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
     /// For whom nothing can be kept, after how many growths of nodes that was found.
     hopeless: BTreeMap<JobKey, u64>,
     /// For whom something may be kept after all, since somebody keeps less.
@@ -101,7 +101,7 @@ pub(crate) struct Reservations {
     /// What is kept of each node.
     kept: BTreeMap<(ClusterName, NodeName), Tally>,
     /// Who was refused headroom because as many as may hold it already.
-    refused: BTreeMap<Scope, BTreeSet<JobKey>>,
+    refused: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
     /// For whom a job is being evicted.
     awaited: BTreeMap<JobKey, BTreeSet<JobKey>>,
 }
@@ -122,7 +122,7 @@ impl Reservations {
     }
 
     /// Those of a kind, in order of their holders' names.
-    pub(crate) fn holders_of(&self, scope: &Scope) -> impl Iterator<Item = &Reservation> {
+    pub(crate) fn holders_of(&self, scope: &ReservationSlot) -> impl Iterator<Item = &Reservation> {
         let holders = self.by_scope.get(scope);
         let holders = holders.into_iter().flatten();
         holders.filter_map(|key| self.of(key))
@@ -133,7 +133,7 @@ impl Reservations {
     }
 
     /// How many there are of a kind.
-    pub(crate) fn count(&self, scope: &Scope) -> usize {
+    pub(crate) fn count(&self, scope: &ReservationSlot) -> usize {
         self.by_scope.get(scope).map_or(0, BTreeSet::len)
     }
 
@@ -142,7 +142,7 @@ impl Reservations {
         if self.by_scope.is_empty() {
             return Vec::new();
         }
-        let holders = self.by_scope.get(&Scope::Headroom(queue.clone()));
+        let holders = self.by_scope.get(&ReservationSlot::Headroom(queue.clone()));
         holders.into_iter().flatten().cloned().collect()
     }
 
@@ -274,15 +274,15 @@ impl Reservations {
     }
 
     /// As many as may hold this already: the job is told when one less does.
-    pub(crate) fn refuse(&mut self, key: &JobKey, scope: &Scope) {
-        if matches!(scope, Scope::Headroom(_)) {
+    pub(crate) fn refuse(&mut self, key: &JobKey, scope: &ReservationSlot) {
+        if matches!(scope, ReservationSlot::Headroom(_)) {
             let refused = self.refused.entry(scope.clone()).or_default();
             refused.insert(key.clone());
         }
     }
 
     /// Who was refused what `scopes` count.
-    pub(crate) fn take_refused(&mut self, scopes: &BTreeSet<Scope>) -> BTreeSet<JobKey> {
+    pub(crate) fn take_refused(&mut self, scopes: &BTreeSet<ReservationSlot>) -> BTreeSet<JobKey> {
         let refused = scopes.iter().filter_map(|scope| self.refused.remove(scope));
         refused.flatten().collect()
     }
@@ -357,7 +357,7 @@ mod tests {
                 at: Time(1),
                 key: key(name),
             },
-            scopes: BTreeSet::from([Scope::Headroom(QueueName::from("q"))]),
+            scopes: BTreeSet::from([ReservationSlot::Headroom(QueueName::from("q"))]),
             charge: Resources::new(),
             pools: Vec::new(),
             nodes: nodes.iter().map(node).collect(),

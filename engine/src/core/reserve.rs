@@ -25,7 +25,7 @@ use super::job::{PendingEntry, QueueOrder};
 use super::judge::{Block, Gate, Request};
 use super::queues::{Pools, pools_of};
 use super::quota::Withheld;
-use super::reservations::{Reservation, ReservedNode, Scope};
+use super::reservations::{Reservation, ReservationSlot, ReservedNode};
 use super::shapes::ShapeId;
 use crate::facts::{Demand, QueueOrdering, Share};
 use crate::ids::{JobKey, PoolClass, QueueName, Time};
@@ -187,8 +187,8 @@ impl Engine {
             .collect();
         let any = all.iter().any(|(_, devices)| *devices);
         let counted = all.into_iter().filter(|(_, devices)| *devices == any);
-        let scopes = counted.map(|(class, _)| Scope::Class(class.clone()));
-        let scopes: BTreeSet<Scope> = scopes.collect();
+        let scopes = counted.map(|(class, _)| ReservationSlot::Class(class.clone()));
+        let scopes: BTreeSet<ReservationSlot> = scopes.collect();
         self.shapes.note_scopes(id, &scopes);
     }
 
@@ -369,10 +369,14 @@ impl Engine {
             // What it could use stays kept while it is stopped by those ahead of it.
             Gate::Reserved => return self.reservations.of(&request.rank.key).cloned(),
             Gate::Quota(short, pools) => {
-                let mut scopes = BTreeSet::from([Scope::Headroom(short.queue.clone())]);
+                let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
                 // So do the nodes that were kept before it came to lack headroom.
                 let nodes = self.nodes_of_holder(request);
-                scopes.extend(classes_counted(&nodes).into_iter().map(Scope::Class));
+                scopes.extend(
+                    classes_counted(&nodes)
+                        .into_iter()
+                        .map(ReservationSlot::Class),
+                );
                 let pools = match pools {
                     Some(pools) => pools.clone(),
                     None => pools_on(&nodes),
@@ -387,7 +391,7 @@ impl Engine {
             Gate::Room => {
                 let target = self.target(request)?;
                 let classes = classes_counted(&target.nodes);
-                let scopes = classes.into_iter().map(Scope::Class).collect();
+                let scopes = classes.into_iter().map(ReservationSlot::Class).collect();
                 let relief = self.relief(request.queue, &target.nodes);
                 (
                     scopes,

@@ -2,7 +2,7 @@
 
 use super::infeasible::Infeasible;
 use super::infeasible_shapes::{InfeasibleShapes, Was};
-use super::reservations::Scope;
+use super::reservations::ReservationSlot;
 use crate::facts::Demand;
 use crate::ids::{ClusterName, JobKey, QueueName};
 use crate::resources::Resources;
@@ -69,7 +69,7 @@ struct Slot {
     /// After how many growths of nodes that was found.
     infeasible_at: u64,
     /// The classes of pools whose reservations it would count as, once that was found out.
-    scopes: Option<BTreeSet<Scope>>,
+    scopes: Option<BTreeSet<ReservationSlot>>,
     /// That nothing can be kept for it behind all who keep nodes, and after how many growths
     /// of nodes that was found.
     hopeless: Option<u64>,
@@ -257,7 +257,7 @@ impl Shapes {
     }
 
     /// What its reservations count as, where that is known.
-    pub(crate) fn scopes(&self, id: ShapeId) -> Option<&BTreeSet<Scope>> {
+    pub(crate) fn scopes(&self, id: ShapeId) -> Option<&BTreeSet<ReservationSlot>> {
         self.slots.get(id.0)?.as_ref()?.scopes.as_ref()
     }
 
@@ -266,7 +266,7 @@ impl Shapes {
         self.of_several_classes
     }
 
-    pub(crate) fn note_scopes(&mut self, id: ShapeId, scopes: &BTreeSet<Scope>) {
+    pub(crate) fn note_scopes(&mut self, id: ShapeId, scopes: &BTreeSet<ReservationSlot>) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
             slot.scopes = Some(scopes.clone());
             self.of_several_classes |= scopes.len() > 1;
