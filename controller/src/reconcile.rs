@@ -384,7 +384,7 @@ impl Core {
         let message = &self.discreet(look.key, message);
         let for_job = self.track(look.key).makes_room_for(record.attempt);
         let record = AdmissionRecord {
-            for_job: for_job.filter(|taker| taker.namespace == look.key.namespace),
+            for_job: for_job.filter(|preemptor| preemptor.namespace == look.key.namespace),
             evicted_at: Some(crds::record::timestamp(look.now)),
             exceeds_since: None,
             ..record.in_state(RecordState::Ending, Some(reason), message)

@@ -63,8 +63,8 @@ impl Core {
                 message,
                 for_job,
             } => {
-                if let Some(taker) = for_job {
-                    self.shrink_for(&key, &admission.queue, &taker, &message);
+                if let Some(preemptor) = for_job {
+                    self.shrink_for(&key, &admission.queue, &preemptor, &message);
                 }
                 self.resize(&key, admission, &message, now);
             }
@@ -77,8 +77,8 @@ impl Core {
             } => {
                 tracing::info!(job = %key, attempt = attempt.0, %reason, %message, "decision: evict");
                 self.metrics.evicted(reason);
-                if let Some(taker) = for_job {
-                    self.make_room(&key, attempt, taker, reason, &message);
+                if let Some(preemptor) = for_job {
+                    self.make_room(&key, attempt, preemptor, reason, &message);
                 }
                 // The placed binding still stands as admitted: the look at it writes.
                 self.dirty.insert(key.clone());
@@ -87,12 +87,12 @@ impl Core {
         }
     }
 
-    /// `key` is evicted for another job: its record and its taker's user are told so.
+    /// `key` is evicted for another job: its record and its preemptor's user are told so.
     fn make_room(
         &mut self,
         key: &JobKey,
         attempt: Attempt,
-        taker: JobKey,
+        preemptor: JobKey,
         reason: Reason,
         message: &str,
     ) {
@@ -100,17 +100,17 @@ impl Core {
             self.metrics.preempted(reason, &fact.queue, Part::Whole);
         }
         self.tell_taker(
-            &taker,
+            &preemptor,
             &format!("{key} is evicted to make room for it: {message}"),
         );
-        self.track(key).make_room(attempt, taker);
+        self.track(key).make_room(attempt, preemptor);
     }
 
     /// `key`, of `queue`, gives pods above its minimum up for another job.
-    fn shrink_for(&mut self, key: &JobKey, queue: &QueueName, taker: &JobKey, message: &str) {
+    fn shrink_for(&mut self, key: &JobKey, queue: &QueueName, preemptor: &JobKey, message: &str) {
         let own = self
             .told
-            .get(taker)
+            .get(preemptor)
             .is_some_and(|fact| fact.queue == *queue);
         let reason = match own {
             true => Reason::Preempted,
@@ -118,19 +118,19 @@ impl Core {
         };
         self.metrics.preempted(reason, queue, Part::Surplus);
         self.tell_taker(
-            taker,
+            preemptor,
             &format!("{key} is shrunk to make room for it: {message}"),
         );
         if let Some(binding) = self.world.bindings.get(key) {
-            let message = self.discreet(key, &format!("for {taker}: {message}"));
+            let message = self.discreet(key, &format!("for {preemptor}: {message}"));
             let note = Note::normal(reason, "Shrink", message);
             self.notes.say(&binding.spec.resource, note);
         }
     }
 
-    fn tell_taker(&mut self, taker: &JobKey, message: &str) {
-        if let Some(binding) = self.world.bindings.get(taker) {
-            let message = self.discreet(taker, message);
+    fn tell_taker(&mut self, preemptor: &JobKey, message: &str) {
+        if let Some(binding) = self.world.bindings.get(preemptor) {
+            let message = self.discreet(preemptor, message);
             let note = Note::normal(Reason::AwaitingEviction, "Evict", message);
             self.notes.say(&binding.spec.resource, note);
         }

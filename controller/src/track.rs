@@ -178,16 +178,16 @@ impl Track {
         *self.adopting_since.get_or_insert(now)
     }
 
-    /// Notes that `attempt` is evicted for `taker`.
-    pub(crate) fn make_room(&mut self, attempt: Attempt, taker: JobKey) {
-        self.making_room = Some((attempt, taker));
+    /// Notes that `attempt` is evicted for `preemptor`.
+    pub(crate) fn make_room(&mut self, attempt: Attempt, preemptor: JobKey) {
+        self.making_room = Some((attempt, preemptor));
     }
 
     /// The job that `attempt` is evicted for, if it is for one.
     pub(crate) fn makes_room_for(&self, attempt: Attempt) -> Option<JobKey> {
         let made = self.making_room.as_ref();
         made.filter(|(of, _)| *of == attempt)
-            .map(|(_, taker)| taker.clone())
+            .map(|(_, preemptor)| preemptor.clone())
     }
 
     /// Begins a check of the Works, unless one runs.

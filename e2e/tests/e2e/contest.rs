@@ -87,17 +87,17 @@ impl Case {
         .await
     }
 
-    /// Waits until `victims`, whose Works are held, are being evicted while `taker` waits. There
+    /// Waits until `victims`, whose Works are held, are being evicted while `preemptor` waits. There
     /// it goes through [`Case::midway`], and sees to it that all is still so afterwards: what has
     /// Works left is charged, and its place is not given away.
     pub(crate) async fn amid_evict(
         &self,
-        taker: Option<&Job>,
+        preemptor: Option<&Job>,
         victims: &[&Job],
     ) -> anyhow::Result<()> {
-        if let Some(taker) = taker {
+        if let Some(preemptor) = preemptor {
             let said = |group: &Value| group["status"]["federation"]["reason"].is_string();
-            self.pod_group_when(taker, "says what it waits for", said)
+            self.pod_group_when(preemptor, "says what it waits for", said)
                 .await?;
         }
         for victim in victims {
@@ -112,13 +112,13 @@ impl Case {
                     return Err(format!("{}: {}", victim.name, record(&binding)));
                 }
             }
-            let taker = match taker {
-                Some(taker) => self.binding(taker).await?.unwrap_or_default(),
+            let preemptor = match preemptor {
+                Some(preemptor) => self.binding(preemptor).await?.unwrap_or_default(),
                 None => return Ok(()),
             };
-            match is_gated(&taker) && clusters(&taker).is_empty() {
+            match is_gated(&preemptor) && clusters(&preemptor).is_empty() {
                 true => Ok(()),
-                false => Err(format!("the taker is placed: {}", record(&taker))),
+                false => Err(format!("the taker is placed: {}", record(&preemptor))),
             }
         })
         .await

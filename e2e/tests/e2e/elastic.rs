@@ -14,7 +14,7 @@ use crate::story::{managed, managed_and_killed};
 const POLICY: &str = "deployments";
 
 /// A Deployment of one to four pods fills two nodes of a cluster; a queue that deserves half of them
-/// gets it, and gives it back. Which pods leave is the member's choice: the taker fits either way.
+/// gets it, and gives it back. Which pods leave is the member's choice: the preemptor fits either way.
 pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     let deserving = case
         .queue_of("deserving", json!({"deserved": {"nvidia.com/gpu": 8}}))
@@ -33,16 +33,16 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     runs_with(case, &elastic, 4).await?;
 
     case.hold_dispatch(POLICY, &elastic, true).await?;
-    let taker = case
+    let preemptor = case
         .submit(&case.gang_in(&deserving, "taker", 2, 4).volcano())
         .await?;
-    amid_shrink(case, &taker, &elastic).await?;
+    amid_shrink(case, &preemptor, &elastic).await?;
     case.hold_dispatch(POLICY, &elastic, false).await?;
-    case.running(&taker).await?;
+    case.running(&preemptor).await?;
     runs_with(case, &elastic, 2).await?;
     case.shows_gpus(&borrower, "allocated", 8).await?;
 
-    case.end(&taker).await?;
+    case.end(&preemptor).await?;
     runs_with(case, &elastic, 4).await?;
     case.shows_gpus(&borrower, "allocated", 16).await?;
     assert_eq!(case.placements(&elastic)?, 1, "it was evicted");
@@ -51,20 +51,20 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
 
 /// Karmada knows that the job is to have two pods, and its member has not been told: there the four
 /// go on, and what they hold is not given away, before [`Case::midway`] and after it.
-async fn amid_shrink(case: &Case, taker: &Job, elastic: &Job) -> anyhow::Result<()> {
+async fn amid_shrink(case: &Case, preemptor: &Job, elastic: &Job) -> anyhow::Result<()> {
     let shrinks = |binding: &Value| granted(binding) == 2;
     case.binding_when(elastic, "is being shrunk", shrinks)
         .await?;
     let said = |group: &Value| group["status"]["federation"]["reason"].is_string();
-    case.pod_group_when(taker, "says what it waits for", said)
+    case.pod_group_when(preemptor, "says what it waits for", said)
         .await?;
     case.midway().await?;
     never_within(HELD_FOR, "an end of the shrink", async || {
-        let taker = case.binding(taker).await?.unwrap_or_default();
+        let preemptor = case.binding(preemptor).await?.unwrap_or_default();
         let elastic = case.binding(elastic).await?.unwrap_or_default();
         let pods = case.pods("member1").await;
         let pods = pods.map_err(|error| error.to_string())?.len();
-        match (is_placed(&taker), granted(&elastic), pods) {
+        match (is_placed(&preemptor), granted(&elastic), pods) {
             (false, 2, 4) => Ok(()),
             other => Err(format!("taker placed, pods granted and there: {other:?}")),
         }

@@ -88,7 +88,7 @@ async fn amid_resize(
     job: &Job,
     becomes: u64,
     was: usize,
-    taker: Option<&Job>,
+    preemptor: Option<&Job>,
 ) -> anyhow::Result<()> {
     let resized = |binding: &Value| granted(binding) == becomes;
     case.binding_when(job, &format!("is to have {becomes} pods"), resized)
@@ -99,8 +99,8 @@ async fn amid_resize(
         let pods = pods.map_err(|error| error.to_string())?;
         let pods: usize = pods.values().map(Vec::len).sum();
         let granted = granted(&case.binding(job).await?.unwrap_or_default());
-        let placed = match taker {
-            Some(taker) => is_placed(&case.binding(taker).await?.unwrap_or_default()),
+        let placed = match preemptor {
+            Some(preemptor) => is_placed(&case.binding(preemptor).await?.unwrap_or_default()),
             None => false,
         };
         match (pods == was, granted == becomes, placed) {
@@ -127,20 +127,20 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     ranks_are_apart(&full, 8)?;
 
     case.hold_dispatch(POLICY, &job, true).await?;
-    let taker = case
+    let preemptor = case
         .submit(&case.gang_in(&deserving, "taker", 4, 2).volcano())
         .await?;
     let said = |group: &Value| group["status"]["federation"]["reason"].is_string();
-    case.pod_group_when(&taker, "says what it waits for", said)
+    case.pod_group_when(&preemptor, "says what it waits for", said)
         .await?;
-    amid_resize(case, &job, 4, 8, Some(&taker)).await?;
+    amid_resize(case, &job, 4, 8, Some(&preemptor)).await?;
     case.hold_dispatch(POLICY, &job, false).await?;
-    case.running(&taker).await?;
+    case.running(&preemptor).await?;
     let small = runs_with(case, &job, &[("member1", 4)]).await?;
     ensure!(uids(&small).is_subset(&uids(&full)), "pods were made anew");
     case.shows_gpus(&borrower, "allocated", 8).await?;
 
-    case.end(&taker).await?;
+    case.end(&preemptor).await?;
     let grown = runs_with(case, &job, &[("member1", 8)]).await?;
     ensure!(uids(&small).is_subset(&uids(&grown)), "pods were made anew");
     ranks_are_apart(&grown, 8)?;

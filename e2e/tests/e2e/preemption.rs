@@ -37,10 +37,10 @@ pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
     case.delete(&waits).await?;
 
     let held = case.hold_works([&soft]).await?;
-    let taker = case.submit(&of(&urgent, "taker").volcano()).await?;
-    case.amid_evict(Some(&taker), &[&soft]).await?;
+    let preemptor = case.submit(&of(&urgent, "taker").volcano()).await?;
+    case.amid_evict(Some(&preemptor), &[&soft]).await?;
     case.let_go(&held).await?;
-    case.running(&taker).await?;
+    case.running(&preemptor).await?;
     case.requeued(&soft, "Preempted").await?;
     case.running(&firm).await?;
     // Equals take nothing from each other.
@@ -49,12 +49,12 @@ pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
     case.stays_unplaced(&equal, A_WHILE).await?;
     case.delete(&equal).await?;
 
-    case.end(&taker).await?;
+    case.end(&preemptor).await?;
     case.running(&soft).await?;
     assert_eq!(case.placements(&soft)?, 2);
     assert_eq!(case.placements(&firm)?, 1);
-    assert_eq!(case.placements(&taker)?, 1);
-    let report = case.audit(16, [&firm, &soft, &taker])?;
+    assert_eq!(case.placements(&preemptor)?, 1);
+    let report = case.audit(16, [&firm, &soft, &preemptor])?;
     assert_eq!(report.violations, Vec::<String>::new());
     Ok(())
 }

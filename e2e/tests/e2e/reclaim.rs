@@ -14,7 +14,7 @@ use crate::story::{managed, managed_alone, managed_and_killed};
 /// take, and a single job.
 pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> {
     // As much as there is: what is evicted is charged until its Works are gone, and keeps the
-    // taker away by that, when its pods are gone before.
+    // preemptor away by that, when its pods are gone before.
     case.parent_queue(json!({"capability": {"nvidia.com/gpu": 32}}))
         .await?;
     let child = |gpus: u32| json!({"parent": case.name, "deserved": {"nvidia.com/gpu": gpus}});

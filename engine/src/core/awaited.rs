@@ -1,4 +1,4 @@
-//! Whom a taker waits for.
+//! Whom a preemptor waits for.
 //!
 //! Not only those who are evicted for it: what is ending already may be on nodes that it will
 //! use, or charged where its queue, or one above it, lacks headroom. One that waited for nobody

@@ -81,7 +81,10 @@ impl Engine {
         let end = end.map(|(at, _)| *at);
         let times = timer.into_iter().chain(end);
         let lingers = self.lingering.next();
-        times.chain(self.takers.next()).chain(lingers).min()
+        times
+            .chain(self.preemption_backoff.next())
+            .chain(lingers)
+            .min()
     }
 
     pub(crate) fn advance(&mut self, now: Time) {
@@ -98,7 +101,7 @@ impl Engine {
         let freed = self.room.take_grown();
         if !freed.is_empty() {
             self.stretch_due = true;
-            self.takers.moved();
+            self.preemption_backoff.moved();
             self.note_grown(freed);
         }
     }
@@ -114,7 +117,7 @@ impl Engine {
         // A node that is new, or larger than it was, may take more of an elastic gang.
         self.stretch_due = true;
         self.bounds_moved();
-        self.takers.moved();
+        self.preemption_backoff.moved();
         self.shapes.forget_fits();
         self.pending.wake(&RequeueCondition::Fleet);
     }

@@ -183,22 +183,22 @@ impl Engine {
 
     /// Whether a job for which this one was made smaller has yet to start.
     fn awaits_taker(&self, released: &Released) -> bool {
-        released.gave_to.iter().any(|taker| {
-            let job = self.jobs.get(taker);
+        released.gave_to.iter().any(|preemptor| {
+            let job = self.jobs.get(preemptor);
             job.is_some_and(|job| job.released.is_none() && job.uncommon.hold.is_none())
         })
     }
 
     /// A job goes or is held up: those that were made smaller for it while it waits may grow again.
-    pub(crate) fn note_given_up(&mut self, taker: &JobKey) {
-        let waits = self.jobs.get(taker);
+    pub(crate) fn note_given_up(&mut self, preemptor: &JobKey) {
+        let waits = self.jobs.get(preemptor);
         let waits = waits.is_some_and(|job| job.released.is_none());
         if !waits || self.stretch_due {
             return;
         }
         let gave = |key: &JobKey| {
             let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
-            released.is_some_and(|released| released.gave_to.contains(taker))
+            released.is_some_and(|released| released.gave_to.contains(preemptor))
         };
         self.stretch_due = self.growing.iter().any(gave);
     }

@@ -152,7 +152,7 @@ impl Engine {
             job.forecast = None;
         }
         if job.preemptible != fact.preemptible {
-            self.takers.moved();
+            self.preemption_backoff.moved();
         }
         job.preemptible = fact.preemptible;
         if another {
@@ -301,7 +301,7 @@ impl Engine {
         released.over = next == Progress::Finished;
         if next == Progress::Running {
             released.started_at.get_or_insert(at);
-            self.takers.moved();
+            self.preemption_backoff.moved();
             job.uncommon.change(|known| {
                 known.failures = 0;
                 known.last = None;

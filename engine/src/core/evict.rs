@@ -8,9 +8,9 @@
 //! really fits (`choose.rs`); where nothing does, nothing is taken.
 //!
 //! What is decided is decided once: victims are ending, or their surplus leaving, and count as
-//! gone for everybody; the taker holds a reservation on exactly what it will use
+//! gone for everybody; the preemptor holds a reservation on exactly what it will use
 //! ([`Engine::reserve_for_taker`]), which counts as charged for everybody, and takes nothing
-//! more while it waits. If the taker goes away, what was decided stands.
+//! more while it waits. If the preemptor goes away, what was decided stands.
 //!
 //! An attempt that found nothing is made again when something has changed since, at most once
 //! in [`super::EngineConfig::take_retry_ms`]; so a storm of blocked jobs stays cheap.
@@ -21,10 +21,10 @@ use super::exchange::Shift;
 use super::job::{Job, QueueOrder};
 use super::judge::{Block, Gate, Request, Verdict};
 use super::plan::View;
+use super::preemption_backoff::EntitlementGap;
 use super::queues::Pools;
 use super::reservations::Reservation;
 use super::shapes::{RequestShape, ShapeId};
-use super::takers::Due;
 use super::victims::{Item, Offers, Taken, overdue_at};
 use crate::decision::Decision;
 use crate::event::Progress;
@@ -82,7 +82,7 @@ impl Engine {
             }
             let taken = self.take_for(asker_here, block);
             if taken.is_empty() && !self.awaits_eviction(&rank.key) {
-                if self.takers.rests(&rank.key) {
+                if self.preemption_backoff.rests(&rank.key) {
                     self.pending.note_looked(request.queue, shape);
                 }
                 break;
@@ -123,11 +123,11 @@ impl Engine {
         }
         let key = &request.rank.key;
         let rights = self.rights(request.queue, key);
-        if self.takers.rests(key) || !(rights.reclaim || rights.preempt) {
+        if self.preemption_backoff.rests(key) || !(rights.reclaim || rights.preempt) {
             return Vec::new();
         }
-        if let Some(dues) = self.undue(request, rights) {
-            self.takers.undue(key, dues);
+        if let Some(gaps) = self.not_entitled(request, rights) {
+            self.preemption_backoff.not_entitled(key, gaps);
             return Vec::new();
         }
         let mut more_at = None;
@@ -144,7 +144,7 @@ impl Engine {
     /// Who found nothing to take looks again later.
     fn rest(&mut self, key: &JobKey, more_at: Option<crate::Time>) {
         let until = self.now.after(self.config.take_retry_ms);
-        self.takers.failed(key, until, more_at);
+        self.preemption_backoff.failed(key, until, more_at);
     }
 
     /// Whether a group that finds no room should be asked all the same, since one of it may take
@@ -166,7 +166,7 @@ impl Engine {
                 let rights = self.rights(queue, &rank.key);
                 rights.reclaim || rights.preempt
             };
-            !self.takers.rests(&rank.key) && has_rights()
+            !self.preemption_backoff.rests(&rank.key) && has_rights()
         })
     }
 
@@ -178,7 +178,7 @@ impl Engine {
         rank: &QueueOrder,
         (id, shape): (ShapeId, &RequestShape),
     ) -> bool {
-        if self.awaits_eviction(&rank.key) || self.takers.rests(&rank.key) {
+        if self.awaits_eviction(&rank.key) || self.preemption_backoff.rests(&rank.key) {
             return false;
         }
         let request = Request {
@@ -187,10 +187,10 @@ impl Engine {
             shape,
             tells: false,
         };
-        let dues = self.undue(request, self.rights(queue, &rank.key));
-        let nothing = dues.is_some();
-        if let Some(dues) = dues {
-            self.takers.undue(&rank.key, dues);
+        let gaps = self.not_entitled(request, self.rights(queue, &rank.key));
+        let nothing = gaps.is_some();
+        if let Some(gaps) = gaps {
+            self.preemption_backoff.not_entitled(&rank.key, gaps);
             self.pending.note_looked(queue, id);
         }
         nothing
@@ -198,7 +198,7 @@ impl Engine {
 
     /// What its queues would have to be due, where a job may take only from others and is
     /// entitled to nothing even when all is gone that is going.
-    fn undue(&self, request: Request<'_>, rights: Rights) -> Option<Vec<Due>> {
+    fn not_entitled(&self, request: Request<'_>, rights: Rights) -> Option<Vec<EntitlementGap>> {
         if rights.preempt {
             return None;
         }
@@ -210,7 +210,7 @@ impl Engine {
         }
         let total = &request.shape.total;
         let entitled = shift.could_be_entitled(request.queue, total);
-        (!entitled).then(|| self.queues.dues_for(request.queue, total))
+        (!entitled).then(|| self.queues.gaps_for(request.queue, total))
     }
 
     /// Whether a queue lets any of its jobs have others evicted.
@@ -325,10 +325,11 @@ impl Engine {
     /// gone, those it was taken for are there, and what is kept for those ahead is kept.
     fn as_it_will_be(&self, request: Request<'_>) -> (View, Shift<'_>) {
         let mut holders: BTreeSet<&JobKey> = self.reservations_ahead(request).into_iter().collect();
-        let takers = self.reservations.iter().filter(|kept| kept.taking());
-        let takers = takers.filter(|kept| kept.rank.key != request.rank.key);
+        let preemption_backoff = self.reservations.iter().filter(|kept| kept.taking());
+        let preemption_backoff =
+            preemption_backoff.filter(|kept| kept.rank.key != request.rank.key);
         let mut shift = self.queues.shift();
-        for kept in takers {
+        for kept in preemption_backoff {
             holders.insert(&kept.rank.key);
             let pools = kept.pools.iter().cloned();
             let pools: Pools = pools
@@ -356,8 +357,8 @@ impl Engine {
 
     /// What there is for a job beside what the reservations of `ahead` keep.
     ///
-    /// Promises to takers were made as if all that is leaving had left. One whose own victims
-    /// are gone has to find the same, or those of a later taker would stop it, charged and
+    /// Promises to preemptors were made as if all that is leaving had left. One whose own victims
+    /// are gone has to find the same, or those of a later preemptor would stop it, charged and
     /// about to be free for what is kept at once; but it may use only what is free already.
     pub(crate) fn beside(&self, request: Request<'_>, ahead: &[&JobKey]) -> View {
         let mut view = View {
@@ -430,7 +431,7 @@ impl Engine {
     }
 
     fn carry_out(&mut self, request: Request<'_>, taking: Taking) -> Vec<Decision> {
-        let taker = &request.rank.key;
+        let preemptor = &request.rank.key;
         let mut by_job: BTreeMap<JobKey, Vec<Taken>> = BTreeMap::new();
         for item in taking.items {
             by_job.entry(item.key.clone()).or_default().push(item);
@@ -447,54 +448,54 @@ impl Engine {
                     key: key.clone(),
                     attempt,
                     reason: whole.reason,
-                    for_job: Some(taker.clone()),
+                    for_job: Some(preemptor.clone()),
                     message: why,
                 }));
             } else {
                 let cuts: Vec<_> = items.iter().filter_map(|item| item.cut.clone()).collect();
-                decisions.extend(self.let_go(&key, &cuts, Some(taker), &format!(", {why}")));
+                decisions.extend(self.let_go(&key, &cuts, Some(preemptor), &format!(", {why}")));
             }
             awaited.insert(key);
         }
         awaited.extend(self.awaited_for(request, &taking.shares));
         if awaited.is_empty() {
             // Nobody has to go, and still it was stopped: it looks again like one who found nothing.
-            self.rest(taker, None);
+            self.rest(preemptor, None);
             return decisions;
         }
-        self.reserve_for_taker(taker, &taking.shares, awaited);
+        self.reserve_for_taker(preemptor, &taking.shares, awaited);
         decisions
     }
 
     fn taking_words(&self, request: Request<'_>, item: &Taken) -> String {
-        let taker = &request.rank.key;
+        let preemptor = &request.rank.key;
         if item.reason == Reason::Reclaimed {
-            let dues = self.dues(request.queue, &item.queue, &request.shape.total);
-            return dues.map_or_else(
+            let gaps = self.gaps(request.queue, &item.queue, &request.shape.total);
+            return gaps.map_or_else(
                 || {
                     let queue = request.queue;
                     format!(
-                        "reclaimed for {taker} of queue {queue}, which has less than it deserves"
+                        "reclaimed for {preemptor} of queue {queue}, which has less than it deserves"
                     )
                 },
-                |dues| format!("reclaimed for {taker}: {dues}"),
+                |gaps| format!("reclaimed for {preemptor}: {gaps}"),
             );
         }
         let job = self.jobs.get(&item.key);
-        if let Some(words) = job.and_then(|job| self.overdue_words(taker, job)) {
+        if let Some(words) = job.and_then(|job| self.overdue_words(preemptor, job)) {
             return words;
         }
         let priority = job
             .and_then(|job| self.priority_of(job))
             .unwrap_or_default();
         format!(
-            "preempted for {taker}, which has priority {} in its queue; it has {priority}",
+            "preempted for {preemptor}, which has priority {} in its queue; it has {priority}",
             request.rank.priority.0
         )
     }
 
     /// What is said of a job that runs longer than it declared, where that is why it may be evicted.
-    fn overdue_words(&self, taker: &JobKey, job: &Job) -> Option<String> {
+    fn overdue_words(&self, preemptor: &JobKey, job: &Job) -> Option<String> {
         let released = job.released.as_deref()?;
         let rules = self.queues.policy(&released.admission.queue)?.preemption;
         let since =
@@ -502,13 +503,13 @@ impl Engine {
         let declared = since.millis_since(released.started_at?) / 1000;
         let over = self.now.millis_since(since) / 1000;
         Some(format!(
-            "preempted for {taker}: it declared to run {declared}s and has run {over}s longer"
+            "preempted for {preemptor}: it declared to run {declared}s and has run {over}s longer"
         ))
     }
 
     /// Wakes jobs that found nothing to take and might now.
     pub(crate) fn rouse_takers(&mut self) {
-        for key in self.takers.due(self.now) {
+        for key in self.preemption_backoff.due(self.now) {
             self.ask_again(&key);
         }
     }

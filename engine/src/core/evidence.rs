@@ -51,29 +51,29 @@ impl Engine {
 
     /// What one queue has less than it deserves and another has instead, where their paths part,
     /// of the first resource that is asked for of which it has less.
-    pub(crate) fn dues(
+    pub(crate) fn gaps(
         &self,
-        taker: &QueueName,
+        preemptor: &QueueName,
         victim: &QueueName,
         asked: &Resources,
     ) -> Option<String> {
-        let ids = (self.queues.id(taker)?, self.queues.id(victim)?);
-        let (taker, victim) = self.queues.parting(ids.0, ids.1)?;
-        let [taker, victim] = [taker, victim].map(|id| self.queues.node(id));
+        let ids = (self.queues.id(preemptor)?, self.queues.id(victim)?);
+        let (preemptor, victim) = self.queues.parting(ids.0, ids.1)?;
+        let [preemptor, victim] = [preemptor, victim].map(|id| self.queues.node(id));
         let of = |node: &QueueNode| {
             let account = node.overall();
             let units = &self.queues.units;
             let held = units.resources(&account.charged);
             (held, units.named(&account.bounds.deserved))
         };
-        let ((has, deserves), (holds, owns)) = (of(taker), of(victim));
+        let ((has, deserves), (holds, owns)) = (of(preemptor), of(victim));
         let (name, due) = deserves.iter().find(|(name, due)| {
             let competes = name.as_str() != ResourceName::PODS;
             competes && asked.amount_of(name).0 > 0 && has.amount_of(name) < *due
         })?;
         Some(format!(
             "queue {} has {name} {} of the {} that it deserves, queue {} has {} and deserves {}",
-            taker.name,
+            preemptor.name,
             name.format(has.amount_of(name)),
             name.format(due),
             victim.name,

@@ -7,21 +7,21 @@
 //! from another queue what that one holds above its own deserved amount, of that resource.
 //! Both are asked on the level of the tree where the two queues' paths part: of the two
 //! siblings there, each with all that is below it. Never taken is a job whose own queue could in
-//! turn take it back from the taker (on another resource).
+//! turn take it back from the preemptor (on another resource).
 //!
 //! Nothing is taken from a queue that holds no more than it is guaranteed. From one that holds more
 //! a job may be taken though less than guaranteed is left: the rest stays kept for the queue
-//! (`idle.rs`), so that the taker gets only what is beyond. One guaranteed device would else
+//! (`idle.rs`), so that the preemptor gets only what is beyond. One guaranteed device would else
 //! protect a gang of any size (as it does in Volcano).
 //!
-//! A [`Shift`] is the tree with some charges moved in thought: victims gone, takers come. It
+//! A [`Shift`] is the tree with some charges moved in thought: victims gone, preemptors come. It
 //! holds the differences only, and changes nothing.
 
 use super::measure::{ResourceId, Sums};
+use super::preemption_backoff::EntitlementGap;
 use super::queues::{Pools, QueueId, QueueNode, Queues};
 use super::quota::{Short, Withheld};
 use super::scopes::{OVERALL, ScopeId};
-use super::takers::Due;
 use crate::ids::{ClusterName, PoolClass, QueueName};
 use crate::resources::{ResourceName, Resources};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,16 +52,16 @@ impl Entitlement {
 /// Why a victim may not be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spared {
-    /// It is in the taker's own queue, or in one above or below it.
+    /// It is in the preemptor's own queue, or in one above or below it.
     SameQueue,
     /// Its queue's object says so (`reclaimable: false`), or one above up to where paths part.
     NotReclaimable,
-    /// It holds nothing of what entitles the taker that its queue holds beyond its due.
+    /// It holds nothing of what entitles the preemptor that its queue holds beyond its due.
     WithinDeserved,
     /// Its queue, or one above it up to where paths part, holds no more of that than it is
     /// guaranteed.
     Guaranteed,
-    /// Its queue could take it back from the taker.
+    /// Its queue could take it back from the preemptor.
     WouldReturn,
 }
 
@@ -101,18 +101,18 @@ impl Queues {
     }
 
     /// What each queue on the path would have to be due of what a job asks for, to be entitled.
-    pub(crate) fn dues_for(&self, queue: &QueueName, total: &Resources) -> Vec<Due> {
+    pub(crate) fn gaps_for(&self, queue: &QueueName, total: &Resources) -> Vec<EntitlementGap> {
         let id = self.id(queue);
         let up = id.into_iter().flat_map(|id| self.upwards(id));
         let below_root = up.filter(|(_, node)| node.parent.is_some());
-        let mut dues = Vec::new();
+        let mut gaps = Vec::new();
         for (_, node) in below_root {
             let deserved = &node.overall().bounds.deserved;
             for (resource, amount) in total.iter().filter(|(_, amount)| amount.0 > 0) {
                 let known = self.units.find(resource);
                 let known = known.filter(|id| self.units.competes(*id));
                 if known.is_some_and(|id| deserved.get(id).is_some()) {
-                    dues.push(Due {
+                    gaps.push(EntitlementGap {
                         queue: node.name.clone(),
                         resource: resource.clone(),
                         amount: amount.0,
@@ -120,7 +120,7 @@ impl Queues {
                 }
             }
         }
-        dues
+        gaps
     }
 
     /// What a queue deserves of a resource over everything and does not hold.
@@ -199,19 +199,19 @@ impl Shift<'_> {
     /// known yet.
     pub(crate) fn could_owe(
         &self,
-        taker: &QueueName,
+        preemptor: &QueueName,
         total: &Resources,
         giver: &QueueName,
     ) -> bool {
-        let ids = (self.queues.id(taker), self.queues.id(giver));
-        let (Some(taker), Some(giver)) = ids else {
+        let ids = (self.queues.id(preemptor), self.queues.id(giver));
+        let (Some(preemptor), Some(giver)) = ids else {
             return false;
         };
-        let Some((taker, giver)) = self.queues.parting(taker, giver) else {
+        let Some((preemptor, giver)) = self.queues.parting(preemptor, giver) else {
             return false;
         };
-        let mut entitling = self.entitling(taker, total, None).into_iter();
-        self.queues.node(taker).deserves_in_pools()
+        let mut entitling = self.entitling(preemptor, total, None).into_iter();
+        self.queues.node(preemptor).deserves_in_pools()
             || entitling
                 .any(|at| self.held_in(giver, at) > self.deserved(giver, at).unwrap_or_default())
     }
@@ -224,16 +224,17 @@ impl Shift<'_> {
     /// Why not.
     pub(crate) fn may_take(
         &self,
-        taker: &QueueName,
+        preemptor: &QueueName,
         (total, pools): (&Resources, Option<&Pools>),
         giver: &QueueName,
         victim: &Pools,
     ) -> Result<(), Spared> {
-        let (Some(taker), Some(pending_queue)) = (self.queues.id(taker), self.queues.id(giver))
+        let (Some(preemptor), Some(pending_queue)) =
+            (self.queues.id(preemptor), self.queues.id(giver))
         else {
             return Err(Spared::SameQueue);
         };
-        let Some((taker, giver)) = self.queues.parting(taker, pending_queue) else {
+        let Some((preemptor, giver)) = self.queues.parting(preemptor, pending_queue) else {
             return Err(Spared::SameQueue);
         };
         let levels: Vec<(QueueId, &QueueNode)> = self
@@ -245,7 +246,7 @@ impl Shift<'_> {
         if !levels.iter().all(|(_, node)| reclaimable(node)) {
             return Err(Spared::NotReclaimable);
         }
-        let entitling = self.entitling(taker, total, pools).into_iter();
+        let entitling = self.entitling(preemptor, total, pools).into_iter();
         let mut owed = entitling
             .filter(|at| self.owes(giver, *at, victim))
             .peekable();
@@ -259,7 +260,7 @@ impl Shift<'_> {
         if !owed.any(beyond) {
             return Err(Spared::Guaranteed);
         }
-        if self.would_return(taker, (total, pools), giver, victim, true) {
+        if self.would_return(preemptor, (total, pools), giver, victim, true) {
             return Err(Spared::WouldReturn);
         }
         Ok(())
@@ -270,18 +271,18 @@ impl Shift<'_> {
     /// taken in the shift).
     pub(crate) fn returns(
         &self,
-        taker: &QueueName,
+        preemptor: &QueueName,
         (total, pools): (&Resources, Option<&Pools>),
         giver: &QueueName,
         victim: &Pools,
     ) -> bool {
-        let ids = (self.queues.id(taker), self.queues.id(giver));
-        let (Some(taker), Some(giver)) = ids else {
+        let ids = (self.queues.id(preemptor), self.queues.id(giver));
+        let (Some(preemptor), Some(giver)) = ids else {
             return false;
         };
-        let parting = self.queues.parting(taker, giver);
-        parting.is_some_and(|(taker, giver)| {
-            self.would_return(taker, (total, pools), giver, victim, false)
+        let parting = self.queues.parting(preemptor, giver);
+        parting.is_some_and(|(preemptor, giver)| {
+            self.would_return(preemptor, (total, pools), giver, victim, false)
         })
     }
 
@@ -430,17 +431,17 @@ impl Shift<'_> {
     }
 
     /// Whether the victim's queue, without it, would be entitled to take it back, and the
-    /// taker's would hold more than it deserves of what entitles it.
+    /// preemptor's would hold more than it deserves of what entitles it.
     fn would_return(
         &self,
-        taker: QueueId,
+        preemptor: QueueId,
         (total, pools): (&Resources, Option<&Pools>),
         giver: QueueId,
         victim: &Pools,
         victim_is_there: bool,
     ) -> bool {
         let accounts = self.queues.node(giver).accounts.iter();
-        let taken = self.asked(taker, total, pools);
+        let taken = self.asked(preemptor, total, pools);
         accounts.into_iter().any(|(scope, account)| {
             let victim = self.queues.within(*scope, victim);
             let deserved = account.bounds.deserved.iter();
@@ -452,8 +453,8 @@ impl Shift<'_> {
                 let entitled = amount > 0 && self.holding(giver, at) + there <= deserved;
                 let takes = taken.iter().filter(|(of, _)| *of == at);
                 let takes: i128 = takes.map(|(_, amount)| *amount).sum();
-                let holds = self.held_in(taker, at) + takes;
-                let due = self.deserved(taker, at).unwrap_or_default();
+                let holds = self.held_in(preemptor, at) + takes;
+                let due = self.deserved(preemptor, at).unwrap_or_default();
                 entitled && takes > 0 && holds > due
             })
         })

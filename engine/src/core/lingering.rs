@@ -5,7 +5,7 @@
 //! stand behind those for whom the charge will be free: it would start, and be evicted for
 //! them a moment later. So a pod that has ended keeps its room until its job's charge ends or
 //! is another, for at most [`LINGER_MS`]; not beside a new pod of its job, for which the room may
-//! be meant, nor where the job is being evicted or shrunk: then its room is for its taker.
+//! be meant, nor where the job is being evicted or shrunk: then its room is for its preemptor.
 
 use super::Engine;
 use crate::event::Progress;

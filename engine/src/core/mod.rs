@@ -52,6 +52,7 @@ mod picture;
 mod plan;
 mod position_index;
 mod predict;
+mod preemption_backoff;
 mod queues;
 mod quota;
 mod register;
@@ -68,7 +69,6 @@ mod shapes;
 mod sibling_order;
 mod snapshot;
 mod split;
-mod takers;
 #[cfg(test)]
 mod testing;
 mod tree;
@@ -93,11 +93,11 @@ use lingering::Lingering;
 use names::Names;
 use pending::Pending;
 use predict::History;
+use preemption_backoff::PreemptionBackoff;
 use queues::Queues;
 use reservations::Reservations;
 use shapes::Shapes;
 use std::collections::{BTreeMap, BTreeSet};
-use takers::Takers;
 
 /// What may look different than before, for whoever writes status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -141,7 +141,7 @@ pub struct Engine {
     /// Jobs that hold something and may still be evicted, by queue and priority.
     held: Held,
     /// Jobs that found nothing to evict, and when they look again.
-    takers: Takers,
+    preemption_backoff: PreemptionBackoff,
     /// Jobs that were stopped for a limit of run time.
     stopped: BTreeSet<JobKey>,
     /// Whether something came free since elastic jobs last tried to grow.
@@ -179,7 +179,7 @@ impl Engine {
             history: History::default(),
             growing: BTreeSet::new(),
             held: Held::default(),
-            takers: Takers::default(),
+            preemption_backoff: PreemptionBackoff::default(),
             stopped: BTreeSet::new(),
             stretch_due: true,
             drain_due: false,

@@ -53,7 +53,7 @@ impl Engine {
             self.reend(key, &was, outlook);
         }
         if was.has.charge != charge || was.has.held != held {
-            self.takers.moved();
+            self.preemption_backoff.moved();
         }
         self.held.set(key, was.has.held.as_ref(), held.as_ref());
         self.held.set_going(key, going);
@@ -104,7 +104,7 @@ impl Engine {
         self.growing.remove(key);
         self.held.set(key, was.has.held.as_ref(), None);
         self.held.set_going(key, false);
-        self.takers.moved();
+        self.preemption_backoff.moved();
         self.note_stopped(key, false);
         self.roomless.remove(key);
         self.changed.jobs.insert(key.clone());
@@ -283,7 +283,7 @@ impl Engine {
         }
     }
 
-    /// A taker that only moves in its line keeps what is being freed for it.
+    /// A preemptor that only moves in its line keeps what is being freed for it.
     fn taking_for(
         &self,
         old: Option<&PendingEntry>,
@@ -304,7 +304,7 @@ impl Engine {
             self.pending.remove(&old.queue, old.shape, &old.rank);
             self.shapes.release(old.shape);
             self.drop_reservation_of(&old.rank.key);
-            self.takers.forget(&old.rank.key);
+            self.preemption_backoff.forget(&old.rank.key);
             self.changed.queues.insert(old.queue.clone());
         }
     }
@@ -372,7 +372,7 @@ impl Engine {
             queues.headroom(queue, class, resource)
         });
         let entitled = self
-            .takers
+            .preemption_backoff
             .due_in(queue, |resource| queues.due(queue, resource));
         for key in entitled {
             self.ask_again(&key);

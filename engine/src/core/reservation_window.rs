@@ -194,7 +194,7 @@ impl Engine {
         true
     }
 
-    /// Nodes are a taker's from now on: of those that cannot be another's too, who keeps them
+    /// Nodes are a preemptor's from now on: of those that cannot be another's too, who keeps them
     /// chooses anew, or it would go on keeping what it cannot have from those behind it.
     pub(crate) fn unsettle_beside(&mut self, nodes: &[ReservedNode]) {
         let is_over = |kept: &&ReservedNode| {

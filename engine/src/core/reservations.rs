@@ -62,7 +62,7 @@ pub(crate) struct Reservation {
     pub(crate) start: Option<Time>,
     /// Whether jobs are, or were, evicted for it, and it was not judged since they are gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) taker: bool,
+    pub(crate) preemptor: bool,
     /// Those jobs that are not gone yet. While there are any, it stays exactly as it is.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) awaits: BTreeSet<JobKey>,
@@ -71,7 +71,7 @@ pub(crate) struct Reservation {
 impl Reservation {
     /// Whether jobs are, or were just, evicted for it: then it binds everybody.
     pub(crate) fn taking(&self) -> bool {
-        self.taker
+        self.preemptor
     }
 
     /// Whether all are gone who were evicted for it, and it was not judged since.
@@ -86,8 +86,8 @@ pub(crate) struct Reservations {
     by_job: Hashed<JobKey, Reservation>,
     /// Their holders in order of name.
     holders: BTreeSet<JobKey>,
-    /// How many are takers'.
-    takers: usize,
+    /// How many are preemptors'.
+    preemption_backoff: usize,
     /// The holders of each queue, in their order.
     by_queue: BTreeMap<QueueName, BTreeSet<QueueOrder>>,
     /// The holders of each kind.
@@ -118,7 +118,7 @@ impl Reservations {
 
     /// Whether there is any for whom jobs are, or were just, evicted.
     pub(crate) fn has_takers(&self) -> bool {
-        self.takers > 0
+        self.preemption_backoff > 0
     }
 
     /// Those of a kind, in order of their holders' names.
@@ -241,7 +241,7 @@ impl Reservations {
             self.with_nodes.insert(reservation.rank.key.clone());
             self.keep(&reservation.nodes, 1);
         }
-        self.takers += usize::from(reservation.taking());
+        self.preemption_backoff += usize::from(reservation.taking());
         self.holders.insert(reservation.rank.key.clone());
         self.by_job
             .insert(reservation.rank.key.clone(), reservation);
@@ -249,7 +249,7 @@ impl Reservations {
 
     pub(crate) fn remove(&mut self, key: &JobKey) -> Option<Reservation> {
         let removed = self.by_job.remove(key)?;
-        self.takers -= usize::from(removed.taking());
+        self.preemption_backoff -= usize::from(removed.taking());
         self.holders.remove(key);
         if let Some(holders) = self.by_queue.get_mut(&removed.queue) {
             holders.remove(&removed.rank);
@@ -322,7 +322,9 @@ impl Reservations {
         if fresh.with_nodes != self.with_nodes || fresh.kept != self.kept {
             wrong.push(format!("reservations by node: {:?}", self.kept));
         }
-        if fresh.by_job.len() != self.by_job.len() || fresh.takers != self.takers {
+        if fresh.by_job.len() != self.by_job.len()
+            || fresh.preemption_backoff != self.preemption_backoff
+        {
             wrong.push(format!("reservations by holder: {:?}", self.holders));
         }
         if fresh.awaited != self.awaited {
@@ -363,7 +365,7 @@ mod tests {
             nodes: nodes.iter().map(node).collect(),
             relief: Vec::new(),
             start: None,
-            taker: !awaits.is_empty(),
+            preemptor: !awaits.is_empty(),
             awaits: awaits.iter().map(|name| key(name)).collect(),
         }
     }
@@ -439,7 +441,7 @@ mod tests {
             ("queue", |all| all.by_scope.clear()),
             ("node", |all| all.with_nodes.clear()),
             ("node", |all| all.kept.clear()),
-            ("holder", |all| all.takers = 0),
+            ("holder", |all| all.preemption_backoff = 0),
             ("holder", |all| {
                 let other = kept("other", &[], &[]);
                 all.by_job.insert(key("other"), other);

@@ -12,7 +12,7 @@
 //! the start is not known, nobody may. Starts come from declared or predicted ends, which err:
 //! then the start moves, and nobody is stopped for it.
 //!
-//! A taker's reservation ([`Engine::reserve_for_taker`]) is of another kind: jobs are being
+//! A preemptor's reservation ([`Engine::reserve_for_taker`]) is of another kind: jobs are being
 //! evicted for it, so it stays as it is and binds everybody (but those ahead in its own queue
 //! where that is strict)
 //! until they are gone and its holder was judged once more, by which it is released, or goes on
@@ -246,7 +246,7 @@ impl Engine {
             nodes: self.nodes_of(demand, shares),
             pools: listed(pools),
             start: None,
-            taker: true,
+            preemptor: true,
             relief: Vec::new(),
             awaits: victims,
         };
@@ -410,7 +410,7 @@ impl Engine {
             pools: listed(pools),
             nodes,
             start,
-            taker: false,
+            preemptor: false,
             awaits: BTreeSet::new(),
         })
     }

@@ -38,7 +38,7 @@ impl Engine {
     fn queue_changed(&mut self, name: &QueueName) {
         self.changed.queues.insert(name.clone());
         self.stretch_due = true;
-        self.takers.hurry();
+        self.preemption_backoff.hurry();
         self.stir_all();
         self.pending.wake(&RequeueCondition::Quota(name.clone()));
         self.bounds_moved();
@@ -149,7 +149,7 @@ impl Engine {
         if before == fact {
             return;
         }
-        self.takers.hurry();
+        self.preemption_backoff.hurry();
         self.stir_all();
         let default = |fact: &Option<PriorityClassFact>| {
             fact.as_ref().is_some_and(|fact| fact.global_default)

@@ -6,8 +6,8 @@ use super::decay::PastSnapshot;
 use super::job::{Derived, Job, Released, Uncommon};
 use super::lingering::Ended;
 use super::predict::{Forecast, History, KnownRuns};
+use super::preemption_backoff::PreemptionBackoff;
 use super::reservations::Reservation;
-use super::takers::Takers;
 use super::{Engine, EngineConfig};
 use crate::facts::{
     ClusterFact, Demand, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact,
@@ -34,7 +34,7 @@ pub struct Snapshot {
     lingering: Vec<Ended>,
     reservations: Vec<Reservation>,
     /// Who found nothing to evict, and looks again when.
-    takers: Takers,
+    preemption_backoff: PreemptionBackoff,
     /// What queues held in the past, where that counts.
     pasts: Vec<PastSnapshot>,
     /// The pods asked for of late.
@@ -97,7 +97,7 @@ impl Engine {
                 .collect(),
             lingering: self.lingering.all().cloned().collect(),
             reservations: self.reservations.iter().cloned().collect(),
-            takers: self.takers.clone(),
+            preemption_backoff: self.preemption_backoff.clone(),
             pasts: self.queues.pasts(),
             mix: self.room.mix().clone(),
             runs: self.history.snapshot(),
@@ -143,7 +143,7 @@ impl Engine {
         let clusters: Vec<ClusterName> = engine.clusters.keys().cloned().collect();
         engine.room.restore_mix(snapshot.mix);
         engine.refleet(clusters.iter());
-        engine.takers = snapshot.takers;
+        engine.preemption_backoff = snapshot.preemption_backoff;
         engine.rank_queues();
         engine
     }

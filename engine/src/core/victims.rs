@@ -31,7 +31,7 @@ const STEPS: u32 = 64;
 pub(crate) struct Item<'a> {
     /// The queue that is charged for it.
     pub(crate) queue: &'a QueueName,
-    /// Reclaimed from another queue, or preempted in the taker's own.
+    /// Reclaimed from another queue, or preempted in the preemptor's own.
     pub(crate) reason: Reason,
     order: Order<'a>,
     what: What<'a>,

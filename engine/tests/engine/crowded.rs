@@ -213,7 +213,7 @@ impl Model {
     }
 }
 
-/// What ends on one node gives headroom to who waits for another node: each taker waits for it,
+/// What ends on one node gives headroom to who waits for another node: each preemptor waits for it,
 /// and they do not have each other judged again and again meanwhile.
 #[test]
 fn takers_that_lack_headroom_alone_wait_for_whose_it_is() {

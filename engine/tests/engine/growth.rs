@@ -294,7 +294,7 @@ fn what_was_given_up_for_a_job_that_waits_no_more_is_grown_into_again() {
         world.submit(job);
         world.decide();
         world.run("gives");
-        let taker = world.add("taker", "due", 1, "gpu 4");
+        let preemptor = world.add("taker", "due", 1, "gpu 4");
         assert_eq!(world.decide(), "resize gives #1 a(n0)");
         world.resized("gives");
         // Its queue is closed: it waits, and nothing is kept for it any more.
@@ -310,7 +310,7 @@ fn what_was_given_up_for_a_job_that_waits_no_more_is_grown_into_again() {
                     reason: Reason::Suspended,
                     message: "by its owner".to_owned(),
                 }),
-                ..taker
+                ..preemptor
             }));
         }
         assert_eq!(world.decide(), "resize gives #1 a(n0 n0)");

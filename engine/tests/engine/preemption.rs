@@ -408,10 +408,10 @@ fn the_decision_says_for_whom_and_why() {
 fn a_taker_that_moves_in_its_line_keeps_what_is_being_freed_for_it() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
-    let mut taker = add(&mut world, "taker", "high", pods(1, "gpu 4"));
+    let mut preemptor = add(&mut world, "taker", "high", pods(1, "gpu 4"));
     world.decide();
-    taker.priority_class = Some("normal".to_owned());
-    world.apply(Event::JobUpserted(taker));
+    preemptor.priority_class = Some("normal".to_owned());
+    world.apply(Event::JobUpserted(preemptor));
     add(&mut world, "ahead", "high", pods(1, "gpu 3"));
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("taker"), @"#2 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what frees is kept for it");

@@ -443,7 +443,11 @@ fn what_one_taker_waits_for_does_not_stop_another_whose_own_has_gone() {
     j00 for j02
     j01 for j00
     ");
-    for taker in ["j05", "j02", "j00"] {
-        assert_eq!(world.state(taker), engine::JobState::Running, "{taker}");
+    for preemptor in ["j05", "j02", "j00"] {
+        assert_eq!(
+            world.state(preemptor),
+            engine::JobState::Running,
+            "{preemptor}"
+        );
     }
 }

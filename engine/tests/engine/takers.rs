@@ -82,11 +82,11 @@ fn a_taker_that_moves_to_another_queue_leaves_what_it_took_to_who_is_owed_it() {
         .queue(queue("a"))
         .queue(deserving("b", "gpu 4"));
     world.runs("a1", "a", 1, "gpu 4");
-    let taker = world.add("b1", "b", 1, "gpu 4");
+    let preemptor = world.add("b1", "b", 1, "gpu 4");
     assert!(world.decide().starts_with("evict a1 #1 for b1"));
     world.apply(Event::JobUpserted(JobFact {
         queue: QueueName::from("a"),
-        ..taker
+        ..preemptor
     }));
     world.add("b2", "b", 1, "gpu 4");
     assert_snapshot!(world.decide(), @"");
@@ -114,7 +114,7 @@ fn who_kept_a_node_that_is_a_takers_now_chooses_anew() {
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("small"), @"#2 ReservedForAnother: what is free is kept for ns/head, further ahead; beside that it needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1");
     world.add("taker", "due", 1, "gpu 7");
-    // Of the two nodes that the head would have, one is the taker's, nobody knows for how long.
+    // Of the two nodes that the head would have, one is the preemptor's, nobody knows for how long.
     assert_snapshot!(world.decide(), @r"
     evict borrows #1 for taker: Reclaimed: reclaimed for ns/taker: queue due has nvidia.com/gpu 0 of the 7 that it deserves, queue lent has 7 and deserves 0
     release small #1 a(n1)
@@ -140,8 +140,8 @@ fn who_takes_a_node_waits_for_headroom_that_is_given_back_elsewhere() {
     world.run("ends");
     world.apply(foreign("a", "n1", "gpu 4"));
     world.ending("ends", Reason::Evicted);
-    let taker = world.job("taker", "q", pods(1, "gpu 8")).priority("high");
-    world.submit(taker);
+    let preemptor = world.job("taker", "q", pods(1, "gpu 8")).priority("high");
+    world.submit(preemptor);
     assert_snapshot!(world.decide(), @"evict low #1 for taker: Preempted: preempted for ns/taker, which has priority 100 in its queue; it has -100");
     world.works_gone("low");
     world.add("small", "other", 1, "gpu 8");

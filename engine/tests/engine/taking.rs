@@ -247,9 +247,9 @@ impl Model {
 
     /// At rest, whoever something was taken for has started.
     fn takers_started(&mut self) {
-        if let Some(taker) = self.takers.pop_first() {
-            let why = self.world.engine.explain(&taker);
-            panic!("{taker} did not start: {why:?}");
+        if let Some(preemptor) = self.takers.pop_first() {
+            let why = self.world.engine.explain(&preemptor);
+            panic!("{preemptor} did not start: {why:?}");
         }
     }
 

@@ -83,10 +83,10 @@ impl Tree {
         self
     }
 
-    /// Whether `giver` may hold something that `taker` could take.
-    fn could_owe(&self, (taker, asks): (&str, &str), giver: &str) -> bool {
-        let [taker, giver] = [taker, giver].map(QueueName::from);
-        self.0.shift().could_owe(&taker, &res(asks), &giver)
+    /// Whether `giver` may hold something that `preemptor` could take.
+    fn could_owe(&self, (preemptor, asks): (&str, &str), giver: &str) -> bool {
+        let [preemptor, giver] = [preemptor, giver].map(QueueName::from);
+        self.0.shift().could_owe(&preemptor, &res(asks), &giver)
     }
 
     fn entitled(&self, queue: &str, asks: &str) -> Option<String> {
@@ -105,21 +105,21 @@ impl Tree {
         Some(format!("{queue}: {resource} {holding} of {deserved}"))
     }
 
-    /// Whether `victim`, and before it `gone`, may be taken from `giver` for `taker`.
+    /// Whether `victim`, and before it `gone`, may be taken from `giver` for `preemptor`.
     fn take(
         &self,
-        (taker, asks): (&str, &str),
+        (preemptor, asks): (&str, &str),
         giver: &str,
         gone: &[&str],
         victim: &str,
     ) -> Result<(), Spared> {
-        let [taker, giver] = [taker, giver].map(QueueName::from);
+        let [preemptor, giver] = [preemptor, giver].map(QueueName::from);
         let mut shift = self.0.shift();
         for gone in gone {
             shift.take(&giver, &charge(gone));
         }
         let asks = (&res(asks), Some(&charge(asks)));
-        shift.may_take(&taker, asks, &giver, &charge(victim))
+        shift.may_take(&preemptor, asks, &giver, &charge(victim))
     }
 }
 
@@ -159,7 +159,7 @@ fn class_4_what_was_taken_cannot_be_evicted() {
         .queue("one", "", "gpu 3", "")
         .queue("two", "", "gpu 5", "gpu 4");
     assert_eq!(after.entitled("one", "gpu 4"), None);
-    // On another resource the victim's queue would be entitled, and the taker over its due.
+    // On another resource the victim's queue would be entitled, and the preemptor over its due.
     let tree = Tree::new()
         .queue("one", "", "gpu 3, cpu 50", "gpu 4, cpu 40")
         .queue("two", "", "gpu 5", "");
@@ -272,9 +272,9 @@ fn what_is_due_is_what_is_deserved_and_not_held_of_what_a_job_asks_for() {
         .queue("a", "", "gpu 8, cpu 20", "")
         .queue("a/below", "", "gpu 4", "gpu 1");
     let below = QueueName::from("below");
-    let dues = |asks: &str| {
-        let dues = tree.0.dues_for(&below, &res(asks)).into_iter();
-        let told = dues.map(|due| {
+    let gaps = |asks: &str| {
+        let gaps = tree.0.gaps_for(&below, &res(asks)).into_iter();
+        let told = gaps.map(|due| {
             let left = tree.0.due(&due.queue, &due.resource);
             let asked = due.resource.format(crate::Amount(due.amount));
             let left = due.resource.format(crate::tally::clamp(left));
@@ -284,10 +284,10 @@ fn what_is_due_is_what_is_deserved_and_not_held_of_what_a_job_asks_for() {
     };
     let asks = "cpu 2, gpu 2, pods 1";
     assert_eq!(
-        dues(asks),
+        gaps(asks),
         "below: gpu 2 of 3; a: cpu 2 of 20; a: gpu 2 of 7"
     );
-    assert_eq!(dues("cpu 2, gpu 0"), "a: cpu 2 of 20");
+    assert_eq!(gaps("cpu 2, gpu 0"), "a: cpu 2 of 20");
 }
 
 #[test]

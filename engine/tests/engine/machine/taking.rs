@@ -17,60 +17,60 @@ fn gpu() -> ResourceName {
 
 impl Model {
     pub fn check_evict(&mut self, key: &JobKey, reason: Reason, for_job: Option<&JobKey>) {
-        let Some(taker) = for_job else {
+        let Some(preemptor) = for_job else {
             assert!(!matches!(reason, Reason::Reclaimed | Reason::Preempted));
             if reason == Reason::RuntimeLimitExceeded {
                 self.check_runtime(key);
             }
             return;
         };
-        assert_eq!(self.state(taker), Some(JobState::Queued));
-        self.check_once(taker);
-        let (victim, taker) = (&self.jobs[key], &self.jobs[taker]);
-        self.check_victim(victim, taker, reason);
+        assert_eq!(self.state(preemptor), Some(JobState::Queued));
+        self.check_once(preemptor);
+        let (victim, preemptor) = (&self.jobs[key], &self.jobs[preemptor]);
+        self.check_victim(victim, preemptor, reason);
         self.check_min_runtime(victim);
-        let victims = self.promised.entry(taker.key.clone()).or_default();
+        let victims = self.promised.entry(preemptor.key.clone()).or_default();
         victims.insert(key.clone());
-        self.promised_in.insert(taker.key.clone(), self.round);
+        self.promised_in.insert(preemptor.key.clone(), self.round);
     }
 
     /// A job that waits for victims takes no others meanwhile.
-    fn check_once(&self, taker: &JobKey) {
+    fn check_once(&self, preemptor: &JobKey) {
         let waits = self
             .promised
-            .get(taker)
+            .get(preemptor)
             .is_some_and(|victims| !victims.is_empty());
-        let before = self.promised_in.get(taker) != Some(&self.round);
-        assert!(!(waits && before), "{taker} takes again while it waits");
+        let before = self.promised_in.get(preemptor) != Some(&self.round);
+        assert!(!(waits && before), "{preemptor} takes again while it waits");
     }
 
-    fn check_victim(&self, victim: &JobFact, taker: &JobFact, reason: Reason) {
+    fn check_victim(&self, victim: &JobFact, preemptor: &JobFact, reason: Reason) {
         let from = self.engine.job(&victim.key).unwrap().queue.clone();
         assert!(victim.preemptible, "{} may not be evicted", victim.key);
         match reason {
             Reason::Reclaimed => {
-                assert_ne!(from, taker.queue);
-                for queue in self.apart(&from, &taker.queue) {
+                assert_ne!(from, preemptor.queue);
+                for queue in self.apart(&from, &preemptor.queue) {
                     let fact = self.queues.get(&queue);
                     assert!(
                         fact.is_none_or(|fact| fact.reclaimable),
                         "{queue} is not reclaimable"
                     );
                 }
-                assert!(self.policy_of(&taker.queue).preemption.reclaim);
-                self.check_guarantee(&victim.key, &from, &taker.queue);
-                self.check_entitled(taker, &from);
+                assert!(self.policy_of(&preemptor.queue).preemption.reclaim);
+                self.check_guarantee(&victim.key, &from, &preemptor.queue);
+                self.check_entitled(preemptor, &from);
             }
             Reason::Preempted => {
-                assert_eq!(from, taker.queue);
+                assert_eq!(from, preemptor.queue);
                 assert!(self.policy_of(&from).preemption.within_queue);
                 let worth = |key: &JobKey| self.engine.job(key).unwrap().priority;
-                assert!(worth(&victim.key) < worth(&taker.key));
-                let class = taker.priority_class.as_ref();
+                assert!(worth(&victim.key) < worth(&preemptor.key));
+                let class = preemptor.priority_class.as_ref();
                 let preempts = class.is_none_or(|class| self.classes[class].preempts);
-                assert!(preempts, "{} may not take", taker.key);
+                assert!(preempts, "{} may not take", preemptor.key);
             }
-            other => panic!("{} is evicted for {}: {other}", victim.key, taker.key),
+            other => panic!("{} is evicted for {}: {other}", victim.key, preemptor.key),
         }
     }
 
@@ -109,10 +109,10 @@ impl Model {
     /// The giver held more than it is guaranteed, of what the victim holds, before the last that is
     /// going went: what it is guaranteed stays kept for it (`guarantees.rs`), and it gives only what
     /// is beyond, whole jobs at a time.
-    fn check_guarantee(&self, victim: &JobKey, giver: &QueueName, taker: &QueueName) {
+    fn check_guarantee(&self, victim: &JobKey, giver: &QueueName, preemptor: &QueueName) {
         let given = self.engine.job(victim).unwrap().admission.unwrap();
         let charge = given.charge().unwrap();
-        for queue in self.apart(giver, taker) {
+        for queue in self.apart(giver, preemptor) {
             let named = self.queues.get(&queue).map(|fact| &fact.guarantee);
             for (resource, kept) in named.into_iter().flat_map(Resources::iter) {
                 let held = |held: &Admission| held.charge().unwrap().amount_of(resource).0;
@@ -159,11 +159,11 @@ impl Model {
         here.collect()
     }
 
-    /// Of the two queues where the paths part: with the job the taker's is within what it deserves
+    /// Of the two queues where the paths part: with the job the preemptor's is within what it deserves
     /// once all is gone that is on its way, and the giver's held more than it deserves before the
     /// last of that went. Whoever was let go at this moment may have been so after the job was
     /// judged.
-    fn check_entitled(&self, taker: &JobFact, from: &QueueName) {
+    fn check_entitled(&self, preemptor: &JobFact, from: &QueueName) {
         // What a queue deserves of some pools may entitle those above it, too.
         if self
             .policies
@@ -173,20 +173,20 @@ impl Model {
             return;
         }
         let role = |role: &engine::facts::Role| {
-            let pods = if taker.demand.elastic {
+            let pods = if preemptor.demand.elastic {
                 role.min
             } else {
                 role.count
             };
             role.request.amount_of(&gpu()).0 * i64::from(pods)
         };
-        let asked: i64 = taker.demand.roles.iter().map(role).sum();
+        let asked: i64 = preemptor.demand.roles.iter().map(role).sum();
         let gpus = |held: &Admission| held.charge().unwrap().amount_of(&gpu()).0;
         let deserved = |queue: &QueueName| {
             let usage = self.engine.queue_usage(queue).unwrap();
             usage.deserved.amount_of(&gpu()).0
         };
-        let takes = self.apart(&taker.queue, from).pop().unwrap();
+        let takes = self.apart(&preemptor.queue, from).pop().unwrap();
         let stays = self.stays_in(&takes, |held| {
             let before = held.admitted_at < self.latest;
             if before { gpus(held) } else { 0 }
@@ -194,14 +194,14 @@ impl Model {
         assert!(
             stays + asked <= deserved(&takes),
             "{} is not entitled: {takes} keeps {stays}",
-            taker.key
+            preemptor.key
         );
-        let gives = self.apart(from, &taker.queue).pop().unwrap();
+        let gives = self.apart(from, &preemptor.queue).pop().unwrap();
         let had = self.stays_in(&gives, gpus) + self.largest_going(&gives, gpus);
         assert!(
             had > deserved(&gives) || self.is_promised_more(&gives),
             "{gives} had {had} and deserves as much, and gives for {}",
-            taker.key
+            preemptor.key
         );
     }
 
@@ -209,7 +209,7 @@ impl Model {
     /// charged there.
     fn is_promised_more(&self, queue: &QueueName) -> bool {
         let takers = self.takers().into_iter().chain(self.took.iter().cloned());
-        let mut paths = takers.map(|taker| self.path(&taker));
+        let mut paths = takers.map(|preemptor| self.path(&preemptor));
         paths.any(|path| path.contains(queue))
     }
 

@@ -20,11 +20,11 @@ struct Case {
     /// GPUs of each node, and its cluster.
     nodes: Vec<(usize, i64)>,
     running: Vec<Runs>,
-    taker: Role,
+    preemptor: Role,
     within_queue: bool,
 }
 
-/// A job that was started so many seconds before the taker came.
+/// A job that was started so many seconds before the preemptor came.
 #[derive(Debug, Clone, Copy)]
 struct Runs {
     role: Role,
@@ -41,7 +41,7 @@ struct Victim {
 }
 
 const CLUSTERS: usize = 2;
-/// Priorities of the classes `p0`, `p1`, `p2`; the taker's class `top` is above them all.
+/// Priorities of the classes `p0`, `p1`, `p2`; the preemptor's class `top` is above them all.
 const PRIORITIES: [i32; 3] = [-10, 0, 10];
 const COMES_AT: i64 = 10_000;
 
@@ -63,12 +63,12 @@ fn case() -> impl Strategy<Value = Case> {
         gang(4, 1..9),
         any::<bool>(),
     )
-        .prop_map(|(nodes, mut running, taker, within_queue)| {
+        .prop_map(|(nodes, mut running, preemptor, within_queue)| {
             running.sort_by_key(|runs| std::cmp::Reverse(runs.before));
             Case {
                 nodes,
                 running,
-                taker,
+                preemptor,
                 within_queue,
             }
         })
@@ -116,7 +116,7 @@ impl Case {
         )
     }
 
-    /// `q0` is full of what others run, all of it borrowed; the taker's deserves the fleet. Or
+    /// `q0` is full of what others run, all of it borrowed; the preemptor's deserves the fleet. Or
     /// both are one queue in which higher priority takes from lower.
     fn queues(&self, engine: &mut Engine) {
         engine.apply(Event::QueueUpserted(world::queue("q0")));
@@ -202,7 +202,7 @@ impl Case {
     fn chosen(&self, engine: &mut Engine, victims: &[Victim]) -> Option<i64> {
         let now = Time(COMES_AT * 1000);
         let queue = usize::from(!self.within_queue);
-        submit(engine, "taker", queue, self.taker, "top", now);
+        submit(engine, "taker", queue, self.preemptor, "top", now);
         let decided = engine.decide(now).decisions;
         assert_eq!(engine.check_invariants(), Vec::<String>::new());
         if decided.is_empty() {
@@ -237,7 +237,7 @@ impl Case {
         Some(cost)
     }
 
-    /// Once the victims are gone the taker starts.
+    /// Once the victims are gone the preemptor starts.
     fn starts(&self, engine: &mut Engine, decided: &[Decision]) {
         let now = Time(COMES_AT * 1000 + 1000);
         for decision in decided {
@@ -250,9 +250,9 @@ impl Case {
             }
         }
         let decided = engine.decide(now).decisions;
-        let taker = |decision: &Decision| matches!(decision, Decision::Release { key, .. } if *key == world::key("taker"));
+        let preemptor = |decision: &Decision| matches!(decision, Decision::Release { key, .. } if *key == world::key("taker"));
         assert!(
-            decided.iter().any(taker),
+            decided.iter().any(preemptor),
             "for nothing: {decided:?} {self:?}"
         );
     }
@@ -269,7 +269,7 @@ impl Case {
         }
     }
 
-    /// The least loss with which the taker fits into one cluster; `None` if it never does.
+    /// The least loss with which the preemptor fits into one cluster; `None` if it never does.
     fn best(&self, victims: &[Victim]) -> Option<i64> {
         let mut all = ProblemVariables::new();
         let clusters: Vec<Variable> = (0..CLUSTERS)
@@ -279,7 +279,7 @@ impl Case {
             .iter()
             .map(|_| all.add(variable().binary()))
             .collect();
-        let pods = variable().integer().min(0).max(self.taker.count);
+        let pods = variable().integer().min(0).max(self.preemptor.count);
         let pods: Vec<Variable> = self.nodes.iter().map(|_| all.add(pods.clone())).collect();
         let loss: Expression = gone
             .iter()
@@ -290,9 +290,9 @@ impl Case {
         let taken: Expression = clusters.iter().sum();
         let placed: Expression = pods.iter().sum();
         model.add_constraint(constraint!(taken <= 1));
-        model.add_constraint(constraint!(placed == self.taker.count));
+        model.add_constraint(constraint!(placed == self.preemptor.count));
         for (index, (cluster, gpus)) in self.nodes.iter().enumerate() {
-            let count = f64::from(self.taker.count);
+            let count = f64::from(self.preemptor.count);
             model.add_constraint(constraint!(pods[index] <= clusters[*cluster] * count));
             let held: i64 = victims.iter().map(|victim| victim.held[index]).sum();
             let comes: Expression = gone
@@ -301,7 +301,7 @@ impl Case {
                 .map(|(gone, victim)| victim.held[index] as f64 * *gone)
                 .sum();
             let free = (gpus - held) as f64;
-            let each = self.taker.each[0] as f64;
+            let each = self.preemptor.each[0] as f64;
             model.add_constraint(constraint!(each * pods[index] <= comes + free));
         }
         match model.solve() {

@@ -436,7 +436,7 @@ fn a_gang_beyond_the_guarantee_of_its_queue_is_taken() {
 
 /// The second and third queue are below the last, which deserves all. Inside it the second borrows
 /// from the third; outside it borrows nothing.
-fn below_one_that_deserves_all(reclaimable: bool, taker: usize) -> Result<usize, String> {
+fn below_one_that_deserves_all(reclaimable: bool, preemptor: usize) -> Result<usize, String> {
     let below = |deserved| Queue {
         parent: Some(3),
         ..queue(Some(deserved))
@@ -450,7 +450,7 @@ fn below_one_that_deserves_all(reclaimable: bool, taker: usize) -> Result<usize,
         within: false,
         queues: vec![queue(Some(2)), below(0), below(2), inner],
         nodes: vec![(0, 4)],
-        rounds: vec![round(borrows), round(vec![job(taker, 1, Class::Low)])],
+        rounds: vec![round(borrows), round(vec![job(preemptor, 1, Class::Low)])],
     };
     hold(&case)
 }

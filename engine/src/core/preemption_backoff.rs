@@ -18,7 +18,7 @@ const AT_ONCE: usize = 64;
 /// Who rests until when.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Record", into = "Record")]
-pub(crate) struct Takers {
+pub(crate) struct PreemptionBackoff {
     /// Counts changes that may give somebody something to take.
     version: u64,
     /// Until when each rests, and what had changed when it looked.
@@ -28,9 +28,9 @@ pub(crate) struct Takers {
     /// When a protected victim is one no more.
     timed: BTreeSet<(Time, JobKey)>,
     /// What jobs that are entitled to nothing wait for.
-    undue: Hashed<JobKey, Vec<Due>>,
+    not_entitled: Hashed<JobKey, Vec<EntitlementGap>>,
     /// The same by queue and resource, who needs the least first.
-    by_due: BTreeSet<(Due, JobKey)>,
+    by_gap: BTreeSet<(EntitlementGap, JobKey)>,
     /// Whether nobody rests.
     hurried: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Takers {
 /// So much of a resource that a queue deserves and does not hold. The order of the fields is
 /// that in which it is looked up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Due {
+pub(crate) struct EntitlementGap {
     pub(crate) queue: QueueName,
     pub(crate) resource: ResourceName,
     pub(crate) amount: i64,
@@ -53,30 +53,30 @@ struct Record {
     version: u64,
     resting: Vec<(JobKey, Time, u64)>,
     timed: BTreeSet<(Time, JobKey)>,
-    undue: Vec<(JobKey, Vec<Due>)>,
+    not_entitled: Vec<(JobKey, Vec<EntitlementGap>)>,
     hurried: bool,
 }
 
-impl From<Takers> for Record {
-    fn from(takers: Takers) -> Self {
-        let resting = takers.resting.into_iter();
+impl From<PreemptionBackoff> for Record {
+    fn from(preemption_backoff: PreemptionBackoff) -> Self {
+        let resting = preemption_backoff.resting.into_iter();
         let mut resting: Vec<_> = resting
             .map(|(key, (until, seen))| (key, until, seen))
             .collect();
         resting.sort_unstable();
-        let mut undue: Vec<_> = takers.undue.into_iter().collect();
-        undue.sort_unstable();
+        let mut not_entitled: Vec<_> = preemption_backoff.not_entitled.into_iter().collect();
+        not_entitled.sort_unstable();
         Self {
-            version: takers.version,
+            version: preemption_backoff.version,
             resting,
-            timed: takers.timed,
-            undue,
-            hurried: takers.hurried,
+            timed: preemption_backoff.timed,
+            not_entitled,
+            hurried: preemption_backoff.hurried,
         }
     }
 }
 
-impl From<Record> for Takers {
+impl From<Record> for PreemptionBackoff {
     fn from(record: Record) -> Self {
         let resting = || record.resting.iter().cloned();
         Self {
@@ -86,18 +86,18 @@ impl From<Record> for Takers {
                 .map(|(key, until, seen)| (key, (until, seen)))
                 .collect(),
             timed: record.timed,
-            by_due: record
-                .undue
+            by_gap: record
+                .not_entitled
                 .iter()
-                .flat_map(|(key, dues)| dues.iter().map(|due| (due.clone(), key.clone())))
+                .flat_map(|(key, gaps)| gaps.iter().map(|due| (due.clone(), key.clone())))
                 .collect(),
-            undue: record.undue.into_iter().collect(),
+            not_entitled: record.not_entitled.into_iter().collect(),
             hurried: record.hurried,
         }
     }
 }
 
-impl Takers {
+impl PreemptionBackoff {
     /// Something is held or charged otherwise.
     pub(crate) fn moved(&mut self) {
         self.version += 1;
@@ -121,12 +121,12 @@ impl Takers {
     }
 
     /// A job is entitled to nothing until one of its queues is due one of these.
-    pub(crate) fn undue(&mut self, key: &JobKey, dues: Vec<Due>) {
+    pub(crate) fn not_entitled(&mut self, key: &JobKey, gaps: Vec<EntitlementGap>) {
         self.failed(key, NEVER, None);
-        for due in &dues {
-            self.by_due.insert((due.clone(), key.clone()));
+        for due in &gaps {
+            self.by_gap.insert((due.clone(), key.clone()));
         }
-        self.undue.insert(key.clone(), dues);
+        self.not_entitled.insert(key.clone(), gaps);
     }
 
     /// Who should look again now that a queue is due so much of each resource.
@@ -141,7 +141,7 @@ impl Takers {
             let queue = queue.clone();
             let key = JobKey::new("", "");
             (
-                Due {
+                EntitlementGap {
                     queue,
                     resource,
                     amount,
@@ -151,13 +151,13 @@ impl Takers {
         };
         let mut from = first(&ResourceName::new(""), i64::MIN);
         // Resource by resource, of each as far as it does.
-        while let Some((next, _)) = self.by_due.range(from..).next() {
+        while let Some((next, _)) = self.by_gap.range(from..).next() {
             if next.queue != *queue {
                 break;
             }
             let resource = next.resource.clone();
             let has = due(&resource);
-            let those = self.by_due.range(first(&resource, i64::MIN)..);
+            let those = self.by_gap.range(first(&resource, i64::MIN)..);
             let those = those.take_while(|(of, _)| {
                 of.queue == *queue && of.resource == resource && i128::from(of.amount) <= has
             });
@@ -174,8 +174,8 @@ impl Takers {
             self.order.remove(&(until, key.clone()));
             self.timed.retain(|(_, of)| of != key);
         }
-        for due in self.undue.remove(key).into_iter().flatten() {
-            self.by_due.remove(&(due, key.clone()));
+        for due in self.not_entitled.remove(key).into_iter().flatten() {
+            self.by_gap.remove(&(due, key.clone()));
         }
     }
 
