@@ -4,11 +4,11 @@
 //! so nothing is taken that does not help. For all that is offered, and for each of the
 //! clusters where it looks cheapest, items are taken in order until the job fits, then given
 //! back in reverse as far as it still does, then changed one for one for cheaper ones; a few
-//! items are searched exactly. What is between queues has to be lawful (`exchange.rs`) item by
+//! items are searched exactly. What is between queues has to be lawful (`entitlement.rs`) item by
 //! item and as a whole. Nothing here changes anything.
 
 use super::Engine;
-use super::exchange::Shift;
+use super::entitlement::UsageOverlay;
 use super::judge::Request;
 use super::plan::View;
 use super::queues::{Pools, pools_of};
@@ -42,7 +42,7 @@ pub(crate) struct Search<'a> {
     /// The fleet and the quota as they will be without anything taken.
     pub(crate) view: &'a View,
     /// The same between queues.
-    pub(crate) shift: &'a Shift<'a>,
+    pub(crate) shift: &'a UsageOverlay<'a>,
     /// Whether the job has to be entitled to take from other queues.
     pub(crate) reclaims: bool,
     pub(crate) tries: Cell<u32>,
@@ -364,7 +364,7 @@ impl Search<'_> {
 struct Chain<'a> {
     search: &'a Search<'a>,
     pools: &'a Pools,
-    shift: Shift<'a>,
+    shift: UsageOverlay<'a>,
     taken: Vec<usize>,
     known: Chosen,
     next: std::vec::IntoIter<usize>,

@@ -1,7 +1,7 @@
 //! Evicting for a job that waits: reclaim between queues, preemption inside one.
 //!
 //! Asked where a job is blocked by quota or room and nothing idle would do. It may take from
-//! other queues what they borrowed, while its queue is entitled to it (`exchange.rs`); and from
+//! other queues what they borrowed, while its queue is entitled to it (`entitlement.rs`); and from
 //! jobs of strictly lower priority in its own queue, where the queue allows that, or that run longer
 //! than they declared, where it allows this. Other queues
 //! are asked first, then its own, then both. What is chosen is the cheapest with which the job
@@ -17,7 +17,7 @@
 
 use super::Engine;
 use super::choose::{Chosen, Search};
-use super::exchange::Shift;
+use super::entitlement::UsageOverlay;
 use super::job::{Job, QueueOrder};
 use super::judge::{Block, Gate, Request, Verdict};
 use super::plan::View;
@@ -301,7 +301,7 @@ impl Engine {
     fn offers<'a>(
         &'a self,
         request: Request<'_>,
-        shift: &Shift<'_>,
+        shift: &UsageOverlay<'_>,
         others: bool,
         own: bool,
     ) -> Offers<'a> {
@@ -323,7 +323,7 @@ impl Engine {
 
     /// The fleet and the quota once all that was decided is done: what is ending or leaving is
     /// gone, those it was taken for are there, and what is kept for those ahead is kept.
-    fn as_it_will_be(&self, request: Request<'_>) -> (View, Shift<'_>) {
+    fn as_it_will_be(&self, request: Request<'_>) -> (View, UsageOverlay<'_>) {
         let mut holders: BTreeSet<&JobKey> = self.reservations_ahead(request).into_iter().collect();
         let preemption_backoff = self.reservations.iter().filter(|kept| kept.taking());
         let preemption_backoff =

@@ -112,7 +112,7 @@ impl Tree {
         giver: &str,
         gone: &[&str],
         victim: &str,
-    ) -> Result<(), Spared> {
+    ) -> Result<(), NotPreemptible> {
         let [preemptor, giver] = [preemptor, giver].map(QueueName::from);
         let mut shift = self.0.shift();
         for gone in gone {
@@ -135,7 +135,7 @@ fn class_7_any_dimension_entitles_and_only_that_one_is_taken() {
     assert_eq!(tree.take(("a", asks), "b", &[], "gpu 2, cpu 1"), Ok(()));
     assert_eq!(
         tree.take(("a", asks), "b", &[], "cpu 40"),
-        Err(Spared::WithinDeserved)
+        Err(NotPreemptible::WithinDeserved)
     );
 }
 
@@ -166,7 +166,7 @@ fn class_4_what_was_taken_cannot_be_evicted() {
     let asks = ("two", "gpu 4, cpu 20");
     assert_eq!(
         tree.take(asks, "one", &[], "gpu 4, cpu 40"),
-        Err(Spared::WouldReturn)
+        Err(NotPreemptible::WouldReturn)
     );
     assert_eq!(tree.take(asks, "one", &[], "gpu 4"), Ok(()));
     // So it would be once several are gone: seen when the set is complete.
@@ -192,7 +192,7 @@ fn nothing_is_taken_from_a_queue_at_its_due_and_a_gang_beyond_it_is_taken_whole(
     assert_eq!(tree.take(asks, "b", &[], "gpu 1"), Ok(()));
     assert_eq!(
         tree.take(asks, "b", &["gpu 1"], "gpu 1"),
-        Err(Spared::WithinDeserved)
+        Err(NotPreemptible::WithinDeserved)
     );
     let tree = Tree::new()
         .queue("a", "", "gpu 5", "")
@@ -201,7 +201,7 @@ fn nothing_is_taken_from_a_queue_at_its_due_and_a_gang_beyond_it_is_taken_whole(
     assert_eq!(tree.take(asks, "b", &[], "gpu 4"), Ok(()));
     assert_eq!(
         tree.take(asks, "b", &["gpu 1"], "gpu 3"),
-        Err(Spared::WithinDeserved)
+        Err(NotPreemptible::WithinDeserved)
     );
 }
 
@@ -218,9 +218,12 @@ fn queues_are_compared_where_their_paths_part() {
     assert_eq!(tree.take(asks, "x2", &[], "gpu 1"), Ok(()));
     assert_eq!(
         tree.take(asks, "y1", &[], "gpu 1"),
-        Err(Spared::WithinDeserved)
+        Err(NotPreemptible::WithinDeserved)
     );
-    assert_eq!(tree.take(asks, "x1", &[], "gpu 1"), Err(Spared::SameQueue));
+    assert_eq!(
+        tree.take(asks, "x1", &[], "gpu 1"),
+        Err(NotPreemptible::SameQueue)
+    );
     // With room below x's due, from y too.
     let tree = tree.queue("x", "", "gpu 6", "");
     assert_eq!(tree.take(asks, "y1", &[], "gpu 5"), Ok(()));
@@ -231,7 +234,10 @@ fn queues_are_compared_where_their_paths_part() {
         .queue("y", "", "gpu 3", "")
         .queue("y/y1", "gpu 3", "gpu 3", "gpu 3")
         .queue("y/y2", "", "", "gpu 2");
-    assert_eq!(tree.take(asks, "y1", &[], "gpu 1"), Err(Spared::Guaranteed));
+    assert_eq!(
+        tree.take(asks, "y1", &[], "gpu 1"),
+        Err(NotPreemptible::Guaranteed)
+    );
     assert_eq!(tree.take(asks, "y2", &[], "gpu 2"), Ok(()));
 }
 

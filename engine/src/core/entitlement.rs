@@ -14,7 +14,7 @@
 //! (`idle.rs`), so that the preemptor gets only what is beyond. One guaranteed device would else
 //! protect a gang of any size (as it does in Volcano).
 //!
-//! A [`Shift`] is the tree with some charges moved in thought: victims gone, preemptors come. It
+//! A [`UsageOverlay`] is the tree with some charges moved in thought: victims gone, preemptors come. It
 //! holds the differences only, and changes nothing.
 
 use super::measure::{ResourceId, Sums};
@@ -51,7 +51,7 @@ impl Entitlement {
 
 /// Why a victim may not be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spared {
+pub(crate) enum NotPreemptible {
     /// It is in the preemptor's own queue, or in one above or below it.
     SameQueue,
     /// Its queue's object says so (`reclaimable: false`), or one above up to where paths part.
@@ -67,7 +67,7 @@ pub(crate) enum Spared {
 
 /// Charges moved in thought.
 #[derive(Debug, Clone)]
-pub(crate) struct Shift<'a> {
+pub(crate) struct UsageOverlay<'a> {
     queues: &'a Queues,
     moved: BTreeMap<(QueueId, ScopeId), Sums>,
     /// The same by name, for the quota gate.
@@ -136,8 +136,8 @@ impl Queues {
     }
 
     /// Nothing moved yet.
-    pub(crate) fn shift(&self) -> Shift<'_> {
-        Shift {
+    pub(crate) fn shift(&self) -> UsageOverlay<'_> {
+        UsageOverlay {
             queues: self,
             moved: BTreeMap::new(),
             kept: Withheld {
@@ -148,7 +148,7 @@ impl Queues {
     }
 }
 
-impl Shift<'_> {
+impl UsageOverlay<'_> {
     /// Takes a charge away from a queue and all above it.
     pub(crate) fn take(&mut self, queue: &QueueName, charge: &Pools) {
         self.book(queue, charge, -1);
@@ -228,14 +228,14 @@ impl Shift<'_> {
         (total, pools): (&Resources, Option<&Pools>),
         giver: &QueueName,
         victim: &Pools,
-    ) -> Result<(), Spared> {
+    ) -> Result<(), NotPreemptible> {
         let (Some(preemptor), Some(pending_queue)) =
             (self.queues.id(preemptor), self.queues.id(giver))
         else {
-            return Err(Spared::SameQueue);
+            return Err(NotPreemptible::SameQueue);
         };
         let Some((preemptor, giver)) = self.queues.parting(preemptor, pending_queue) else {
-            return Err(Spared::SameQueue);
+            return Err(NotPreemptible::SameQueue);
         };
         let levels: Vec<(QueueId, &QueueNode)> = self
             .queues
@@ -244,24 +244,24 @@ impl Shift<'_> {
             .collect();
         let reclaimable = |node: &QueueNode| node.fact.as_ref().is_none_or(|fact| fact.reclaimable);
         if !levels.iter().all(|(_, node)| reclaimable(node)) {
-            return Err(Spared::NotReclaimable);
+            return Err(NotPreemptible::NotReclaimable);
         }
         let entitling = self.entitling(preemptor, total, pools).into_iter();
         let mut owed = entitling
             .filter(|at| self.owes(giver, *at, victim))
             .peekable();
         if owed.peek().is_none() {
-            return Err(Spared::WithinDeserved);
+            return Err(NotPreemptible::WithinDeserved);
         }
         let beyond = |(_, resource): At| {
             let mut levels = levels.iter();
             levels.all(|(id, _)| self.exceeds_guarantees(*id, resource, victim))
         };
         if !owed.any(beyond) {
-            return Err(Spared::Guaranteed);
+            return Err(NotPreemptible::Guaranteed);
         }
         if self.would_return(preemptor, (total, pools), giver, victim, true) {
-            return Err(Spared::WouldReturn);
+            return Err(NotPreemptible::WouldReturn);
         }
         Ok(())
     }
