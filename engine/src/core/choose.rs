@@ -29,7 +29,7 @@ const EXACT: usize = 14;
 const TRIES: u32 = 400;
 
 /// A set of items, by their places.
-pub(crate) type Chosen = BTreeSet<usize>;
+pub(crate) type VictimSet = BTreeSet<usize>;
 
 /// A search for what to take.
 pub(crate) struct Search<'a> {
@@ -52,11 +52,11 @@ pub(crate) struct Search<'a> {
 type Price = (i128, usize, usize);
 
 /// A choice with what it costs, and where the job goes then.
-type Found = (Price, Chosen, Vec<Share>);
+type Found = (Price, VictimSet, Vec<Share>);
 
 impl Search<'_> {
     /// The cheapest choice that was found, with where the job goes then.
-    pub(crate) fn cheapest(&self) -> Option<(Chosen, Vec<Share>)> {
+    pub(crate) fn cheapest(&self) -> Option<(VictimSet, Vec<Share>)> {
         let all: Vec<usize> = (0..self.items.len()).collect();
         // Only what other queues owe depends on where the job would go.
         let owed = self.reclaims && all.iter().any(|index| self.is_reclaimed(*index));
@@ -80,7 +80,7 @@ impl Search<'_> {
             }
         }
         if self.items.len() <= EXACT {
-            self.exact(0, &Chosen::new(), &mut best);
+            self.exact(0, &VictimSet::new(), &mut best);
         }
         best.map(|(_, chosen, shares)| (chosen, shares))
     }
@@ -120,7 +120,7 @@ impl Search<'_> {
     }
 
     /// Where the job goes with `chosen` gone, if anywhere.
-    pub(crate) fn fits(&self, chosen: &Chosen) -> Option<Vec<Share>> {
+    pub(crate) fn fits(&self, chosen: &VictimSet) -> Option<Vec<Share>> {
         self.tries.set(self.tries.get().saturating_add(1));
         let mut view = self.view.clone();
         for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
@@ -141,7 +141,7 @@ impl Search<'_> {
 
     /// Whether a choice may be made, the job going where `shares` say: each thing that comes
     /// from another queue is owed, smallest first, and none could be evicted in turn.
-    pub(crate) fn lawful(&self, chosen: &Chosen, shares: &[Share]) -> bool {
+    pub(crate) fn lawful(&self, chosen: &VictimSet, shares: &[Share]) -> bool {
         let pools = pools_of(shares);
         let job = (&self.request.shape.total, Some(&pools));
         let mut order: Vec<usize> = chosen.iter().copied().collect();
@@ -194,7 +194,7 @@ impl Search<'_> {
         Some(by_size)
     }
 
-    fn price(&self, chosen: &Chosen) -> Price {
+    fn price(&self, chosen: &VictimSet) -> Price {
         let items = || chosen.iter().map(|index| &self.items[*index]);
         let whole = items().filter(|item| item.cut().is_none()).count();
         (items().map(|item| item.cost()).sum(), whole, chosen.len())
@@ -247,7 +247,7 @@ impl Search<'_> {
 
     /// The least first items of a chain with which the job fits: looked for among twice as many
     /// each time, since a few do most often.
-    fn shortest(&self, chain: &mut Chain<'_>) -> Option<Chosen> {
+    fn shortest(&self, chain: &mut Chain<'_>) -> Option<VictimSet> {
         let first = |taken: &[usize], count: usize| taken[..count].iter().copied().collect();
         // That nothing at all would do is asked before.
         let (mut fails, mut fits) = (0, 1);
@@ -274,15 +274,15 @@ impl Search<'_> {
     }
 
     /// Gives back in reverse what turned out needless, in blocks as long as that goes.
-    fn trimmed(&self, mut chosen: Chosen, chain: &[usize]) -> Chosen {
+    fn trimmed(&self, mut chosen: VictimSet, chain: &[usize]) -> VictimSet {
         let order: Vec<usize> = chain.iter().rev().copied().collect();
         let order: Vec<usize> = order.into_iter().filter(|i| chosen.contains(i)).collect();
         self.give_back(&order, &mut chosen);
         chosen
     }
 
-    fn give_back(&self, block: &[usize], chosen: &mut Chosen) {
-        let rest: Chosen = chosen
+    fn give_back(&self, block: &[usize], chosen: &mut VictimSet) {
+        let rest: VictimSet = chosen
             .iter()
             .copied()
             .filter(|i| !block.contains(i))
@@ -300,13 +300,13 @@ impl Search<'_> {
     }
 
     /// Whether nothing is chosen without what has to be taken before it.
-    fn closed(&self, chosen: &Chosen) -> bool {
+    fn closed(&self, chosen: &VictimSet) -> bool {
         let before = chosen.iter().filter_map(|index| self.items[*index].after());
         before.into_iter().all(|before| chosen.contains(&before))
     }
 
     /// Changes single items for cheaper ones as long as that goes.
-    fn swapped(&self, mut chosen: Chosen) -> Chosen {
+    fn swapped(&self, mut chosen: VictimSet) -> VictimSet {
         let mut dear: Vec<usize> = chosen.iter().copied().collect();
         dear.sort_by_key(|index| std::cmp::Reverse(self.items[*index].cost()));
         for index in dear {
@@ -332,7 +332,7 @@ impl Search<'_> {
     }
 
     /// Tries all choices from `next` on that could still be cheaper than the best one.
-    fn exact(&self, next: usize, chosen: &Chosen, best: &mut Option<Found>) {
+    fn exact(&self, next: usize, chosen: &VictimSet, best: &mut Option<Found>) {
         let price = self.price(chosen);
         let dearer = best.as_ref().is_some_and(|best| price >= best.0);
         if dearer || self.tries.get() > TRIES {
@@ -345,7 +345,7 @@ impl Search<'_> {
             }
         } else {
             let rest = next..self.items.len();
-            let all: Chosen = chosen.iter().copied().chain(rest).collect();
+            let all: VictimSet = chosen.iter().copied().chain(rest).collect();
             if self.fits(&all).is_none() {
                 return;
             }
@@ -366,7 +366,7 @@ struct Chain<'a> {
     pools: &'a Pools,
     shift: UsageOverlay<'a>,
     taken: Vec<usize>,
-    known: Chosen,
+    known: VictimSet,
     next: std::vec::IntoIter<usize>,
     /// Those that come after one that was not there yet. An order by size may name a gang
     /// before its surplus: it is looked at once more.
@@ -381,7 +381,7 @@ impl<'a> Chain<'a> {
             pools,
             shift: search.shift.clone(),
             taken: Vec::new(),
-            known: Chosen::new(),
+            known: VictimSet::new(),
             next: order.into_iter(),
             pending: Vec::new(),
             again: false,

@@ -16,7 +16,7 @@
 //! in [`super::EngineConfig::take_retry_ms`]; so a storm of blocked jobs stays cheap.
 
 use super::Engine;
-use super::choose::{Chosen, Search};
+use super::choose::{Search, VictimSet};
 use super::entitlement::UsageOverlay;
 use super::job::{Job, QueueOrder};
 use super::judge::{Block, Gate, Request, Verdict};
@@ -25,7 +25,7 @@ use super::preemption_backoff::EntitlementGap;
 use super::queues::Pools;
 use super::reservations::Reservation;
 use super::shapes::{RequestShape, ShapeId};
-use super::victims::{Item, Offers, Taken, overdue_at};
+use super::victims::{Candidates, Item, Victim, overdue_at};
 use crate::decision::Decision;
 use crate::event::Progress;
 use crate::facts::Share;
@@ -48,7 +48,7 @@ struct Rights {
 /// What is taken for a job, and where it goes then.
 #[derive(Debug, Clone)]
 struct Taking {
-    items: Vec<Taken>,
+    items: Vec<Victim>,
     shares: Vec<Share>,
 }
 
@@ -266,10 +266,10 @@ impl Engine {
                 reclaims,
                 tries: Cell::new(0),
             };
-            if let Some(shares) = search.fits(&Chosen::new()) {
+            if let Some(shares) = search.fits(&VictimSet::new()) {
                 // What is ending already is enough: it is kept for those who are owed it.
-                let owed = reclaims && search.lawful(&Chosen::new(), &shares);
-                return Some(owed.then_some((Chosen::new(), shares)));
+                let owed = reclaims && search.lawful(&VictimSet::new(), &shares);
+                return Some(owed.then_some((VictimSet::new(), shares)));
             }
             search.cheapest().map(Some)
         };
@@ -304,8 +304,8 @@ impl Engine {
         shift: &UsageOverlay<'_>,
         others: bool,
         own: bool,
-    ) -> Offers<'a> {
-        let mut offers = Offers::default();
+    ) -> Candidates<'a> {
+        let mut offers = Candidates::default();
         let wanted = &request.shape.total;
         for queue in self.held.queues().filter(|_| others) {
             if queue != request.queue && shift.could_owe(request.queue, wanted, queue) {
@@ -432,7 +432,7 @@ impl Engine {
 
     fn carry_out(&mut self, request: Request<'_>, taking: Taking) -> Vec<Decision> {
         let preemptor = &request.rank.key;
-        let mut by_job: BTreeMap<JobKey, Vec<Taken>> = BTreeMap::new();
+        let mut by_job: BTreeMap<JobKey, Vec<Victim>> = BTreeMap::new();
         for item in taking.items {
             by_job.entry(item.key.clone()).or_default().push(item);
         }
@@ -467,7 +467,7 @@ impl Engine {
         decisions
     }
 
-    fn taking_words(&self, request: Request<'_>, item: &Taken) -> String {
+    fn taking_words(&self, request: Request<'_>, item: &Victim) -> String {
         let preemptor = &request.rank.key;
         if item.reason == Reason::Reclaimed {
             let gaps = self.gaps(request.queue, &item.queue, &request.shape.total);

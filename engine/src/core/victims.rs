@@ -34,20 +34,20 @@ pub(crate) struct Item<'a> {
     /// Reclaimed from another queue, or preempted in the preemptor's own.
     pub(crate) reason: Reason,
     order: Order<'a>,
-    what: What<'a>,
+    what: CandidateKind<'a>,
 }
 
 /// What of a job an item is.
 #[derive(Debug)]
-enum What<'a> {
+enum CandidateKind<'a> {
     /// All of a job of which nothing is offered or leaves by itself, with what it is charged.
     Job(&'a Pools),
-    Part(Box<Part>),
+    PodSurplus(Box<PodSurplus>),
 }
 
 /// Some pods of a job, or all that is left of it without those.
 #[derive(Debug)]
-struct Part {
+struct PodSurplus {
     /// The pods; `None`: all that is left.
     cut: Option<Cut>,
     /// The item of the same job that has to be taken before.
@@ -62,7 +62,7 @@ struct Part {
 
 /// A job that is evicted, or some pods of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Taken {
+pub(crate) struct Victim {
     pub(crate) key: JobKey,
     /// The queue that is charged for it.
     pub(crate) queue: QueueName,
@@ -88,19 +88,19 @@ struct Order<'a> {
 
 /// What could be taken, in order; and when there may be more.
 #[derive(Debug, Default)]
-pub(crate) struct Offers<'a> {
+pub(crate) struct Candidates<'a> {
     pub(crate) items: Vec<Item<'a>>,
     /// When the next job has run as long as its queue protects it.
     pub(crate) more_at: Option<Time>,
 }
 
-impl<'a> Offers<'a> {
+impl<'a> Candidates<'a> {
     /// Puts everything in order. To be called once all is there.
     pub(crate) fn sort(&mut self) {
         self.items.sort_by(|a, b| a.order.cmp(&b.order));
         let mut last: Hashed<&JobKey, usize> = Hashed::default();
         for (index, item) in self.items.iter_mut().enumerate() {
-            let What::Part(part) = &mut item.what else {
+            let CandidateKind::PodSurplus(part) = &mut item.what else {
                 continue;
             };
             part.after = match part.cut {
@@ -135,8 +135,8 @@ impl Item<'_> {
     /// What is no longer charged without it.
     pub(crate) fn charge(&self) -> &Pools {
         match &self.what {
-            What::Job(charge) => charge,
-            What::Part(part) => &part.charge,
+            CandidateKind::Job(charge) => charge,
+            CandidateKind::PodSurplus(part) => &part.charge,
         }
     }
 
@@ -153,8 +153,8 @@ impl Item<'_> {
     }
 
     /// The same by itself.
-    pub(crate) fn taken(&self) -> Taken {
-        Taken {
+    pub(crate) fn taken(&self) -> Victim {
+        Victim {
             key: self.key().clone(),
             queue: self.queue.clone(),
             reason: self.reason,
@@ -162,10 +162,10 @@ impl Item<'_> {
         }
     }
 
-    fn part(&self) -> Option<&Part> {
+    fn part(&self) -> Option<&PodSurplus> {
         match &self.what {
-            What::Job(_) => None,
-            What::Part(part) => Some(part),
+            CandidateKind::Job(_) => None,
+            CandidateKind::PodSurplus(part) => Some(part),
         }
     }
 }
@@ -175,7 +175,7 @@ impl Engine {
     /// for a job of this priority in the queue itself.
     pub(crate) fn offer<'a>(
         &'a self,
-        offers: &mut Offers<'a>,
+        offers: &mut Candidates<'a>,
         queue: &QueueName,
         reason: Reason,
         wanted: &Resources,
@@ -228,17 +228,17 @@ impl Engine {
 
     fn offer_job<'a>(
         &'a self,
-        offers: &mut Offers<'a>,
+        offers: &mut Candidates<'a>,
         (key, job, released): (&'a JobKey, &'a Job, &'a Released),
         reason: Reason,
         (priority, place): (i32, usize),
     ) {
         let cost = self.cost_of(job, released, place);
-        let item = |step, cost, what: What<'a>| Item {
+        let item = |step, cost, what: CandidateKind<'a>| Item {
             queue: &released.admission.queue,
             reason,
             order: Order {
-                whole: !matches!(&what, What::Part(part) if part.cut.is_some()),
+                whole: !matches!(&what, CandidateKind::PodSurplus(part) if part.cut.is_some()),
                 cost,
                 priority,
                 younger: Reverse(released.admission.admitted_at),
@@ -252,7 +252,7 @@ impl Engine {
             && steps.is_empty()
             && released.leaving.is_empty()
         {
-            let whole = item(usize::MAX, cost, What::Job(charge));
+            let whole = item(usize::MAX, cost, CandidateKind::Job(charge));
             return offers.items.push(whole);
         }
         let mut nodes = self.room.holdings(key);
@@ -293,23 +293,25 @@ impl Engine {
                 .into_iter()
                 .map(|(class, part)| ((cut.cluster.clone(), class), part))
                 .collect();
-            let part = Part {
+            let part = PodSurplus {
                 cut: Some(cut),
                 after: None,
                 charge,
                 again: None,
                 nodes: freed,
             };
-            offers.items.push(item(step, 0, What::Part(part.into())));
+            offers
+                .items
+                .push(item(step, 0, CandidateKind::PodSurplus(part.into())));
         }
-        let left = Part {
+        let left = PodSurplus {
             cut: None,
             after: None,
             charge: pools_of(&rest.admission.shares),
             again: Some(again),
             nodes,
         };
-        let left = item(usize::MAX, cost, What::Part(left.into()));
+        let left = item(usize::MAX, cost, CandidateKind::PodSurplus(left.into()));
         offers.items.push(left);
     }
 
