@@ -2,7 +2,7 @@
 //!
 //! The average of what it held over everything, each moment counting half as much as one a
 //! half-life later: `average += (held − average) × (1 − 2^(−t/half))` over a time `t` in which
-//! it held `held`. Kept in 1/65,536 of a base unit and moved on whenever a charge changes; while
+//! it held `preemptible_index`. Kept in 1/65,536 of a base unit and moved on whenever a charge changes; while
 //! the average is above what is held its place in the order is looked at again every 64th of
 //! the half-life, at least a second apart.
 

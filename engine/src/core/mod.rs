@@ -28,7 +28,6 @@ mod expected_release;
 mod explain;
 mod growth;
 mod head_selector;
-mod held;
 mod idle;
 mod inadmissible;
 mod infeasible;
@@ -52,6 +51,7 @@ mod picture;
 mod plan;
 mod position_index;
 mod predict;
+mod preemptible_index;
 mod preemption_backoff;
 mod queues;
 mod quota;
@@ -86,13 +86,13 @@ use crate::ids::{ClusterName, JobKey, QueueName, Time};
 use crate::room::{PoolSummary, Room};
 use eligible::Eligibility;
 use head_selector::HeadSelector;
-use held::Held;
 use infeasible::FreedNodes;
 use job::Job;
 use lingering::Lingering;
 use names::Names;
 use pending::Pending;
 use predict::History;
+use preemptible_index::PreemptibleIndex;
 use preemption_backoff::PreemptionBackoff;
 use queues::Queues;
 use reservations::Reservations;
@@ -139,7 +139,7 @@ pub struct Engine {
     /// Released jobs that ask for another size than they have.
     growing: BTreeSet<JobKey>,
     /// Jobs that hold something and may still be evicted, by queue and priority.
-    held: Held,
+    held: PreemptibleIndex,
     /// Jobs that found nothing to evict, and when they look again.
     preemption_backoff: PreemptionBackoff,
     /// Jobs that were stopped for a limit of run time.
@@ -178,7 +178,7 @@ impl Engine {
             ends: BTreeSet::new(),
             history: History::default(),
             growing: BTreeSet::new(),
-            held: Held::default(),
+            held: PreemptibleIndex::default(),
             preemption_backoff: PreemptionBackoff::default(),
             stopped: BTreeSet::new(),
             stretch_due: true,

@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs by queue, lowest priority first; and how many there are of each priority.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Held {
+pub(crate) struct PreemptibleIndex {
     queues: BTreeMap<QueueName, BTreeSet<(i32, JobKey)>>,
     priorities: BTreeMap<i32, usize>,
     /// Jobs that are ending and still charged, or of which pods are leaving.
     going: BTreeSet<JobKey>,
 }
 
-impl Held {
+impl PreemptibleIndex {
     /// Moves a job from where it stood to where it stands.
     pub(crate) fn set(
         &mut self,
