@@ -80,7 +80,7 @@ impl Engine {
         let end = self.ends.first().filter(|_| !self.reservations.is_empty());
         let end = end.map(|(at, _)| *at);
         let times = timer.into_iter().chain(end);
-        let lingers = self.lingering.next();
+        let lingers = self.completion_grace.next();
         times
             .chain(self.preemption_backoff.next())
             .chain(lingers)

@@ -2,8 +2,8 @@
 //! differs. Meant for tests, simulation and a timer in production: it scans everything.
 
 use super::Engine;
+use super::completion_grace::Ended;
 use super::deadline::next_look;
-use super::lingering::Ended;
 use crate::ids::{ClusterName, JobKey, NodeName};
 use crate::tally::Tally;
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,7 +132,7 @@ impl Engine {
     /// What nodes have free equals what they have less pods and seats; seats belong to jobs
     /// that are charged.
     fn check_nodes(&self, wrong: &mut Vec<String>) {
-        for Ended { until, pod, .. } in self.lingering.all() {
+        for Ended { until, pod, .. } in self.completion_grace.all() {
             let room = self.room.cluster(&pod.cluster);
             let known = room.and_then(|room| room.pods().get(&pod.uid));
             let job = pod.job.as_ref().and_then(|key| self.jobs.get(key));
@@ -239,7 +239,7 @@ impl Engine {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::lingering::Ended;
+    use super::super::completion_grace::Ended;
     use super::super::measure::Sums;
     use super::super::scopes::OVERALL;
     use super::super::sibling_order::QueueHeads;

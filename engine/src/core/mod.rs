@@ -11,6 +11,7 @@ mod advise;
 mod ahead;
 mod awaited;
 mod choose;
+mod completion_grace;
 mod config;
 mod deadline;
 mod decay;
@@ -37,7 +38,6 @@ mod job;
 mod judge;
 mod leaving;
 mod limits;
-mod lingering;
 mod lookup;
 mod measure;
 mod mixed;
@@ -84,11 +84,11 @@ use crate::facts::{ClusterFact, PriorityClassFact};
 use crate::hashed::Hashed;
 use crate::ids::{ClusterName, JobKey, QueueName, Time};
 use crate::room::{PoolSummary, Room};
+use completion_grace::CompletionGrace;
 use eligible::Eligibility;
 use head_selector::HeadSelector;
 use infeasible::FreedNodes;
 use job::Job;
-use lingering::Lingering;
 use names::Names;
 use pending::Pending;
 use predict::History;
@@ -149,7 +149,7 @@ pub struct Engine {
     /// Whether some job may have to leave its cluster.
     drain_due: bool,
     /// Pods that have ended before their jobs are seen to have.
-    lingering: Lingering,
+    completion_grace: CompletionGrace,
     /// Jobs with pods that have lost their room, looked at while it lasts.
     roomless: BTreeSet<JobKey>,
     changed: Changed,
@@ -183,7 +183,7 @@ impl Engine {
             stopped: BTreeSet::new(),
             stretch_due: true,
             drain_due: false,
-            lingering: Lingering::default(),
+            completion_grace: CompletionGrace::default(),
             roomless: BTreeSet::new(),
             changed: Changed::default(),
         }

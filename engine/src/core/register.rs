@@ -75,7 +75,7 @@ impl Engine {
             job.derived = now;
         }
         if recharged {
-            self.end_lingering_of(key);
+            self.end_completion_grace_of(key);
         }
         if gone {
             self.victim_gone(key);
@@ -98,7 +98,7 @@ impl Engine {
         self.reend(key, &was, None);
         self.leave_line(&was);
         self.drop_reservation_of(key);
-        self.end_lingering_of(key);
+        self.end_completion_grace_of(key);
         self.victim_gone(key);
         self.room.forget(key);
         self.growing.remove(key);

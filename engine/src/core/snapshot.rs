@@ -2,9 +2,9 @@
 //!
 //! Facts and the states of jobs are kept; everything derived is built anew from them.
 
+use super::completion_grace::Ended;
 use super::decay::PastSnapshot;
 use super::job::{Derived, Job, Released, Uncommon};
-use super::lingering::Ended;
 use super::predict::{Forecast, History, KnownRuns};
 use super::preemption_backoff::PreemptionBackoff;
 use super::reservations::Reservation;
@@ -31,7 +31,7 @@ pub struct Snapshot {
     pods: Vec<PodFact>,
     jobs: Vec<JobSnapshot>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    lingering: Vec<Ended>,
+    completion_grace: Vec<Ended>,
     reservations: Vec<Reservation>,
     /// Who found nothing to evict, and looks again when.
     preemption_backoff: PreemptionBackoff,
@@ -95,7 +95,7 @@ impl Engine {
                 .into_iter()
                 .map(|(key, job)| self.job_snapshot(key, job))
                 .collect(),
-            lingering: self.lingering.all().cloned().collect(),
+            completion_grace: self.completion_grace.all().cloned().collect(),
             reservations: self.reservations.iter().cloned().collect(),
             preemption_backoff: self.preemption_backoff.clone(),
             pasts: self.queues.pasts(),
@@ -133,7 +133,7 @@ impl Engine {
         for job in snapshot.jobs {
             engine.restore_job(job);
         }
-        engine.restore_lingering(snapshot.lingering);
+        engine.restore_lingering(snapshot.completion_grace);
         for reservation in snapshot.reservations {
             engine.reservations.set(reservation);
         }

@@ -30,9 +30,9 @@ pub(crate) struct Ended {
 
 /// Such pods by job. There are few: jobs that ended within the last seconds.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Lingering(BTreeMap<JobKey, Vec<Ended>>);
+pub(crate) struct CompletionGrace(BTreeMap<JobKey, Vec<Ended>>);
 
-impl Lingering {
+impl CompletionGrace {
     /// Until when the first of them keeps its room.
     pub(crate) fn next(&self) -> Option<Time> {
         let pods = self.0.values().flatten();
@@ -75,7 +75,7 @@ impl Engine {
             }
             let room = self.room.cluster(&fact.cluster);
             if room.is_none_or(|room| !room.pods().contains_key(&fact.uid)) {
-                self.end_lingering_of(&key);
+                self.end_completion_grace_of(&key);
             }
         }
         self.room.upsert_pod(fact);
@@ -97,24 +97,25 @@ impl Engine {
 
     fn linger(&mut self, key: &JobKey, pod: PodFact, gone: bool) {
         let until = self.now.after(LINGER_MS);
-        self.lingering.add(key, Ended { until, pod, gone });
+        self.completion_grace.add(key, Ended { until, pod, gone });
     }
 
     /// A cluster is gone, and all its pods.
     pub(crate) fn drop_lingering_in(&mut self, cluster: &ClusterName) {
-        self.lingering.take(|ended| ended.pod.cluster == *cluster);
+        self.completion_grace
+            .take(|ended| ended.pod.cluster == *cluster);
     }
 
     /// The job's charge has ended, or is another: its pods that have ended keep nothing.
-    pub(crate) fn end_lingering_of(&mut self, key: &JobKey) {
-        let ended = self.lingering.0.remove(key).unwrap_or_default();
+    pub(crate) fn end_completion_grace_of(&mut self, key: &JobKey) {
+        let ended = self.completion_grace.0.remove(key).unwrap_or_default();
         ended.into_iter().for_each(|ended| self.give_up(ended));
     }
 
     /// Pods that ended so long ago keep nothing, though their jobs are charged.
     pub(crate) fn end_lingering(&mut self) {
         let now = self.now;
-        let due = self.lingering.take(|ended| ended.until <= now);
+        let due = self.completion_grace.take(|ended| ended.until <= now);
         due.into_iter().for_each(|ended| self.give_up(ended));
     }
 
@@ -130,7 +131,7 @@ impl Engine {
     pub(crate) fn restore_lingering(&mut self, pods: Vec<Ended>) {
         for ended in pods {
             if let Some(key) = ended.pod.job.clone() {
-                self.lingering.add(&key, ended);
+                self.completion_grace.add(&key, ended);
             }
         }
     }
