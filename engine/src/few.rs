@@ -8,15 +8,15 @@ use std::fmt;
 
 /// Entries in order of their keys, no key twice.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Few<K, V>(Vec<(K, V)>);
+pub(crate) struct SmallMap<K, V>(Vec<(K, V)>);
 
-impl<K, V> Default for Few<K, V> {
+impl<K, V> Default for SmallMap<K, V> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<K: Ord, V> Few<K, V> {
+impl<K: Ord, V> SmallMap<K, V> {
     /// What `key` maps to.
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
         // Names that are equal are most often one and the same, which is quickly seen.
@@ -59,7 +59,7 @@ impl<K: Ord, V> Few<K, V> {
     }
 }
 
-impl<K: Ord, V> FromIterator<(K, V)> for Few<K, V> {
+impl<K: Ord, V> FromIterator<(K, V)> for SmallMap<K, V> {
     /// Of several entries with one key the last counts.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut few = Self::default();
@@ -72,7 +72,7 @@ impl<K: Ord, V> FromIterator<(K, V)> for Few<K, V> {
     }
 }
 
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Few<K, V> {
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for SmallMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = self.0.iter().map(|(key, value)| (key, value));
         f.debug_map().entries(entries).finish()
@@ -85,7 +85,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn both(entries: &[(u8, i8)]) -> (Few<u8, i8>, BTreeMap<u8, i8>) {
+    fn both(entries: &[(u8, i8)]) -> (SmallMap<u8, i8>, BTreeMap<u8, i8>) {
         let entries = || entries.iter().copied();
         (entries().collect(), entries().collect())
     }

@@ -3,7 +3,7 @@
 //! A [`Resources`] is a small ordered map. It never guesses: an absent resource is absent,
 //! an explicit zero stays a zero (Volcano: `cpu: 0` in a capability means none, not all).
 
-use crate::few::Few;
+use crate::few::SmallMap;
 use crate::ids::order_of_texts;
 use crate::quantity::{Amount, Quantity, QuantityError};
 use serde::{Deserialize, Serialize};
@@ -180,7 +180,7 @@ pub struct ResourceError {
 
 /// Amounts by resource. Serialized as a Kubernetes resource list, quantities as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Resources(Few<ResourceName, Amount>);
+pub struct Resources(SmallMap<ResourceName, Amount>);
 
 impl Resources {
     /// No resources.

@@ -4,13 +4,13 @@
 //! 63-bit facts can overflow it. It may go below zero (a node whose pods request more than it
 //! has). It must never be read as a bound: an absent resource is zero here.
 
-use crate::few::Few;
+use crate::few::SmallMap;
 use crate::quantity::Amount;
 use crate::resources::{ResourceName, Resources};
 
 /// Exact amounts by resource; zero entries are not kept, so equal sums are equal values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Tally(Few<ResourceName, i128>);
+pub(crate) struct Tally(SmallMap<ResourceName, i128>);
 
 impl Tally {
     /// So much of one resource.

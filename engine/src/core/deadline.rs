@@ -20,10 +20,10 @@ use std::collections::BTreeSet;
 pub(crate) fn next_look(config: &EngineConfig, queues: &Queues, job: &Job) -> Option<Time> {
     let Some(released) = &job.released else {
         let ends = job
-            .uncommon
+            .cold
             .back_off_until
             .into_iter()
-            .chain(job.uncommon.avoid.values().copied());
+            .chain(job.cold.avoid.values().copied());
         return ends.min();
     };
     if matches!(released.progress, Progress::Ending | Progress::Finished) {
@@ -62,7 +62,7 @@ impl Engine {
         let now = self.now;
         let job = self.jobs.get_mut(key)?;
         if job.released.is_none() {
-            job.uncommon.change(|known| {
+            job.cold.change(|known| {
                 known.back_off_until = known.back_off_until.filter(|until| *until > now);
                 known.avoid.retain(|_, until| *until > now);
             });

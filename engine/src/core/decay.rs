@@ -41,7 +41,7 @@ const POWERS: [i128; 17] = [
 
 /// What a queue held on average, the nearer past counting more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Past {
+pub(crate) struct DecayedUsage {
     /// In 1/65,536 of a base unit.
     average: Sums,
     /// Up to when.
@@ -50,7 +50,7 @@ pub(crate) struct Past {
     due: Option<Time>,
 }
 
-/// [`Past`] for a snapshot: amounts as text, since they need more than 64 bits.
+/// [`DecayedUsage`] for a snapshot: amounts as text, since they need more than 64 bits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PastSnapshot {
     queue: QueueName,
@@ -58,7 +58,7 @@ pub(crate) struct PastSnapshot {
     at: Time,
 }
 
-impl Past {
+impl DecayedUsage {
     fn advance(&mut self, now: Time, half_life: i64, held: &Sums) {
         let elapsed = now.millis_since(self.at);
         if elapsed == 0 {
@@ -186,7 +186,7 @@ impl Queues {
             }
             return;
         }
-        node.past.get_or_insert_with(|| Past {
+        node.past.get_or_insert_with(|| DecayedUsage {
             average: Sums::default(),
             at: now,
             due: None,
@@ -268,7 +268,7 @@ impl Queues {
         if let Some(due) = before {
             self.fading.remove(&(due, id));
         }
-        self.node_mut(id).past = half_life.map(|_| Past {
+        self.node_mut(id).past = half_life.map(|_| DecayedUsage {
             average,
             at: snapshot.at,
             due: None,
@@ -281,7 +281,7 @@ impl Queues {
     /// though something does.
     pub(crate) fn pasts_not_watched(&self) -> Vec<String> {
         let watched =
-            |id: QueueId, past: &Past| past.due.map(|due| self.fading.contains(&(due, id)));
+            |id: QueueId, past: &DecayedUsage| past.due.map(|due| self.fading.contains(&(due, id)));
         let wrong = self.iter().filter_map(|(name, node)| {
             let past = node.past.as_ref()?;
             let watched = watched(self.id(name)?, past);
@@ -358,7 +358,7 @@ mod tests {
         let gpu = Units::default().intern(&ResourceName::new("nvidia.com/gpu"));
         let mut held = Sums::default();
         held.set(gpu, 4);
-        let mut past = Past::default();
+        let mut past = DecayedUsage::default();
         // It never held more, then for long the same.
         assert!(!past.fades(&held));
         past.advance(Time(40 * HALF), HALF, &held);

@@ -185,7 +185,7 @@ impl Engine {
     fn awaits_taker(&self, released: &Released) -> bool {
         released.gave_to.iter().any(|preemptor| {
             let job = self.jobs.get(preemptor);
-            job.is_some_and(|job| job.released.is_none() && job.uncommon.hold.is_none())
+            job.is_some_and(|job| job.released.is_none() && job.cold.hold.is_none())
         })
     }
 

@@ -6,7 +6,7 @@
 use super::Engine;
 use super::drain::is_emptied;
 use super::excess::Excess;
-use super::job::{Cause, Derived, Job, Released, Uncommon};
+use super::job::{Cause, ColdState, Derived, Job, Released};
 use crate::event::{Event, Progress};
 use crate::facts::{Admission, JobFact};
 use crate::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
@@ -115,7 +115,7 @@ impl Engine {
             self.note_submitted(&key, &fact.demand);
         }
         let was = self.jobs.get(&key);
-        let was_held = was.is_some_and(|job| job.uncommon.hold.is_some());
+        let was_held = was.is_some_and(|job| job.cold.hold.is_some());
         let was = was.map(|job| (job.demand.clone(), job.queue.clone(), job.duration));
         let demand = match &fact.hold {
             // The demand of a job that is held may be anything: what was known stays.
@@ -137,7 +137,7 @@ impl Engine {
         job.user = user;
         job.queued_at = fact.queued_at;
         let is_held = fact.hold.is_some();
-        job.uncommon.change(|known| {
+        job.cold.change(|known| {
             known.hold = fact.hold;
             known.checkpointed_at = fact.checkpointed_at;
         });
@@ -173,7 +173,7 @@ impl Engine {
         let Some(job) = self.jobs.get_mut(key) else {
             return;
         };
-        job.uncommon.change(Uncommon::begin_anew);
+        job.cold.change(ColdState::begin_anew);
         match job.released.as_ref().map(|released| released.progress) {
             Some(Progress::Finished) | None => {
                 job.released = None;
@@ -209,7 +209,7 @@ impl Engine {
             }
         }
         job.attempt = admission.attempt;
-        job.uncommon.change(|known| {
+        job.cold.change(|known| {
             known.failures = known.failures.max(admission.attempt.0.saturating_sub(1));
             known.back_off_until = None;
         });
@@ -218,7 +218,7 @@ impl Engine {
         let basis = job
             .demand
             .clone()
-            .filter(|_| same_object && job.uncommon.hold.is_none());
+            .filter(|_| same_object && job.cold.hold.is_none());
         job.released = Some(Box::new(Released {
             // Records of versions that did not write it leave what the template says now.
             declared_ms: admission.declared_ms.or(job.duration),
@@ -302,7 +302,7 @@ impl Engine {
         if next == Progress::Running {
             released.started_at.get_or_insert(at);
             self.preemption_backoff.moved();
-            job.uncommon.change(|known| {
+            job.cold.change(|known| {
                 known.failures = 0;
                 known.last = None;
             });
@@ -371,7 +371,7 @@ impl Job {
             forecast: None,
             preemptible: true,
             attempt: Attempt::default(),
-            uncommon: Rare::default(),
+            cold: Rare::default(),
             released: None,
             derived: Derived::default(),
         }

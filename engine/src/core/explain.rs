@@ -56,9 +56,9 @@ impl Engine {
     }
 
     fn explain_back_off(&self, job: &Job) -> Explanation {
-        let until = job.uncommon.back_off_until;
+        let until = job.cold.back_off_until;
         let left = until.map_or(0, |until| until.millis_since(self.now));
-        let last = job.uncommon.last.as_ref();
+        let last = job.cold.last.as_ref();
         let why = last.map_or_else(String::new, |cause| {
             format!(" ({}: {})", cause.reason, cause.message)
         });

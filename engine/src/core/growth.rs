@@ -39,7 +39,7 @@ impl Engine {
             return;
         };
         let same_object = released.admission.uid == job.uid;
-        if !same_object || job.uncommon.hold.is_some() || released.progress == Progress::Finished {
+        if !same_object || job.cold.hold.is_some() || released.progress == Progress::Finished {
             return;
         }
         let basis = Arc::clone(released.basis.get_or_insert_with(|| Arc::clone(&demand)));
@@ -84,7 +84,7 @@ impl Engine {
             demand.is_held()
                 && alive
                 && same_object
-                && job.uncommon.hold.is_none()
+                && job.cold.hold.is_none()
                 && differences(demand, &released.admission)
                     .iter()
                     .any(|difference| difference.admitted != difference.role.count)

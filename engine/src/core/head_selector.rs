@@ -122,7 +122,7 @@ enum Asked {
     /// The stirred ones, and those in which somebody has a shape that might find room.
     Open,
     /// The stirred ones and these, given with all above them.
-    Few(BTreeSet<QueueId>),
+    SmallMap(BTreeSet<QueueId>),
 }
 
 impl Engine {
@@ -159,7 +159,9 @@ impl Engine {
         let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
         let dirty = &self.head_selector.dirty;
         let is_skipped = |id: QueueId| match &asked {
-            Asked::Few(few) => behind.get() && !few.contains(&id) && !dirty.below.contains_key(&id),
+            Asked::SmallMap(few) => {
+                behind.get() && !few.contains(&id) && !dirty.below.contains_key(&id)
+            }
             Asked::Everybody | Asked::Open => false,
         };
         let answer_of = |id: QueueId| {
@@ -224,7 +226,7 @@ impl Engine {
                 }
             }
         }
-        Asked::Few(few)
+        Asked::SmallMap(few)
     }
 
     /// The answer of a queue that stands behind all whose reservations stop a shape, if it is asked
@@ -236,7 +238,7 @@ impl Engine {
         feasible: &FeasibleShapes<'_>,
     ) -> Answer<'_> {
         let is_asked = match asked {
-            Asked::Few(few) => few.contains(&id) || self.head_selector.dirty.contains(id),
+            Asked::SmallMap(few) => few.contains(&id) || self.head_selector.dirty.contains(id),
             Asked::Everybody | Asked::Open => true,
         };
         is_asked.then(|| self.answer_behind(id, feasible)).flatten()

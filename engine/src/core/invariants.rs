@@ -75,7 +75,7 @@ impl Engine {
                     "job {key}: listed as going, or not, and is the other"
                 ));
             }
-            if self.stopped.contains(key) != job.uncommon.stopped_after.is_some() {
+            if self.stopped.contains(key) != job.cold.stopped_after.is_some() {
                 wrong.push(format!(
                     "job {key}: listed as stopped, or not, and is the other"
                 ));

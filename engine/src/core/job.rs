@@ -88,14 +88,14 @@ pub(crate) struct Job {
     /// The last attempt, zero before the first.
     pub(crate) attempt: Attempt,
     /// What few jobs have.
-    pub(crate) uncommon: Rare<Uncommon>,
+    pub(crate) cold: Rare<ColdState>,
     pub(crate) released: Option<Box<Released>>,
     pub(crate) derived: Derived,
 }
 
 /// What was told of a job or happened to it that most jobs which wait have nothing of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Uncommon {
+pub(crate) struct ColdState {
     /// Why it may not be considered, if so.
     pub(crate) hold: Option<Hold>,
     /// When it last saved its work, if it tells.
@@ -111,7 +111,7 @@ pub(crate) struct Uncommon {
     pub(crate) last: Option<Cause>,
 }
 
-impl Nothing for Uncommon {
+impl Nothing for ColdState {
     const NOTHING: &'static Self = &Self {
         hold: None,
         checkpointed_at: None,
@@ -178,12 +178,12 @@ pub(crate) struct Derived {
     /// When it has to be looked at again.
     pub(crate) timer: Option<Time>,
     /// What follows from what it is charged, while it is.
-    pub(crate) has: Rare<Has>,
+    pub(crate) has: Rare<ChargedState>,
 }
 
 /// What the indexes hold of a job that is charged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Has {
+pub(crate) struct ChargedState {
     /// What is charged to which queue.
     pub(crate) charge: Option<(QueueName, Arc<Pools>)>,
     /// In which queue and for which user it counts as released.
@@ -194,7 +194,7 @@ pub(crate) struct Has {
     pub(crate) held: Option<(QueueName, i32)>,
 }
 
-impl Nothing for Has {
+impl Nothing for ChargedState {
     const NOTHING: &'static Self = &Self {
         charge: None,
         holder: None,
@@ -211,7 +211,7 @@ pub(crate) struct PendingEntry {
     pub(crate) rank: QueueOrder,
 }
 
-impl Uncommon {
+impl ColdState {
     /// Forgets what happened to the object that had the job's name before.
     pub(crate) fn begin_anew(&mut self) {
         *self = Self {
@@ -266,7 +266,7 @@ impl Job {
             attempts: self.attempt,
             admission: self.released.as_ref().map(|released| &released.admission),
             queued_at: self.queued_at,
-            back_off_until: self.uncommon.back_off_until,
+            back_off_until: self.cold.back_off_until,
             overgrown: self.released.as_ref().is_some_and(|r| r.overgrown),
         }
     }
@@ -290,15 +290,15 @@ mod tests {
 
     #[test]
     fn what_is_told_of_another_object_stays_and_what_happened_to_the_first_does_not() {
-        let told = Uncommon {
+        let told = ColdState {
             hold: Some(Hold {
                 reason: Reason::Suspended,
                 message: "by its owner".to_owned(),
             }),
             checkpointed_at: Some(Time(1)),
-            ..Uncommon::NOTHING.clone()
+            ..ColdState::NOTHING.clone()
         };
-        let mut known = Uncommon {
+        let mut known = ColdState {
             failures: 1,
             stopped_after: Some(1),
             back_off_until: Some(Time(2)),

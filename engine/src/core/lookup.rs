@@ -8,7 +8,7 @@
 
 use super::Engine;
 use super::plan::View;
-use super::score::Aims;
+use super::score::Weights;
 use super::shapes::RequestShape;
 use crate::facts::{Demand, Role};
 use crate::plugins::Site;
@@ -23,7 +23,7 @@ const LIKELIEST: usize = 3;
 
 /// How likely a cluster is the best: the order of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Likely {
+pub(crate) struct Estimate {
     preference: u64,
     weighted: i64,
     /// Large rooms are left to large gangs.
@@ -34,7 +34,7 @@ pub(crate) struct Likely {
 /// What is known of clusters without looking at their nodes.
 pub(crate) struct LookUp<'a> {
     engine: &'a Engine,
-    aims: &'a Aims<'a>,
+    aims: &'a Weights<'a>,
     /// Whether all is seen as empty.
     empty: bool,
     /// Pods and seats by place, for each role.
@@ -62,7 +62,7 @@ impl LookUp<'_> {
         self.seats.iter().all(enough) || (!self.changed.is_empty() && self.changed.contains(&place))
     }
 
-    fn likely(&self, place: Place) -> Likely {
+    fn likely(&self, place: Place) -> Estimate {
         let seats = self.seats_at(place);
         let known = self.prices.filter(|_| !self.aims.looks_at_facts());
         let (preference, price, fact) = match known {
@@ -75,7 +75,7 @@ impl LookUp<'_> {
             }
         };
         let site = Site { fact, seats, price };
-        Likely {
+        Estimate {
             preference,
             weighted: self.aims.guess(&site),
             seats: seats.now,
@@ -85,8 +85,8 @@ impl LookUp<'_> {
 
     /// The clusters to be weighed first, in order: all that might hold all pods while they are
     /// at most [`EXACT`], else the [`LIKELIEST`] of them.
-    pub(crate) fn likeliest(&self, places: &[Place]) -> Vec<Likely> {
-        let mut best: Vec<Likely> = Vec::with_capacity(EXACT + 1);
+    pub(crate) fn likeliest(&self, places: &[Place]) -> Vec<Estimate> {
+        let mut best: Vec<Estimate> = Vec::with_capacity(EXACT + 1);
         let mut many = false;
         for place in places.iter().copied().filter(|place| self.might(*place)) {
             let likely = self.likely(place);
@@ -105,7 +105,7 @@ impl LookUp<'_> {
     }
 
     /// The others that might.
-    pub(crate) fn others(&self, places: &[Place], looked_at: &BTreeSet<Place>) -> Vec<Likely> {
+    pub(crate) fn others(&self, places: &[Place], looked_at: &BTreeSet<Place>) -> Vec<Estimate> {
         let others = places.iter().copied();
         others
             .filter(|place| !looked_at.contains(place) && self.might(*place))
@@ -120,7 +120,7 @@ impl Engine {
         &'a self,
         shape: &'a RequestShape,
         view: &'a View,
-        aims: &'a Aims<'a>,
+        aims: &'a Weights<'a>,
     ) -> LookUp<'a> {
         let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
         let main = largest_role(&shape.demand);

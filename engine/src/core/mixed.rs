@@ -9,7 +9,7 @@ use super::Engine;
 use super::plan::{Candidate, ClusterLack, NoPlan, View, all_needs, lens};
 use super::queues::pools_of;
 use super::quota::Short;
-use super::score::Aims;
+use super::score::Weights;
 use super::shapes::RequestShape;
 use crate::facts::{Demand, Share};
 use crate::ids::{NodeName, QueueName};
@@ -60,7 +60,7 @@ impl Engine {
         shape: &RequestShape,
         view: &View,
         places: impl Iterator<Item = (Place, Seats)>,
-        (aims, passed): (&Aims<'_>, NoPlan),
+        (aims, passed): (&Weights<'_>, NoPlan),
     ) -> Result<(Vec<Share>, i128), NoPlan> {
         let mut options = Vec::new();
         let mut lacks = Vec::new();

@@ -9,15 +9,15 @@
 
 use super::Engine;
 use super::eligible::{Eligible, Ineligible, groups_of};
-use super::lookup::{EXACT, Likely, largest_role};
+use super::lookup::{EXACT, Estimate, largest_role};
 pub(crate) use super::noplan::{ClusterLack, NoPlan};
 use super::quota::Withheld;
-use super::score::{Aims, Score};
+use super::score::{Score, Weights};
 use super::shapes::RequestShape;
 use crate::facts::{Demand, RolePods, Share, Slot, Split};
 use crate::ids::{ClusterName, PoolClass, QueueName};
 use crate::plugins::Site;
-use crate::room::{Basis, ClusterRoom, Lens, Need, Packing, Place, ReservedNodes, Seats};
+use crate::room::{Basis, ClusterRoom, Need, NodeView, Packing, Place, ReservedNodes, Seats};
 use crate::tally::Tally;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,14 +149,14 @@ impl Engine {
         shape: &RequestShape,
         view: &View,
         eligible: &Eligible,
-        aims: &Aims<'_>,
+        aims: &Weights<'_>,
     ) -> Result<(Share, i128), NoPlan> {
         let mut why = None;
         let question = self.look_up(shape, view, aims);
         let mut looked_at: BTreeSet<Place> = BTreeSet::new();
         // The likeliest come first; the others only where none of those takes it.
         let mut next = question.likeliest(&eligible.places);
-        let mut others: Option<std::vec::IntoIter<Likely>> = None;
+        let mut others: Option<std::vec::IntoIter<Estimate>> = None;
         while !next.is_empty() {
             let mut options = Vec::new();
             for likely in &next {
@@ -211,7 +211,7 @@ impl Engine {
         view: &View,
         place: Place,
         seats: Seats,
-        aims: &Aims<'_>,
+        aims: &Weights<'_>,
     ) -> Result<Vec<Candidate>, ClusterLack> {
         let cluster = &self.room.places()[place];
         let needs = all_needs(&shape.demand);
@@ -247,7 +247,7 @@ impl Engine {
         parts: Vec<(Place, Packing)>,
         seats: &[Seats],
         spare: u64,
-        aims: &Aims<'_>,
+        aims: &Weights<'_>,
     ) -> Candidate {
         let needs = all_needs(&shape.demand);
         let mut score = Score {
@@ -455,9 +455,9 @@ pub(crate) fn lens<'a>(
     view: &'a View,
     cluster: &ClusterName,
     class: Option<&'a PoolClass>,
-) -> Lens<'a> {
+) -> NodeView<'a> {
     let none = || Cow::Owned(BTreeMap::new());
-    Lens {
+    NodeView {
         basis: view.basis,
         class,
         overlay: view.nodes.get(cluster).map_or_else(none, Cow::Borrowed),

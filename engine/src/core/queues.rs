@@ -7,7 +7,7 @@
 //! neither exists nor has anything is forgotten.
 
 use super::accounts::Account;
-use super::decay::Past;
+use super::decay::DecayedUsage;
 use super::job::JobState;
 use super::measure::{Sums, Units};
 use super::scopes::{OVERALL, PoolId, ScopeId, Scopes};
@@ -128,7 +128,7 @@ pub(crate) struct QueueNode {
     /// In order; the one over everything is the first.
     pub(super) accounts: Vec<(ScopeId, Account)>,
     /// What it held in the past, where its policy counts that.
-    pub(super) past: Option<Past>,
+    pub(super) past: Option<DecayedUsage>,
     pub(super) siblings: SiblingOrder,
 }
 

@@ -7,7 +7,7 @@
 use super::Engine;
 use super::deadline::next_look;
 use super::inadmissible::RequeueCondition;
-use super::job::{Derived, Has, Job, JobState, PendingEntry, QueueOrder};
+use super::job::{ChargedState, Derived, Job, JobState, PendingEntry, QueueOrder};
 use super::predict::{Forecast, Outlook, outlook};
 use super::queues::Pools;
 use super::reservations::Reservation;
@@ -32,7 +32,7 @@ impl Engine {
         let timer = next_look(&self.config, &self.queues, job);
         let outlook = outlook(job, self.now);
         let held = self.held_of(job);
-        let stopped = job.uncommon.stopped_after.is_some();
+        let stopped = job.cold.stopped_after.is_some();
         let going = Self::is_going(job);
         let line = self.line_of(key);
         let gone = was.has.charge.is_some() && charge.is_none();
@@ -63,7 +63,7 @@ impl Engine {
             line,
             counted,
             timer,
-            has: Rare::new(Has {
+            has: Rare::new(ChargedState {
                 charge,
                 holder,
                 outlook,
@@ -113,7 +113,7 @@ impl Engine {
     /// Why a queued job does not stand in line, if it does not, apart from its back-off and
     /// its queue.
     pub(crate) fn obstacle(&self, job: &Job) -> Option<(Reason, String)> {
-        if let Some(hold) = &job.uncommon.hold {
+        if let Some(hold) = &job.cold.hold {
             return Some((hold.reason, hold.message.clone()));
         }
         if let Some(stopped) = self.stopped(job) {
@@ -177,7 +177,7 @@ impl Engine {
 
     pub(crate) fn count_of(&self, job: &Job) -> (QueueName, JobState, Option<Arc<Demand>>) {
         let state = job.state();
-        let waits = state == JobState::Queued && job.uncommon.hold.is_none();
+        let waits = state == JobState::Queued && job.cold.hold.is_none();
         let pending = job.demand.clone().filter(|_| waits);
         (job.queue_now().clone(), state, pending)
     }
@@ -189,7 +189,7 @@ impl Engine {
         job: &Job,
     ) -> Option<(QueueName, QueueOrder, RequestShape)> {
         let waits = job.released.is_none()
-            && job.uncommon.back_off_until.is_none()
+            && job.cold.back_off_until.is_none()
             && self.obstacle(job).is_none();
         let demand = job.demand.as_ref().filter(|_| waits)?;
         let shape = RequestShape {
@@ -203,7 +203,7 @@ impl Engine {
                 .duration
                 .or_else(|| job.forecast.and_then(Forecast::high_ms)),
             max_clusters: self.max_clusters(&job.queue),
-            avoid: job.uncommon.avoid.keys().cloned().collect(),
+            avoid: job.cold.avoid.keys().cloned().collect(),
             preempts: self.preempts(job),
         };
         Some((job.queue.clone(), self.rank_of(key, job), shape))

@@ -23,7 +23,7 @@ impl Engine {
         let job = self.jobs.get_mut(key)?;
         let demand = Arc::clone(job.demand.as_ref()?);
         job.attempt = Attempt(job.attempt.0.saturating_add(1));
-        job.uncommon.change(|known| known.back_off_until = None);
+        job.cold.change(|known| known.back_off_until = None);
         let admission = Admission {
             uid: job.uid.clone(),
             attempt: job.attempt,
@@ -107,16 +107,16 @@ impl Engine {
         if another {
             // What ended was an earlier object of this name.
             job.attempt = Attempt::default();
-            job.uncommon.change(|known| {
+            job.cold.change(|known| {
                 known.failures = 0;
                 known.stopped_after = None;
             });
         } else if cause.as_ref().is_some_and(|cause| !cause.is_failure()) {
             // Nothing is wrong with it: it stands where it stood.
-            job.uncommon.change(|known| known.last = cause);
+            job.cold.change(|known| known.last = cause);
         } else {
             let config = &self.config;
-            job.uncommon.change(|known| {
+            job.cold.change(|known| {
                 known.failures = known.failures.saturating_add(1);
                 let back_off = back_off(config, known.failures);
                 let until = at.after(back_off);

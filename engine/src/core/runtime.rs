@@ -42,7 +42,7 @@ impl Engine {
         }
         let (limit, queue) = runtime_limit(&self.queues, &released.admission.queue)?;
         let ran = self.now.millis_since(released.started_at?).max(limit);
-        job.uncommon.change(|known| known.stopped_after = Some(ran));
+        job.cold.change(|known| known.stopped_after = Some(ran));
         let message = format!(
             "it ran {} s, and queue {queue} lets a job run {} s",
             ran / 1000,
@@ -54,15 +54,14 @@ impl Engine {
     /// A job was found stopped, by its record.
     pub(crate) fn job_stopped(&mut self, key: &JobKey, uid: &Uid, ran_ms: i64) {
         if let Some(job) = self.jobs.get_mut(key).filter(|job| job.uid == *uid) {
-            job.uncommon
-                .change(|known| known.stopped_after = Some(ran_ms));
+            job.cold.change(|known| known.stopped_after = Some(ran_ms));
             self.register(key);
         }
     }
 
     /// Why a job that was stopped does not compete, while that holds.
     pub(crate) fn stopped(&self, job: &Job) -> Option<(Reason, String)> {
-        let ran = job.uncommon.stopped_after?;
+        let ran = job.cold.stopped_after?;
         let (limit, queue) = runtime_limit(&self.queues, &job.queue)?;
         let message = format!(
             "it was stopped after {} s, and queue {queue} lets a job run {} s; it competes again once it is made anew, or that limit is higher",

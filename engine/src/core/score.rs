@@ -9,7 +9,7 @@ use super::shapes::RequestShape;
 use crate::facts::{ClusterFact, Demand, PlacementWeights};
 use crate::ids::{ClusterName, JobKey, QueueName};
 use crate::plugins::{FRAGMENTATION, Job, Site};
-use crate::room::{Effect, Place};
+use crate::room::{PackEffect, Place};
 
 /// The order among placements over equally many clusters: the policy is the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +31,7 @@ pub(crate) struct Score {
 }
 
 /// What a job's queue and demand say of clusters.
-pub(crate) struct Aims<'a> {
+pub(crate) struct Weights<'a> {
     weights: PlacementWeights,
     preferred: &'a [ClusterName],
     job: Job<'a>,
@@ -39,10 +39,10 @@ pub(crate) struct Aims<'a> {
 
 impl Engine {
     /// What counts for a job of this queue.
-    pub(crate) fn aims<'a>(&'a self, queue: &QueueName, shape: &'a RequestShape) -> Aims<'a> {
+    pub(crate) fn aims<'a>(&'a self, queue: &QueueName, shape: &'a RequestShape) -> Weights<'a> {
         let policy = self.queues.policy(queue);
         let data = shape.demand.placement.data_clusters.iter();
-        Aims {
+        Weights {
             weights: policy.map_or_else(PlacementWeights::default, |policy| policy.weights),
             preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
             job: Job {
@@ -64,7 +64,7 @@ impl Engine {
     }
 }
 
-impl Aims<'_> {
+impl Weights<'_> {
     /// How far down the queue's list a cluster is.
     pub(crate) fn preference(&self, cluster: &ClusterName) -> u64 {
         let place = self.preferred.iter().position(|name| name == cluster);
@@ -83,7 +83,7 @@ impl Aims<'_> {
     }
 
     /// What counts of the nodes that a packing uses.
-    pub(crate) fn of_nodes(&self, effect: &Effect) -> i128 {
+    pub(crate) fn of_nodes(&self, effect: &PackEffect) -> i128 {
         let each = self.weights.each();
         each.map(|(score, weight)| i128::from(weight) * score.of_nodes(effect))
             .sum()

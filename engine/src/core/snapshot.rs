@@ -4,7 +4,7 @@
 
 use super::completion_grace::Ended;
 use super::decay::PastSnapshot;
-use super::job::{Derived, Job, Released, Uncommon};
+use super::job::{ColdState, Derived, Job, Released};
 use super::predict::{Forecast, History, KnownRuns};
 use super::preemption_backoff::PreemptionBackoff;
 use super::reservations::Reservation;
@@ -14,7 +14,7 @@ use crate::facts::{
 };
 use crate::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::rare::Rare;
-use crate::room::{MixRecord, Seat};
+use crate::room::{AssumedPod, MixRecord};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,10 +55,10 @@ struct JobSnapshot {
     forecast: Option<Forecast>,
     preemptible: bool,
     attempt: Attempt,
-    uncommon: Uncommon,
+    cold: ColdState,
     released: Option<Released>,
     /// Room held for it: for what demand, and where.
-    seats: Option<(Arc<Demand>, Vec<Seat>)>,
+    seats: Option<(Arc<Demand>, Vec<AssumedPod>)>,
 }
 
 impl Engine {
@@ -162,7 +162,7 @@ impl Engine {
             forecast: job.forecast,
             preemptible: job.preemptible,
             attempt: job.attempt,
-            uncommon: (*job.uncommon).clone(),
+            cold: (*job.cold).clone(),
             released: job.released.as_deref().cloned(),
             seats: seats.map(|held| (Arc::clone(&held.demand), held.seats.clone())),
         }
@@ -192,7 +192,7 @@ impl Engine {
             forecast: snapshot.forecast,
             preemptible: snapshot.preemptible,
             attempt: snapshot.attempt,
-            uncommon: Rare::new(snapshot.uncommon),
+            cold: Rare::new(snapshot.cold),
             released: snapshot.released.map(Box::new),
             derived: Derived::default(),
         };

@@ -15,7 +15,7 @@ use super::eligible::Eligible;
 use super::lookup::largest_role;
 use super::plan::{Candidate, ClusterLack, NoPlan, View, lens};
 use super::queues::pools_of;
-use super::score::Aims;
+use super::score::Weights;
 use super::shapes::RequestShape;
 use crate::facts::{Role, Share};
 use crate::ids::QueueName;
@@ -43,7 +43,7 @@ struct Question<'a> {
     queue: &'a QueueName,
     shape: &'a RequestShape,
     view: &'a View,
-    aims: &'a Aims<'a>,
+    aims: &'a Weights<'a>,
     /// The role that is divided, as an index.
     main: usize,
 }
@@ -56,7 +56,7 @@ impl Engine {
         shape: &RequestShape,
         view: &View,
         eligible: &Eligible,
-        aims: &Aims<'_>,
+        aims: &Weights<'_>,
     ) -> Result<(Vec<Share>, i128), NoPlan> {
         let none = || NoPlan::NoRoom(Vec::new());
         let role = largest_role(&shape.demand).ok_or_else(none)?;

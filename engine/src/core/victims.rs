@@ -317,7 +317,7 @@ impl Engine {
 
     /// What is lost if a job is evicted whose priority has this place among those in use.
     fn cost_of(&self, job: &Job, released: &Released, place: usize) -> i128 {
-        let saved = released.started_at.max(job.uncommon.checkpointed_at);
+        let saved = released.started_at.max(job.cold.checkpointed_at);
         let since = released.started_at.and(saved);
         let lost = since.map_or(0, |since| self.now.millis_since(since).max(0));
         let charged = job.derived.has.charge.as_ref();

@@ -7,7 +7,7 @@
 use super::scores::{Data, Fragmentation, Network, Price, Spread};
 use super::{Plugin, UnknownPlugin};
 use crate::facts::ClusterFact;
-use crate::room::{Effect, Seats};
+use crate::room::{PackEffect, Seats};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub(crate) trait Score: Sync {
     }
 
     /// Of the nodes that are used.
-    fn of_nodes(&self, _effect: &Effect) -> i128 {
+    fn of_nodes(&self, _effect: &PackEffect) -> i128 {
         0
     }
 

@@ -4,7 +4,7 @@
 //! taken by a role before) one by one. The order in which they are taken is that of [`Key`].
 
 use super::dims::{Ask, CPU, Dim, MEMORY, Row};
-use super::mix::Mix;
+use super::mix::DemandMix;
 use super::pack::{Basis, Seated, can_run_on};
 use super::{ClusterRoom, NodeRoom};
 use crate::facts::Role;
@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet, btree_set};
 const WEIGHED_ANEW: u32 = 4;
 
 /// The nodes of a cluster while pods are put on them.
-pub(super) struct Field<'a> {
+pub(super) struct Packer<'a> {
     pub(super) room: &'a ClusterRoom,
-    pub(super) mix: &'a Mix,
+    pub(super) mix: &'a DemandMix,
     pub(super) basis: Basis,
     pub(super) class: Option<&'a PoolClass>,
     pub(super) within: Option<&'a BTreeSet<NodeName>>,
@@ -95,7 +95,7 @@ impl Key<'_> {
     }
 }
 
-impl<'a> Field<'a> {
+impl<'a> Packer<'a> {
     /// What of a node counts as free by the facts.
     pub(super) fn kept(&self, node: &'a NodeRoom) -> &'a Row {
         match self.basis {

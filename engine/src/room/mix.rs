@@ -27,7 +27,7 @@ const REFRESH: u64 = 64;
 
 /// The kinds of pods asked for, with how many there were of each.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Mix {
+pub(crate) struct DemandMix {
     known: MixRecord,
     /// What decides, by the dimension that pods are counted in.
     kinds: BTreeMap<Dim, Kinds>,
@@ -52,7 +52,7 @@ struct Kinds {
     all: i128,
 }
 
-impl Mix {
+impl DemandMix {
     /// A job was submitted. Whether the mix that decides is another now.
     pub(crate) fn note(&mut self, demand: &Demand, dims: &mut Dims) -> bool {
         for role in demand.roles.iter().filter(|role| role.count > 0) {
@@ -177,13 +177,13 @@ mod tests {
     use super::*;
     use crate::room::testing::{demand, resources};
 
-    fn known(mix: &Mix) -> Vec<u64> {
+    fn known(mix: &DemandMix) -> Vec<u64> {
         mix.record().pods.values().copied().collect()
     }
 
     #[test]
     fn what_is_no_longer_asked_for_is_forgotten_by_halves() {
-        let (mut mix, mut dims) = (Mix::default(), Dims::default());
+        let (mut mix, mut dims) = (DemandMix::default(), Dims::default());
         for (submissions, count, request) in
             [(1, 1, "cpu 1"), (511, 900, "cpu 2"), (1, 31, "cpu 3")]
         {
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_no_usual_pod_fits_beside_is_unusable_in_part() {
-        let (mut mix, mut dims) = (Mix::default(), Dims::default());
+        let (mut mix, mut dims) = (DemandMix::default(), Dims::default());
         let gpu = dims.intern(&ResourceName::new("nvidia.com/gpu"));
         for request in ["cpu 4, nvidia.com/gpu 1", "cpu 1, nvidia.com/gpu 4"] {
             mix.note(&demand(2, request), &mut dims);

@@ -30,14 +30,16 @@ pub(crate) use cluster::{ClusterRoom, NodeRoom};
 pub(crate) use holdings::Holdings;
 pub(crate) use index::{Place, Seats};
 pub(crate) use mix::MixRecord;
-pub(crate) use pack::{Basis, Lens, Need, Packing, can_run_on, device, leading, leading_amount};
-pub(crate) use place::Effect;
-pub(crate) use seats::Seat;
+pub(crate) use pack::{
+    Basis, Need, NodeView, Packing, can_run_on, device, leading, leading_amount,
+};
+pub(crate) use place::PackEffect;
+pub(crate) use seats::AssumedPod;
 pub(crate) use sites::{ReservedNodes, Sites};
 
 use dims::Dims;
 use index::Index;
-use mix::Mix;
+use mix::DemandMix;
 
 use seats::Assumption;
 
@@ -66,7 +68,7 @@ pub struct Room {
     /// Clusters of which a node came, went, or changed what it is.
     touched: BTreeSet<ClusterName>,
     dims: Dims,
-    mix: Mix,
+    mix: DemandMix,
     index: Index,
     /// Nodes of which more became free.
     freed: BTreeMap<ClusterName, BTreeSet<NodeName>>,
@@ -190,7 +192,7 @@ impl Room {
     pub fn check(&self, key: &JobKey, demand: &Demand, share: &Share) -> Result<(), Blocker> {
         let unbound = self.unbound(key, demand, share);
         let overlay = self.own_seats(key, &share.cluster);
-        let lens = Lens {
+        let lens = NodeView {
             basis: Basis::Now,
             class: None,
             overlay: Cow::Owned(overlay),

@@ -7,7 +7,7 @@
 //! fit that way, [`super::search`] tries other ways.
 
 use super::dims::{CPU, Dims, MEMORY};
-use super::field::{Field, Wanted};
+use super::field::{Packer, Wanted};
 use super::search;
 use super::{NodeRoom, Room};
 use crate::facts::{Demand, Role, RolePods};
@@ -41,7 +41,7 @@ pub(crate) enum Basis {
 
 /// How a cluster is looked at.
 #[derive(Debug, Clone)]
-pub(crate) struct Lens<'a> {
+pub(crate) struct NodeView<'a> {
     /// What counts as free.
     pub(crate) basis: Basis,
     /// Nodes that pods with devices may use; `None` means any.
@@ -160,7 +160,7 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        lens: &Lens<'_>,
+        lens: &NodeView<'_>,
     ) -> Packing {
         self.pack_within(cluster, needs, lens, None)
     }
@@ -170,7 +170,7 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        lens: &Lens<'_>,
+        lens: &NodeView<'_>,
         within: Option<&BTreeSet<NodeName>>,
     ) -> Packing {
         let Some(mut field) = self.field(cluster, lens, within) else {
@@ -206,7 +206,7 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        lens: &Lens<'_>,
+        lens: &NodeView<'_>,
         within: Option<&BTreeSet<NodeName>>,
     ) -> Packing {
         let mut packing = Packing::default();
@@ -222,11 +222,11 @@ impl Room {
     pub(super) fn field<'a>(
         &'a self,
         cluster: &ClusterName,
-        lens: &Lens<'a>,
+        lens: &NodeView<'a>,
         within: Option<&'a BTreeSet<NodeName>>,
-    ) -> Option<Field<'a>> {
+    ) -> Option<Packer<'a>> {
         let room = self.cluster(cluster)?;
-        let mut field = Field {
+        let mut field = Packer {
             room,
             mix: &self.mix,
             basis: lens.basis,
@@ -263,7 +263,7 @@ fn wanted<'a>(need: &Need<'a>, dims: &Dims) -> Wanted<'a> {
 }
 
 fn most_constrained_first<'a>(
-    field: &Field<'_>,
+    field: &Packer<'_>,
     needs: &[Need<'a>],
     dims: &Dims,
 ) -> Vec<Wanted<'a>> {

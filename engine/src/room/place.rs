@@ -7,7 +7,7 @@
 use super::dims::{CPU, Dim};
 use super::domains::Domain;
 use super::mix::counted_in;
-use super::pack::{Lens, Need, Packing};
+use super::pack::{Need, NodeView, Packing};
 use super::{Basis, ClusterRoom, Room};
 use crate::facts::Topology;
 use crate::ids::{ClusterName, NodeName};
@@ -18,7 +18,7 @@ const TRIED: usize = 8;
 
 /// What a packing does to a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Effect {
+pub(crate) struct PackEffect {
     /// The tier of the innermost domain that holds it: 1 for pods on one node, the largest
     /// number where none does.
     pub(crate) tier: u32,
@@ -36,7 +36,7 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        lens: &Lens<'_>,
+        lens: &NodeView<'_>,
         topology: Option<&Topology>,
     ) -> Packing {
         let pods: u64 = needs.iter().map(|need| u64::from(need.count)).sum();
@@ -75,7 +75,7 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        lens: &Lens<'_>,
+        lens: &NodeView<'_>,
         topology: Option<&Topology>,
     ) -> Packing {
         let room = self.cluster(cluster);
@@ -104,7 +104,7 @@ impl Room {
         &self,
         room: &'a ClusterRoom,
         needs: &[Need<'_>],
-        lens: &Lens<'_>,
+        lens: &NodeView<'_>,
         tier: u32,
         optional: bool,
     ) -> Vec<(&'a [String], &'a Domain)> {
@@ -161,7 +161,7 @@ impl Room {
         cluster: &ClusterName,
         room: &ClusterRoom,
         needs: &[Need<'_>],
-        lens: &Lens<'_>,
+        lens: &NodeView<'_>,
         closest: Option<Packing>,
     ) -> Packing {
         let asked = self.asked(needs);
@@ -202,9 +202,9 @@ impl Room {
         cluster: &ClusterName,
         needs: &[Need<'_>],
         packing: &Packing,
-        lens: &Lens<'_>,
-    ) -> Effect {
-        let mut effect = Effect::default();
+        lens: &NodeView<'_>,
+    ) -> PackEffect {
+        let mut effect = PackEffect::default();
         let Some(field) = self.field(cluster, lens, None) else {
             return effect;
         };
@@ -308,7 +308,7 @@ mod tests {
             role: &demand.roles[0],
             count: 3,
         }];
-        let lens = Lens {
+        let lens = NodeView {
             basis: Basis::Now,
             class: None,
             overlay: Cow::Owned(BTreeMap::new()),
@@ -330,7 +330,7 @@ mod tests {
                 seats: seats.collect(),
                 lack: None,
             };
-            let effect = Effect {
+            let effect = PackEffect {
                 tier,
                 growth,
                 units_left,

@@ -6,7 +6,7 @@
 //! packing. Two roles on four nodes of eight devices are always within.
 
 use super::dims::Row;
-use super::field::{Field, Wanted};
+use super::field::{Packer, Wanted};
 use super::pack::{Seated, can_run_on};
 use crate::ids::NodeName;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ struct Search<'a, 'b> {
 }
 
 /// A packing of all of `wanted`, if one is found.
-pub(super) fn other_ways(field: &Field<'_>, wanted: &[Wanted<'_>]) -> Option<Vec<Seated>> {
+pub(super) fn other_ways(field: &Packer<'_>, wanted: &[Wanted<'_>]) -> Option<Vec<Seated>> {
     let mut search = Search {
         wanted,
         sites: sites(field, wanted),
@@ -54,7 +54,7 @@ pub(super) fn other_ways(field: &Field<'_>, wanted: &[Wanted<'_>]) -> Option<Vec
 
 /// Nodes that can take a pod of some role; those that look alike stand together, fewest units
 /// first.
-fn sites<'a>(field: &Field<'a>, wanted: &[Wanted<'_>]) -> Vec<Site<'a>> {
+fn sites<'a>(field: &Packer<'a>, wanted: &[Wanted<'_>]) -> Vec<Site<'a>> {
     let mut sites: Vec<(i128, Site<'a>)> = field
         .nodes()
         .filter_map(|node| {

@@ -6,7 +6,7 @@
 
 use super::Room;
 use super::dims::Row;
-use super::pack::{Basis, Lens, Need, needs_of};
+use super::pack::{Basis, Need, NodeView, needs_of};
 use crate::facts::{Demand, PodFact, RolePods, Share};
 use crate::hashed::Hashed;
 use crate::ids::{ClusterName, JobKey, NodeName};
@@ -22,12 +22,12 @@ pub(crate) struct Assumption {
     /// What its roles ask for.
     pub(crate) demand: Arc<Demand>,
     /// Its seats; none has a count of zero.
-    pub(crate) seats: Vec<Seat>,
+    pub(crate) seats: Vec<AssumedPod>,
 }
 
 /// Room for pods of one role, on one node or (for now) nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Seat {
+pub(crate) struct AssumedPod {
     /// The cluster.
     pub(crate) cluster: ClusterName,
     /// Index of the role in the demand.
@@ -42,7 +42,7 @@ pub(crate) struct Seat {
 type Changed = BTreeMap<ClusterName, BTreeSet<NodeName>>;
 
 impl Assumption {
-    fn request(&self, seat: &Seat) -> &Resources {
+    fn request(&self, seat: &AssumedPod) -> &Resources {
         &self.demand.roles[seat.role].request
     }
 }
@@ -64,7 +64,12 @@ impl Room {
     }
 
     /// Replaces what is held for a job by exactly `seats`.
-    pub(crate) fn restore_seats(&mut self, key: &JobKey, demand: Arc<Demand>, seats: Vec<Seat>) {
+    pub(crate) fn restore_seats(
+        &mut self,
+        key: &JobKey,
+        demand: Arc<Demand>,
+        seats: Vec<AssumedPod>,
+    ) {
         let mut changed = Changed::new();
         if let Some(old) = self.assumed.remove(key) {
             self.hold(key, &old, false, &mut changed);
@@ -87,7 +92,7 @@ impl Room {
             for seat in &assumption.seats {
                 let name = &assumption.demand.roles[seat.role].name;
                 if let Some(role) = demand.roles.iter().position(|role| role.name == *name) {
-                    seats.push(Seat {
+                    seats.push(AssumedPod {
                         role,
                         ..seat.clone()
                     });
@@ -233,7 +238,7 @@ impl Room {
         let Some(assumption) = self.assumed.get(key) else {
             return;
         };
-        let here = |seat: &Seat| seat.cluster == *cluster && seat.node.as_ref() == Some(node);
+        let here = |seat: &AssumedPod| seat.cluster == *cluster && seat.node.as_ref() == Some(node);
         if !assumption.seats.iter().any(here) {
             return;
         }
@@ -250,7 +255,7 @@ impl Room {
             return;
         };
         let demand = Arc::clone(&assumption.demand);
-        let (floating, mut seats): (Vec<Seat>, Vec<Seat>) = assumption
+        let (floating, mut seats): (Vec<AssumedPod>, Vec<AssumedPod>) = assumption
             .seats
             .iter()
             .cloned()
@@ -277,11 +282,11 @@ impl Room {
     }
 
     /// Seats for `needs` as far as there is room now; the rest without a node.
-    fn seats_for(&self, cluster: &ClusterName, needs: &[Need<'_>]) -> Vec<Seat> {
+    fn seats_for(&self, cluster: &ClusterName, needs: &[Need<'_>]) -> Vec<AssumedPod> {
         let mut seats = Vec::new();
         let mut overlay: BTreeMap<NodeName, Tally> = BTreeMap::new();
         for need in needs {
-            let lens = Lens {
+            let lens = NodeView {
                 basis: Basis::Now,
                 class: None,
                 overlay: Cow::Borrowed(&overlay),
@@ -302,7 +307,7 @@ impl Room {
     }
 
     /// The seats of a share: as its plan says, or found now where it names no nodes.
-    fn planned_seats(&self, key: &JobKey, demand: &Demand, share: &Share) -> Vec<Seat> {
+    fn planned_seats(&self, key: &JobKey, demand: &Demand, share: &Share) -> Vec<AssumedPod> {
         if share.slots.is_empty() {
             return self.seats_for(&share.cluster, &self.unbound(key, demand, share));
         }
@@ -409,8 +414,8 @@ impl Room {
     }
 }
 
-fn seat(cluster: &ClusterName, role: usize, node: Option<NodeName>, count: u32) -> Seat {
-    Seat {
+fn seat(cluster: &ClusterName, role: usize, node: Option<NodeName>, count: u32) -> AssumedPod {
+    AssumedPod {
         cluster: cluster.clone(),
         role,
         node,

@@ -2,7 +2,7 @@
 
 use crate::plugins::Plugin;
 use crate::plugins::score::{Job, Score, Site};
-use crate::room::Effect;
+use crate::room::PackEffect;
 
 /// See the module.
 pub(crate) struct Fragmentation;
@@ -16,7 +16,7 @@ impl Score for Fragmentation {
         }
     }
 
-    fn of_nodes(&self, effect: &Effect) -> i128 {
+    fn of_nodes(&self, effect: &PackEffect) -> i128 {
         effect.growth
     }
 
