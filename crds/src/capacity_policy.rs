@@ -12,7 +12,7 @@ pub use status::{CapacityPolicyStatus, ClusterUse, Counts, Head, PoolUse, Resour
 
 use crate::duration;
 use crate::loose::{Loose, QuantityText, lenient, nullable};
-use engine::plugins::Holds;
+use engine::placement::plugins::Holds;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -375,7 +375,7 @@ pub enum Split {
 
 /// What weights there are, from the scores that the engine has.
 fn weights_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let each = engine::plugins::scores().map(|score| {
+    let each = engine::placement::plugins::scores().map(|score| {
         let weight = serde_json::json!({
             "type": "integer",
             "format": "int32",
@@ -391,7 +391,8 @@ fn weights_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 /// What filters can be chosen, from those that the engine has.
 fn filters_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let chosen = engine::plugins::filters().filter(|filter| filter.unset != Holds::Always);
+    let chosen =
+        engine::placement::plugins::filters().filter(|filter| filter.unset != Holds::Always);
     let names: Vec<&str> = chosen.map(|filter| filter.name).collect();
     schemars::json_schema!({
         "type": "array",

@@ -9,24 +9,31 @@
 //! events give the same decisions, byte for byte, in the live controller, in simulation and
 //! in tests.
 
-mod core;
-pub mod decision;
-pub mod event;
-pub mod facts;
-mod few;
-mod hashed;
-pub mod ids;
-pub mod matching;
-pub mod plugins;
-pub mod quantity;
-mod rare;
-pub mod reason;
-pub mod resources;
-pub mod room;
-mod tally;
-mod uid;
+mod amounts;
+mod api;
+mod audit;
+pub mod capacity;
+mod config;
+mod cycle;
+mod engine;
+mod forecast;
+mod jobs;
+mod pending;
+pub mod placement;
+mod preemption;
+mod quota;
+mod report;
+mod reservation;
+#[cfg(test)]
+mod testing;
 
-pub use core::{Changed, Engine, EngineConfig, JobState, JobView, Snapshot};
+pub use amounts::{quantity, resources};
+pub use api::{decision, event, facts, ids, matching, reason};
+pub use audit::snapshot::Snapshot;
+pub use config::EngineConfig;
+pub use engine::{Changed, Engine};
+pub use jobs::job::{JobState, JobView};
+
 pub use decision::{Blocker, Decision, Decisions, Explanation, QueueUsage};
 pub use event::{Event, Progress};
 pub use ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};

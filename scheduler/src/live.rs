@@ -6,8 +6,8 @@
 //! has passed.
 
 use crate::members::MemberEvent;
+use engine::capacity::{PoolSummary, Room};
 use engine::facts::{ClusterFact, Demand, Share};
-use engine::room::{PoolSummary, Room};
 use engine::{Blocker, ClusterName, Event, JobKey};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

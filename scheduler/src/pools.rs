@@ -15,7 +15,7 @@ use crate::carry_out::SchedulerOptions;
 use crate::live::{Live, Pools};
 use crate::members::{Members, ViewHealth};
 use crds::gpu_pool::{self, FreeNodes, GpuPool, GpuPoolSpec, GpuPoolStatus, health};
-use engine::room::PoolSummary;
+use engine::capacity::PoolSummary;
 use engine::{ClusterName, ResourceName, Resources};
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,8 +1,8 @@
 //! Which seat of its job a pod takes when it is bound, and which pods are still to come.
 
 use crate::world::{World, gang, key, node, pod, pods, queue, res, role};
+use engine::capacity::Room;
 use engine::facts::{Demand, NodeFact, PodFact, RolePods, Share, Slot};
-use engine::room::Room;
 use engine::{ClusterName, Event, NodeName, Resources, Uid};
 use std::collections::BTreeMap;
 

@@ -1,0 +1,144 @@
+//! Sums of resources that can neither wrap nor round: what is charged, used and free.
+//!
+//! A [`Tally`] is derived from facts and kept incrementally, in 128 bits, so that no number of
+//! 63-bit facts can overflow it. It may go below zero (a node whose pods request more than it
+//! has). It must never be read as a bound: an absent resource is zero here.
+
+use crate::amounts::quantity::Amount;
+use crate::amounts::resources::{ResourceName, Resources};
+use crate::amounts::small_map::SmallMap;
+
+/// Exact amounts by resource; zero entries are not kept, so equal sums are equal values.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Tally(SmallMap<ResourceName, i128>);
+
+impl Tally {
+    /// So much of one resource.
+    pub(crate) fn of(name: &ResourceName, amount: i128) -> Self {
+        let mut tally = Self::default();
+        tally.add_amount(name, amount);
+        tally
+    }
+
+    /// The amount of `name`, zero where it is absent.
+    pub(crate) fn get(&self, name: &ResourceName) -> i128 {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    /// Adds `times × resources`; `times` may be negative.
+    pub(crate) fn add(&mut self, resources: &Resources, times: i64) {
+        for (name, amount) in resources.iter() {
+            self.add_amount(name, i128::from(amount.0) * i128::from(times));
+        }
+    }
+
+    /// Adds `times × other`.
+    pub(crate) fn add_tally(&mut self, other: &Self, times: i64) {
+        for (name, amount) in other.0.iter() {
+            self.add_amount(name, amount * i128::from(times));
+        }
+    }
+
+    pub(crate) fn add_amount(&mut self, name: &ResourceName, amount: i128) {
+        if amount == 0 {
+            return;
+        }
+        if let Some(entry) = self.0.get_mut(name) {
+            *entry += amount;
+            if *entry == 0 {
+                self.0.remove(name);
+            }
+        } else {
+            self.0.insert(name.clone(), amount);
+        }
+    }
+
+    /// Resource by resource, in order of their names; none is zero.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&ResourceName, i128)> {
+        self.0.iter().map(|(name, amount)| (name, *amount))
+    }
+
+    /// Leaves only what is above zero.
+    pub(crate) fn drop_negative(&mut self) {
+        self.0.retain(|amount| *amount > 0);
+    }
+
+    /// Whether every amount is zero.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many pods that each ask for `request` fit into this, at most `most`.
+    pub(crate) fn fits(&self, request: &Resources, most: u32) -> u32 {
+        request
+            .iter()
+            .filter(|(_, amount)| amount.0 > 0)
+            .map(|(name, amount)| self.get(name) / i128::from(amount.0))
+            .min()
+            .map_or(most, |pods| {
+                u32::try_from(pods.clamp(0, i128::from(most))).unwrap_or(most)
+            })
+    }
+
+    /// For output: what is above zero, capped where it leaves 63 bits.
+    pub(crate) fn to_resources(&self) -> Resources {
+        self.iter()
+            .filter(|(_, amount)| *amount > 0)
+            .map(|(name, amount)| (name.clone(), clamp(amount)))
+            .collect()
+    }
+}
+
+/// `amount` for output, capped where it leaves 63 bits.
+pub(crate) fn clamp(amount: i128) -> Amount {
+    Amount(i64::try_from(amount).unwrap_or(if amount < 0 { i64::MIN } else { i64::MAX }))
+}
+
+impl From<&Resources> for Tally {
+    fn from(resources: &Resources) -> Self {
+        let mut tally = Self::default();
+        tally.add(resources, 1);
+        tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn tally(amounts: &[(&str, i128)]) -> Tally {
+        let mut tally = Tally::default();
+        for (name, amount) in amounts {
+            tally.add_amount(&ResourceName::new(name), *amount);
+        }
+        tally
+    }
+
+    #[test]
+    fn what_is_told_is_above_zero_and_no_more_than_can_be_counted() {
+        let beyond = i128::from(i64::MAX) + 1;
+        let mut sums = tally(&[("cpu", -1), ("gpu", 3), ("memory", beyond)]);
+        let told = Resources::parse([("gpu", "3"), ("memory", "9223372036854775807")]);
+        assert_eq!(sums.to_resources(), told.unwrap());
+        assert_eq!(clamp(-beyond - 1), Amount(i64::MIN));
+        sums.drop_negative();
+        assert_eq!(sums, tally(&[("gpu", 3), ("memory", beyond)]));
+    }
+
+    #[test]
+    fn as_many_pods_fit_as_the_scarcest_resource_takes() {
+        let free = tally(&[("cpu", 8_000), ("gpu", 3), ("memory", -1)]);
+        for (request, pods) in [
+            (&[("cpu", "2"), ("gpu", "1")][..], 3),
+            (&[("cpu", "3"), ("gpu", "1"), ("memory", "0")], 2),
+            (&[("gpu", "4")], 0),
+            (&[("memory", "1")], 0),
+            (&[("memory", "0")], 9),
+        ] {
+            let request = Resources::parse(request.iter().copied()).unwrap();
+            assert_eq!(free.fits(&request, 9), pods, "{request}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Names at the edge of the engine, each its own type so that none can stand for another.
+
+pub use crate::api::uid::Uid;
+
+use foldhash::fast::FixedState;
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Texts that are equal are most often one and the same, which need not be read.
+pub(crate) fn order_of_texts(one: &Arc<str>, other: &Arc<str>) -> Ordering {
+    if Arc::ptr_eq(one, other) {
+        return Ordering::Equal;
+    }
+    one.cmp(other)
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> Ordering {
+                order_of_texts(&self.0, &other.0)
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl $name {
+            /// A name from its text.
+            #[must_use]
+            pub fn new(name: impl AsRef<str>) -> Self {
+                Self(Arc::from(name.as_ref()))
+            }
+
+            /// The name that `text` is, without a copy of it.
+            #[must_use]
+            pub fn shared(text: Arc<str>) -> Self {
+                Self(text)
+            }
+
+            /// The name's text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(name: &str) -> Self {
+                Self::new(name)
+            }
+        }
+    };
+}
+
+name_type! {
+    /// A queue: the name of a Volcano `Queue` and of its `CapacityPolicy`.
+    QueueName
+}
+name_type! {
+    /// A member cluster, as Karmada names it.
+    ClusterName
+}
+name_type! {
+    /// A node of a member cluster.
+    NodeName
+}
+name_type! {
+    /// A class of nodes: what makes devices interchangeable (`nvidia-h100-80gb`, `cpu`).
+    /// A pool is one class in one cluster.
+    PoolClass
+}
+
+/// A job: the namespace and name of its ResourceBinding, which is unique among all kinds.
+/// Keys are in order of namespace, then name.
+///
+/// A handle to one copy of the texts: a waiting job is named in half a dozen indexes.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "JobNames", into = "JobNames")]
+pub struct JobKey(Arc<Keyed>);
+
+/// What a [`JobKey`] is made of; `key.namespace` and `key.name` read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobNames {
+    /// Namespace of the binding and of the template.
+    pub namespace: Arc<str>,
+    /// Name of the binding, which is also that of the PodGroup.
+    pub name: Box<str>,
+}
+
+/// The texts, and what they hash to: keys are looked up many times and made once.
+#[derive(PartialEq, Eq)]
+struct Keyed {
+    hash: u64,
+    names: JobNames,
+}
+
+impl JobKey {
+    /// The key of the binding `namespace/name`.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self::within(Arc::from(namespace), name)
+    }
+
+    /// The same for a namespace whose text is at hand, without a copy of it.
+    #[must_use]
+    pub fn within(namespace: Arc<str>, name: &str) -> Self {
+        // The same in every process: nothing may follow from it but where a key is found.
+        let hash = FixedState::default().hash_one((&namespace, name));
+        let name = Box::from(name);
+        Self(Arc::new(Keyed {
+            hash,
+            names: JobNames { namespace, name },
+        }))
+    }
+}
+
+impl Deref for JobKey {
+    type Target = JobNames;
+
+    fn deref(&self) -> &JobNames {
+        &self.0.names
+    }
+}
+
+impl From<JobNames> for JobKey {
+    fn from(names: JobNames) -> Self {
+        Self::within(names.namespace, &names.name)
+    }
+}
+
+impl From<JobKey> for JobNames {
+    fn from(key: JobKey) -> Self {
+        key.0.names.clone()
+    }
+}
+
+impl Hash for JobKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.hash);
+    }
+}
+
+impl Ord for JobKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return Ordering::Equal;
+        }
+        order_of_texts(&self.namespace, &other.namespace).then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for JobKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut key = f.debug_struct("JobKey");
+        key.field("namespace", &self.namespace);
+        key.field("name", &self.name).finish()
+    }
+}
+
+impl fmt::Display for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A point in time, in milliseconds since the Unix epoch. The engine has no clock: every
+/// time comes in with an event or with `decide(now)`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// `self` plus `millis` milliseconds, at most the end of time.
+    #[must_use]
+    pub fn after(self, millis: i64) -> Self {
+        Self(self.0.saturating_add(millis))
+    }
+
+    /// Milliseconds from `earlier` to `self`, zero where `earlier` is later.
+    #[must_use]
+    pub fn millis_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0).max(0)
+    }
+}
+
+/// The attempt of a job: 1 for its first release, one more for every release after. Fences
+/// what an earlier attempt left behind.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Attempt(pub u32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_other_names_hash_otherwise() {
+        let hash = |namespace, name| FixedState::default().hash_one(JobKey::new(namespace, name));
+        let keys = [("ns", "a"), ("ns", "b"), ("other", "a")];
+        let hashes = keys.map(|(namespace, name)| hash(namespace, name));
+        assert_eq!(hashes, keys.map(|(namespace, name)| hash(namespace, name)));
+        assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2]);
+    }
+}

@@ -1,0 +1,9 @@
+//! What goes into the engine and comes out of it: names, facts, events, decisions, reasons.
+
+pub mod decision;
+pub mod event;
+pub mod facts;
+pub mod ids;
+pub mod matching;
+pub mod reason;
+pub(crate) mod uid;

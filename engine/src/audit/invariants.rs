@@ -1,0 +1,397 @@
+//! Recomputes every derived number from the facts and the states of jobs, and names what
+//! differs. Meant for tests, simulation and a timer in production: it scans everything.
+
+use crate::amounts::tally::Tally;
+use crate::api::ids::{ClusterName, JobKey, NodeName};
+use crate::capacity::completion_grace::Ended;
+use crate::engine::Engine;
+use crate::jobs::deadline::next_look;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Engine {
+    /// What is not as it should be, in words; nothing when all is right.
+    #[must_use]
+    pub fn check_invariants(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        self.check_jobs(&mut wrong);
+        self.check_held(&mut wrong);
+        self.check_queues(&mut wrong);
+        self.check_nodes(&mut wrong);
+        self.check_line(&mut wrong);
+        self.check_reservations(&mut wrong);
+        wrong
+    }
+
+    /// What is derived of each job follows from the job.
+    fn check_jobs(&self, wrong: &mut Vec<String>) {
+        for (key, job) in &self.jobs {
+            let place = self.place_of(key, job);
+            let stands = job.derived.line.as_ref().and_then(|line| {
+                let shape = self.shapes.get(line.shape)?;
+                Some((&line.queue, &line.rank, shape.as_ref()))
+            });
+            if stands
+                != place
+                    .as_ref()
+                    .map(|(queue, rank, shape)| (queue, rank, shape))
+            {
+                wrong.push(format!(
+                    "job {key}: stands at {stands:?}, should at {place:?}"
+                ));
+            }
+            let charge = self.charge_of(job);
+            if job.derived.has.charge != charge {
+                let kept = &job.derived.has.charge;
+                wrong.push(format!("job {key}: charged {kept:?}, should be {charge:?}"));
+            }
+            let holder = self.holder_of(job);
+            if job.derived.has.holder != holder {
+                let kept = &job.derived.has.holder;
+                wrong.push(format!(
+                    "job {key}: held for {kept:?}, should be {holder:?}"
+                ));
+            }
+            let counted = Some(self.count_of(job));
+            if job.derived.counted != counted {
+                let kept = &job.derived.counted;
+                wrong.push(format!(
+                    "job {key}: counted as {kept:?}, should be {counted:?}"
+                ));
+            }
+            let until = job.derived.has.outlook.map(|outlook| outlook.until);
+            if until.is_some_and(|until| !self.ends.contains(&(until, key.clone()))) {
+                wrong.push(format!("job {key}: its end {until:?} is not listed"));
+            }
+            let held = self.held_of(job);
+            let listed = held
+                .as_ref()
+                .is_none_or(|(queue, priority)| self.held.has(queue, *priority, key));
+            if job.derived.has.held != held || !listed {
+                let kept = &job.derived.has.held;
+                wrong.push(format!("job {key}: held as {kept:?}, should be {held:?}"));
+            }
+            if self.held.is_listed_going(key) != Self::is_going(job) {
+                wrong.push(format!(
+                    "job {key}: listed as going, or not, and is the other"
+                ));
+            }
+            if self.stopped.contains(key) != job.cold.stopped_after.is_some() {
+                wrong.push(format!(
+                    "job {key}: listed as stopped, or not, and is the other"
+                ));
+            }
+            let timer = next_look(&self.config, &self.queues, job);
+            let set = timer.is_none_or(|at| self.timers.contains(&(at, key.clone())));
+            if job.derived.timer != timer || !set {
+                let kept = job.derived.timer;
+                wrong.push(format!("job {key}: timer {kept:?}, should be {timer:?}"));
+            }
+        }
+    }
+
+    /// Nobody is listed for being evicted who is not.
+    fn check_held(&self, wrong: &mut Vec<String>) {
+        let held = self
+            .jobs
+            .values()
+            .filter(|job| job.derived.has.held.is_some());
+        let (listed, held) = (self.held.len(), held.count());
+        if listed != held {
+            wrong.push(format!("held: {listed} listed, should be {held}"));
+        }
+    }
+
+    /// What queues hold, may have and count is what their objects, their jobs and the fleet
+    /// make it; and each stands in its place among its siblings.
+    fn check_queues(&self, wrong: &mut Vec<String>) {
+        let mut fresh = self.queues.anew();
+        for cluster in self.clusters.keys() {
+            fresh.set_fleet(cluster, &self.cluster_total(cluster));
+        }
+        for job in self.jobs.values() {
+            if let Some((queue, pools)) = &job.derived.has.charge {
+                fresh.charge(queue, pools, 1);
+            }
+            if let Some((queue, user)) = &job.derived.has.holder {
+                fresh.hold(queue, user, 1);
+            }
+            if let Some((queue, state, pending)) = &job.derived.counted {
+                let total = pending.as_ref().and_then(|demand| demand.total());
+                fresh.count(queue, *state, total.as_ref(), 1);
+            }
+        }
+        if self.room.nothing_touched() {
+            wrong.extend(self.queues.differences(&fresh));
+        }
+        wrong.extend(self.queues.pasts_not_watched());
+        wrong.extend(self.misplaced_queues());
+        wrong.extend(self.never_asked());
+        wrong.extend(self.wrong_doors(&self.feasible()));
+    }
+
+    /// What nodes have free equals what they have less pods and seats; seats belong to jobs
+    /// that are charged.
+    fn check_nodes(&self, wrong: &mut Vec<String>) {
+        for Ended { until, pod, .. } in self.completion_grace.all() {
+            let room = self.room.cluster(&pod.cluster);
+            let known = room.and_then(|room| room.pods().get(&pod.uid));
+            let job = pod.job.as_ref().and_then(|key| self.jobs.get(key));
+            let charged = job.is_some_and(|job| job.derived.has.charge.is_some());
+            if !charged || known.is_none_or(|known| known.ended) {
+                wrong.push(format!("pod {}: keeps its room until {until:?}", pod.uid));
+            }
+        }
+        let mut taken: BTreeMap<(&ClusterName, &NodeName), Tally> = BTreeMap::new();
+        for (cluster, room) in self.room.clusters() {
+            for pod in room.pods().values().filter(|pod| !pod.ended) {
+                if let Some(node) = &pod.node {
+                    taken
+                        .entry((cluster, node))
+                        .or_default()
+                        .add(&pod.request, 1);
+                }
+            }
+        }
+        let mut uncharged = Vec::new();
+        for (key, held) in self.room.assumed() {
+            for seat in &held.seats {
+                if let Some(node) = &seat.node {
+                    let request = &held.demand.roles[seat.role].request;
+                    let sum = taken.entry((&seat.cluster, node)).or_default();
+                    sum.add(request, i64::from(seat.count));
+                }
+            }
+            let job = self.jobs.get(key);
+            if job.is_none_or(|job| job.derived.has.charge.is_none()) {
+                uncharged.push(format!("job {key}: holds seats and is not charged"));
+            }
+        }
+        uncharged.sort();
+        wrong.append(&mut uncharged);
+        for (cluster, room) in self.room.clusters() {
+            for (name, node) in room.nodes() {
+                let mut free = Tally::from(&node.fact.allocatable);
+                if let Some(taken) = taken.get(&(cluster, name)) {
+                    free.add_tally(taken, -1);
+                }
+                if free != node.free() {
+                    wrong.push(format!(
+                        "node {cluster}/{name}: kept free {:?}, from facts {free:?}",
+                        node.free()
+                    ));
+                }
+            }
+        }
+        wrong.extend(self.room.stale());
+        if !self.eligibility.is_sound(&self.clusters, &self.room) {
+            wrong.push("eligibility: it is not that of the clusters".to_owned());
+        }
+    }
+
+    /// Exactly the jobs with a place stand in line there.
+    fn check_line(&self, wrong: &mut Vec<String>) {
+        let should: BTreeSet<(&crate::QueueName, &JobKey)> = self
+            .jobs
+            .iter()
+            .filter_map(|(key, job)| Some((&job.derived.line.as_ref()?.queue, key)))
+            .collect();
+        let mut stand = BTreeSet::new();
+        for (queue, pending_queue) in self.pending.pending_queues() {
+            stand.extend(pending_queue.ranks().iter().map(|rank| (queue, &rank.key)));
+            let grouped: BTreeSet<&JobKey> =
+                pending_queue.grouped().map(|rank| &rank.key).collect();
+            let ranked: BTreeSet<&JobKey> =
+                pending_queue.ranks().iter().map(|rank| &rank.key).collect();
+            if grouped != ranked {
+                wrong.push(format!(
+                    "queue {queue}: groups and line hold different jobs"
+                ));
+            }
+            if self.queues.id(queue) != Some(pending_queue.id()) {
+                wrong.push(format!("queue {queue}: its line has another number"));
+            }
+        }
+        if should != stand {
+            wrong.push(format!("line: holds {stand:?}, should hold {should:?}"));
+        }
+    }
+
+    /// Holders wait, in queues that take jobs.
+    fn check_reservations(&self, wrong: &mut Vec<String>) {
+        wrong.extend(self.reservations.stale());
+        wrong.extend(self.history.stale());
+        for kept in self.reservations.iter() {
+            let line = self
+                .jobs
+                .get(&kept.rank.key)
+                .and_then(|job| job.derived.line.as_ref());
+            if line.is_none_or(|line| line.queue != kept.queue || line.rank != kept.rank) {
+                wrong.push(format!(
+                    "reservation of {}: it does not wait there",
+                    kept.rank.key
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use crate::api::facts::{JobFact, PodFact};
+    use crate::capacity::completion_grace::Ended;
+    use crate::capacity::testing::demand;
+    use crate::quota::measure::Sums;
+    use crate::quota::scopes::OVERALL;
+    use crate::quota::sibling_order::QueueHeads;
+    use crate::testing::{pending, running};
+    use crate::{Engine, Event, JobKey, QueueName, Time, Uid};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_job_that_is_listed_elsewhere_than_it_is_held_is_named() {
+        let key = JobKey::new("ns", "job");
+        let sound = running(&key, Vec::new());
+        assert_eq!(sound.check_invariants(), Vec::<String>::new());
+        let names_it = |engine: &Engine| {
+            let wrong = engine.check_invariants();
+            wrong.iter().any(|wrong| wrong.contains("job: held as"))
+        };
+        let held = sound.jobs.get(&key).unwrap().derived.has.held.clone();
+        assert!(held.is_some());
+        // It knows where it is held, and is not listed there.
+        let mut engine = sound.clone();
+        engine.held.set(&key, held.as_ref(), None);
+        assert!(names_it(&engine));
+        // It is listed, and does not know.
+        let mut engine = sound;
+        engine
+            .jobs
+            .get_mut(&key)
+            .unwrap()
+            .derived
+            .has
+            .change(|has| has.held = None);
+        assert!(names_it(&engine));
+    }
+
+    /// What breaks one derived thing, and the words that name it.
+    type Break = (&'static str, fn(&mut Engine));
+
+    fn job<'a>(engine: &'a mut Engine, name: &str) -> &'a mut crate::jobs::job::Job {
+        engine.jobs.get_mut(&JobKey::new("ns", name)).unwrap()
+    }
+
+    #[test]
+    fn whatever_is_derived_wrongly_is_named() {
+        assert_eq!(pending().check_invariants(), Vec::<String>::new());
+        let breaks: &[Break] = &[
+            ("job ns/waits: stands at None", |e| {
+                job(e, "waits").derived.line = None;
+            }),
+            ("job ns/runs: charged None", |e| {
+                job(e, "runs").derived.has.change(|has| has.charge = None);
+            }),
+            ("job ns/runs: held for None", |e| {
+                job(e, "runs").derived.has.change(|has| has.holder = None);
+            }),
+            ("job ns/runs: counted as None", |e| {
+                job(e, "runs").derived.counted = None;
+            }),
+            ("job ns/runs: its end Some(", |e| e.ends.clear()),
+            ("job ns/runs: listed as going", |e| {
+                e.held.set_going(&JobKey::new("ns", "runs"), true);
+            }),
+            ("job ns/runs: listed as stopped", |e| {
+                e.stopped.insert(JobKey::new("ns", "runs"));
+            }),
+            ("job ns/runs: timer Some(", |e| {
+                job(e, "runs").derived.timer = Some(crate::Time(7));
+            }),
+            ("held: 2 listed, should be 1", |e| {
+                let held = job(e, "runs").derived.has.held.clone();
+                e.held.set(&JobKey::new("ns", "ghost"), None, held.as_ref());
+            }),
+            ("queue q: kept", |e| {
+                let (queue, pools) = job(e, "runs").derived.has.charge.clone().unwrap();
+                e.queues.charge(&queue, &pools, 1);
+            }),
+            ("fleet of all: kept", |e| {
+                e.queues
+                    .set_fleet(&crate::ClusterName::from("a"), &BTreeMap::new());
+            }),
+            ("queue q: stands at None", |e| {
+                let id = e.queues.id(&QueueName::from("q")).unwrap();
+                e.queues.rank(id, &QueueHeads::default());
+            }),
+            ("job ns/ghost: holds seats and is not charged", |e| {
+                let runs = job(e, "runs");
+                let demand = runs.demand.clone().unwrap();
+                let shares = runs.released.as_ref().unwrap().admission.shares.clone();
+                e.room
+                    .assume_seats(&JobKey::new("ns", "ghost"), demand, &shares);
+            }),
+            ("queue q: kept", |e| {
+                let id = e.queues.id(&QueueName::from("q")).unwrap();
+                let overall = e.queues.node_mut(id).account_mut(OVERALL).unwrap();
+                overall.charged = Sums::default();
+            }),
+            ("pod ghost: keeps its room until", |e| {
+                e.restore_lingering(vec![Ended {
+                    until: crate::Time(7),
+                    pod: PodFact {
+                        cluster: crate::ClusterName::from("a"),
+                        uid: crate::Uid::from("ghost"),
+                        node: None,
+                        request: crate::Resources::new(),
+                        job: Some(JobKey::new("ns", "runs")),
+                        ended: false,
+                    },
+                    gone: false,
+                }]);
+            }),
+            ("eligibility: it is not that of the clusters", |e| {
+                let cluster = e.clusters.values_mut().next().unwrap();
+                cluster.usable = false;
+            }),
+            ("line: holds {}, should hold {", |e| {
+                let line = job(e, "waits").derived.line.clone().unwrap();
+                e.pending.remove(&line.queue, line.shape, &line.rank);
+            }),
+            ("reservation of ns/waits: it does not wait there", |e| {
+                e.jobs.remove(&JobKey::new("ns", "waits"));
+            }),
+            ("reservation of ns/waits: it does not wait there", |e| {
+                let line = job(e, "waits").derived.line.as_mut().unwrap();
+                line.rank.at = crate::Time(7);
+            }),
+        ];
+        for (words, breaks) in breaks {
+            let mut engine = pending();
+            breaks(&mut engine);
+            let wrong = engine.check_invariants();
+            let named = wrong.iter().any(|wrong| wrong.starts_with(words));
+            assert!(named, "{words}: {wrong:#?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_whose_first_is_another_since_it_was_ranked_is_not_misplaced() {
+        let mut engine = pending();
+        engine.apply(Event::JobUpserted(JobFact {
+            key: JobKey::new("ns", "earlier"),
+            uid: Uid::from("earlier"),
+            queue: QueueName::from("q"),
+            priority_class: None,
+            queued_at: Time(0),
+            demand: demand(1, "nvidia.com/gpu 8, pods 1"),
+            hold: None,
+            expected_duration_ms: None,
+            user: "ann".to_owned(),
+            preemptible: true,
+            checkpointed_at: None,
+        }));
+        assert_eq!(engine.check_invariants(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,405 @@
+//! The nodes and pods of one cluster, with free amounts kept as facts change.
+//!
+//! Loads are kept by node name apart from node facts, so pods may be told before their node.
+//! Usable nodes stand in pools and topology domains by what they have free, for best fit
+//! without a scan.
+
+use super::dims::{CPU, Dim, Dims, Row};
+use super::domains::Domains;
+use super::index::Counted;
+use super::pool::{Pool, PoolKey};
+use crate::amounts::resources::ResourceName;
+use crate::amounts::tally::Tally;
+use crate::api::facts::{NodeFact, PodFact};
+use crate::api::ids::{JobKey, NodeName, PoolClass, Uid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A node, with what of it is free.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeRoom {
+    /// As told.
+    pub(crate) fact: NodeFact,
+    /// The device that its pool is counted in, if it has one.
+    pub(crate) device: Option<ResourceName>,
+    /// The dimension that its pool is counted in: the device, else CPU.
+    pub(super) units: Dim,
+    /// Allocatable less what bound pods and seats take; below zero where overcommitted.
+    pub(super) free: Row,
+    /// Allocatable.
+    pub(super) has: Row,
+    names: Arc<[ResourceName]>,
+}
+
+/// What bound pods and seats take of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Load {
+    used: Row,
+    seated: Row,
+    pods: BTreeSet<Uid>,
+    /// Seats by job.
+    jobs: BTreeMap<JobKey, u32>,
+}
+
+/// One cluster.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClusterRoom {
+    nodes: BTreeMap<NodeName, NodeRoom>,
+    pods: BTreeMap<Uid, PodFact>,
+    loads: BTreeMap<NodeName, Load>,
+    pools: BTreeMap<PoolKey, Pool>,
+    domains: Domains,
+    /// How many nodes there are of each class.
+    classes: BTreeMap<PoolClass, usize>,
+    /// Usable nodes with taints.
+    tainted: usize,
+    /// Nodes that hold seats which cannot be honoured there.
+    strained: BTreeSet<NodeName>,
+    /// As the numbers were when a node last changed.
+    names: Arc<[ResourceName]>,
+}
+
+/// What a change of a node did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Change {
+    /// It has more free of something. Of a node that is new, or another, that is not told.
+    pub(crate) grew: bool,
+    /// It came, went, or changed what it is (capacity, labels, taints, health).
+    pub(crate) fleet: bool,
+    /// What of it counted before and after, where that is not the same.
+    pub(crate) counted: Option<(Counted, Counted)>,
+}
+
+impl ClusterRoom {
+    pub(crate) fn nodes(&self) -> &BTreeMap<NodeName, NodeRoom> {
+        &self.nodes
+    }
+
+    pub(crate) fn pods(&self) -> &BTreeMap<Uid, PodFact> {
+        &self.pods
+    }
+
+    /// Its pools, with their usable nodes; none without any.
+    pub(crate) fn pools(&self) -> &BTreeMap<PoolKey, Pool> {
+        &self.pools
+    }
+
+    /// Its topology.
+    pub(crate) fn domains(&self) -> &Domains {
+        &self.domains
+    }
+
+    /// Whether all nodes are of one class.
+    pub(crate) fn is_uniform(&self) -> bool {
+        self.classes.len() < 2
+    }
+
+    /// Whether a usable node has taints.
+    pub(crate) fn has_taints(&self) -> bool {
+        self.tainted > 0
+    }
+
+    pub(crate) fn strained(&self) -> &BTreeSet<NodeName> {
+        &self.strained
+    }
+
+    /// The fewest free on a node with at least `least`, of the pools counted in `dim`.
+    pub(super) fn tightest(&self, dim: Dim, least: i128) -> Option<i128> {
+        let pools = self.pools.values().filter(|pool| pool.units == dim);
+        pools.filter_map(|pool| pool.now.tightest(least)).min()
+    }
+
+    /// What bound pods take of a node.
+    pub(crate) fn used(&self, node: &NodeName) -> Tally {
+        self.load(node, |load| load.used.to_tally(&self.names))
+    }
+
+    /// What seats take of a node.
+    pub(crate) fn seated(&self, node: &NodeName) -> Tally {
+        self.load(node, |load| load.seated.to_tally(&self.names))
+    }
+
+    /// The pods bound to a node that have not ended.
+    pub(crate) fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &PodFact> {
+        self.loads
+            .get(node)
+            .into_iter()
+            .flat_map(|load| &load.pods)
+            .filter_map(|uid| self.pods.get(uid))
+    }
+
+    /// The jobs with seats on a node.
+    pub(crate) fn seated_on(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = &JobKey> {
+        let load = self.loads.get(node).into_iter();
+        load.flat_map(|load| load.jobs.keys())
+    }
+
+    fn load<T: Default>(&self, node: &NodeName, read: impl Fn(&Load) -> T) -> T {
+        self.loads.get(node).map(read).unwrap_or_default()
+    }
+
+    pub(super) fn upsert_node(&mut self, fact: NodeFact, dims: &mut Dims) -> Change {
+        let name = fact.name.clone();
+        if self.nodes.get(&name).is_some_and(|node| node.fact == fact) {
+            return Change::default();
+        }
+        let from = Counted::of(self.nodes.get(&name));
+        self.stand_down(&name);
+        let has = dims.row(&fact.allocatable);
+        self.names = Arc::clone(dims.names());
+        let device = device_of(&fact);
+        let room = NodeRoom {
+            units: device.as_ref().map_or(CPU, |device| dims.intern(device)),
+            device,
+            free: self.free_of(&name, &has),
+            has,
+            names: Arc::clone(&self.names),
+            fact,
+        };
+        *self.classes.entry(room.fact.class.clone()).or_default() += 1;
+        if let Some(before) = self.nodes.insert(name.clone(), room) {
+            self.uncount(&before.fact.class);
+        }
+        self.stand_up(&name);
+        self.note_strain(&name);
+        Change {
+            grew: false,
+            fleet: true,
+            counted: Some((from, Counted::of(self.nodes.get(&name)))),
+        }
+    }
+
+    pub(super) fn remove_node(&mut self, name: &NodeName) -> Change {
+        let from = Counted::of(self.nodes.get(name));
+        self.stand_down(name);
+        let before = self.nodes.remove(name);
+        if let Some(before) = &before {
+            self.uncount(&before.fact.class);
+        }
+        self.note_strain(name);
+        Change {
+            grew: false,
+            fleet: before.is_some(),
+            counted: Some((from, Counted::default())),
+        }
+    }
+
+    fn uncount(&mut self, class: &PoolClass) {
+        if let Some(count) = self.classes.get_mut(class) {
+            *count -= 1;
+            if *count == 0 {
+                self.classes.remove(class);
+            }
+        }
+    }
+
+    /// Replaces a pod. `None` where nothing changed; else what was there before. The node's
+    /// free amounts are stale until [`Self::refresh`].
+    #[expect(
+        clippy::option_option,
+        reason = "unchanged, new and changed are three answers"
+    )]
+    pub(super) fn put_pod(&mut self, fact: PodFact, dims: &mut Dims) -> Option<Option<PodFact>> {
+        if self.pods.get(&fact.uid) == Some(&fact) {
+            return None;
+        }
+        let before = self.drop_pod(&fact.uid, dims);
+        if let Some(node) = fact.node.as_ref().filter(|_| !fact.ended) {
+            let request = dims.row(&fact.request);
+            let load = self.loads.entry(node.clone()).or_default();
+            load.used.add_row(&request, 1);
+            load.pods.insert(fact.uid.clone());
+        }
+        self.pods.insert(fact.uid.clone(), fact);
+        Some(before)
+    }
+
+    /// Forgets a pod. The node's free amounts are stale until [`Self::refresh`].
+    pub(super) fn drop_pod(&mut self, uid: &Uid, dims: &mut Dims) -> Option<PodFact> {
+        let pod = self.pods.remove(uid)?;
+        if let Some(node) = pod.node.as_ref().filter(|_| !pod.ended) {
+            let request = dims.row(&pod.request);
+            self.change_load(node, |load| {
+                load.used.add_row(&request, -1);
+                load.pods.remove(uid);
+            });
+        }
+        Some(pod)
+    }
+
+    /// Adds `count` seats of `request` for a job to a node, or takes them off. Its free amounts
+    /// are stale until [`Self::refresh`].
+    pub(super) fn seat(
+        &mut self,
+        node: &NodeName,
+        key: &JobKey,
+        request: &Row,
+        count: u32,
+        come: bool,
+    ) {
+        let times = if come {
+            i64::from(count)
+        } else {
+            -i64::from(count)
+        };
+        self.change_load(node, |load| {
+            load.seated.add_row(request, times);
+            if come {
+                *load.jobs.entry(key.clone()).or_default() += count;
+            } else if let Some(seats) = load.jobs.get_mut(key) {
+                *seats = seats.saturating_sub(count);
+                if *seats == 0 {
+                    load.jobs.remove(key);
+                }
+            }
+        });
+    }
+
+    fn change_load(&mut self, node: &NodeName, change: impl FnOnce(&mut Load)) {
+        if let Some(load) = self.loads.get_mut(node) {
+            change(load);
+            if load.pods.is_empty() && *load == Load::default() {
+                self.loads.remove(node);
+            }
+        } else {
+            let mut load = Load::default();
+            change(&mut load);
+            self.loads.insert(node.clone(), load);
+        }
+    }
+
+    /// Recomputes what a node has free.
+    pub(super) fn refresh(&mut self, name: &NodeName, dims: &Dims) -> Change {
+        let mut done = Change::default();
+        if self.names.len() < dims.names().len() {
+            self.names = Arc::clone(dims.names());
+        }
+        if let Some(node) = self.nodes.get(name) {
+            let free = self.free_of(name, &node.has);
+            if free != node.free {
+                done = self.set_free(name, free);
+            }
+        }
+        self.note_strain(name);
+        done
+    }
+
+    fn set_free(&mut self, name: &NodeName, free: Row) -> Change {
+        let Some(node) = self.nodes.get_mut(name) else {
+            return Change::default();
+        };
+        node.names = Arc::clone(&self.names);
+        let before = std::mem::replace(&mut node.free, free);
+        if !node.fact.usable {
+            return Change::default();
+        }
+        if let Some(pool) = self.pools.get_mut(&node.pool()) {
+            pool.move_node(name, &before, &node.free);
+        }
+        let path = &node.fact.domains;
+        self.domains
+            .move_node(path, node.units, &before, &node.free);
+        let from = Counted {
+            free: before,
+            has: node.has.clone(),
+        };
+        Change {
+            grew: node.free.exceeds_somewhere(&from.free),
+            fleet: false,
+            counted: Some((from, Counted::of(Some(node)))),
+        }
+    }
+
+    fn free_of(&self, name: &NodeName, has: &Row) -> Row {
+        let mut free = has.clone();
+        if let Some(load) = self.loads.get(name) {
+            free.add_row(&load.used, -1);
+            free.add_row(&load.seated, -1);
+        }
+        free
+    }
+
+    /// Takes a node out of its pool and domains.
+    fn stand_down(&mut self, name: &NodeName) {
+        let Some(node) = self.nodes.get(name).filter(|node| node.fact.usable) else {
+            return;
+        };
+        let key = node.pool();
+        if let Some(pool) = self.pools.get_mut(&key) {
+            pool.remove(name, &node.free, &node.has);
+            if pool.is_empty() {
+                self.pools.remove(&key);
+            }
+        }
+        let path = &node.fact.domains;
+        self.domains
+            .count(path, name, node.units, &node.free, false);
+        self.tainted -= usize::from(!node.fact.taints.is_empty());
+    }
+
+    /// Puts a node into its pool and domains.
+    fn stand_up(&mut self, name: &NodeName) {
+        let Some(node) = self.nodes.get(name).filter(|node| node.fact.usable) else {
+            return;
+        };
+        self.pools
+            .entry(node.pool())
+            .or_insert_with(|| Pool::new(node.units))
+            .insert(name, &node.free, &node.has);
+        let path = &node.fact.domains;
+        self.domains.count(path, name, node.units, &node.free, true);
+        self.tainted += usize::from(!node.fact.taints.is_empty());
+    }
+
+    fn note_strain(&mut self, name: &NodeName) {
+        let node = self.nodes.get(name);
+        let seated = || {
+            let load = self.loads.get(name);
+            load.is_some_and(|load| !load.seated.is_empty())
+        };
+        let sound = node.is_some_and(|node| node.fact.usable && !node.free.overdrawn());
+        if !sound && seated() {
+            self.strained.insert(name.clone());
+        } else if !self.strained.is_empty() {
+            self.strained.remove(name);
+        }
+    }
+
+    /// Pools and domains as they follow from the nodes.
+    pub(crate) fn fair_share(&self) -> (BTreeMap<PoolKey, Pool>, Domains) {
+        let mut anew = Self {
+            nodes: self.nodes.clone(),
+            ..Self::default()
+        };
+        self.nodes.keys().for_each(|name| anew.stand_up(name));
+        (anew.pools, anew.domains)
+    }
+}
+
+impl NodeRoom {
+    /// Allocatable less what bound pods and seats take; below zero where overcommitted.
+    pub(crate) fn free(&self) -> Tally {
+        self.free.to_tally(&self.names)
+    }
+
+    pub(super) fn pool(&self) -> PoolKey {
+        PoolKey {
+            class: self.fact.class.clone(),
+            device: self.device.clone(),
+        }
+    }
+}
+
+/// The device that a node's pool is counted in: of the devices it has, the one that ranks first.
+/// Nodes of class `cpu` have none.
+fn device_of(fact: &NodeFact) -> Option<ResourceName> {
+    if fact.class.as_str() == "cpu" {
+        return None;
+    }
+    fact.allocatable
+        .iter()
+        .filter(|(name, amount)| name.is_device() && amount.0 > 0)
+        .map(|(name, _)| name)
+        .min_by_key(|name| name.rank_as_device())
+        .cloned()
+}

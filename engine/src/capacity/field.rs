@@ -1,0 +1,319 @@
+//! The nodes of one cluster while the pods of a gang are put on them, role by role.
+//!
+//! Nodes that look alike are weighed once, and those that were touched (kept for others, or
+//! taken by a role before) one by one. The order in which they are taken is that of [`Key`].
+
+use super::dims::{Ask, CPU, Dim, MEMORY, Row};
+use super::mix::DemandMix;
+use super::pack::{Basis, Seated, can_run_on};
+use super::{ClusterRoom, NodeRoom};
+use crate::amounts::resources::ResourceName;
+use crate::api::facts::Role;
+use crate::api::ids::{NodeName, PoolClass};
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, btree_set};
+
+/// How often candidates are weighed anew while one role is placed, once fewer pods are left
+/// than a node would take.
+const WEIGHED_ANEW: u32 = 4;
+
+/// The nodes of a cluster while pods are put on them.
+pub(super) struct Packer<'a> {
+    pub(super) room: &'a ClusterRoom,
+    pub(super) mix: &'a DemandMix,
+    pub(super) basis: Basis,
+    pub(super) class: Option<&'a PoolClass>,
+    pub(super) within: Option<&'a BTreeSet<NodeName>>,
+    /// What is free on the nodes that do not look as their pool says.
+    pub(super) touched: BTreeMap<NodeName, Row>,
+}
+
+/// A role to be placed, ready to be compared with nodes.
+pub(super) struct Wanted<'a> {
+    pub(super) index: usize,
+    pub(super) role: &'a Role,
+    pub(super) count: u32,
+    pub(super) ask: Ask,
+    pub(super) device: Option<&'a ResourceName>,
+}
+
+/// Nodes that look alike, and what taking them would do.
+struct Candidate<'a> {
+    key: Key<'a>,
+    units: Dim,
+    free: Cow<'a, Row>,
+    /// Pods that one of them takes.
+    fits: u32,
+    nodes: Nodes<'a>,
+}
+
+/// The order in which nodes are taken.
+struct Key<'a> {
+    /// Pods without devices leave nodes with devices alone while others do.
+    other_pool: bool,
+    /// Growth of what is unusable, and the pods that it comes with.
+    growth: i128,
+    pods: u32,
+    /// Best fit.
+    units: i128,
+    cpu: i128,
+    memory: i128,
+    first: &'a NodeName,
+}
+
+enum Nodes<'a> {
+    All(btree_set::Iter<'a, NodeName>),
+    Some(std::vec::IntoIter<&'a NodeName>),
+}
+
+impl<'a> Iterator for Nodes<'a> {
+    type Item = &'a NodeName;
+
+    fn next(&mut self) -> Option<&'a NodeName> {
+        match self {
+            Self::All(nodes) => nodes.next(),
+            Self::Some(nodes) => nodes.next(),
+        }
+    }
+}
+
+impl Key<'_> {
+    fn compare(&self, other: &Self) -> Ordering {
+        let growth = |a: &Self, b: &Self| a.growth * i128::from(b.pods.max(1));
+        self.other_pool
+            .cmp(&other.other_pool)
+            .then_with(|| growth(self, other).cmp(&growth(other, self)))
+            .then_with(|| {
+                (self.units, self.cpu, self.memory, self.first).cmp(&(
+                    other.units,
+                    other.cpu,
+                    other.memory,
+                    other.first,
+                ))
+            })
+    }
+}
+
+impl<'a> Packer<'a> {
+    /// What of a node counts as free by the facts.
+    pub(super) fn kept(&self, node: &'a NodeRoom) -> &'a Row {
+        match self.basis {
+            Basis::Now => &node.free,
+            Basis::Empty => &node.has,
+        }
+    }
+
+    /// What of a node is free as it looks now.
+    pub(super) fn free<'b>(&'b self, node: &'a NodeRoom) -> &'b Row {
+        self.touched
+            .get(&node.fact.name)
+            .unwrap_or_else(|| self.kept(node))
+    }
+
+    /// Usable nodes that it is about.
+    pub(super) fn nodes(&self) -> Box<dyn Iterator<Item = &'a NodeRoom> + 'a> {
+        let room = self.room;
+        match self.within {
+            Some(within) => Box::new(within.iter().filter_map(|name| room.nodes().get(name))),
+            None => Box::new(room.nodes().values().filter(|node| node.fact.usable)),
+        }
+    }
+
+    /// Whether the nodes of a pool with this class may take pods of the role.
+    pub(super) fn in_class(&self, wanted: &Wanted<'_>, class: &PoolClass) -> bool {
+        wanted.device.is_none() || self.class.is_none_or(|only| only == class)
+    }
+
+    /// Places one role; the number of pods placed. What is taken is noted on the nodes where
+    /// another role follows.
+    pub(super) fn place(
+        &mut self,
+        wanted: &Wanted<'_>,
+        note: bool,
+        seats: &mut Vec<Seated>,
+    ) -> u32 {
+        let mut left = wanted.count;
+        let mut open = Open {
+            all: self.candidates(wanted, left),
+            ordered: false,
+        };
+        let mut weighed = 0;
+        // A single pod goes to the first nearly always: no need to order the others.
+        let mut next = if left == 1 { open.first() } else { open.pop() };
+        while let Some(mut best) = next {
+            while left > 0 {
+                if left < best.key.pods && weighed < WEIGHED_ANEW {
+                    // Others may be better for the last pods.
+                    weighed += 1;
+                    open.all.push(best);
+                    for one in &mut open.all {
+                        self.weigh(one, wanted, left);
+                    }
+                    open.ordered = false;
+                    break;
+                }
+                let Some(name) = self.next_node(&mut best, wanted) else {
+                    break;
+                };
+                let count = best.fits.min(left);
+                left -= count;
+                if note {
+                    let mut free = best.free.as_ref().clone();
+                    free.take(&wanted.ask, count);
+                    self.touched.insert(name.clone(), free);
+                }
+                seats.push(Seated {
+                    role: wanted.index,
+                    node: name.clone(),
+                    count,
+                });
+            }
+            next = if left > 0 { open.pop() } else { None };
+        }
+        wanted.count - left
+    }
+
+    fn next_node(&self, from: &mut Candidate<'a>, wanted: &Wanted<'_>) -> Option<&'a NodeName> {
+        let single = matches!(from.nodes, Nodes::Some(_));
+        let picky = !wanted.role.node_terms.is_empty() || self.room.has_taints();
+        let room = self.room;
+        let touched = &self.touched;
+        from.nodes.find(|name| {
+            (single || touched.is_empty() || !touched.contains_key(name))
+                && (!picky
+                    || room
+                        .nodes()
+                        .get(name)
+                        .is_some_and(|node| can_run_on(wanted.role, node)))
+        })
+    }
+
+    /// Nodes that take at least one pod, those that look alike together.
+    fn candidates(&self, wanted: &Wanted<'_>, left: u32) -> Vec<Candidate<'a>> {
+        let mut open = Vec::new();
+        if self.within.is_some() {
+            self.candidates_within(wanted, left, &mut open);
+            return open;
+        }
+        for (key, pool) in self.room.pools() {
+            if !self.in_class(wanted, &key.class) {
+                continue;
+            }
+            let alike = match self.basis {
+                Basis::Now => &pool.now,
+                Basis::Empty => &pool.empty,
+            };
+            let other_pool = key.device.as_ref() != wanted.device;
+            let least = i128::from(wanted.ask.get(pool.units));
+            for (state, nodes) in alike.with_at_least(least) {
+                let first = nodes.first();
+                let free = Cow::Borrowed(&state.free);
+                let all = Nodes::All(nodes.iter());
+                open.extend(first.and_then(|first| {
+                    self.candidate(wanted, left, other_pool, pool.units, free, first, all)
+                }));
+            }
+        }
+        for (name, free) in &self.touched {
+            if let Some((name, node)) = self.room.nodes().get_key_value(name)
+                && self.in_class(wanted, &node.fact.class)
+            {
+                let other_pool = node.device.as_ref() != wanted.device;
+                let free = Cow::Owned(free.clone());
+                let one = Nodes::Some(vec![name].into_iter());
+                open.extend(self.candidate(wanted, left, other_pool, node.units, free, name, one));
+            }
+        }
+        open
+    }
+
+    fn candidates_within(&self, wanted: &Wanted<'_>, left: u32, open: &mut Vec<Candidate<'a>>) {
+        let mut alike: BTreeMap<(bool, Dim, &Row), Vec<&'a NodeName>> = BTreeMap::new();
+        for node in self.nodes() {
+            if self.in_class(wanted, &node.fact.class) {
+                let other_pool = node.device.as_ref() != wanted.device;
+                let key = (other_pool, node.units, self.free(node));
+                alike.entry(key).or_default().push(&node.fact.name);
+            }
+        }
+        for ((other_pool, units, free), names) in alike {
+            let Some(first) = names.first().copied() else {
+                continue;
+            };
+            let free = Cow::Owned(free.clone());
+            let some = Nodes::Some(names.into_iter());
+            open.extend(self.candidate(wanted, left, other_pool, units, free, first, some));
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one call site a kind of source")]
+    fn candidate(
+        &self,
+        wanted: &Wanted<'_>,
+        left: u32,
+        other_pool: bool,
+        units: Dim,
+        free: Cow<'a, Row>,
+        first: &'a NodeName,
+        nodes: Nodes<'a>,
+    ) -> Option<Candidate<'a>> {
+        let fits = wanted.ask.count_in(&free, left);
+        if fits == 0 {
+            return None;
+        }
+        let mut candidate = Candidate {
+            key: Key {
+                other_pool,
+                growth: 0,
+                pods: 0,
+                units: free.get(units),
+                cpu: free.get(CPU),
+                memory: free.get(MEMORY),
+                first,
+            },
+            units,
+            free,
+            fits,
+            nodes,
+        };
+        self.weigh(&mut candidate, wanted, left);
+        Some(candidate)
+    }
+
+    /// What is unusable grows by, were one of the nodes to take its pods.
+    fn weigh(&self, candidate: &mut Candidate<'_>, wanted: &Wanted<'_>, left: u32) {
+        let pods = candidate.fits.min(left);
+        let mut after = candidate.free.as_ref().clone();
+        after.take(&wanted.ask, pods);
+        candidate.key.growth = self.mix.unusable(candidate.units, &after)
+            - self.mix.unusable(candidate.units, &candidate.free);
+        candidate.key.pods = pods;
+    }
+}
+
+/// Candidates, the best of which is taken next.
+struct Open<'a> {
+    all: Vec<Candidate<'a>>,
+    /// Whether the best stands last.
+    ordered: bool,
+}
+
+impl<'a> Open<'a> {
+    fn pop(&mut self) -> Option<Candidate<'a>> {
+        if !self.ordered {
+            self.all.sort_by(|a, b| b.key.compare(&a.key));
+            self.ordered = true;
+        }
+        self.all.pop()
+    }
+
+    /// The best, the others left as they stand.
+    fn first(&mut self) -> Option<Candidate<'a>> {
+        let best = (0..self.all.len()).min_by(|a, b| {
+            let (a, b) = (&self.all[*a], &self.all[*b]);
+            a.key.compare(&b.key)
+        })?;
+        Some(self.all.swap_remove(best))
+    }
+}

@@ -1,0 +1,177 @@
+//! Which clusters might take a gang, without looking at their nodes.
+//!
+//! For each amount that the pods of the observed mix ask for, every cluster's number of seats:
+//! how many such pods its nodes would hold as far as that resource goes. A cluster with fewer
+//! seats than pods cannot take them; one with enough still has to be asked node by node. Kept
+//! as nodes change. Clusters are numbered in the order of their names.
+
+use super::dims::{Dim, Row, times};
+use super::{ClusterRoom, NodeRoom};
+use crate::api::ids::ClusterName;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The place of a cluster in the order of names.
+pub(crate) type Place = usize;
+
+/// Amounts followed at most; others are counted when they are asked for.
+const FOLLOWED: usize = 64;
+
+/// Seats of every cluster by amount asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Index {
+    names: Vec<ClusterName>,
+    /// Changes whenever a cluster comes or goes.
+    generation: u64,
+    seats: BTreeMap<(Dim, i64), Vec<Seats>>,
+}
+
+/// What of one amount a cluster holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Seats {
+    /// Pods that fit as things are.
+    pub(crate) now: u64,
+    /// Pods that would fit if its nodes were empty.
+    pub(crate) empty: u64,
+    /// The fewest free on a node that has enough for one, of the pools counted in this
+    /// resource; the largest number where there is none.
+    pub(crate) tightest: i64,
+}
+
+/// What [`Seats::tightest`] is of a node's free amount.
+fn narrow(free: Option<i128>) -> i64 {
+    free.map_or(i64::MAX, |free| i64::try_from(free).unwrap_or(i64::MAX))
+}
+
+/// What of a node counts: nothing while it is not usable.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counted {
+    pub(crate) free: Row,
+    pub(crate) has: Row,
+}
+
+impl Counted {
+    pub(crate) fn of(node: Option<&NodeRoom>) -> Self {
+        match node.filter(|node| node.fact.usable) {
+            Some(node) => Self {
+                free: node.free.clone(),
+                has: node.has.clone(),
+            },
+            None => Self::default(),
+        }
+    }
+}
+
+impl Index {
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(crate) fn names(&self) -> &[ClusterName] {
+        &self.names
+    }
+
+    pub(crate) fn place(&self, cluster: &ClusterName) -> Option<Place> {
+        self.names.binary_search(cluster).ok()
+    }
+
+    /// Seats by place, where this amount is followed.
+    pub(crate) fn seats(&self, dim: Dim, each: i64) -> Option<&[Seats]> {
+        self.seats.get(&(dim, each)).map(Vec::as_slice)
+    }
+
+    /// Whether the clusters there are, are those numbered.
+    pub(crate) fn knows(&self, cluster: &ClusterName) -> bool {
+        self.place(cluster).is_some()
+    }
+
+    /// Numbers the clusters anew, and counts all seats for these amounts.
+    pub(crate) fn rebuild(
+        &mut self,
+        clusters: &BTreeMap<ClusterName, ClusterRoom>,
+        amounts: impl Iterator<Item = (Dim, i64)>,
+    ) {
+        if !self.names.iter().eq(clusters.keys()) {
+            self.names = clusters.keys().cloned().collect();
+            self.generation += 1;
+        }
+        let wanted: BTreeSet<(Dim, i64)> = amounts.take(FOLLOWED).collect();
+        self.seats = wanted
+            .into_iter()
+            .map(|(dim, each)| {
+                let seats = clusters.values().map(|room| count(room, dim, each));
+                ((dim, each), seats.collect())
+            })
+            .collect();
+    }
+
+    /// Follows other amounts; those followed already stay as they are.
+    pub(crate) fn follow(
+        &mut self,
+        clusters: &BTreeMap<ClusterName, ClusterRoom>,
+        amounts: impl Iterator<Item = (Dim, i64)>,
+    ) {
+        let wanted: BTreeSet<(Dim, i64)> = amounts.take(FOLLOWED).collect();
+        self.seats.retain(|amount, _| wanted.contains(amount));
+        for (dim, each) in wanted {
+            self.seats.entry((dim, each)).or_insert_with(|| {
+                let seats = clusters.values().map(|room| count(room, dim, each));
+                seats.collect()
+            });
+        }
+    }
+
+    /// Whether all is as it is when counted anew.
+    pub(crate) fn is_sound(&self, clusters: &BTreeMap<ClusterName, ClusterRoom>) -> bool {
+        self.names.iter().eq(clusters.keys())
+            && self.seats.iter().all(|((dim, each), seats)| {
+                let anew = clusters.values().map(|room| count(room, *dim, *each));
+                seats.iter().copied().eq(anew)
+            })
+    }
+
+    /// A node of `cluster` changed; `fleet` where it did so in what it is, so that it may be
+    /// counted in something else.
+    pub(crate) fn moved(
+        &mut self,
+        cluster: &ClusterName,
+        room: &ClusterRoom,
+        (from, to): (&Counted, &Counted),
+        fleet: bool,
+    ) {
+        let Some(place) = self.place(cluster) else {
+            return;
+        };
+        for ((dim, each), seats) in &mut self.seats {
+            let seats = &mut seats[place];
+            let (was, is) = (from.free.get(*dim), to.free.get(*dim));
+            let (had, has) = (from.has.get(*dim), to.has.get(*dim));
+            if was != is {
+                seats.now = seats.now - times(was, *each) + times(is, *each);
+                let least = i128::from(*each);
+                let tightest = i128::from(seats.tightest);
+                if tightest == was || (is >= least && is < tightest) {
+                    seats.tightest = narrow(room.tightest(*dim, least));
+                }
+            }
+            if had != has {
+                seats.empty = seats.empty - times(had, *each) + times(has, *each);
+            }
+            if fleet {
+                seats.tightest = narrow(room.tightest(*dim, i128::from(*each)));
+            }
+        }
+    }
+}
+
+/// The seats of a cluster, counted from its nodes.
+pub(crate) fn count(room: &ClusterRoom, dim: Dim, each: i64) -> Seats {
+    let mut seats = Seats {
+        tightest: narrow(room.tightest(dim, i128::from(each))),
+        ..Seats::default()
+    };
+    for node in room.nodes().values().filter(|node| node.fact.usable) {
+        seats.now += times(node.free.get(dim), each);
+        seats.empty += times(node.has.get(dim), each);
+    }
+    seats
+}

@@ -1,0 +1,140 @@
+//! What of a cluster is too little for a role, as far as is known without looking at its nodes
+//! one by one.
+
+use super::dims::Dim;
+use super::index::Seats;
+use super::{Room, mix};
+use crate::api::facts::Role;
+use crate::api::ids::ClusterName;
+
+/// What a role is best known by, as clusters count it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Main {
+    dim: Dim,
+    each: i64,
+    count: u64,
+}
+
+impl Room {
+    /// What a role is best known by: the device that it asks for, or its CPU.
+    pub(crate) fn main_of(&self, role: &Role) -> Main {
+        let dim = mix::counted_in(&role.request, &self.dims);
+        Main {
+            dim,
+            each: role.request.amount_of(self.dims.name(dim)).0,
+            count: u64::from(role.count),
+        }
+    }
+
+    /// Whether a cluster might hold all pods of a role now.
+    pub(crate) fn might_hold(&self, cluster: &ClusterName, role: &Role) -> bool {
+        let main = self.main_of(role);
+        self.known_seats(cluster, main)
+            .is_none_or(|seats| seats.now >= main.count)
+    }
+
+    /// At least so much of what a role is best known by would have to become free in a cluster
+    /// for all its pods; `None` where even empty nodes would not hold them.
+    pub(crate) fn least_to_free(&self, cluster: &ClusterName, main: Main) -> Option<i128> {
+        let Main { dim, count, .. } = main;
+        if self
+            .known_seats(cluster, main)
+            .is_some_and(|seats| seats.empty < count)
+        {
+            return None;
+        }
+        let each = i128::from(main.each);
+        let room = self.cluster(cluster).filter(|_| each > 0);
+        let mut left = i128::from(count);
+        // What is free beside whole pods, the most first: there the least is lacking.
+        let mut rests: Vec<(i128, i128)> = Vec::new();
+        let pools = room.into_iter().flat_map(|room| room.pools().values());
+        for (state, nodes) in pools.flat_map(|pool| pool.now.all()) {
+            let free = state.free.get(dim).max(0);
+            if free == 0 {
+                continue;
+            }
+            let nodes = i128::try_from(nodes.len()).unwrap_or(i128::MAX);
+            left -= (free / each) * nodes;
+            if free % each > 0 {
+                rests.push((free % each, nodes));
+            }
+        }
+        rests.sort_unstable_by(|a, b| b.cmp(a));
+        let mut least = 0;
+        for (rest, nodes) in rests {
+            let here = left.clamp(0, nodes);
+            least += here * (each - rest);
+            left -= here;
+        }
+        Some(least + left.max(0) * each)
+    }
+
+    fn known_seats(&self, cluster: &ClusterName, main: Main) -> Option<Seats> {
+        if main.each <= 0 {
+            return None;
+        }
+        let seats = self.index.seats(main.dim, main.each)?;
+        Some(seats[self.index.place(cluster)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amounts::resources::Resources;
+    use crate::api::facts::PodFact;
+    use crate::api::ids::Uid;
+    use crate::capacity::testing::{node, resources};
+
+    fn gpus(amount: i64) -> Resources {
+        resources(&format!("nvidia.com/gpu {amount}"))
+    }
+
+    /// A cluster of nodes of eight devices, so many of them free.
+    fn room(free: &[i64]) -> Room {
+        let mut room = Room::new();
+        for (index, free) in free.iter().enumerate() {
+            let node = node(&format!("n{index}"), "nvidia.com/gpu 8");
+            let name = node.name.clone();
+            room.upsert_node(node);
+            room.upsert_pod(PodFact {
+                cluster: ClusterName::from("a"),
+                uid: Uid::from(format!("p{index}").as_str()),
+                node: Some(name),
+                request: gpus(8 - free),
+                job: None,
+                ended: false,
+            });
+        }
+        room
+    }
+
+    #[test]
+    fn what_has_to_become_free_is_least_beside_what_is() {
+        // Of nodes of which so much is free, for so many pods of so much each.
+        let cases: &[(&[i64], u32, i64, i128)] = &[
+            (&[8, 8], 4, 4, 0),
+            (&[8, 3, 3, 5], 4, 4, 1),
+            (&[8, 3, 3, 5], 5, 4, 2),
+            (&[8, 3, 3, 5], 6, 4, 5),
+            (&[8, 3, 3, 5], 7, 4, 9),
+            (&[0, 0], 2, 8, 16),
+            (&[6, 1], 2, 8, 9),
+            (&[7, 0], 3, 3, 2),
+        ];
+        for (free, count, each, least) in cases {
+            let room = room(free);
+            let main = room.main_of(&Role {
+                name: "worker".to_owned(),
+                count: *count,
+                min: *count,
+                request: gpus(*each),
+                node_terms: Vec::new(),
+                tolerations: Vec::new(),
+            });
+            let found = room.least_to_free(&ClusterName::from("a"), main);
+            assert_eq!(found, Some(*least), "{count} × {each} of {free:?}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The mix of pods that were asked for of late, and what of a node is no use to it.
+//!
+//! Free devices are worth what can be run on them: a node with five free devices and no free
+//! core has nothing to give. What is unusable of a node is, over the kinds of pods asked for,
+//! the mean of its free devices where such a pod does not fit (Weng et al., "Beware of
+//! Fragmentation", ATC 2023). The mix forgets by halving. It is told of submissions only, and
+//! never of time.
+
+use super::dims::{Ask, CPU, Dim, Dims, Row};
+use super::pack::device;
+use crate::amounts::resources::{ResourceName, Resources};
+use crate::api::facts::Demand;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// A submission counts at most so many pods of a role: one huge gang is no habit.
+const MOST_PODS: u32 = 32;
+/// Pods remembered before all are halved.
+const HORIZON: u64 = 16_384;
+/// Kinds remembered.
+const KINDS: usize = 256;
+/// Kinds that count of one device, the most frequent.
+const COUNTED: usize = 64;
+/// The mix that decides is brought up to date after so many submissions (sooner while young).
+const REFRESH: u64 = 64;
+
+/// The kinds of pods asked for, with how many there were of each.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DemandMix {
+    known: MixRecord,
+    /// What decides, by the dimension that pods are counted in.
+    kinds: BTreeMap<Dim, Kinds>,
+}
+
+/// What of a mix cannot be recomputed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct MixRecord {
+    /// Pods by what they request.
+    #[serde(with = "as_list")]
+    pods: BTreeMap<Resources, u64>,
+    submissions: u64,
+    /// `pods` when the mix that decides was last brought up to date.
+    #[serde(with = "as_list")]
+    decides: BTreeMap<Resources, u64>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Kinds {
+    asks: Vec<(Ask, i128)>,
+    /// The sum of the weights.
+    all: i128,
+}
+
+impl DemandMix {
+    /// A job was submitted. Whether the mix that decides is another now.
+    pub(crate) fn note(&mut self, demand: &Demand, dims: &mut Dims) -> bool {
+        for role in demand.roles.iter().filter(|role| role.count > 0) {
+            let pods = u64::from(role.count.min(MOST_PODS));
+            match self.known.pods.get_mut(&role.request) {
+                Some(known) => *known += pods,
+                None => {
+                    self.known.pods.insert(role.request.clone(), pods);
+                }
+            }
+        }
+        self.forget();
+        self.known.submissions += 1;
+        let so_far = self.known.submissions;
+        let due = so_far.is_multiple_of(REFRESH) || (so_far < REFRESH && so_far.is_power_of_two());
+        if due {
+            self.known.decides.clone_from(&self.known.pods);
+            self.rebuild(dims);
+        }
+        due
+    }
+
+    /// Halves until what is remembered is within bounds.
+    fn forget(&mut self) {
+        let pods = &mut self.known.pods;
+        while pods.len() > KINDS || pods.values().sum::<u64>() > HORIZON {
+            pods.retain(|_, count| {
+                *count /= 2;
+                *count > 0
+            });
+        }
+    }
+
+    /// What has to be kept to go on elsewhere.
+    pub(crate) fn record(&self) -> &MixRecord {
+        &self.known
+    }
+
+    /// Goes on from a record.
+    pub(crate) fn restore(&mut self, record: MixRecord, dims: &mut Dims) {
+        self.known = record;
+        self.rebuild(dims);
+    }
+
+    fn rebuild(&mut self, dims: &mut Dims) {
+        let mut by_dim: BTreeMap<Dim, Vec<(&Resources, u64)>> = BTreeMap::new();
+        for (request, count) in &self.known.decides {
+            request.iter().for_each(|(name, _)| {
+                dims.intern(name);
+            });
+            by_dim
+                .entry(counted_in(request, dims))
+                .or_default()
+                .push((request, *count));
+        }
+        self.kinds = by_dim
+            .into_iter()
+            .map(|(dim, mut kinds)| {
+                kinds.sort_by_key(|(request, count)| (Reverse(*count), *request));
+                kinds.truncate(COUNTED);
+                let asks: Vec<(Ask, i128)> = kinds
+                    .into_iter()
+                    .map(|(request, count)| (dims.ask(request), i128::from(count)))
+                    .collect();
+                let all = asks.iter().map(|(_, weight)| weight).sum();
+                (dim, Kinds { asks, all })
+            })
+            .collect();
+    }
+
+    /// What of a node with `free` is unusable, in thousandths of `units`.
+    pub(crate) fn unusable(&self, units: Dim, free: &Row) -> i128 {
+        let amount = free.get(units);
+        let Some(kinds) = self.kinds.get(&units).filter(|_| amount > 0) else {
+            return 0;
+        };
+        let shut_out: i128 = kinds
+            .asks
+            .iter()
+            .filter(|(ask, _)| !ask.fits(free))
+            .map(|(_, weight)| weight)
+            .sum();
+        amount * shut_out * 1000 / kinds.all.max(1)
+    }
+
+    /// Amounts that pods of the mix ask for, with the dimension that they are counted in.
+    pub(crate) fn amounts(&self) -> impl Iterator<Item = (Dim, i64)> {
+        self.kinds.iter().flat_map(|(dim, kinds)| {
+            let asked = kinds.asks.iter().map(|(ask, _)| (*dim, ask.get(*dim)));
+            asked.filter(|(_, amount)| *amount > 0)
+        })
+    }
+}
+
+/// The dimension that pods of a request are counted in: their device, else CPU.
+pub(crate) fn counted_in(request: &Resources, dims: &Dims) -> Dim {
+    let name: Option<&ResourceName> = device(request);
+    name.and_then(|name| dims.get(name)).unwrap_or(CPU)
+}
+
+/// Maps whose keys are no text are written as lists.
+mod as_list {
+    use super::{BTreeMap, Resources};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        map: &BTreeMap<Resources, u64>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        map.iter().collect::<Vec<_>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<Resources, u64>, D::Error> {
+        Ok(Vec::deserialize(from)?.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::testing::{demand, resources};
+
+    fn known(mix: &DemandMix) -> Vec<u64> {
+        mix.record().pods.values().copied().collect()
+    }
+
+    #[test]
+    fn what_is_no_longer_asked_for_is_forgotten_by_halves() {
+        let (mut mix, mut dims) = (DemandMix::default(), Dims::default());
+        for (submissions, count, request) in
+            [(1, 1, "cpu 1"), (511, 900, "cpu 2"), (1, 31, "cpu 3")]
+        {
+            for _ in 0..submissions {
+                mix.note(&demand(count, request), &mut dims);
+            }
+        }
+        // One, 511 times the most that count of one, and 31: as many as are remembered.
+        assert_eq!(known(&mix), [1, 16_352, 31]);
+        mix.note(&demand(1, "cpu 3"), &mut dims);
+        assert_eq!(known(&mix), [8_176, 16]);
+        // Of as many kinds as are remembered none is forgotten; of one more the rare ones are.
+        for cores in 4..=KINDS + 1 {
+            mix.note(&demand(1, &format!("cpu {cores}")), &mut dims);
+        }
+        assert_eq!(known(&mix).len(), KINDS);
+        mix.note(&demand(1, "cpu 500m"), &mut dims);
+        assert_eq!(known(&mix), [4_088, 8]);
+    }
+
+    #[test]
+    fn what_no_usual_pod_fits_beside_is_unusable_in_part() {
+        let (mut mix, mut dims) = (DemandMix::default(), Dims::default());
+        let gpu = dims.intern(&ResourceName::new("nvidia.com/gpu"));
+        for request in ["cpu 4, nvidia.com/gpu 1", "cpu 1, nvidia.com/gpu 4"] {
+            mix.note(&demand(2, request), &mut dims);
+        }
+        mix.note(&demand(9, "cpu 64"), &mut dims);
+        mix.note(&demand(4, "cpu 1, nvidia.com/gpu 8"), &mut dims);
+        let mut amounts: Vec<(Dim, i64)> = mix.amounts().collect();
+        amounts.sort_unstable();
+        assert_eq!(amounts, [(CPU, 64_000), (gpu, 1), (gpu, 4), (gpu, 8)]);
+        // Of eight pods with devices so many find none: two, two and four of a kind.
+        for (free, unusable) in [
+            ("cpu 4, nvidia.com/gpu 8", 0),
+            ("cpu 4, nvidia.com/gpu 5", 5 * 500),
+            ("cpu 3, nvidia.com/gpu 5", 5 * 750),
+            ("cpu 3, nvidia.com/gpu 3", 3 * 1000),
+            ("cpu 3, nvidia.com/gpu 0", 0),
+        ] {
+            let free_row = dims.row(&resources(free));
+            assert_eq!(mix.unusable(gpu, &free_row), unusable, "{free}");
+        }
+    }
+}

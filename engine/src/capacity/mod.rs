@@ -1,0 +1,438 @@
+//! Room: what the nodes of the member clusters have free, node by node.
+//!
+//! Node and pod facts flow in, and the pods that released jobs will still start (seats);
+//! "does this gang fit there" flows out. A pool is the nodes of one class in one cluster.
+//! The engine decides on a `Room`; the scheduler keeps another one on its own live view and
+//! checks each plan against it. A `Room` knows neither queues nor order, and must never count
+//! a pod twice: once as assumed and once as bound.
+
+mod cluster;
+pub(crate) mod completion_grace;
+mod dims;
+mod domains;
+mod field;
+mod holdings;
+mod index;
+mod lack;
+mod mix;
+mod pack;
+mod place;
+mod pool;
+mod pools;
+mod search;
+mod seats;
+mod sites;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use pools::PoolSummary;
+
+pub(crate) use cluster::{ClusterRoom, NodeRoom};
+pub(crate) use holdings::Holdings;
+pub(crate) use index::{Place, Seats};
+pub(crate) use mix::MixRecord;
+pub(crate) use pack::{
+    Basis, Need, NodeView, Packing, can_run_on, device, leading, leading_amount,
+};
+pub(crate) use place::PackEffect;
+pub(crate) use seats::AssumedPod;
+pub(crate) use sites::{ReservedNodes, Sites};
+
+use dims::Dims;
+use index::Index;
+use mix::DemandMix;
+
+use seats::Assumption;
+
+use crate::amounts::hashed::Hashed;
+use crate::amounts::resources::Resources;
+use crate::amounts::tally::Tally;
+use crate::api::decision::Blocker;
+use crate::api::facts::{Demand, NodeFact, PodFact, Role, Share};
+use crate::api::ids::{ClusterName, JobKey, NodeName, Uid};
+use cluster::Change;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The nodes and pods of all members, with what released jobs will still take of them.
+#[derive(Debug, Clone, Default)]
+pub struct Room {
+    clusters: BTreeMap<ClusterName, ClusterRoom>,
+    assumed: Hashed<JobKey, Assumption>,
+    /// Where the pods of each job are, bound or not, ended or not.
+    pods_of: Hashed<JobKey, BTreeSet<(ClusterName, Uid)>>,
+    /// Jobs with seats that have no node at the moment.
+    floating: BTreeSet<JobKey>,
+    /// Clusters with nodes that hold seats which cannot be honoured there.
+    strained: BTreeSet<ClusterName>,
+    /// Clusters of which a node came, went, or changed what it is.
+    touched: BTreeSet<ClusterName>,
+    dims: Dims,
+    mix: DemandMix,
+    index: Index,
+    /// Nodes of which more became free.
+    freed: BTreeMap<ClusterName, BTreeSet<NodeName>>,
+}
+
+impl Room {
+    /// No clusters.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A node exists, or changed. Its pods may have been told before.
+    pub fn upsert_node(&mut self, fact: NodeFact) {
+        let cluster = fact.cluster.clone();
+        self.know(&cluster);
+        let room = self.clusters.entry(cluster.clone()).or_default();
+        let change = room.upsert_node(fact, &mut self.dims);
+        self.changed(&cluster, change);
+    }
+
+    /// Whether one pod of a role fits on a node, `kept` of it left alone.
+    pub(crate) fn takes_one(&self, node: &NodeRoom, role: &Role, kept: Option<&Tally>) -> bool {
+        let mut request = role.request.iter().filter(|(_, amount)| amount.0 > 0);
+        request.all(|(name, amount)| {
+            let free = self.dims.get(name).map_or(0, |dim| node.free.get(dim));
+            let kept = kept.map_or(0, |kept| kept.get(name));
+            free - kept >= i128::from(amount.0)
+        }) && can_run_on(role, node)
+    }
+
+    /// What a node has free of a resource.
+    pub(crate) fn free_of(&self, node: &NodeRoom, name: &crate::ResourceName) -> i128 {
+        self.dims.get(name).map_or(0, |dim| node.free.get(dim))
+    }
+
+    /// A node is gone. Pods bound to it are told apart.
+    pub fn remove_node(&mut self, cluster: &ClusterName, node: &NodeName) {
+        if let Some(room) = self.clusters.get_mut(cluster) {
+            let change = room.remove_node(node);
+            self.changed(cluster, change);
+        }
+    }
+
+    /// A pod exists, or changed. Where it is newly seen bound and belongs to a job with seats,
+    /// it takes one of them.
+    pub fn upsert_pod(&mut self, fact: PodFact) {
+        let cluster = fact.cluster.clone();
+        self.know(&cluster);
+        let room = self.clusters.entry(cluster.clone()).or_default();
+        let Some(before) = room.put_pod(fact.clone(), &mut self.dims) else {
+            return;
+        };
+        if before.as_ref().and_then(|pod| pod.job.as_ref()) != fact.job.as_ref() {
+            self.unlink_pod(before.as_ref());
+            if let Some(key) = &fact.job {
+                let place = (cluster.clone(), fact.uid.clone());
+                self.pods_of.entry(key.clone()).or_default().insert(place);
+            }
+        }
+        let took_seat_before = before
+            .as_ref()
+            .is_some_and(|pod| pod.node.is_some() && pod.job == fact.job);
+        let mut nodes: BTreeSet<NodeName> = before.and_then(|pod| pod.node).into_iter().collect();
+        nodes.extend(fact.node.clone());
+        if !took_seat_before {
+            nodes.extend(self.take_seat(&fact));
+        }
+        self.refresh(&cluster, &nodes);
+    }
+
+    /// A pod is gone.
+    pub fn remove_pod(&mut self, cluster: &ClusterName, uid: &Uid) {
+        let Some(room) = self.clusters.get_mut(cluster) else {
+            return;
+        };
+        let Some(pod) = room.drop_pod(uid, &mut self.dims) else {
+            return;
+        };
+        self.unlink_pod(Some(&pod));
+        self.refresh(cluster, &pod.node.into_iter().collect());
+    }
+
+    /// A cluster is gone, with its nodes and pods. Seats there stay without a node.
+    pub fn remove_cluster(&mut self, cluster: &ClusterName) {
+        let Some(room) = self.clusters.remove(cluster) else {
+            return;
+        };
+        for pod in room.pods().values() {
+            self.unlink_pod(Some(pod));
+        }
+        self.lift_all_seats(cluster);
+        self.strained.remove(cluster);
+        self.index.rebuild(&self.clusters, self.mix.amounts());
+        self.touched.insert(cluster.clone());
+    }
+
+    /// Holds room for the pods of `shares` that are not bound yet: on the nodes that the plan
+    /// names, or where it names none (a record read back) on nodes that are found here, the
+    /// job's bound pods taken off. Replaces what was held for the job before.
+    pub fn assume(&mut self, key: &JobKey, demand: &Demand, shares: &[Share]) {
+        self.assume_seats(key, Arc::new(demand.clone()), shares);
+        // A plan that changes a placed job names the nodes of the pods that run as well.
+        for share in shares {
+            let pods = share.pods.iter();
+            let may_be = pods.map(|pods| (pods.role.as_str(), pods.count)).collect();
+            self.trim_seats(key, &share.cluster, &may_be);
+        }
+    }
+
+    /// Gives back all room that is held for a job.
+    pub fn forget(&mut self, key: &JobKey) {
+        self.drop_seats(key);
+    }
+
+    /// Whether the pods of this share that are not bound yet fit on the cluster's nodes now.
+    /// What is held for the job itself is not counted against it.
+    ///
+    /// # Errors
+    /// What is short, where they do not fit.
+    pub fn check(&self, key: &JobKey, demand: &Demand, share: &Share) -> Result<(), Blocker> {
+        let unbound = self.unbound(key, demand, share);
+        let overlay = self.own_seats(key, &share.cluster);
+        let lens = NodeView {
+            basis: Basis::Now,
+            class: None,
+            overlay: Cow::Owned(overlay),
+        };
+        let packing = self.pack(&share.cluster, &unbound, &lens);
+        match packing.lack {
+            None => Ok(()),
+            Some(lack) => {
+                let role = &demand.roles[lack.role];
+                Err(Blocker {
+                    scope: format!("cluster/{}", share.cluster),
+                    resource: pack::leading(&role.request).map(ToString::to_string),
+                    needs: Some(leading_amount(&role.request) * i64::from(lack.wanted)),
+                    free: Some(leading_amount(&role.request) * i64::from(lack.placed)),
+                })
+            }
+        }
+    }
+
+    /// Every pool, in order of cluster and class.
+    #[must_use]
+    pub fn pools(&self) -> Vec<PoolSummary> {
+        pools::summarize(self)
+    }
+
+    /// A job was submitted: the mix of demands, for which as little as may be is made unusable,
+    /// has one more.
+    pub(crate) fn note_demand(&mut self, demand: &Demand) {
+        if self.mix.note(demand, &mut self.dims) {
+            self.index.follow(&self.clusters, self.mix.amounts());
+        }
+    }
+
+    /// What of the mix has to be kept to go on elsewhere.
+    pub(crate) fn mix(&self) -> &MixRecord {
+        self.mix.record()
+    }
+
+    /// Goes on from a mix that was kept.
+    pub(crate) fn restore_mix(&mut self, record: MixRecord) {
+        self.mix.restore(record, &mut self.dims);
+        self.index.follow(&self.clusters, self.mix.amounts());
+    }
+
+    /// Clusters with nodes or pods, in order; a place is an index in it.
+    pub(crate) fn places(&self) -> &[ClusterName] {
+        self.index.names()
+    }
+
+    /// Changes whenever places do.
+    pub(crate) fn places_generation(&self) -> u64 {
+        self.index.generation()
+    }
+
+    /// How many pods of a role each cluster might hold, by place: those that it might not are
+    /// known without looking at its nodes.
+    pub(crate) fn seats_for_role(&self, role: &Role) -> Cow<'_, [Seats]> {
+        let dim = mix::counted_in(&role.request, &self.dims);
+        let each = self.dims.ask(&role.request).get(dim);
+        if each == 0 {
+            let all = Seats {
+                now: u64::MAX,
+                empty: u64::MAX,
+                tightest: i64::MAX,
+            };
+            return Cow::Owned(vec![all; self.index.names().len()]);
+        }
+        match self.index.seats(dim, each) {
+            Some(seats) => Cow::Borrowed(seats),
+            None => self
+                .clusters
+                .values()
+                .map(|room| index::count(room, dim, each))
+                .collect(),
+        }
+    }
+
+    /// What is kept of clusters as a whole and does not follow from their nodes, in words.
+    pub(crate) fn stale(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (name, room) in &self.clusters {
+            let (pools, domains) = room.fair_share();
+            if *room.pools() != pools {
+                wrong.push(format!(
+                    "cluster {name}: its pools do not hold its nodes as they are"
+                ));
+            }
+            if *room.domains() != domains {
+                wrong.push(format!(
+                    "cluster {name}: its domains do not hold its nodes as they are"
+                ));
+            }
+            if room.strained().is_empty() == self.strained.contains(name) {
+                wrong.push(format!(
+                    "cluster {name}: whether seats are strained is stale"
+                ));
+            }
+        }
+        if !self.index.is_sound(&self.clusters) {
+            wrong.push("index: its seats are not those of the nodes".to_owned());
+        }
+        wrong
+    }
+
+    /// The view of one cluster.
+    pub(crate) fn cluster(&self, name: &ClusterName) -> Option<&ClusterRoom> {
+        self.clusters.get(name)
+    }
+
+    /// Every cluster with nodes or pods.
+    pub(crate) fn clusters(&self) -> &BTreeMap<ClusterName, ClusterRoom> {
+        &self.clusters
+    }
+
+    /// Whether [`Self::take_touched`] would name none.
+    pub(crate) fn nothing_touched(&self) -> bool {
+        self.touched.is_empty()
+    }
+
+    /// Clusters of which a node came, went, or changed what it is (capacity, labels, taints,
+    /// health) since the last call.
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<ClusterName> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Nodes of which more became free since the last call, by cluster.
+    pub(crate) fn take_grown(&mut self) -> BTreeMap<ClusterName, BTreeSet<NodeName>> {
+        std::mem::take(&mut self.freed)
+    }
+
+    /// Pods of the job that are bound in `cluster`, or were until they ended.
+    pub(crate) fn bound_pods(&self, key: &JobKey, cluster: &ClusterName) -> u32 {
+        let bound = self
+            .pods_in(key, cluster)
+            .filter(|pod| pod.node.is_some())
+            .count();
+        u32::try_from(bound).unwrap_or(u32::MAX)
+    }
+
+    /// What pods of the job in `cluster` request that have not ended.
+    pub(crate) fn requested(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
+        let pods = self.pods_in(key, cluster).filter(|pod| !pod.ended);
+        let mut requested = Tally::default();
+        pods.for_each(|pod| requested.add(&pod.request, 1));
+        requested.to_resources()
+    }
+
+    fn pods_in<'a>(
+        &'a self,
+        key: &JobKey,
+        cluster: &'a ClusterName,
+    ) -> impl Iterator<Item = &'a PodFact> {
+        let room = self.clusters.get(cluster);
+        self.pods_of
+            .get(key)
+            .into_iter()
+            .flatten()
+            .filter(move |(place, _)| place == cluster)
+            .filter_map(move |(_, uid)| room?.pods().get(uid))
+    }
+
+    fn unlink_pod(&mut self, pod: Option<&PodFact>) {
+        let Some((pod, key)) = pod.and_then(|pod| Some((pod, pod.job.as_ref()?))) else {
+            return;
+        };
+        if let Some(pods) = self.pods_of.get_mut(key) {
+            pods.remove(&(pod.cluster.clone(), pod.uid.clone()));
+            if pods.is_empty() {
+                self.pods_of.remove(key);
+            }
+        }
+    }
+
+    fn refresh(&mut self, cluster: &ClusterName, nodes: &BTreeSet<NodeName>) {
+        for node in nodes {
+            let Some(room) = self.clusters.get_mut(cluster) else {
+                return;
+            };
+            let change = room.refresh(node, &self.dims);
+            if change.grew {
+                let freed = self.freed.entry(cluster.clone()).or_default();
+                freed.insert(node.clone());
+            }
+            self.changed(cluster, change);
+        }
+    }
+
+    /// Makes place for a cluster.
+    fn know(&mut self, cluster: &ClusterName) {
+        if !self.index.knows(cluster) {
+            self.clusters.entry(cluster.clone()).or_default();
+            self.index.rebuild(&self.clusters, self.mix.amounts());
+        }
+    }
+
+    /// Brings what is known of a cluster as a whole up to date with a node of it.
+    fn changed(&mut self, cluster: &ClusterName, change: Change) {
+        self.know(cluster);
+        let Some(room) = self.clusters.get(cluster) else {
+            return;
+        };
+        if let Some((from, to)) = &change.counted {
+            let fleet = change.fleet;
+            self.index.moved(cluster, room, (from, to), fleet);
+        }
+        if room.strained().is_empty() {
+            self.strained.remove(cluster);
+        } else {
+            self.strained.insert(cluster.clone());
+        }
+        if change.fleet {
+            self.touched.insert(cluster.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{node, resources};
+    use super::*;
+
+    #[test]
+    fn a_pod_that_becomes_another_jobs_is_counted_for_that_alone() {
+        let mut room = Room::new();
+        let node = node("n0", "nvidia.com/gpu 8");
+        let (cluster, name) = (node.cluster.clone(), node.name.clone());
+        room.upsert_node(node);
+        let [one, other] = ["one", "other"].map(|name| JobKey::new("ns", name));
+        let bound = |room: &Room| [&one, &other].map(|key| room.bound_pods(key, &cluster));
+        for (job, counts) in [(Some(&one), [1, 0]), (Some(&other), [0, 1]), (None, [0, 0])] {
+            room.upsert_pod(PodFact {
+                cluster: cluster.clone(),
+                uid: Uid::from("pod"),
+                node: Some(name.clone()),
+                request: resources("nvidia.com/gpu 1"),
+                job: job.cloned(),
+                ended: false,
+            });
+            assert_eq!(bound(&room), counts, "{job:?}");
+        }
+    }
+}

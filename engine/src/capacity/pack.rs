@@ -1,0 +1,293 @@
+//! Whether pods fit on the nodes of one cluster, node by node.
+//!
+//! Roles are packed most constrained first: by devices, then by how picky they are about
+//! nodes, then by CPU and memory. Each goes where the least becomes unusable per pod (see
+//! [`super::mix`]), then best fit: the fewest free devices, the least free CPU and memory, the
+//! name. For one role that finds a packing whenever there is one; where several roles do not
+//! fit that way, [`super::search`] tries other ways.
+
+use super::dims::{CPU, Dims, MEMORY};
+use super::field::{Packer, Wanted};
+use super::search;
+use super::{NodeRoom, Room};
+use crate::amounts::resources::{ResourceName, Resources};
+use crate::amounts::tally::Tally;
+use crate::api::facts::{Demand, Role, RolePods};
+use crate::api::ids::{ClusterName, NodeName, PoolClass};
+use crate::api::matching::untolerated;
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Pods of one role that have to be placed.
+#[derive(Debug, Clone)]
+pub(crate) struct Need<'a> {
+    /// Its index in the demand.
+    pub(crate) index: usize,
+    /// What each of its pods asks for.
+    pub(crate) role: &'a Role,
+    /// How many.
+    pub(crate) count: u32,
+}
+
+/// What counts as free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Basis {
+    /// What is free now.
+    Now,
+    /// All that usable nodes have.
+    Empty,
+}
+
+/// How a cluster is looked at.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeView<'a> {
+    /// What counts as free.
+    pub(crate) basis: Basis,
+    /// Nodes that pods with devices may use; `None` means any.
+    pub(crate) class: Option<&'a PoolClass>,
+    /// Taken off what is free, by node: what is kept for others (negative: given back).
+    pub(crate) overlay: Cow<'a, BTreeMap<NodeName, Tally>>,
+}
+
+/// Pods of one role on one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seated {
+    /// Index of the role in the demand.
+    pub(crate) role: usize,
+    /// The node.
+    pub(crate) node: NodeName,
+    /// How many.
+    pub(crate) count: u32,
+}
+
+/// Where a packing stopped: the first role that did not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lack {
+    /// Index of the role in the demand.
+    pub(crate) role: usize,
+    /// Pods of it that have to be placed.
+    pub(crate) wanted: u32,
+    /// Pods of it that fit.
+    pub(crate) placed: u32,
+    /// The domain that comes closest, where all must be in one.
+    pub(crate) domain: Option<String>,
+}
+
+/// The result of packing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Packing {
+    /// What fits, role after role.
+    pub(crate) seats: Vec<Seated>,
+    /// What does not, if something does not.
+    pub(crate) lack: Option<Lack>,
+}
+
+impl Packing {
+    /// A packing that stopped at a role, its seats left out.
+    pub(crate) fn lacking(role: usize, wanted: u32, placed: u32) -> Self {
+        Self {
+            seats: Vec::new(),
+            lack: Some(Lack {
+                role,
+                wanted,
+                placed,
+                domain: None,
+            }),
+        }
+    }
+
+    /// Pods that fit.
+    pub(crate) fn pods(&self) -> u32 {
+        self.seats.iter().map(|seat| seat.count).sum()
+    }
+}
+
+/// The needs of `pods`, which name roles of `demand`; roles it does not know are left out.
+pub(crate) fn needs_of<'a>(demand: &'a Demand, pods: &[RolePods]) -> Vec<Need<'a>> {
+    demand
+        .roles
+        .iter()
+        .enumerate()
+        .filter_map(|(index, role)| {
+            let count = pods.iter().find(|pods| pods.role == role.name)?.count;
+            Some(Need { index, role, count })
+        })
+        .collect()
+}
+
+/// Whether pods of `role` may run on `node`, free amounts aside.
+pub(crate) fn can_run_on(role: &Role, node: &NodeRoom) -> bool {
+    node.fact.usable
+        && (role.node_terms.is_empty()
+            || role
+                .node_terms
+                .iter()
+                .any(|term| term.matches(node.fact.name.as_str(), &node.fact.labels)))
+        && untolerated(&node.fact.taints, &role.tolerations).is_none()
+}
+
+/// The device that a request asks for, if it asks for any.
+pub(crate) fn device(request: &Resources) -> Option<&ResourceName> {
+    request
+        .iter()
+        .filter(|(name, amount)| name.is_device() && amount.0 > 0)
+        .map(|(name, _)| name)
+        .next()
+}
+
+/// The resource that a request is best known by: its device, else its CPU, else its first.
+pub(crate) fn leading(request: &Resources) -> Option<&ResourceName> {
+    let named = |wanted: &str| {
+        request
+            .iter()
+            .find(|(name, amount)| name.as_str() == wanted && amount.0 > 0)
+            .map(|(name, _)| name)
+    };
+    device(request)
+        .or_else(|| named(ResourceName::CPU))
+        .or_else(|| request.iter().find(|(_, a)| a.0 > 0).map(|(name, _)| name))
+}
+
+/// How much a request asks for of its leading resource.
+pub(crate) fn leading_amount(request: &Resources) -> i64 {
+    leading(request).map_or(0, |name| request.amount_of(name).0)
+}
+
+impl Room {
+    /// Places `needs` on the nodes of `cluster`, as far as they fit.
+    pub(crate) fn pack(
+        &self,
+        cluster: &ClusterName,
+        needs: &[Need<'_>],
+        lens: &NodeView<'_>,
+    ) -> Packing {
+        self.pack_within(cluster, needs, lens, None)
+    }
+
+    /// The same, on some of its nodes only.
+    pub(super) fn pack_within(
+        &self,
+        cluster: &ClusterName,
+        needs: &[Need<'_>],
+        lens: &NodeView<'_>,
+        within: Option<&BTreeSet<NodeName>>,
+    ) -> Packing {
+        let Some(mut field) = self.field(cluster, lens, within) else {
+            return nothing(needs);
+        };
+        let wanted = most_constrained_first(&field, needs, &self.dims);
+        let again = (wanted.len() > 1).then(|| field.touched.clone());
+        let mut packing = Packing::default();
+        for one in &wanted {
+            let placed = field.place(one, wanted.len() > 1, &mut packing.seats);
+            if placed < one.count {
+                packing.lack = Some(Lack {
+                    role: one.index,
+                    wanted: one.count,
+                    placed,
+                    domain: None,
+                });
+                break;
+            }
+        }
+        if let (Some(_), Some(untouched)) = (&packing.lack, again) {
+            field.touched = untouched;
+            if let Some(seats) = search::other_ways(&field, &wanted) {
+                return Packing { seats, lack: None };
+            }
+        }
+        packing
+    }
+
+    /// Places as many as fit of each of `needs`, one after another, on a cluster or on some of
+    /// its nodes.
+    pub(super) fn fill_within(
+        &self,
+        cluster: &ClusterName,
+        needs: &[Need<'_>],
+        lens: &NodeView<'_>,
+        within: Option<&BTreeSet<NodeName>>,
+    ) -> Packing {
+        let mut packing = Packing::default();
+        if let Some(mut field) = self.field(cluster, lens, within) {
+            for need in needs.iter().filter(|need| need.count > 0) {
+                let one = wanted(need, &self.dims);
+                field.place(&one, needs.len() > 1, &mut packing.seats);
+            }
+        }
+        packing
+    }
+
+    pub(super) fn field<'a>(
+        &'a self,
+        cluster: &ClusterName,
+        lens: &NodeView<'a>,
+        within: Option<&'a BTreeSet<NodeName>>,
+    ) -> Option<Packer<'a>> {
+        let room = self.cluster(cluster)?;
+        let mut field = Packer {
+            room,
+            mix: &self.mix,
+            basis: lens.basis,
+            class: lens.class,
+            within,
+            touched: BTreeMap::new(),
+        };
+        for (name, taken) in lens.overlay.iter() {
+            if let Some(node) = room.nodes().get(name).filter(|node| node.fact.usable) {
+                let mut free = field.kept(node).clone();
+                free.add_row(&self.dims.row_of(taken), -1);
+                field.touched.insert(name.clone(), free);
+            }
+        }
+        Some(field)
+    }
+}
+
+fn nothing(needs: &[Need<'_>]) -> Packing {
+    let first = needs.iter().find(|need| need.count > 0);
+    first.map_or_else(Packing::default, |need| {
+        Packing::lacking(need.index, need.count, 0)
+    })
+}
+
+fn wanted<'a>(need: &Need<'a>, dims: &Dims) -> Wanted<'a> {
+    Wanted {
+        index: need.index,
+        role: need.role,
+        count: need.count,
+        ask: dims.ask(&need.role.request),
+        device: device(&need.role.request),
+    }
+}
+
+fn most_constrained_first<'a>(
+    field: &Packer<'_>,
+    needs: &[Need<'a>],
+    dims: &Dims,
+) -> Vec<Wanted<'a>> {
+    let mut ordered: Vec<Wanted<'a>> = needs
+        .iter()
+        .filter(|need| need.count > 0)
+        .map(|need| wanted(need, dims))
+        .collect();
+    if ordered.len() > 1 {
+        let picky = |role: &Role| !role.node_terms.is_empty() || field.room.has_taints();
+        ordered.sort_by_cached_key(|one| {
+            let devices = one.device.and_then(|name| dims.get(name));
+            let nodes = if picky(one.role) {
+                field.nodes().filter(|n| can_run_on(one.role, n)).count()
+            } else {
+                usize::MAX
+            };
+            (
+                Reverse(devices.map_or(0, |dim| one.ask.get(dim))),
+                nodes,
+                Reverse((one.ask.get(CPU), one.ask.get(MEMORY))),
+                one.index,
+            )
+        });
+    }
+    ordered
+}

@@ -1,0 +1,198 @@
+//! Nodes on which the pods of a job go one by one where the least has to become free.
+//!
+//! What jobs hold counts as what may become free; pods that belong to no job are taken to stay,
+//! and so is what is kept for others. Amounts are rows here, since whole clusters are looked at
+//! whenever a node grows.
+
+use super::dims::{Ask, Dim, Dims, Row};
+use super::pack::{can_run_on, leading};
+use super::{ClusterRoom, NodeRoom, Room};
+use crate::amounts::resources::Resources;
+use crate::amounts::tally::Tally;
+use crate::api::facts::Role;
+use crate::api::ids::{ClusterName, NodeName, PoolClass};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// What is kept of nodes, by cluster: it is taken off what is free.
+pub(crate) type ReservedNodes = BTreeMap<ClusterName, BTreeMap<NodeName, Tally>>;
+
+/// The usable nodes of some clusters.
+pub(crate) struct Sites<'a> {
+    dims: &'a Dims,
+    /// In order of name, then of cluster.
+    nodes: Vec<Site<'a>>,
+}
+
+/// A node while pods are put on it one by one.
+struct Site<'a> {
+    cluster: &'a ClusterName,
+    node: &'a NodeRoom,
+    /// Free now, less what others ahead keep and what was put on it; may go below zero.
+    now: Row,
+    /// The same with all pods of jobs gone; never goes below zero by what is put on it.
+    cleared: Row,
+    taken: Tally,
+}
+
+/// What is taken of a node.
+pub(crate) struct Taken<'a> {
+    pub(crate) cluster: &'a ClusterName,
+    pub(crate) node: &'a NodeName,
+    pub(crate) class: &'a PoolClass,
+    pub(crate) resources: Resources,
+}
+
+impl Room {
+    /// The usable nodes of `clusters`, less what is `kept` of them.
+    pub(crate) fn sites<'a>(
+        &'a self,
+        clusters: impl IntoIterator<Item = &'a ClusterName>,
+        kept: &ReservedNodes,
+    ) -> Sites<'a> {
+        let known = clusters.into_iter().filter_map(|cluster| {
+            let room = self.cluster(cluster)?;
+            Some((cluster, room, kept.get(cluster)))
+        });
+        let mut nodes: Vec<Site<'a>> = known
+            .flat_map(|(cluster, room, kept)| {
+                let usable = room.nodes().values().filter(|node| node.fact.usable);
+                usable.map(move |node| {
+                    let kept = kept.and_then(|kept| kept.get(&node.fact.name));
+                    Site::new(&self.dims, (cluster, room), node, kept)
+                })
+            })
+            .collect();
+        nodes.sort_by_key(|site| (&site.node.fact.name, site.cluster));
+        Sites {
+            dims: &self.dims,
+            nodes,
+        }
+    }
+}
+
+impl<'a> Sites<'a> {
+    /// Leaves out all other nodes.
+    pub(crate) fn retain(&mut self, on: impl Fn(&ClusterName, &NodeName) -> bool) {
+        self.nodes
+            .retain(|site| on(site.cluster, &site.node.fact.name));
+    }
+
+    /// Whether a node could take so much, with all pods of jobs gone, and pods of these roles.
+    pub(crate) fn could_hold(
+        &self,
+        (cluster, node): (&ClusterName, &NodeName),
+        resources: &Resources,
+        roles: &[Role],
+    ) -> bool {
+        let mut sites = self.nodes.iter();
+        let site = sites.find(|site| site.cluster == cluster && site.node.fact.name == *node);
+        site.is_some_and(|site| {
+            let mut roles = roles.iter();
+            roles.all(|role| can_run_on(role, site.node))
+                && self.dims.ask(resources).fits(&site.cleared)
+        })
+    }
+
+    /// Puts the pods of a role one by one where the least has to become free. What has to, and
+    /// how many pods do not fit.
+    pub(crate) fn put(&mut self, role: &Role, count: u32) -> (i128, u32) {
+        let pod = Pod {
+            ask: self.dims.ask(&role.request),
+            leading: leading(&role.request).and_then(|name| self.dims.get(name)),
+        };
+        let sites = self.nodes.iter().enumerate();
+        let able = sites.filter(|(_, site)| can_run_on(role, site.node));
+        let entries = able.filter_map(|(at, site)| site.entry(at, &pod));
+        let mut queue: BinaryHeap<Reverse<Entry>> = entries.map(Reverse).collect();
+        let mut cost = 0;
+        for placed in 0..count {
+            let Some(Reverse((lacking, _, at))) = queue.pop() else {
+                return (cost, count - placed);
+            };
+            let site = &mut self.nodes[at];
+            site.now.take(&pod.ask, 1);
+            site.cleared.take(&pod.ask, 1);
+            site.taken.add(&role.request, 1);
+            cost += lacking;
+            queue.extend(site.entry(at, &pod).map(Reverse));
+        }
+        (cost, 0)
+    }
+
+    /// What is taken, by cluster and node.
+    pub(crate) fn taken(&self) -> Vec<Taken<'a>> {
+        let taken = self.nodes.iter().filter(|site| !site.taken.is_empty());
+        let taken = taken.map(|site| Taken {
+            cluster: site.cluster,
+            node: &site.node.fact.name,
+            class: &site.node.fact.class,
+            resources: site.taken.to_resources(),
+        });
+        let mut taken: Vec<Taken<'a>> = taken.collect();
+        taken.sort_by_key(|taken| (taken.cluster, taken.node));
+        taken
+    }
+}
+
+/// What a pod asks for, and the dimension that it is best known by.
+struct Pod {
+    ask: Ask,
+    leading: Option<Dim>,
+}
+
+/// A node in the order in which pods are put: where the least has to become free, then the
+/// fewest free devices, then the name.
+type Entry = (i128, i128, usize);
+
+impl<'a> Site<'a> {
+    fn new(
+        dims: &Dims,
+        (cluster, room): (&'a ClusterName, &ClusterRoom),
+        node: &'a NodeRoom,
+        kept: Option<&Tally>,
+    ) -> Self {
+        let mut now = node.free.clone();
+        let mut cleared = node.has.clone();
+        for pod in room.pods_on(&node.fact.name) {
+            if pod.job.is_none() {
+                cleared.take(&dims.ask(&pod.request), 1);
+            }
+        }
+        if let Some(kept) = kept {
+            let kept = dims.row_of(kept);
+            now.add_row(&kept, -1);
+            cleared.add_row(&kept, -1);
+        }
+        Self {
+            cluster,
+            node,
+            now,
+            cleared,
+            taken: Tally::default(),
+        }
+    }
+
+    fn entry(&self, at: usize, pod: &Pod) -> Option<Entry> {
+        let devices = match &self.node.device {
+            Some(_) => self.now.get(self.node.units),
+            None => 0,
+        };
+        Some((self.cost(pod)?, devices, at))
+    }
+
+    /// How much has to become free for one pod more; `None` where none can ever fit.
+    fn cost(&self, pod: &Pod) -> Option<i128> {
+        if !pod.ask.fits(&self.cleared) {
+            return None;
+        }
+        if pod.ask.fits(&self.now) {
+            return Some(0);
+        }
+        let lacking = pod.leading.map_or(0, |dim| {
+            let asked = i128::from(pod.ask.get(dim));
+            asked - self.now.get(dim).clamp(0, asked)
+        });
+        Some(lacking.max(1))
+    }
+}

@@ -1,0 +1,49 @@
+//! Amounts, demands and nodes, for tests of what is private to the room and the core.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::amounts::resources::Resources;
+use crate::api::facts::{ClusterPlacement, Demand, Held, NodeFact, Role, Split};
+use crate::api::ids::{ClusterName, NodeName, PoolClass};
+use std::collections::BTreeMap;
+
+/// `cpu 1, nvidia.com/gpu 4`.
+pub(crate) fn resources(list: &str) -> Resources {
+    let pairs = list.split(", ").map(|one| one.split_once(' ').unwrap());
+    Resources::parse(pairs).unwrap()
+}
+
+/// So many pods of one role.
+pub(crate) fn demand(count: u32, request: &str) -> Demand {
+    Demand {
+        min_available: count,
+        roles: vec![Role {
+            name: "worker".to_owned(),
+            count,
+            min: count,
+            request: resources(request),
+            node_terms: Vec::new(),
+            tolerations: Vec::new(),
+        }],
+        natively_divisible: false,
+        held: Held::Not,
+        elastic: false,
+        split: Split::Never,
+        topology: None,
+        placement: ClusterPlacement::default(),
+    }
+}
+
+/// A node of class `gpu` in cluster `a`.
+pub(crate) fn node(name: &str, allocatable: &str) -> NodeFact {
+    NodeFact {
+        cluster: ClusterName::from("a"),
+        name: NodeName::from(name),
+        class: PoolClass::from("gpu"),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        domains: Vec::new(),
+        allocatable: resources(allocatable),
+        usable: true,
+    }
+}

@@ -1,0 +1,3 @@
+//! Run times, predicted from those of like jobs.
+
+pub(crate) mod predict;

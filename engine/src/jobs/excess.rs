@@ -1,0 +1,74 @@
+//! What a released job is told to run beyond its admission: somebody overrode what its members get
+//! after it was charged.
+//!
+//! The excess is charged beside the shares for as long as it is told, also beyond capability, so
+//! that nothing else is released into what its pods use. It is not part of the admission: nothing
+//! is planned, grown or recorded by it.
+
+use crate::amounts::resources::Resources;
+use crate::api::facts::Share;
+use crate::api::ids::{Attempt, ClusterName, JobKey, PoolClass};
+use crate::capacity::leading;
+use crate::engine::Engine;
+use crate::quota::queues::Pools;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// By cluster, what is asked for beyond the admission.
+pub(crate) type Excess = BTreeMap<ClusterName, Resources>;
+
+/// The class that is charged in a cluster where nothing was admitted.
+const NOT_ADMITTED: &str = "not-admitted";
+
+impl Engine {
+    /// What a released job is charged beyond its admission, by cluster.
+    #[must_use]
+    pub fn excess(&self, key: &JobKey) -> Option<&BTreeMap<ClusterName, Resources>> {
+        let released = self.jobs.get(key)?.released.as_ref()?;
+        Some(&released.excess)
+    }
+
+    /// What the pods of a job in a cluster request that have not ended, as the member shows them.
+    #[must_use]
+    pub fn requested_by_pods(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
+        self.room.requested(key, cluster)
+    }
+
+    /// Records what a job is told to run beyond its admission now.
+    pub(crate) fn job_exceeds(&mut self, key: &JobKey, attempt: Attempt, mut excess: Excess) {
+        excess.retain(|_, resources| !resources.is_empty());
+        let Some(job) = self.jobs.get_mut(key) else {
+            return;
+        };
+        let Some(released) = job.released.as_mut() else {
+            return;
+        };
+        if released.admission.attempt != attempt || released.excess == excess {
+            return;
+        }
+        released.excess = excess;
+        self.settle_released(key);
+        self.note_touched();
+    }
+}
+
+/// Adds `excess` to what is charged, in the class of each share that has most of what the excess
+/// is best known by: on which nodes its pods go is the member's choice.
+pub(crate) fn charge(pools: &mut Pools, excess: &Excess, shares: &[Share]) {
+    for (cluster, resources) in excess {
+        let leading = leading(resources);
+        let classes = shares.iter().filter(|share| share.cluster == *cluster);
+        let class = classes
+            .flat_map(|share| &share.charge)
+            .max_by_key(|(class, charge)| {
+                let has = leading.map(|name| charge.amount_of(name));
+                (has, Reverse((*class).clone()))
+            })
+            .map_or_else(|| PoolClass::from(NOT_ADMITTED), |(class, _)| class.clone());
+        let entry = pools.entry((cluster.clone(), class)).or_default();
+        // What cannot be counted together is charged as the larger.
+        *entry = entry
+            .checked_add(resources)
+            .unwrap_or_else(|| Resources::max(entry, resources));
+    }
+}

@@ -1,0 +1,330 @@
+//! Pods that are told to go: a released job is made smaller, and what leaves stays charged
+//! until the member confirms it.
+//!
+//! A shrink that a template asks for and one that makes room for another job are the same
+//! thing here. What is decided is the new size (the shares of the admission); what leaves is
+//! kept beside it, with its charge, and comes free by [`crate::Event::JobResized`], pods by
+//! pods. Seats of pods that were never seen are kept as long: the member may still start them.
+//! So a member that is slow, or unreachable, never makes the engine generous.
+
+use crate::amounts::resources::Resources;
+use crate::amounts::tally::Tally;
+use crate::api::decision::Decision;
+pub(crate) use crate::api::facts::Leaving;
+use crate::api::facts::{Demand, Share};
+use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, Time};
+use crate::engine::Engine;
+use crate::jobs::excess;
+use crate::jobs::job::Released;
+use crate::quota::queues::{Pools, pools_of};
+use std::collections::BTreeMap;
+
+/// Pods of one role to be taken off one cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) cluster: ClusterName,
+    pub(crate) role: String,
+    pub(crate) count: u32,
+}
+
+impl Engine {
+    /// Makes a released job smaller. Nothing where it has none of those pods.
+    pub(crate) fn let_go(
+        &mut self,
+        key: &JobKey,
+        cuts: &[Cut],
+        for_job: Option<&JobKey>,
+        why: &str,
+    ) -> Option<Decision> {
+        let job = self.jobs.get_mut(key)?;
+        let demand = job.demand.clone()?;
+        let released = job.released.as_mut()?;
+        let basis = released.basis.clone().unwrap_or(demand);
+        let mut pods = 0;
+        for cut in cuts {
+            if let Some((leaving, _)) = released.cut(&basis, cut) {
+                pods += leaving.count;
+                released.leave(leaving);
+            }
+        }
+        if pods == 0 {
+            return None;
+        }
+        released.gave_to.extend(for_job.cloned());
+        let shares = &mut released.admission.shares;
+        shares.retain(|share| !share.pods.is_empty());
+        let admission = released.admission.clone();
+        self.rebase(key);
+        self.settle_released(key);
+        Some(Decision::Resize {
+            key: key.clone(),
+            admission,
+            for_job: for_job.cloned(),
+            message: format!("shrinks by {pods} pods{why}"),
+        })
+    }
+
+    /// Pods of a released job that were told to go, and are charged until they are seen gone.
+    #[must_use]
+    pub fn leaving(&self, key: &JobKey) -> &[Leaving] {
+        let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
+        released.map_or(&[], |released| &released.leaving)
+    }
+
+    /// An earlier process has told pods of a job to go.
+    pub(crate) fn job_leaving(&mut self, key: &JobKey, attempt: Attempt, leaving: Vec<Leaving>) {
+        let Some(job) = self.jobs.get_mut(key) else {
+            return;
+        };
+        let Some(released) = job.released.as_mut() else {
+            return;
+        };
+        if released.admission.attempt != attempt || !released.leaving.is_empty() {
+            return;
+        }
+        released.leaving = leaving;
+        released.leaving.retain(|leaving| leaving.count > 0);
+        self.settle_released(key);
+    }
+
+    /// Fewer pods of a job can be in a cluster than were told to go: the rest comes free.
+    pub(crate) fn job_resized(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        cluster: &ClusterName,
+        pods: u32,
+        at: Time,
+    ) {
+        self.advance(at);
+        let Some(job) = self.jobs.get_mut(key) else {
+            return;
+        };
+        let Some(released) = job.released.as_mut() else {
+            return;
+        };
+        if released.admission.attempt != attempt || !released.confirm(cluster, pods) {
+            return;
+        }
+        let shares = &released.admission.shares;
+        let share = shares.iter().find(|share| share.cluster == *cluster);
+        let stay = share.map_or(&[][..], |share| &share.pods);
+        let leaving = released.leaving.iter();
+        let leaving = leaving.filter(|leaving| leaving.cluster == *cluster);
+        let mut may_be: BTreeMap<&str, u32> = BTreeMap::new();
+        for (role, count) in stay.iter().map(|pods| (&pods.role, pods.count)) {
+            *may_be.entry(role).or_default() += count;
+        }
+        for leaving in leaving {
+            *may_be.entry(&leaving.role).or_default() += leaving.count;
+        }
+        let gone = released.leaving.is_empty();
+        self.room.trim_seats(key, cluster, &may_be);
+        self.settle_released(key);
+        if gone {
+            self.victim_gone(key);
+        }
+        self.note_touched();
+    }
+}
+
+impl Released {
+    /// What is charged: what was admitted, what leaves and may still be there, and what runs beyond
+    /// the admission.
+    pub(crate) fn pools(&self) -> Pools {
+        let mut pools = pools_of(&self.admission.shares);
+        for leaving in &self.leaving {
+            for (class, resources) in &leaving.charge {
+                let pool = (leaving.cluster.clone(), class.clone());
+                let entry = pools.entry(pool).or_default();
+                *entry = entry
+                    .checked_add(resources)
+                    .unwrap_or_else(|| Resources::max(entry, resources));
+            }
+        }
+        excess::charge(&mut pools, &self.excess, &self.admission.shares);
+        pools
+    }
+
+    /// Takes pods off its shares: what leaves, and from which nodes as planned.
+    pub(crate) fn cut(
+        &mut self,
+        basis: &Demand,
+        cut: &Cut,
+    ) -> Option<(Leaving, Vec<(NodeName, u32)>)> {
+        let shares = &mut self.admission.shares;
+        let share = shares.iter_mut().find(|s| s.cluster == cut.cluster)?;
+        let role = basis.roles.iter().find(|role| role.name == cut.role)?;
+        let before = share.charge.clone();
+        let (count, nodes) = take_pods(share, &cut.role, &role.request, cut.count);
+        let leaving = Leaving {
+            cluster: cut.cluster.clone(),
+            role: cut.role.clone(),
+            count,
+            request: role.request.clone(),
+            charge: less(&before, &share.charge),
+        };
+        (count > 0).then_some((leaving, nodes))
+    }
+
+    fn leave(&mut self, more: Leaving) {
+        let same = |known: &&mut Leaving| {
+            known.cluster == more.cluster
+                && known.role == more.role
+                && known.request == more.request
+        };
+        let Some(known) = self.leaving.iter_mut().find(same) else {
+            return self.leaving.push(more);
+        };
+        known.count += more.count;
+        for (class, resources) in more.charge {
+            let mut sum = known
+                .charge
+                .get(&class)
+                .map_or_else(Tally::default, Tally::from);
+            sum.add(&resources, 1);
+            known.charge.insert(class, sum.to_resources());
+        }
+    }
+
+    /// At most `pods` can be in the cluster: of those that leave, what is beyond is gone.
+    /// Whether anything is.
+    fn confirm(&mut self, cluster: &ClusterName, pods: u32) -> bool {
+        let shares = self.admission.shares.iter();
+        let stay = shares.filter(|share| share.cluster == *cluster);
+        let mut may_leave = pods.saturating_sub(stay.map(Share::replicas).sum());
+        let mut changed = false;
+        for leaving in &mut self.leaving {
+            if leaving.cluster == *cluster {
+                let left = leaving.count.min(may_leave);
+                may_leave -= left;
+                changed |= left < leaving.count;
+                leaving.reduce(left);
+            }
+        }
+        self.leaving.retain(|leaving| leaving.count > 0);
+        changed
+    }
+}
+
+impl Leaving {
+    fn reduce(&mut self, count: u32) {
+        let mut gone = self.count - count;
+        self.count = count;
+        if count == 0 {
+            return self.charge.clear();
+        }
+        for charge in self.charge.values_mut().rev() {
+            let mut tally = Tally::from(&*charge);
+            let here = tally.fits(&self.request, gone);
+            tally.add(&self.request, -i64::from(here));
+            gone -= here;
+            *charge = tally.to_resources();
+        }
+        self.charge.retain(|_, charge| !charge.is_empty());
+    }
+}
+
+fn less(
+    before: &BTreeMap<PoolClass, Resources>,
+    after: &BTreeMap<PoolClass, Resources>,
+) -> BTreeMap<PoolClass, Resources> {
+    let classes = before.iter().map(|(class, resources)| {
+        let mut tally = Tally::from(resources);
+        if let Some(after) = after.get(class) {
+            tally.add(after, -1);
+        }
+        (class.clone(), tally.to_resources())
+    });
+    classes.filter(|(_, left)| !left.is_empty()).collect()
+}
+
+/// Takes up to `count` pods of a role off a share, and what they were charged. How many, and
+/// off which nodes of its plan, the last planned first.
+fn take_pods(
+    share: &mut Share,
+    role: &str,
+    request: &Resources,
+    count: u32,
+) -> (u32, Vec<(NodeName, u32)>) {
+    let Some(pods) = share.pods.iter_mut().find(|pods| pods.role == role) else {
+        return (0, Vec::new());
+    };
+    let taken = pods.count.min(count);
+    pods.count -= taken;
+    share.pods.retain(|pods| pods.count > 0);
+    let mut left = taken;
+    for charge in share.charge.values_mut().rev() {
+        let mut tally = Tally::from(&*charge);
+        let here = tally.fits(request, left);
+        tally.add(request, -i64::from(here));
+        left -= here;
+        *charge = tally.to_resources();
+    }
+    share.charge.retain(|_, charge| !charge.is_empty());
+    let mut slots_left = taken;
+    let mut nodes = Vec::new();
+    let slots = share.slots.iter_mut().rev();
+    for slot in slots.filter(|slot| slot.role == role) {
+        let gone = slot.count.min(slots_left);
+        slot.count -= gone;
+        slots_left -= gone;
+        if gone > 0 {
+            nodes.push((slot.node.clone(), gone));
+        }
+    }
+    share.slots.retain(|slot| slot.count > 0);
+    (taken, nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::api::facts::RolePods;
+    use crate::testing::running;
+
+    /// A job that has two pods in `a`, and one in each of `a` and `b` that leaves.
+    fn shrinking() -> Released {
+        let key = JobKey::new("ns", "job");
+        let request = Resources::parse([("nvidia.com/gpu", "1")]).unwrap();
+        let charge = BTreeMap::from([(PoolClass::from("gpu"), request.clone())]);
+        let workers = RolePods {
+            role: "worker".to_owned(),
+            count: 2,
+        };
+        let engine = running(&key, vec![workers]);
+        let mut released = engine.jobs.get(&key).unwrap().released.clone().unwrap();
+        released.leaving = ["a", "b"]
+            .map(|cluster| Leaving {
+                cluster: ClusterName::from(cluster),
+                role: "worker".to_owned(),
+                count: 1,
+                request: request.clone(),
+                charge: charge.clone(),
+            })
+            .to_vec();
+        *released
+    }
+
+    #[test]
+    fn something_has_left_where_fewer_pods_can_be_than_stay_and_leave() {
+        let cases = [
+            ("a", 4, false),
+            ("a", 3, false),
+            ("a", 2, true),
+            ("a", 0, true),
+            ("b", 1, false),
+            ("b", 0, true),
+            ("c", 0, false),
+        ];
+        for (cluster, pods, left) in cases {
+            let mut released = shrinking();
+            let before = released.clone();
+            let cluster = ClusterName::from(cluster);
+            assert_eq!(released.confirm(&cluster, pods), left, "{cluster} {pods}");
+            assert_eq!(released != before, left, "{cluster} {pods}");
+        }
+    }
+}

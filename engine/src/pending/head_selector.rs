@@ -1,0 +1,407 @@
+//! Who is judged next, without asking every queue.
+//!
+//! The first that may be judged, of the queue that goes first, is found by asking queues in
+//! order. A queue has to be asked only if its answer may be another than when it last had
+//! nobody:
+//! - something about its waiting jobs changed since (it was *stirred*), or something may be kept
+//!   for one of them for which nothing could be;
+//! - a shape that somebody in it has might find room again (a door opened);
+//! - it stands before one of those whose reservations stop a shape: it may take what they keep;
+//! - claims to reservations are others ([`crate::reservation::window`]): then who stands in front is asked once.
+//!
+//! So a round costs what may have changed, not the number of queues. Whatever else lets a job
+//! go has to stir its queue or open its shape.
+
+use crate::amounts::hashed::{Hashed, HashedSet};
+use crate::api::facts::QueueOrdering;
+use crate::api::ids::QueueName;
+use crate::engine::Engine;
+use crate::jobs::job::QueueOrder;
+use crate::pending::infeasible::FeasibleShapes;
+use crate::pending::shapes::ShapeId;
+use crate::quota::queues::QueueId;
+use crate::quota::sibling_order::Round;
+use crate::quota::tree::Path;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+/// Where more queues than this have a shape that might find room, they are asked in order until
+/// one has somebody, since that will be soon.
+const MANY: usize = 64;
+
+/// Where no more shapes than this might find room, they are looked up in a queue; else its jobs
+/// are gone through.
+const FEW_OPEN: usize = 8;
+
+/// What is known of who has nobody to be judged.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HeadSelector {
+    /// Queues that were stirred since they last had nobody.
+    dirty: DirtyQueues,
+    /// Openings and growths of nodes at which all who might find room were asked in vain.
+    in_vain: Option<(u64, u64)>,
+    /// Whether claims are others: who stands in front of each queue has to be asked.
+    everybody: bool,
+    /// Queues that were, and had nobody.
+    answered: HashedSet<QueueId>,
+    /// Queues that held less than they deserve when they were last ranked.
+    unsatisfied: BTreeSet<QueueId>,
+}
+
+impl HeadSelector {
+    /// Anybody's claim may be better now.
+    pub(crate) fn ask_fronts(&mut self) {
+        self.everybody = true;
+        self.answered.clear();
+    }
+
+    /// A queue had nobody.
+    fn note_nobody(&mut self, queue: QueueId) {
+        self.dirty.remove(queue);
+        if self.everybody {
+            self.answered.insert(queue);
+        }
+    }
+
+    /// Whether a queue had nobody when it was last asked, and nothing about it has changed since.
+    fn has_answered(&self, queue: QueueId) -> bool {
+        !self.dirty.contains(queue) && (!self.everybody || self.answered.contains(&queue))
+    }
+}
+
+/// Queues that were stirred, each with those above it, and how many below each were. A number that
+/// another queue gets later has that one asked once too often.
+#[derive(Debug, Clone, Default)]
+struct DirtyQueues {
+    paths: Hashed<QueueId, Path>,
+    below: Hashed<QueueId, u32>,
+}
+
+impl DirtyQueues {
+    fn contains(&self, queue: QueueId) -> bool {
+        self.paths.contains_key(&queue)
+    }
+
+    fn insert(&mut self, queue: QueueId, path: Path) {
+        self.remove(queue);
+        for id in &path {
+            *self.below.entry(*id).or_default() += 1;
+        }
+        self.paths.insert(queue, path);
+    }
+
+    fn remove(&mut self, queue: QueueId) {
+        for id in self.paths.remove(&queue).into_iter().flatten() {
+            if let Some(count) = self.below.get_mut(&id) {
+                *count -= 1;
+                if *count == 0 {
+                    self.below.remove(&id);
+                }
+            }
+        }
+    }
+}
+
+/// Who is judged next.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) queue: QueueName,
+    pub(crate) shape: ShapeId,
+    pub(crate) rank: QueueOrder,
+    /// Whether it is judged only since it may take something back: there is no room for what it
+    /// wants, nor may anything be kept for it.
+    pub(crate) only_takes: bool,
+}
+
+/// The job of a queue that is to be judged next, if any may be.
+type Answer<'a> = Option<(&'a QueueOrder, ShapeId)>;
+
+/// The queues that are asked wherever they stand.
+enum Asked {
+    Everybody,
+    /// The stirred ones, and those in which somebody has a shape that might find room.
+    Open,
+    /// The stirred ones and these, given with all above them.
+    SmallMap(BTreeSet<QueueId>),
+}
+
+impl Engine {
+    /// The first of the queue that goes first.
+    pub(crate) fn next_candidate(&mut self) -> Option<Candidate> {
+        self.rank_queues();
+        let feasible = self.feasible();
+        debug_assert_eq!(self.wrong_doors(&feasible), Vec::<String>::new());
+        let reopened = (self.shapes.reopened(), self.freed.count());
+        let (found, nobody) = self.ask_in_order(&feasible, reopened);
+        for queue in nobody {
+            self.head_selector.note_nobody(queue);
+            // Nodes come no nearer until more becomes free again.
+            let name = &self.queues.node(queue).name;
+            self.pending.forget_reminders(name);
+        }
+        if found.is_none() {
+            self.head_selector.in_vain = Some(reopened);
+            self.head_selector.everybody = false;
+        }
+        found
+    }
+
+    /// Who is judged next, if anybody, and the queues that were asked and had nobody.
+    fn ask_in_order(
+        &self,
+        feasible: &FeasibleShapes<'_>,
+        reopened: (u64, u64),
+    ) -> (Option<Candidate>, Vec<QueueId>) {
+        let asked = self.to_be_asked(feasible, reopened);
+        let settled = self.is_settled(feasible);
+        let behind = Cell::new(false);
+        // Queues that stand alike are asked more than once in a round; each is looked at once.
+        let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
+        let dirty = &self.head_selector.dirty;
+        let is_skipped = |id: QueueId| match &asked {
+            Asked::SmallMap(few) => {
+                behind.get() && !few.contains(&id) && !dirty.below.contains_key(&id)
+            }
+            Asked::Everybody | Asked::Open => false,
+        };
+        let answer_of = |id: QueueId| {
+            let queue = &self.queues.node(id).name;
+            if settled && !behind.get() {
+                behind.set(self.is_behind_all(feasible, queue));
+            }
+            match behind.get() {
+                false => self.candidate_of(queue, feasible),
+                true => self.answer_if_asked(&asked, id, feasible),
+            }
+        };
+        let ask = |id: QueueId| {
+            let known = answers.borrow().get(&id).copied();
+            let answer = known.unwrap_or_else(|| answer_of(id));
+            answers.borrow_mut().insert(id, answer);
+            answer.map(|(rank, _)| rank)
+        };
+        let round = Round {
+            ask: &ask,
+            skips: &is_skipped,
+        };
+        let next = self.queues.next(&round);
+        let answers = answers.into_inner();
+        let found = next.and_then(|id| {
+            let (rank, shape) = answers.get(&id).copied()??;
+            let queue = &self.queues.node(id).name;
+            let strict = self.queues.ordering(queue) == QueueOrdering::StrictFifo;
+            let pending_queue = self.pending.pending_queue(queue);
+            let goes = strict
+                || self.may_find_room(feasible, queue, rank, shape)
+                || self.may_reserve(&self.front(queue), rank, shape)
+                || pending_queue
+                    .is_some_and(|pending_queue| self.is_due(queue, pending_queue, shape));
+            Some(Candidate {
+                queue: queue.clone(),
+                shape,
+                rank: rank.clone(),
+                only_takes: !goes,
+            })
+        });
+        let nobody = answers.into_iter().filter(|(_, answer)| answer.is_none());
+        let nobody = nobody.map(|(id, _)| id);
+        let news = nobody.filter(|id| !self.head_selector.has_answered(*id));
+        (found, news.collect())
+    }
+
+    fn to_be_asked(&self, feasible: &FeasibleShapes<'_>, reopened: (u64, u64)) -> Asked {
+        if self.head_selector.everybody {
+            return Asked::Everybody;
+        }
+        let in_vain = self.head_selector.in_vain == Some(reopened);
+        let open = || feasible.open.values().filter(|_| !in_vain);
+        if open().map(|queues| queues.len()).sum::<usize>() > MANY {
+            return Asked::Open;
+        }
+        let mut few = BTreeSet::new();
+        for queue in open().copied().flatten() {
+            for (id, _) in self.queues.upwards(*queue) {
+                if !few.insert(id) {
+                    break;
+                }
+            }
+        }
+        Asked::SmallMap(few)
+    }
+
+    /// The answer of a queue that stands behind all whose reservations stop a shape, if it is asked
+    /// at all.
+    fn answer_if_asked(
+        &self,
+        asked: &Asked,
+        id: QueueId,
+        feasible: &FeasibleShapes<'_>,
+    ) -> Answer<'_> {
+        let is_asked = match asked {
+            Asked::SmallMap(few) => few.contains(&id) || self.head_selector.dirty.contains(id),
+            Asked::Everybody | Asked::Open => true,
+        };
+        is_asked.then(|| self.answer_behind(id, feasible)).flatten()
+    }
+
+    /// The job to be judged next of a queue that stands behind all whose reservations stop a
+    /// want. Where it had nobody when it was last asked and nothing about it has changed since,
+    /// only those may be whose shape has opened; and those with claims, where they are others.
+    fn answer_behind(&self, id: QueueId, feasible: &FeasibleShapes<'_>) -> Answer<'_> {
+        let node = self.queues.node(id);
+        let queue = &node.name;
+        let ordering = node.ordering();
+        let strict = ordering == QueueOrdering::StrictFifo;
+        if self.head_selector.dirty.contains(id) || (strict && !self.head_selector.has_answered(id))
+        {
+            return self.candidate_of(queue, feasible);
+        }
+        // Claims that are others are those of who stands in front.
+        let claims = !self.head_selector.has_answered(id);
+        if !claims && !feasible.are_open_in(id) {
+            return None;
+        }
+        let pending_queue = self.pending.pending_queue(queue)?;
+        let opened = if !strict && feasible.open.len() <= FEW_OPEN {
+            let open = feasible.open.keys();
+            open.filter_map(|shape| pending_queue.first_awake(*shape))
+                .min()
+        } else {
+            pending_queue.candidate(ordering, |_, shape| feasible.is_open(shape))
+        };
+        let claimed = claims.then(|| self.first_with_a_claim(queue)).flatten();
+        let first = opened.into_iter().chain(claimed).min();
+        let found = first.filter(|(rank, _)| self.place_beyond(queue, rank).is_none());
+        debug_assert!(!claims || found == self.candidate_of(queue, feasible));
+        found
+    }
+
+    /// The first in front of a queue for whom something may be kept.
+    fn first_with_a_claim(&self, queue: &QueueName) -> Answer<'_> {
+        let pending_queue = self.pending.pending_queue(queue)?;
+        let front = self.front(queue);
+        let firsts = self
+            .shapes_of(&front)
+            .filter_map(|shape| pending_queue.first_awake(shape));
+        firsts
+            .filter(|(rank, shape)| self.may_reserve(&front, rank, *shape))
+            .min()
+    }
+
+    /// Whether all jobs of a queue stand behind all whose reservations stop a shape.
+    fn is_behind_all(&self, feasible: &FeasibleShapes<'_>, queue: &QueueName) -> bool {
+        let pending_queue = self.pending.pending_queue(queue);
+        let first = pending_queue.and_then(|pending_queue| pending_queue.first_that_may_go());
+        match (feasible.last, first) {
+            (Some(last), Some(first)) => self.stands_before(last, queue, first),
+            _ => true,
+        }
+    }
+
+    /// Whether a queue holds what it deserves may be another: its claims are then.
+    fn note_satisfied(&mut self, id: QueueId) {
+        let unsatisfied = self.is_unsatisfied(id);
+        if unsatisfied == self.head_selector.unsatisfied.contains(&id) {
+            return;
+        }
+        if unsatisfied {
+            self.head_selector.unsatisfied.insert(id);
+        } else {
+            self.head_selector.unsatisfied.remove(&id);
+        }
+        let name = &self.queues.node(id).name;
+        // Those whose claims are worse than the holder's was may have better ones now.
+        if !unsatisfied && self.reservations.holders_in(name).next().is_some() {
+            self.head_selector.ask_fronts();
+        }
+        self.head_selector.dirty.insert(id, self.queues.path_of(id));
+    }
+
+    /// The answers of all queues may be others, whatever anybody wants.
+    pub(crate) fn stir_all(&mut self) {
+        let queues = self
+            .pending
+            .pending_queues()
+            .map(|(queue, _)| queue.clone());
+        for queue in queues.collect::<Vec<_>>() {
+            self.mark_dirty(&queue);
+        }
+    }
+
+    /// The answer of a queue may be another.
+    fn mark_dirty(&mut self, queue: &QueueName) {
+        // One without a number has no jobs.
+        if let Some(id) = self.queues.id(queue) {
+            self.head_selector.dirty.insert(id, self.queues.path_of(id));
+        }
+    }
+
+    /// Something may be kept after all for jobs for which nothing could be: their queues' answers
+    /// may be others.
+    fn stir_hopeful(&mut self) {
+        for key in self.reservations.take_hopeful(self.freed.count()) {
+            let job = self.jobs.get(&key);
+            let line = job.and_then(|job| job.derived.line.as_ref());
+            if let Some(queue) = line.map(|line| line.queue.clone()) {
+                self.mark_dirty(&queue);
+            }
+        }
+    }
+
+    /// Puts those queues in their places about which something changed.
+    pub(crate) fn rank_queues(&mut self) {
+        self.stir_hopeful();
+        let mut dirty = self.pending.take_dirty();
+        for queue in &dirty {
+            self.drop_beyond(queue);
+        }
+        dirty.append(&mut self.pending.take_dirty());
+        for queue in dirty {
+            let shapes: BTreeSet<ShapeId> = self.shapes_of(&self.front(&queue)).collect();
+            // Of those for whom nothing can be kept that is never asked.
+            for shape in &shapes {
+                if self.shapes.infeasible(*shape).is_some() {
+                    self.guess_scopes(*shape);
+                }
+            }
+            self.pending.note_fronts(&queue, shapes);
+            self.queues.unrank(&queue);
+            self.mark_dirty(&queue);
+        }
+        for id in self.queues.take_unranked() {
+            self.note_satisfied(id);
+            let front = self.front_of(id);
+            self.queues.rank(id, &front);
+        }
+    }
+
+    /// Queues that have another to be judged than they would give; none while queues are
+    /// still to be put in their places.
+    pub(crate) fn never_asked(&self) -> Vec<String> {
+        if self.pending.is_dirty()
+            || !self.queues.unranked.is_empty()
+            || self.reservations.is_hope_due(self.freed.count())
+        {
+            return Vec::new();
+        }
+        let feasible = self.feasible();
+        let reopened = (self.shapes.reopened(), self.freed.count());
+        let asked = self.to_be_asked(&feasible, reopened);
+        if matches!(asked, Asked::Everybody) || !self.is_settled(&feasible) {
+            return Vec::new();
+        }
+        let forgotten = self.pending.pending_queues().filter_map(|(queue, _)| {
+            let id = self.queues.id(queue)?;
+            if !self.queues.takes_jobs(id) || !self.is_behind_all(&feasible, queue) {
+                return None;
+            }
+            let has = self
+                .candidate_of(queue, &feasible)
+                .map(|(rank, _)| &rank.key);
+            let gives = self.answer_if_asked(&asked, id, &feasible);
+            let gives = gives.map(|(rank, _)| &rank.key);
+            (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
+        });
+        forgotten.collect()
+    }
+}

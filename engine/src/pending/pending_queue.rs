@@ -1,0 +1,196 @@
+//! The waiting jobs of one queue: its groups, in order, asleep or awake.
+//!
+//! A store, and questions to it: what moves jobs in and out, wakes groups and puts them to sleep
+//! is [`crate::pending::store::Pending`], which keeps this in step with what is known of all queues.
+
+use crate::api::facts::QueueOrdering;
+use crate::api::reason::Reason;
+use crate::jobs::job::QueueOrder;
+use crate::pending::inadmissible::Inadmissible;
+use crate::pending::position_index::PositionIndex;
+use crate::pending::shapes::ShapeId;
+use crate::quota::queues::QueueId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The waiting jobs of one queue who want the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PendingClass {
+    pub(crate) jobs: BTreeSet<QueueOrder>,
+    pub(crate) inadmissible: Option<Inadmissible>,
+    /// Why it slept last.
+    pub(crate) last: Option<Reason>,
+    /// Whether its first was judged since it was woken, whatever is known of what it wants.
+    pub(crate) judged: bool,
+}
+
+/// The waiting jobs of one queue.
+#[derive(Debug, Clone)]
+pub(crate) struct PendingQueue {
+    /// The number of its queue.
+    pub(crate) id: QueueId,
+    pub(crate) ranks: PositionIndex,
+    pub(crate) groups: BTreeMap<ShapeId, PendingClass>,
+    /// First of each group that is awake.
+    pub(crate) awake: BTreeSet<(QueueOrder, ShapeId)>,
+    /// First of each group that sleeps and could go some day.
+    pub(crate) admissible_later: BTreeSet<(QueueOrder, ShapeId)>,
+    /// Groups of which the first that may look for something to evict has not done so in vain.
+    pub(crate) unlooked: BTreeSet<ShapeId>,
+    /// Groups that are judged once more, whatever is known of the room for what they want.
+    pub(crate) due: BTreeMap<ShapeId, Recheck>,
+}
+
+/// Whether a group is judged once more, whatever is known of the room for what it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recheck {
+    /// It is.
+    Surely,
+    /// It is if other nodes are nearer to what a holder in it lacks when it is asked.
+    IfNearer,
+}
+
+impl PendingQueue {
+    pub(crate) fn new(id: QueueId) -> Self {
+        Self {
+            id,
+            ranks: PositionIndex::default(),
+            groups: BTreeMap::new(),
+            awake: BTreeSet::new(),
+            admissible_later: BTreeSet::new(),
+            unlooked: BTreeSet::new(),
+            due: BTreeMap::new(),
+        }
+    }
+
+    /// The job to be judged next, if any may be: the first that is awake and `open`. Where
+    /// nobody may pass the head, only that.
+    pub(crate) fn candidate(
+        &self,
+        ordering: QueueOrdering,
+        open: impl Fn(&QueueOrder, ShapeId) -> bool,
+    ) -> Option<(&QueueOrder, ShapeId)> {
+        let strict = ordering == QueueOrdering::StrictFifo;
+        let (rank, shape) = if strict {
+            self.awake
+                .first()
+                .filter(|(rank, shape)| open(rank, *shape))
+        } else {
+            self.awake.iter().find(|(rank, shape)| open(rank, *shape))
+        }?;
+        let behind = self
+            .admissible_later
+            .first()
+            .is_some_and(|(ahead, _)| ahead < rank);
+        (!strict || !behind).then_some((rank, *shape))
+    }
+
+    /// The number of its queue.
+    pub(crate) fn id(&self) -> QueueId {
+        self.id
+    }
+
+    /// How many groups are awake.
+    pub(crate) fn awake(&self) -> usize {
+        self.awake.len()
+    }
+
+    /// Groups that may look for something to evict.
+    pub(crate) fn unlooked(&self) -> &BTreeSet<ShapeId> {
+        &self.unlooked
+    }
+
+    /// Groups of which the first is judged whatever is known of the room for what it wants.
+    pub(crate) fn due(&self) -> &BTreeMap<ShapeId, Recheck> {
+        &self.due
+    }
+
+    pub(crate) fn note_due(&mut self, shape: ShapeId, due: Recheck) {
+        let known = self.due.get(&shape);
+        if self.groups.contains_key(&shape) && known != Some(&Recheck::Surely) {
+            self.due.insert(shape, due);
+        }
+    }
+
+    /// The first of a group, if it is awake.
+    pub(crate) fn first_awake(&self, shape: ShapeId) -> Option<(&QueueOrder, ShapeId)> {
+        let group = self.groups.get(&shape)?;
+        let first = group.jobs.first().filter(|_| group.inadmissible.is_none());
+        first.map(|rank| (rank, shape))
+    }
+
+    /// The first `most` jobs of those who could go some day, asleep or awake.
+    pub(crate) fn front(&self, most: usize) -> BTreeSet<QueueOrder> {
+        let mut inadmissible = self.admissible_later.iter().peekable();
+        let mut awake = self.awake.iter().peekable();
+        let mut front = BTreeSet::new();
+        // Of the groups whose first are first, the first jobs of each.
+        for _ in 0..most {
+            let from_asleep = match (inadmissible.peek(), awake.peek()) {
+                (Some(a), Some(b)) => a < b,
+                (a, _) => a.is_some(),
+            };
+            let next = if from_asleep {
+                inadmissible.next()
+            } else {
+                awake.next()
+            };
+            let Some((_, shape)) = next else { break };
+            front.extend(self.group(*shape).take(most).cloned());
+        }
+        while front.len() > most {
+            front.pop_last();
+        }
+        front
+    }
+
+    /// The first of those who could go some day, asleep or awake.
+    pub(crate) fn first_that_may_go(&self) -> Option<&QueueOrder> {
+        let inadmissible = self.admissible_later.first().map(|(rank, _)| rank);
+        let awake = self.awake.first().map(|(rank, _)| rank);
+        inadmissible.into_iter().chain(awake).min()
+    }
+
+    /// All in order.
+    pub(crate) fn ranks(&self) -> &PositionIndex {
+        &self.ranks
+    }
+
+    /// The first jobs of a group.
+    pub(crate) fn group(&self, shape: ShapeId) -> impl Iterator<Item = &QueueOrder> {
+        self.groups
+            .get(&shape)
+            .into_iter()
+            .flat_map(|group| &group.jobs)
+    }
+
+    /// Whether the first of a group was judged since it was woken.
+    pub(crate) fn was_judged(&self, shape: ShapeId) -> bool {
+        self.groups.get(&shape).is_some_and(|group| group.judged)
+    }
+
+    /// Whether a group found nothing to evict, as far as nothing has changed for it.
+    pub(crate) fn has_looked(&self, shape: ShapeId) -> bool {
+        self.groups.contains_key(&shape) && !self.unlooked.contains(&shape)
+    }
+
+    /// Who comes after `rank` in a group.
+    pub(crate) fn after(&self, shape: ShapeId, rank: &QueueOrder) -> Option<&QueueOrder> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let group = self.groups.get(&shape)?;
+        group.jobs.range((Excluded(rank), Unbounded)).next()
+    }
+
+    /// All, by group.
+    pub(crate) fn grouped(&self) -> impl Iterator<Item = &QueueOrder> {
+        self.groups.values().flat_map(|group| &group.jobs)
+    }
+
+    /// Takes the first of a group off the lists; whether it was awake.
+    pub(crate) fn unlist(&mut self, shape: ShapeId, first: Option<QueueOrder>) -> bool {
+        first.is_some_and(|first| {
+            let entry = (first, shape);
+            self.admissible_later.remove(&entry);
+            self.awake.remove(&entry)
+        })
+    }
+}

@@ -1,0 +1,81 @@
+use super::*;
+use crate::amounts::resources::Resources;
+use crate::api::ids::{JobKey, Time};
+use crate::capacity::testing::demand;
+use crate::pending::shapes::{RequestShape, Shapes};
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+fn rank(name: &str, at: i64) -> QueueOrder {
+    QueueOrder {
+        priority: Reverse(0),
+        at: Time(at),
+        key: JobKey::new("ns", name),
+    }
+}
+
+fn inadmissible(wake: RequeueCondition) -> Inadmissible {
+    Inadmissible {
+        reason: Reason::WaitingForRoom,
+        admissible_later: true,
+        conditions: vec![wake],
+    }
+}
+
+/// Two queues with a job each, both asleep for want of room.
+fn sleeping() -> (Pending, [QueueName; 2], ShapeId) {
+    let mut pending = Pending::default();
+    let queues = ["a", "b"].map(QueueName::from);
+    let shape = Shapes::default().acquire(RequestShape {
+        demand: Arc::new(demand(1, "cpu 1")),
+        total: Resources::new(),
+        duration: None,
+        user: None,
+        max_clusters: None,
+        avoid: BTreeSet::new(),
+        preempts: true,
+    });
+    for queue in &queues {
+        let name = queue.as_str();
+        pending.insert(queue, QueueId::ROOT, shape, &rank(name, 1));
+        pending.sleep(queue, shape, inadmissible(RequeueCondition::Room));
+    }
+    pending.take_woken();
+    pending.take_dirty();
+    (pending, queues, shape)
+}
+
+fn awake(pending: &Pending, queues: &[QueueName; 2]) -> [usize; 2] {
+    queues
+        .each_ref()
+        .map(|queue| pending.pending_queue(queue).map_or(0, PendingQueue::awake))
+}
+
+#[test]
+fn a_queue_wakes_alone_and_is_stirred() {
+    let (mut pending, queues, shape) = sleeping();
+    assert_eq!(awake(&pending, &queues), [0, 0]);
+    assert!(!pending.is_dirty());
+    pending.wake_queue(&queues[0]);
+    assert_eq!(awake(&pending, &queues), [1, 0]);
+    assert!(pending.is_dirty());
+    let woken = BTreeSet::from([(queues[0].clone(), shape)]);
+    assert_eq!(pending.take_woken(), woken);
+    assert_eq!(pending.take_woken(), BTreeSet::new());
+}
+
+#[test]
+fn a_group_was_judged_until_it_is_woken() {
+    let (mut pending, queues, shape) = sleeping();
+    let judged = |pending: &Pending| {
+        pending
+            .pending_queue(&queues[0])
+            .map(|pending_queue| pending_queue.was_judged(shape))
+    };
+    pending.wake(&RequeueCondition::Room);
+    assert_eq!(judged(&pending), Some(false));
+    pending.note_judged(&queues[0], shape);
+    assert_eq!(judged(&pending), Some(true));
+    pending.rouse(&queues[0], shape);
+    assert_eq!(judged(&pending), Some(false));
+}

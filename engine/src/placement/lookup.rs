@@ -1,0 +1,195 @@
+//! Which clusters are worth looking at node by node, and which first.
+//!
+//! A cluster with fewer seats than pods cannot hold a gang (see `room`'s index). Those that
+//! might are ordered by a guess of their score: as if their tightest node were taken. While at
+//! most [`EXACT`] might hold it all are weighed, and the best is found; of more, the best of the
+//! [`LIKELIEST`] that hold it is taken, whose score may be behind that of the best by what the
+//! guess is wrong. No cluster that holds it is ever left out while none was found.
+
+use crate::api::facts::{Demand, Role};
+use crate::capacity::{Basis, Place, Seats, device, leading_amount};
+use crate::engine::Engine;
+use crate::pending::shapes::RequestShape;
+use crate::placement::plan::View;
+use crate::placement::plugins::Site;
+use crate::placement::score::Weights;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// So many clusters are all weighed.
+pub(crate) const EXACT: usize = 8;
+/// Of more than that, so many are weighed at first.
+const LIKELIEST: usize = 3;
+
+/// How likely a cluster is the best: the order of the fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Estimate {
+    preference: u64,
+    weighted: i64,
+    /// Large rooms are left to large gangs.
+    seats: u64,
+    pub(crate) place: Place,
+}
+
+/// What is known of clusters without looking at their nodes.
+pub(crate) struct LookUp<'a> {
+    engine: &'a Engine,
+    aims: &'a Weights<'a>,
+    /// Whether all is seen as empty.
+    empty: bool,
+    /// Pods and seats by place, for each role.
+    seats: Vec<(u64, Cow<'a, [Seats]>)>,
+    /// Seats for the largest role.
+    main: Option<Cow<'a, [Seats]>>,
+    /// Clusters that do not look as they are kept: nothing is known of those.
+    changed: BTreeSet<Place>,
+    prices: Option<&'a [i64]>,
+}
+
+impl LookUp<'_> {
+    pub(crate) fn seats_at(&self, place: Place) -> Seats {
+        self.main
+            .as_ref()
+            .map_or_else(Seats::default, |all| all[place])
+    }
+
+    /// Whether a cluster might hold all pods.
+    fn might(&self, place: Place) -> bool {
+        let enough = |(count, seats): &(u64, Cow<'_, [Seats]>)| {
+            let seats = seats[place];
+            *count <= if self.empty { seats.empty } else { seats.now }
+        };
+        self.seats.iter().all(enough) || (!self.changed.is_empty() && self.changed.contains(&place))
+    }
+
+    fn likely(&self, place: Place) -> Estimate {
+        let seats = self.seats_at(place);
+        let known = self.prices.filter(|_| !self.aims.looks_at_facts());
+        let (preference, price, fact) = match known {
+            Some(prices) => (0, prices[place], None),
+            None => {
+                let name = &self.engine.room.places()[place];
+                let fact = self.engine.clusters.get(name);
+                let price = fact.map_or(0, |fact| self.engine.eligibility.price_of(fact));
+                (self.aims.preference(name), price, fact)
+            }
+        };
+        let site = Site { fact, seats, price };
+        Estimate {
+            preference,
+            weighted: self.aims.guess(&site),
+            seats: seats.now,
+            place,
+        }
+    }
+
+    /// The clusters to be weighed first, in order: all that might hold all pods while they are
+    /// at most [`EXACT`], else the [`LIKELIEST`] of them.
+    pub(crate) fn likeliest(&self, places: &[Place]) -> Vec<Estimate> {
+        let mut best: Vec<Estimate> = Vec::with_capacity(EXACT + 1);
+        let mut many = false;
+        for place in places.iter().copied().filter(|place| self.might(*place)) {
+            let likely = self.likely(place);
+            let most = if many { LIKELIEST } else { EXACT };
+            if many && best.last().is_some_and(|last| *last < likely) {
+                continue;
+            }
+            let at = best.partition_point(|known| *known < likely);
+            best.insert(at, likely);
+            if best.len() > most {
+                many = true;
+                best.truncate(LIKELIEST);
+            }
+        }
+        best
+    }
+
+    /// The others that might.
+    pub(crate) fn others(&self, places: &[Place], looked_at: &BTreeSet<Place>) -> Vec<Estimate> {
+        let others = places.iter().copied();
+        others
+            .filter(|place| !looked_at.contains(place) && self.might(*place))
+            .map(|place| self.likely(place))
+            .collect()
+    }
+}
+
+impl Engine {
+    /// What is known of clusters for a job before any is looked at.
+    pub(crate) fn look_up<'a>(
+        &'a self,
+        shape: &'a RequestShape,
+        view: &'a View,
+        aims: &'a Weights<'a>,
+    ) -> LookUp<'a> {
+        let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
+        let main = largest_role(&shape.demand);
+        let place = |name| self.room.places().binary_search(name).ok();
+        LookUp {
+            engine: self,
+            aims,
+            empty: view.basis == Basis::Empty,
+            seats: roles
+                .map(|role| (u64::from(role.count), self.room.seats_for_role(role)))
+                .collect(),
+            main: main.map(|role| self.room.seats_for_role(role)),
+            changed: view.nodes.keys().filter_map(place).collect(),
+            prices: self.eligibility.prices(&self.room),
+        }
+    }
+}
+
+/// The role that asks for most: devices before CPU.
+pub(crate) fn largest_role(demand: &Demand) -> Option<&Role> {
+    let roles = demand.roles.iter().filter(|role| role.count > 0);
+    roles.rev().max_by_key(|role| {
+        let total = i128::from(leading_amount(&role.request)) * i128::from(role.count);
+        (device(&role.request).is_some(), total)
+    })
+}
+
+/// What each pod of the largest role asks for, of what the role is best known by.
+pub(crate) fn leading_ask(demand: &Demand) -> i64 {
+    largest_role(demand).map_or(0, |role| leading_amount(&role.request))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::testing::demand;
+
+    fn roles(all: &[(u32, &str)]) -> Demand {
+        let mut gang = demand(1, "cpu 1");
+        let roles = all.iter().map(|(count, request)| Role {
+            name: format!("{count} of {request}"),
+            ..demand(*count, request).roles.remove(0)
+        });
+        gang.roles = roles.collect();
+        gang
+    }
+
+    #[test]
+    fn the_largest_role_has_most_devices_in_all_and_some_pods() {
+        let largest = |all: &[(u32, &str)]| {
+            let demand = roles(all);
+            largest_role(&demand).map(|role| role.name.clone())
+        };
+        let (few, many) = ((3, "nvidia.com/gpu 4"), (20, "nvidia.com/gpu 1"));
+        let nine = (9, "nvidia.com/gpu 1");
+        let (cpus, none) = ((40, "cpu 64"), (0, "nvidia.com/gpu 8"));
+        let is = |name: &str| Some(name.to_owned());
+        assert_eq!(largest(&[few, many]), is("20 of nvidia.com/gpu 1"));
+        assert_eq!(largest(&[few, nine]), is("3 of nvidia.com/gpu 4"));
+        assert_eq!(largest(&[cpus, few]), is("3 of nvidia.com/gpu 4"));
+        assert_eq!(largest(&[none, cpus]), is("40 of cpu 64"));
+        assert_eq!(largest(&[none]), None);
+    }
+
+    #[test]
+    fn each_pod_of_the_largest_role_asks_for_its_devices() {
+        let gang = roles(&[(40, "cpu 64"), (2, "cpu 8, nvidia.com/gpu 4")]);
+        let gpus = leading_amount(&gang.roles[1].request);
+        assert!(gpus > 1, "{gpus}");
+        assert_eq!(leading_ask(&gang), gpus);
+    }
+}

@@ -1,0 +1,11 @@
+//! Where a gang goes: filters and scores, pools, one cluster or several.
+
+pub(crate) mod eligible;
+pub(crate) mod empty;
+pub(crate) mod lookup;
+pub(crate) mod mixed;
+pub(crate) mod no_plan;
+pub(crate) mod plan;
+pub mod plugins;
+pub(crate) mod score;
+pub(crate) mod split;

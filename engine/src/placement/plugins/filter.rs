@@ -1,0 +1,166 @@
+//! Filters: which clusters may take a job, whatever room they have.
+
+use super::filters::{ApiEnablement, ClusterAffinity, ClusterReady, DataRegion, TaintToleration};
+use super::{Plugin, UnknownPlugin};
+use crate::api::facts::{ClusterFact, ClusterPlacement};
+use crate::api::ids::ClusterName;
+use crate::api::matching::ClusterRule;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// All filters, in the order in which they are asked: the first that refuses is told.
+const FILTERS: &[&dyn Filter] = &[
+    &ClusterAffinity,
+    &ClusterReady,
+    &TaintToleration,
+    &ApiEnablement,
+    &DataRegion,
+];
+
+/// What a filter is asked: may this job go to this cluster?
+pub(crate) struct Question<'a> {
+    /// What the job's placement says.
+    pub(crate) placement: &'a ClusterPlacement,
+    /// The group of clusters that is tried.
+    pub(crate) group: &'a ClusterRule,
+    pub(crate) cluster: &'a ClusterFact,
+    /// All clusters.
+    pub(crate) fleet: &'a BTreeMap<ClusterName, ClusterFact>,
+}
+
+/// When a filter holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// For every job: nothing that ran against it could run.
+    Always,
+    /// Unless a CapacityPolicy names others.
+    Unset,
+    /// Only where a CapacityPolicy names it.
+    Named,
+}
+
+/// One rule on which clusters may take a job.
+pub(crate) trait Filter: Sync {
+    /// Its name and what it is for.
+    fn plugin(&self) -> Plugin<Holds>;
+
+    /// Why the cluster may not take the job, if so; to be read after the cluster's name.
+    fn refuses(&self, question: &Question<'_>) -> Option<String>;
+}
+
+/// What people read of each filter, in the order in which they are asked.
+pub fn filters() -> impl Iterator<Item = Plugin<Holds>> {
+    FILTERS.iter().map(|filter| filter.plugin())
+}
+
+/// Whether the group that is tried means the cluster at all.
+pub(crate) fn selects(question: &Question<'_>) -> bool {
+    ClusterAffinity.refuses(question).is_none()
+}
+
+/// What the first filter that refuses says.
+pub(crate) fn refusal(question: &Question<'_>) -> Option<String> {
+    let holds = question.placement.filters;
+    let mut asked = FILTERS.iter().enumerate();
+    asked.find_map(|(index, filter)| {
+        let asked = holds.has(index, filter.plugin().unset);
+        asked.then(|| filter.refuses(question)).flatten()
+    })
+}
+
+/// The filters that hold for a job, beside those that hold for every one.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(try_from = "Option<Vec<String>>", into = "Option<Vec<String>>")]
+pub struct Filters {
+    /// By their place in the list; `None` where nobody named any.
+    named: Option<u32>,
+}
+
+impl Filters {
+    /// Those of these names.
+    ///
+    /// # Errors
+    /// Where a name is not that of a filter that can be chosen.
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownPlugin> {
+        let mut named = 0;
+        for name in names {
+            let place = Self::choices().find(|(_, plugin)| plugin.name == name);
+            let known = || Self::choices().map(|(_, plugin)| plugin.name);
+            let unknown = || UnknownPlugin::new("filter that can be chosen", name, known());
+            let (place, _) = place.ok_or_else(unknown)?;
+            named |= 1 << place;
+        }
+        Ok(Self { named: Some(named) })
+    }
+
+    fn choices() -> impl Iterator<Item = (usize, Plugin<Holds>)> {
+        let all = filters().enumerate();
+        all.filter(|(_, plugin)| plugin.unset != Holds::Always)
+    }
+
+    fn has(self, place: usize, unset: Holds) -> bool {
+        match (unset, self.named) {
+            (Holds::Always, _) => true,
+            (_, Some(named)) => named & (1 << place) != 0,
+            (unset, None) => unset == Holds::Unset,
+        }
+    }
+}
+
+impl TryFrom<Option<Vec<String>>> for Filters {
+    type Error = UnknownPlugin;
+
+    fn try_from(names: Option<Vec<String>>) -> Result<Self, Self::Error> {
+        names.map_or_else(
+            || Ok(Self::default()),
+            |names| Self::named(names.iter().map(String::as_str)),
+        )
+    }
+}
+
+impl From<Filters> for Option<Vec<String>> {
+    fn from(filters: Filters) -> Self {
+        filters.named.map(|_| {
+            let chosen = Filters::choices().filter(|(at, plugin)| filters.has(*at, plugin.unset));
+            chosen.map(|(_, plugin)| plugin.name.to_owned()).collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart_and_kept() {
+        assert!(FILTERS.len() <= 32, "they are kept as bits");
+        let mut names: Vec<&str> = filters().map(|plugin| plugin.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FILTERS.len());
+        for list in [
+            None,
+            Some(vec![]),
+            Some(vec!["APIEnablement", "DataRegion"]),
+        ] {
+            let list: Option<Vec<String>> =
+                list.map(|list: Vec<&str>| list.into_iter().map(str::to_owned).collect());
+            let filters = Filters::try_from(list.clone()).unwrap();
+            let mut kept = Option::<Vec<String>>::from(filters);
+            kept.iter_mut().for_each(|kept| kept.sort());
+            assert_eq!(kept, list);
+        }
+    }
+
+    #[test]
+    fn what_always_holds_cannot_be_chosen() {
+        let error = Filters::named(["ClusterReady"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "\"ClusterReady\" is no filter that can be chosen; one of APIEnablement, DataRegion is needed"
+        );
+    }
+}

@@ -1,0 +1,22 @@
+//! `ClusterAffinity`: what the job's PropagationPolicy selects.
+
+use crate::placement::plugins::Plugin;
+use crate::placement::plugins::filter::{Filter, Holds, Question};
+
+/// See the module.
+pub(crate) struct ClusterAffinity;
+
+impl Filter for ClusterAffinity {
+    fn plugin(&self) -> Plugin<Holds> {
+        Plugin {
+            name: "ClusterAffinity",
+            about: "clusters that the job's policy selects",
+            unset: Holds::Always,
+        }
+    }
+
+    fn refuses(&self, question: &Question<'_>) -> Option<String> {
+        let selected = question.group.selects(question.cluster);
+        (!selected).then(|| "its cluster affinity does not select it".to_owned())
+    }
+}

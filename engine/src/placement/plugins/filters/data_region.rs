@@ -1,0 +1,44 @@
+//! `DataRegion`: data that may not leave its region, or is too large to.
+
+use crate::placement::plugins::Plugin;
+use crate::placement::plugins::filter::{Filter, Holds, Question};
+
+/// See the module.
+pub(crate) struct DataRegion;
+
+impl Filter for DataRegion {
+    fn plugin(&self) -> Plugin<Holds> {
+        Plugin {
+            name: "DataRegion",
+            about: "clusters in a region (spec.region) of a cluster that holds the job's data \
+                    (muster.io/data-clusters); jobs that name none go anywhere",
+            unset: Holds::Named,
+        }
+    }
+
+    fn refuses(&self, question: &Question<'_>) -> Option<String> {
+        let data = &question.placement.data_clusters;
+        let cluster = question.cluster;
+        let with_data = data.iter().filter_map(|name| question.fleet.get(name));
+        let near = |holder: &crate::api::facts::ClusterFact| {
+            holder.name == cluster.name
+                || (!holder.region.is_empty() && holder.region == cluster.region)
+        };
+        if data.is_empty() || with_data.clone().any(near) {
+            return None;
+        }
+        let regions: Vec<&str> = with_data
+            .map(|holder| holder.region.as_str())
+            .filter(|region| !region.is_empty())
+            .collect();
+        Some(if regions.is_empty() {
+            "no cluster that holds the job's data is known with its region".to_owned()
+        } else {
+            format!(
+                "it is in region {:?}, and the job's data in {}",
+                cluster.region,
+                regions.join(", ")
+            )
+        })
+    }
+}

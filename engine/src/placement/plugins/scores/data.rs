@@ -1,0 +1,31 @@
+//! `data`: the way to the job's data.
+
+use crate::placement::plugins::Plugin;
+use crate::placement::plugins::distance::distance;
+use crate::placement::plugins::score::{Job, Score, Site};
+
+/// See the module.
+pub(crate) struct Data;
+
+impl Score for Data {
+    fn plugin(&self) -> Plugin<u32> {
+        Plugin {
+            name: "data",
+            about: "To be near the clusters that hold its data (muster.io/data-clusters)",
+            unset: 10,
+        }
+    }
+
+    fn of_cluster(&self, job: &Job<'_>, site: &Site<'_>) -> i64 {
+        let Some(fact) = site.fact else { return 0 };
+        let ways = job
+            .data
+            .iter()
+            .map(|data| distance(fact, data, job.farthest));
+        ways.min().unwrap_or(0)
+    }
+
+    fn reads_cluster(&self, job: &Job<'_>) -> bool {
+        !job.data.is_empty()
+    }
+}

@@ -1,0 +1,28 @@
+//! `fragmentation`: devices that no usual job can use (FGD).
+
+use crate::capacity::PackEffect;
+use crate::placement::plugins::Plugin;
+use crate::placement::plugins::score::{Job, Score, Site};
+
+/// See the module.
+pub(crate) struct Fragmentation;
+
+impl Score for Fragmentation {
+    fn plugin(&self) -> Plugin<u32> {
+        Plugin {
+            name: "fragmentation",
+            about: "To leave few devices that no usual job can use",
+            unset: 100,
+        }
+    }
+
+    fn of_nodes(&self, effect: &PackEffect) -> i128 {
+        effect.growth
+    }
+
+    /// As if the tightest node were taken, and all that it has left were unusable.
+    fn guess(&self, job: &Job<'_>, site: &Site<'_>) -> i64 {
+        let left = site.seats.tightest.saturating_sub(job.each);
+        left.saturating_mul(1000) / job.each.max(1)
+    }
+}

@@ -1,0 +1,28 @@
+//! `network`: the longest way between two clusters of one job.
+
+use crate::api::facts::ClusterFact;
+use crate::placement::plugins::Plugin;
+use crate::placement::plugins::distance::distance;
+use crate::placement::plugins::score::{Job, Score};
+
+/// See the module.
+pub(crate) struct Network;
+
+impl Score for Network {
+    fn plugin(&self) -> Plugin<u32> {
+        Plugin {
+            name: "network",
+            about: "To keep the clusters of one job near each other (muster.io/network of the \
+                    Clusters, else their zones, region and provider)",
+            unset: 10,
+        }
+    }
+
+    fn of_clusters(&self, job: &Job<'_>, clusters: &[&ClusterFact]) -> i64 {
+        let ways = clusters.iter().flat_map(|one| {
+            let others = clusters.iter();
+            others.map(|other| distance(one, other, job.farthest))
+        });
+        ways.max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,21 @@
+//! `price`: what a device costs for an hour.
+
+use crate::placement::plugins::Plugin;
+use crate::placement::plugins::score::{Job, Score, Site};
+
+/// See the module.
+pub(crate) struct Price;
+
+impl Score for Price {
+    fn plugin(&self) -> Plugin<u32> {
+        Plugin {
+            name: "price",
+            about: "To be cheap (muster.io/price of the Cluster)",
+            unset: 1,
+        }
+    }
+
+    fn of_cluster(&self, _: &Job<'_>, site: &Site<'_>) -> i64 {
+        site.price
+    }
+}

@@ -1,0 +1,23 @@
+//! `spread`: how full a cluster is, of the seats that it would have if it were empty.
+
+use crate::placement::plugins::Plugin;
+use crate::placement::plugins::score::{Job, Score, Site};
+
+/// See the module.
+pub(crate) struct Spread;
+
+impl Score for Spread {
+    fn plugin(&self) -> Plugin<u32> {
+        Plugin {
+            name: "spread",
+            about: "To use clusters evenly",
+            unset: 0,
+        }
+    }
+
+    fn of_cluster(&self, _: &Job<'_>, site: &Site<'_>) -> i64 {
+        let (now, empty) = (site.seats.now, site.seats.empty);
+        let used = u128::from(empty.saturating_sub(now)) * 1000;
+        i64::try_from(used / u128::from(empty.max(1))).unwrap_or(1000)
+    }
+}

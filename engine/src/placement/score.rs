@@ -1,0 +1,123 @@
+//! What one placement has before another, where both would do.
+//!
+//! What each of the [`crate::placement::plugins`] says, in thousandths, weighed as the queue's policy says.
+//! Lower is better. A cluster that tells no price is taken to be as dear as the dearest.
+
+use crate::api::facts::{ClusterFact, Demand, PlacementWeights};
+use crate::api::ids::{ClusterName, JobKey, QueueName};
+use crate::capacity::{PackEffect, Place};
+use crate::engine::Engine;
+use crate::pending::shapes::RequestShape;
+use crate::placement::lookup::leading_ask;
+use crate::placement::plugins::{FRAGMENTATION, Job, Site};
+
+/// The order among placements over equally many clusters: the policy is the order of the fields.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Score {
+    /// Innermost domain first.
+    pub(crate) tier: u32,
+    /// The queue's preferred clusters in their order, then the others: its pods times how far
+    /// down the list each is.
+    pub(crate) preference: u64,
+    /// The weighted sum of the aims.
+    pub(crate) weighted: i128,
+    /// Pods that its clusters could hold beside, of a gang that is divided.
+    pub(crate) spare: u64,
+    /// Free devices, then free CPU, left on the nodes that it uses.
+    pub(crate) units_left: i128,
+    pub(crate) cpu_left: i128,
+    /// Then by name, so that no two are equal.
+    pub(crate) places: Vec<Place>,
+}
+
+/// What a job's queue and demand say of clusters.
+pub(crate) struct Weights<'a> {
+    weights: PlacementWeights,
+    preferred: &'a [ClusterName],
+    job: Job<'a>,
+}
+
+impl Engine {
+    /// What counts for a job of this queue.
+    pub(crate) fn aims<'a>(&'a self, queue: &QueueName, shape: &'a RequestShape) -> Weights<'a> {
+        let policy = self.queues.policy(queue);
+        let data = shape.demand.placement.data_clusters.iter();
+        Weights {
+            weights: policy.map_or_else(PlacementWeights::default, |policy| policy.weights),
+            preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
+            job: Job {
+                data: data.filter_map(|name| self.clusters.get(name)).collect(),
+                farthest: self.eligibility.farthest(),
+                each: leading_ask(&shape.demand),
+            },
+        }
+    }
+
+    /// A job that had not been submitted before is one more of its kind.
+    pub(crate) fn note_submitted(&mut self, key: &JobKey, demand: &Demand) {
+        self.eligibility
+            .note(&demand.placement, &self.clusters, &self.room);
+        let known = self.jobs.get(key).is_some_and(|job| job.demand.is_some());
+        if !known {
+            self.room.note_demand(demand);
+        }
+    }
+}
+
+impl Weights<'_> {
+    /// How far down the queue's list a cluster is.
+    pub(crate) fn preference(&self, cluster: &ClusterName) -> u64 {
+        let place = self.preferred.iter().position(|name| name == cluster);
+        place.unwrap_or(self.preferred.len()) as u64
+    }
+
+    /// What counts of a cluster whatever of it is used.
+    pub(crate) fn of_cluster(&self, site: &Site<'_>) -> i128 {
+        let each = self.weights.each();
+        let weighed = each
+            .filter(|(_, weight)| *weight > 0)
+            .map(|(score, weight)| {
+                i128::from(weight) * i128::from(score.of_cluster(&self.job, site))
+            });
+        weighed.sum()
+    }
+
+    /// What counts of the nodes that a packing uses.
+    pub(crate) fn of_nodes(&self, effect: &PackEffect) -> i128 {
+        let each = self.weights.each();
+        each.map(|(score, weight)| i128::from(weight) * score.of_nodes(effect))
+            .sum()
+    }
+
+    /// What counts of the clusters of one gang.
+    pub(crate) fn of_clusters(&self, clusters: &[&ClusterFact]) -> i128 {
+        let each = self.weights.each();
+        let weighed = each.map(|(score, weight)| {
+            i128::from(weight) * i128::from(score.of_clusters(&self.job, clusters))
+        });
+        weighed.sum()
+    }
+
+    /// Whether more of a cluster counts than its price and how full it is.
+    pub(crate) fn looks_at_facts(&self) -> bool {
+        let mut each = self.weights.each();
+        let reads = each.any(|(score, weight)| weight > 0 && score.reads_cluster(&self.job));
+        reads || !self.preferred.is_empty()
+    }
+
+    /// Likely what the weighing will come to: only to look at likely clusters first.
+    pub(crate) fn guess(&self, site: &Site<'_>) -> i64 {
+        let each = self.weights.each().enumerate();
+        each.fold(0, |sum: i64, (place, (score, weight))| {
+            let weight = match place {
+                FRAGMENTATION => weight.max(1),
+                _ => weight,
+            };
+            let weighed = match weight {
+                0 => 0,
+                weight => i64::from(weight).saturating_mul(score.guess(&self.job, site)),
+            };
+            sum.saturating_add(weighed)
+        })
+    }
+}

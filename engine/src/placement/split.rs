@@ -1,0 +1,391 @@
+//! A gang over several clusters: over as few as take it.
+//!
+//! The largest role is divided; roles that exist once go whole with the first part, the others
+//! where room is left beside. The first part is the one with the most room, or where that cannot
+//! take what exists once (a launcher that needs nodes of CPUs), the next that can. Clusters with
+//! the most room are the fewest that can do: so their number is exact for one role. Of that many,
+//! all choices are weighed while there are at most [`CHOICES`]; beyond that those around the
+//! choice that leaves least beside, so the number stays exact for one role and the score is the
+//! best of what was weighed. Within a choice the largest room is filled first and the last part
+//! is what remains. Where bounds on pools stand in the way, each cluster counts with what its
+//! bounds leave, and more clusters are taken.
+
+use crate::api::facts::{Role, Share};
+use crate::api::ids::QueueName;
+use crate::capacity::{Basis, Need, Packing, Place, Seats};
+use crate::engine::Engine;
+use crate::pending::shapes::RequestShape;
+use crate::placement::eligible::Eligible;
+use crate::placement::lookup::largest_role;
+use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, lens};
+use crate::placement::score::Weights;
+use crate::quota::queues::pools_of;
+use std::cmp::Reverse;
+
+/// Choices of clusters that are weighed.
+const CHOICES: usize = 64;
+/// Clusters that are tried as the first part beside the ones with the most room, for one job.
+const LEADERS: usize = 64;
+/// Clusters whose room is counted node by node at first, those with the most seats.
+const COUNTED: usize = 64;
+
+/// What one cluster could take of the role that is divided.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    place: Place,
+    pods: u32,
+    preference: u64,
+    seats: Seats,
+}
+
+/// What is asked, once for all choices.
+struct Question<'a> {
+    queue: &'a QueueName,
+    shape: &'a RequestShape,
+    view: &'a View,
+    aims: &'a Weights<'a>,
+    /// The role that is divided, as an index.
+    main: usize,
+}
+
+impl Engine {
+    /// The job over the fewest clusters, with what the weighing came to.
+    pub(crate) fn split(
+        &self,
+        queue: &QueueName,
+        shape: &RequestShape,
+        view: &View,
+        eligible: &Eligible,
+        aims: &Weights<'_>,
+    ) -> Result<(Vec<Share>, i128), NoPlan> {
+        let none = || NoPlan::NoRoom(Vec::new());
+        let role = largest_role(&shape.demand).ok_or_else(none)?;
+        let roles = shape.demand.roles.iter();
+        let main = roles.clone().position(|known| known.name == role.name);
+        let question = Question {
+            queue,
+            shape,
+            view,
+            aims,
+            main: main.ok_or_else(none)?,
+        };
+        let mut rooms = self.rooms(&question, role, eligible);
+        let first = self.fewest(&question, &rooms);
+        let Err(NoPlan::Bound(..)) = &first else {
+            return first;
+        };
+        for part in &mut rooms {
+            part.pods = self.within_bounds(&question, *part);
+        }
+        sort(&mut rooms);
+        self.fewest(&question, &rooms).or(first)
+    }
+
+    /// Clusters by how many pods of the role they take, most first.
+    fn rooms(&self, question: &Question<'_>, role: &Role, eligible: &Eligible) -> Vec<Part> {
+        let seats = self.room.seats_for_role(role);
+        let upper = |place: Place| match question.view.basis {
+            _ if question.view.nodes.contains_key(&self.room.places()[place]) => u64::MAX,
+            Basis::Now => seats[place].now,
+            Basis::Empty => seats[place].empty,
+        };
+        let mut places: Vec<(Reverse<u64>, Place)> = eligible
+            .places
+            .iter()
+            .map(|place| (Reverse(upper(*place).min(u64::from(role.count))), *place))
+            .filter(|(seats, _)| seats.0 > 0)
+            .collect();
+        places.sort_unstable();
+        let mut rooms: Vec<Part> = Vec::new();
+        let mut sum = 0_u64;
+        for (index, (_, place)) in places.iter().enumerate() {
+            if index >= COUNTED && sum >= u64::from(role.count) {
+                break;
+            }
+            let part = self.part(question, *place, &[(question.main, role.count)]);
+            let pods = part.pods();
+            sum += u64::from(pods);
+            rooms.push(Part {
+                place: *place,
+                pods,
+                preference: question.aims.preference(&self.room.places()[*place]),
+                seats: seats[*place],
+            });
+        }
+        sort(&mut rooms);
+        rooms
+    }
+
+    /// What a cluster takes of so many pods of these roles, one after another.
+    fn part(&self, question: &Question<'_>, place: Place, pods: &[(usize, u32)]) -> Packing {
+        let demand = &question.shape.demand;
+        let needs: Vec<Need<'_>> = pods
+            .iter()
+            .map(|(index, count)| Need {
+                index: *index,
+                role: &demand.roles[*index],
+                count: *count,
+            })
+            .collect();
+        let cluster = &self.room.places()[place];
+        let lens = lens(question.view, cluster, None);
+        let topology = demand.topology.as_ref();
+        self.room.fill(cluster, &needs, &lens, topology)
+    }
+
+    /// How many of the pods that a cluster has room for its bounds allow.
+    fn within_bounds(&self, question: &Question<'_>, part: Part) -> u32 {
+        let cluster = &self.room.places()[part.place];
+        let (mut least, mut most) = (0, part.pods);
+        while least < most {
+            let middle = most - (most - least) / 2;
+            let packing = self.part(question, part.place, &[(question.main, middle)]);
+            let share = self.share_of(cluster, &question.shape.demand, &packing);
+            let pools = pools_of(std::slice::from_ref(&share));
+            let kept = &question.view.kept;
+            if self
+                .queues
+                .check_pools(question.queue, &pools, kept)
+                .is_ok()
+            {
+                least = middle;
+            } else {
+                most = middle - 1;
+            }
+        }
+        least
+    }
+
+    /// The best over the fewest clusters that do.
+    fn fewest(
+        &self,
+        question: &Question<'_>,
+        rooms: &[Part],
+    ) -> Result<(Vec<Share>, i128), NoPlan> {
+        let demand = &question.shape.demand;
+        let count = demand.roles[question.main].count;
+        let placement = &demand.placement;
+        let policy = self.queues.policy(question.queue);
+        let most = [
+            placement.max_clusters,
+            policy.and_then(|policy| policy.max_clusters),
+        ];
+        let most = most.into_iter().flatten().min().unwrap_or(u32::MAX);
+        // One alone was tried before.
+        let least = placement.min_clusters.unwrap_or(2).max(2);
+        let pods = u32::try_from(demand.pods()).unwrap_or(u32::MAX);
+        let able = rooms.iter().filter(|part| part.pods > 0).count();
+        let most = most.min(pods).min(u32::try_from(able).unwrap_or(u32::MAX));
+        let lacks = question.view.tells.then(|| self.lacks_of(question, rooms));
+        let mut why = NoPlan::NoRoom(lacks.unwrap_or_default());
+        let mut leaders = LEADERS;
+        for clusters in least..=most {
+            let sum: u64 = rooms[..clusters as usize]
+                .iter()
+                .map(|part| u64::from(part.pods))
+                .sum();
+            if sum < u64::from(count) {
+                continue;
+            }
+            let options = choices(&rooms[..able], clusters as usize, count)
+                .into_iter()
+                .filter_map(|choice| self.divide_led(question, choice, &mut leaders))
+                .collect();
+            let (shape, view) = (question.shape, question.view);
+            match self.first_within_bounds(question.queue, shape, view, options) {
+                Ok(found) => return Ok(found),
+                Err(next) => why = next.map_or(why.clone(), |next| why.or(next)),
+            }
+        }
+        Err(why)
+    }
+
+    /// The same led by the first of these clusters that takes what exists once, as long as there
+    /// are `leaders` to be tried.
+    fn divide_led(
+        &self,
+        question: &Question<'_>,
+        mut choice: Vec<Part>,
+        leaders: &mut usize,
+    ) -> Option<Candidate> {
+        let roles = &question.shape.demand.roles;
+        let led = (0..roles.len()).any(|role| exists_once(roles, question.main, role));
+        let first = self.divide(question, &choice);
+        if first.is_some() || !led {
+            return first;
+        }
+        (1..choice.len()).find_map(|leader| {
+            *leaders = leaders.checked_sub(1)?;
+            choice[..=leader].rotate_right(1);
+            let found = self.divide(question, &choice);
+            choice[..=leader].rotate_left(1);
+            found
+        })
+    }
+
+    /// All roles over these clusters, if they take them.
+    fn divide(&self, question: &Question<'_>, choice: &[Part]) -> Option<Candidate> {
+        let demand = &question.shape.demand;
+        let mut left: Vec<u32> = demand.roles.iter().map(|role| role.count).collect();
+        let mut parts = Vec::new();
+        for (index, part) in choice.iter().enumerate() {
+            let after = u32::try_from(choice.len() - index - 1).unwrap_or(u32::MAX);
+            let pods = shares_of(
+                &left,
+                demand.roles.as_slice(),
+                question.main,
+                *part,
+                index,
+                after,
+            );
+            let packing = self.part(question, part.place, &pods);
+            for seat in &packing.seats {
+                left[seat.role] -= seat.count;
+            }
+            let has_main = packing.seats.iter().any(|seat| seat.role == question.main);
+            if !has_main {
+                return None;
+            }
+            parts.push((part.place, packing));
+        }
+        if left.iter().any(|count| *count > 0) {
+            return None;
+        }
+        let seats: Vec<Seats> = choice.iter().map(|part| part.seats).collect();
+        let room: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
+        let spare = room.saturating_sub(u64::from(demand.roles[question.main].count));
+        let (shape, view) = (question.shape, question.view);
+        Some(self.scored(shape, view, parts, &seats, spare, question.aims))
+    }
+
+    fn lacks_of(&self, question: &Question<'_>, rooms: &[Part]) -> Vec<ClusterLack> {
+        let demand = &question.shape.demand;
+        let count = demand.roles[question.main].count;
+        let lacks = rooms.iter().filter(|part| part.pods < count);
+        lacks
+            .filter_map(|part| {
+                let packing = Packing::lacking(question.main, count, part.pods);
+                let cluster = &self.room.places()[part.place];
+                self.lack_of(cluster, demand, &packing, question.view)
+            })
+            .collect()
+    }
+}
+
+/// Whether a role beside the one that is divided has one pod.
+fn exists_once(roles: &[Role], main: usize, role: usize) -> bool {
+    role != main && roles[role].count == 1
+}
+
+/// What a part is asked to take: the first one all roles that exist once, each at least one pod
+/// of the divided role for every part after it left over, and of the other roles what fits.
+fn shares_of(
+    left: &[u32],
+    roles: &[Role],
+    main: usize,
+    part: Part,
+    index: usize,
+    after: u32,
+) -> Vec<(usize, u32)> {
+    let once = |role: usize| exists_once(roles, main, role);
+    let others = |role: usize| role != main && roles[role].count > 1;
+    let mut pods = Vec::new();
+    if index == 0 {
+        pods.extend(
+            (0..roles.len())
+                .filter(|role| once(*role))
+                .map(|role| (role, 1)),
+        );
+    }
+    let of_main = part.pods.min(left[main].saturating_sub(after));
+    pods.push((main, of_main));
+    let others = (0..roles.len()).filter(|role| others(*role));
+    pods.extend(others.map(|role| (role, left[role])));
+    pods
+}
+
+fn sort(rooms: &mut [Part]) {
+    rooms.sort_by_key(|part| (Reverse(part.pods), part.preference, part.place));
+}
+
+/// Choices of so many clusters that take `count` pods together, most room first in each: all of
+/// them while they are few, else those around the one that leaves least.
+fn choices(rooms: &[Part], clusters: usize, count: u32) -> Vec<Vec<Part>> {
+    let enough = |choice: &[Part]| {
+        let sum: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
+        sum >= u64::from(count)
+    };
+    if combinations(rooms.len(), clusters) <= CHOICES {
+        let mut all = Vec::new();
+        combine(rooms, clusters, &mut Vec::new(), &mut all);
+        all.retain(|choice| enough(choice));
+        return all;
+    }
+    // The largest, the last of them replaced by each other that still does; smallest first.
+    let (largest, rest) = rooms.split_at(clusters.saturating_sub(1));
+    let with_last = rest.iter().rev().map(|last| {
+        let mut choice = largest.to_vec();
+        choice.push(*last);
+        choice
+    });
+    with_last
+        .filter(|choice| enough(choice))
+        .take(CHOICES)
+        .collect()
+}
+
+fn combine(rooms: &[Part], clusters: usize, chosen: &mut Vec<Part>, all: &mut Vec<Vec<Part>>) {
+    if chosen.len() == clusters {
+        all.push(chosen.clone());
+        return;
+    }
+    // Where fewer are left than are missing there is none: else all subsets would be gone through.
+    let missing = clusters - chosen.len();
+    for (index, part) in rooms
+        .iter()
+        .enumerate()
+        .take((rooms.len() + 1).saturating_sub(missing))
+    {
+        chosen.push(*part);
+        combine(&rooms[index + 1..], clusters, chosen, all);
+        chosen.pop();
+    }
+}
+
+/// How many ways there are to choose so many of all, as far as [`CHOICES`] matters.
+fn combinations(all: usize, chosen: usize) -> usize {
+    let chosen = chosen.min(all.saturating_sub(chosen));
+    let mut ways = 1_usize;
+    for step in 0..chosen {
+        ways = ways * (all - step) / (step + 1);
+        if ways > CHOICES {
+            return ways;
+        }
+    }
+    ways
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_to_choose_are_counted_as_far_as_they_matter() {
+        for (all, chosen, ways) in [
+            (5, 0, 1),
+            (5, 1, 5),
+            (5, 5, 1),
+            (8, 2, 28),
+            (8, 6, 28),
+            (7, 3, 35),
+            (64, 1, 64),
+            (64, 63, 64),
+        ] {
+            assert_eq!(combinations(all, chosen), ways, "{chosen} of {all}");
+        }
+        // However many there are, the count ends: the last has more ways than can be told.
+        for (all, chosen) in [(65, 1), (12, 2), (64, 2), (9, 4), (400, 200)] {
+            assert!(combinations(all, chosen) > CHOICES, "{chosen} of {all}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Whom a preemptor waits for.
+//!
+//! Not only those who are evicted for it: what is ending already may be on nodes that it will
+//! use, or charged where its queue, or one above it, lacks headroom. One that waited for nobody
+//! would be judged at once, in vain, and what was kept for it given up; which wakes the next, and
+//! the two each other for ever.
+
+use crate::api::facts::Share;
+use crate::api::ids::{JobKey, QueueName};
+use crate::cycle::evaluate::Request;
+use crate::engine::Engine;
+use crate::placement::plan::View;
+use crate::quota::check::Short;
+use crate::quota::queues::{Pools, pools_of};
+use std::collections::BTreeSet;
+
+impl Engine {
+    /// Jobs that are ending or shrinking, and have to be gone before the request can have `shares`:
+    /// those on nodes that these use, and as many more, first in order, as give back the headroom
+    /// that it lacks beside what it has to leave alone. Of jobs that would do as well for headroom
+    /// it waits for the first: if another is gone sooner, its quota wakes it.
+    pub(crate) fn awaited_for(&self, request: Request<'_>, shares: &[Share]) -> BTreeSet<JobKey> {
+        let used = shares.iter().flat_map(|share| {
+            let slots = share.slots.iter();
+            slots.map(|slot| (share.cluster.clone(), slot.node.clone()))
+        });
+        let used: BTreeSet<_> = used.collect();
+        let mut view = View {
+            kept: self.headroom_kept(&self.reservations_ahead(request)),
+            ..View::now()
+        };
+        let mut awaited = BTreeSet::new();
+        let mut others = Vec::new();
+        for key in self.held.going() {
+            let Some((queue, charge, nodes)) = self.going(key) else {
+                continue;
+            };
+            if nodes.keys().any(|node| used.contains(node)) {
+                self.without(&mut view, &queue, &charge);
+                awaited.insert(key.clone());
+            } else {
+                others.push((key, queue, charge));
+            }
+        }
+        let pools = pools_of(shares);
+        while let Err(short) = self.check_with(request, &pools, &view) {
+            let gives = |(_, queue, charge): &(&JobKey, QueueName, Pools)| {
+                self.queues.is_within(queue, &short.queue) && gives_back(charge, &short)
+            };
+            let Some(first) = others.iter().position(gives) else {
+                break;
+            };
+            let (key, queue, charge) = others.remove(first);
+            self.without(&mut view, &queue, &charge);
+            awaited.insert(key.clone());
+        }
+        awaited
+    }
+
+    fn check_with(&self, request: Request<'_>, pools: &Pools, view: &View) -> Result<(), Short> {
+        let total = &request.shape.total;
+        self.queues.check_total(request.queue, total, &view.kept)?;
+        self.queues.check_pools(request.queue, pools, &view.kept)
+    }
+}
+
+/// Whether a charge counts where headroom is short.
+fn gives_back(charge: &Pools, short: &Short) -> bool {
+    let mut charge = charge.iter();
+    charge.any(|((cluster, class), part)| {
+        short.counts(cluster, class) && part.amount_of(&short.resource).0 > 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amounts::resources::ResourceName;
+    use crate::api::ids::{ClusterName, PoolClass};
+    use crate::capacity::testing::resources;
+    use crate::quota::check::Detail;
+
+    #[test]
+    fn only_a_charge_of_the_class_and_resource_that_is_short_gives_back() {
+        let gives = |class: &str, charge: &str| {
+            let pool = (ClusterName::from("a"), PoolClass::from(class));
+            let short = Short {
+                queue: QueueName::from("q"),
+                class: Some(PoolClass::from("gpu")),
+                resource: ResourceName::new("nvidia.com/gpu"),
+                capability: 8,
+                charged: 8,
+                needs: 1,
+                detail: Box::new(Detail {
+                    beyond: 1,
+                    ..Detail::default()
+                }),
+            };
+            gives_back(&Pools::from([(pool, resources(charge))]), &short)
+        };
+        assert!(gives("gpu", "cpu 8, nvidia.com/gpu 1"));
+        assert!(!gives("gpu", "cpu 8"));
+        assert!(!gives("cpu", "cpu 8, nvidia.com/gpu 1"));
+    }
+}

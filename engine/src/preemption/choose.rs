@@ -1,0 +1,428 @@
+//! The cheapest things to evict with which a job really starts.
+//!
+//! The placement with everything chosen gone is asked of the same functions that place jobs,
+//! so nothing is taken that does not help. For all that is offered, and for each of the
+//! clusters where it looks cheapest, items are taken in order until the job fits, then given
+//! back in reverse as far as it still does, then changed one for one for cheaper ones; a few
+//! items are searched exactly. What is between queues has to be lawful (`entitlement.rs`) item by
+//! item and as a whole. Nothing here changes anything.
+
+use crate::amounts::hashed::Hashed;
+use crate::amounts::resources::ResourceName;
+use crate::api::facts::Share;
+use crate::api::ids::ClusterName;
+use crate::api::reason::Reason;
+use crate::cycle::evaluate::Request;
+use crate::engine::Engine;
+use crate::placement::plan::View;
+use crate::preemption::entitlement::UsageOverlay;
+use crate::preemption::victims::Item;
+use crate::quota::queues::{Pools, pools_of};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+/// Clusters that are looked at one by one.
+const CLUSTERS: usize = 8;
+/// Most items that are searched exactly.
+const EXACT: usize = 14;
+/// Placements that may be tried to make a choice better.
+const TRIES: u32 = 400;
+
+/// A set of items, by their places.
+pub(crate) type VictimSet = BTreeSet<usize>;
+
+/// A search for what to take.
+pub(crate) struct Search<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) request: Request<'a>,
+    /// What is offered, in order.
+    pub(crate) items: &'a [Item<'a>],
+    /// What the job needs most.
+    pub(crate) leads: Option<&'a ResourceName>,
+    /// The fleet and the quota as they will be without anything taken.
+    pub(crate) view: &'a View,
+    /// The same between queues.
+    pub(crate) shift: &'a UsageOverlay<'a>,
+    /// Whether the job has to be entitled to take from other queues.
+    pub(crate) reclaims: bool,
+    pub(crate) tries: Cell<u32>,
+}
+
+/// What a choice costs: what is lost, whole jobs, items.
+type Price = (i128, usize, usize);
+
+/// A choice with what it costs, and where the job goes then.
+type Found = (Price, VictimSet, Vec<Share>);
+
+impl Search<'_> {
+    /// The cheapest choice that was found, with where the job goes then.
+    pub(crate) fn cheapest(&self) -> Option<(VictimSet, Vec<Share>)> {
+        let all: Vec<usize> = (0..self.items.len()).collect();
+        // Only what other queues owe depends on where the job would go.
+        let owed = self.reclaims && all.iter().any(|index| self.is_reclaimed(*index));
+        let pools = if owed {
+            pools_of(&self.fits(&all.iter().copied().collect())?)
+        } else {
+            Pools::new()
+        };
+        let mut best = None;
+        // It has everything in it.
+        if !self.try_order(all.clone(), &pools, &mut best) && !owed {
+            return None;
+        }
+        self.try_by_size(&all, &pools, &mut best);
+        if self.may_be_cheaper(&all, best.as_ref()) {
+            for group in self.by_cluster(&all) {
+                if self.may_be_cheaper(&group, best.as_ref()) {
+                    self.try_order(group.clone(), &pools, &mut best);
+                    self.try_by_size(&group, &pools, &mut best);
+                }
+            }
+        }
+        if self.items.len() <= EXACT {
+            self.exact(0, &VictimSet::new(), &mut best);
+        }
+        best.map(|(_, chosen, shares)| (chosen, shares))
+    }
+
+    /// Whether something of a group, in order, may cost less than the best that was found: nothing
+    /// does that costs more than its first alone.
+    fn may_be_cheaper(&self, group: &[usize], best: Option<&Found>) -> bool {
+        let least = group.first().map(|index| self.price_alone(*index));
+        best.is_none_or(|best| least.is_some_and(|least| least < best.0))
+    }
+
+    /// Looks for a cheaper choice by taking what gives most first, where not all gives the same.
+    fn try_by_size(&self, group: &[usize], pools: &Pools, best: &mut Option<Found>) {
+        if self.may_be_cheaper(group, best.as_ref())
+            && let Some(by_size) = self.by_size(group)
+        {
+            self.try_order(by_size, pools, best);
+        }
+    }
+
+    /// Looks for a cheaper choice by taking in this order. Whether all of it would do.
+    fn try_order(&self, order: Vec<usize>, pools: &Pools, best: &mut Option<Found>) -> bool {
+        let mut chain = Chain::new(self, order, pools);
+        let Some(found) = self.shortest(&mut chain) else {
+            return false;
+        };
+        let found = self.trimmed(found, &chain.taken);
+        let found = self.swapped(found);
+        let shares = self.fits(&found);
+        let shares = shares.filter(|shares| self.lawful(&found, shares));
+        let price = self.price(&found);
+        let better = best.as_ref().is_none_or(|best| price < best.0);
+        if let Some(shares) = shares.filter(|_| better) {
+            *best = Some((price, found, shares));
+        }
+        true
+    }
+
+    /// Where the job goes with `chosen` gone, if anywhere.
+    pub(crate) fn fits(&self, chosen: &VictimSet) -> Option<Vec<Share>> {
+        self.tries.set(self.tries.get().saturating_add(1));
+        let mut view = self.view.clone();
+        for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
+            self.engine.without(&mut view, item.queue, item.charge());
+            for ((cluster, node), held) in &*item.nodes(&self.engine.room) {
+                let cluster = view.nodes.entry(cluster.clone()).or_default();
+                cluster.entry(node.clone()).or_default().add_tally(held, -1);
+            }
+        }
+        let (engine, request) = (self.engine, self.request);
+        let total = &request.shape.total;
+        engine
+            .queues
+            .check_total(request.queue, total, &view.kept)
+            .ok()?;
+        engine.plan(request.queue, request.shape, &view).ok()
+    }
+
+    /// Whether a choice may be made, the job going where `shares` say: each thing that comes
+    /// from another queue is owed, smallest first, and none could be evicted in turn.
+    pub(crate) fn lawful(&self, chosen: &VictimSet, shares: &[Share]) -> bool {
+        let pools = pools_of(shares);
+        let job = (&self.request.shape.total, Some(&pools));
+        let mut order: Vec<usize> = chosen.iter().copied().collect();
+        order.sort_by_cached_key(|index| (self.is_reclaimed(*index), self.size(*index), *index));
+        let mut shift = self.shift.clone();
+        for index in &order {
+            let item = &self.items[*index];
+            if self.is_reclaimed(*index) {
+                let may = shift.may_take(self.request.queue, job, item.queue, item.charge());
+                if may.is_err() {
+                    return false;
+                }
+            }
+            shift.take(item.queue, item.charge());
+        }
+        let entitled = || {
+            let entitled = shift.entitled(self.request.queue, job.0, job.1);
+            entitled.is_some()
+        };
+        if self.reclaims && !entitled() {
+            return false;
+        }
+        let returns = |index: &usize| {
+            let item = &self.items[*index];
+            self.is_reclaimed(*index)
+                && shift.returns(self.request.queue, job, item.queue, item.again())
+        };
+        !order.iter().any(returns)
+    }
+
+    fn is_reclaimed(&self, index: usize) -> bool {
+        self.items[index].reason == Reason::Reclaimed
+    }
+
+    /// How much an item gives of what the job needs most.
+    fn size(&self, index: usize) -> i64 {
+        let parts = self.items[index].charge().values();
+        self.leads
+            .map_or(0, |name| parts.map(|part| part.amount_of(name).0).sum())
+    }
+
+    /// A group with what gives most first; `None` where all of it gives the same.
+    fn by_size(&self, group: &[usize]) -> Option<Vec<usize>> {
+        let first = self.size(*group.first()?);
+        if group.iter().all(|index| self.size(*index) == first) {
+            return None;
+        }
+        let mut by_size = group.to_vec();
+        by_size.sort_by_cached_key(|index| std::cmp::Reverse((self.size(*index), *index)));
+        Some(by_size)
+    }
+
+    fn price(&self, chosen: &VictimSet) -> Price {
+        let items = || chosen.iter().map(|index| &self.items[*index]);
+        let whole = items().filter(|item| item.cut().is_none()).count();
+        (items().map(|item| item.cost()).sum(), whole, chosen.len())
+    }
+
+    fn price_alone(&self, index: usize) -> Price {
+        let item = &self.items[index];
+        (item.cost(), usize::from(item.cut().is_none()), 1)
+    }
+
+    /// What is offered in each of the clusters where enough of it looks cheapest; nothing where
+    /// all is in one.
+    fn by_cluster(&self, all: &[usize]) -> Vec<Vec<usize>> {
+        let mut by_cluster: Hashed<&ClusterName, Vec<usize>> = Hashed::default();
+        for index in all {
+            let clusters = self.items[*index].charge().keys();
+            // In order, so that one cluster's classes stand together.
+            for (cluster, _) in clusters {
+                let group = by_cluster.entry(cluster).or_default();
+                if group.last() != Some(index) {
+                    group.push(*index);
+                }
+            }
+        }
+        if by_cluster.len() < 2 {
+            return Vec::new();
+        }
+        let total = &self.request.shape.total;
+        let needs = self.leads.map_or(0, |name| total.amount_of(name).0);
+        let looks = |group: &[usize]| {
+            let (mut cost, mut freed) = (0_i128, 0_i64);
+            for index in group {
+                if freed >= needs {
+                    break;
+                }
+                cost += self.items[*index].cost();
+                freed = freed.saturating_add(self.size(*index));
+            }
+            cost
+        };
+        let mut groups: Vec<(i128, &ClusterName, Vec<usize>)> = by_cluster
+            .into_iter()
+            .map(|(cluster, group)| (looks(&group), cluster, group))
+            .collect();
+        // Whatever order they came in: no two have the same name.
+        groups.sort();
+        groups.truncate(CLUSTERS);
+        groups.into_iter().map(|(.., group)| group).collect()
+    }
+
+    /// The least first items of a chain with which the job fits: looked for among twice as many
+    /// each time, since a few do most often.
+    fn shortest(&self, chain: &mut Chain<'_>) -> Option<VictimSet> {
+        let first = |taken: &[usize], count: usize| taken[..count].iter().copied().collect();
+        // That nothing at all would do is asked before.
+        let (mut fails, mut fits) = (0, 1);
+        loop {
+            let is_whole = !chain.reaches(fits);
+            fits = fits.min(chain.taken.len());
+            if fits > fails && self.fits(&first(&chain.taken, fits)).is_some() {
+                break;
+            }
+            if is_whole {
+                return None;
+            }
+            (fails, fits) = (fits, fits * 2);
+        }
+        while fits - fails > 1 {
+            let middle = fails + (fits - fails) / 2;
+            if self.fits(&first(&chain.taken, middle)).is_some() {
+                fits = middle;
+            } else {
+                fails = middle;
+            }
+        }
+        Some(first(&chain.taken, fits))
+    }
+
+    /// Gives back in reverse what turned out needless, in blocks as long as that goes.
+    fn trimmed(&self, mut chosen: VictimSet, chain: &[usize]) -> VictimSet {
+        let order: Vec<usize> = chain.iter().rev().copied().collect();
+        let order: Vec<usize> = order.into_iter().filter(|i| chosen.contains(i)).collect();
+        self.give_back(&order, &mut chosen);
+        chosen
+    }
+
+    fn give_back(&self, block: &[usize], chosen: &mut VictimSet) {
+        let rest: VictimSet = chosen
+            .iter()
+            .copied()
+            .filter(|i| !block.contains(i))
+            .collect();
+        if block.is_empty() {
+            return;
+        }
+        if self.closed(&rest) && self.fits(&rest).is_some() {
+            *chosen = rest;
+        } else if block.len() > 1 {
+            let (first, second) = block.split_at(block.len() / 2);
+            self.give_back(first, chosen);
+            self.give_back(second, chosen);
+        }
+    }
+
+    /// Whether nothing is chosen without what has to be taken before it.
+    fn closed(&self, chosen: &VictimSet) -> bool {
+        let before = chosen.iter().filter_map(|index| self.items[*index].after());
+        before.into_iter().all(|before| chosen.contains(&before))
+    }
+
+    /// Changes single items for cheaper ones as long as that goes.
+    fn swapped(&self, mut chosen: VictimSet) -> VictimSet {
+        let mut dear: Vec<usize> = chosen.iter().copied().collect();
+        dear.sort_by_key(|index| std::cmp::Reverse(self.items[*index].cost()));
+        for index in dear {
+            let cheaper = (0..self.items.len()).filter(|other| {
+                !chosen.contains(other) && self.items[*other].cost() < self.items[index].cost()
+            });
+            let cheaper: Vec<usize> = cheaper.collect();
+            for other in cheaper {
+                if self.tries.get() > TRIES {
+                    return chosen;
+                }
+                let mut tried = chosen.clone();
+                tried.remove(&index);
+                tried.insert(other);
+                let lawful = |shares: Vec<Share>| self.lawful(&tried, &shares);
+                if self.closed(&tried) && self.fits(&tried).is_some_and(lawful) {
+                    chosen = tried;
+                    break;
+                }
+            }
+        }
+        chosen
+    }
+
+    /// Tries all choices from `next` on that could still be cheaper than the best one.
+    fn exact(&self, next: usize, chosen: &VictimSet, best: &mut Option<Found>) {
+        let price = self.price(chosen);
+        let dearer = best.as_ref().is_some_and(|best| price >= best.0);
+        if dearer || self.tries.get() > TRIES {
+            return;
+        }
+        if let Some(shares) = self.fits(chosen) {
+            if self.lawful(chosen, &shares) {
+                *best = Some((price, chosen.clone(), shares));
+                return;
+            }
+        } else {
+            let rest = next..self.items.len();
+            let all: VictimSet = chosen.iter().copied().chain(rest).collect();
+            if self.fits(&all).is_none() {
+                return;
+            }
+        }
+        for index in next..self.items.len() {
+            let mut more = chosen.clone();
+            more.insert(index);
+            if self.closed(&more) {
+                self.exact(index + 1, &more, best);
+            }
+        }
+    }
+}
+
+/// What of an order may be taken, each after those before it; found as far as it is asked for.
+struct Chain<'a> {
+    search: &'a Search<'a>,
+    pools: &'a Pools,
+    shift: UsageOverlay<'a>,
+    taken: Vec<usize>,
+    known: VictimSet,
+    next: std::vec::IntoIter<usize>,
+    /// Those that come after one that was not there yet. An order by size may name a gang
+    /// before its surplus: it is looked at once more.
+    pending: Vec<usize>,
+    again: bool,
+}
+
+impl<'a> Chain<'a> {
+    fn new(search: &'a Search<'a>, order: Vec<usize>, pools: &'a Pools) -> Self {
+        Self {
+            search,
+            pools,
+            shift: search.shift.clone(),
+            taken: Vec::new(),
+            known: VictimSet::new(),
+            next: order.into_iter(),
+            pending: Vec::new(),
+            again: false,
+        }
+    }
+
+    /// Whether so many may be taken.
+    fn reaches(&mut self, count: usize) -> bool {
+        while self.taken.len() < count {
+            let Some(index) = self.next.next() else {
+                if std::mem::replace(&mut self.again, true) {
+                    return false;
+                }
+                self.next = std::mem::take(&mut self.pending).into_iter();
+                continue;
+            };
+            self.look_at(index);
+        }
+        true
+    }
+
+    fn look_at(&mut self, index: usize) {
+        let search = self.search;
+        let item = &search.items[index];
+        if item
+            .after()
+            .is_some_and(|before| !self.known.contains(&before))
+        {
+            self.pending.push(index);
+            return;
+        }
+        let request = search.request;
+        let job = (&request.shape.total, Some(self.pools));
+        let owed = || {
+            let shift = &self.shift;
+            shift.may_take(request.queue, job, item.queue, item.charge())
+        };
+        if !search.is_reclaimed(index) || owed().is_ok() {
+            self.shift.take(item.queue, item.charge());
+            self.known.insert(index);
+            self.taken.push(index);
+        }
+    }
+}

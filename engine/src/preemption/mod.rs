@@ -1,0 +1,9 @@
+//! Who may be evicted for whom, and the cheapest set of victims with which the job really starts.
+
+pub(crate) mod awaited;
+pub(crate) mod backoff;
+pub(crate) mod choose;
+pub(crate) mod entitlement;
+pub(crate) mod evict;
+pub(crate) mod preemptible_index;
+pub(crate) mod victims;

@@ -1,0 +1,188 @@
+//! What accounts count: everything, or the pools of one class in all clusters or in some.
+//!
+//! A pool is a class in a cluster. Pools and scopes are numbered when first met; each pool
+//! knows the scopes that count it, so a charge finds its accounts without looking at any
+//! other. The totals of the fleet are kept by pool and summed by scope, and follow one pool
+//! at a time.
+
+use crate::api::facts::PoolBound;
+use crate::api::ids::{ClusterName, PoolClass};
+use crate::quota::measure::Sums;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// A class in a cluster, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PoolId(u32);
+
+/// Pools that are counted together, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ScopeId(u32);
+
+/// Everything: what a `Queue` itself bounds.
+pub(crate) const OVERALL: ScopeId = ScopeId(0);
+
+/// Pools counted together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scope {
+    /// The class; `None` for everything.
+    pub(crate) class: Option<PoolClass>,
+    /// The clusters; `None` for all.
+    pub(crate) clusters: Option<BTreeSet<ClusterName>>,
+    /// What the usable nodes of its pools have together.
+    pub(crate) fleet: Sums,
+}
+
+#[derive(Debug, Clone)]
+struct Pool {
+    at: (ClusterName, PoolClass),
+    /// In order; [`OVERALL`] is the first.
+    scopes: Vec<ScopeId>,
+    fleet: Sums,
+}
+
+/// The pools and scopes that were met.
+#[derive(Debug, Clone)]
+pub(crate) struct Scopes {
+    scopes: Vec<Scope>,
+    ids: BTreeMap<(PoolClass, Option<BTreeSet<ClusterName>>), ScopeId>,
+    pools: Vec<Pool>,
+    pool_ids: BTreeMap<(ClusterName, PoolClass), PoolId>,
+}
+
+impl Default for Scopes {
+    fn default() -> Self {
+        Self {
+            scopes: vec![Scope::default()],
+            ids: BTreeMap::new(),
+            pools: Vec::new(),
+            pool_ids: BTreeMap::new(),
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    /// `gpu`, or `gpu in a, b`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(class) = &self.class else {
+            return f.write_str("all");
+        };
+        write!(f, "{class}")?;
+        for (index, cluster) in self.clusters.iter().flatten().enumerate() {
+            let before = if index == 0 { " in " } else { ", " };
+            write!(f, "{before}{cluster}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Scope {
+    pub(crate) fn counts(&self, (cluster, class): &(ClusterName, PoolClass)) -> bool {
+        let of_class = self.class.as_ref().is_none_or(|of| of == class);
+        let named = self.clusters.as_ref();
+        of_class && named.is_none_or(|named| named.contains(cluster))
+    }
+}
+
+impl Scopes {
+    pub(crate) fn get(&self, id: ScopeId) -> &Scope {
+        &self.scopes[id.0 as usize]
+    }
+
+    /// All scopes that were met.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Scope> {
+        self.scopes.iter()
+    }
+
+    /// The scope that a bound counts.
+    pub(crate) fn intern(&mut self, bound: &PoolBound) -> ScopeId {
+        let key = (bound.class.clone(), bound.clusters.clone());
+        if let Some(id) = self.ids.get(&key) {
+            return *id;
+        }
+        let id = ScopeId(u32::try_from(self.scopes.len()).unwrap_or(u32::MAX));
+        let mut scope = Scope {
+            class: Some(key.0.clone()),
+            clusters: key.1.clone(),
+            fleet: Sums::default(),
+        };
+        for pool in &mut self.pools {
+            if scope.counts(&pool.at) {
+                pool.scopes.push(id);
+                scope.fleet.add_all(&pool.fleet, 1);
+            }
+        }
+        self.scopes.push(scope);
+        self.ids.insert(key, id);
+        id
+    }
+
+    /// The scope that a bound counts, if it was met.
+    pub(crate) fn find(&self, bound: &PoolBound) -> Option<ScopeId> {
+        self.find_of(&bound.class, bound.clusters.as_ref())
+    }
+
+    /// The scope of a class in all clusters, or in these, if it was met.
+    pub(crate) fn find_of(
+        &self,
+        class: &PoolClass,
+        clusters: Option<&BTreeSet<ClusterName>>,
+    ) -> Option<ScopeId> {
+        let key = (class.clone(), clusters.cloned());
+        self.ids.get(&key).copied()
+    }
+
+    pub(crate) fn intern_pool(&mut self, at: &(ClusterName, PoolClass)) -> PoolId {
+        if let Some(id) = self.pool_ids.get(at) {
+            return *id;
+        }
+        let id = PoolId(u32::try_from(self.pools.len()).unwrap_or(u32::MAX));
+        let ids = self.scopes.iter().zip(0_u32..);
+        self.pools.push(Pool {
+            at: at.clone(),
+            scopes: ids
+                .filter(|(scope, _)| scope.counts(at))
+                .map(|(_, id)| ScopeId(id))
+                .collect(),
+            fleet: Sums::default(),
+        });
+        self.pool_ids.insert(at.clone(), id);
+        id
+    }
+
+    pub(crate) fn pool(&self, id: PoolId) -> &(ClusterName, PoolClass) {
+        &self.pools[id.0 as usize].at
+    }
+
+    /// The scopes that count a pool, in order.
+    pub(crate) fn of_pool(&self, id: PoolId) -> &[ScopeId] {
+        &self.pools[id.0 as usize].scopes
+    }
+
+    /// Sets what the usable nodes of a cluster have, by class; what is not named has gone.
+    /// The scopes whose total is another now.
+    pub(crate) fn set_fleet(
+        &mut self,
+        cluster: &ClusterName,
+        classes: &BTreeMap<PoolClass, Sums>,
+    ) -> BTreeSet<ScopeId> {
+        let mut changed = BTreeSet::new();
+        for class in classes.keys() {
+            self.intern_pool(&(cluster.clone(), class.clone()));
+        }
+        for pool in self.pools.iter_mut().filter(|pool| pool.at.0 == *cluster) {
+            let now = classes.get(&pool.at.1).cloned().unwrap_or_default();
+            if pool.fleet == now {
+                continue;
+            }
+            for id in &pool.scopes {
+                let fleet = &mut self.scopes[id.0 as usize].fleet;
+                fleet.add_all(&pool.fleet, -1);
+                fleet.add_all(&now, 1);
+                changed.insert(*id);
+            }
+            pool.fleet = now;
+        }
+        changed
+    }
+}

@@ -1,0 +1,217 @@
+//! Which queue is below which.
+//!
+//! The tree follows the parents that the queues' objects name. A parent that does not exist,
+//! and a circle, cut the edge: such a queue hangs below the root with what is wrong noted, so
+//! that what is charged to it still counts at the top. When a queue moves, what it and those
+//! below it hold moves with it; nothing else is touched.
+
+use crate::api::ids::QueueName;
+use crate::quota::queues::{QueueId, QueueNode, Queues, ROOT, count_user};
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+
+/// Queues from the root down to one. Trees are flat: what is asked thousands of times a second
+/// needs no allocation.
+pub(crate) type Path = SmallVec<[QueueId; 8]>;
+
+impl Queues {
+    /// The queue and all below it.
+    pub(crate) fn subtree(&self, id: QueueId) -> Vec<QueueId> {
+        let mut all = vec![id];
+        let mut next = 0;
+        while let Some(at) = all.get(next).copied() {
+            all.extend(self.node(at).children.iter().copied());
+            next += 1;
+        }
+        all
+    }
+
+    /// The parent that a queue's object names, the root aside.
+    pub(crate) fn named_parent(&self, id: QueueId) -> Option<QueueName> {
+        let fact = self.node(id).fact.as_ref()?;
+        fact.parent.clone().filter(|parent| parent.as_str() != ROOT)
+    }
+
+    pub(crate) fn rename_parent(
+        &mut self,
+        id: QueueId,
+        before: Option<QueueName>,
+        now: Option<QueueName>,
+    ) {
+        if let Some(before) = before
+            && let Some(named) = self.named_by.get_mut(&before)
+        {
+            named.remove(&id);
+            if named.is_empty() {
+                self.named_by.remove(&before);
+            }
+        }
+        if let Some(now) = now {
+            self.named_by.entry(now).or_default().insert(id);
+        }
+    }
+
+    /// A queue came, went or names another parent: it, those that name it, and whoever was or
+    /// is on a circle with it find their places.
+    pub(crate) fn relink(&mut self, id: QueueId, parent_before: Option<QueueName>) {
+        let mut met = BTreeSet::from([id]);
+        let name = self.node(id).name.clone();
+        met.extend(self.named_by.get(&name).into_iter().flatten().copied());
+        met.extend(self.named_chain(parent_before.and_then(|before| self.id(&before))));
+        met.extend(self.named_chain(Some(id)));
+        met.remove(&QueueId::ROOT);
+        let mut moves = Vec::new();
+        for id in met {
+            let (parent, broken) = self.place_for(id);
+            if self.node(id).broken != broken {
+                // Nor do those below it take jobs, or they do again.
+                self.node_mut(id).broken = broken;
+                self.unranked.extend(self.subtree(id));
+            }
+            if self.node(id).parent == Some(parent) {
+                self.revalidated(id);
+            } else {
+                moves.push((id, parent));
+            }
+        }
+        for (id, _) in &moves {
+            self.unhang(*id);
+        }
+        // Those that others hang below go first, so that nobody hangs below one that floats.
+        moves.sort_by_key(|(id, _)| self.named_chain(Some(*id)).len());
+        for (id, parent) in moves {
+            self.hang(id, parent);
+        }
+    }
+
+    /// The queue and those above it as their objects name them, as far as they exist; each once.
+    fn named_chain(&self, from: Option<QueueId>) -> Vec<QueueId> {
+        let mut chain = Vec::new();
+        let mut at = from;
+        while let Some(id) = at.filter(|id| !chain.contains(id)) {
+            chain.push(id);
+            let parent = self.named_parent(id);
+            at = parent.and_then(|parent| self.id(&parent));
+        }
+        chain
+    }
+
+    /// Where a queue belongs, and what is wrong with the parent that it names.
+    fn place_for(&self, id: QueueId) -> (QueueId, Option<String>) {
+        let Some(parent) = self.named_parent(id) else {
+            return (QueueId::ROOT, None);
+        };
+        let name = &self.node(id).name;
+        let exists = |id: &QueueId| self.node(*id).fact.is_some();
+        let Some(at) = self.id(&parent).filter(exists) else {
+            let why = format!("queue {name} names the parent {parent}, which does not exist");
+            return (QueueId::ROOT, Some(why));
+        };
+        let chain = self.named_chain(Some(id));
+        let last = chain.last().copied().unwrap_or(id);
+        if self.named_parent(last).as_ref() == Some(name) {
+            let last = &self.node(last).name;
+            let why = format!("queue {name} is below itself: the parent of {last} is {name}");
+            return (QueueId::ROOT, Some(why));
+        }
+        (at, None)
+    }
+
+    /// Puts a queue, with all below it, below another.
+    pub(crate) fn hang(&mut self, id: QueueId, parent: QueueId) {
+        self.node_mut(id).parent = Some(parent);
+        let children = &mut self.node_mut(parent).children;
+        let at = children.partition_point(|known| *known < id);
+        children.insert(at, id);
+        self.carry(id, parent, 1);
+        self.arrive(id);
+        self.renew_idle_everywhere(parent);
+        // What is wrong with those above stops all below, too.
+        self.unranked.extend(self.subtree(id));
+        self.unranked.insert(parent);
+    }
+
+    /// Takes a queue, with all below it, out of the tree.
+    pub(crate) fn unhang(&mut self, id: QueueId) {
+        let Some(parent) = self.node(id).parent else {
+            return;
+        };
+        self.step_off(id);
+        self.withdraw(id);
+        self.carry(id, parent, -1);
+        self.renew_idle_everywhere(parent);
+        self.node_mut(id).parent = None;
+        self.node_mut(parent).children.retain(|known| *known != id);
+        self.unranked.insert(parent);
+    }
+
+    /// Adds (`sign` 1) or takes (-1) what a queue and all below it hold and want, at `parent`
+    /// and all above it.
+    fn carry(&mut self, id: QueueId, parent: QueueId, sign: i32) {
+        let census = self.node(id).census.clone();
+        let below = self.subtree(id);
+        let above: Vec<QueueId> = self.upwards(parent).map(|(id, _)| id).collect();
+        for at in above {
+            self.keep_past_of(at);
+            self.node_mut(at).census.add(&census, sign);
+            for from in &below {
+                self.carry_charges(*from, at, sign);
+            }
+            self.watch_past_of(at);
+        }
+    }
+
+    fn carry_charges(&mut self, from: QueueId, to: QueueId, sign: i32) {
+        let own = self.node(from).own.clone();
+        let limited = self.node(to).limits().jobs_per_user.is_some();
+        for (pool, sums) in &own.pools {
+            for scope in self.scopes.of_pool(*pool).to_vec() {
+                if let Some(account) = self.node_mut(to).account_mut(scope) {
+                    account.charged.add_all(sums, i128::from(sign));
+                }
+            }
+        }
+        for (user, count) in own.users.iter().filter(|_| limited) {
+            let count = i32::try_from(*count).unwrap_or(i32::MAX);
+            count_user(&mut self.node_mut(to).users, user, sign * count);
+        }
+    }
+
+    /// Charged jobs by user, all below included, where the policy limits them.
+    pub(crate) fn recount_users(&mut self, id: QueueId) {
+        self.node_mut(id).users.clear();
+        if self.node(id).limits().jobs_per_user.is_none() {
+            return;
+        }
+        for below in self.subtree(id) {
+            for (user, count) in self.node(below).own.users.clone() {
+                let count = i32::try_from(count).unwrap_or(i32::MAX);
+                count_user(&mut self.node_mut(id).users, &user, count);
+            }
+        }
+    }
+
+    /// The two queues, themselves or above, where the ways from the root to `a` and to `b`
+    /// part; `None` where one is above the other, or both are one.
+    pub(crate) fn parting(&self, a: QueueId, b: QueueId) -> Option<(QueueId, QueueId)> {
+        let mut steps = self.path_of(a).into_iter().zip(self.path_of(b));
+        steps.find(|(a, b)| a != b)
+    }
+
+    /// From the root down to the queue.
+    pub(crate) fn path_of(&self, id: QueueId) -> Path {
+        let mut path: Path = self.upwards(id).map(|(id, _)| id).collect();
+        path.reverse();
+        path
+    }
+}
+
+impl QueueNode {
+    /// The names of those directly below, in order.
+    pub(crate) fn child_names(&self, queues: &Queues) -> Vec<QueueName> {
+        let children = self.children.iter();
+        let mut names: Vec<QueueName> = children.map(|id| queues.node(*id).name.clone()).collect();
+        names.sort();
+        names
+    }
+}

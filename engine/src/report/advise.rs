@@ -1,0 +1,256 @@
+//! What would help a job that waits: the smallest changes with which it would start now.
+//!
+//! Each change is tried by the functions that decide, on a shape or a view with the change
+//! made; nothing is estimated that can be judged. It costs some tens of verdicts a job, so it
+//! is asked for where a person looks, never for every job that waits.
+
+use crate::amounts::quantity::Amount;
+use crate::amounts::tally::{Tally, clamp};
+use crate::api::decision::Help;
+use crate::api::facts::{Demand, Role};
+use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
+use crate::cycle::evaluate::Request;
+use crate::engine::Engine;
+use crate::pending::shapes::RequestShape;
+use crate::placement::plan::{ClusterLack, NoPlan, View};
+use crate::quota::check::{Short, Withheld};
+use crate::quota::queues::Pools;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most other queues that are named, and that are tried.
+const OTHER_QUEUES: (usize, usize) = (3, 64);
+
+/// What stops a job, with the numbers.
+enum Lack {
+    /// A bound; with the pools it would use, where the bound is on a class of those.
+    Quota(Box<Short>, Option<Pools>),
+    /// Room.
+    Room(Vec<ClusterLack>),
+}
+
+impl Engine {
+    /// The smallest changes with which a waiting job would start now; none where it may go, or
+    /// where what stops it is neither quota nor room. Other queues are named only where `may_use` says
+    /// that the job may be submitted to them.
+    #[must_use]
+    pub fn advise(&self, key: &JobKey, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
+        let line = self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
+        let Some((line, shape)) =
+            line.and_then(|line| Some((line, Arc::clone(self.shapes.get(line.shape)?))))
+        else {
+            return Vec::new();
+        };
+        let request = Request {
+            queue: &line.queue,
+            rank: &line.rank,
+            shape: &shape,
+            tells: true,
+        };
+        if self.queues.problem(request.queue).is_some()
+            || self.passes(request, &Withheld::default())
+        {
+            return Vec::new();
+        }
+        let lack = self.lack(request);
+        let mut helps: Vec<Help> = self.fewer_pods(request).into_iter().collect();
+        if let Some(Lack::Quota(short, pools)) = &lack {
+            helps.extend(self.higher_bound(request, short, pools.as_ref()));
+        }
+        helps.extend(self.other_queues(request, may_use));
+        if let Some(Lack::Room(lacks)) = &lack {
+            helps.extend(self.more_nodes(&shape, lacks));
+        }
+        helps
+    }
+
+    fn lack(&self, request: Request<'_>) -> Option<Lack> {
+        let now = View::told();
+        let total = self
+            .queues
+            .check_total(request.queue, &request.shape.total, &now.kept);
+        if let Err(short) = total {
+            return Some(Lack::Quota(Box::new(short), None));
+        }
+        match self.plan(request.queue, request.shape, &now) {
+            Err(NoPlan::Bound(short, pools)) => Some(Lack::Quota(short, Some(pools))),
+            Err(NoPlan::NoRoom(lacks)) => Some(Lack::Room(lacks)),
+            Err(NoPlan::NoCluster(_)) | Ok(_) => None,
+        }
+    }
+
+    /// The most pods of its largest role with which it would start.
+    fn fewer_pods(&self, request: Request<'_>) -> Option<Help> {
+        let roles = request.shape.demand.roles.iter().enumerate();
+        let (index, role) = roles.max_by_key(|(index, role)| (role.count, usize::MAX - index))?;
+        let goes = |count| {
+            smaller(request.shape, index, count).is_some_and(|shape| {
+                let request = Request {
+                    shape: &shape,
+                    ..request
+                };
+                self.passes(request, &Withheld::default())
+            })
+        };
+        // What fits stays fitting when it gets smaller: the most is found by halving.
+        let (mut fits, mut too_many) = (0, role.count);
+        while too_many - fits > 1 {
+            let middle = fits + (too_many - fits) / 2;
+            if goes(middle) {
+                fits = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        (fits > 0).then(|| Help::FewerPods {
+            role: role.name.clone(),
+            count: fits,
+        })
+    }
+
+    /// The bound that stops it, raised by what is short, where nothing else stops it then.
+    fn higher_bound(
+        &self,
+        request: Request<'_>,
+        short: &Short,
+        pools: Option<&Pools>,
+    ) -> Option<Help> {
+        let to = short.capability + short.excess();
+        let given = given_back(short, pools, to - short.capability);
+        let helps =
+            self.passes(request, &given) && self.is_let_by(request, short, pools, clamp(to));
+        helps.then(|| Help::RaiseCapability {
+            queue: short.queue.clone(),
+            class: short.class.clone(),
+            resource: short.resource.to_string(),
+            to: clamp(to).0,
+        })
+    }
+
+    /// Whether all bounds let the job by once the one that stops it is named as `to`: a queue
+    /// below may name as little, and what is guaranteed to others stays theirs.
+    fn is_let_by(
+        &self,
+        request: Request<'_>,
+        short: &Short,
+        pools: Option<&Pools>,
+        to: Amount,
+    ) -> bool {
+        let mut queues = self.queues.clone();
+        let node = self.queues.get(&short.queue);
+        if let Some(class) = &short.class {
+            let mut policy = node.and_then(|node| node.policy.clone());
+            let bounds = policy.iter_mut().flat_map(|policy| &mut policy.pools);
+            for bound in bounds {
+                if bound.class == *class && bound.clusters == short.detail.clusters {
+                    bound.capability.set(short.resource.clone(), to);
+                }
+            }
+            queues.set_policy(&short.queue, policy);
+        } else {
+            let mut fact = node.and_then(|node| node.fact.clone());
+            if let Some(fact) = &mut fact {
+                fact.capability.set(short.resource.clone(), to);
+            }
+            queues.set_fact(&short.queue, fact);
+        }
+        let kept = self.headroom_kept(&self.reservations_ahead(request));
+        let total = queues.check_total(request.queue, &request.shape.total, &kept);
+        let pools = pools.map_or(Ok(()), |pools| {
+            queues.check_pools(request.queue, pools, &kept)
+        });
+        total.and(pools).is_ok()
+    }
+
+    /// Other queues in which it would start, in order of name.
+    fn other_queues(
+        &self,
+        request: Request<'_>,
+        may_use: &dyn Fn(&QueueName) -> bool,
+    ) -> Vec<Help> {
+        let (named, tried) = OTHER_QUEUES;
+        let pending_queues = self
+            .queues
+            .listed()
+            .filter(|queue| *queue != request.queue && may_use(queue))
+            .filter(|queue| self.queues.problem(queue).is_none());
+        let goes =
+            |queue: &&QueueName| self.passes(Request { queue, ..request }, &Withheld::default());
+        pending_queues
+            .take(tried)
+            .filter(goes)
+            .take(named)
+            .map(|queue| Help::OtherQueue(queue.clone()))
+            .collect()
+    }
+
+    /// How many empty nodes like those there would take the rest, where the fewest are enough.
+    /// For gangs of one role: what several would leave of each other is not counted.
+    fn more_nodes(&self, shape: &RequestShape, lacks: &[ClusterLack]) -> Option<Help> {
+        let [role] = shape.demand.roles.as_slice() else {
+            return None;
+        };
+        let fewest = lacks
+            .iter()
+            .filter_map(|lack| {
+                let missing = lack.wanted.saturating_sub(lack.placed);
+                let (class, each) = self.roomiest(&lack.cluster, role, lack.wanted)?;
+                Some((missing.div_ceil(each), &lack.cluster, class))
+            })
+            .min()?;
+        Some(Help::MoreNodes {
+            count: fewest.0,
+            cluster: fewest.1.clone(),
+            class: fewest.2,
+        })
+    }
+
+    /// The class whose empty nodes take the most pods of a role, and how many one takes.
+    fn roomiest(&self, cluster: &ClusterName, role: &Role, most: u32) -> Option<(PoolClass, u32)> {
+        let nodes = self.room.cluster(cluster)?.nodes().values();
+        let takes = nodes
+            .filter(|node| crate::capacity::can_run_on(role, node))
+            .map(|node| {
+                let empty = Tally::from(&node.fact.allocatable);
+                (empty.fits(&role.request, most), &node.fact.class)
+            });
+        let (each, class) = takes.max_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.cmp(a.1)))?;
+        (each > 0).then(|| (class.clone(), each))
+    }
+}
+
+/// The shape with another count of pods in one role, its minimums no larger than what is left.
+fn smaller(shape: &RequestShape, index: usize, count: u32) -> Option<RequestShape> {
+    let mut demand = Demand::clone(&shape.demand);
+    let role = demand.roles.get_mut(index)?;
+    role.count = count;
+    role.min = role.min.min(count);
+    let pods = u32::try_from(demand.pods()).unwrap_or(u32::MAX);
+    demand.min_available = demand.min_available.min(pods);
+    shape.resized(demand)
+}
+
+/// Headroom kept less than none: as if the bound that is short were higher by `amount`.
+fn given_back(short: &Short, pools: Option<&Pools>, amount: i128) -> Withheld {
+    let mut given = Withheld {
+        supposes: true,
+        ..Withheld::default()
+    };
+    let less = Tally::of(&short.resource, -amount);
+    match (&short.class, pools) {
+        (Some(_), Some(pools)) => {
+            // Any pool that the bound counts stands for all of it.
+            let mut counted = pools
+                .keys()
+                .filter(|(cluster, class)| short.counts(cluster, class));
+            if let Some(pool) = counted.next_back() {
+                let pools = BTreeMap::from([(pool.clone(), less)]);
+                given.pools.insert(short.queue.clone(), pools);
+            }
+        }
+        _ => {
+            given.headroom.insert(short.queue.clone(), less);
+        }
+    }
+    given
+}

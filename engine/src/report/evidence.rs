@@ -1,0 +1,111 @@
+//! What a verdict on a waiting job rests on, fact by fact, for people.
+//!
+//! Each line is one fact that the deciding functions have read: what each queue above the job
+//! holds of what it may have, what is kept for the job, how long it is expected to run. It
+//! judges nothing itself.
+
+use crate::amounts::resources::{ResourceName, Resources};
+use crate::api::ids::{JobKey, QueueName};
+use crate::engine::Engine;
+use crate::forecast::predict::{Basis, Prediction};
+use crate::pending::shapes::RequestShape;
+use crate::quota::queues::QueueNode;
+use std::collections::BTreeMap;
+
+impl Engine {
+    /// The facts behind the verdict on a waiting job, those of its queues first.
+    pub(crate) fn evidence(
+        &self,
+        key: &JobKey,
+        queue: &QueueName,
+        shape: &RequestShape,
+    ) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .queues
+            .path(queue)
+            .iter()
+            .rev()
+            .filter_map(|name| self.holds(name, &shape.total))
+            .collect();
+        lines.extend(self.kept_for(key));
+        let job = self.jobs.get(key);
+        lines.extend(job.and_then(|job| Some(expected(self.predict(job)?))));
+        lines
+    }
+
+    /// What a queue holds of what it may have, of the resources that are asked for.
+    fn holds(&self, queue: &QueueName, asked: &Resources) -> Option<String> {
+        let account = self.queues.get(queue)?.overall();
+        let real = self.queues.units.named(&account.bounds.real);
+        let charged = self.queues.units.resources(&account.charged);
+        let parts: Vec<String> = real
+            .iter()
+            .filter(|(name, _)| asked.amount_of(name).0 > 0)
+            .map(|(name, may)| {
+                let held = charged.amount_of(name);
+                format!("{name} {} of {}", name.format(held), name.format(may))
+            })
+            .collect();
+        (!parts.is_empty()).then(|| format!("queue {queue} holds {}", parts.join(", ")))
+    }
+
+    /// What one queue has less than it deserves and another has instead, where their paths part,
+    /// of the first resource that is asked for of which it has less.
+    pub(crate) fn gaps(
+        &self,
+        preemptor: &QueueName,
+        victim: &QueueName,
+        asked: &Resources,
+    ) -> Option<String> {
+        let ids = (self.queues.id(preemptor)?, self.queues.id(victim)?);
+        let (preemptor, victim) = self.queues.parting(ids.0, ids.1)?;
+        let [preemptor, victim] = [preemptor, victim].map(|id| self.queues.node(id));
+        let of = |node: &QueueNode| {
+            let account = node.overall();
+            let units = &self.queues.units;
+            let held = units.resources(&account.charged);
+            (held, units.named(&account.bounds.deserved))
+        };
+        let ((has, deserves), (holds, owns)) = (of(preemptor), of(victim));
+        let (name, due) = deserves.iter().find(|(name, due)| {
+            let competes = name.as_str() != ResourceName::PODS;
+            competes && asked.amount_of(name).0 > 0 && has.amount_of(name) < *due
+        })?;
+        Some(format!(
+            "queue {} has {name} {} of the {} that it deserves, queue {} has {} and deserves {}",
+            preemptor.name,
+            name.format(has.amount_of(name)),
+            name.format(due),
+            victim.name,
+            name.format(holds.amount_of(name)),
+            name.format(owns.amount_of(name)),
+        ))
+    }
+
+    /// The nodes kept for a job, by cluster.
+    fn kept_for(&self, key: &JobKey) -> Option<String> {
+        let kept = self.reservations.of(key)?;
+        let mut nodes: BTreeMap<_, usize> = BTreeMap::new();
+        for node in &kept.nodes {
+            *nodes.entry((&node.cluster, &node.class)).or_default() += 1;
+        }
+        let nodes: Vec<String> = nodes
+            .iter()
+            .map(|((cluster, class), count)| format!("{count} of class {class} in {cluster}"))
+            .collect();
+        (!nodes.is_empty()).then(|| format!("nodes kept for it: {}", nodes.join(", ")))
+    }
+}
+
+fn expected(prediction: Prediction) -> String {
+    let runs = |count: usize, whose: &str| format!("the mean of {count} runs {whose}");
+    let basis = match prediction.basis {
+        Basis::Declared => "as declared".to_owned(),
+        Basis::OfUser(count) => runs(count, "of its user of this size"),
+        Basis::OfQueue(count) => runs(count, "in its queue of this size"),
+        Basis::OfShape(count) => runs(count, "of this size"),
+        Basis::OfAll(count) => runs(count, "of any size"),
+    };
+    let seconds = prediction.millis / 1_000;
+    format!("expected to run {seconds} s: {basis}")
+}

@@ -1,0 +1,143 @@
+//! What of its charge a holder need not have kept, since those it waits for give it back.
+//!
+//! Who waits for the end of others gets back what they are charged: on nodes from whoever is on
+//! them, of a short bound from those whose ends are expected first. Were all of a gang's charge
+//! kept besides, one that waits would idle what others could use.
+
+use crate::amounts::tally::Tally;
+use crate::api::ids::{JobKey, QueueName, Time};
+use crate::engine::Engine;
+use crate::placement::plan::View;
+use crate::quota::check::Short;
+use crate::quota::queues::Pools;
+use crate::reservation::store::{ExpectedRelease, ReservedNode};
+
+/// Ends that are looked at at most for one start: beyond those it counts as not known.
+const ENDS: usize = 1024;
+
+impl Engine {
+    /// Whether what a relief counts on is still charged.
+    pub(crate) fn is_to_come(&self, relief: &ExpectedRelease) -> bool {
+        relief.from.as_ref().is_none_or(|key| {
+            let job = self.jobs.get(key);
+            job.is_some_and(|job| job.derived.has.charge.is_some())
+        })
+    }
+
+    /// What of its charge the ends of those who are on its nodes give back to each queue of a
+    /// holder's path: so much need not be kept there besides, or one that waits for room would
+    /// idle what others could use elsewhere.
+    pub(crate) fn relief(&self, queue: &QueueName, nodes: &[ReservedNode]) -> Vec<ExpectedRelease> {
+        let path = self.queues.path(queue);
+        let mut relief = Vec::new();
+        for kept in nodes {
+            let room = self.room.cluster(&kept.cluster);
+            let Some(node) = room.and_then(|room| room.nodes().get(&kept.node)) else {
+                continue;
+            };
+            let free = node.free();
+            let mut lacking = Tally::default();
+            for (name, amount) in kept.resources.iter() {
+                let lacks = i128::from(amount.0) - free.get(name).max(0);
+                lacking.add_amount(name, lacks.max(0));
+            }
+            if lacking.is_empty() {
+                continue;
+            }
+            let on_it = self.holders_of(&kept.cluster, &kept.node);
+            for above in &path {
+                let mut inside = Tally::default();
+                let mut outside = Tally::default();
+                for (key, amount) in &on_it {
+                    let charge = self
+                        .jobs
+                        .get(key)
+                        .and_then(|j| j.derived.has.charge.as_ref());
+                    let within = charge.is_some_and(|(of, _)| self.queues.is_within(of, above));
+                    let sum = if within { &mut inside } else { &mut outside };
+                    sum.add_tally(amount, 1);
+                }
+                let mut sure = Tally::default();
+                for (name, lacks) in lacking.iter() {
+                    let least = (lacks - outside.get(name).max(0)).min(inside.get(name));
+                    sure.add_amount(name, least.max(0));
+                }
+                if !sure.is_empty() {
+                    relief.push(ExpectedRelease {
+                        from: None,
+                        queue: above.clone(),
+                        cluster: kept.cluster.clone(),
+                        class: kept.class.clone(),
+                        resources: sure.to_resources(),
+                    });
+                }
+            }
+        }
+        relief
+    }
+
+    /// When enough of a short bound will be free, by the ends that are expected, and what those
+    /// ends give back to each queue of the holder's path: so much need not be kept there until
+    /// then, for whoever leaves the rest does not delay it.
+    pub(crate) fn headroom_from(
+        &self,
+        queue: &QueueName,
+        short: &Short,
+    ) -> (Option<Time>, Vec<ExpectedRelease>) {
+        let from = (self.now.after(1), JobKey::new("", ""));
+        let path = self.queues.path(queue);
+        let mut lacking = short.excess() - short.detail.kept;
+        let mut view = View::now();
+        let mut relief = Vec::new();
+        let mut start = None;
+        for (end, key) in self.ends.range(from..).take(ENDS) {
+            if start.is_some_and(|start| start < *end) {
+                break;
+            }
+            let job = self.jobs.get(key);
+            let ends = job.filter(|job| job.derived.has.outlook.is_some_and(|o| o.known));
+            let charge = ends.and_then(|job| job.derived.has.charge.as_ref());
+            let Some((of, pools)) = charge else {
+                continue;
+            };
+            for above in path.iter().filter(|above| self.queues.is_within(of, above)) {
+                for ((cluster, class), resources) in pools.iter() {
+                    relief.push(ExpectedRelease {
+                        from: Some(key.clone()),
+                        queue: above.clone(),
+                        cluster: cluster.clone(),
+                        class: class.clone(),
+                        resources: resources.clone(),
+                    });
+                }
+            }
+            if self.queues.is_within(of, &short.queue) {
+                lacking = if short.detail.idle > 0 {
+                    // What a queue gives back of its guarantee stays kept for it.
+                    self.without(&mut view, of, pools);
+                    self.queues.still_short(queue, short, &view.kept)
+                } else {
+                    lacking - charged_towards(pools, short)
+                };
+            }
+            if lacking <= 0 {
+                // Whatever else ends at that moment is free then, too.
+                start = Some(*end);
+            }
+        }
+        if start.is_none() {
+            relief.clear();
+        }
+        (start, relief)
+    }
+}
+
+/// What of a charge counts towards the bound.
+fn charged_towards(pools: &Pools, short: &Short) -> i128 {
+    let counted = pools
+        .iter()
+        .filter(|((cluster, class), _)| short.counts(cluster, class));
+    counted
+        .map(|(_, charge)| i128::from(charge.amount_of(&short.resource).0))
+        .sum()
+}

@@ -1,0 +1,503 @@
+//! Reservations: what frees is kept for the first jobs that lack it.
+//!
+//! A job that lacks headroom keeps its charge free on every queue of its path; one that has
+//! headroom but lacks room keeps that headroom and the nodes where the least has to become
+//! free. One gang's worth each. In each queue the first job that is blocked (EASY), or as many
+//! as its policy asks for, or every one up to a bound (conservative backfill); of each class of
+//! pools and each short queue at most K, those with the best claims ([`crate::reservation::window`]). Never for what the empty fleet
+//! or a capability could not give.
+//!
+//! A job ahead of the holder is never stopped by it; one behind may use what is kept only if
+//! it will surely have ended before the holder's start, or if enough is left besides. Where
+//! the start is not known, nobody may. Starts come from declared or predicted ends, which err:
+//! then the start moves, and nobody is stopped for it.
+//!
+//! A preemptor's reservation ([`Engine::reserve_for_taker`]) is of another kind: jobs are being
+//! evicted for it, so it stays as it is and binds everybody (but those ahead in its own queue
+//! where that is strict)
+//! until they are gone and its holder was judged once more, by which it is released, or goes on
+//! like any other. Were it any weaker, a victim that stands first again when it is gone would
+//! take its room back, and be evicted again.
+
+use crate::amounts::resources::Resources;
+use crate::amounts::tally::Tally;
+use crate::api::facts::{Demand, QueueOrdering, Share};
+use crate::api::ids::{JobKey, PoolClass, QueueName, Time};
+use crate::capacity::ReservedNodes;
+use crate::cycle::evaluate::{Block, Gate, Request};
+use crate::engine::Engine;
+use crate::jobs::job::{PendingEntry, QueueOrder};
+use crate::pending::inadmissible::RequeueCondition;
+use crate::pending::shapes::ShapeId;
+use crate::quota::check::Withheld;
+use crate::quota::queues::{Pools, pools_of};
+use crate::reservation::store::{Reservation, ReservationSlot, ReservedNode};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Engine {
+    /// Holders ahead of the request whose reservations it has to leave alone, in order.
+    pub(crate) fn reservations_ahead(&self, request: Request<'_>) -> Vec<&JobKey> {
+        let mut ahead: Vec<&Reservation> = self
+            .reservations
+            .iter()
+            .filter(|kept| self.binds(kept, request))
+            .collect();
+        ahead.sort_by(|a, b| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)));
+        ahead.into_iter().map(|kept| &kept.rank.key).collect()
+    }
+
+    /// Whether an request has to leave a reservation alone.
+    pub(crate) fn binds(&self, kept: &Reservation, request: Request<'_>) -> bool {
+        if kept.taking() {
+            // Also those who would come first as things are: what is freed for it is for it.
+            // In a strict queue the holder could not go before those ahead of it, so they may.
+            let strict = self.queues.ordering(request.queue) == QueueOrdering::StrictFifo;
+            let ahead = kept.queue == *request.queue && *request.rank < kept.rank;
+            return kept.rank.key != request.rank.key && !(strict && ahead);
+        }
+        let own = self.reservations.of(&request.rank.key);
+        if own.is_some_and(Reservation::is_served) {
+            // What was freed for it is not kept for anybody who lacked something later. Until
+            // then it goes nowhere else either: what others keep is theirs.
+            return false;
+        }
+        let holder = (&kept.queue, &kept.rank);
+        let behind = self.compare(holder, (request.queue, request.rank)) == Ordering::Less;
+        let gone_before = match (kept.start, request.shape.duration) {
+            (Some(start), Some(duration)) => self.now.after(duration) <= start,
+            _ => false,
+        };
+        behind && !gone_before
+    }
+
+    /// What the reservations of `holders` keep of the nodes.
+    pub(crate) fn nodes_kept(&self, holders: &[&JobKey]) -> ReservedNodes {
+        let mut nodes = ReservedNodes::new();
+        for kept in holders.iter().filter_map(|key| self.reservations.of(key)) {
+            for node in &kept.nodes {
+                let cluster = nodes.entry(node.cluster.clone()).or_default();
+                let tally = cluster.entry(node.node.clone()).or_default();
+                tally.add(&node.resources, 1);
+            }
+        }
+        nodes
+    }
+
+    /// What the reservations of `holders` keep of the headroom.
+    pub(crate) fn headroom_kept(&self, holders: &[&JobKey]) -> Withheld {
+        let mut all = Withheld::default();
+        for kept in holders.iter().filter_map(|key| self.reservations.of(key)) {
+            for queue in self.queues.path(&kept.queue) {
+                let relief = kept.relief.iter().filter(|relief| relief.queue == queue);
+                let relief = relief.filter(|relief| self.is_to_come(relief));
+                let mut given = Tally::default();
+                relief.clone().for_each(|r| given.add(&r.resources, 1));
+                let headroom = all.headroom.entry(queue.clone()).or_default();
+                headroom.add_tally(&beyond(&kept.charge, &given), 1);
+                let pools = all.pools.entry(queue.clone()).or_default();
+                for (cluster, class, resources) in &kept.pools {
+                    let mut given = Tally::default();
+                    let here = relief.clone();
+                    here.filter(|r| r.cluster == *cluster && r.class == *class)
+                        .for_each(|r| given.add(&r.resources, 1));
+                    let pool = (cluster.clone(), class.clone());
+                    let kept = pools.entry(pool).or_default();
+                    kept.add_tally(&beyond(resources, &given), 1);
+                }
+            }
+        }
+        all
+    }
+
+    /// Keeps for a blocked job what it lacks, if it is one to be kept for.
+    pub(crate) fn reserve_for(&mut self, request: Request<'_>, block: &Block) {
+        let holds = self.reservations.of(&request.rank.key);
+        if holds.is_some_and(|kept| !kept.awaits.is_empty()) {
+            return;
+        }
+        if holds.is_some_and(Reservation::taking) {
+            // All are gone, and still it cannot go: it is a job like any other again.
+            self.drop_reservation_of(&request.rank.key);
+        }
+        let front = self.front(request.queue).jobs;
+        self.drop_behind(request.queue, &front);
+        // What stops the first of a group stops the others: they are kept for by its verdict.
+        let alike = self.alike(request, &front);
+        for rank in &alike {
+            let shape = self.shape_of(&rank.key);
+            let outdone = shape.is_some_and(|shape| self.is_outdone(request.queue, rank, shape));
+            if matches!(block.gate, Gate::Room) && outdone {
+                self.drop_reservation_of(&rank.key);
+                continue;
+            }
+            let planned = self.reservation(Request { rank, ..request }, block);
+            match planned {
+                Some(planned) => {
+                    self.note_scopes(rank, &planned);
+                    if self.make_way(&planned) {
+                        self.set_reservation(planned);
+                    } else {
+                        self.drop_reservation_of(&rank.key);
+                    }
+                }
+                None => {
+                    self.drop_reservation_of(&rank.key);
+                    self.note_hopeless(request.queue, rank);
+                }
+            }
+        }
+    }
+
+    /// Nothing can be kept for a job: nor for any that wants the same, if it stands behind all
+    /// who keep nodes.
+    fn note_hopeless(&mut self, queue: &QueueName, rank: &QueueOrder) {
+        let growths = self.freed.count();
+        self.reservations.note_hopeless(&rank.key, growths);
+        let shape = self.shape_of(&rank.key);
+        if let Some(shape) = shape.filter(|_| self.is_behind(queue, rank)) {
+            self.shapes.note_hopeless(shape, growths);
+        }
+    }
+
+    /// Whether a job stands behind all who keep nodes.
+    pub(crate) fn is_behind(&self, queue: &QueueName, rank: &QueueOrder) -> bool {
+        let last = self.last_holder();
+        last.is_none_or(|last| self.stands_before(last, queue, rank))
+    }
+
+    /// What a reservation for this shape would count as, as far as nothing is known of one: the
+    /// classes that it would use of the empty fleet.
+    pub(crate) fn guess_scopes(&mut self, id: ShapeId) {
+        let Some(shape) = self
+            .shapes
+            .get(id)
+            .filter(|_| self.shapes.scopes(id).is_none())
+        else {
+            return;
+        };
+        let shares = self.when_empty(shape, &BTreeSet::new()).unwrap_or_default();
+        let charges = shares.iter().flat_map(|share| &share.charge);
+        let with_devices = |charge: &Resources| {
+            let mut resources = charge.iter();
+            resources.any(|(name, amount)| name.is_device() && amount.0 > 0)
+        };
+        let all: Vec<(&PoolClass, bool)> = charges
+            .map(|(class, charge)| (class, with_devices(charge)))
+            .collect();
+        let any = all.iter().any(|(_, devices)| *devices);
+        let counted = all.into_iter().filter(|(_, devices)| *devices == any);
+        let scopes = counted.map(|(class, _)| ReservationSlot::Class(class.clone()));
+        let scopes: BTreeSet<ReservationSlot> = scopes.collect();
+        self.shapes.note_scopes(id, &scopes);
+    }
+
+    fn note_scopes(&mut self, rank: &QueueOrder, planned: &Reservation) {
+        let shape = self.shape_of(&rank.key);
+        if let Some(shape) = shape.filter(|_| !planned.nodes.is_empty()) {
+            self.shapes.note_scopes(shape, &planned.scopes);
+        }
+    }
+
+    /// Those of the front who want the same as the request and are not waited for already.
+    fn alike(&self, request: Request<'_>, front: &BTreeSet<QueueOrder>) -> Vec<QueueOrder> {
+        let has_the_same_shape = |rank: &&QueueOrder| {
+            let line = |key| self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
+            match (line(&rank.key), line(&request.rank.key)) {
+                (Some(one), Some(other)) => one.shape == other.shape,
+                _ => false,
+            }
+        };
+        let alike = front.iter().filter(has_the_same_shape);
+        alike
+            .filter(|rank| !self.awaits_eviction(&rank.key))
+            .cloned()
+            .collect()
+    }
+
+    /// Keeps for a job exactly what `shares` would take, while `victims` are evicted or
+    /// shrunk for it, and until it was judged once after that. Who is gone already is left out.
+    pub(crate) fn reserve_for_taker(
+        &mut self,
+        key: &JobKey,
+        shares: &[Share],
+        victims: BTreeSet<JobKey>,
+    ) {
+        let Some(job) = self.jobs.get(key) else {
+            return;
+        };
+        let (Some(line), Some(demand)) = (&job.derived.line, &job.demand) else {
+            return;
+        };
+        let mut victims = victims;
+        victims.retain(|victim| {
+            let job = self.jobs.get(victim);
+            job.is_some_and(|job| job.derived.has.charge.is_some())
+        });
+        let pools = pools_of(shares);
+        let mut charge = Tally::default();
+        pools.values().for_each(|part| charge.add(part, 1));
+        let planned = Reservation {
+            queue: line.queue.clone(),
+            rank: line.rank.clone(),
+            // Its number is bounded by what there is to take, not by K.
+            scopes: BTreeSet::new(),
+            charge: charge.to_resources(),
+            nodes: self.nodes_of(demand, shares),
+            pools: listed(pools),
+            start: None,
+            preemptor: true,
+            relief: Vec::new(),
+            awaits: victims,
+        };
+        let nodes = planned.nodes.clone();
+        self.set_reservation(planned);
+        self.unsettle_beside(&nodes);
+    }
+
+    /// What was evicted of a job, or shrunk, is gone: those who waited for nobody else are
+    /// judged again.
+    pub(crate) fn victim_gone(&mut self, victim: &JobKey) {
+        let ready = self.reservations.settle(victim);
+        for holder in &ready {
+            self.rouse_job(holder);
+            self.changed.jobs.insert(holder.clone());
+        }
+    }
+
+    /// Whether jobs are being evicted for this one.
+    pub(crate) fn awaits_eviction(&self, key: &JobKey) -> bool {
+        self.reservations.has_takers() && self.reservations.of(key).is_some_and(Reservation::taking)
+    }
+
+    /// Has the group of a waiting job judged once more, whatever is known of the room for what it
+    /// wants: what it keeps or could keep may be another, which says nothing of others who want
+    /// the same.
+    pub(crate) fn rouse_job(&mut self, key: &JobKey) {
+        if let Some(line) = self.line_now(key) {
+            self.pending.call(&line.queue, line.shape);
+        }
+    }
+
+    /// Where a waiting job stands in line.
+    pub(crate) fn line_now(&self, key: &JobKey) -> Option<PendingEntry> {
+        self.jobs.get(key)?.derived.line.clone()
+    }
+
+    /// What a waiting job wants.
+    pub(crate) fn shape_of(&self, key: &JobKey) -> Option<ShapeId> {
+        Some(self.jobs.get(key)?.derived.line.as_ref()?.shape)
+    }
+
+    /// Wakes the group of a waiting job that may keep or take something now, whatever room
+    /// there is.
+    pub(crate) fn ask_again(&mut self, key: &JobKey) {
+        if let Some(line) = self.line_now(key) {
+            self.pending.rouse(&line.queue, line.shape);
+        }
+    }
+
+    /// Who has come to stand at the front of a queue and keeps nothing yet is asked, though
+    /// nothing that it waits for has changed: from now on something may be kept for it.
+    pub(crate) fn rouse_front(&mut self, queue: &QueueName) {
+        for rank in self.front(queue).jobs {
+            if self.reservations.of(&rank.key).is_none() {
+                self.ask_again(&rank.key);
+            }
+        }
+    }
+
+    /// Whoever stood at the front before and does not any more keeps nothing.
+    fn drop_behind(&mut self, queue: &QueueName, front: &BTreeSet<QueueOrder>) {
+        let behind: Vec<JobKey> = self
+            .reservations
+            .holders_in(queue)
+            .filter(|rank| !front.contains(rank))
+            .map(|rank| rank.key.clone())
+            .filter(|key| !self.awaits_eviction(key))
+            .collect();
+        for key in behind {
+            self.drop_reservation_of(&key);
+        }
+    }
+
+    /// Gives up what is kept for a job.
+    pub(crate) fn drop_reservation_of(&mut self, key: &JobKey) {
+        if let Some(kept) = self.reservations.remove(key) {
+            self.stretch_due = true;
+            self.reservations.hope();
+            self.note_unkept(&kept);
+            if self.outdid(&kept) {
+                self.head_selector.ask_fronts();
+            }
+            for refused in self.reservations.take_refused(&kept.scopes) {
+                self.rouse_job(&refused);
+            }
+            self.changed.jobs.insert(kept.rank.key);
+            self.pending.wake(&RequeueCondition::Reservation);
+        }
+    }
+
+    fn nodes_of(&self, demand: &Demand, shares: &[Share]) -> Vec<ReservedNode> {
+        let mut nodes = Vec::new();
+        for share in shares {
+            let mut taken: BTreeMap<_, Tally> = BTreeMap::new();
+            for slot in &share.slots {
+                let role = demand.roles.iter().find(|role| role.name == slot.role);
+                let sum = taken.entry(slot.node.clone()).or_default();
+                if let Some(role) = role {
+                    sum.add(&role.request, i64::from(slot.count));
+                }
+            }
+            let room = self.room.cluster(&share.cluster);
+            nodes.extend(taken.into_iter().filter_map(|(name, sum)| {
+                let node = room?.nodes().get(&name)?;
+                Some(ReservedNode {
+                    cluster: share.cluster.clone(),
+                    node: name,
+                    class: node.fact.class.clone(),
+                    resources: sum.to_resources(),
+                })
+            }));
+        }
+        nodes
+    }
+
+    fn reservation(&self, request: Request<'_>, block: &Block) -> Option<Reservation> {
+        let (scopes, pools, nodes, (start, relief)) = match &block.gate {
+            Gate::Never | Gate::Limit => return None,
+            // What it could use stays kept while it is stopped by those ahead of it.
+            Gate::Reserved => return self.reservations.of(&request.rank.key).cloned(),
+            Gate::Quota(short, pools) => {
+                let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
+                // So do the nodes that were kept before it came to lack headroom.
+                let nodes = self.nodes_of_holder(request);
+                scopes.extend(
+                    classes_counted(&nodes)
+                        .into_iter()
+                        .map(ReservationSlot::Class),
+                );
+                let pools = match pools {
+                    Some(pools) => pools.clone(),
+                    None => pools_on(&nodes),
+                };
+                (
+                    scopes,
+                    pools,
+                    nodes,
+                    self.headroom_from(request.queue, short),
+                )
+            }
+            Gate::Room => {
+                let target = self.target(request)?;
+                let classes = classes_counted(&target.nodes);
+                let scopes = classes.into_iter().map(ReservationSlot::Class).collect();
+                let relief = self.relief(request.queue, &target.nodes);
+                (
+                    scopes,
+                    pools_on(&target.nodes),
+                    target.nodes,
+                    (target.start, relief),
+                )
+            }
+        };
+        Some(Reservation {
+            queue: request.queue.clone(),
+            rank: request.rank.clone(),
+            relief,
+            scopes,
+            charge: request.shape.total.clone(),
+            pools: listed(pools),
+            nodes,
+            start,
+            preemptor: false,
+            awaits: BTreeSet::new(),
+        })
+    }
+
+    /// The nodes kept for a job, as far as they are there.
+    fn nodes_of_holder(&self, request: Request<'_>) -> Vec<ReservedNode> {
+        let kept = self.reservations.of(&request.rank.key);
+        let nodes = kept.into_iter().flat_map(|kept| &kept.nodes);
+        let there = |kept: &&ReservedNode| {
+            let room = self.room.cluster(&kept.cluster);
+            let node = room.and_then(|room| room.nodes().get(&kept.node));
+            node.is_some_and(|node| node.fact.usable)
+        };
+        nodes.filter(there).cloned().collect()
+    }
+
+    fn set_reservation(&mut self, mut planned: Reservation) {
+        let known = self.reservations.of(&planned.rank.key);
+        let past = |start: &Time| *start <= self.now;
+        let due = planned.start.as_ref().is_some_and(past);
+        if let Some(start) = known.and_then(|kept| kept.start).filter(past)
+            && due
+        {
+            // Both mean that its ends are due: nothing has changed.
+            planned.start = Some(start);
+        }
+        if known == Some(&planned) {
+            return;
+        }
+        self.changed.jobs.insert(planned.rank.key.clone());
+        if known.is_none_or(|known| known.scopes != planned.scopes) {
+            // Whoever was outdone by another before may have a better claim than this one.
+            self.head_selector.ask_fronts();
+        }
+        if let Some(known) = known.cloned() {
+            // What it kept before it keeps no more, and it may start later.
+            self.reservations.hope();
+            self.note_unkept(&known);
+            self.shapes.open_timed();
+            self.pending.wake(&RequeueCondition::Reservation);
+        }
+        self.reservations.set(planned);
+    }
+}
+
+/// What of `charge` is beyond what is given back, nothing below zero.
+fn beyond(charge: &Resources, given: &Tally) -> Tally {
+    let mut rest = Tally::default();
+    for (name, amount) in charge.iter() {
+        rest.add_amount(name, (i128::from(amount.0) - given.get(name)).max(0));
+    }
+    rest
+}
+
+fn listed(pools: Pools) -> Vec<(crate::ClusterName, PoolClass, Resources)> {
+    let pools = pools.into_iter();
+    pools
+        .map(|((cluster, class), resources)| (cluster, class, resources))
+        .collect()
+}
+
+/// What is kept on nodes, by pool.
+fn pools_on(nodes: &[ReservedNode]) -> Pools {
+    let mut pools: BTreeMap<_, Tally> = BTreeMap::new();
+    for kept in nodes {
+        let pool = (kept.cluster.clone(), kept.class.clone());
+        pools.entry(pool).or_default().add(&kept.resources, 1);
+    }
+    let pools = pools.into_iter();
+    pools
+        .map(|(pool, tally)| (pool, tally.to_resources()))
+        .collect()
+}
+
+/// The classes whose reservations it counts as: those it uses devices of, else all.
+fn classes_counted(nodes: &[ReservedNode]) -> BTreeSet<PoolClass> {
+    let has_devices = |kept: &&ReservedNode| {
+        let mut resources = kept.resources.iter();
+        resources.any(|(name, amount)| name.is_device() && amount.0 > 0)
+    };
+    let with_devices: BTreeSet<PoolClass> = nodes
+        .iter()
+        .filter(has_devices)
+        .map(|kept| kept.class.clone())
+        .collect();
+    if with_devices.is_empty() {
+        return nodes.iter().map(|kept| kept.class.clone()).collect();
+    }
+    with_devices
+}

@@ -1,0 +1,459 @@
+//! The reservations that stand: what is kept for whom, found by holder, by queue, and by the
+//! jobs that are being evicted for one.
+//!
+//! Only a store: who gets a reservation and whom it binds is decided in `reserve`. What is
+//! indexed here must always follow from the reservations themselves.
+
+use crate::amounts::hashed::Hashed;
+use crate::amounts::resources::Resources;
+use crate::amounts::tally::Tally;
+use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName, Time};
+use crate::jobs::job::QueueOrder;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What there may be only so many reservations of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum ReservationSlot {
+    /// Nodes of a class.
+    Class(PoolClass),
+    /// Headroom of a queue.
+    Headroom(QueueName),
+}
+
+/// What is kept on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReservedNode {
+    pub(crate) cluster: ClusterName,
+    pub(crate) node: NodeName,
+    pub(crate) class: PoolClass,
+    pub(crate) resources: Resources,
+}
+
+/// What of its charge a holder will get back from those who are on its nodes, at one queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ExpectedRelease {
+    /// Whose end gives it back, where one is counted on: once that has ended, nothing more
+    /// comes from it.
+    pub(crate) from: Option<JobKey>,
+    pub(crate) queue: QueueName,
+    pub(crate) cluster: ClusterName,
+    pub(crate) class: PoolClass,
+    pub(crate) resources: Resources,
+}
+
+/// What is kept for one job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reservation {
+    pub(crate) queue: QueueName,
+    pub(crate) rank: QueueOrder,
+    pub(crate) scopes: BTreeSet<ReservationSlot>,
+    /// What it will be charged.
+    pub(crate) charge: Resources,
+    /// The pools that it will be charged in, where they are known.
+    pub(crate) pools: Vec<(ClusterName, PoolClass, Resources)>,
+    /// Nodes kept, none where only headroom was short.
+    pub(crate) nodes: Vec<ReservedNode>,
+    /// What of the charge need not be kept, for it becomes free with those nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) relief: Vec<ExpectedRelease>,
+    /// When it can start by the ends that are declared or predicted; `None` where they do not
+    /// do.
+    pub(crate) start: Option<Time>,
+    /// Whether jobs are, or were, evicted for it, and it was not judged since they are gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) preemptor: bool,
+    /// Those jobs that are not gone yet. While there are any, it stays exactly as it is.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) awaits: BTreeSet<JobKey>,
+}
+
+impl Reservation {
+    /// Whether jobs are, or were just, evicted for it: then it binds everybody.
+    pub(crate) fn taking(&self) -> bool {
+        self.preemptor
+    }
+
+    /// Whether all are gone who were evicted for it, and it was not judged since.
+    pub(crate) fn is_served(&self) -> bool {
+        self.taking() && self.awaits.is_empty()
+    }
+}
+
+/// All reservations, one a job.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reservations {
+    by_job: Hashed<JobKey, Reservation>,
+    /// Their holders in order of name.
+    holders: BTreeSet<JobKey>,
+    /// How many are preemptors'.
+    preemption_backoff: usize,
+    /// The holders of each queue, in their order.
+    by_queue: BTreeMap<QueueName, BTreeSet<QueueOrder>>,
+    /// The holders of each kind.
+    by_scope: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
+    /// For whom nothing can be kept, after how many growths of nodes that was found.
+    hopeless: BTreeMap<JobKey, u64>,
+    /// For whom something may be kept after all, since somebody keeps less.
+    admissible_later: BTreeSet<JobKey>,
+    /// The holders that keep nodes.
+    with_nodes: BTreeSet<JobKey>,
+    /// What is kept of each node.
+    kept: BTreeMap<(ClusterName, NodeName), Tally>,
+    /// Who was refused headroom because as many as may hold it already.
+    refused: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
+    /// For whom a job is being evicted.
+    awaited: BTreeMap<JobKey, BTreeSet<JobKey>>,
+}
+
+impl Reservations {
+    pub(crate) fn of(&self, key: &JobKey) -> Option<&Reservation> {
+        self.by_job.get(key)
+    }
+
+    /// All, in order of their holders' names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Reservation> {
+        self.holders.iter().filter_map(|key| self.of(key))
+    }
+
+    /// Whether there is any for whom jobs are, or were just, evicted.
+    pub(crate) fn has_takers(&self) -> bool {
+        self.preemption_backoff > 0
+    }
+
+    /// Those of a kind, in order of their holders' names.
+    pub(crate) fn holders_of(&self, scope: &ReservationSlot) -> impl Iterator<Item = &Reservation> {
+        let holders = self.by_scope.get(scope);
+        let holders = holders.into_iter().flatten();
+        holders.filter_map(|key| self.of(key))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_job.is_empty()
+    }
+
+    /// How many there are of a kind.
+    pub(crate) fn count(&self, scope: &ReservationSlot) -> usize {
+        self.by_scope.get(scope).map_or(0, BTreeSet::len)
+    }
+
+    /// Who waits for headroom of a queue.
+    pub(crate) fn short_of(&self, queue: &QueueName) -> Vec<JobKey> {
+        if self.by_scope.is_empty() {
+            return Vec::new();
+        }
+        let holders = self.by_scope.get(&ReservationSlot::Headroom(queue.clone()));
+        holders.into_iter().flatten().cloned().collect()
+    }
+
+    /// Nothing can be kept for a job as things are.
+    pub(crate) fn note_hopeless(&mut self, key: &JobKey, growths: u64) {
+        self.hopeless.insert(key.clone(), growths);
+    }
+
+    /// Whether nothing can be kept for a job, as far as was found since nodes last grew.
+    pub(crate) fn is_hopeless(&self, key: &JobKey, growths: u64) -> bool {
+        self.hopeless.get(key) == Some(&growths)
+    }
+
+    /// Somebody keeps less: there is hope for all.
+    pub(crate) fn hope(&mut self) {
+        let hopeless = std::mem::take(&mut self.hopeless);
+        self.admissible_later.extend(hopeless.into_keys());
+    }
+
+    /// For whom nothing could be kept, and may be now that nodes have grown so often.
+    pub(crate) fn take_hopeful(&mut self, growths: u64) -> BTreeSet<JobKey> {
+        if self.hopeless.values().any(|at| *at != growths) {
+            let stale = |_: &JobKey, at: &mut u64| *at != growths;
+            let stale = self.hopeless.extract_if(.., stale);
+            self.admissible_later.extend(stale.map(|(key, _)| key));
+        }
+        std::mem::take(&mut self.admissible_later)
+    }
+
+    /// Whether [`Self::take_hopeful`] would name any.
+    pub(crate) fn is_hope_due(&self, growths: u64) -> bool {
+        !self.admissible_later.is_empty() || self.hopeless.values().any(|at| *at != growths)
+    }
+
+    /// The holders of a queue, in their order.
+    pub(crate) fn holders_in(&self, queue: &QueueName) -> impl Iterator<Item = &QueueOrder> {
+        self.by_queue.get(queue).into_iter().flatten()
+    }
+
+    /// Those that keep nodes, in order of their holders' names.
+    pub(crate) fn with_nodes(&self) -> impl Iterator<Item = &Reservation> {
+        self.with_nodes.iter().filter_map(|key| self.of(key))
+    }
+
+    /// What is kept of a node for all holders together.
+    pub(crate) fn kept_on(&self, cluster: &ClusterName, node: &NodeName) -> Option<&Tally> {
+        if self.kept.is_empty() {
+            return None;
+        }
+        self.kept.get(&(cluster.clone(), node.clone()))
+    }
+
+    /// What is kept of a node for these holders together.
+    pub(crate) fn kept_for(
+        &self,
+        holders: &[JobKey],
+        cluster: &ClusterName,
+        node: &NodeName,
+    ) -> Option<Tally> {
+        self.kept_on(cluster, node)?;
+        let mut all = Tally::default();
+        let kept = holders.iter().filter_map(|key| self.of(key));
+        for kept in kept.flat_map(|kept| &kept.nodes) {
+            if kept.node == *node && kept.cluster == *cluster {
+                all.add(&kept.resources, 1);
+            }
+        }
+        Some(all)
+    }
+
+    fn keep(&mut self, nodes: &[ReservedNode], times: i64) {
+        for node in nodes {
+            let at = (node.cluster.clone(), node.node.clone());
+            let kept = self.kept.entry(at.clone()).or_default();
+            kept.add(&node.resources, times);
+            if kept.is_empty() {
+                self.kept.remove(&at);
+            }
+        }
+    }
+
+    /// Adds a reservation, instead of the one that the job has.
+    pub(crate) fn set(&mut self, reservation: Reservation) {
+        self.remove(&reservation.rank.key);
+        let holders = self.by_queue.entry(reservation.queue.clone()).or_default();
+        holders.insert(reservation.rank.clone());
+        for victim in &reservation.awaits {
+            let holders = self.awaited.entry(victim.clone()).or_default();
+            holders.insert(reservation.rank.key.clone());
+        }
+        for scope in &reservation.scopes {
+            let holders = self.by_scope.entry(scope.clone()).or_default();
+            holders.insert(reservation.rank.key.clone());
+        }
+        if !reservation.nodes.is_empty() {
+            self.with_nodes.insert(reservation.rank.key.clone());
+            self.keep(&reservation.nodes, 1);
+        }
+        self.preemption_backoff += usize::from(reservation.taking());
+        self.holders.insert(reservation.rank.key.clone());
+        self.by_job
+            .insert(reservation.rank.key.clone(), reservation);
+    }
+
+    pub(crate) fn remove(&mut self, key: &JobKey) -> Option<Reservation> {
+        let removed = self.by_job.remove(key)?;
+        self.preemption_backoff -= usize::from(removed.taking());
+        self.holders.remove(key);
+        if let Some(holders) = self.by_queue.get_mut(&removed.queue) {
+            holders.remove(&removed.rank);
+            if holders.is_empty() {
+                self.by_queue.remove(&removed.queue);
+            }
+        }
+        for victim in &removed.awaits {
+            self.unlist(victim, key);
+        }
+        for scope in &removed.scopes {
+            if let Some(holders) = self.by_scope.get_mut(scope) {
+                holders.remove(key);
+                if holders.is_empty() {
+                    self.by_scope.remove(scope);
+                }
+            }
+        }
+        self.with_nodes.remove(key);
+        self.keep(&removed.nodes, -1);
+        Some(removed)
+    }
+
+    /// As many as may hold this already: the job is told when one less does.
+    pub(crate) fn refuse(&mut self, key: &JobKey, scope: &ReservationSlot) {
+        if matches!(scope, ReservationSlot::Headroom(_)) {
+            let refused = self.refused.entry(scope.clone()).or_default();
+            refused.insert(key.clone());
+        }
+    }
+
+    /// Who was refused what `scopes` count.
+    pub(crate) fn take_refused(&mut self, scopes: &BTreeSet<ReservationSlot>) -> BTreeSet<JobKey> {
+        let refused = scopes.iter().filter_map(|scope| self.refused.remove(scope));
+        refused.flatten().collect()
+    }
+
+    /// What was to be freed by `victim` is free. The holders that wait for nobody any more.
+    pub(crate) fn settle(&mut self, victim: &JobKey) -> Vec<JobKey> {
+        let holders = self.awaited.remove(victim).unwrap_or_default();
+        let mut ready = Vec::new();
+        for holder in holders {
+            if let Some(kept) = self.by_job.get_mut(&holder) {
+                kept.awaits.remove(victim);
+                if kept.awaits.is_empty() {
+                    ready.push(holder);
+                }
+            }
+        }
+        ready
+    }
+
+    fn unlist(&mut self, victim: &JobKey, holder: &JobKey) {
+        if let Some(holders) = self.awaited.get_mut(victim) {
+            holders.remove(holder);
+            if holders.is_empty() {
+                self.awaited.remove(victim);
+            }
+        }
+    }
+
+    /// What is indexed otherwise than the reservations say.
+    pub(crate) fn stale(&self) -> Vec<String> {
+        let mut fresh = Self::default();
+        self.iter().cloned().for_each(|kept| fresh.set(kept));
+        let mut wrong = Vec::new();
+        if fresh.by_queue != self.by_queue || fresh.by_scope != self.by_scope {
+            wrong.push(format!("reservations by queue: {:?}", self.by_queue));
+        }
+        if fresh.with_nodes != self.with_nodes || fresh.kept != self.kept {
+            wrong.push(format!("reservations by node: {:?}", self.kept));
+        }
+        if fresh.by_job.len() != self.by_job.len()
+            || fresh.preemption_backoff != self.preemption_backoff
+        {
+            wrong.push(format!("reservations by holder: {:?}", self.holders));
+        }
+        if fresh.awaited != self.awaited {
+            wrong.push(format!("reservations by victim: {:?}", self.awaited));
+        }
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::testing::resources;
+    use std::cmp::Reverse;
+
+    fn key(name: &str) -> JobKey {
+        JobKey::new("ns", name)
+    }
+
+    /// One that keeps so many GPUs of each of these nodes of cluster `a`, and waits for `awaits`.
+    fn kept(name: &str, nodes: &[(&str, &str)], awaits: &[&str]) -> Reservation {
+        let node = |(node, request): &(&str, &str)| ReservedNode {
+            cluster: ClusterName::from("a"),
+            node: NodeName::from(*node),
+            class: PoolClass::from("gpu"),
+            resources: resources(request),
+        };
+        Reservation {
+            queue: QueueName::from("q"),
+            rank: QueueOrder {
+                priority: Reverse(0),
+                at: Time(1),
+                key: key(name),
+            },
+            scopes: BTreeSet::from([ReservationSlot::Headroom(QueueName::from("q"))]),
+            charge: Resources::new(),
+            pools: Vec::new(),
+            nodes: nodes.iter().map(node).collect(),
+            relief: Vec::new(),
+            start: None,
+            preemptor: !awaits.is_empty(),
+            awaits: awaits.iter().map(|name| key(name)).collect(),
+        }
+    }
+
+    #[test]
+    fn whoever_could_keep_nothing_may_hope_once_when_somebody_keeps_less() {
+        let mut all = Reservations::default();
+        all.note_hopeless(&key("one"), 3);
+        assert!(all.is_hopeless(&key("one"), 3) && !all.is_hope_due(3));
+        assert_eq!(all.take_hopeful(3), BTreeSet::new());
+        all.hope();
+        assert!(!all.is_hopeless(&key("one"), 3) && all.is_hope_due(3));
+        assert_eq!(all.take_hopeful(3), BTreeSet::from([key("one")]));
+        assert!(!all.is_hope_due(3));
+        assert_eq!(all.take_hopeful(3), BTreeSet::new());
+    }
+
+    #[test]
+    fn whoever_could_keep_nothing_may_hope_when_nodes_have_grown_since() {
+        let mut all = Reservations::default();
+        all.note_hopeless(&key("before"), 3);
+        all.note_hopeless(&key("after"), 4);
+        assert!(all.is_hope_due(4));
+        assert_eq!(all.take_hopeful(4), BTreeSet::from([key("before")]));
+        assert!(all.is_hopeless(&key("after"), 4) && !all.is_hope_due(4));
+        assert_eq!(all.take_hopeful(5), BTreeSet::from([key("after")]));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_node_is_told_for_all_and_for_some() {
+        let mut all = Reservations::default();
+        all.set(kept("one", &[("n0", "gpu 4"), ("n1", "gpu 3")], &[]));
+        all.set(kept("two", &[("n0", "gpu 2")], &[]));
+        let (a, b) = (ClusterName::from("a"), ClusterName::from("b"));
+        let [n0, n1] = ["n0", "n1"].map(NodeName::from);
+        let sum = |request: &str| Some(Tally::from(&resources(request)));
+        assert_eq!(all.kept_on(&a, &n0).cloned(), sum("gpu 6"));
+        assert_eq!(all.kept_for(&[key("one")], &a, &n0), sum("gpu 4"));
+        let both = [key("one"), key("two")];
+        assert_eq!(all.kept_for(&both, &a, &n0), sum("gpu 6"));
+        assert_eq!(all.kept_for(&both, &a, &n1), sum("gpu 3"));
+        assert_eq!(all.kept_for(&both, &b, &n0), None);
+        all.remove(&key("one"));
+        assert_eq!(all.kept_on(&a, &n0).cloned(), sum("gpu 2"));
+        assert_eq!(all.kept_for(&both, &a, &n1), None);
+    }
+
+    #[test]
+    fn holders_are_found_by_what_they_wait_for() {
+        let mut all = Reservations::default();
+        assert!(!all.has_takers());
+        all.set(kept("one", &[], &[]));
+        all.set(kept("two", &[], &["victim"]));
+        assert!(all.has_takers());
+        let q = QueueName::from("q");
+        assert_eq!(all.short_of(&q), [key("one"), key("two")]);
+        assert_eq!(all.short_of(&QueueName::from("other")), []);
+        assert_eq!(all.settle(&key("victim")), [key("two")]);
+        all.remove(&key("two"));
+        assert!(!all.has_takers());
+        assert_eq!(all.short_of(&q), [key("one")]);
+    }
+
+    type Break = fn(&mut Reservations);
+
+    #[test]
+    fn each_index_that_does_not_follow_from_the_reservations_is_named() {
+        let mut all = Reservations::default();
+        all.set(kept("one", &[("n0", "gpu 4")], &["victim"]));
+        assert_eq!(all.stale(), [""; 0]);
+        let breaks: [(&str, Break); 7] = [
+            ("queue", |all| all.by_queue.clear()),
+            ("queue", |all| all.by_scope.clear()),
+            ("node", |all| all.with_nodes.clear()),
+            ("node", |all| all.kept.clear()),
+            ("holder", |all| all.preemption_backoff = 0),
+            ("holder", |all| {
+                let other = kept("other", &[], &[]);
+                all.by_job.insert(key("other"), other);
+            }),
+            ("victim", |all| all.awaited.clear()),
+        ];
+        for (index, breaks) in breaks {
+            let mut broken = all.clone();
+            breaks(&mut broken);
+            let told = broken.stale();
+            let named = format!("reservations by {index}: ");
+            assert!(told.len() == 1 && told[0].starts_with(&named), "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Who may have something kept, where more want that than may.
+//!
+//! In each queue the first jobs that could go some day, as many as its policy has it. Of those,
+//! as many for each class of pools and each short queue as may: the queue of higher priority
+//! first, then one that holds less than it deserves, then the job of higher priority, then who
+//! was queued first. Shares do not count here, though they order queues: they change with every
+//! job that starts or ends, and what was kept would be given away, before it was enough, for
+//! whoever comes to stand first the next moment. So a reservation stands until its holder
+//! starts, or one with a better claim comes.
+
+use crate::amounts::tally::Tally;
+use crate::api::facts::QueueOrdering;
+use crate::api::ids::{JobKey, QueueName};
+use crate::engine::Engine;
+use crate::jobs::job::QueueOrder;
+use crate::pending::shapes::ShapeId;
+use crate::quota::order::DominantShare;
+use crate::quota::queues::QueueId;
+use crate::reservation::store::{Reservation, ReservationSlot, ReservedNode};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The jobs of a queue for whom something may be kept.
+pub(crate) struct ReservationWindow {
+    pub(crate) queue: QueueName,
+    pub(crate) jobs: BTreeSet<QueueOrder>,
+}
+
+/// How good the claim of a job is: the policy is the order of the fields, the least is best.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReservationPriority<'a> {
+    /// Of the queues from below the root down, higher first.
+    priorities: SmallVec<[Reverse<i32>; 8]>,
+    /// Whether its queue holds all that it deserves.
+    satisfied: bool,
+    rank: &'a QueueOrder,
+}
+
+impl Engine {
+    /// How good the claim of a waiting job is.
+    fn reservation_priority<'a>(
+        &self,
+        queue: &QueueName,
+        rank: &'a QueueOrder,
+    ) -> ReservationPriority<'a> {
+        let id = self.queues.id(queue);
+        let path = id.map(|id| self.queues.path_of(id)).unwrap_or_default();
+        let facts = path.iter().skip(1).map(|id| &self.queues.node(*id).fact);
+        ReservationPriority {
+            priorities: facts
+                .map(|fact| Reverse(fact.as_ref().map_or(0, |fact| fact.priority)))
+                .collect(),
+            satisfied: !id.is_some_and(|id| self.is_unsatisfied(id)),
+            rank,
+        }
+    }
+
+    /// Whether a queue holds less than it deserves.
+    pub(crate) fn is_unsatisfied(&self, id: QueueId) -> bool {
+        let share = self.queues.share(self.queues.node(id));
+        matches!(share, DominantShare::Below(_))
+    }
+
+    /// The jobs of a queue for whom something may be kept: the first of those that could go
+    /// some day and may compete, as many as its policy has it.
+    pub(crate) fn front(&self, queue: &QueueName) -> ReservationWindow {
+        let most = self.holders_allowed(queue);
+        let pending_queue = self.pending.pending_queue(queue);
+        let mut jobs = pending_queue
+            .map(|pending_queue| pending_queue.front(most))
+            .unwrap_or_default();
+        if self.queues.pending_limit(queue).is_some() {
+            jobs.retain(|rank| self.place_beyond(queue, rank).is_none());
+        }
+        ReservationWindow {
+            queue: queue.clone(),
+            jobs,
+        }
+    }
+
+    /// What the jobs of a front want.
+    pub(crate) fn shapes_of<'a>(
+        &'a self,
+        front: &'a ReservationWindow,
+    ) -> impl Iterator<Item = ShapeId> + 'a {
+        front
+            .jobs
+            .iter()
+            .filter_map(|rank| self.shape_of(&rank.key))
+    }
+
+    /// How many may hold what one class, or the headroom of one queue, has, where a job of
+    /// `queue` asks.
+    fn most_of_scope(&self, queue: &QueueName) -> usize {
+        let of_class = self.config.reservations_per_class.max(1);
+        of_class.max(self.holders_allowed(queue))
+    }
+
+    fn holders_allowed(&self, queue: &QueueName) -> usize {
+        if self.queues.ordering(queue) == QueueOrdering::BestEffort {
+            return 0;
+        }
+        let backfill = self.queues.policy(queue).map(|policy| policy.backfill);
+        let backfill = backfill.unwrap_or_default();
+        match backfill.reservations {
+            Some(most) => usize::try_from(most).unwrap_or(usize::MAX),
+            None if backfill.conservative => self.config.conservative_depth,
+            None => 1,
+        }
+    }
+
+    /// Whether a job that finds no room is judged all the same, for something may be kept for
+    /// it: it stands at the front of its queue, it was not found yet that nothing can be, and
+    /// not as many hold what it needs already whose claim is better.
+    pub(crate) fn may_reserve(
+        &self,
+        front: &ReservationWindow,
+        rank: &QueueOrder,
+        shape: ShapeId,
+    ) -> bool {
+        if !front.jobs.contains(rank) || self.reservations.of(&rank.key).is_some() {
+            return false;
+        }
+        let growths = self.freed.count();
+        if self.reservations.is_hopeless(&rank.key, growths)
+            || (self.shapes.is_hopeless(shape, growths) && self.is_behind(&front.queue, rank))
+        {
+            return false;
+        }
+        !self.is_outdone(&front.queue, rank, shape)
+    }
+
+    /// Whether it is known, of a job that lacks room, that as many hold what it needs as may
+    /// whose claim is better: then where its nodes would be need not be found out.
+    pub(crate) fn is_outdone(&self, queue: &QueueName, rank: &QueueOrder, shape: ShapeId) -> bool {
+        let Some(scopes) = self.shapes.scopes(shape) else {
+            return false;
+        };
+        let most = self.most_of_scope(queue);
+        let mine = self.reservation_priority(queue, rank);
+        let full = |scope: &ReservationSlot| {
+            // Most often there are too few whatever their claims are.
+            if self.reservations.count(scope) < most {
+                return false;
+            }
+            let better = self.reservations.holders_of(scope).filter(|kept| {
+                !kept.nodes.is_empty()
+                    && kept.rank.key != rank.key
+                    && self.reservation_priority(&kept.queue, &kept.rank) < mine
+            });
+            better.take(most).count() >= most
+        };
+        scopes.iter().any(full)
+    }
+
+    /// Whether a reservation that stands no more may have been one by which somebody was outdone
+    /// who is not asked for there being room for one more of its class ([`Self::is_settled`]):
+    /// as many as may keep that class still, or another one that somebody needs as well.
+    pub(crate) fn outdid(&self, gone: &Reservation) -> bool {
+        let most = self.config.reservations_per_class.max(1);
+        let least = most - usize::from(self.shapes.are_of_several_classes());
+        let classes = gone.scopes.iter();
+        let mut classes = classes.filter(|scope| matches!(scope, ReservationSlot::Class(_)));
+        classes.any(|class| self.reservations.count(class) >= least)
+    }
+
+    /// Whether there may be one more of its kind. Those with the worst claims give way.
+    pub(crate) fn make_way(&mut self, planned: &Reservation) -> bool {
+        let most = self.most_of_scope(&planned.queue);
+        let mine = self.reservation_priority(&planned.queue, &planned.rank);
+        let mut giving_way: BTreeMap<JobKey, &ReservationSlot> = BTreeMap::new();
+        for scope in &planned.scopes {
+            let mut same: Vec<&Reservation> = self
+                .reservations
+                .holders_of(scope)
+                .filter(|kept| kept.rank != planned.rank)
+                .filter(|kept| !giving_way.contains_key(&kept.rank.key))
+                .collect();
+            same.sort_by_cached_key(|kept| self.reservation_priority(&kept.queue, &kept.rank));
+            while same.len() >= most {
+                let Some(last) = same.pop() else { break };
+                if mine >= self.reservation_priority(&last.queue, &last.rank) {
+                    self.reservations.refuse(&planned.rank.key, scope);
+                    return false;
+                }
+                giving_way.insert(last.rank.key.clone(), scope);
+            }
+        }
+        for (key, scope) in giving_way {
+            self.drop_reservation_of(&key);
+            self.reservations.refuse(&key, scope);
+        }
+        true
+    }
+
+    /// Nodes are a preemptor's from now on: of those that cannot be another's too, who keeps them
+    /// chooses anew, or it would go on keeping what it cannot have from those behind it.
+    pub(crate) fn unsettle_beside(&mut self, nodes: &[ReservedNode]) {
+        let is_over = |kept: &&ReservedNode| {
+            let (cluster, name) = (&kept.cluster, &kept.node);
+            let all = self.reservations.kept_on(cluster, name);
+            let node = self.room.cluster(cluster).and_then(|r| r.nodes().get(name));
+            all.zip(node).is_some_and(|(all, node)| {
+                let has = Tally::from(&node.fact.allocatable);
+                let mut all = all.iter();
+                all.any(|(resource, amount)| amount > has.get(resource))
+            })
+        };
+        let over = nodes.iter().filter(is_over);
+        let over: BTreeSet<_> = over.map(|kept| (&kept.cluster, &kept.node)).collect();
+        let on_them = |kept: &&Reservation| {
+            let mut nodes = kept.nodes.iter();
+            !kept.taking() && nodes.any(|node| over.contains(&(&node.cluster, &node.node)))
+        };
+        let holders = self.reservations.with_nodes().filter(on_them);
+        let holders: Vec<JobKey> = holders.map(|kept| kept.rank.key.clone()).collect();
+        for holder in holders {
+            self.rouse_job(&holder);
+        }
+    }
+}
