@@ -24,10 +24,10 @@ impl Engine {
 
     /// What is derived of each job follows from the job.
     fn check_jobs(&self, wrong: &mut Vec<String>) {
-        for (key, job) in &self.jobs {
+        for (key, job) in &self.jobs.by_key {
             let place = self.place_of(key, job);
             let stands = job.derived.line.as_ref().and_then(|line| {
-                let shape = self.shapes.get(line.shape)?;
+                let shape = self.pending.shapes.get(line.shape)?;
                 Some((&line.queue, &line.rank, shape.as_ref()))
             });
             if stands
@@ -59,29 +59,29 @@ impl Engine {
                 ));
             }
             let until = job.derived.has.outlook.map(|outlook| outlook.until);
-            if until.is_some_and(|until| !self.ends.contains(&(until, key.clone()))) {
+            if until.is_some_and(|until| !self.jobs.ends.contains(&(until, key.clone()))) {
                 wrong.push(format!("job {key}: its end {until:?} is not listed"));
             }
             let held = self.held_of(job);
             let listed = held
                 .as_ref()
-                .is_none_or(|(queue, priority)| self.held.has(queue, *priority, key));
+                .is_none_or(|(queue, priority)| self.jobs.preemptible.has(queue, *priority, key));
             if job.derived.has.held != held || !listed {
                 let kept = &job.derived.has.held;
                 wrong.push(format!("job {key}: held as {kept:?}, should be {held:?}"));
             }
-            if self.held.is_listed_going(key) != Self::is_going(job) {
+            if self.jobs.preemptible.is_listed_going(key) != Self::is_going(job) {
                 wrong.push(format!(
                     "job {key}: listed as going, or not, and is the other"
                 ));
             }
-            if self.stopped.contains(key) != job.cold.stopped_after.is_some() {
+            if self.jobs.stopped.contains(key) != job.cold.stopped_after.is_some() {
                 wrong.push(format!(
                     "job {key}: listed as stopped, or not, and is the other"
                 ));
             }
-            let timer = next_look(&self.config, &self.queues, job);
-            let set = timer.is_none_or(|at| self.timers.contains(&(at, key.clone())));
+            let timer = next_look(&self.config, &self.quota, job);
+            let set = timer.is_none_or(|at| self.jobs.timers.contains(&(at, key.clone())));
             if job.derived.timer != timer || !set {
                 let kept = job.derived.timer;
                 wrong.push(format!("job {key}: timer {kept:?}, should be {timer:?}"));
@@ -93,9 +93,10 @@ impl Engine {
     fn check_held(&self, wrong: &mut Vec<String>) {
         let held = self
             .jobs
+            .by_key
             .values()
             .filter(|job| job.derived.has.held.is_some());
-        let (listed, held) = (self.held.len(), held.count());
+        let (listed, held) = (self.jobs.preemptible.len(), held.count());
         if listed != held {
             wrong.push(format!("held: {listed} listed, should be {held}"));
         }
@@ -104,11 +105,11 @@ impl Engine {
     /// What queues hold, may have and count is what their objects, their jobs and the fleet
     /// make it; and each stands in its place among its siblings.
     fn check_queues(&self, wrong: &mut Vec<String>) {
-        let mut fresh = self.queues.anew();
-        for cluster in self.clusters.keys() {
+        let mut fresh = self.quota.anew();
+        for cluster in self.capacity.clusters.keys() {
             fresh.set_fleet(cluster, &self.cluster_total(cluster));
         }
-        for job in self.jobs.values() {
+        for job in self.jobs.by_key.values() {
             if let Some((queue, pools)) = &job.derived.has.charge {
                 fresh.charge(queue, pools, 1);
             }
@@ -120,10 +121,10 @@ impl Engine {
                 fresh.count(queue, *state, total.as_ref(), 1);
             }
         }
-        if self.room.nothing_touched() {
-            wrong.extend(self.queues.differences(&fresh));
+        if self.capacity.room.nothing_touched() {
+            wrong.extend(self.quota.differences(&fresh));
         }
-        wrong.extend(self.queues.pasts_not_watched());
+        wrong.extend(self.quota.pasts_not_watched());
         wrong.extend(self.misplaced_queues());
         wrong.extend(self.never_asked());
         wrong.extend(self.wrong_doors(&self.feasible()));
@@ -132,17 +133,17 @@ impl Engine {
     /// What nodes have free equals what they have less pods and seats; seats belong to jobs
     /// that are charged.
     fn check_nodes(&self, wrong: &mut Vec<String>) {
-        for Ended { until, pod, .. } in self.completion_grace.all() {
-            let room = self.room.cluster(&pod.cluster);
+        for Ended { until, pod, .. } in self.capacity.completion_grace.all() {
+            let room = self.capacity.room.cluster(&pod.cluster);
             let known = room.and_then(|room| room.pods().get(&pod.uid));
-            let job = pod.job.as_ref().and_then(|key| self.jobs.get(key));
+            let job = pod.job.as_ref().and_then(|key| self.jobs.by_key.get(key));
             let charged = job.is_some_and(|job| job.derived.has.charge.is_some());
             if !charged || known.is_none_or(|known| known.ended) {
                 wrong.push(format!("pod {}: keeps its room until {until:?}", pod.uid));
             }
         }
         let mut taken: BTreeMap<(&ClusterName, &NodeName), Tally> = BTreeMap::new();
-        for (cluster, room) in self.room.clusters() {
+        for (cluster, room) in self.capacity.room.clusters() {
             for pod in room.pods().values().filter(|pod| !pod.ended) {
                 if let Some(node) = &pod.node {
                     taken
@@ -153,7 +154,7 @@ impl Engine {
             }
         }
         let mut uncharged = Vec::new();
-        for (key, held) in self.room.assumed() {
+        for (key, held) in self.capacity.room.assumed() {
             for seat in &held.seats {
                 if let Some(node) = &seat.node {
                     let request = &held.demand.roles[seat.role].request;
@@ -161,14 +162,14 @@ impl Engine {
                     sum.add(request, i64::from(seat.count));
                 }
             }
-            let job = self.jobs.get(key);
+            let job = self.jobs.by_key.get(key);
             if job.is_none_or(|job| job.derived.has.charge.is_none()) {
                 uncharged.push(format!("job {key}: holds seats and is not charged"));
             }
         }
         uncharged.sort();
         wrong.append(&mut uncharged);
-        for (cluster, room) in self.room.clusters() {
+        for (cluster, room) in self.capacity.room.clusters() {
             for (name, node) in room.nodes() {
                 let mut free = Tally::from(&node.fact.allocatable);
                 if let Some(taken) = taken.get(&(cluster, name)) {
@@ -182,8 +183,12 @@ impl Engine {
                 }
             }
         }
-        wrong.extend(self.room.stale());
-        if !self.eligibility.is_sound(&self.clusters, &self.room) {
+        wrong.extend(self.capacity.room.stale());
+        if !self
+            .capacity
+            .eligibility
+            .is_sound(&self.capacity.clusters, &self.capacity.room)
+        {
             wrong.push("eligibility: it is not that of the clusters".to_owned());
         }
     }
@@ -192,11 +197,12 @@ impl Engine {
     fn check_line(&self, wrong: &mut Vec<String>) {
         let should: BTreeSet<(&crate::QueueName, &JobKey)> = self
             .jobs
+            .by_key
             .iter()
             .filter_map(|(key, job)| Some((&job.derived.line.as_ref()?.queue, key)))
             .collect();
         let mut stand = BTreeSet::new();
-        for (queue, pending_queue) in self.pending.pending_queues() {
+        for (queue, pending_queue) in self.pending.queues.pending_queues() {
             stand.extend(pending_queue.ranks().iter().map(|rank| (queue, &rank.key)));
             let grouped: BTreeSet<&JobKey> =
                 pending_queue.grouped().map(|rank| &rank.key).collect();
@@ -207,7 +213,7 @@ impl Engine {
                     "queue {queue}: groups and line hold different jobs"
                 ));
             }
-            if self.queues.id(queue) != Some(pending_queue.id()) {
+            if self.quota.id(queue) != Some(pending_queue.id()) {
                 wrong.push(format!("queue {queue}: its line has another number"));
             }
         }
@@ -219,10 +225,11 @@ impl Engine {
     /// Holders wait, in queues that take jobs.
     fn check_reservations(&self, wrong: &mut Vec<String>) {
         wrong.extend(self.reservations.stale());
-        wrong.extend(self.history.stale());
+        wrong.extend(self.forecast.stale());
         for kept in self.reservations.iter() {
             let line = self
                 .jobs
+                .by_key
                 .get(&kept.rank.key)
                 .and_then(|job| job.derived.line.as_ref());
             if line.is_none_or(|line| line.queue != kept.queue || line.rank != kept.rank) {
@@ -258,16 +265,25 @@ mod tests {
             let wrong = engine.check_invariants();
             wrong.iter().any(|wrong| wrong.contains("job: held as"))
         };
-        let held = sound.jobs.get(&key).unwrap().derived.has.held.clone();
+        let held = sound
+            .jobs
+            .by_key
+            .get(&key)
+            .unwrap()
+            .derived
+            .has
+            .held
+            .clone();
         assert!(held.is_some());
         // It knows where it is held, and is not listed there.
         let mut engine = sound.clone();
-        engine.held.set(&key, held.as_ref(), None);
+        engine.jobs.preemptible.set(&key, held.as_ref(), None);
         assert!(names_it(&engine));
         // It is listed, and does not know.
         let mut engine = sound;
         engine
             .jobs
+            .by_key
             .get_mut(&key)
             .unwrap()
             .derived
@@ -280,7 +296,11 @@ mod tests {
     type Break = (&'static str, fn(&mut Engine));
 
     fn job<'a>(engine: &'a mut Engine, name: &str) -> &'a mut crate::jobs::job::Job {
-        engine.jobs.get_mut(&JobKey::new("ns", name)).unwrap()
+        engine
+            .jobs
+            .by_key
+            .get_mut(&JobKey::new("ns", name))
+            .unwrap()
     }
 
     #[test]
@@ -299,42 +319,47 @@ mod tests {
             ("job ns/runs: counted as None", |e| {
                 job(e, "runs").derived.counted = None;
             }),
-            ("job ns/runs: its end Some(", |e| e.ends.clear()),
+            ("job ns/runs: its end Some(", |e| e.jobs.ends.clear()),
             ("job ns/runs: listed as going", |e| {
-                e.held.set_going(&JobKey::new("ns", "runs"), true);
+                e.jobs
+                    .preemptible
+                    .set_going(&JobKey::new("ns", "runs"), true);
             }),
             ("job ns/runs: listed as stopped", |e| {
-                e.stopped.insert(JobKey::new("ns", "runs"));
+                e.jobs.stopped.insert(JobKey::new("ns", "runs"));
             }),
             ("job ns/runs: timer Some(", |e| {
                 job(e, "runs").derived.timer = Some(crate::Time(7));
             }),
             ("held: 2 listed, should be 1", |e| {
                 let held = job(e, "runs").derived.has.held.clone();
-                e.held.set(&JobKey::new("ns", "ghost"), None, held.as_ref());
+                e.jobs
+                    .preemptible
+                    .set(&JobKey::new("ns", "ghost"), None, held.as_ref());
             }),
             ("queue q: kept", |e| {
                 let (queue, pools) = job(e, "runs").derived.has.charge.clone().unwrap();
-                e.queues.charge(&queue, &pools, 1);
+                e.quota.charge(&queue, &pools, 1);
             }),
             ("fleet of all: kept", |e| {
-                e.queues
+                e.quota
                     .set_fleet(&crate::ClusterName::from("a"), &BTreeMap::new());
             }),
             ("queue q: stands at None", |e| {
-                let id = e.queues.id(&QueueName::from("q")).unwrap();
-                e.queues.rank(id, &QueueHeads::default());
+                let id = e.quota.id(&QueueName::from("q")).unwrap();
+                e.quota.rank(id, &QueueHeads::default());
             }),
             ("job ns/ghost: holds seats and is not charged", |e| {
                 let runs = job(e, "runs");
                 let demand = runs.demand.clone().unwrap();
                 let shares = runs.released.as_ref().unwrap().admission.shares.clone();
-                e.room
+                e.capacity
+                    .room
                     .assume_seats(&JobKey::new("ns", "ghost"), demand, &shares);
             }),
             ("queue q: kept", |e| {
-                let id = e.queues.id(&QueueName::from("q")).unwrap();
-                let overall = e.queues.node_mut(id).account_mut(OVERALL).unwrap();
+                let id = e.quota.id(&QueueName::from("q")).unwrap();
+                let overall = e.quota.node_mut(id).account_mut(OVERALL).unwrap();
                 overall.charged = Sums::default();
             }),
             ("pod ghost: keeps its room until", |e| {
@@ -352,15 +377,15 @@ mod tests {
                 }]);
             }),
             ("eligibility: it is not that of the clusters", |e| {
-                let cluster = e.clusters.values_mut().next().unwrap();
+                let cluster = e.capacity.clusters.values_mut().next().unwrap();
                 cluster.usable = false;
             }),
             ("line: holds {}, should hold {", |e| {
                 let line = job(e, "waits").derived.line.clone().unwrap();
-                e.pending.remove(&line.queue, line.shape, &line.rank);
+                e.pending.queues.remove(&line.queue, line.shape, &line.rank);
             }),
             ("reservation of ns/waits: it does not wait there", |e| {
-                e.jobs.remove(&JobKey::new("ns", "waits"));
+                e.jobs.by_key.remove(&JobKey::new("ns", "waits"));
             }),
             ("reservation of ns/waits: it does not wait there", |e| {
                 let line = job(e, "waits").derived.line.as_mut().unwrap();

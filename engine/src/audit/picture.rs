@@ -134,12 +134,12 @@ impl Engine {
     /// Queues that do not stand where their standing and their first job put them; none while
     /// places are still to be put right.
     pub(crate) fn misplaced_queues(&self) -> Vec<String> {
-        if self.pending.is_dirty() || !self.queues.unranked.is_empty() {
+        if self.pending.queues.is_dirty() || !self.quota.unranked.is_empty() {
             return Vec::new();
         }
-        let wrong = self.queues.iter().filter_map(|(name, node)| {
-            let id = self.queues.id(name)?;
-            self.queues.misplaced(id, node, &self.front_of(id))
+        let wrong = self.quota.iter().filter_map(|(name, node)| {
+            let id = self.quota.id(name)?;
+            self.quota.misplaced(id, node, &self.front_of(id))
         });
         wrong.collect()
     }

@@ -66,21 +66,21 @@ impl Engine {
     /// All that the engine knows.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let rooms = || self.room.clusters().values();
+        let rooms = || self.capacity.room.clusters().values();
         Snapshot {
             now: self.now,
             queues: self
-                .queues
+                .quota
                 .iter()
                 .filter_map(|(_, node)| node.fact.clone())
                 .collect(),
             policies: self
-                .queues
+                .quota
                 .iter()
                 .filter_map(|(_, node)| node.policy.clone())
                 .collect(),
-            priority_classes: self.classes.values().cloned().collect(),
-            clusters: self.clusters.values().cloned().collect(),
+            priority_classes: self.jobs.priority_classes.values().cloned().collect(),
+            clusters: self.capacity.clusters.values().cloned().collect(),
             nodes: rooms()
                 .flat_map(|r| r.nodes().values())
                 .map(|n| n.fact.clone())
@@ -91,17 +91,18 @@ impl Engine {
                 .collect(),
             jobs: self
                 .jobs
+                .by_key
                 .iter()
                 .collect::<BTreeMap<_, _>>()
                 .into_iter()
                 .map(|(key, job)| self.job_snapshot(key, job))
                 .collect(),
-            completion_grace: self.completion_grace.all().cloned().collect(),
+            completion_grace: self.capacity.completion_grace.all().cloned().collect(),
             reservations: self.reservations.iter().cloned().collect(),
-            preemption_backoff: self.preemption_backoff.clone(),
-            pasts: self.queues.pasts(),
-            mix: self.room.mix().clone(),
-            runs: self.history.snapshot(),
+            preemption_backoff: self.pending.backoff.clone(),
+            pasts: self.quota.pasts(),
+            mix: self.capacity.room.mix().clone(),
+            runs: self.forecast.snapshot(),
         }
     }
 
@@ -110,27 +111,27 @@ impl Engine {
     pub fn restore(snapshot: Snapshot, config: EngineConfig) -> Self {
         let mut engine = Self::new(config);
         engine.advance(snapshot.now);
-        engine.history = History::restore(snapshot.runs);
+        engine.forecast = History::restore(snapshot.runs);
         for fact in snapshot.queues {
-            engine.queues.set_fact(&fact.name.clone(), Some(fact));
+            engine.quota.set_fact(&fact.name.clone(), Some(fact));
         }
         for fact in snapshot.policies {
-            engine.queues.set_policy(&fact.queue.clone(), Some(fact));
+            engine.quota.set_policy(&fact.queue.clone(), Some(fact));
         }
         for fact in snapshot.priority_classes {
-            engine.classes.insert(fact.name.clone(), fact);
+            engine.jobs.priority_classes.insert(fact.name.clone(), fact);
         }
         for fact in snapshot.clusters {
-            engine.clusters.insert(fact.name.clone(), fact);
+            engine.capacity.clusters.insert(fact.name.clone(), fact);
         }
         snapshot
             .nodes
             .into_iter()
-            .for_each(|fact| engine.room.upsert_node(fact));
+            .for_each(|fact| engine.capacity.room.upsert_node(fact));
         snapshot
             .pods
             .into_iter()
-            .for_each(|fact| engine.room.upsert_pod(fact));
+            .for_each(|fact| engine.capacity.room.upsert_pod(fact));
         for job in snapshot.jobs {
             engine.restore_job(job);
         }
@@ -139,18 +140,18 @@ impl Engine {
             engine.reservations.set(reservation);
         }
         for past in snapshot.pasts {
-            engine.queues.restore_past(past);
+            engine.quota.restore_past(past);
         }
-        let clusters: Vec<ClusterName> = engine.clusters.keys().cloned().collect();
-        engine.room.restore_mix(snapshot.mix);
+        let clusters: Vec<ClusterName> = engine.capacity.clusters.keys().cloned().collect();
+        engine.capacity.room.restore_mix(snapshot.mix);
         engine.refleet(clusters.iter());
-        engine.preemption_backoff = snapshot.preemption_backoff;
+        engine.pending.backoff = snapshot.preemption_backoff;
         engine.rank_queues();
         engine
     }
 
     fn job_snapshot(&self, key: &JobKey, job: &Job) -> JobSnapshot {
-        let seats = self.room.assumed().get(key);
+        let seats = self.capacity.room.assumed().get(key);
         JobSnapshot {
             key: key.clone(),
             uid: job.uid.clone(),
@@ -173,10 +174,13 @@ impl Engine {
         let key = snapshot.key;
         let demand = snapshot
             .demand
-            .map(|demand| self.shapes.intern_demand(&demand));
+            .map(|demand| self.pending.shapes.intern_demand(&demand));
         if let Some(demand) = &demand {
-            self.eligibility
-                .note(&demand.placement, &self.clusters, &self.room);
+            self.capacity.eligibility.note(
+                &demand.placement,
+                &self.capacity.clusters,
+                &self.capacity.room,
+            );
         }
         let lost = snapshot
             .released
@@ -197,12 +201,12 @@ impl Engine {
             released: snapshot.released.map(Box::new),
             derived: Derived::default(),
         };
-        self.jobs.insert(key.clone(), Box::new(job));
+        self.jobs.by_key.insert(key.clone(), Box::new(job));
         if let Some((demand, seats)) = snapshot.seats {
-            self.room.restore_seats(&key, demand, seats);
+            self.capacity.room.restore_seats(&key, demand, seats);
         }
         if lost {
-            self.roomless.insert(key.clone());
+            self.jobs.stranded.insert(key.clone());
         }
         self.note_growth(&key);
         self.register(&key);

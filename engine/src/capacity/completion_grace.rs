@@ -73,17 +73,17 @@ impl Engine {
             if fact.ended && self.keeps_room(&key, &fact) {
                 return self.linger(&key, fact, false);
             }
-            let room = self.room.cluster(&fact.cluster);
+            let room = self.capacity.room.cluster(&fact.cluster);
             if room.is_none_or(|room| !room.pods().contains_key(&fact.uid)) {
                 self.end_completion_grace_of(&key);
             }
         }
-        self.room.upsert_pod(fact);
+        self.capacity.room.upsert_pod(fact);
     }
 
     /// A pod is gone.
     pub(crate) fn pod_gone(&mut self, cluster: &ClusterName, uid: &Uid) {
-        let room = self.room.cluster(cluster);
+        let room = self.capacity.room.cluster(cluster);
         let known = room.and_then(|room| room.pods().get(uid));
         if let Some(pod) = known.cloned()
             && let Some(key) = pod.job.clone()
@@ -92,38 +92,51 @@ impl Engine {
             let pod = PodFact { ended: true, ..pod };
             return self.linger(&key, pod, true);
         }
-        self.room.remove_pod(cluster, uid);
+        self.capacity.room.remove_pod(cluster, uid);
     }
 
     fn linger(&mut self, key: &JobKey, pod: PodFact, gone: bool) {
         let until = self.now.after(LINGER_MS);
-        self.completion_grace.add(key, Ended { until, pod, gone });
+        self.capacity
+            .completion_grace
+            .add(key, Ended { until, pod, gone });
     }
 
     /// A cluster is gone, and all its pods.
     pub(crate) fn drop_lingering_in(&mut self, cluster: &ClusterName) {
-        self.completion_grace
+        self.capacity
+            .completion_grace
             .take(|ended| ended.pod.cluster == *cluster);
     }
 
     /// The job's charge has ended, or is another: its pods that have ended keep nothing.
     pub(crate) fn end_completion_grace_of(&mut self, key: &JobKey) {
-        let ended = self.completion_grace.0.remove(key).unwrap_or_default();
+        let ended = self
+            .capacity
+            .completion_grace
+            .0
+            .remove(key)
+            .unwrap_or_default();
         ended.into_iter().for_each(|ended| self.give_up(ended));
     }
 
     /// Pods that ended so long ago keep nothing, though their jobs are charged.
     pub(crate) fn end_lingering(&mut self) {
         let now = self.now;
-        let due = self.completion_grace.take(|ended| ended.until <= now);
+        let due = self
+            .capacity
+            .completion_grace
+            .take(|ended| ended.until <= now);
         due.into_iter().for_each(|ended| self.give_up(ended));
     }
 
     fn give_up(&mut self, ended: Ended) {
         if ended.gone {
-            self.room.remove_pod(&ended.pod.cluster, &ended.pod.uid);
+            self.capacity
+                .room
+                .remove_pod(&ended.pod.cluster, &ended.pod.uid);
         } else {
-            self.room.upsert_pod(ended.pod);
+            self.capacity.room.upsert_pod(ended.pod);
         }
     }
 
@@ -131,7 +144,7 @@ impl Engine {
     pub(crate) fn restore_lingering(&mut self, pods: Vec<Ended>) {
         for ended in pods {
             if let Some(key) = ended.pod.job.clone() {
-                self.completion_grace.add(&key, ended);
+                self.capacity.completion_grace.add(&key, ended);
             }
         }
     }
@@ -139,10 +152,11 @@ impl Engine {
     /// Whether a pod that has ended held room until now, for a job that is charged and neither
     /// over nor being evicted, nor some of it.
     fn keeps_room(&self, key: &JobKey, fact: &PodFact) -> bool {
-        let room = self.room.cluster(&fact.cluster);
+        let room = self.capacity.room.cluster(&fact.cluster);
         let known = room.and_then(|room| room.pods().get(&fact.uid));
         let job = self
             .jobs
+            .by_key
             .get(key)
             .filter(|job| job.derived.has.charge.is_some());
         let released = job.and_then(|job| job.released.as_ref());

@@ -22,6 +22,7 @@ mod pools;
 mod search;
 mod seats;
 mod sites;
+pub(crate) mod store;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -63,7 +63,7 @@ impl Engine {
         self.stretch(&mut decisions);
         let again = cut.then(|| self.now.after(CUT_PAUSE_MS));
         // What grew with smaller pods than before may leave room to those who were judged first.
-        let left = !cut && self.freed.is_any();
+        let left = !cut && self.pending.freed.is_any();
         let more = decisions.len() >= self.config.decision_budget || left;
         Decisions {
             decisions,
@@ -75,33 +75,37 @@ impl Engine {
 
     /// When something may have to be decided although no event came.
     fn wake_at(&self) -> Option<Time> {
-        let timer = self.timers.first().map(|(at, _)| *at);
+        let timer = self.jobs.timers.first().map(|(at, _)| *at);
         // An end that does not come moves the reservations that count on it.
-        let end = self.ends.first().filter(|_| !self.reservations.is_empty());
+        let end = self
+            .jobs
+            .ends
+            .first()
+            .filter(|_| !self.reservations.is_empty());
         let end = end.map(|(at, _)| *at);
         let times = timer.into_iter().chain(end);
-        let lingers = self.completion_grace.next();
+        let lingers = self.capacity.completion_grace.next();
         times
-            .chain(self.preemption_backoff.next())
+            .chain(self.pending.backoff.next())
             .chain(lingers)
             .min()
     }
 
     pub(crate) fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
-        self.queues.advance(self.now);
+        self.quota.advance(self.now);
     }
 
     /// Wakes those who wait for what changed in the clusters.
     pub(crate) fn note_touched(&mut self) {
-        let touched = self.room.take_touched();
+        let touched = self.capacity.room.take_touched();
         if !touched.is_empty() {
             self.refleet(touched.iter());
         }
-        let freed = self.room.take_grown();
+        let freed = self.capacity.room.take_grown();
         if !freed.is_empty() {
-            self.stretch_due = true;
-            self.preemption_backoff.moved();
+            self.jobs.scale_up_due = true;
+            self.pending.backoff.moved();
             self.note_grown(freed);
         }
     }
@@ -111,23 +115,29 @@ impl Engine {
     pub(crate) fn refleet<'a>(&mut self, clusters: impl Iterator<Item = &'a ClusterName>) {
         for cluster in clusters {
             let total = self.cluster_total(cluster);
-            self.queues.set_fleet(cluster, &total);
+            self.quota.set_fleet(cluster, &total);
         }
-        self.eligibility.renew(&self.clusters, &self.room);
+        self.capacity
+            .eligibility
+            .renew(&self.capacity.clusters, &self.capacity.room);
         // A node that is new, or larger than it was, may take more of an elastic gang.
-        self.stretch_due = true;
+        self.jobs.scale_up_due = true;
         self.bounds_moved();
-        self.preemption_backoff.moved();
-        self.shapes.forget_fits();
-        self.pending.wake(&RequeueCondition::Fleet);
+        self.pending.backoff.moved();
+        self.pending.shapes.forget_fits();
+        self.pending.queues.wake(&RequeueCondition::Fleet);
     }
 
     /// What the usable nodes of a cluster have together, by class; nothing where the cluster
     /// is not usable.
     pub(crate) fn cluster_total(&self, cluster: &ClusterName) -> BTreeMap<PoolClass, Tally> {
         let mut total: BTreeMap<PoolClass, Tally> = BTreeMap::new();
-        let usable = self.clusters.get(cluster).is_some_and(|fact| fact.usable);
-        let room = self.room.cluster(cluster).filter(|_| usable);
+        let usable = self
+            .capacity
+            .clusters
+            .get(cluster)
+            .is_some_and(|fact| fact.usable);
+        let room = self.capacity.room.cluster(cluster).filter(|_| usable);
         let nodes = room.into_iter().flat_map(|room| room.nodes().values());
         for node in nodes.filter(|node| node.fact.usable) {
             let class = total.entry(node.fact.class.clone()).or_default();
@@ -138,8 +148,10 @@ impl Engine {
 
     /// Wakes those who wait for bounds that are others now.
     pub(crate) fn bounds_moved(&mut self) {
-        for queue in self.queues.take_moved() {
-            self.pending.wake(&RequeueCondition::Bounds(queue.clone()));
+        for queue in self.quota.take_moved() {
+            self.pending
+                .queues
+                .wake(&RequeueCondition::Bounds(queue.clone()));
             self.wake_for_quota(&queue);
             // Something may be kept for a job that it could not be let go with any more.
             let holders = self.reservations.holders_in(&queue);
@@ -165,7 +177,7 @@ impl Engine {
                 self.name_woken();
                 return false;
             };
-            let Some(wanted) = self.shapes.get(shape).map(Arc::clone) else {
+            let Some(wanted) = self.pending.shapes.get(shape).map(Arc::clone) else {
                 continue;
             };
             if only_takes && self.takes_nothing(&queue, &rank, (shape, &wanted)) {
@@ -199,9 +211,9 @@ impl Engine {
                 }
                 Verdict::Blocked(block) => {
                     match block.gate {
-                        Gate::Room => self.shapes.note_could_fit(shape, true),
+                        Gate::Room => self.pending.shapes.note_could_fit(shape, true),
                         Gate::Never if block.reason == Reason::ExceedsFleet => {
-                            self.shapes.note_could_fit(shape, false);
+                            self.pending.shapes.note_could_fit(shape, false);
                         }
                         Gate::Never | Gate::Limit | Gate::Quota(..) | Gate::Reserved => {}
                     }
@@ -223,7 +235,7 @@ impl Engine {
         if !self.lets_take(queue) || !self.may_take(queue, id) {
             return;
         }
-        let pending_queue = self.pending.pending_queue(queue);
+        let pending_queue = self.pending.queues.pending_queue(queue);
         let next = pending_queue.and_then(|pending_queue| pending_queue.first_awake(id));
         if let Some(rank) = next.map(|(rank, _)| rank.clone()) {
             self.takes_nothing(queue, &rank, (id, shape));
@@ -243,27 +255,34 @@ impl Engine {
         }
         let mut could = true;
         let asks = matches!(gate, Gate::Quota(..)) && !request.shape.demand.elastic;
-        if asks && self.shapes.could_fit(request.shape).is_none() {
+        if asks && self.pending.shapes.could_fit(request.shape).is_none() {
             could = self.could_fit(request.shape, &BTreeSet::new());
-            self.shapes.note_could_fit(id, could);
+            self.pending.shapes.note_could_fit(id, could);
         }
-        let bounded = self.queues.bounds_pools(request.queue);
-        if could && bounded && self.shapes.let_by(request.shape, request.queue).is_none() {
+        let bounded = self.quota.bounds_pools(request.queue);
+        if could
+            && bounded
+            && self
+                .pending
+                .shapes
+                .let_by(request.shape, request.queue)
+                .is_none()
+        {
             let least = crate::jobs::elastic::smallest(request.shape);
             could = self.could_be_let(request.queue, least.as_ref().unwrap_or(request.shape));
-            self.shapes.note_let_by(id, request.queue, could);
+            self.pending.shapes.note_let_by(id, request.queue, could);
         }
         if could { verdict } else { self.judge(request) }
     }
 
     /// The first jobs of a queue; none where it takes no jobs.
     pub(crate) fn front_of(&self, id: QueueId) -> QueueHeads {
-        if !self.queues.takes_jobs(id) {
+        if !self.quota.takes_jobs(id) {
             return QueueHeads::default();
         }
-        let name = &self.queues.node(id).name;
+        let name = &self.quota.node(id).name;
         let head = self.head_of(name);
-        let pending_queue = self.pending.pending_queue(name);
+        let pending_queue = self.pending.queues.pending_queue(name);
         let line = pending_queue.and_then(|pending_queue| pending_queue.ranks().first());
         QueueHeads {
             head: head.cloned(),
@@ -292,10 +311,10 @@ impl Engine {
         feasible: &FeasibleShapes<'_>,
         way: Way,
     ) -> Option<(&QueueOrder, ShapeId)> {
-        let pending_queue = self.pending.pending_queue(queue)?;
+        let pending_queue = self.pending.queues.pending_queue(queue)?;
         let front = LazyCell::new(|| self.front(queue));
         let takes = LazyCell::new(|| self.lets_take(queue));
-        let ordering = self.queues.ordering(queue);
+        let ordering = self.quota.ordering(queue);
         let strict = ordering == QueueOrdering::StrictFifo;
         let may = |rank: &QueueOrder, shape| {
             // Who holds up all behind it is judged once in any case: what its own queue would
@@ -306,7 +325,7 @@ impl Engine {
                 || (*takes && self.may_take(queue, shape))
                 || self.is_due(queue, pending_queue, shape)
         };
-        let kept = self.shapes.infeasible_shapes().kept();
+        let kept = self.pending.shapes.infeasible_shapes().kept();
         let looking = takes.then(|| pending_queue.unlooked());
         let looking_at = looking.map_or(0, BTreeSet::len);
         let few = feasible.open.len() + kept.len() + looking_at + pending_queue.due().len();
@@ -350,8 +369,8 @@ impl Engine {
     /// The first job of a queue that is awake, if it may compete: its queue is asked for who is
     /// to be judged.
     pub(crate) fn head_of(&self, queue: &QueueName) -> Option<&QueueOrder> {
-        let pending_queue = self.pending.pending_queue(queue)?;
-        let (head, _) = pending_queue.candidate(self.queues.ordering(queue), |_, _| true)?;
+        let pending_queue = self.pending.queues.pending_queue(queue)?;
+        let (head, _) = pending_queue.candidate(self.quota.ordering(queue), |_, _| true)?;
         self.place_beyond(queue, head).is_none().then_some(head)
     }
 
@@ -362,32 +381,39 @@ impl Engine {
         queue: &QueueName,
         rank: &QueueOrder,
     ) -> Option<(usize, u32)> {
-        let limit = self.queues.pending_limit(queue)?;
-        let place = self.pending.pending_queue(queue)?.ranks().position(rank)?;
+        let limit = self.quota.pending_limit(queue)?;
+        let place = self
+            .pending
+            .queues
+            .pending_queue(queue)?
+            .ranks()
+            .position(rank)?;
         (place > limit as usize).then_some((place, limit))
     }
 
     /// No room is found for what a group wants: for nobody else who wants the same either.
     fn infeasible(&mut self, queue: &QueueName, shape: ShapeId, reason: Reason, why: Infeasible) {
-        self.shapes.note_shut(shape, why, self.freed.count());
-        if self.pending.is_fronted(shape) {
+        self.pending
+            .shapes
+            .note_shut(shape, why, self.pending.freed.count());
+        if self.pending.queues.is_fronted(shape) {
             self.guess_scopes(shape);
         }
-        self.pending.note_judged(queue, shape);
-        if self.pending.note_reason(queue, shape, reason) {
+        self.pending.queues.note_judged(queue, shape);
+        if self.pending.queues.note_reason(queue, shape, reason) {
             self.name_group(queue, shape);
         }
     }
 
     /// Groups that were woken for something else and find no room are stopped by that now.
     fn name_woken(&mut self) {
-        for (queue, shape) in self.pending.take_woken() {
-            let reason = match self.shapes.infeasible(shape) {
+        for (queue, shape) in self.pending.queues.take_woken() {
+            let reason = match self.pending.shapes.infeasible(shape) {
                 Some(Infeasible::NoRoom) => Reason::WaitingForRoom,
                 Some(Infeasible::Withheld(_)) => Reason::ReservedForAnother,
                 None => continue,
             };
-            if self.pending.note_reason(&queue, shape, reason) {
+            if self.pending.queues.note_reason(&queue, shape, reason) {
                 self.name_group(&queue, shape);
             }
         }
@@ -399,14 +425,14 @@ impl Engine {
             admissible_later: !matches!(block.gate, Gate::Never | Gate::Limit),
             conditions: block.conditions,
         };
-        if self.pending.sleep(queue, shape, sleep) {
+        if self.pending.queues.sleep(queue, shape, sleep) {
             self.name_group(queue, shape);
         }
     }
 
     /// Names the first jobs of a group as changed.
     fn name_group(&mut self, queue: &QueueName, shape: ShapeId) {
-        let pending_queue = self.pending.pending_queue(queue);
+        let pending_queue = self.pending.queues.pending_queue(queue);
         let named = pending_queue
             .into_iter()
             .flat_map(|pending_queue| pending_queue.group(shape))
@@ -421,13 +447,14 @@ impl Engine {
     fn unsettle_holders(&mut self, released: &JobKey) {
         let Some(job) = self
             .jobs
+            .by_key
             .get(released)
             .and_then(|job| job.released.as_ref())
         else {
             return;
         };
         let admission = &job.admission;
-        let path = self.queues.path(&admission.queue);
+        let path = self.quota.path(&admission.queue);
         let on_its_nodes = |node: &ReservedNode| {
             admission.shares.iter().any(|share| {
                 share.cluster == node.cluster && share.slots.iter().any(|s| s.node == node.node)
@@ -437,7 +464,7 @@ impl Engine {
         let mut met = Vec::new();
         let mut order_moved = false;
         for kept in self.reservations.iter() {
-            let its_path = self.queues.path(&kept.queue);
+            let its_path = self.quota.path(&kept.queue);
             order_moved |= its_path.iter().skip(1).any(|queue| path.contains(queue));
             if kept.nodes.iter().any(on_its_nodes)
                 || kept.scopes.iter().any(short_of)
@@ -452,6 +479,7 @@ impl Engine {
         }
         if order_moved {
             self.pending
+                .queues
                 .wake_others(&RequeueCondition::Reservation, &queue);
         }
     }

@@ -91,19 +91,19 @@ impl Engine {
         if let Err(reached) = self.check_competes(request) {
             return blocked(block_by_limit(reached));
         }
-        if let Err(reached) = self.queues.check_limits(request.queue, request.user()) {
+        if let Err(reached) = self.quota.check_limits(request.queue, request.user()) {
             return blocked(block_by_limit(reached));
         }
-        if self.shapes.let_by(request.shape, request.queue) == Some(false) {
+        if self.pending.shapes.let_by(request.shape, request.queue) == Some(false) {
             return blocked(self.block_by_bounds(request));
         }
         let now = request.view();
         if let Err(short) = self
-            .queues
+            .quota
             .check_total(request.queue, &request.shape.total, &now.kept)
         {
             // What could never start waits for no headroom: its plan says why.
-            let never = self.shapes.could_fit(request.shape) == Some(false);
+            let never = self.pending.shapes.could_fit(request.shape) == Some(false);
             if short.never() || request.shape.demand.elastic || !never {
                 return blocked(self.block_by_quota(request, Box::new(short), None, Vec::new()));
             }
@@ -118,16 +118,16 @@ impl Engine {
         }
         let view = self.beside(request, &ahead);
         let total = self
-            .queues
+            .quota
             .check_total(request.queue, &request.shape.total, &view.kept);
         if let Err(short) = total {
-            let why = request.words(|| short.message(&self.queues));
+            let why = request.words(|| short.message(&self.quota));
             return blocked(self.block_by_reservation(request, &ahead, &why, None));
         }
         match self.plan(request.queue, request.shape, &view) {
             Ok(shares) => Verdict::Go(shares),
             Err(no_plan) => {
-                let why = request.words(|| words(&self.queues, &request.shape.demand, &no_plan));
+                let why = request.words(|| words(&self.quota, &request.shape.demand, &no_plan));
                 let room = matches!(no_plan, NoPlan::NoRoom(_));
                 // Who keeps something itself is stopped by fewer than others are.
                 let holds = self.reservations.of(&request.rank.key).is_some();
@@ -148,14 +148,14 @@ impl Engine {
         };
         view.kept.add(given);
         let total = self
-            .queues
+            .quota
             .check_total(request.queue, &request.shape.total, &view.kept);
         total.is_ok() && self.plan(request.queue, request.shape, &view).is_ok()
     }
 
     /// Bounds on pools that no plan could keep, whatever is charged.
     pub(crate) fn block_by_bounds(&self, request: Request<'_>) -> Block {
-        let path = self.queues.path(request.queue);
+        let path = self.quota.path(request.queue);
         Block {
             reason: Reason::ExceedsCapability,
             message: request.words(|| {
@@ -200,7 +200,7 @@ impl Engine {
 
     fn block_by_plan(&self, request: Request<'_>, no_plan: NoPlan) -> Block {
         let no_plan = self.past_bounds(request, no_plan);
-        let mut message = request.words(|| words(&self.queues, &request.shape.demand, &no_plan));
+        let mut message = request.words(|| words(&self.quota, &request.shape.demand, &no_plan));
         let never = |reason, message| Block {
             reason,
             message,
@@ -215,7 +215,7 @@ impl Engine {
                 // Another of its choices may be bounded by another queue of its path.
                 let mut conditions = vec![RequeueCondition::Room, RequeueCondition::Fleet];
                 conditions.extend(
-                    self.queues
+                    self.quota
                         .path(request.queue)
                         .into_iter()
                         .map(RequeueCondition::Quota),
@@ -223,14 +223,14 @@ impl Engine {
                 self.block_by_quota(request, short, Some(pools), conditions)
             }
             NoPlan::NoRoom(lacks) => {
-                let known = self.shapes.could_fit(request.shape);
+                let known = self.pending.shapes.could_fit(request.shape);
                 if !known.unwrap_or_else(|| self.could_fit(request.shape, &BTreeSet::new())) {
                     message.push_str("; it would not fit even if they were empty");
                     return never(Reason::ExceedsFleet, message);
                 }
                 // Bounds on pools may leave less of some nodes than is free there.
-                let bounds = self.queues.bounds_pools(request.queue);
-                let path = bounds.then(|| self.queues.path(request.queue));
+                let bounds = self.quota.bounds_pools(request.queue);
+                let path = bounds.then(|| self.quota.path(request.queue));
                 let conditions = path.into_iter().flatten().map(RequeueCondition::Quota);
                 Block {
                     reason: Reason::WaitingForRoom,
@@ -279,7 +279,7 @@ impl Engine {
             RequeueCondition::Reservation,
         ];
         conditions.extend(
-            self.queues
+            self.quota
                 .path(request.queue)
                 .into_iter()
                 .map(RequeueCondition::Quota),
@@ -330,7 +330,7 @@ impl Engine {
                 needs: short.detail.beyond,
             }
         });
-        let below = self.queues.guaranteed_below(request.queue, &short);
+        let below = self.quota.guaranteed_below(request.queue, &short);
         conditions.extend(below.filter(|_| !never).map(RequeueCondition::Quota));
         Block {
             reason: if never {
@@ -338,7 +338,7 @@ impl Engine {
             } else {
                 Reason::WaitingForQuota
             },
-            message: request.words(|| short.message(&self.queues)),
+            message: request.words(|| short.message(&self.quota)),
             blocker: request.tells.then(|| Blocker {
                 scope: format!("queue/{}", short.queue),
                 resource: Some(short.resource.to_string()),

@@ -20,37 +20,37 @@ impl Engine {
     pub fn apply(&mut self, event: Event) {
         match event {
             Event::QueueUpserted(fact) => {
-                let name = self.names.share_queue(&fact.name);
+                let name = self.jobs.names.share_queue(&fact.name);
                 self.queue_told(&name, Some(fact));
             }
             Event::QueueGone(name) => self.queue_told(&name, None),
             Event::PolicyUpserted(fact) => {
-                let name = self.names.share_queue(&fact.queue);
-                let changed = self.queues.set_policy(&name, Some(fact));
+                let name = self.jobs.names.share_queue(&fact.queue);
+                let changed = self.quota.set_policy(&name, Some(fact));
                 self.policy_changed(&name, changed);
             }
             Event::PolicyGone(name) => {
-                let changed = self.queues.set_policy(&name, None);
+                let changed = self.quota.set_policy(&name, None);
                 self.policy_changed(&name, changed);
             }
             Event::PriorityClassUpserted(fact) => self.class_told(&fact.name.clone(), Some(fact)),
             Event::PriorityClassGone(name) => self.class_told(&name, None),
             Event::ClusterUpserted(fact) => {
-                if self.clusters.get(&fact.name) != Some(&fact) {
+                if self.capacity.clusters.get(&fact.name) != Some(&fact) {
                     let name = fact.name.clone();
-                    self.clusters.insert(name.clone(), fact);
-                    self.drain_due |= is_emptied(&self.clusters[&name]);
+                    self.capacity.clusters.insert(name.clone(), fact);
+                    self.jobs.drain_due |= is_emptied(&self.capacity.clusters[&name]);
                     self.refleet(std::iter::once(&name));
                 }
             }
             Event::ClusterGone(name) => {
-                self.clusters.remove(&name);
+                self.capacity.clusters.remove(&name);
                 self.drop_lingering_in(&name);
-                self.room.remove_cluster(&name);
+                self.capacity.room.remove_cluster(&name);
                 self.refleet(std::iter::once(&name));
             }
-            Event::NodeUpserted(fact) => self.room.upsert_node(fact),
-            Event::NodeGone(cluster, node) => self.room.remove_node(&cluster, &node),
+            Event::NodeUpserted(fact) => self.capacity.room.upsert_node(fact),
+            Event::NodeGone(cluster, node) => self.capacity.room.remove_node(&cluster, &node),
             Event::PodUpserted(fact) => self.pod_told(fact),
             Event::PodGone(cluster, uid) => self.pod_gone(&cluster, &uid),
             Event::JobUpserted(fact) => self.job_told(fact),
@@ -110,24 +110,29 @@ impl Engine {
     }
 
     fn job_told(&mut self, fact: JobFact) {
-        let key = self.names.share_key(&fact.key);
+        let key = self.jobs.names.share_key(&fact.key);
         if fact.hold.is_none() {
             self.note_submitted(&key, &fact.demand);
         }
-        let was = self.jobs.get(&key);
+        let was = self.jobs.by_key.get(&key);
         let was_held = was.is_some_and(|job| job.cold.hold.is_some());
         let was = was.map(|job| (job.demand.clone(), job.queue.clone(), job.duration));
         let demand = match &fact.hold {
             // The demand of a job that is held may be anything: what was known stays.
-            Some(_) => self.jobs.get(&key).and_then(|job| job.demand.clone()),
-            None => Some(self.shapes.intern_demand(&fact.demand)),
+            Some(_) => self
+                .jobs
+                .by_key
+                .get(&key)
+                .and_then(|job| job.demand.clone()),
+            None => Some(self.pending.shapes.intern_demand(&fact.demand)),
         };
-        let queue = self.names.share_queue(&fact.queue);
+        let queue = self.jobs.names.share_queue(&fact.queue);
         let priority_class = fact.priority_class.as_deref();
-        let priority_class = priority_class.map(|class| self.names.share(class));
-        let user = self.names.share(&user_of(&fact.key, &fact.user));
+        let priority_class = priority_class.map(|class| self.jobs.names.share(class));
+        let user = self.jobs.names.share(&user_of(&fact.key, &fact.user));
         let job = self
             .jobs
+            .by_key
             .entry(key.clone())
             .or_insert_with(|| Box::new(Job::new(&fact)));
         let another = job.uid != fact.uid;
@@ -146,13 +151,13 @@ impl Engine {
         let is = (job.demand.clone(), job.queue.clone(), job.duration);
         // Of one that has less than it wants, smaller pods may fit.
         let other_pods = was.as_ref().is_some_and(|was| was.0 != is.0);
-        self.stretch_due |= other_pods && self.growing.contains(&key);
+        self.jobs.scale_up_due |= other_pods && self.jobs.resizing.contains(&key);
         if another || was.is_some_and(|was| was != is) {
             // It is another job, as far as its run time goes.
             job.forecast = None;
         }
         if job.preemptible != fact.preemptible {
-            self.preemption_backoff.moved();
+            self.pending.backoff.moved();
         }
         job.preemptible = fact.preemptible;
         if another {
@@ -170,7 +175,7 @@ impl Engine {
     /// The job's name belongs to another object now. What the first one holds stays charged
     /// until it is gone; the second starts from nothing.
     fn another_object(&mut self, key: &JobKey) {
-        let Some(job) = self.jobs.get_mut(key) else {
+        let Some(job) = self.jobs.by_key.get_mut(key) else {
             return;
         };
         job.cold.change(ColdState::begin_anew);
@@ -189,6 +194,7 @@ impl Engine {
     fn job_admitted(&mut self, key: &JobKey, admission: Admission, progress: Progress) {
         let job = self
             .jobs
+            .by_key
             .entry(key.clone())
             .or_insert_with(|| Box::new(Job::known_by(key, &admission)));
         let same_object = job.uid == admission.uid;
@@ -237,7 +243,7 @@ impl Engine {
             room_lost: None,
             ending: None,
         }));
-        self.room.forget(key);
+        self.capacity.room.forget(key);
         if !same_object {
             let message = "another object of this name took its place";
             self.begin_ending(key, Reason::Deleting, message, None);
@@ -249,7 +255,7 @@ impl Engine {
 
     /// Holds room for the pods of an admission read back that are not bound yet.
     fn seat_record(&mut self, key: &JobKey) {
-        let Some(job) = self.jobs.get_mut(key) else {
+        let Some(job) = self.jobs.by_key.get_mut(key) else {
             return;
         };
         let (Some(demand), Some(released)) = (job.demand.clone(), job.released.as_mut()) else {
@@ -266,13 +272,13 @@ impl Engine {
         if released.progress != Progress::Running {
             released.seated = true;
             let shares = released.admission.shares.clone();
-            self.room.assume_seats(key, demand, &shares);
+            self.capacity.room.assume_seats(key, demand, &shares);
         }
     }
 
     fn job_progressed(&mut self, key: &JobKey, attempt: Attempt, progress: Progress, at: Time) {
         self.advance(at);
-        let Some(job) = self.jobs.get_mut(key) else {
+        let Some(job) = self.jobs.by_key.get_mut(key) else {
             return;
         };
         let Some(released) = job.released.as_mut() else {
@@ -301,7 +307,7 @@ impl Engine {
         released.over = next == Progress::Finished;
         if next == Progress::Running {
             released.started_at.get_or_insert(at);
-            self.preemption_backoff.moved();
+            self.pending.backoff.moved();
             job.cold.change(|known| {
                 known.failures = 0;
                 known.last = None;
@@ -322,7 +328,11 @@ impl Engine {
         at: Time,
     ) {
         self.advance(at);
-        let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
+        let released = self
+            .jobs
+            .by_key
+            .get(key)
+            .and_then(|job| job.released.as_ref());
         // Of a job that was seen placed something was written: what is refused is a resize,
         // and the charge stays.
         let open = released.is_some_and(|released| {
@@ -335,7 +345,11 @@ impl Engine {
 
     fn works_gone(&mut self, key: &JobKey, at: Time) {
         self.advance(at);
-        let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
+        let released = self
+            .jobs
+            .by_key
+            .get(key)
+            .and_then(|job| job.released.as_ref());
         let Some(released) = released.filter(|r| r.progress == Progress::Ending) else {
             return;
         };

@@ -12,11 +12,11 @@ impl Engine {
     /// A queue's bounds, state or place in the tree are others. Room knows nothing of those.
     pub(crate) fn queue_told(&mut self, name: &QueueName, fact: Option<QueueFact>) {
         let before = self.place_of_queue(name);
-        let above_before = self.queues.path(name);
-        if !self.queues.set_fact(name, fact) {
+        let above_before = self.quota.path(name);
+        if !self.quota.set_fact(name, fact) {
             return;
         }
-        self.shapes.forget_lets();
+        self.pending.shapes.forget_lets();
         self.queue_changed(name);
         if before != self.place_of_queue(name) {
             // Other policies are above it now, and above those that name it or stood on a circle
@@ -31,32 +31,35 @@ impl Engine {
 
     /// The parent that a queue names, if the queue exists.
     fn place_of_queue(&self, name: &QueueName) -> Option<Option<QueueName>> {
-        let fact = self.queues.get(name)?.fact.as_ref()?;
+        let fact = self.quota.get(name)?.fact.as_ref()?;
         Some(fact.parent.clone())
     }
 
     fn queue_changed(&mut self, name: &QueueName) {
         self.changed.queues.insert(name.clone());
-        self.stretch_due = true;
-        self.preemption_backoff.hurry();
+        self.jobs.scale_up_due = true;
+        self.pending.backoff.hurry();
         self.stir_all();
-        self.pending.wake(&RequeueCondition::Quota(name.clone()));
+        self.pending
+            .queues
+            .wake(&RequeueCondition::Quota(name.clone()));
         self.bounds_moved();
         // Its jobs, and those of every queue below it, are judged by other bounds now.
         let below: Vec<QueueName> = self
             .pending
+            .queues
             .pending_queues()
             .map(|(pending_queue, _)| pending_queue.clone())
-            .filter(|pending_queue| self.queues.is_within(pending_queue, name))
+            .filter(|pending_queue| self.quota.is_within(pending_queue, name))
             .collect();
         for pending_queue in below {
-            self.pending.wake_queue(&pending_queue);
+            self.pending.queues.wake_queue(&pending_queue);
             self.name_first(&pending_queue);
         }
         let stopped: Vec<JobKey> = self
             .reservations
             .iter()
-            .filter(|kept| self.queues.problem(&kept.queue).is_some())
+            .filter(|kept| self.quota.problem(&kept.queue).is_some())
             .map(|kept| kept.rank.key.clone())
             .collect();
         for key in stopped {
@@ -66,7 +69,7 @@ impl Engine {
 
     pub(crate) fn policy_changed(&mut self, name: &QueueName, changed: bool) {
         if changed {
-            self.shapes.open_all();
+            self.pending.shapes.open_all();
             self.queue_changed(name);
             self.policies_above_changed(name);
             self.reorder(name);
@@ -78,24 +81,25 @@ impl Engine {
         self.reline_below(name);
         // The deadlines of what is released may be others, and who is stopped may not be.
         let held = self
-            .held
-            .below(|queue| self.queues.path(queue).contains(name));
-        for key in held.into_iter().chain(self.stopped.clone()) {
+            .jobs
+            .preemptible
+            .below(|queue| self.quota.path(queue).contains(name));
+        for key in held.into_iter().chain(self.jobs.stopped.clone()) {
             self.register(&key);
         }
     }
 
     /// Puts the waiting jobs of a queue in the order that its policy asks for.
     fn reorder(&mut self, name: &QueueName) {
-        let pending_queue = self.pending.pending_queue(name);
+        let pending_queue = self.pending.queues.pending_queue(name);
         let ranks = pending_queue
             .into_iter()
             .flat_map(|pending_queue| pending_queue.ranks().iter());
         let most = self.max_clusters(name);
         let moved = ranks.filter(|rank| {
-            let job = self.jobs.get(&rank.key);
+            let job = self.jobs.by_key.get(&rank.key);
             let line = job.and_then(|job| job.derived.line.as_ref());
-            let shape = line.and_then(|line| self.shapes.get(line.shape));
+            let shape = line.and_then(|line| self.pending.shapes.get(line.shape));
             shape.is_some_and(|shape| shape.max_clusters != most)
                 || job.is_some_and(|job| self.rank_of(&rank.key, job) != **rank)
         });
@@ -111,17 +115,17 @@ impl Engine {
             &QueueName,
             &crate::pending::pending_queue::PendingQueue,
         )| {
-            let apart = self.queues.counts_users(queue);
+            let apart = self.quota.counts_users(queue);
             let first = pending_queue
                 .ranks()
                 .first()
-                .and_then(|rank| self.jobs.get(&rank.key));
+                .and_then(|rank| self.jobs.by_key.get(&rank.key));
             let line = first.and_then(|job| job.derived.line.as_ref());
-            let shape = line.and_then(|line| self.shapes.get(line.shape));
+            let shape = line.and_then(|line| self.pending.shapes.get(line.shape));
             let was_apart = shape.is_some_and(|shape| shape.user.is_some());
-            self.queues.is_within(queue, name) && apart != was_apart
+            self.quota.is_within(queue, name) && apart != was_apart
         };
-        let pending_queues = self.pending.pending_queues().filter(differs);
+        let pending_queues = self.pending.queues.pending_queues().filter(differs);
         let mut keys: Vec<JobKey> = pending_queues
             .flat_map(|(_, pending_queue)| {
                 pending_queue.ranks().iter().map(|rank| rank.key.clone())
@@ -135,7 +139,7 @@ impl Engine {
 
     /// Names the first jobs of a queue as changed.
     fn name_first(&mut self, queue: &QueueName) {
-        let pending_queue = self.pending.pending_queue(queue);
+        let pending_queue = self.pending.queues.pending_queue(queue);
         let first = pending_queue
             .into_iter()
             .flat_map(|pending_queue| pending_queue.ranks().iter())
@@ -147,22 +151,23 @@ impl Engine {
     /// Queued jobs of the class move in their lines; released ones keep what they have, and
     /// are evicted by their new priority.
     pub(crate) fn class_told(&mut self, name: &str, fact: Option<PriorityClassFact>) {
-        let before = self.classes.get(name).cloned();
+        let before = self.jobs.priority_classes.get(name).cloned();
         if before == fact {
             return;
         }
-        self.preemption_backoff.hurry();
+        self.pending.backoff.hurry();
         self.stir_all();
         let default = |fact: &Option<PriorityClassFact>| {
             fact.as_ref().is_some_and(|fact| fact.global_default)
         };
         let concerns_unnamed = default(&before) || default(&fact);
         match fact {
-            Some(fact) => self.classes.insert(name.to_owned(), fact),
-            None => self.classes.remove(name),
+            Some(fact) => self.jobs.priority_classes.insert(name.to_owned(), fact),
+            None => self.jobs.priority_classes.remove(name),
         };
         let mut concerned: Vec<JobKey> = self
             .jobs
+            .by_key
             .iter()
             .filter(|(_, job)| match &job.priority_class {
                 Some(class) => class.as_ref() == name,

@@ -251,7 +251,7 @@ impl Engine {
             high: millis,
             basis: Basis::Declared,
         });
-        let told = || self.history.predict(&runner(job, job.queue_now(), demand));
+        let told = || self.forecast.predict(&runner(job, job.queue_now(), demand));
         let mut prediction = declared.or_else(told)?;
         if let Some(most) = self.longest_run(job.queue_now()) {
             prediction.millis = prediction.millis.min(most);
@@ -262,8 +262,8 @@ impl Engine {
 
     /// How long a job of the queue may run at most, if that is bounded on its path.
     fn longest_run(&self, queue: &QueueName) -> Option<i64> {
-        let path = self.queues.path(queue);
-        let policies = path.iter().filter_map(|name| self.queues.policy(name));
+        let path = self.quota.path(queue);
+        let policies = path.iter().filter_map(|name| self.quota.policy(name));
         policies.filter_map(|policy| policy.limits.runtime_ms).min()
     }
 
@@ -274,7 +274,7 @@ impl Engine {
 
     /// A run is over: those to come are told by it.
     pub(crate) fn note_run(&mut self, key: &JobKey, at: Time) {
-        let Some(job) = self.jobs.get(key) else {
+        let Some(job) = self.jobs.by_key.get(key) else {
             return;
         };
         let Some(released) = job.released.as_deref() else {
@@ -284,7 +284,7 @@ impl Engine {
         let Some(demand) = demand else { return };
         let millis = at.millis_since(begun(released));
         let runner = runner(job, &released.admission.queue, demand);
-        self.history.add(&runner, millis);
+        self.forecast.add(&runner, millis);
     }
 }
 

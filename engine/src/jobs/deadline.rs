@@ -45,12 +45,12 @@ fn deadline(config: &EngineConfig, queues: &Queues, released: &Released) -> Time
 impl Engine {
     /// Handles every timer that has come, as far as the budget goes.
     pub(crate) fn run_timers(&mut self, decisions: &mut Vec<Decision>) {
-        while let Some((at, key)) = self.timers.first().cloned() {
+        while let Some((at, key)) = self.jobs.timers.first().cloned() {
             if at > self.now || decisions.len() >= self.config.decision_budget {
                 return;
             }
-            self.timers.remove(&(at, key.clone()));
-            if let Some(job) = self.jobs.get_mut(&key) {
+            self.jobs.timers.remove(&(at, key.clone()));
+            if let Some(job) = self.jobs.by_key.get_mut(&key) {
                 job.derived.timer = None;
             }
             decisions.extend(self.look(&key));
@@ -60,7 +60,7 @@ impl Engine {
 
     fn look(&mut self, key: &JobKey) -> Option<Decision> {
         let now = self.now;
-        let job = self.jobs.get_mut(key)?;
+        let job = self.jobs.by_key.get_mut(key)?;
         if job.released.is_none() {
             job.cold.change(|known| {
                 known.back_off_until = known.back_off_until.filter(|until| *until > now);
@@ -74,9 +74,9 @@ impl Engine {
         if let Some(stopped) = self.stop_overdue(key) {
             return Some(stopped);
         }
-        let job = self.jobs.get(key)?;
+        let job = self.jobs.by_key.get(key)?;
         let released = job.released.as_deref()?;
-        if !released.seated || deadline(&self.config, &self.queues, released) > now {
+        if !released.seated || deadline(&self.config, &self.quota, released) > now {
             return None;
         }
         let late = self.late_share(key, job);
@@ -84,13 +84,13 @@ impl Engine {
             return self.evict(key, Reason::StartDeadlineExceeded, &message, Some(cluster));
         }
         // It has started, or never will be asked again: nothing more is held for it.
-        self.room.forget(key);
-        self.jobs.get_mut(key)?.released.as_mut()?.seated = false;
+        self.capacity.room.forget(key);
+        self.jobs.by_key.get_mut(key)?.released.as_mut()?.seated = false;
         None
     }
 
     fn room_is_lost(&self, key: &JobKey) -> Option<(ClusterName, String)> {
-        let released = self.jobs.get(key)?.released.as_deref()?;
+        let released = self.jobs.by_key.get(key)?.released.as_deref()?;
         let lost = released.room_lost.as_ref().filter(|_| released.starting());
         let (since, cluster) = lost?;
         let grace = self.config.room_lost_grace_ms;
@@ -109,7 +109,7 @@ impl Engine {
         let released = job.released.as_deref()?;
         let demand = released.basis.as_deref()?;
         released.admission.shares.iter().find_map(|share| {
-            let bound = self.room.bound_pods(key, &share.cluster);
+            let bound = self.capacity.room.bound_pods(key, &share.cluster);
             let least = least_of(demand, share);
             let after = self.now.millis_since(released.admission.admitted_at) / 1000;
             (bound < least).then(|| {
@@ -129,7 +129,7 @@ impl Engine {
         message: &str,
         avoid: Option<ClusterName>,
     ) -> Option<Decision> {
-        let attempt = self.jobs.get(key)?.attempt;
+        let attempt = self.jobs.by_key.get(key)?.attempt;
         self.begin_ending(key, reason, message, avoid);
         Some(Decision::Evict {
             key: key.clone(),
@@ -143,13 +143,18 @@ impl Engine {
     /// Gives released pods that lost their nodes other ones, and notes since when there are
     /// none for them.
     pub(crate) fn settle_room(&mut self) {
-        let lost = self.room.settle();
+        let lost = self.capacity.room.settle();
         let now = self.now;
         let mut seen = BTreeSet::new();
         for (key, cluster) in lost {
-            let usable = self.clusters.get(&cluster).is_some_and(|fact| fact.usable);
+            let usable = self
+                .capacity
+                .clusters
+                .get(&cluster)
+                .is_some_and(|fact| fact.usable);
             let Some(released) = self
                 .jobs
+                .by_key
                 .get_mut(&key)
                 .and_then(|job| job.released.as_mut())
             else {
@@ -166,10 +171,11 @@ impl Engine {
                 }
             }
         }
-        for key in self.roomless.union(&seen).cloned().collect::<Vec<_>>() {
+        for key in self.jobs.stranded.union(&seen).cloned().collect::<Vec<_>>() {
             if !seen.contains(&key)
                 && let Some(released) = self
                     .jobs
+                    .by_key
                     .get_mut(&key)
                     .and_then(|job| job.released.as_mut())
             {
@@ -177,7 +183,7 @@ impl Engine {
             }
             self.register(&key);
         }
-        self.roomless = seen;
+        self.jobs.stranded = seen;
     }
 }
 

@@ -21,16 +21,17 @@ type Emptied = BTreeMap<ClusterName, Vec<Taint>>;
 impl Engine {
     /// Takes back what has to leave its cluster, as far as the budget goes.
     pub(crate) fn evict_drained(&mut self, decisions: &mut Vec<Decision>) {
-        if !self.drain_due {
+        if !self.jobs.drain_due {
             return;
         }
-        self.drain_due = false;
+        self.jobs.drain_due = false;
         let emptied = self.emptied();
         if emptied.is_empty() {
             return;
         }
         let mut leaving: Vec<(JobKey, ClusterName, String)> = self
             .jobs
+            .by_key
             .iter()
             .filter_map(|(key, job)| {
                 let (cluster, taint) = must_leave(job, &emptied)?;
@@ -40,7 +41,7 @@ impl Engine {
         leaving.sort_unstable();
         for (key, cluster, taint) in leaving {
             if decisions.len() >= self.config.decision_budget {
-                self.drain_due = true;
+                self.jobs.drain_due = true;
                 return;
             }
             let message = format!("cluster {cluster} is being emptied (taint {taint})");
@@ -51,15 +52,28 @@ impl Engine {
 
     /// Notes that a job that was told of may have to leave.
     pub(crate) fn note_drain(&mut self, key: &JobKey) {
-        let released = self.jobs.get(key).and_then(|job| job.released.as_deref());
-        self.drain_due |= released.is_some_and(|released| {
+        let released = self
+            .jobs
+            .by_key
+            .get(key)
+            .and_then(|job| job.released.as_deref());
+        self.jobs.drain_due |= released.is_some_and(|released| {
             let mut shares = released.admission.shares.iter();
-            shares.any(|share| self.clusters.get(&share.cluster).is_some_and(is_emptied))
+            shares.any(|share| {
+                self.capacity
+                    .clusters
+                    .get(&share.cluster)
+                    .is_some_and(is_emptied)
+            })
         });
     }
 
     fn emptied(&self) -> Emptied {
-        let clusters = self.clusters.values().filter(|cluster| is_emptied(cluster));
+        let clusters = self
+            .capacity
+            .clusters
+            .values()
+            .filter(|cluster| is_emptied(cluster));
         let with_taints = clusters.map(|cluster| {
             let taints = cluster.taints.iter();
             let taints = taints.filter(|taint| taint.effect == TaintEffect::NoExecute);

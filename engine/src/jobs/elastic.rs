@@ -85,7 +85,7 @@ impl Engine {
             let shape = &shape;
             let sized = Request { shape, ..request };
             // Whether its bounds would ever let it go is known of the gang, not of each size.
-            if self.shapes.let_by(request.shape, request.queue) == Some(false) {
+            if self.pending.shapes.let_by(request.shape, request.queue) == Some(false) {
                 return Some(blocked(self.block_by_bounds(sized)));
             }
             Some(self.judge_as_is(sized))
@@ -109,14 +109,14 @@ impl Engine {
 
     /// Grows elastic jobs into what came free, those first in order first.
     pub(crate) fn stretch(&mut self, decisions: &mut Vec<Decision>) {
-        if !std::mem::take(&mut self.stretch_due) || self.growing.is_empty() {
+        if !std::mem::take(&mut self.jobs.scale_up_due) || self.jobs.resizing.is_empty() {
             return;
         }
         // What does not fit for one job does not fit for its like in the same places.
         let mut fails: BTreeSet<(QueueName, usize, Vec<ClusterName>)> = BTreeSet::new();
         for key in self.stretching() {
             if decisions.len() >= self.config.decision_budget {
-                self.stretch_due = true;
+                self.jobs.scale_up_due = true;
                 return;
             }
             let Some(alike) = self.grows_like(&key).filter(|alike| !fails.contains(alike)) else {
@@ -158,7 +158,7 @@ impl Engine {
     /// smaller for a job that still waits: what it was given would be lost while it backs off.
     fn stretching(&self) -> Vec<JobKey> {
         let elastic = |key: &&JobKey| {
-            let job = self.jobs.get(*key);
+            let job = self.jobs.by_key.get(*key);
             job.is_some_and(|job| {
                 let demand = job.demand.as_ref();
                 let released = job.released.as_ref();
@@ -169,11 +169,12 @@ impl Engine {
             })
         };
         let mut ranked: Vec<_> = self
-            .growing
+            .jobs
+            .resizing
             .iter()
             .filter(elastic)
             .filter_map(|key| {
-                let job = self.jobs.get(key)?;
+                let job = self.jobs.by_key.get(key)?;
                 Some((job.queue_now(), self.rank_of(key, job)))
             })
             .collect();
@@ -184,27 +185,31 @@ impl Engine {
     /// Whether a job for which this one was made smaller has yet to start.
     fn awaits_taker(&self, released: &Released) -> bool {
         released.gave_to.iter().any(|preemptor| {
-            let job = self.jobs.get(preemptor);
+            let job = self.jobs.by_key.get(preemptor);
             job.is_some_and(|job| job.released.is_none() && job.cold.hold.is_none())
         })
     }
 
     /// A job goes or is held up: those that were made smaller for it while it waits may grow again.
     pub(crate) fn note_given_up(&mut self, preemptor: &JobKey) {
-        let waits = self.jobs.get(preemptor);
+        let waits = self.jobs.by_key.get(preemptor);
         let waits = waits.is_some_and(|job| job.released.is_none());
-        if !waits || self.stretch_due {
+        if !waits || self.jobs.scale_up_due {
             return;
         }
         let gave = |key: &JobKey| {
-            let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
+            let released = self
+                .jobs
+                .by_key
+                .get(key)
+                .and_then(|job| job.released.as_ref());
             released.is_some_and(|released| released.gave_to.contains(preemptor))
         };
-        self.stretch_due = self.growing.iter().any(gave);
+        self.jobs.scale_up_due = self.jobs.resizing.iter().any(gave);
     }
 
     fn grows_like(&self, key: &JobKey) -> Option<(QueueName, usize, Vec<ClusterName>)> {
-        let job = self.jobs.get(key)?;
+        let job = self.jobs.by_key.get(key)?;
         let demand = Arc::as_ptr(job.demand.as_ref()?).addr();
         let shares = &job.released.as_ref()?.admission.shares;
         let clusters = shares.iter().map(|share| share.cluster.clone()).collect();

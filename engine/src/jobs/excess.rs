@@ -24,20 +24,20 @@ impl Engine {
     /// What a released job is charged beyond its admission, by cluster.
     #[must_use]
     pub fn excess(&self, key: &JobKey) -> Option<&BTreeMap<ClusterName, Resources>> {
-        let released = self.jobs.get(key)?.released.as_ref()?;
+        let released = self.jobs.by_key.get(key)?.released.as_ref()?;
         Some(&released.excess)
     }
 
     /// What the pods of a job in a cluster request that have not ended, as the member shows them.
     #[must_use]
     pub fn requested_by_pods(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
-        self.room.requested(key, cluster)
+        self.capacity.room.requested(key, cluster)
     }
 
     /// Records what a job is told to run beyond its admission now.
     pub(crate) fn job_exceeds(&mut self, key: &JobKey, attempt: Attempt, mut excess: Excess) {
         excess.retain(|_, resources| !resources.is_empty());
-        let Some(job) = self.jobs.get_mut(key) else {
+        let Some(job) = self.jobs.by_key.get_mut(key) else {
             return;
         };
         let Some(released) = job.released.as_mut() else {

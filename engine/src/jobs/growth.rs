@@ -32,7 +32,7 @@ impl Engine {
     /// A released job's template was told (again): charges what cannot be held, and notes what
     /// has to be granted.
     pub(crate) fn take_demand(&mut self, key: &JobKey) {
-        let Some(job) = self.jobs.get_mut(key) else {
+        let Some(job) = self.jobs.by_key.get_mut(key) else {
             return;
         };
         let (Some(demand), Some(released)) = (job.demand.clone(), job.released.as_mut()) else {
@@ -49,10 +49,10 @@ impl Engine {
         if demand.is_held() {
             if let Some(raised) = with_larger_requests(&basis, &demand) {
                 charge_raise(&mut released.admission.shares, &basis, &raised);
-                let raised = self.shapes.intern_demand(&raised);
+                let raised = self.pending.shapes.intern_demand(&raised);
                 released.basis = Some(Arc::clone(&raised));
                 released.overgrown = true;
-                self.room.add_seats(key, &raised, None);
+                self.capacity.room.add_seats(key, &raised, None);
             }
             return;
         }
@@ -69,13 +69,13 @@ impl Engine {
         if changed && released.starting() {
             // What is not bound yet will come as the template says now, on nodes found anew.
             let shares = crate::api::decision::without_slots(&released.admission.shares);
-            self.room.assume_seats(key, demand, &shares);
+            self.capacity.room.assume_seats(key, demand, &shares);
         }
     }
 
     /// Notes whether a released job waits for a grant, or has pods to give back.
     pub(crate) fn note_growth(&mut self, key: &JobKey) {
-        let differs = self.jobs.get(key).is_some_and(|job| {
+        let differs = self.jobs.by_key.get(key).is_some_and(|job| {
             let (Some(demand), Some(released)) = (&job.demand, &job.released) else {
                 return false;
             };
@@ -90,22 +90,26 @@ impl Engine {
                     .any(|difference| difference.admitted != difference.role.count)
         });
         if differs {
-            self.stretch_due |= self.growing.insert(key.clone());
+            self.jobs.scale_up_due |= self.jobs.resizing.insert(key.clone());
         } else {
-            self.growing.remove(key);
+            self.jobs.resizing.remove(key);
         }
     }
 
     /// Grants growth where quota and room are there, and takes shrinks.
     pub(crate) fn grow(&mut self, decisions: &mut Vec<Decision>) {
-        for key in self.growing.clone() {
+        for key in self.jobs.resizing.clone() {
             if decisions.len() >= self.config.decision_budget {
                 return;
             }
             if let Some(decision) = self.shrink(&key) {
                 decisions.push(decision);
             }
-            let elastic = self.jobs.get(&key).and_then(|job| job.demand.as_ref());
+            let elastic = self
+                .jobs
+                .by_key
+                .get(&key)
+                .and_then(|job| job.demand.as_ref());
             if elastic.is_some_and(|demand| demand.elastic) {
                 continue; // Grows when those who wait had their turn.
             }
@@ -125,7 +129,7 @@ impl Engine {
 
     /// The same for no more than `most` pods.
     pub(crate) fn judge_growth_by(&self, key: &JobKey, most: u32) -> Result<Option<Share>, String> {
-        let Some(job) = self.jobs.get(key) else {
+        let Some(job) = self.jobs.by_key.get(key) else {
             return Ok(None);
         };
         let (Some(demand), Some(released)) = (&job.demand, job.released.as_deref()) else {
@@ -191,13 +195,13 @@ impl Engine {
             tells: false,
         };
         let total = self
-            .queues
+            .quota
             .check_total(request.queue, &request.shape.total, &view.kept);
-        total.map_err(|short| short.message(&self.queues))?;
+        total.map_err(|short| short.message(&self.quota))?;
         let mut why = "it is placed nowhere".to_owned();
         for share in shares {
             let lens = crate::placement::plan::lens(&view, &share.cluster, None);
-            let packing = self.room.pack(&share.cluster, needs, &lens);
+            let packing = self.capacity.room.pack(&share.cluster, needs, &lens);
             if let Some(lack) = packing.lack {
                 why = format!(
                     "{} has room for {} of {} more pods",
@@ -207,9 +211,9 @@ impl Engine {
             }
             let more = self.share_of(&share.cluster, &request.shape.demand, &packing);
             let pools = pools_of(std::slice::from_ref(&more));
-            match self.queues.check_pools(request.queue, &pools, &view.kept) {
+            match self.quota.check_pools(request.queue, &pools, &view.kept) {
                 Ok(()) => return Ok(more),
-                Err(short) => why = short.message(&self.queues),
+                Err(short) => why = short.message(&self.quota),
             }
         }
         Err(why)
@@ -217,7 +221,7 @@ impl Engine {
 
     /// Pods that a released job has less than its template asks for.
     pub(crate) fn pods_missing(&self, key: &JobKey) -> u32 {
-        let Some(job) = self.jobs.get(key) else {
+        let Some(job) = self.jobs.by_key.get(key) else {
             return 0;
         };
         let (Some(demand), Some(released)) = (&job.demand, job.released.as_deref()) else {
@@ -230,7 +234,7 @@ impl Engine {
     }
 
     pub(crate) fn enlarge(&mut self, key: &JobKey, more: &Share) -> Option<Decision> {
-        let job = self.jobs.get_mut(key)?;
+        let job = self.jobs.by_key.get_mut(key)?;
         let demand = Arc::clone(job.demand.as_ref()?);
         let released = job.released.as_mut()?;
         let shares = &mut released.admission.shares;
@@ -239,10 +243,10 @@ impl Engine {
             .find(|share| share.cluster == more.cluster)?;
         merge(share, more);
         let basis = with_counts(&demand, released.basis.as_deref(), &released.admission);
-        released.basis = Some(self.shapes.intern_demand(&basis));
+        released.basis = Some(self.pending.shapes.intern_demand(&basis));
         released.gave_to.clear();
         let admission = released.admission.clone();
-        self.room.add_seats(key, &demand, Some(more));
+        self.capacity.room.add_seats(key, &demand, Some(more));
         self.settle_released(key);
         self.note_touched();
         Some(Decision::Resize {
@@ -255,19 +259,19 @@ impl Engine {
 
     /// The job has other counts now: its basis follows, requests never below what it had.
     pub(crate) fn rebase(&mut self, key: &JobKey) {
-        let Some(job) = self.jobs.get_mut(key) else {
+        let Some(job) = self.jobs.by_key.get_mut(key) else {
             return;
         };
         let (Some(demand), Some(released)) = (job.demand.as_ref(), job.released.as_mut()) else {
             return;
         };
         let basis = with_counts(demand, released.basis.as_deref(), &released.admission);
-        released.basis = Some(self.shapes.intern_demand(&basis));
+        released.basis = Some(self.pending.shapes.intern_demand(&basis));
     }
 
     /// The shrink that the template asks for, if it does.
     fn shrink(&mut self, key: &JobKey) -> Option<Decision> {
-        let job = self.jobs.get(key)?;
+        let job = self.jobs.by_key.get(key)?;
         let admission = &job.released.as_ref()?.admission;
         let demand = job.demand.as_ref()?;
         let mut spare = spare(demand, &admission.shares);

@@ -36,7 +36,7 @@ impl Engine {
         for_job: Option<&JobKey>,
         why: &str,
     ) -> Option<Decision> {
-        let job = self.jobs.get_mut(key)?;
+        let job = self.jobs.by_key.get_mut(key)?;
         let demand = job.demand.clone()?;
         let released = job.released.as_mut()?;
         let basis = released.basis.clone().unwrap_or(demand);
@@ -67,13 +67,17 @@ impl Engine {
     /// Pods of a released job that were told to go, and are charged until they are seen gone.
     #[must_use]
     pub fn leaving(&self, key: &JobKey) -> &[Leaving] {
-        let released = self.jobs.get(key).and_then(|job| job.released.as_ref());
+        let released = self
+            .jobs
+            .by_key
+            .get(key)
+            .and_then(|job| job.released.as_ref());
         released.map_or(&[], |released| &released.leaving)
     }
 
     /// An earlier process has told pods of a job to go.
     pub(crate) fn job_leaving(&mut self, key: &JobKey, attempt: Attempt, leaving: Vec<Leaving>) {
-        let Some(job) = self.jobs.get_mut(key) else {
+        let Some(job) = self.jobs.by_key.get_mut(key) else {
             return;
         };
         let Some(released) = job.released.as_mut() else {
@@ -97,7 +101,7 @@ impl Engine {
         at: Time,
     ) {
         self.advance(at);
-        let Some(job) = self.jobs.get_mut(key) else {
+        let Some(job) = self.jobs.by_key.get_mut(key) else {
             return;
         };
         let Some(released) = job.released.as_mut() else {
@@ -119,7 +123,7 @@ impl Engine {
             *may_be.entry(&leaving.role).or_default() += leaving.count;
         }
         let gone = released.leaving.is_empty();
-        self.room.trim_seats(key, cluster, &may_be);
+        self.capacity.room.trim_seats(key, cluster, &may_be);
         self.settle_released(key);
         if gone {
             self.victim_gone(key);
@@ -295,7 +299,14 @@ mod tests {
             count: 2,
         };
         let engine = running(&key, vec![workers]);
-        let mut released = engine.jobs.get(&key).unwrap().released.clone().unwrap();
+        let mut released = engine
+            .jobs
+            .by_key
+            .get(&key)
+            .unwrap()
+            .released
+            .clone()
+            .unwrap();
         released.leaving = ["a", "b"]
             .map(|cluster| Leaving {
                 cluster: ClusterName::from(cluster),

@@ -11,3 +11,4 @@ pub(crate) mod names;
 pub(crate) mod register;
 pub(crate) mod release;
 pub(crate) mod runtime;
+pub(crate) mod store;

@@ -22,14 +22,14 @@ use std::sync::Arc;
 impl Engine {
     /// Brings what is derived of a job up to date.
     pub(crate) fn register(&mut self, key: &JobKey) {
-        let Some(job) = self.jobs.get(key) else {
+        let Some(job) = self.jobs.by_key.get(key) else {
             return;
         };
         let was = job.derived.clone();
         let charge = self.charge_of(job);
         let counted = Some(self.count_of(job));
         let holder = self.holder_of(job);
-        let timer = next_look(&self.config, &self.queues, job);
+        let timer = next_look(&self.config, &self.quota, job);
         let outlook = outlook(job, self.now);
         let held = self.held_of(job);
         let stopped = job.cold.stopped_after.is_some();
@@ -53,10 +53,12 @@ impl Engine {
             self.reend(key, &was, outlook);
         }
         if was.has.charge != charge || was.has.held != held {
-            self.preemption_backoff.moved();
+            self.pending.backoff.moved();
         }
-        self.held.set(key, was.has.held.as_ref(), held.as_ref());
-        self.held.set_going(key, going);
+        self.jobs
+            .preemptible
+            .set(key, was.has.held.as_ref(), held.as_ref());
+        self.jobs.preemptible.set_going(key, going);
         self.note_stopped(key, stopped);
         self.reline(&was, line.as_ref());
         let now = Derived {
@@ -71,7 +73,7 @@ impl Engine {
             }),
         };
         let changed = was != now;
-        if let Some(job) = self.jobs.get_mut(key) {
+        if let Some(job) = self.jobs.by_key.get_mut(key) {
             job.derived = now;
         }
         if recharged {
@@ -87,7 +89,7 @@ impl Engine {
 
     /// Forgets a job and all that is derived of it.
     pub(crate) fn unregister(&mut self, key: &JobKey) {
-        let Some(job) = self.jobs.remove(key) else {
+        let Some(job) = self.jobs.by_key.remove(key) else {
             return;
         };
         let was = job.derived;
@@ -100,13 +102,13 @@ impl Engine {
         self.drop_reservation_of(key);
         self.end_completion_grace_of(key);
         self.victim_gone(key);
-        self.room.forget(key);
-        self.growing.remove(key);
-        self.held.set(key, was.has.held.as_ref(), None);
-        self.held.set_going(key, false);
-        self.preemption_backoff.moved();
+        self.capacity.room.forget(key);
+        self.jobs.resizing.remove(key);
+        self.jobs.preemptible.set(key, was.has.held.as_ref(), None);
+        self.jobs.preemptible.set_going(key, false);
+        self.pending.backoff.moved();
         self.note_stopped(key, false);
-        self.roomless.remove(key);
+        self.jobs.stranded.remove(key);
         self.changed.jobs.insert(key.clone());
     }
 
@@ -152,7 +154,7 @@ impl Engine {
     /// of its predicted run time later. So no job is passed by one that was queued more than
     /// that multiple of its own prediction after it.
     fn due(&self, job: &Job) -> crate::Time {
-        if self.queues.ordering(&job.queue) != QueueOrdering::ShortestPredicted {
+        if self.quota.ordering(&job.queue) != QueueOrdering::ShortestPredicted {
             return job.queued_at;
         }
         let predicted = job.forecast.and_then(Forecast::mean_ms);
@@ -196,7 +198,7 @@ impl Engine {
             demand: Arc::clone(demand),
             total: demand.total()?,
             user: self
-                .queues
+                .quota
                 .counts_users(&job.queue)
                 .then(|| Arc::clone(&job.user)),
             duration: job
@@ -212,7 +214,7 @@ impl Engine {
     /// Estimates that have passed are made anew, and the reservations that rest on them.
     pub(crate) fn renew_ends(&mut self) {
         let mut slipped = false;
-        while let Some((until, key)) = self.ends.first().cloned() {
+        while let Some((until, key)) = self.jobs.ends.first().cloned() {
             if until > self.now {
                 break;
             }
@@ -235,33 +237,35 @@ impl Engine {
     }
 
     pub(crate) fn max_clusters(&self, queue: &QueueName) -> Option<u32> {
-        self.queues.policy(queue)?.max_clusters
+        self.quota.policy(queue)?.max_clusters
     }
 
     /// The place in line; takes hold of its shape. The old one is given back in
     /// [`Self::reline`].
     fn line_of(&mut self, key: &JobKey) -> Option<PendingEntry> {
-        let job = self.jobs.get(key)?;
+        let job = self.jobs.by_key.get(key)?;
         self.place_of(key, job)?;
         if job.forecast.is_none() {
             let forecast = self.forecast(job);
-            self.jobs.get_mut(key)?.forecast = Some(forecast);
+            self.jobs.by_key.get_mut(key)?.forecast = Some(forecast);
         }
-        let (queue, rank, shape) = self.place_of(key, self.jobs.get(key)?)?;
-        let shape = self.shapes.acquire(shape);
+        let (queue, rank, shape) = self.place_of(key, self.jobs.by_key.get(key)?)?;
+        let shape = self.pending.shapes.acquire(shape);
         Some(PendingEntry { queue, shape, rank })
     }
 
     fn reline(&mut self, was: &Derived, line: Option<&PendingEntry>) {
         match (&was.line, line) {
-            (Some(old), Some(new)) if old == new => self.shapes.release(new.shape),
+            (Some(old), Some(new)) if old == new => self.pending.shapes.release(new.shape),
             (old, new) => {
                 let taking = self.taking_for(old.as_ref(), new);
                 self.leave_line(was);
                 // A queue has a number while jobs are counted in it, which they are by now.
-                let id = new.and_then(|new| self.queues.id(&new.queue));
+                let id = new.and_then(|new| self.quota.id(&new.queue));
                 if let (Some(new), Some(id)) = (new, id) {
-                    self.pending.insert(&new.queue, id, new.shape, &new.rank);
+                    self.pending
+                        .queues
+                        .insert(&new.queue, id, new.shape, &new.rank);
                     self.changed.queues.insert(new.queue.clone());
                 }
                 if let Some(kept) = taking {
@@ -276,10 +280,10 @@ impl Engine {
     /// too: the group is judged again.
     fn rouse_behind_takers(&mut self, line: Option<&PendingEntry>) {
         let Some(line) = line else { return };
-        let pending_queue = self.pending.pending_queue(&line.queue);
+        let pending_queue = self.pending.queues.pending_queue(&line.queue);
         let first = pending_queue.and_then(|pending_queue| pending_queue.group(line.shape).next());
         if first.is_some_and(|first| self.awaits_eviction(&first.key)) {
-            self.pending.rouse(&line.queue, line.shape);
+            self.pending.queues.rouse(&line.queue, line.shape);
         }
     }
 
@@ -301,30 +305,30 @@ impl Engine {
 
     fn leave_line(&mut self, was: &Derived) {
         if let Some(old) = &was.line {
-            self.pending.remove(&old.queue, old.shape, &old.rank);
-            self.shapes.release(old.shape);
+            self.pending.queues.remove(&old.queue, old.shape, &old.rank);
+            self.pending.shapes.release(old.shape);
             self.drop_reservation_of(&old.rank.key);
-            self.preemption_backoff.forget(&old.rank.key);
+            self.pending.backoff.forget(&old.rank.key);
             self.changed.queues.insert(old.queue.clone());
         }
     }
 
     fn rehold(&mut self, was: &Derived, holder: Option<&(QueueName, Arc<str>)>) {
         if let Some((queue, user)) = holder {
-            self.queues.hold(queue, user, 1);
+            self.quota.hold(queue, user, 1);
         }
         if let Some((queue, user)) = &was.has.holder {
-            self.queues.hold(queue, user, -1);
+            self.quota.hold(queue, user, -1);
         }
     }
 
     fn recharge(&mut self, was: &Derived, charge: Option<&(QueueName, Arc<Pools>)>) {
         if let Some((queue, pools)) = charge {
-            self.queues.charge(queue, pools, 1);
+            self.quota.charge(queue, pools, 1);
             self.touch_queues(queue, false);
         }
         if let Some((queue, pools)) = &was.has.charge {
-            self.queues.charge(queue, pools, -1);
+            self.quota.charge(queue, pools, -1);
             self.touch_queues(queue, true);
         }
     }
@@ -336,43 +340,47 @@ impl Engine {
     ) {
         let total = |pending: &Option<Arc<Demand>>| pending.as_ref().and_then(|d| d.total());
         if let Some((queue, state, pending)) = counted {
-            self.queues.count(queue, *state, total(pending).as_ref(), 1);
+            self.quota.count(queue, *state, total(pending).as_ref(), 1);
             self.touch_queues(queue, false);
         }
         if let Some((queue, state, pending)) = &was.counted {
-            self.queues
-                .count(queue, *state, total(pending).as_ref(), -1);
+            self.quota.count(queue, *state, total(pending).as_ref(), -1);
             self.touch_queues(queue, false);
         }
     }
 
     fn retime(&mut self, key: &JobKey, was: &Derived, timer: Option<crate::Time>) {
         if let Some(old) = was.timer {
-            self.timers.remove(&(old, key.clone()));
+            self.jobs.timers.remove(&(old, key.clone()));
         }
         if let Some(new) = timer {
-            self.timers.insert((new, key.clone()));
+            self.jobs.timers.insert((new, key.clone()));
         }
     }
 
     fn reend(&mut self, key: &JobKey, was: &Derived, outlook: Option<Outlook>) {
         if let Some(old) = was.has.outlook {
-            self.ends.remove(&(old.until, key.clone()));
+            self.jobs.ends.remove(&(old.until, key.clone()));
         }
         if let Some(new) = outlook {
-            self.ends.insert((new.until, key.clone()));
+            self.jobs.ends.insert((new.until, key.clone()));
         }
     }
 
     /// Wakes those who wait for headroom of a queue, of which there may be more.
     pub(crate) fn wake_for_quota(&mut self, queue: &QueueName) {
-        self.pending.wake(&RequeueCondition::Quota(queue.clone()));
-        let queues = &self.queues;
-        self.pending.wake_for_headroom(queue, |class, resource| {
-            queues.headroom(queue, class, resource)
-        });
+        self.pending
+            .queues
+            .wake(&RequeueCondition::Quota(queue.clone()));
+        let queues = &self.quota;
+        self.pending
+            .queues
+            .wake_for_headroom(queue, |class, resource| {
+                queues.headroom(queue, class, resource)
+            });
         let entitled = self
-            .preemption_backoff
+            .pending
+            .backoff
             .due_in(queue, |resource| queues.due(queue, resource));
         for key in entitled {
             self.ask_again(&key);
@@ -381,9 +389,9 @@ impl Engine {
 
     /// Marks a queue and all above it changed; where quota `freed` wakes who waits for it.
     fn touch_queues(&mut self, queue: &QueueName, freed: bool) {
-        for name in self.queues.path(queue) {
+        for name in self.quota.path(queue) {
             if freed {
-                self.stretch_due = true;
+                self.jobs.scale_up_due = true;
                 self.wake_for_quota(&name);
                 // What was to become free has: as much more is kept from now on.
                 for holder in self.reservations.short_of(&name) {

@@ -18,9 +18,9 @@ impl Engine {
     /// Releases a waiting job with a plan.
     pub(crate) fn release(&mut self, key: &JobKey, shares: Vec<Share>) -> Option<Decision> {
         let now = self.now;
-        let job = self.jobs.get(key)?;
+        let job = self.jobs.by_key.get(key)?;
         let expected = self.predict(job).filter(|_| job.duration.is_none());
-        let job = self.jobs.get_mut(key)?;
+        let job = self.jobs.by_key.get_mut(key)?;
         let demand = Arc::clone(job.demand.as_ref()?);
         job.attempt = Attempt(job.attempt.0.saturating_add(1));
         job.cold.change(|known| known.back_off_until = None);
@@ -51,8 +51,10 @@ impl Engine {
         }));
         let message = released_message(&admission);
         // Who was made smaller for it may grow again.
-        self.stretch_due |= !self.growing.is_empty();
-        self.room.assume_seats(key, demand, &admission.shares);
+        self.jobs.scale_up_due |= !self.jobs.resizing.is_empty();
+        self.capacity
+            .room
+            .assume_seats(key, demand, &admission.shares);
         self.rebase(key);
         self.settle_released(key);
         Some(Decision::Release {
@@ -70,7 +72,7 @@ impl Engine {
         message: &str,
         avoid: Option<ClusterName>,
     ) {
-        let Some(job) = self.jobs.get_mut(key) else {
+        let Some(job) = self.jobs.by_key.get_mut(key) else {
             return;
         };
         let Some(released) = &mut job.released else {
@@ -96,8 +98,8 @@ impl Engine {
         avoid: Option<ClusterName>,
         at: Time,
     ) {
-        self.room.forget(key);
-        let Some(job) = self.jobs.get_mut(key) else {
+        self.capacity.room.forget(key);
+        let Some(job) = self.jobs.by_key.get_mut(key) else {
             return;
         };
         let another = job
@@ -133,15 +135,15 @@ impl Engine {
 
     /// Brings the sets of released jobs to look at, and all else that is derived, up to date.
     pub(crate) fn settle_released(&mut self, key: &JobKey) {
-        let Some(job) = self.jobs.get(key) else {
+        let Some(job) = self.jobs.by_key.get(key) else {
             return;
         };
         let released = job.released.as_deref();
         if released.is_none_or(|released| !released.charged()) {
-            self.room.forget(key);
+            self.capacity.room.forget(key);
         }
         if released.is_none_or(|released| !released.starting()) {
-            self.roomless.remove(key);
+            self.jobs.stranded.remove(key);
         }
         self.note_growth(key);
         self.register(key);

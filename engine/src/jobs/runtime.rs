@@ -35,12 +35,12 @@ pub(crate) fn runtime_ends(queues: &Queues, released: &Released) -> Option<Time>
 impl Engine {
     /// Stops a job that has run as long as it may.
     pub(crate) fn stop_overdue(&mut self, key: &JobKey) -> Option<Decision> {
-        let job = self.jobs.get_mut(key)?;
+        let job = self.jobs.by_key.get_mut(key)?;
         let released = job.released.as_deref()?;
-        if runtime_ends(&self.queues, released)? > self.now {
+        if runtime_ends(&self.quota, released)? > self.now {
             return None;
         }
-        let (limit, queue) = runtime_limit(&self.queues, &released.admission.queue)?;
+        let (limit, queue) = runtime_limit(&self.quota, &released.admission.queue)?;
         let ran = self.now.millis_since(released.started_at?).max(limit);
         job.cold.change(|known| known.stopped_after = Some(ran));
         let message = format!(
@@ -53,7 +53,7 @@ impl Engine {
 
     /// A job was found stopped, by its record.
     pub(crate) fn job_stopped(&mut self, key: &JobKey, uid: &Uid, ran_ms: i64) {
-        if let Some(job) = self.jobs.get_mut(key).filter(|job| job.uid == *uid) {
+        if let Some(job) = self.jobs.by_key.get_mut(key).filter(|job| job.uid == *uid) {
             job.cold.change(|known| known.stopped_after = Some(ran_ms));
             self.register(key);
         }
@@ -62,7 +62,7 @@ impl Engine {
     /// Why a job that was stopped does not compete, while that holds.
     pub(crate) fn stopped(&self, job: &Job) -> Option<(Reason, String)> {
         let ran = job.cold.stopped_after?;
-        let (limit, queue) = runtime_limit(&self.queues, &job.queue)?;
+        let (limit, queue) = runtime_limit(&self.quota, &job.queue)?;
         let message = format!(
             "it was stopped after {} s, and queue {queue} lets a job run {} s; it competes again once it is made anew, or that limit is higher",
             ran / 1000,

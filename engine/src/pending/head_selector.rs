@@ -131,17 +131,17 @@ impl Engine {
         self.rank_queues();
         let feasible = self.feasible();
         debug_assert_eq!(self.wrong_doors(&feasible), Vec::<String>::new());
-        let reopened = (self.shapes.reopened(), self.freed.count());
+        let reopened = (self.pending.shapes.reopened(), self.pending.freed.count());
         let (found, nobody) = self.ask_in_order(&feasible, reopened);
         for queue in nobody {
-            self.head_selector.note_nobody(queue);
+            self.pending.heads.note_nobody(queue);
             // Nodes come no nearer until more becomes free again.
-            let name = &self.queues.node(queue).name;
-            self.pending.forget_reminders(name);
+            let name = &self.quota.node(queue).name;
+            self.pending.queues.forget_reminders(name);
         }
         if found.is_none() {
-            self.head_selector.in_vain = Some(reopened);
-            self.head_selector.everybody = false;
+            self.pending.heads.in_vain = Some(reopened);
+            self.pending.heads.everybody = false;
         }
         found
     }
@@ -157,7 +157,7 @@ impl Engine {
         let behind = Cell::new(false);
         // Queues that stand alike are asked more than once in a round; each is looked at once.
         let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
-        let dirty = &self.head_selector.dirty;
+        let dirty = &self.pending.heads.dirty;
         let is_skipped = |id: QueueId| match &asked {
             Asked::SmallMap(few) => {
                 behind.get() && !few.contains(&id) && !dirty.below.contains_key(&id)
@@ -165,7 +165,7 @@ impl Engine {
             Asked::Everybody | Asked::Open => false,
         };
         let answer_of = |id: QueueId| {
-            let queue = &self.queues.node(id).name;
+            let queue = &self.quota.node(id).name;
             if settled && !behind.get() {
                 behind.set(self.is_behind_all(feasible, queue));
             }
@@ -184,13 +184,13 @@ impl Engine {
             ask: &ask,
             skips: &is_skipped,
         };
-        let next = self.queues.next(&round);
+        let next = self.quota.next(&round);
         let answers = answers.into_inner();
         let found = next.and_then(|id| {
             let (rank, shape) = answers.get(&id).copied()??;
-            let queue = &self.queues.node(id).name;
-            let strict = self.queues.ordering(queue) == QueueOrdering::StrictFifo;
-            let pending_queue = self.pending.pending_queue(queue);
+            let queue = &self.quota.node(id).name;
+            let strict = self.quota.ordering(queue) == QueueOrdering::StrictFifo;
+            let pending_queue = self.pending.queues.pending_queue(queue);
             let goes = strict
                 || self.may_find_room(feasible, queue, rank, shape)
                 || self.may_reserve(&self.front(queue), rank, shape)
@@ -205,22 +205,22 @@ impl Engine {
         });
         let nobody = answers.into_iter().filter(|(_, answer)| answer.is_none());
         let nobody = nobody.map(|(id, _)| id);
-        let news = nobody.filter(|id| !self.head_selector.has_answered(*id));
+        let news = nobody.filter(|id| !self.pending.heads.has_answered(*id));
         (found, news.collect())
     }
 
     fn to_be_asked(&self, feasible: &FeasibleShapes<'_>, reopened: (u64, u64)) -> Asked {
-        if self.head_selector.everybody {
+        if self.pending.heads.everybody {
             return Asked::Everybody;
         }
-        let in_vain = self.head_selector.in_vain == Some(reopened);
+        let in_vain = self.pending.heads.in_vain == Some(reopened);
         let open = || feasible.open.values().filter(|_| !in_vain);
         if open().map(|queues| queues.len()).sum::<usize>() > MANY {
             return Asked::Open;
         }
         let mut few = BTreeSet::new();
         for queue in open().copied().flatten() {
-            for (id, _) in self.queues.upwards(*queue) {
+            for (id, _) in self.quota.upwards(*queue) {
                 if !few.insert(id) {
                     break;
                 }
@@ -238,7 +238,7 @@ impl Engine {
         feasible: &FeasibleShapes<'_>,
     ) -> Answer<'_> {
         let is_asked = match asked {
-            Asked::SmallMap(few) => few.contains(&id) || self.head_selector.dirty.contains(id),
+            Asked::SmallMap(few) => few.contains(&id) || self.pending.heads.dirty.contains(id),
             Asked::Everybody | Asked::Open => true,
         };
         is_asked.then(|| self.answer_behind(id, feasible)).flatten()
@@ -248,20 +248,20 @@ impl Engine {
     /// want. Where it had nobody when it was last asked and nothing about it has changed since,
     /// only those may be whose shape has opened; and those with claims, where they are others.
     fn answer_behind(&self, id: QueueId, feasible: &FeasibleShapes<'_>) -> Answer<'_> {
-        let node = self.queues.node(id);
+        let node = self.quota.node(id);
         let queue = &node.name;
         let ordering = node.ordering();
         let strict = ordering == QueueOrdering::StrictFifo;
-        if self.head_selector.dirty.contains(id) || (strict && !self.head_selector.has_answered(id))
+        if self.pending.heads.dirty.contains(id) || (strict && !self.pending.heads.has_answered(id))
         {
             return self.candidate_of(queue, feasible);
         }
         // Claims that are others are those of who stands in front.
-        let claims = !self.head_selector.has_answered(id);
+        let claims = !self.pending.heads.has_answered(id);
         if !claims && !feasible.are_open_in(id) {
             return None;
         }
-        let pending_queue = self.pending.pending_queue(queue)?;
+        let pending_queue = self.pending.queues.pending_queue(queue)?;
         let opened = if !strict && feasible.open.len() <= FEW_OPEN {
             let open = feasible.open.keys();
             open.filter_map(|shape| pending_queue.first_awake(*shape))
@@ -278,7 +278,7 @@ impl Engine {
 
     /// The first in front of a queue for whom something may be kept.
     fn first_with_a_claim(&self, queue: &QueueName) -> Answer<'_> {
-        let pending_queue = self.pending.pending_queue(queue)?;
+        let pending_queue = self.pending.queues.pending_queue(queue)?;
         let front = self.front(queue);
         let firsts = self
             .shapes_of(&front)
@@ -290,7 +290,7 @@ impl Engine {
 
     /// Whether all jobs of a queue stand behind all whose reservations stop a shape.
     fn is_behind_all(&self, feasible: &FeasibleShapes<'_>, queue: &QueueName) -> bool {
-        let pending_queue = self.pending.pending_queue(queue);
+        let pending_queue = self.pending.queues.pending_queue(queue);
         let first = pending_queue.and_then(|pending_queue| pending_queue.first_that_may_go());
         match (feasible.last, first) {
             (Some(last), Some(first)) => self.stands_before(last, queue, first),
@@ -301,26 +301,27 @@ impl Engine {
     /// Whether a queue holds what it deserves may be another: its claims are then.
     fn note_satisfied(&mut self, id: QueueId) {
         let unsatisfied = self.is_unsatisfied(id);
-        if unsatisfied == self.head_selector.unsatisfied.contains(&id) {
+        if unsatisfied == self.pending.heads.unsatisfied.contains(&id) {
             return;
         }
         if unsatisfied {
-            self.head_selector.unsatisfied.insert(id);
+            self.pending.heads.unsatisfied.insert(id);
         } else {
-            self.head_selector.unsatisfied.remove(&id);
+            self.pending.heads.unsatisfied.remove(&id);
         }
-        let name = &self.queues.node(id).name;
+        let name = &self.quota.node(id).name;
         // Those whose claims are worse than the holder's was may have better ones now.
         if !unsatisfied && self.reservations.holders_in(name).next().is_some() {
-            self.head_selector.ask_fronts();
+            self.pending.heads.ask_fronts();
         }
-        self.head_selector.dirty.insert(id, self.queues.path_of(id));
+        self.pending.heads.dirty.insert(id, self.quota.path_of(id));
     }
 
     /// The answers of all queues may be others, whatever anybody wants.
     pub(crate) fn stir_all(&mut self) {
         let queues = self
             .pending
+            .queues
             .pending_queues()
             .map(|(queue, _)| queue.clone());
         for queue in queues.collect::<Vec<_>>() {
@@ -331,16 +332,16 @@ impl Engine {
     /// The answer of a queue may be another.
     fn mark_dirty(&mut self, queue: &QueueName) {
         // One without a number has no jobs.
-        if let Some(id) = self.queues.id(queue) {
-            self.head_selector.dirty.insert(id, self.queues.path_of(id));
+        if let Some(id) = self.quota.id(queue) {
+            self.pending.heads.dirty.insert(id, self.quota.path_of(id));
         }
     }
 
     /// Something may be kept after all for jobs for which nothing could be: their queues' answers
     /// may be others.
     fn stir_hopeful(&mut self) {
-        for key in self.reservations.take_hopeful(self.freed.count()) {
-            let job = self.jobs.get(&key);
+        for key in self.reservations.take_hopeful(self.pending.freed.count()) {
+            let job = self.jobs.by_key.get(&key);
             let line = job.and_then(|job| job.derived.line.as_ref());
             if let Some(queue) = line.map(|line| line.queue.clone()) {
                 self.mark_dirty(&queue);
@@ -351,57 +352,61 @@ impl Engine {
     /// Puts those queues in their places about which something changed.
     pub(crate) fn rank_queues(&mut self) {
         self.stir_hopeful();
-        let mut dirty = self.pending.take_dirty();
+        let mut dirty = self.pending.queues.take_dirty();
         for queue in &dirty {
             self.drop_beyond(queue);
         }
-        dirty.append(&mut self.pending.take_dirty());
+        dirty.append(&mut self.pending.queues.take_dirty());
         for queue in dirty {
             let shapes: BTreeSet<ShapeId> = self.shapes_of(&self.front(&queue)).collect();
             // Of those for whom nothing can be kept that is never asked.
             for shape in &shapes {
-                if self.shapes.infeasible(*shape).is_some() {
+                if self.pending.shapes.infeasible(*shape).is_some() {
                     self.guess_scopes(*shape);
                 }
             }
-            self.pending.note_fronts(&queue, shapes);
-            self.queues.unrank(&queue);
+            self.pending.queues.note_fronts(&queue, shapes);
+            self.quota.unrank(&queue);
             self.mark_dirty(&queue);
         }
-        for id in self.queues.take_unranked() {
+        for id in self.quota.take_unranked() {
             self.note_satisfied(id);
             let front = self.front_of(id);
-            self.queues.rank(id, &front);
+            self.quota.rank(id, &front);
         }
     }
 
     /// Queues that have another to be judged than they would give; none while queues are
     /// still to be put in their places.
     pub(crate) fn never_asked(&self) -> Vec<String> {
-        if self.pending.is_dirty()
-            || !self.queues.unranked.is_empty()
-            || self.reservations.is_hope_due(self.freed.count())
+        if self.pending.queues.is_dirty()
+            || !self.quota.unranked.is_empty()
+            || self.reservations.is_hope_due(self.pending.freed.count())
         {
             return Vec::new();
         }
         let feasible = self.feasible();
-        let reopened = (self.shapes.reopened(), self.freed.count());
+        let reopened = (self.pending.shapes.reopened(), self.pending.freed.count());
         let asked = self.to_be_asked(&feasible, reopened);
         if matches!(asked, Asked::Everybody) || !self.is_settled(&feasible) {
             return Vec::new();
         }
-        let forgotten = self.pending.pending_queues().filter_map(|(queue, _)| {
-            let id = self.queues.id(queue)?;
-            if !self.queues.takes_jobs(id) || !self.is_behind_all(&feasible, queue) {
-                return None;
-            }
-            let has = self
-                .candidate_of(queue, &feasible)
-                .map(|(rank, _)| &rank.key);
-            let gives = self.answer_if_asked(&asked, id, &feasible);
-            let gives = gives.map(|(rank, _)| &rank.key);
-            (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
-        });
+        let forgotten = self
+            .pending
+            .queues
+            .pending_queues()
+            .filter_map(|(queue, _)| {
+                let id = self.quota.id(queue)?;
+                if !self.quota.takes_jobs(id) || !self.is_behind_all(&feasible, queue) {
+                    return None;
+                }
+                let has = self
+                    .candidate_of(queue, &feasible)
+                    .map(|(rank, _)| &rank.key);
+                let gives = self.answer_if_asked(&asked, id, &feasible);
+                let gives = gives.map(|(rank, _)| &rank.key);
+                (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
+            });
         forgotten.collect()
     }
 }

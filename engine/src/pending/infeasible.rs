@@ -120,9 +120,9 @@ impl Engine {
     /// Notes nodes of which more has become free, and wakes those who sleep for want of that.
     pub(crate) fn note_grown(&mut self, freed: Nodes) {
         let mut known: BTreeMap<ShapeId, bool> = BTreeMap::new();
-        for (_, shape) in self.pending.sleepers_for_room() {
+        for (_, shape) in self.pending.queues.sleepers_for_room() {
             if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(shape) {
-                let may = self.shapes.get(shape).is_some_and(|shape| {
+                let may = self.pending.shapes.get(shape).is_some_and(|shape| {
                     let mut nodes = listed(&freed);
                     nodes.any(|(cluster, node)| {
                         self.takes_one(shape, cluster, node, &Infeasible::NoRoom)
@@ -131,9 +131,9 @@ impl Engine {
                 entry.insert(may);
             }
         }
-        self.freed.count += 1;
+        self.pending.freed.count += 1;
         for (cluster, node) in listed(&freed) {
-            self.freed.add(cluster, node, true);
+            self.pending.freed.add(cluster, node, true);
         }
         // What frees on its nodes changes what a holder has to keep besides; what frees elsewhere
         // may be nearer to what it needs, if those who go before it leave it.
@@ -157,10 +157,11 @@ impl Engine {
             if here {
                 self.rouse_job(&holder);
             } else if let Some(line) = self.line_now(&holder) {
-                self.pending.remind(&line.queue, line.shape);
+                self.pending.queues.remind(&line.queue, line.shape);
             }
         }
         self.pending
+            .queues
             .wake_for_room(|shape| known.get(&shape).copied().unwrap_or(true));
     }
 
@@ -171,45 +172,48 @@ impl Engine {
         let holders = holders.filter(|rank| self.shape_of(&rank.key) == Some(shape));
         let mut kept = holders.filter_map(|rank| self.reservations.of(&rank.key));
         kept.any(|kept| {
-            let mut clusters = self.freed.nodes.keys();
+            let mut clusters = self.pending.freed.nodes.keys();
             clusters.any(|cluster| self.lacks_less(kept, cluster))
         })
     }
 
     /// What was kept on nodes is kept no more: that is as good as free.
     pub(crate) fn note_unkept(&mut self, kept: &Reservation) {
-        self.freed.count += 1;
+        self.pending.freed.count += 1;
         for node in &kept.nodes {
-            self.freed.add(&node.cluster, &node.node, false);
+            self.pending.freed.add(&node.cluster, &node.node, false);
         }
     }
 
     /// Wants that could be opened by what has become free, and were not judged since, are
     /// open from now on. To be called when all that is open was judged.
     pub(crate) fn settle_grown(&mut self) {
-        if !self.freed.is_any() {
+        if !self.pending.freed.is_any() {
             return;
         }
         let open = self.opened();
         for id in open {
-            self.shapes.open(id);
+            self.pending.shapes.open(id);
         }
-        self.freed.nodes.clear();
+        self.pending.freed.nodes.clear();
     }
 
     /// Wants that are shut, and might find room on nodes that have grown since.
     fn opened(&self) -> BTreeSet<ShapeId> {
-        let infeasible_shapes = self.shapes.infeasible_shapes();
+        let infeasible_shapes = self.pending.shapes.infeasible_shapes();
         let mut might = BTreeSet::new();
-        for (cluster, nodes) in &self.freed.nodes {
-            let room = self.room.cluster(cluster);
+        for (cluster, nodes) in &self.pending.freed.nodes {
+            let room = self.capacity.room.cluster(cluster);
             let nodes = nodes.keys();
             for node in nodes.filter_map(|node| room?.nodes().get(node)) {
-                might.extend(infeasible_shapes.might_be_on(|name| self.room.free_of(node, name)));
+                might.extend(
+                    infeasible_shapes.might_be_on(|name| self.capacity.room.free_of(node, name)),
+                );
             }
         }
         might.retain(|id| {
-            self.shapes
+            self.pending
+                .shapes
                 .infeasible(*id)
                 .is_some_and(|why| self.grew_for(*id, why))
         });
@@ -218,13 +222,13 @@ impl Engine {
 
     /// Which shapes might find room now, of those that anybody awake has.
     pub(crate) fn feasible(&self) -> FeasibleShapes<'_> {
-        let infeasible_shapes = self.shapes.infeasible_shapes();
+        let infeasible_shapes = self.pending.shapes.infeasible_shapes();
         let might = infeasible_shapes.open().chain(self.opened());
-        let open = might.filter_map(|shape| Some((shape, self.pending.ready_in(shape)?)));
+        let open = might.filter_map(|shape| Some((shape, self.pending.queues.ready_in(shape)?)));
         let holders = self.reservations.with_nodes();
         let holders = holders.filter(|kept| infeasible_shapes.are_stopped_by(&kept.rank.key));
         FeasibleShapes {
-            shapes: &self.shapes,
+            shapes: &self.pending.shapes,
             open: open.collect(),
             last: self.last_of(holders),
         }
@@ -233,8 +237,8 @@ impl Engine {
     /// Wants of which nobody looks whether they might find room although they might, or the
     /// other way round.
     pub(crate) fn wrong_doors(&self, feasible: &FeasibleShapes<'_>) -> Vec<String> {
-        let wrong = self.pending.ready().filter(|(shape, _)| {
-            let infeasible = self.shapes.infeasible(*shape);
+        let wrong = self.pending.queues.ready().filter(|(shape, _)| {
+            let infeasible = self.pending.shapes.infeasible(*shape);
             let might = infeasible.is_none_or(|why| self.grew_for(*shape, why));
             might != feasible.open.contains_key(shape)
         });
@@ -247,18 +251,18 @@ impl Engine {
     /// what each would keep as much is kept already as may be, or nothing can be.
     pub(crate) fn is_settled(&self, feasible: &FeasibleShapes<'_>) -> bool {
         let most = self.config.reservations_per_class.max(1);
-        let growths = self.freed.count();
+        let growths = self.pending.freed.count();
         let full = |shape: &ShapeId| {
-            if self.shapes.is_hopeless(*shape, growths) {
+            if self.pending.shapes.is_hopeless(*shape, growths) {
                 return true;
             }
-            let scopes = self.shapes.scopes(*shape).into_iter().flatten();
+            let scopes = self.pending.shapes.scopes(*shape).into_iter().flatten();
             let mut scopes = scopes.peekable();
             scopes.peek().is_some() && scopes.any(|scope| self.reservations.count(scope) >= most)
         };
-        let mut fronted = self.pending.fronted();
+        let mut fronted = self.pending.queues.fronted();
         fronted.all(|shape| {
-            self.pending.ready_in(shape).is_none() || feasible.is_open(shape) || full(&shape)
+            self.pending.queues.ready_in(shape).is_none() || feasible.is_open(shape) || full(&shape)
         })
     }
 
@@ -275,16 +279,18 @@ impl Engine {
             Some(Infeasible::NoRoom) => false,
             // Who keeps nodes itself is never stopped by all that do.
             Some(Infeasible::Withheld(_)) if self.reservations.of(&rank.key).is_some() => true,
-            Some(Infeasible::Withheld(holders)) => !self.shapes.get(shape).is_some_and(|shape| {
-                let request = Request {
-                    queue,
-                    rank,
-                    shape,
-                    tells: false,
-                };
-                let mut kept = holders.iter().filter_map(|key| self.reservations.of(key));
-                kept.all(|kept| self.binds(kept, request))
-            }),
+            Some(Infeasible::Withheld(holders)) => {
+                !self.pending.shapes.get(shape).is_some_and(|shape| {
+                    let request = Request {
+                        queue,
+                        rank,
+                        shape,
+                        tells: false,
+                    };
+                    let mut kept = holders.iter().filter_map(|key| self.reservations.of(key));
+                    kept.all(|kept| self.binds(kept, request))
+                })
+            }
         }
     }
 
@@ -312,10 +318,13 @@ impl Engine {
     }
 
     fn grew_for(&self, id: ShapeId, why: &Infeasible) -> bool {
-        let Some(shape) = self.shapes.get(id) else {
+        let Some(shape) = self.pending.shapes.get(id) else {
             return true;
         };
-        let mut freed = self.freed.since(self.shapes.infeasible_at(id), why);
+        let mut freed = self
+            .pending
+            .freed
+            .since(self.pending.shapes.infeasible_at(id), why);
         freed.any(|(cluster, node)| {
             self.might_hold(shape, cluster) && self.takes_one(shape, cluster, node, why)
         })
@@ -327,7 +336,7 @@ impl Engine {
         let demand = &shape.demand;
         let divisible = demand.natively_divisible || demand.elastic || demand.split != Split::Never;
         let mut roles = demand.roles.iter();
-        divisible || roles.all(|role| self.room.might_hold(cluster, role))
+        divisible || roles.all(|role| self.capacity.room.might_hold(cluster, role))
     }
 
     /// Whether a node could take one pod of the shape now.
@@ -338,7 +347,7 @@ impl Engine {
         name: &NodeName,
         why: &Infeasible,
     ) -> bool {
-        let room = self.room.cluster(cluster);
+        let room = self.capacity.room.cluster(cluster);
         let Some(node) = room.and_then(|room| room.nodes().get(name)) else {
             return false;
         };
@@ -347,7 +356,7 @@ impl Engine {
             Infeasible::Withheld(holders) => self.reservations.kept_for(holders, cluster, name),
         };
         let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
-        let takes = |role: &Role| self.room.takes_one(node, role, kept.as_ref());
+        let takes = |role: &Role| self.capacity.room.takes_one(node, role, kept.as_ref());
         // What asks for nothing is never stopped by room.
         roles.clone().next().is_none() || roles.any(takes)
     }

@@ -6,5 +6,6 @@ pub(crate) mod infeasible;
 pub(crate) mod infeasible_shapes;
 pub(crate) mod pending_queue;
 pub(crate) mod position_index;
+pub(crate) mod queues;
 pub(crate) mod shapes;
 pub(crate) mod store;

@@ -1,7 +1,7 @@
 //! The waiting jobs of one queue: its groups, in order, asleep or awake.
 //!
 //! A store, and questions to it: what moves jobs in and out, wakes groups and puts them to sleep
-//! is [`crate::pending::store::Pending`], which keeps this in step with what is known of all queues.
+//! is [`crate::pending::queues::PendingQueues`], which keeps this in step with what is known of all queues.
 
 use crate::api::facts::QueueOrdering;
 use crate::api::reason::Reason;

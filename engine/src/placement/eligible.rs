@@ -171,10 +171,21 @@ impl Engine {
         placement: &ClusterPlacement,
         without: &BTreeSet<ClusterName>,
     ) -> Cow<'_, [Eligible]> {
-        let current = self.eligibility.is_current(&self.room);
-        let known = self.eligibility.known.get(placement).filter(|_| current);
+        let current = self.capacity.eligibility.is_current(&self.capacity.room);
+        let known = self
+            .capacity
+            .eligibility
+            .known
+            .get(placement)
+            .filter(|_| current);
         let all = known.map_or_else(
-            || Cow::Owned(find_all(placement, &self.clusters, &self.room)),
+            || {
+                Cow::Owned(find_all(
+                    placement,
+                    &self.capacity.clusters,
+                    &self.capacity.room,
+                ))
+            },
             |known| Cow::Borrowed(known.as_slice()),
         );
         if without.is_empty() {
@@ -183,7 +194,7 @@ impl Engine {
         let left = all.iter().map(|eligible| {
             let clusters = eligible.clusters.iter();
             let left = clusters.filter(|cluster| !without.contains(*cluster));
-            Eligible::new(left.cloned().collect(), &self.room)
+            Eligible::new(left.cloned().collect(), &self.capacity.room)
         });
         Cow::Owned(left.collect())
     }
@@ -197,12 +208,12 @@ impl Engine {
     ) -> (Vec<&ClusterFact>, Vec<Ineligible>) {
         let mut eligible = Vec::new();
         let mut ineligible = Vec::new();
-        for (name, cluster) in &self.clusters {
+        for (name, cluster) in &self.capacity.clusters {
             let question = Question {
                 placement,
                 group,
                 cluster,
-                fleet: &self.clusters,
+                fleet: &self.capacity.clusters,
             };
             let selected = selects(&question);
             let why = if selected && without.contains(name) {

@@ -57,7 +57,12 @@ impl Engine {
         }
         let view = empty_fleet();
         let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
-        let seats = roles.map(|role| (u64::from(role.count), self.room.seats_for_role(role)));
+        let seats = roles.map(|role| {
+            (
+                u64::from(role.count),
+                self.capacity.room.seats_for_role(role),
+            )
+        });
         let seats: Vec<_> = seats.collect();
         let might = |place: &&Place| {
             let mut roles = seats.iter();
@@ -65,10 +70,10 @@ impl Engine {
         };
         let needs = all_needs(&shape.demand);
         let takes = |place: &Place| {
-            let cluster = &self.room.places()[*place];
+            let cluster = &self.capacity.room.places()[*place];
             let lens = lens(&view, cluster, None);
             let topology = shape.demand.topology.as_ref();
-            let packing = self.room.place(cluster, &needs, &lens, topology);
+            let packing = self.capacity.room.place(cluster, &needs, &lens, topology);
             packing.lack.is_none()
         };
         let groups = self.eligible_by_group(placement, without);

@@ -68,9 +68,9 @@ impl LookUp<'_> {
         let (preference, price, fact) = match known {
             Some(prices) => (0, prices[place], None),
             None => {
-                let name = &self.engine.room.places()[place];
-                let fact = self.engine.clusters.get(name);
-                let price = fact.map_or(0, |fact| self.engine.eligibility.price_of(fact));
+                let name = &self.engine.capacity.room.places()[place];
+                let fact = self.engine.capacity.clusters.get(name);
+                let price = fact.map_or(0, |fact| self.engine.capacity.eligibility.price_of(fact));
                 (self.aims.preference(name), price, fact)
             }
         };
@@ -124,17 +124,22 @@ impl Engine {
     ) -> LookUp<'a> {
         let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
         let main = largest_role(&shape.demand);
-        let place = |name| self.room.places().binary_search(name).ok();
+        let place = |name| self.capacity.room.places().binary_search(name).ok();
         LookUp {
             engine: self,
             aims,
             empty: view.basis == Basis::Empty,
             seats: roles
-                .map(|role| (u64::from(role.count), self.room.seats_for_role(role)))
+                .map(|role| {
+                    (
+                        u64::from(role.count),
+                        self.capacity.room.seats_for_role(role),
+                    )
+                })
                 .collect(),
-            main: main.map(|role| self.room.seats_for_role(role)),
+            main: main.map(|role| self.capacity.room.seats_for_role(role)),
             changed: view.nodes.keys().filter_map(place).collect(),
-            prices: self.eligibility.prices(&self.room),
+            prices: self.capacity.eligibility.prices(&self.capacity.room),
         }
     }
 }

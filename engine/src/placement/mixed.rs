@@ -36,12 +36,12 @@ impl Engine {
                 .parts
                 .iter()
                 .map(|(place, packing)| {
-                    self.share_of(&self.room.places()[*place], &shape.demand, packing)
+                    self.share_of(&self.capacity.room.places()[*place], &shape.demand, packing)
                 })
                 .collect();
             shares.sort_by(|a, b| a.cluster.cmp(&b.cluster));
             let pools = pools_of(&shares);
-            match self.queues.check_pools(queue, &pools, &view.kept) {
+            match self.quota.check_pools(queue, &pools, &view.kept) {
                 Ok(()) => return Ok((shares, option.score.weighted)),
                 Err(short) => {
                     why = Some(NoPlan::worse(why, NoPlan::Bound(Box::new(short), pools)));
@@ -91,20 +91,23 @@ impl Engine {
         view: &View,
         place: Place,
     ) -> Option<Result<Packing, ClusterLack>> {
-        let cluster = &self.room.places()[place];
-        self.room.cluster(cluster).filter(|r| !r.is_uniform())?;
+        let cluster = &self.capacity.room.places()[place];
+        self.capacity
+            .room
+            .cluster(cluster)
+            .filter(|r| !r.is_uniform())?;
         let needs = all_needs(&shape.demand);
         let topology = shape.demand.topology.as_ref();
         let mut view = view.clone();
         for packed in 0..PACKED {
             let lens = lens(&view, cluster, None);
-            let packing = self.room.place(cluster, &needs, &lens, topology);
+            let packing = self.capacity.room.place(cluster, &needs, &lens, topology);
             if let Some(lack) = self.lack_of(cluster, &shape.demand, &packing, &view) {
                 return (packed > 0).then_some(Err(lack));
             }
             let share = self.share_of(cluster, &shape.demand, &packing);
             let pools = pools_of(std::slice::from_ref(&share));
-            match self.queues.check_pools(queue, &pools, &view.kept) {
+            match self.quota.check_pools(queue, &pools, &view.kept) {
                 Ok(()) => return Some(Ok(packing)),
                 Err(short) => self.hold_back(&mut view, place, &shape.demand, &packing, &short),
             }
@@ -122,8 +125,8 @@ impl Engine {
         packing: &Packing,
         short: &Short,
     ) {
-        let cluster = &self.room.places()[place];
-        let Some(room) = self.room.cluster(cluster) else {
+        let cluster = &self.capacity.room.places()[place];
+        let Some(room) = self.capacity.room.cluster(cluster) else {
             return;
         };
         let nodes = room.nodes().values();
@@ -151,7 +154,7 @@ impl Engine {
                 continue;
             };
             let free = match view.basis {
-                Basis::Now => self.room.free_of(node, &short.resource),
+                Basis::Now => self.capacity.room.free_of(node, &short.resource),
                 Basis::Empty => i128::from(node.fact.allocatable.amount_of(&short.resource).0),
             };
             let kept = kept.entry(name.clone()).or_default();

@@ -213,7 +213,7 @@ impl Engine {
         seats: Seats,
         aims: &Weights<'_>,
     ) -> Result<Vec<Candidate>, ClusterLack> {
-        let cluster = &self.room.places()[place];
+        let cluster = &self.capacity.room.places()[place];
         let needs = all_needs(&shape.demand);
         let mut options = Vec::new();
         let mut lack = None;
@@ -223,7 +223,7 @@ impl Engine {
             }
             let lens = lens(view, cluster, class.as_ref());
             let topology = shape.demand.topology.as_ref();
-            let packing = self.room.place(cluster, &needs, &lens, topology);
+            let packing = self.capacity.room.place(cluster, &needs, &lens, topology);
             match self.lack_of(cluster, &shape.demand, &packing, view) {
                 Some(found) => lack = Some(found),
                 None => {
@@ -262,14 +262,14 @@ impl Engine {
         let mut facts = Vec::new();
         let pods: u32 = parts.iter().map(|(_, packing)| packing.pods()).sum();
         for ((place, packing), seats) in parts.iter().zip(seats) {
-            let cluster = &self.room.places()[*place];
+            let cluster = &self.capacity.room.places()[*place];
             let lens = lens(view, cluster, None);
-            let effect = self.room.effect(cluster, &needs, packing, &lens);
-            let fact = self.clusters.get(cluster);
+            let effect = self.capacity.room.effect(cluster, &needs, packing, &lens);
+            let fact = self.capacity.clusters.get(cluster);
             let site = Site {
                 fact,
                 seats: *seats,
-                price: fact.map_or(0, |fact| self.eligibility.price_of(fact)),
+                price: fact.map_or(0, |fact| self.capacity.eligibility.price_of(fact)),
             };
             let part = i128::from(packing.pods());
             let weighted = aims.of_cluster(&site) + aims.of_nodes(&effect);
@@ -296,8 +296,8 @@ impl Engine {
         let Some(role) = largest_role(&shape.demand) else {
             return Vec::new();
         };
-        let seats = self.room.seats_for_role(role);
-        let places = self.room.places();
+        let seats = self.capacity.room.seats_for_role(role);
+        let places = self.capacity.room.places();
         let mut others: Vec<(u64, &ClusterName)> = eligible
             .clusters
             .iter()
@@ -325,7 +325,7 @@ impl Engine {
                 }
                 let lens = lens(view, cluster, None);
                 let topology = shape.demand.topology.as_ref();
-                let packing = self.room.place(cluster, &needs, &lens, topology);
+                let packing = self.capacity.room.place(cluster, &needs, &lens, topology);
                 self.lack_of(cluster, &shape.demand, &packing, view)
             });
         lacks.collect()
@@ -333,7 +333,7 @@ impl Engine {
 
     /// Classes to try: each that has a device the job asks for, then all together.
     fn class_choices(&self, demand: &Demand, cluster: &ClusterName) -> Vec<Option<PoolClass>> {
-        let room = self.room.cluster(cluster);
+        let room = self.capacity.room.cluster(cluster);
         let Some(room) = room.filter(|room| !ClusterRoom::is_uniform(room)) else {
             return vec![None];
         };
@@ -357,7 +357,7 @@ impl Engine {
 
     /// Place of a cluster among the queue's preferred ones, the others last.
     pub(crate) fn preference(&self, queue: &QueueName, cluster: &ClusterName) -> usize {
-        self.queues
+        self.quota
             .policy(queue)
             .and_then(|policy| {
                 policy
@@ -377,7 +377,7 @@ impl Engine {
     ) -> Option<ClusterLack> {
         let lack = packing.lack.as_ref()?;
         let role = &demand.roles[lack.role];
-        let room = self.room.cluster(cluster).filter(|_| view.tells);
+        let room = self.capacity.room.cluster(cluster).filter(|_| view.tells);
         let nodes = room.into_iter().flat_map(|room| room.nodes().values());
         let nodes = nodes
             .filter(|node| crate::capacity::can_run_on(role, node))
@@ -402,7 +402,7 @@ impl Engine {
         let mut charge: BTreeMap<PoolClass, Tally> = BTreeMap::new();
         let mut pods = vec![0_u32; demand.roles.len()];
         let mut slots = Vec::new();
-        let room = self.room.cluster(cluster);
+        let room = self.capacity.room.cluster(cluster);
         for seat in &packing.seats {
             let role = &demand.roles[seat.role];
             pods[seat.role] += seat.count;

@@ -40,14 +40,16 @@ pub(crate) struct Weights<'a> {
 impl Engine {
     /// What counts for a job of this queue.
     pub(crate) fn aims<'a>(&'a self, queue: &QueueName, shape: &'a RequestShape) -> Weights<'a> {
-        let policy = self.queues.policy(queue);
+        let policy = self.quota.policy(queue);
         let data = shape.demand.placement.data_clusters.iter();
         Weights {
             weights: policy.map_or_else(PlacementWeights::default, |policy| policy.weights),
             preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
             job: Job {
-                data: data.filter_map(|name| self.clusters.get(name)).collect(),
-                farthest: self.eligibility.farthest(),
+                data: data
+                    .filter_map(|name| self.capacity.clusters.get(name))
+                    .collect(),
+                farthest: self.capacity.eligibility.farthest(),
                 each: leading_ask(&shape.demand),
             },
         }
@@ -55,11 +57,18 @@ impl Engine {
 
     /// A job that had not been submitted before is one more of its kind.
     pub(crate) fn note_submitted(&mut self, key: &JobKey, demand: &Demand) {
-        self.eligibility
-            .note(&demand.placement, &self.clusters, &self.room);
-        let known = self.jobs.get(key).is_some_and(|job| job.demand.is_some());
+        self.capacity.eligibility.note(
+            &demand.placement,
+            &self.capacity.clusters,
+            &self.capacity.room,
+        );
+        let known = self
+            .jobs
+            .by_key
+            .get(key)
+            .is_some_and(|job| job.demand.is_some());
         if !known {
-            self.room.note_demand(demand);
+            self.capacity.room.note_demand(demand);
         }
     }
 }

@@ -83,9 +83,15 @@ impl Engine {
 
     /// Clusters by how many pods of the role they take, most first.
     fn rooms(&self, question: &Question<'_>, role: &Role, eligible: &Eligible) -> Vec<Part> {
-        let seats = self.room.seats_for_role(role);
+        let seats = self.capacity.room.seats_for_role(role);
         let upper = |place: Place| match question.view.basis {
-            _ if question.view.nodes.contains_key(&self.room.places()[place]) => u64::MAX,
+            _ if question
+                .view
+                .nodes
+                .contains_key(&self.capacity.room.places()[place]) =>
+            {
+                u64::MAX
+            }
             Basis::Now => seats[place].now,
             Basis::Empty => seats[place].empty,
         };
@@ -108,7 +114,9 @@ impl Engine {
             rooms.push(Part {
                 place: *place,
                 pods,
-                preference: question.aims.preference(&self.room.places()[*place]),
+                preference: question
+                    .aims
+                    .preference(&self.capacity.room.places()[*place]),
                 seats: seats[*place],
             });
         }
@@ -127,15 +135,15 @@ impl Engine {
                 count: *count,
             })
             .collect();
-        let cluster = &self.room.places()[place];
+        let cluster = &self.capacity.room.places()[place];
         let lens = lens(question.view, cluster, None);
         let topology = demand.topology.as_ref();
-        self.room.fill(cluster, &needs, &lens, topology)
+        self.capacity.room.fill(cluster, &needs, &lens, topology)
     }
 
     /// How many of the pods that a cluster has room for its bounds allow.
     fn within_bounds(&self, question: &Question<'_>, part: Part) -> u32 {
-        let cluster = &self.room.places()[part.place];
+        let cluster = &self.capacity.room.places()[part.place];
         let (mut least, mut most) = (0, part.pods);
         while least < most {
             let middle = most - (most - least) / 2;
@@ -143,11 +151,7 @@ impl Engine {
             let share = self.share_of(cluster, &question.shape.demand, &packing);
             let pools = pools_of(std::slice::from_ref(&share));
             let kept = &question.view.kept;
-            if self
-                .queues
-                .check_pools(question.queue, &pools, kept)
-                .is_ok()
-            {
+            if self.quota.check_pools(question.queue, &pools, kept).is_ok() {
                 least = middle;
             } else {
                 most = middle - 1;
@@ -165,7 +169,7 @@ impl Engine {
         let demand = &question.shape.demand;
         let count = demand.roles[question.main].count;
         let placement = &demand.placement;
-        let policy = self.queues.policy(question.queue);
+        let policy = self.quota.policy(question.queue);
         let most = [
             placement.max_clusters,
             policy.and_then(|policy| policy.max_clusters),
@@ -265,7 +269,7 @@ impl Engine {
         lacks
             .filter_map(|part| {
                 let packing = Packing::lacking(question.main, count, part.pods);
-                let cluster = &self.room.places()[part.place];
+                let cluster = &self.capacity.room.places()[part.place];
                 self.lack_of(cluster, demand, &packing, question.view)
             })
             .collect()

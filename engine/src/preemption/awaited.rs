@@ -31,7 +31,7 @@ impl Engine {
         };
         let mut awaited = BTreeSet::new();
         let mut others = Vec::new();
-        for key in self.held.going() {
+        for key in self.jobs.preemptible.going() {
             let Some((queue, charge, nodes)) = self.going(key) else {
                 continue;
             };
@@ -45,7 +45,7 @@ impl Engine {
         let pools = pools_of(shares);
         while let Err(short) = self.check_with(request, &pools, &view) {
             let gives = |(_, queue, charge): &(&JobKey, QueueName, Pools)| {
-                self.queues.is_within(queue, &short.queue) && gives_back(charge, &short)
+                self.quota.is_within(queue, &short.queue) && gives_back(charge, &short)
             };
             let Some(first) = others.iter().position(gives) else {
                 break;
@@ -59,8 +59,8 @@ impl Engine {
 
     fn check_with(&self, request: Request<'_>, pools: &Pools, view: &View) -> Result<(), Short> {
         let total = &request.shape.total;
-        self.queues.check_total(request.queue, total, &view.kept)?;
-        self.queues.check_pools(request.queue, pools, &view.kept)
+        self.quota.check_total(request.queue, total, &view.kept)?;
+        self.quota.check_pools(request.queue, pools, &view.kept)
     }
 }
 

@@ -125,7 +125,7 @@ impl Search<'_> {
         let mut view = self.view.clone();
         for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
             self.engine.without(&mut view, item.queue, item.charge());
-            for ((cluster, node), held) in &*item.nodes(&self.engine.room) {
+            for ((cluster, node), held) in &*item.nodes(&self.engine.capacity.room) {
                 let cluster = view.nodes.entry(cluster.clone()).or_default();
                 cluster.entry(node.clone()).or_default().add_tally(held, -1);
             }
@@ -133,7 +133,7 @@ impl Search<'_> {
         let (engine, request) = (self.engine, self.request);
         let total = &request.shape.total;
         engine
-            .queues
+            .quota
             .check_total(request.queue, total, &view.kept)
             .ok()?;
         engine.plan(request.queue, request.shape, &view).ok()

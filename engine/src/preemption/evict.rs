@@ -64,7 +64,7 @@ impl Engine {
         let mut decisions = self.release_served(request, shape);
         let mut next = Some(request.rank.clone());
         while let Some(rank) = next.filter(|_| decisions.len() < self.config.decision_budget) {
-            let pending_queue = self.pending.pending_queue(request.queue);
+            let pending_queue = self.pending.queues.pending_queue(request.queue);
             next = pending_queue
                 .and_then(|pending_queue| pending_queue.after(shape, &rank))
                 .cloned();
@@ -82,8 +82,8 @@ impl Engine {
             }
             let taken = self.take_for(asker_here, block);
             if taken.is_empty() && !self.awaits_eviction(&rank.key) {
-                if self.preemption_backoff.rests(&rank.key) {
-                    self.pending.note_looked(request.queue, shape);
+                if self.pending.backoff.rests(&rank.key) {
+                    self.pending.queues.note_looked(request.queue, shape);
                 }
                 break;
             }
@@ -123,11 +123,11 @@ impl Engine {
         }
         let key = &request.rank.key;
         let rights = self.rights(request.queue, key);
-        if self.preemption_backoff.rests(key) || !(rights.reclaim || rights.preempt) {
+        if self.pending.backoff.rests(key) || !(rights.reclaim || rights.preempt) {
             return Vec::new();
         }
         if let Some(gaps) = self.not_entitled(request, rights) {
-            self.preemption_backoff.not_entitled(key, gaps);
+            self.pending.backoff.not_entitled(key, gaps);
             return Vec::new();
         }
         let mut more_at = None;
@@ -144,7 +144,7 @@ impl Engine {
     /// Who found nothing to take looks again later.
     fn rest(&mut self, key: &JobKey, more_at: Option<crate::Time>) {
         let until = self.now.after(self.config.take_retry_ms);
-        self.preemption_backoff.failed(key, until, more_at);
+        self.pending.backoff.failed(key, until, more_at);
     }
 
     /// Whether a group that finds no room should be asked all the same, since one of it may take
@@ -153,6 +153,7 @@ impl Engine {
     pub(crate) fn may_take(&self, queue: &QueueName, shape: ShapeId) -> bool {
         let Some(pending_queue) = self
             .pending
+            .queues
             .pending_queue(queue)
             .filter(|pending_queue| !pending_queue.has_looked(shape))
         else {
@@ -166,7 +167,7 @@ impl Engine {
                 let rights = self.rights(queue, &rank.key);
                 rights.reclaim || rights.preempt
             };
-            !self.preemption_backoff.rests(&rank.key) && has_rights()
+            !self.pending.backoff.rests(&rank.key) && has_rights()
         })
     }
 
@@ -178,7 +179,7 @@ impl Engine {
         rank: &QueueOrder,
         (id, shape): (ShapeId, &RequestShape),
     ) -> bool {
-        if self.awaits_eviction(&rank.key) || self.preemption_backoff.rests(&rank.key) {
+        if self.awaits_eviction(&rank.key) || self.pending.backoff.rests(&rank.key) {
             return false;
         }
         let request = Request {
@@ -190,8 +191,8 @@ impl Engine {
         let gaps = self.not_entitled(request, self.rights(queue, &rank.key));
         let nothing = gaps.is_some();
         if let Some(gaps) = gaps {
-            self.preemption_backoff.not_entitled(&rank.key, gaps);
-            self.pending.note_looked(queue, id);
+            self.pending.backoff.not_entitled(&rank.key, gaps);
+            self.pending.queues.note_looked(queue, id);
         }
         nothing
     }
@@ -202,33 +203,33 @@ impl Engine {
         if rights.preempt {
             return None;
         }
-        let mut shift = self.queues.shift();
-        for key in self.held.going() {
+        let mut shift = self.quota.shift();
+        for key in self.jobs.preemptible.going() {
             if let Some((queue, charge, _)) = self.going(key) {
                 shift.take(&queue, &charge);
             }
         }
         let total = &request.shape.total;
         let entitled = shift.could_be_entitled(request.queue, total);
-        (!entitled).then(|| self.queues.gaps_for(request.queue, total))
+        (!entitled).then(|| self.quota.gaps_for(request.queue, total))
     }
 
     /// Whether a queue lets any of its jobs have others evicted.
     pub(crate) fn lets_take(&self, queue: &QueueName) -> bool {
-        let policy = self.queues.policy(queue);
+        let policy = self.quota.policy(queue);
         let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
         preemption.within_queue
             || preemption.evict_overdue
-            || (preemption.reclaim && self.queues.deserves(queue))
+            || (preemption.reclaim && self.quota.deserves(queue))
     }
 
     fn rights(&self, queue: &QueueName, key: &JobKey) -> Rights {
-        let policy = self.queues.policy(queue);
+        let policy = self.quota.policy(queue);
         let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
-        let job = self.jobs.get(key);
+        let job = self.jobs.by_key.get(key);
         let preempts = job.is_some_and(|job| self.preempts(job));
         Rights {
-            reclaim: preempts && preemption.reclaim && self.queues.deserves(queue),
+            reclaim: preempts && preemption.reclaim && self.quota.deserves(queue),
             preempt: preempts && (preemption.within_queue || preemption.evict_overdue),
         }
     }
@@ -237,11 +238,15 @@ impl Engine {
     pub(crate) fn preempts(&self, job: &crate::jobs::job::Job) -> bool {
         match &job.priority_class {
             Some(name) => {
-                let class = self.classes.get(name.as_ref());
+                let class = self.jobs.priority_classes.get(name.as_ref());
                 class.is_none_or(|class| class.preempts)
             }
             None => {
-                let defaults = self.classes.values().filter(|class| class.global_default);
+                let defaults = self
+                    .jobs
+                    .priority_classes
+                    .values()
+                    .filter(|class| class.global_default);
                 let default = defaults.min_by_key(|class| class.value);
                 default.is_none_or(|class| class.preempts)
             }
@@ -307,7 +312,7 @@ impl Engine {
     ) -> Candidates<'a> {
         let mut offers = Candidates::default();
         let wanted = &request.shape.total;
-        for queue in self.held.queues().filter(|_| others) {
+        for queue in self.jobs.preemptible.queues().filter(|_| others) {
             if queue != request.queue && shift.could_owe(request.queue, wanted, queue) {
                 self.offer(&mut offers, queue, Reason::Reclaimed, wanted, None);
             }
@@ -328,7 +333,7 @@ impl Engine {
         let preemption_backoff = self.reservations.iter().filter(|kept| kept.taking());
         let preemption_backoff =
             preemption_backoff.filter(|kept| kept.rank.key != request.rank.key);
-        let mut shift = self.queues.shift();
+        let mut shift = self.quota.shift();
         for kept in preemption_backoff {
             holders.insert(&kept.rank.key);
             let pools = kept.pools.iter().cloned();
@@ -344,7 +349,7 @@ impl Engine {
             kept: self.headroom_kept(&holders),
             tells: false,
         };
-        for key in self.held.going() {
+        for key in self.jobs.preemptible.going() {
             let Some((queue, charge, nodes)) = self.going(key) else {
                 continue;
             };
@@ -371,7 +376,7 @@ impl Engine {
         if !own.is_some_and(Reservation::is_served) {
             return view;
         }
-        for key in self.held.going() {
+        for key in self.jobs.preemptible.going() {
             if let Some((queue, charge, nodes)) = self.going(key) {
                 self.without(&mut view, &queue, &charge);
                 off_nodes(&mut view, nodes);
@@ -385,9 +390,9 @@ impl Engine {
 
     /// What comes free once a job that is ending is gone, or what leaves it is.
     pub(crate) fn going(&self, key: &JobKey) -> Option<(QueueName, Pools, Holdings)> {
-        let released = self.jobs.get(key)?.released.as_deref()?;
+        let released = self.jobs.by_key.get(key)?.released.as_deref()?;
         let queue = released.admission.queue.clone();
-        let mut nodes = self.room.holdings(key);
+        let mut nodes = self.capacity.room.holdings(key);
         if released.progress == Progress::Ending {
             return Some((queue, released.pools(), nodes));
         }
@@ -420,7 +425,7 @@ impl Engine {
     /// Takes a charge off what a view shows as charged.
     pub(crate) fn without(&self, view: &mut View, queue: &QueueName, charge: &Pools) {
         view.kept.supposes = true;
-        for queue in self.queues.path(queue) {
+        for queue in self.quota.path(queue) {
             let headroom = view.kept.headroom.entry(queue.clone()).or_default();
             let pools = view.kept.pools.entry(queue).or_default();
             for (pool, part) in charge {
@@ -442,7 +447,7 @@ impl Engine {
             let Some(first) = items.first() else { continue };
             let why = self.taking_words(request, first);
             if let Some(whole) = items.iter().find(|item| item.cut.is_none()) {
-                let attempt = self.jobs.get(&key).map(|job| job.attempt);
+                let attempt = self.jobs.by_key.get(&key).map(|job| job.attempt);
                 self.begin_ending(&key, whole.reason, &why, None);
                 decisions.extend(attempt.map(|attempt| Decision::Evict {
                     key: key.clone(),
@@ -481,7 +486,7 @@ impl Engine {
                 |gaps| format!("reclaimed for {preemptor}: {gaps}"),
             );
         }
-        let job = self.jobs.get(&item.key);
+        let job = self.jobs.by_key.get(&item.key);
         if let Some(words) = job.and_then(|job| self.overdue_words(preemptor, job)) {
             return words;
         }
@@ -497,7 +502,7 @@ impl Engine {
     /// What is said of a job that runs longer than it declared, where that is why it may be evicted.
     fn overdue_words(&self, preemptor: &JobKey, job: &Job) -> Option<String> {
         let released = job.released.as_deref()?;
-        let rules = self.queues.policy(&released.admission.queue)?.preemption;
+        let rules = self.quota.policy(&released.admission.queue)?.preemption;
         let since =
             overdue_at(job, released).filter(|at| rules.evict_overdue && *at <= self.now)?;
         let declared = since.millis_since(released.started_at?) / 1000;
@@ -509,7 +514,7 @@ impl Engine {
 
     /// Wakes jobs that found nothing to take and might now.
     pub(crate) fn rouse_takers(&mut self) {
-        for key in self.preemption_backoff.due(self.now) {
+        for key in self.pending.backoff.due(self.now) {
             self.ask_again(&key);
         }
     }

@@ -124,9 +124,9 @@ impl Engine {
 
     pub(crate) fn note_stopped(&mut self, key: &JobKey, stopped: bool) {
         if stopped {
-            self.stopped.insert(key.clone());
+            self.jobs.stopped.insert(key.clone());
         } else {
-            self.stopped.remove(key);
+            self.jobs.stopped.remove(key);
         }
     }
 }

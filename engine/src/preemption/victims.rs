@@ -181,15 +181,15 @@ impl Engine {
         wanted: &Resources,
         below: Option<i32>,
     ) {
-        let rules = self.queues.policy(queue).map(|policy| policy.preemption);
+        let rules = self.quota.policy(queue).map(|policy| policy.preemption);
         let rules = rules.unwrap_or_default();
         let protected = rules.min_runtime_ms;
         let mut last = None;
-        for (priority, key) in self.held.of(queue) {
+        for (priority, key) in self.jobs.preemptible.of(queue) {
             if below.is_some_and(|below| *priority > below) {
                 break;
             }
-            let Some(job) = self.jobs.get(key) else {
+            let Some(job) = self.jobs.by_key.get(key) else {
                 continue;
             };
             let Some(released) = job.released.as_deref() else {
@@ -219,7 +219,7 @@ impl Engine {
             // They come in order of priority.
             let place = match last {
                 Some((of, place)) if of == *priority => place,
-                _ => self.held.rank(*priority),
+                _ => self.jobs.preemptible.rank(*priority),
             };
             last = Some((*priority, place));
             self.offer_job(offers, (key, job, released), reason, (*priority, place));
@@ -255,7 +255,7 @@ impl Engine {
             let whole = item(usize::MAX, cost, CandidateKind::Job(charge));
             return offers.items.push(whole);
         }
-        let mut nodes = self.room.holdings(key);
+        let mut nodes = self.capacity.room.holdings(key);
         if !released.leaving.is_empty() {
             // What leaves already is counted as gone.
             let leaving = self.going(key).map(|(.., leaving)| leaving);

@@ -93,21 +93,25 @@ impl Engine {
     /// A job of a user was released. Where the user may have no more now, a job that stands first in
     /// a strict queue holds up nobody any more: it is judged again.
     pub(crate) fn rouse_limited(&mut self, queue: &QueueName, user: &str) {
-        let Some(reached) = self.queues.topmost_reached(queue, user) else {
+        let Some(reached) = self.quota.topmost_reached(queue, user) else {
             return;
         };
-        let below = self.queues.subtree(reached).into_iter();
-        let strict = below.map(|id| self.queues.node(id)).filter(|node| {
+        let below = self.quota.subtree(reached).into_iter();
+        let strict = below.map(|id| self.quota.node(id)).filter(|node| {
             let ordering = node.ordering();
             ordering == QueueOrdering::StrictFifo
         });
-        let heads =
-            strict.filter_map(|node| self.pending.pending_queue(&node.name)?.first_that_may_go());
+        let heads = strict.filter_map(|node| {
+            self.pending
+                .queues
+                .pending_queue(&node.name)?
+                .first_that_may_go()
+        });
         let heads: Vec<JobKey> = heads.map(|rank| rank.key.clone()).collect();
         for head in heads {
             let shape = self
                 .shape_of(&head)
-                .and_then(|shape| self.shapes.get(shape));
+                .and_then(|shape| self.pending.shapes.get(shape));
             if shape.is_some_and(|shape| shape.user_of(&head) == user) {
                 self.rouse_job(&head);
             }
@@ -116,7 +120,7 @@ impl Engine {
 
     /// Whoever may not compete in a queue any more keeps nothing: it would keep it for ever.
     pub(crate) fn drop_beyond(&mut self, queue: &QueueName) {
-        if self.queues.pending_limit(queue).is_none() {
+        if self.quota.pending_limit(queue).is_none() {
             return;
         }
         let holders = self.reservations.holders_in(queue);

@@ -225,7 +225,7 @@ impl Engine {
         let queues = if a.0 == b.0 {
             Ordering::Equal
         } else {
-            self.queues.compare(a.0, b.0)
+            self.quota.compare(a.0, b.0)
         };
         queues.then_with(|| a.1.cmp(b.1))
     }

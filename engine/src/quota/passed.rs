@@ -11,9 +11,9 @@ impl Engine {
     /// a resource that the job holds; `None` where none is.
     #[must_use]
     pub fn bound_passed_by(&self, key: &JobKey) -> Option<String> {
-        let released = self.jobs.get(key)?.released.as_ref()?;
+        let released = self.jobs.by_key.get(key)?.released.as_ref()?;
         let queue = &released.admission.queue;
-        let passed = self.queues.passed(queue, &released.pools())?;
+        let passed = self.quota.passed(queue, &released.pools())?;
         let text = |amount: i128| passed.resource.format(clamp(amount));
         Some(format!(
             "queue {} may use {} {}{} and has {} charged",

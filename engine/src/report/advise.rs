@@ -35,9 +35,13 @@ impl Engine {
     /// that the job may be submitted to them.
     #[must_use]
     pub fn advise(&self, key: &JobKey, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
-        let line = self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
+        let line = self
+            .jobs
+            .by_key
+            .get(key)
+            .and_then(|job| job.derived.line.as_ref());
         let Some((line, shape)) =
-            line.and_then(|line| Some((line, Arc::clone(self.shapes.get(line.shape)?))))
+            line.and_then(|line| Some((line, Arc::clone(self.pending.shapes.get(line.shape)?))))
         else {
             return Vec::new();
         };
@@ -47,8 +51,7 @@ impl Engine {
             shape: &shape,
             tells: true,
         };
-        if self.queues.problem(request.queue).is_some()
-            || self.passes(request, &Withheld::default())
+        if self.quota.problem(request.queue).is_some() || self.passes(request, &Withheld::default())
         {
             return Vec::new();
         }
@@ -67,7 +70,7 @@ impl Engine {
     fn lack(&self, request: Request<'_>) -> Option<Lack> {
         let now = View::told();
         let total = self
-            .queues
+            .quota
             .check_total(request.queue, &request.shape.total, &now.kept);
         if let Err(short) = total {
             return Some(Lack::Quota(Box::new(short), None));
@@ -136,8 +139,8 @@ impl Engine {
         pools: Option<&Pools>,
         to: Amount,
     ) -> bool {
-        let mut queues = self.queues.clone();
-        let node = self.queues.get(&short.queue);
+        let mut queues = self.quota.clone();
+        let node = self.quota.get(&short.queue);
         if let Some(class) = &short.class {
             let mut policy = node.and_then(|node| node.policy.clone());
             let bounds = policy.iter_mut().flat_map(|policy| &mut policy.pools);
@@ -170,10 +173,10 @@ impl Engine {
     ) -> Vec<Help> {
         let (named, tried) = OTHER_QUEUES;
         let pending_queues = self
-            .queues
+            .quota
             .listed()
             .filter(|queue| *queue != request.queue && may_use(queue))
-            .filter(|queue| self.queues.problem(queue).is_none());
+            .filter(|queue| self.quota.problem(queue).is_none());
         let goes =
             |queue: &&QueueName| self.passes(Request { queue, ..request }, &Withheld::default());
         pending_queues
@@ -207,7 +210,7 @@ impl Engine {
 
     /// The class whose empty nodes take the most pods of a role, and how many one takes.
     fn roomiest(&self, cluster: &ClusterName, role: &Role, most: u32) -> Option<(PoolClass, u32)> {
-        let nodes = self.room.cluster(cluster)?.nodes().values();
+        let nodes = self.capacity.room.cluster(cluster)?.nodes().values();
         let takes = nodes
             .filter(|node| crate::capacity::can_run_on(role, node))
             .map(|node| {

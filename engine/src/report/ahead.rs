@@ -71,14 +71,15 @@ impl Engine {
         let mut work = Work::default();
         let ranks = self
             .pending
+            .queues
             .pending_queue(queue)
             .map(|pending_queue| pending_queue.ranks().iter());
         for rank in ranks.into_iter().flatten().take(most) {
-            let Some(job) = self.jobs.get(&rank.key) else {
+            let Some(job) = self.jobs.by_key.get(&rank.key) else {
                 continue;
             };
             let line = job.derived.line.as_ref();
-            if let Some(shape) = line.and_then(|line| self.shapes.get(line.shape)) {
+            if let Some(shape) = line.and_then(|line| self.pending.shapes.get(line.shape)) {
                 work.add(job, &shape.total);
             }
         }
@@ -131,12 +132,12 @@ impl Engine {
     /// Devices that a queue may use at most: its bound, or all there are.
     fn devices_of(&self, queue: &QueueName) -> i128 {
         let bound = self
-            .queues
+            .quota
             .get(queue)
-            .map(|node| self.queues.units.named(&node.overall().bounds.real))
+            .map(|node| self.quota.units.named(&node.overall().bounds.real))
             .map_or(0, |real| devices(&real));
-        let fleet = &self.queues.scopes.get(OVERALL).fleet;
-        let all = devices(&self.queues.units.resources(fleet));
+        let fleet = &self.quota.scopes.get(OVERALL).fleet;
+        let all = devices(&self.quota.units.resources(fleet));
         if bound > 0 { bound.min(all) } else { all }
     }
 }

@@ -21,23 +21,23 @@ impl Engine {
         shape: &RequestShape,
     ) -> Vec<String> {
         let mut lines: Vec<String> = self
-            .queues
+            .quota
             .path(queue)
             .iter()
             .rev()
             .filter_map(|name| self.holds(name, &shape.total))
             .collect();
         lines.extend(self.kept_for(key));
-        let job = self.jobs.get(key);
+        let job = self.jobs.by_key.get(key);
         lines.extend(job.and_then(|job| Some(expected(self.predict(job)?))));
         lines
     }
 
     /// What a queue holds of what it may have, of the resources that are asked for.
     fn holds(&self, queue: &QueueName, asked: &Resources) -> Option<String> {
-        let account = self.queues.get(queue)?.overall();
-        let real = self.queues.units.named(&account.bounds.real);
-        let charged = self.queues.units.resources(&account.charged);
+        let account = self.quota.get(queue)?.overall();
+        let real = self.quota.units.named(&account.bounds.real);
+        let charged = self.quota.units.resources(&account.charged);
         let parts: Vec<String> = real
             .iter()
             .filter(|(name, _)| asked.amount_of(name).0 > 0)
@@ -57,12 +57,12 @@ impl Engine {
         victim: &QueueName,
         asked: &Resources,
     ) -> Option<String> {
-        let ids = (self.queues.id(preemptor)?, self.queues.id(victim)?);
-        let (preemptor, victim) = self.queues.parting(ids.0, ids.1)?;
-        let [preemptor, victim] = [preemptor, victim].map(|id| self.queues.node(id));
+        let ids = (self.quota.id(preemptor)?, self.quota.id(victim)?);
+        let (preemptor, victim) = self.quota.parting(ids.0, ids.1)?;
+        let [preemptor, victim] = [preemptor, victim].map(|id| self.quota.node(id));
         let of = |node: &QueueNode| {
             let account = node.overall();
-            let units = &self.queues.units;
+            let units = &self.quota.units;
             let held = units.resources(&account.charged);
             (held, units.named(&account.bounds.deserved))
         };

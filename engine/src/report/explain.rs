@@ -13,7 +13,7 @@ impl Engine {
     /// Where a job stands; `None` for one that is not known. Also for released jobs.
     #[must_use]
     pub fn explain(&self, key: &JobKey) -> Option<Explanation> {
-        let job = self.jobs.get(key)?;
+        let job = self.jobs.by_key.get(key)?;
         Some(match job.released.as_deref() {
             Some(released) => self.explain_released(key, job, released),
             None => self.explain_queued(key, job),
@@ -22,13 +22,13 @@ impl Engine {
 
     fn explain_queued(&self, key: &JobKey, job: &Job) -> Explanation {
         let position = job.derived.line.as_ref().and_then(|line| {
-            let pending_queue = self.pending.pending_queue(&line.queue)?;
+            let pending_queue = self.pending.queues.pending_queue(&line.queue)?;
             pending_queue.ranks().position(&line.rank)
         });
         if let Some((reason, message)) = self.obstacle(job) {
             return told(reason, message);
         }
-        if let Some((reason, message)) = self.queues.problem(&job.queue) {
+        if let Some((reason, message)) = self.quota.problem(&job.queue) {
             return Explanation {
                 position,
                 ..told(reason, message)
@@ -37,7 +37,7 @@ impl Engine {
         let Some(line) = &job.derived.line else {
             return self.explain_back_off(job);
         };
-        let Some(shape) = self.shapes.get(line.shape) else {
+        let Some(shape) = self.pending.shapes.get(line.shape) else {
             return told(
                 Reason::NotEvaluated,
                 "it has not been looked at yet".to_owned(),
@@ -125,10 +125,14 @@ impl Engine {
 
     /// Who has to start first, where the queue is strictly ordered and somebody has to.
     fn behind(&self, queue: &QueueName, rank: &QueueOrder) -> Option<Explanation> {
-        if self.queues.ordering(queue) != QueueOrdering::StrictFifo {
+        if self.quota.ordering(queue) != QueueOrdering::StrictFifo {
             return None;
         }
-        let head = self.pending.pending_queue(queue)?.first_that_may_go()?;
+        let head = self
+            .pending
+            .queues
+            .pending_queue(queue)?
+            .first_that_may_go()?;
         (head < rank).then(|| Explanation {
             blocker: Some(Blocker {
                 scope: format!("job/{}", head.key),
@@ -155,7 +159,7 @@ impl Engine {
             };
             return told(cause.reason, message);
         }
-        if self.growing.contains(key)
+        if self.jobs.resizing.contains(key)
             && let Err(why) = self.judge_growth(key)
         {
             let elastic = job.demand.as_ref().filter(|demand| demand.elastic);

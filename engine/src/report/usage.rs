@@ -11,7 +11,7 @@ impl Engine {
     /// Whether something is charged to a queue or to one below it.
     #[must_use]
     pub fn is_charged(&self, queue: &QueueName) -> bool {
-        let node = self.queues.get(queue);
+        let node = self.quota.get(queue);
         node.is_some_and(|node| node.census.held > 0)
     }
 
@@ -19,28 +19,28 @@ impl Engine {
     /// charged to.
     #[must_use]
     pub fn queue_path(&self, queue: &QueueName) -> Vec<QueueName> {
-        let path = self.queues.path(queue).into_iter();
+        let path = self.quota.path(queue).into_iter();
         path.filter(|name| name.as_str() != ROOT).collect()
     }
 
     /// What a queue has and wants; `None` for one that neither exists nor has jobs.
     #[must_use]
     pub fn queue_usage(&self, queue: &QueueName) -> Option<QueueUsage> {
-        let id = self.queues.id(queue)?;
-        let node = self.queues.node(id);
-        let (units, account) = (&self.queues.units, node.overall());
+        let id = self.quota.id(queue)?;
+        let node = self.quota.node(id);
+        let (units, account) = (&self.quota.units, node.overall());
         let count = |state| node.census.counts.get(state);
-        let problem = self.queues.problem_of(id);
+        let problem = self.quota.problem_of(id);
         Some(QueueUsage {
             allocated: units.resources(&account.charged),
             deserved: units.named(&account.bounds.deserved),
             real_capability: units.named(&account.bounds.real),
-            borrowed: units.resources(&self.queues.borrowed(node)),
-            lent: units.resources(&self.queues.lent(id)),
-            pools: self.queues.pool_usage(node),
-            decayed_usage: self.queues.decayed_usage(node),
+            borrowed: units.resources(&self.quota.borrowed(node)),
+            lent: units.resources(&self.quota.lent(id)),
+            pools: self.quota.pool_usage(node),
+            decayed_usage: self.quota.decayed_usage(node),
             pending: units.resources(&node.census.pending),
-            placed: self.queues.placed(node),
+            placed: self.quota.placed(node),
             pending_jobs: count(JobState::Queued),
             admitted_jobs: count(JobState::Assumed).saturating_add(count(JobState::Placed)),
             running_jobs: count(JobState::Running),
@@ -70,7 +70,13 @@ impl Engine {
     }
 
     fn head(&self, queue: &QueueName) -> Option<(JobKey, Explanation)> {
-        let key = &self.pending.pending_queue(queue)?.ranks().first()?.key;
+        let key = &self
+            .pending
+            .queues
+            .pending_queue(queue)?
+            .ranks()
+            .first()?
+            .key;
         Some((key.clone(), self.explain(key)?))
     }
 }

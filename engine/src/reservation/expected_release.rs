@@ -19,7 +19,7 @@ impl Engine {
     /// Whether what a relief counts on is still charged.
     pub(crate) fn is_to_come(&self, relief: &ExpectedRelease) -> bool {
         relief.from.as_ref().is_none_or(|key| {
-            let job = self.jobs.get(key);
+            let job = self.jobs.by_key.get(key);
             job.is_some_and(|job| job.derived.has.charge.is_some())
         })
     }
@@ -28,10 +28,10 @@ impl Engine {
     /// holder's path: so much need not be kept there besides, or one that waits for room would
     /// idle what others could use elsewhere.
     pub(crate) fn relief(&self, queue: &QueueName, nodes: &[ReservedNode]) -> Vec<ExpectedRelease> {
-        let path = self.queues.path(queue);
+        let path = self.quota.path(queue);
         let mut relief = Vec::new();
         for kept in nodes {
-            let room = self.room.cluster(&kept.cluster);
+            let room = self.capacity.room.cluster(&kept.cluster);
             let Some(node) = room.and_then(|room| room.nodes().get(&kept.node)) else {
                 continue;
             };
@@ -51,9 +51,10 @@ impl Engine {
                 for (key, amount) in &on_it {
                     let charge = self
                         .jobs
+                        .by_key
                         .get(key)
                         .and_then(|j| j.derived.has.charge.as_ref());
-                    let within = charge.is_some_and(|(of, _)| self.queues.is_within(of, above));
+                    let within = charge.is_some_and(|(of, _)| self.quota.is_within(of, above));
                     let sum = if within { &mut inside } else { &mut outside };
                     sum.add_tally(amount, 1);
                 }
@@ -85,22 +86,22 @@ impl Engine {
         short: &Short,
     ) -> (Option<Time>, Vec<ExpectedRelease>) {
         let from = (self.now.after(1), JobKey::new("", ""));
-        let path = self.queues.path(queue);
+        let path = self.quota.path(queue);
         let mut lacking = short.excess() - short.detail.kept;
         let mut view = View::now();
         let mut relief = Vec::new();
         let mut start = None;
-        for (end, key) in self.ends.range(from..).take(ENDS) {
+        for (end, key) in self.jobs.ends.range(from..).take(ENDS) {
             if start.is_some_and(|start| start < *end) {
                 break;
             }
-            let job = self.jobs.get(key);
+            let job = self.jobs.by_key.get(key);
             let ends = job.filter(|job| job.derived.has.outlook.is_some_and(|o| o.known));
             let charge = ends.and_then(|job| job.derived.has.charge.as_ref());
             let Some((of, pools)) = charge else {
                 continue;
             };
-            for above in path.iter().filter(|above| self.queues.is_within(of, above)) {
+            for above in path.iter().filter(|above| self.quota.is_within(of, above)) {
                 for ((cluster, class), resources) in pools.iter() {
                     relief.push(ExpectedRelease {
                         from: Some(key.clone()),
@@ -111,11 +112,11 @@ impl Engine {
                     });
                 }
             }
-            if self.queues.is_within(of, &short.queue) {
+            if self.quota.is_within(of, &short.queue) {
                 lacking = if short.detail.idle > 0 {
                     // What a queue gives back of its guarantee stays kept for it.
                     self.without(&mut view, of, pools);
-                    self.queues.still_short(queue, short, &view.kept)
+                    self.quota.still_short(queue, short, &view.kept)
                 } else {
                     lacking - charged_towards(pools, short)
                 };

@@ -50,7 +50,7 @@ impl Engine {
                 break;
             }
             let LowerBound { cluster, .. } = hope;
-            let mut sites = self.room.sites([cluster], &kept);
+            let mut sites = self.capacity.room.sites([cluster], &kept);
             let Some(cost) = put_all(demand, &mut sites) else {
                 continue;
             };
@@ -101,7 +101,7 @@ impl Engine {
         if total != request.shape.total || !clusters.is_subset(&self.clusters_for(demand)) {
             return None;
         }
-        let mut sites = self.room.sites(clusters, ahead);
+        let mut sites = self.capacity.room.sites(clusters, ahead);
         sites.retain(|cluster, node| {
             let mut before = before.iter();
             before.any(|kept| kept.cluster == *cluster && kept.node == *node)
@@ -128,11 +128,13 @@ impl Engine {
         clusters: &BTreeSet<&'a ClusterName>,
         current: &BTreeSet<&ClusterName>,
     ) -> Vec<LowerBound<'a>> {
-        let main = largest_role(&request.shape.demand).map(|role| self.room.main_of(role));
-        let policy = self.queues.policy(request.queue);
+        let main = largest_role(&request.shape.demand).map(|role| self.capacity.room.main_of(role));
+        let policy = self.quota.policy(request.queue);
         let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
         let hope = |cluster: &&'a ClusterName| {
-            let least = main.map_or(Some(0), |main| self.room.least_to_free(cluster, main));
+            let least = main.map_or(Some(0), |main| {
+                self.capacity.room.least_to_free(cluster, main)
+            });
             Some(LowerBound {
                 least: least?,
                 moved: !(current.len() == 1 && current.contains(cluster)),
@@ -154,13 +156,14 @@ impl Engine {
     pub(crate) fn might_lack_less(&self, kept: &Reservation, cluster: &ClusterName) -> bool {
         let demand = self
             .jobs
+            .by_key
             .get(&kept.rank.key)
             .and_then(|job| job.demand.as_ref());
         let Some(demand) = demand.filter(|_| !kept.taking()) else {
             return false;
         };
-        let main = largest_role(demand).map(|role| self.room.main_of(role));
-        let least = main.and_then(|main| self.room.least_to_free(cluster, main));
+        let main = largest_role(demand).map(|role| self.capacity.room.main_of(role));
+        let least = main.and_then(|main| self.capacity.room.least_to_free(cluster, main));
         least.is_some_and(|least| least < self.lacking(kept))
     }
 
@@ -171,7 +174,7 @@ impl Engine {
             return false;
         }
         let shape = self.shape_of(&kept.rank.key);
-        let shape = shape.and_then(|shape| self.shapes.get(shape));
+        let shape = shape.and_then(|shape| self.pending.shapes.get(shape));
         shape.is_some_and(|shape| {
             let request = Request {
                 queue: &kept.queue,
@@ -184,7 +187,7 @@ impl Engine {
                 return true;
             }
             let ahead = self.nodes_kept(&self.reservations_ahead(request));
-            let cost = put_all(demand, &mut self.room.sites([cluster], &ahead));
+            let cost = put_all(demand, &mut self.capacity.room.sites([cluster], &ahead));
             cost.is_some_and(|cost| cost < self.lacking(kept))
         })
     }
@@ -192,10 +195,10 @@ impl Engine {
     /// How much has to become free on the nodes that are kept for a holder.
     fn lacking(&self, kept: &Reservation) -> i128 {
         let lacking = kept.nodes.iter().map(|kept| {
-            let room = self.room.cluster(&kept.cluster);
+            let room = self.capacity.room.cluster(&kept.cluster);
             let node = room.and_then(|room| room.nodes().get(&kept.node));
             let name = leading(&kept.resources);
-            let free = |name| node.map_or(0, |node| self.room.free_of(node, name).max(0));
+            let free = |name| node.map_or(0, |node| self.capacity.room.free_of(node, name).max(0));
             name.map_or(0, |name| {
                 let needs = i128::from(kept.resources.amount_of(name).0);
                 (needs - free(name)).max(0)
@@ -221,7 +224,7 @@ impl Engine {
             return None;
         }
         let all = |cluster: &'a ClusterName| {
-            let mut sites = self.room.sites([cluster], kept);
+            let mut sites = self.capacity.room.sites([cluster], kept);
             put_some(demand, &mut sites)
         };
         let mut rooms: Vec<(Reverse<u64>, &ClusterName)> = clusters
@@ -232,7 +235,7 @@ impl Engine {
         rooms.sort();
         for few in least.max(2)..=most.min(rooms.len()) {
             let chosen = rooms.iter().take(few).map(|(_, cluster)| *cluster);
-            let mut sites = self.room.sites(chosen, kept);
+            let mut sites = self.capacity.room.sites(chosen, kept);
             if let Some(cost) = put_all(demand, &mut sites) {
                 let nodes = kept_on(&sites);
                 return Some(Choice {
@@ -251,7 +254,9 @@ impl Engine {
     fn clusters_for(&self, demand: &Demand) -> BTreeSet<&ClusterName> {
         let groups = self.eligible_by_group(&demand.placement, &BTreeSet::new());
         let places = groups.iter().flat_map(|group| &group.places);
-        places.map(|place| &self.room.places()[*place]).collect()
+        places
+            .map(|place| &self.capacity.room.places()[*place])
+            .collect()
     }
 
     /// When all of `nodes` will have free what is kept on them, by the ends that are expected.
@@ -264,7 +269,12 @@ impl Engine {
     }
 
     fn start_on_node(&self, kept: &ReservedNode) -> Option<Time> {
-        let node = self.room.cluster(&kept.cluster)?.nodes().get(&kept.node)?;
+        let node = self
+            .capacity
+            .room
+            .cluster(&kept.cluster)?
+            .nodes()
+            .get(&kept.node)?;
         let mut free = node.free();
         if free.fits(&kept.resources, 1) == 1 {
             return Some(self.now);
@@ -273,7 +283,7 @@ impl Engine {
             .holders_of(&kept.cluster, &kept.node)
             .into_iter()
             .filter_map(|(key, amount)| {
-                let outlook = self.jobs.get(&key)?.derived.has.outlook?;
+                let outlook = self.jobs.by_key.get(&key)?.derived.has.outlook?;
                 let end = outlook.end().filter(|end| *end > self.now)?;
                 Some((end, key, amount))
             })
@@ -292,14 +302,14 @@ impl Engine {
         node: &NodeName,
     ) -> BTreeMap<JobKey, Tally> {
         let mut holders: BTreeMap<JobKey, Tally> = BTreeMap::new();
-        let room = self.room.cluster(cluster);
+        let room = self.capacity.room.cluster(cluster);
         for pod in room.into_iter().flat_map(|room| room.pods_on(node)) {
             if let Some(key) = &pod.job {
                 holders.entry(key.clone()).or_default().add(&pod.request, 1);
             }
         }
         for key in room.into_iter().flat_map(|room| room.seated_on(node)) {
-            let Some(assumption) = self.room.assumed().get(key) else {
+            let Some(assumption) = self.capacity.room.assumed().get(key) else {
                 continue;
             };
             for seat in &assumption.seats {

@@ -52,7 +52,7 @@ impl Engine {
         if kept.taking() {
             // Also those who would come first as things are: what is freed for it is for it.
             // In a strict queue the holder could not go before those ahead of it, so they may.
-            let strict = self.queues.ordering(request.queue) == QueueOrdering::StrictFifo;
+            let strict = self.quota.ordering(request.queue) == QueueOrdering::StrictFifo;
             let ahead = kept.queue == *request.queue && *request.rank < kept.rank;
             return kept.rank.key != request.rank.key && !(strict && ahead);
         }
@@ -88,7 +88,7 @@ impl Engine {
     pub(crate) fn headroom_kept(&self, holders: &[&JobKey]) -> Withheld {
         let mut all = Withheld::default();
         for kept in holders.iter().filter_map(|key| self.reservations.of(key)) {
-            for queue in self.queues.path(&kept.queue) {
+            for queue in self.quota.path(&kept.queue) {
                 let relief = kept.relief.iter().filter(|relief| relief.queue == queue);
                 let relief = relief.filter(|relief| self.is_to_come(relief));
                 let mut given = Tally::default();
@@ -152,11 +152,11 @@ impl Engine {
     /// Nothing can be kept for a job: nor for any that wants the same, if it stands behind all
     /// who keep nodes.
     fn note_hopeless(&mut self, queue: &QueueName, rank: &QueueOrder) {
-        let growths = self.freed.count();
+        let growths = self.pending.freed.count();
         self.reservations.note_hopeless(&rank.key, growths);
         let shape = self.shape_of(&rank.key);
         if let Some(shape) = shape.filter(|_| self.is_behind(queue, rank)) {
-            self.shapes.note_hopeless(shape, growths);
+            self.pending.shapes.note_hopeless(shape, growths);
         }
     }
 
@@ -170,9 +170,10 @@ impl Engine {
     /// classes that it would use of the empty fleet.
     pub(crate) fn guess_scopes(&mut self, id: ShapeId) {
         let Some(shape) = self
+            .pending
             .shapes
             .get(id)
-            .filter(|_| self.shapes.scopes(id).is_none())
+            .filter(|_| self.pending.shapes.scopes(id).is_none())
         else {
             return;
         };
@@ -189,20 +190,25 @@ impl Engine {
         let counted = all.into_iter().filter(|(_, devices)| *devices == any);
         let scopes = counted.map(|(class, _)| ReservationSlot::Class(class.clone()));
         let scopes: BTreeSet<ReservationSlot> = scopes.collect();
-        self.shapes.note_scopes(id, &scopes);
+        self.pending.shapes.note_scopes(id, &scopes);
     }
 
     fn note_scopes(&mut self, rank: &QueueOrder, planned: &Reservation) {
         let shape = self.shape_of(&rank.key);
         if let Some(shape) = shape.filter(|_| !planned.nodes.is_empty()) {
-            self.shapes.note_scopes(shape, &planned.scopes);
+            self.pending.shapes.note_scopes(shape, &planned.scopes);
         }
     }
 
     /// Those of the front who want the same as the request and are not waited for already.
     fn alike(&self, request: Request<'_>, front: &BTreeSet<QueueOrder>) -> Vec<QueueOrder> {
         let has_the_same_shape = |rank: &&QueueOrder| {
-            let line = |key| self.jobs.get(key).and_then(|job| job.derived.line.as_ref());
+            let line = |key| {
+                self.jobs
+                    .by_key
+                    .get(key)
+                    .and_then(|job| job.derived.line.as_ref())
+            };
             match (line(&rank.key), line(&request.rank.key)) {
                 (Some(one), Some(other)) => one.shape == other.shape,
                 _ => false,
@@ -223,7 +229,7 @@ impl Engine {
         shares: &[Share],
         victims: BTreeSet<JobKey>,
     ) {
-        let Some(job) = self.jobs.get(key) else {
+        let Some(job) = self.jobs.by_key.get(key) else {
             return;
         };
         let (Some(line), Some(demand)) = (&job.derived.line, &job.demand) else {
@@ -231,7 +237,7 @@ impl Engine {
         };
         let mut victims = victims;
         victims.retain(|victim| {
-            let job = self.jobs.get(victim);
+            let job = self.jobs.by_key.get(victim);
             job.is_some_and(|job| job.derived.has.charge.is_some())
         });
         let pools = pools_of(shares);
@@ -275,25 +281,25 @@ impl Engine {
     /// the same.
     pub(crate) fn rouse_job(&mut self, key: &JobKey) {
         if let Some(line) = self.line_now(key) {
-            self.pending.call(&line.queue, line.shape);
+            self.pending.queues.call(&line.queue, line.shape);
         }
     }
 
     /// Where a waiting job stands in line.
     pub(crate) fn line_now(&self, key: &JobKey) -> Option<PendingEntry> {
-        self.jobs.get(key)?.derived.line.clone()
+        self.jobs.by_key.get(key)?.derived.line.clone()
     }
 
     /// What a waiting job wants.
     pub(crate) fn shape_of(&self, key: &JobKey) -> Option<ShapeId> {
-        Some(self.jobs.get(key)?.derived.line.as_ref()?.shape)
+        Some(self.jobs.by_key.get(key)?.derived.line.as_ref()?.shape)
     }
 
     /// Wakes the group of a waiting job that may keep or take something now, whatever room
     /// there is.
     pub(crate) fn ask_again(&mut self, key: &JobKey) {
         if let Some(line) = self.line_now(key) {
-            self.pending.rouse(&line.queue, line.shape);
+            self.pending.queues.rouse(&line.queue, line.shape);
         }
     }
 
@@ -324,17 +330,17 @@ impl Engine {
     /// Gives up what is kept for a job.
     pub(crate) fn drop_reservation_of(&mut self, key: &JobKey) {
         if let Some(kept) = self.reservations.remove(key) {
-            self.stretch_due = true;
+            self.jobs.scale_up_due = true;
             self.reservations.hope();
             self.note_unkept(&kept);
             if self.outdid(&kept) {
-                self.head_selector.ask_fronts();
+                self.pending.heads.ask_fronts();
             }
             for refused in self.reservations.take_refused(&kept.scopes) {
                 self.rouse_job(&refused);
             }
             self.changed.jobs.insert(kept.rank.key);
-            self.pending.wake(&RequeueCondition::Reservation);
+            self.pending.queues.wake(&RequeueCondition::Reservation);
         }
     }
 
@@ -349,7 +355,7 @@ impl Engine {
                     sum.add(&role.request, i64::from(slot.count));
                 }
             }
-            let room = self.room.cluster(&share.cluster);
+            let room = self.capacity.room.cluster(&share.cluster);
             nodes.extend(taken.into_iter().filter_map(|(name, sum)| {
                 let node = room?.nodes().get(&name)?;
                 Some(ReservedNode {
@@ -420,7 +426,7 @@ impl Engine {
         let kept = self.reservations.of(&request.rank.key);
         let nodes = kept.into_iter().flat_map(|kept| &kept.nodes);
         let there = |kept: &&ReservedNode| {
-            let room = self.room.cluster(&kept.cluster);
+            let room = self.capacity.room.cluster(&kept.cluster);
             let node = room.and_then(|room| room.nodes().get(&kept.node));
             node.is_some_and(|node| node.fact.usable)
         };
@@ -443,14 +449,14 @@ impl Engine {
         self.changed.jobs.insert(planned.rank.key.clone());
         if known.is_none_or(|known| known.scopes != planned.scopes) {
             // Whoever was outdone by another before may have a better claim than this one.
-            self.head_selector.ask_fronts();
+            self.pending.heads.ask_fronts();
         }
         if let Some(known) = known.cloned() {
             // What it kept before it keeps no more, and it may start later.
             self.reservations.hope();
             self.note_unkept(&known);
-            self.shapes.open_timed();
-            self.pending.wake(&RequeueCondition::Reservation);
+            self.pending.shapes.open_timed();
+            self.pending.queues.wake(&RequeueCondition::Reservation);
         }
         self.reservations.set(planned);
     }

@@ -44,9 +44,9 @@ impl Engine {
         queue: &QueueName,
         rank: &'a QueueOrder,
     ) -> ReservationPriority<'a> {
-        let id = self.queues.id(queue);
-        let path = id.map(|id| self.queues.path_of(id)).unwrap_or_default();
-        let facts = path.iter().skip(1).map(|id| &self.queues.node(*id).fact);
+        let id = self.quota.id(queue);
+        let path = id.map(|id| self.quota.path_of(id)).unwrap_or_default();
+        let facts = path.iter().skip(1).map(|id| &self.quota.node(*id).fact);
         ReservationPriority {
             priorities: facts
                 .map(|fact| Reverse(fact.as_ref().map_or(0, |fact| fact.priority)))
@@ -58,7 +58,7 @@ impl Engine {
 
     /// Whether a queue holds less than it deserves.
     pub(crate) fn is_unsatisfied(&self, id: QueueId) -> bool {
-        let share = self.queues.share(self.queues.node(id));
+        let share = self.quota.share(self.quota.node(id));
         matches!(share, DominantShare::Below(_))
     }
 
@@ -66,11 +66,11 @@ impl Engine {
     /// some day and may compete, as many as its policy has it.
     pub(crate) fn front(&self, queue: &QueueName) -> ReservationWindow {
         let most = self.holders_allowed(queue);
-        let pending_queue = self.pending.pending_queue(queue);
+        let pending_queue = self.pending.queues.pending_queue(queue);
         let mut jobs = pending_queue
             .map(|pending_queue| pending_queue.front(most))
             .unwrap_or_default();
-        if self.queues.pending_limit(queue).is_some() {
+        if self.quota.pending_limit(queue).is_some() {
             jobs.retain(|rank| self.place_beyond(queue, rank).is_none());
         }
         ReservationWindow {
@@ -98,10 +98,10 @@ impl Engine {
     }
 
     fn holders_allowed(&self, queue: &QueueName) -> usize {
-        if self.queues.ordering(queue) == QueueOrdering::BestEffort {
+        if self.quota.ordering(queue) == QueueOrdering::BestEffort {
             return 0;
         }
-        let backfill = self.queues.policy(queue).map(|policy| policy.backfill);
+        let backfill = self.quota.policy(queue).map(|policy| policy.backfill);
         let backfill = backfill.unwrap_or_default();
         match backfill.reservations {
             Some(most) => usize::try_from(most).unwrap_or(usize::MAX),
@@ -122,9 +122,10 @@ impl Engine {
         if !front.jobs.contains(rank) || self.reservations.of(&rank.key).is_some() {
             return false;
         }
-        let growths = self.freed.count();
+        let growths = self.pending.freed.count();
         if self.reservations.is_hopeless(&rank.key, growths)
-            || (self.shapes.is_hopeless(shape, growths) && self.is_behind(&front.queue, rank))
+            || (self.pending.shapes.is_hopeless(shape, growths)
+                && self.is_behind(&front.queue, rank))
         {
             return false;
         }
@@ -134,7 +135,7 @@ impl Engine {
     /// Whether it is known, of a job that lacks room, that as many hold what it needs as may
     /// whose claim is better: then where its nodes would be need not be found out.
     pub(crate) fn is_outdone(&self, queue: &QueueName, rank: &QueueOrder, shape: ShapeId) -> bool {
-        let Some(scopes) = self.shapes.scopes(shape) else {
+        let Some(scopes) = self.pending.shapes.scopes(shape) else {
             return false;
         };
         let most = self.most_of_scope(queue);
@@ -159,7 +160,7 @@ impl Engine {
     /// as many as may keep that class still, or another one that somebody needs as well.
     pub(crate) fn outdid(&self, gone: &Reservation) -> bool {
         let most = self.config.reservations_per_class.max(1);
-        let least = most - usize::from(self.shapes.are_of_several_classes());
+        let least = most - usize::from(self.pending.shapes.are_of_several_classes());
         let classes = gone.scopes.iter();
         let mut classes = classes.filter(|scope| matches!(scope, ReservationSlot::Class(_)));
         classes.any(|class| self.reservations.count(class) >= least)
@@ -200,7 +201,11 @@ impl Engine {
         let is_over = |kept: &&ReservedNode| {
             let (cluster, name) = (&kept.cluster, &kept.node);
             let all = self.reservations.kept_on(cluster, name);
-            let node = self.room.cluster(cluster).and_then(|r| r.nodes().get(name));
+            let node = self
+                .capacity
+                .room
+                .cluster(cluster)
+                .and_then(|r| r.nodes().get(name));
             all.zip(node).is_some_and(|(all, node)| {
                 let has = Tally::from(&node.fact.allocatable);
                 let mut all = all.iter();

@@ -23,8 +23,8 @@ fn inadmissible(wake: RequeueCondition) -> Inadmissible {
 }
 
 /// Two queues with a job each, both asleep for want of room.
-fn sleeping() -> (Pending, [QueueName; 2], ShapeId) {
-    let mut pending = Pending::default();
+fn sleeping() -> (PendingQueues, [QueueName; 2], ShapeId) {
+    let mut pending = PendingQueues::default();
     let queues = ["a", "b"].map(QueueName::from);
     let shape = Shapes::default().acquire(RequestShape {
         demand: Arc::new(demand(1, "cpu 1")),
@@ -45,7 +45,7 @@ fn sleeping() -> (Pending, [QueueName; 2], ShapeId) {
     (pending, queues, shape)
 }
 
-fn awake(pending: &Pending, queues: &[QueueName; 2]) -> [usize; 2] {
+fn awake(pending: &PendingQueues, queues: &[QueueName; 2]) -> [usize; 2] {
     queues
         .each_ref()
         .map(|queue| pending.pending_queue(queue).map_or(0, PendingQueue::awake))
@@ -67,7 +67,7 @@ fn a_queue_wakes_alone_and_is_stirred() {
 #[test]
 fn a_group_was_judged_until_it_is_woken() {
     let (mut pending, queues, shape) = sleeping();
-    let judged = |pending: &Pending| {
+    let judged = |pending: &PendingQueues| {
         pending
             .pending_queue(&queues[0])
             .map(|pending_queue| pending_queue.was_judged(shape))

@@ -1,0 +1,415 @@
+//! Waiting jobs in line: by queue, grouped by what they want, asleep until that may be had.
+//!
+//! What holds for the first job of a group holds for those behind it, so a group is judged by
+//! its first, sleeps as one and wakes as one. A sleeping group is named in the list of each
+//! thing it waits for.
+
+use crate::amounts::hashed::{Hashed, HashedSet};
+use crate::amounts::resources::ResourceName;
+use crate::api::ids::{PoolClass, QueueName};
+use crate::api::reason::Reason;
+use crate::jobs::job::QueueOrder;
+use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
+use crate::pending::pending_queue::{PendingQueue, Recheck};
+use crate::pending::shapes::ShapeId;
+use crate::quota::queues::QueueId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All waiting jobs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PendingQueues {
+    pending_queues: Hashed<QueueName, PendingQueue>,
+    inadmissible_by: BTreeMap<RequeueCondition, BTreeSet<(QueueName, ShapeId)>>,
+    /// Groups that were woken since this was last taken.
+    woken: BTreeSet<(QueueName, ShapeId)>,
+    /// Queues whose first job to be judged may be another than when this was last taken.
+    dirty: BTreeSet<QueueName>,
+    /// What groups that are awake want, and in which queues.
+    ready: BTreeMap<ShapeId, HashedSet<QueueId>>,
+    /// What those want in each queue for whom something may be kept.
+    fronts: BTreeMap<QueueName, BTreeSet<ShapeId>>,
+    /// In how many queues each of that is wanted so.
+    fronted: BTreeMap<ShapeId, usize>,
+}
+
+impl PendingQueues {
+    pub(crate) fn pending_queue(&self, queue: &QueueName) -> Option<&PendingQueue> {
+        self.pending_queues.get(queue)
+    }
+
+    /// In no order.
+    pub(crate) fn pending_queues(&self) -> impl Iterator<Item = (&QueueName, &PendingQueue)> {
+        self.pending_queues.iter()
+    }
+
+    /// Queues whose first job to be judged may be another than when this was last asked.
+    pub(crate) fn take_dirty(&mut self) -> BTreeSet<QueueName> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Whether [`Self::take_dirty`] would name any.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// A job joins the line of a queue, which keeps its number as long as it has jobs. Its group
+    /// wakes if it now stands first in it.
+    pub(crate) fn insert(
+        &mut self,
+        queue: &QueueName,
+        id: QueueId,
+        shape: ShapeId,
+        rank: &QueueOrder,
+    ) {
+        self.mark_dirty(queue);
+        let pending_queue = self.pending_queues.entry(queue.clone());
+        let pending_queue = pending_queue.or_insert_with(|| PendingQueue::new(id));
+        pending_queue.ranks.insert(rank.clone());
+        if !pending_queue.groups.contains_key(&shape) {
+            pending_queue.unlooked.insert(shape);
+        }
+        let group = pending_queue.groups.entry(shape).or_default();
+        let before = group.jobs.first().cloned();
+        group.jobs.insert(rank.clone());
+        if before.as_ref().is_none_or(|first| rank < first) {
+            let was_awake = pending_queue.unlist(shape, before);
+            let id = pending_queue.id;
+            self.note_ready(id, shape, was_awake, false);
+            self.rouse(queue, shape);
+        }
+    }
+
+    /// Notes what those want in a queue for whom something may be kept.
+    pub(crate) fn note_fronts(&mut self, queue: &QueueName, shapes: BTreeSet<ShapeId>) {
+        if self.fronts.get(queue).unwrap_or(&BTreeSet::new()) == &shapes {
+            return;
+        }
+        for shape in self.fronts.remove(queue).into_iter().flatten() {
+            if let Some(count) = self.fronted.get_mut(&shape) {
+                *count -= 1;
+                if *count == 0 {
+                    self.fronted.remove(&shape);
+                }
+            }
+        }
+        for shape in &shapes {
+            *self.fronted.entry(*shape).or_default() += 1;
+        }
+        if !shapes.is_empty() {
+            self.fronts.insert(queue.clone(), shapes);
+        }
+    }
+
+    /// Whether anybody wants this for whom something may be kept.
+    pub(crate) fn is_fronted(&self, shape: ShapeId) -> bool {
+        self.fronted.contains_key(&shape)
+    }
+
+    /// What groups that are awake want, and in which queues.
+    pub(crate) fn ready(&self) -> impl Iterator<Item = (ShapeId, &HashedSet<QueueId>)> {
+        self.ready.iter().map(|(shape, queues)| (*shape, queues))
+    }
+
+    /// The queues in which somebody awake wants this, if any.
+    pub(crate) fn ready_in(&self, shape: ShapeId) -> Option<&HashedSet<QueueId>> {
+        self.ready.get(&shape)
+    }
+
+    /// What those want for whom something may be kept.
+    pub(crate) fn fronted(&self) -> impl Iterator<Item = ShapeId> {
+        self.fronted.keys().copied()
+    }
+
+    fn note_ready(&mut self, queue: QueueId, shape: ShapeId, was: bool, is: bool) {
+        if is && !was {
+            let queues = self.ready.entry(shape).or_default();
+            queues.insert(queue);
+        }
+        if was
+            && !is
+            && let Some(queues) = self.ready.get_mut(&shape)
+        {
+            queues.remove(&queue);
+            if queues.is_empty() {
+                self.ready.remove(&shape);
+            }
+        }
+    }
+
+    /// A job leaves the line. Those who stand first then are judged anew.
+    pub(crate) fn remove(&mut self, queue: &QueueName, shape: ShapeId, rank: &QueueOrder) {
+        self.mark_dirty(queue);
+        let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
+            return;
+        };
+        let head_of_sleepers = pending_queue
+            .admissible_later
+            .first()
+            .is_some_and(|(first, _)| first == rank);
+        pending_queue.ranks.remove(rank);
+        let Some(group) = pending_queue.groups.get_mut(&shape) else {
+            return;
+        };
+        let before = group.jobs.first().cloned();
+        group.jobs.remove(rank);
+        pending_queue.unlooked.insert(shape);
+        if before.as_ref() == Some(rank) {
+            let was_awake = pending_queue.unlist(shape, before);
+            let id = pending_queue.id;
+            self.note_ready(id, shape, was_awake, false);
+            self.rouse(queue, shape);
+        }
+        if head_of_sleepers {
+            self.rouse_head(queue);
+        }
+        let pending_queue_is_empty = self
+            .pending_queues
+            .get(queue)
+            .is_some_and(|pending_queue| pending_queue.ranks.is_empty());
+        if pending_queue_is_empty {
+            self.pending_queues.remove(queue);
+        }
+    }
+
+    /// Puts a group to sleep. Whether its reason is another than when it slept last.
+    pub(crate) fn sleep(&mut self, queue: &QueueName, shape: ShapeId, sleep: Inadmissible) -> bool {
+        let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
+            return false;
+        };
+        let Some(group) = pending_queue.groups.get_mut(&shape) else {
+            return false;
+        };
+        pending_queue.due.remove(&shape);
+        let changed = group.last.replace(sleep.reason) != Some(sleep.reason);
+        let first = group.jobs.first().cloned();
+        for wake in &sleep.conditions {
+            let inadmissible_by = self.inadmissible_by.entry(wake.clone()).or_default();
+            inadmissible_by.insert((queue.clone(), shape));
+        }
+        let admissible_later = sleep.admissible_later;
+        group.inadmissible = Some(sleep);
+        let was_awake = pending_queue.unlist(shape, first.clone());
+        if let Some(first) = first.filter(|_| admissible_later) {
+            pending_queue.admissible_later.insert((first, shape));
+        }
+        let id = pending_queue.id;
+        self.note_ready(id, shape, was_awake, false);
+        self.mark_dirty(queue);
+        changed
+    }
+
+    /// Wakes all that wait for `wake`.
+    pub(crate) fn wake(&mut self, wake: &RequeueCondition) {
+        for (queue, shape) in self.inadmissible_by.remove(wake).unwrap_or_default() {
+            self.rouse(&queue, shape);
+        }
+    }
+
+    /// Wakes those who wait for no more headroom of a queue's bounds than there is.
+    pub(crate) fn wake_for_headroom(
+        &mut self,
+        queue: &QueueName,
+        headroom: impl Fn(Option<&PoolClass>, &ResourceName) -> i128,
+    ) {
+        let first = RequeueCondition::Headroom {
+            queue: queue.clone(),
+            class: None,
+            resource: ResourceName::new(""),
+            needs: i128::MIN,
+        };
+        let of_queue = self.inadmissible_by.range(first..).map(|(wake, _)| wake);
+        let may = of_queue
+            .map_while(|wake| match wake {
+                RequeueCondition::Headroom {
+                    queue: of,
+                    class,
+                    resource,
+                    needs,
+                } if of == queue => Some((wake, class, resource, needs)),
+                _ => None,
+            })
+            .filter(|(_, class, resource, needs)| headroom(class.as_ref(), resource) >= **needs)
+            .map(|(wake, ..)| wake.clone());
+        for wake in may.collect::<Vec<_>>() {
+            self.wake(&wake);
+        }
+    }
+
+    /// The groups that wait for room on a node, by what they want.
+    pub(crate) fn sleepers_for_room(&self) -> impl Iterator<Item = (&QueueName, ShapeId)> {
+        let inadmissible_by = self
+            .inadmissible_by
+            .get(&RequeueCondition::Room)
+            .into_iter()
+            .flatten();
+        inadmissible_by.map(|(queue, shape)| (queue, *shape))
+    }
+
+    /// Wakes those of them for whom there may be some.
+    pub(crate) fn wake_for_room(&mut self, may: impl Fn(ShapeId) -> bool) {
+        let woken: Vec<(QueueName, ShapeId)> = self
+            .sleepers_for_room()
+            .filter(|(_, shape)| may(*shape))
+            .map(|(queue, shape)| (queue.clone(), shape))
+            .collect();
+        for (queue, shape) in woken {
+            self.rouse(&queue, shape);
+        }
+    }
+
+    /// Notes what stops a group that stays awake. Whether that is another reason than before.
+    pub(crate) fn note_reason(
+        &mut self,
+        queue: &QueueName,
+        shape: ShapeId,
+        reason: Reason,
+    ) -> bool {
+        let pending_queue = self.pending_queues.get_mut(queue);
+        let group = pending_queue.and_then(|pending_queue| pending_queue.groups.get_mut(&shape));
+        group.is_some_and(|group| group.last.replace(reason) != Some(reason))
+    }
+
+    /// Notes that the first of a group was judged, and stays awake.
+    pub(crate) fn note_judged(&mut self, queue: &QueueName, shape: ShapeId) {
+        let pending_queue = self.pending_queues.get_mut(queue);
+        let Some(pending_queue) = pending_queue else {
+            return;
+        };
+        pending_queue.due.remove(&shape);
+        if let Some(group) = pending_queue.groups.get_mut(&shape) {
+            group.judged = true;
+        }
+    }
+
+    /// Wakes one group, and has its first judged whatever is known of the room for what it wants.
+    pub(crate) fn call(&mut self, queue: &QueueName, shape: ShapeId) {
+        self.rouse(queue, shape);
+        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
+            pending_queue.note_due(shape, Recheck::Surely);
+        }
+    }
+
+    /// Wakes one group, and has its first judged if other nodes are nearer to what a holder in it
+    /// lacks.
+    pub(crate) fn remind(&mut self, queue: &QueueName, shape: ShapeId) {
+        let pending_queue = self.pending_queues.get(queue);
+        let group = pending_queue.and_then(|pending_queue| pending_queue.groups.get(&shape));
+        if group.is_some_and(|group| group.inadmissible.is_some()) {
+            self.rouse(queue, shape);
+        } else {
+            self.mark_dirty(queue);
+        }
+        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
+            pending_queue.note_due(shape, Recheck::IfNearer);
+        }
+    }
+
+    /// No other nodes are nearer to what holders in a queue lack.
+    pub(crate) fn forget_reminders(&mut self, queue: &QueueName) {
+        let pending_queue = self.pending_queues.get_mut(queue);
+        if let Some(pending_queue) =
+            pending_queue.filter(|pending_queue| !pending_queue.due.is_empty())
+        {
+            pending_queue.due.retain(|_, due| *due == Recheck::Surely);
+        }
+    }
+
+    /// Notes that a group found nothing to evict.
+    pub(crate) fn note_looked(&mut self, queue: &QueueName, shape: ShapeId) {
+        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
+            pending_queue.unlooked.remove(&shape);
+        }
+    }
+
+    /// Wakes all that wait for `wake` in other queues than one.
+    pub(crate) fn wake_others(&mut self, wake: &RequeueCondition, queue: &QueueName) {
+        let inadmissible_by: Vec<(QueueName, ShapeId)> = self
+            .inadmissible_by
+            .get(wake)
+            .into_iter()
+            .flatten()
+            .filter(|(sleeper, _)| sleeper != queue)
+            .cloned()
+            .collect();
+        for (sleeper, shape) in inadmissible_by {
+            self.rouse(&sleeper, shape);
+        }
+    }
+
+    /// Wakes every group of a queue, and of none other.
+    pub(crate) fn wake_queue(&mut self, queue: &QueueName) {
+        let pending_queue = self.pending_queues.get(queue);
+        let shapes: Vec<ShapeId> = pending_queue
+            .into_iter()
+            .flat_map(|pending_queue| pending_queue.groups.keys())
+            .copied()
+            .collect();
+        for shape in shapes {
+            self.rouse(queue, shape);
+        }
+    }
+
+    /// Wakes the group whose first stands first among the sleepers of a queue.
+    pub(crate) fn rouse_head(&mut self, queue: &QueueName) {
+        let head = self
+            .pending_queues
+            .get(queue)
+            .and_then(|pending_queue| pending_queue.admissible_later.first());
+        if let Some((_, shape)) = head.cloned() {
+            self.rouse(queue, shape);
+        }
+    }
+
+    /// Wakes one group, whether it sleeps or not.
+    pub(crate) fn rouse(&mut self, queue: &QueueName, shape: ShapeId) {
+        let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
+            return;
+        };
+        let Some(group) = pending_queue.groups.get_mut(&shape) else {
+            return;
+        };
+        group.judged = false;
+        pending_queue.unlooked.insert(shape);
+        if let Some(sleep) = group.inadmissible.take() {
+            self.woken.insert((queue.clone(), shape));
+            for wake in sleep.conditions {
+                if let Some(inadmissible_by) = self.inadmissible_by.get_mut(&wake) {
+                    inadmissible_by.remove(&(queue.clone(), shape));
+                    if inadmissible_by.is_empty() {
+                        self.inadmissible_by.remove(&wake);
+                    }
+                }
+            }
+        }
+        let first = group.jobs.first().cloned();
+        let was_awake = pending_queue.unlist(shape, first.clone());
+        let is_awake = first.is_some();
+        match first {
+            Some(first) => {
+                pending_queue.awake.insert((first, shape));
+            }
+            None => {
+                pending_queue.groups.remove(&shape);
+                pending_queue.unlooked.remove(&shape);
+                pending_queue.due.remove(&shape);
+            }
+        }
+        let id = pending_queue.id;
+        self.note_ready(id, shape, was_awake, is_awake);
+        self.mark_dirty(queue);
+    }
+
+    /// Groups that were woken since the last call.
+    pub(crate) fn take_woken(&mut self) -> BTreeSet<(QueueName, ShapeId)> {
+        std::mem::take(&mut self.woken)
+    }
+
+    fn mark_dirty(&mut self, queue: &QueueName) {
+        if !self.dirty.contains(queue) {
+            self.dirty.insert(queue.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
