@@ -12,7 +12,7 @@ use crate::capacity::PoolSummary;
 use crate::capacity::store::Capacity;
 use crate::config::EngineConfig;
 use crate::forecast::predict::History;
-use crate::jobs::job::{Job, JobView};
+use crate::jobs::job::JobView;
 use crate::jobs::store::Jobs;
 use crate::pending::store::Pending;
 use crate::quota::queues::Queues;
@@ -81,7 +81,7 @@ impl Engine {
     #[must_use]
     pub fn job(&self, key: &JobKey) -> Option<JobView<'_>> {
         let job = self.jobs.by_key.get(key)?;
-        Some(job.view(self.priority_of(job).unwrap_or_default()))
+        Some(job.view(self.jobs.priority_of(job).unwrap_or_default()))
     }
 
     /// What may look different since the last call.
@@ -93,27 +93,5 @@ impl Engine {
     #[must_use]
     pub fn pools(&self) -> Vec<PoolSummary> {
         self.capacity.room.pools()
-    }
-
-    /// The value of the class that a job names, or of the global default; `None` where it
-    /// names one that does not exist.
-    pub(crate) fn priority_of(&self, job: &Job) -> Option<i32> {
-        match &job.priority_class {
-            Some(name) => self
-                .jobs
-                .priority_classes
-                .get(name.as_ref())
-                .map(|class| class.value),
-            // Kubernetes takes the smallest where several claim to be the default.
-            None => Some(
-                self.jobs
-                    .priority_classes
-                    .values()
-                    .filter(|class| class.global_default)
-                    .map(|class| class.value)
-                    .min()
-                    .unwrap_or_default(),
-            ),
-        }
     }
 }

@@ -62,7 +62,7 @@ impl Engine {
             if until.is_some_and(|until| !self.jobs.ends.contains(&(until, key.clone()))) {
                 wrong.push(format!("job {key}: its end {until:?} is not listed"));
             }
-            let held = self.held_of(job);
+            let held = self.jobs.preemptible_as(job);
             let listed = held
                 .as_ref()
                 .is_none_or(|(queue, priority)| self.jobs.preemptible.has(queue, *priority, key));
@@ -70,9 +70,9 @@ impl Engine {
                 let kept = &job.derived.has.held;
                 wrong.push(format!("job {key}: held as {kept:?}, should be {held:?}"));
             }
-            if self.jobs.preemptible.is_listed_going(key) != Self::is_going(job) {
+            if self.jobs.preemptible.is_terminating(key) != job.is_terminating() {
                 wrong.push(format!(
-                    "job {key}: listed as going, or not, and is the other"
+                    "job {key}: listed as terminating, or not, and is the other"
                 ));
             }
             if self.jobs.stopped.contains(key) != job.cold.stopped_after.is_some() {
@@ -320,10 +320,10 @@ mod tests {
                 job(e, "runs").derived.counted = None;
             }),
             ("job ns/runs: its end Some(", |e| e.jobs.ends.clear()),
-            ("job ns/runs: listed as going", |e| {
+            ("job ns/runs: listed as terminating", |e| {
                 e.jobs
                     .preemptible
-                    .set_going(&JobKey::new("ns", "runs"), true);
+                    .set_terminating(&JobKey::new("ns", "runs"), true);
             }),
             ("job ns/runs: listed as stopped", |e| {
                 e.jobs.stopped.insert(JobKey::new("ns", "runs"));

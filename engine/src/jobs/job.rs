@@ -254,6 +254,14 @@ impl Job {
             .map_or(&self.queue, |released| &released.admission.queue)
     }
 
+    /// Whether it is charged for what is terminating: all of it, or some of its pods.
+    pub(crate) fn is_terminating(&self) -> bool {
+        let released = self.released.as_ref().filter(|released| released.charged());
+        released.is_some_and(|released| {
+            released.progress == Progress::Ending || !released.leaving.is_empty()
+        })
+    }
+
     pub(crate) fn view(&self, priority: i32) -> JobView<'_> {
         JobView {
             uid: self

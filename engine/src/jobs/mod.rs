@@ -8,6 +8,7 @@ pub(crate) mod growth;
 pub(crate) mod job;
 pub(crate) mod leaving;
 pub(crate) mod names;
+pub(crate) mod preemptible_index;
 pub(crate) mod register;
 pub(crate) mod release;
 pub(crate) mod runtime;

@@ -31,9 +31,9 @@ impl Engine {
         let holder = self.holder_of(job);
         let timer = next_look(&self.config, &self.quota, job);
         let outlook = outlook(job, self.now);
-        let held = self.held_of(job);
+        let held = self.jobs.preemptible_as(job);
         let stopped = job.cold.stopped_after.is_some();
-        let going = Self::is_going(job);
+        let terminating = job.is_terminating();
         let line = self.line_of(key);
         let gone = was.has.charge.is_some() && charge.is_none();
         let recharged = was.has.charge != charge;
@@ -58,8 +58,12 @@ impl Engine {
         self.jobs
             .preemptible
             .set(key, was.has.held.as_ref(), held.as_ref());
-        self.jobs.preemptible.set_going(key, going);
-        self.note_stopped(key, stopped);
+        self.jobs.preemptible.set_terminating(key, terminating);
+        if stopped {
+            self.jobs.stopped.insert(key.clone());
+        } else {
+            self.jobs.stopped.remove(key);
+        }
         self.reline(&was, line.as_ref());
         let now = Derived {
             line,
@@ -105,9 +109,9 @@ impl Engine {
         self.capacity.room.forget(key);
         self.jobs.resizing.remove(key);
         self.jobs.preemptible.set(key, was.has.held.as_ref(), None);
-        self.jobs.preemptible.set_going(key, false);
+        self.jobs.preemptible.set_terminating(key, false);
         self.pending.backoff.moved();
-        self.note_stopped(key, false);
+        self.jobs.stopped.remove(key);
         self.jobs.stranded.remove(key);
         self.changed.jobs.insert(key.clone());
     }
@@ -128,7 +132,7 @@ impl Engine {
         if let Some(class) = job
             .priority_class
             .as_ref()
-            .filter(|_| self.priority_of(job).is_none())
+            .filter(|_| self.jobs.priority_of(job).is_none())
         {
             let message =
                 format!("priority class {class} does not exist; create it or name another");
@@ -144,7 +148,7 @@ impl Engine {
     /// The rank of a queued job.
     pub(crate) fn rank_of(&self, key: &JobKey, job: &Job) -> QueueOrder {
         QueueOrder {
-            priority: Reverse(self.priority_of(job).unwrap_or_default()),
+            priority: Reverse(self.jobs.priority_of(job).unwrap_or_default()),
             at: self.due(job),
             key: key.clone(),
         }
@@ -206,7 +210,7 @@ impl Engine {
                 .or_else(|| job.forecast.and_then(Forecast::high_ms)),
             max_clusters: self.max_clusters(&job.queue),
             avoid: job.cold.avoid.keys().cloned().collect(),
-            preempts: self.preempts(job),
+            preempts: self.jobs.preempts(job),
         };
         Some((job.queue.clone(), self.rank_of(key, job), shape))
     }

@@ -1,11 +1,11 @@
 //! The job store: every job, what is indexed of jobs, and when to look at one again.
 
-use super::job::Job;
+use super::job::{Job, JobState};
 use super::names::Names;
+use super::preemptible_index::PreemptibleIndex;
 use crate::amounts::hashed::Hashed;
 use crate::api::facts::PriorityClassFact;
-use crate::api::ids::{JobKey, Time};
-use crate::preemption::preemptible_index::PreemptibleIndex;
+use crate::api::ids::{JobKey, QueueName, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All jobs, and indexes over them.
@@ -33,4 +33,44 @@ pub(crate) struct Jobs {
     pub(crate) scale_up_due: bool,
     /// Whether some job may have to leave its cluster.
     pub(crate) drain_due: bool,
+}
+
+impl Jobs {
+    /// The value of the priority class that a job names, or of the global default; `None` if it
+    /// names one that does not exist.
+    pub(crate) fn priority_of(&self, job: &Job) -> Option<i32> {
+        match &job.priority_class {
+            Some(name) => Some(self.priority_classes.get(name.as_ref())?.value),
+            // Kubernetes takes the smallest where several claim to be the default.
+            None => Some(self.default_class().map_or(0, |class| class.value)),
+        }
+    }
+
+    /// Whether a job's priority class lets it have other jobs evicted.
+    pub(crate) fn preempts(&self, job: &Job) -> bool {
+        let class = match &job.priority_class {
+            Some(name) => self.priority_classes.get(name.as_ref()),
+            None => self.default_class(),
+        };
+        class.is_none_or(|class| class.preempts)
+    }
+
+    fn default_class(&self) -> Option<&PriorityClassFact> {
+        let classes = self.priority_classes.values();
+        classes
+            .filter(|class| class.global_default)
+            .min_by_key(|class| class.value)
+    }
+
+    /// The queue and priority by which a job is listed as preemptible, if it holds something that
+    /// could be evicted.
+    pub(crate) fn preemptible_as(&self, job: &Job) -> Option<(QueueName, i32)> {
+        let holds = matches!(
+            job.state(),
+            JobState::Assumed | JobState::Placed | JobState::Running
+        );
+        let released = job.released.as_ref().filter(|_| holds)?;
+        let priority = self.priority_of(job).unwrap_or_default();
+        Some((released.admission.queue.clone(), priority))
+    }
 }

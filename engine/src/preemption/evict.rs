@@ -204,7 +204,7 @@ impl Engine {
             return None;
         }
         let mut shift = self.quota.shift();
-        for key in self.jobs.preemptible.going() {
+        for key in self.jobs.preemptible.terminating() {
             if let Some((queue, charge, _)) = self.going(key) {
                 shift.take(&queue, &charge);
             }
@@ -227,29 +227,10 @@ impl Engine {
         let policy = self.quota.policy(queue);
         let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
         let job = self.jobs.by_key.get(key);
-        let preempts = job.is_some_and(|job| self.preempts(job));
+        let preempts = job.is_some_and(|job| self.jobs.preempts(job));
         Rights {
             reclaim: preempts && preemption.reclaim && self.quota.deserves(queue),
             preempt: preempts && (preemption.within_queue || preemption.evict_overdue),
-        }
-    }
-
-    /// Whether a job's class lets it have others evicted.
-    pub(crate) fn preempts(&self, job: &crate::jobs::job::Job) -> bool {
-        match &job.priority_class {
-            Some(name) => {
-                let class = self.jobs.priority_classes.get(name.as_ref());
-                class.is_none_or(|class| class.preempts)
-            }
-            None => {
-                let defaults = self
-                    .jobs
-                    .priority_classes
-                    .values()
-                    .filter(|class| class.global_default);
-                let default = defaults.min_by_key(|class| class.value);
-                default.is_none_or(|class| class.preempts)
-            }
         }
     }
 
@@ -349,7 +330,7 @@ impl Engine {
             kept: self.headroom_kept(&holders),
             tells: false,
         };
-        for key in self.jobs.preemptible.going() {
+        for key in self.jobs.preemptible.terminating() {
             let Some((queue, charge, nodes)) = self.going(key) else {
                 continue;
             };
@@ -376,7 +357,7 @@ impl Engine {
         if !own.is_some_and(Reservation::is_served) {
             return view;
         }
-        for key in self.jobs.preemptible.going() {
+        for key in self.jobs.preemptible.terminating() {
             if let Some((queue, charge, nodes)) = self.going(key) {
                 self.without(&mut view, &queue, &charge);
                 off_nodes(&mut view, nodes);
@@ -491,7 +472,7 @@ impl Engine {
             return words;
         }
         let priority = job
-            .and_then(|job| self.priority_of(job))
+            .and_then(|job| self.jobs.priority_of(job))
             .unwrap_or_default();
         format!(
             "preempted for {preemptor}, which has priority {} in its queue; it has {priority}",

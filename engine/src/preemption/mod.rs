@@ -5,5 +5,4 @@ pub(crate) mod backoff;
 pub(crate) mod choose;
 pub(crate) mod entitlement;
 pub(crate) mod evict;
-pub(crate) mod preemptible_index;
 pub(crate) mod victims;

@@ -1,12 +1,10 @@
-//! Who holds something and could be evicted: released jobs that are neither ending nor
-//! over, by the queue that is charged and by priority.
+//! The jobs that could be evicted: released, neither terminating nor over, by the queue that is
+//! charged and by priority. And the jobs that are terminating.
 //!
-//! Kept so that who looks for something to evict sees its candidates and nobody else.
+//! A search for victims goes through this index, so that its cost does not depend on the number of
+//! pending jobs.
 
-use crate::api::event::Progress;
 use crate::api::ids::{JobKey, QueueName};
-use crate::engine::Engine;
-use crate::jobs::job::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs by queue, lowest priority first; and how many there are of each priority.
@@ -15,7 +13,7 @@ pub(crate) struct PreemptibleIndex {
     queues: BTreeMap<QueueName, BTreeSet<(i32, JobKey)>>,
     priorities: BTreeMap<i32, usize>,
     /// Jobs that are ending and still charged, or of which pods are leaving.
-    going: BTreeSet<JobKey>,
+    terminating: BTreeSet<JobKey>,
 }
 
 impl PreemptibleIndex {
@@ -50,22 +48,23 @@ impl PreemptibleIndex {
         }
     }
 
-    /// Notes whether a job is, or some of it, on its way out.
-    pub(crate) fn set_going(&mut self, key: &JobKey, going: bool) {
-        if going {
-            self.going.insert(key.clone());
+    /// Lists a job as terminating, as a whole or in part, or removes it from that list.
+    pub(crate) fn set_terminating(&mut self, key: &JobKey, terminating: bool) {
+        if terminating {
+            self.terminating.insert(key.clone());
         } else {
-            self.going.remove(key);
+            self.terminating.remove(key);
         }
     }
 
-    /// Jobs that are on their way out, or some of which is.
-    pub(crate) fn going(&self) -> impl Iterator<Item = &JobKey> {
-        self.going.iter()
+    /// Jobs that are terminating, as a whole or in part.
+    pub(crate) fn terminating(&self) -> impl Iterator<Item = &JobKey> {
+        self.terminating.iter()
     }
 
-    pub(crate) fn is_listed_going(&self, key: &JobKey) -> bool {
-        self.going.contains(key)
+    /// Whether a job is listed as terminating.
+    pub(crate) fn is_terminating(&self, key: &JobKey) -> bool {
+        self.terminating.contains(key)
     }
 
     /// Queues whose jobs hold something.
@@ -99,34 +98,5 @@ impl PreemptibleIndex {
     /// All jobs.
     pub(crate) fn len(&self) -> usize {
         self.queues.values().map(BTreeSet::len).sum()
-    }
-}
-
-impl Engine {
-    /// Where a job should be listed, if it holds something that could be evicted.
-    pub(crate) fn held_of(&self, job: &Job) -> Option<(QueueName, i32)> {
-        let holds = matches!(
-            job.state(),
-            JobState::Assumed | JobState::Placed | JobState::Running
-        );
-        let released = job.released.as_ref().filter(|_| holds)?;
-        let priority = self.priority_of(job).unwrap_or_default();
-        Some((released.admission.queue.clone(), priority))
-    }
-
-    /// Whether a job is charged for what is on its way out.
-    pub(crate) fn is_going(job: &Job) -> bool {
-        let released = job.released.as_ref().filter(|released| released.charged());
-        released.is_some_and(|released| {
-            released.progress == Progress::Ending || !released.leaving.is_empty()
-        })
-    }
-
-    pub(crate) fn note_stopped(&mut self, key: &JobKey, stopped: bool) {
-        if stopped {
-            self.jobs.stopped.insert(key.clone());
-        } else {
-            self.jobs.stopped.remove(key);
-        }
     }
 }
