@@ -6,7 +6,8 @@
 //! Waiting jobs of equal demand stand in line as one group, which sleeps until something it
 //! waits for changes: deciding must never scan all that is queued.
 
-use crate::api::facts::ClusterFact;
+use crate::amounts::resources::Resources;
+use crate::api::facts::{ClusterFact, Leaving};
 use crate::api::ids::{ClusterName, JobKey, QueueName, Time};
 use crate::capacity::PoolSummary;
 use crate::capacity::store::Capacity;
@@ -17,7 +18,7 @@ use crate::jobs::store::Jobs;
 use crate::pending::store::Pending;
 use crate::quota::queues::Queues;
 use crate::reservation::store::Reservations;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What may look different than before, for whoever writes status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -80,8 +81,27 @@ impl Engine {
     /// A job as the engine sees it.
     #[must_use]
     pub fn job(&self, key: &JobKey) -> Option<JobView<'_>> {
-        let job = self.jobs.by_key.get(key)?;
+        let job = self.jobs.get(key)?;
         Some(job.view(self.jobs.priority_of(job).unwrap_or_default()))
+    }
+
+    /// Pods of a released job that were told to go, and are charged until they are seen gone.
+    #[must_use]
+    pub fn leaving(&self, key: &JobKey) -> &[Leaving] {
+        let released = self.jobs.released(key);
+        released.map_or(&[], |released| &released.leaving)
+    }
+
+    /// What a released job is charged beyond its admission, by cluster.
+    #[must_use]
+    pub fn excess(&self, key: &JobKey) -> Option<&BTreeMap<ClusterName, Resources>> {
+        Some(&self.jobs.released(key)?.excess)
+    }
+
+    /// What the pods of a job in a cluster request that have not ended, as the member shows them.
+    #[must_use]
+    pub fn requested_by_pods(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
+        self.capacity.room.requested(key, cluster)
     }
 
     /// What may look different since the last call.

@@ -466,6 +466,13 @@ impl Share {
     pub fn replicas(&self) -> u32 {
         self.pods.iter().map(|role| role.count).sum()
     }
+
+    /// The pods of one role of this part.
+    #[must_use]
+    pub fn pods_of(&self, role: &str) -> u32 {
+        let pods = self.pods.iter().filter(|pods| pods.role == role);
+        pods.map(|pods| pods.count).sum()
+    }
 }
 
 /// Pods of one role.

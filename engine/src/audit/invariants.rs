@@ -14,7 +14,7 @@ impl Engine {
     pub fn check_invariants(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         self.check_jobs(&mut wrong);
-        self.check_held(&mut wrong);
+        wrong.extend(self.jobs.audit());
         self.check_queues(&mut wrong);
         self.check_nodes(&mut wrong);
         self.check_line(&mut wrong);
@@ -24,7 +24,7 @@ impl Engine {
 
     /// What is derived of each job follows from the job.
     fn check_jobs(&self, wrong: &mut Vec<String>) {
-        for (key, job) in &self.jobs.by_key {
+        for (key, job) in self.jobs.iter() {
             let place = self.place_of(key, job);
             let stands = job.derived.line.as_ref().and_then(|line| {
                 let shape = self.pending.shapes.get(line.shape)?;
@@ -58,47 +58,16 @@ impl Engine {
                     "job {key}: counted as {kept:?}, should be {counted:?}"
                 ));
             }
-            let until = job.derived.has.outlook.map(|outlook| outlook.until);
-            if until.is_some_and(|until| !self.jobs.ends.contains(&(until, key.clone()))) {
-                wrong.push(format!("job {key}: its end {until:?} is not listed"));
-            }
             let held = self.jobs.preemptible_as(job);
-            let listed = held
-                .as_ref()
-                .is_none_or(|(queue, priority)| self.jobs.preemptible.has(queue, *priority, key));
-            if job.derived.has.held != held || !listed {
+            if job.derived.has.held != held {
                 let kept = &job.derived.has.held;
                 wrong.push(format!("job {key}: held as {kept:?}, should be {held:?}"));
             }
-            if self.jobs.preemptible.is_terminating(key) != job.is_terminating() {
-                wrong.push(format!(
-                    "job {key}: listed as terminating, or not, and is the other"
-                ));
-            }
-            if self.jobs.stopped.contains(key) != job.cold.stopped_after.is_some() {
-                wrong.push(format!(
-                    "job {key}: listed as stopped, or not, and is the other"
-                ));
-            }
             let timer = next_look(&self.config, &self.quota, job);
-            let set = timer.is_none_or(|at| self.jobs.timers.contains(&(at, key.clone())));
-            if job.derived.timer != timer || !set {
+            if job.derived.timer != timer {
                 let kept = job.derived.timer;
                 wrong.push(format!("job {key}: timer {kept:?}, should be {timer:?}"));
             }
-        }
-    }
-
-    /// Nobody is listed for being evicted who is not.
-    fn check_held(&self, wrong: &mut Vec<String>) {
-        let held = self
-            .jobs
-            .by_key
-            .values()
-            .filter(|job| job.derived.has.held.is_some());
-        let (listed, held) = (self.jobs.preemptible.len(), held.count());
-        if listed != held {
-            wrong.push(format!("held: {listed} listed, should be {held}"));
         }
     }
 
@@ -109,7 +78,7 @@ impl Engine {
         for cluster in self.capacity.clusters.keys() {
             fresh.set_fleet(cluster, &self.cluster_total(cluster));
         }
-        for job in self.jobs.by_key.values() {
+        for (_, job) in self.jobs.iter() {
             if let Some((queue, pools)) = &job.derived.has.charge {
                 fresh.charge(queue, pools, 1);
             }
@@ -136,7 +105,7 @@ impl Engine {
         for Ended { until, pod, .. } in self.capacity.completion_grace.all() {
             let room = self.capacity.room.cluster(&pod.cluster);
             let known = room.and_then(|room| room.pods().get(&pod.uid));
-            let job = pod.job.as_ref().and_then(|key| self.jobs.by_key.get(key));
+            let job = pod.job.as_ref().and_then(|key| self.jobs.get(key));
             let charged = job.is_some_and(|job| job.derived.has.charge.is_some());
             if !charged || known.is_none_or(|known| known.ended) {
                 wrong.push(format!("pod {}: keeps its room until {until:?}", pod.uid));
@@ -162,8 +131,7 @@ impl Engine {
                     sum.add(request, i64::from(seat.count));
                 }
             }
-            let job = self.jobs.by_key.get(key);
-            if job.is_none_or(|job| job.derived.has.charge.is_none()) {
+            if self.jobs.charge_of(key).is_none() {
                 uncharged.push(format!("job {key}: holds seats and is not charged"));
             }
         }
@@ -197,7 +165,6 @@ impl Engine {
     fn check_line(&self, wrong: &mut Vec<String>) {
         let should: BTreeSet<(&crate::QueueName, &JobKey)> = self
             .jobs
-            .by_key
             .iter()
             .filter_map(|(key, job)| Some((&job.derived.line.as_ref()?.queue, key)))
             .collect();
@@ -227,11 +194,7 @@ impl Engine {
         wrong.extend(self.reservations.stale());
         wrong.extend(self.forecast.stale());
         for kept in self.reservations.iter() {
-            let line = self
-                .jobs
-                .by_key
-                .get(&kept.rank.key)
-                .and_then(|job| job.derived.line.as_ref());
+            let line = self.jobs.line_of(&kept.rank.key);
             if line.is_none_or(|line| line.queue != kept.queue || line.rank != kept.rank) {
                 wrong.push(format!(
                     "reservation of {}: it does not wait there",
@@ -252,55 +215,15 @@ mod tests {
     use crate::quota::measure::Sums;
     use crate::quota::scopes::OVERALL;
     use crate::quota::sibling_order::QueueHeads;
-    use crate::testing::{pending, running};
+    use crate::testing::pending;
     use crate::{Engine, Event, JobKey, QueueName, Time, Uid};
     use std::collections::BTreeMap;
-
-    #[test]
-    fn a_job_that_is_listed_elsewhere_than_it_is_held_is_named() {
-        let key = JobKey::new("ns", "job");
-        let sound = running(&key, Vec::new());
-        assert_eq!(sound.check_invariants(), Vec::<String>::new());
-        let names_it = |engine: &Engine| {
-            let wrong = engine.check_invariants();
-            wrong.iter().any(|wrong| wrong.contains("job: held as"))
-        };
-        let held = sound
-            .jobs
-            .by_key
-            .get(&key)
-            .unwrap()
-            .derived
-            .has
-            .held
-            .clone();
-        assert!(held.is_some());
-        // It knows where it is held, and is not listed there.
-        let mut engine = sound.clone();
-        engine.jobs.preemptible.set(&key, held.as_ref(), None);
-        assert!(names_it(&engine));
-        // It is listed, and does not know.
-        let mut engine = sound;
-        engine
-            .jobs
-            .by_key
-            .get_mut(&key)
-            .unwrap()
-            .derived
-            .has
-            .change(|has| has.held = None);
-        assert!(names_it(&engine));
-    }
 
     /// What breaks one derived thing, and the words that name it.
     type Break = (&'static str, fn(&mut Engine));
 
     fn job<'a>(engine: &'a mut Engine, name: &str) -> &'a mut crate::jobs::job::Job {
-        engine
-            .jobs
-            .by_key
-            .get_mut(&JobKey::new("ns", name))
-            .unwrap()
+        engine.jobs.corrupt(&JobKey::new("ns", name)).unwrap()
     }
 
     #[test]
@@ -319,23 +242,15 @@ mod tests {
             ("job ns/runs: counted as None", |e| {
                 job(e, "runs").derived.counted = None;
             }),
-            ("job ns/runs: its end Some(", |e| e.jobs.ends.clear()),
-            ("job ns/runs: listed as terminating", |e| {
-                e.jobs
-                    .preemptible
-                    .set_terminating(&JobKey::new("ns", "runs"), true);
+            ("job ns/runs: held as None", |e| {
+                job(e, "runs").derived.has.change(|has| has.held = None);
             }),
-            ("job ns/runs: listed as stopped", |e| {
-                e.jobs.stopped.insert(JobKey::new("ns", "runs"));
+            ("stopped jobs: kept {}", |e| {
+                let cold = &mut job(e, "runs").cold;
+                cold.change(|cold| cold.stopped_after = Some(7));
             }),
             ("job ns/runs: timer Some(", |e| {
                 job(e, "runs").derived.timer = Some(crate::Time(7));
-            }),
-            ("held: 2 listed, should be 1", |e| {
-                let held = job(e, "runs").derived.has.held.clone();
-                e.jobs
-                    .preemptible
-                    .set(&JobKey::new("ns", "ghost"), None, held.as_ref());
             }),
             ("queue q: kept", |e| {
                 let (queue, pools) = job(e, "runs").derived.has.charge.clone().unwrap();
@@ -385,7 +300,7 @@ mod tests {
                 e.pending.queues.remove(&line.queue, line.shape, &line.rank);
             }),
             ("reservation of ns/waits: it does not wait there", |e| {
-                e.jobs.by_key.remove(&JobKey::new("ns", "waits"));
+                e.jobs.remove(&JobKey::new("ns", "waits"));
             }),
             ("reservation of ns/waits: it does not wait there", |e| {
                 let line = job(e, "waits").derived.line.as_mut().unwrap();

@@ -79,7 +79,7 @@ impl Engine {
                 .iter()
                 .filter_map(|(_, node)| node.policy.clone())
                 .collect(),
-            priority_classes: self.jobs.priority_classes.values().cloned().collect(),
+            priority_classes: self.jobs.priority_classes().cloned().collect(),
             clusters: self.capacity.clusters.values().cloned().collect(),
             nodes: rooms()
                 .flat_map(|r| r.nodes().values())
@@ -91,7 +91,6 @@ impl Engine {
                 .collect(),
             jobs: self
                 .jobs
-                .by_key
                 .iter()
                 .collect::<BTreeMap<_, _>>()
                 .into_iter()
@@ -119,7 +118,9 @@ impl Engine {
             engine.quota.set_policy(&fact.queue.clone(), Some(fact));
         }
         for fact in snapshot.priority_classes {
-            engine.jobs.priority_classes.insert(fact.name.clone(), fact);
+            engine
+                .jobs
+                .observe_priority_class(&fact.name.clone(), Some(fact));
         }
         for fact in snapshot.clusters {
             engine.capacity.clusters.insert(fact.name.clone(), fact);
@@ -182,10 +183,6 @@ impl Engine {
                 &self.capacity.room,
             );
         }
-        let lost = snapshot
-            .released
-            .as_ref()
-            .is_some_and(|r| r.room_lost.is_some());
         let job = Job {
             uid: snapshot.uid,
             queue: snapshot.queue,
@@ -201,14 +198,10 @@ impl Engine {
             released: snapshot.released.map(Box::new),
             derived: Derived::default(),
         };
-        self.jobs.by_key.insert(key.clone(), Box::new(job));
+        self.jobs.restore(key.clone(), job);
         if let Some((demand, seats)) = snapshot.seats {
             self.capacity.room.restore_seats(&key, demand, seats);
         }
-        if lost {
-            self.jobs.stranded.insert(key.clone());
-        }
-        self.note_growth(&key);
-        self.register(&key);
+        self.sync_indexes(&key);
     }
 }

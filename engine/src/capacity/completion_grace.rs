@@ -156,7 +156,6 @@ impl Engine {
         let known = room.and_then(|room| room.pods().get(&fact.uid));
         let job = self
             .jobs
-            .by_key
             .get(key)
             .filter(|job| job.derived.has.charge.is_some());
         let released = job.and_then(|job| job.released.as_ref());

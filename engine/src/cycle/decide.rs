@@ -58,9 +58,9 @@ impl Engine {
         self.renew_ends();
         self.note_touched();
         self.rouse_takers();
-        self.grow(&mut decisions);
+        self.resize(&mut decisions);
         let cut = self.release_pending(&mut decisions);
-        self.stretch(&mut decisions);
+        self.scale_up_elastic(&mut decisions);
         let again = cut.then(|| self.now.after(CUT_PAUSE_MS));
         // What grew with smaller pods than before may leave room to those who were judged first.
         let left = !cut && self.pending.freed.is_any();
@@ -75,14 +75,10 @@ impl Engine {
 
     /// When something may have to be decided although no event came.
     fn wake_at(&self) -> Option<Time> {
-        let timer = self.jobs.timers.first().map(|(at, _)| *at);
+        let timer = self.jobs.next_timer();
         // An end that does not come moves the reservations that count on it.
-        let end = self
-            .jobs
-            .ends
-            .first()
-            .filter(|_| !self.reservations.is_empty());
-        let end = end.map(|(at, _)| *at);
+        let end = self.jobs.next_end();
+        let end = end.filter(|_| !self.reservations.is_empty());
         let times = timer.into_iter().chain(end);
         let lingers = self.capacity.completion_grace.next();
         times
@@ -104,7 +100,7 @@ impl Engine {
         }
         let freed = self.capacity.room.take_grown();
         if !freed.is_empty() {
-            self.jobs.scale_up_due = true;
+            self.jobs.retry_scale_up();
             self.pending.backoff.moved();
             self.note_grown(freed);
         }
@@ -121,7 +117,7 @@ impl Engine {
             .eligibility
             .renew(&self.capacity.clusters, &self.capacity.room);
         // A node that is new, or larger than it was, may take more of an elastic gang.
-        self.jobs.scale_up_due = true;
+        self.jobs.retry_scale_up();
         self.bounds_moved();
         self.pending.backoff.moved();
         self.pending.shapes.forget_fits();
@@ -445,12 +441,7 @@ impl Engine {
     /// moved its queue back in the order: those who were stopped by a holder there may not be
     /// any more.
     fn unsettle_holders(&mut self, released: &JobKey) {
-        let Some(job) = self
-            .jobs
-            .by_key
-            .get(released)
-            .and_then(|job| job.released.as_ref())
-        else {
+        let Some(job) = self.jobs.released(released) else {
             return;
         };
         let admission = &job.admission;

@@ -87,7 +87,7 @@ impl Request<'_> {
 
 impl Engine {
     /// Judges a job that waits in line, at the size that it wants.
-    pub(crate) fn judge_as_is(&self, request: Request<'_>) -> Verdict {
+    pub(super) fn judge_as_is(&self, request: Request<'_>) -> Verdict {
         if let Err(reached) = self.check_competes(request) {
             return blocked(block_by_limit(reached));
         }
@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// Bounds on pools that no plan could keep, whatever is charged.
-    pub(crate) fn block_by_bounds(&self, request: Request<'_>) -> Block {
+    pub(super) fn block_by_bounds(&self, request: Request<'_>) -> Block {
         let path = self.quota.path(request.queue);
         Block {
             reason: Reason::ExceedsCapability,
@@ -356,7 +356,7 @@ impl Engine {
     }
 }
 
-pub(crate) fn blocked(block: Block) -> Verdict {
+pub(super) fn blocked(block: Block) -> Verdict {
     Verdict::Blocked(Box::new(block))
 }
 

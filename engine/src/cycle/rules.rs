@@ -37,7 +37,7 @@ impl Engine {
 
     fn queue_changed(&mut self, name: &QueueName) {
         self.changed.queues.insert(name.clone());
-        self.jobs.scale_up_due = true;
+        self.jobs.retry_scale_up();
         self.pending.backoff.hurry();
         self.stir_all();
         self.pending
@@ -82,10 +82,10 @@ impl Engine {
         // The deadlines of what is released may be others, and who is stopped may not be.
         let held = self
             .jobs
-            .preemptible
+            .preemptible()
             .below(|queue| self.quota.path(queue).contains(name));
-        for key in held.into_iter().chain(self.jobs.stopped.clone()) {
-            self.register(&key);
+        for key in held.into_iter().chain(self.jobs.stopped().clone()) {
+            self.sync_indexes(&key);
         }
     }
 
@@ -97,15 +97,15 @@ impl Engine {
             .flat_map(|pending_queue| pending_queue.ranks().iter());
         let most = self.max_clusters(name);
         let moved = ranks.filter(|rank| {
-            let job = self.jobs.by_key.get(&rank.key);
-            let line = job.and_then(|job| job.derived.line.as_ref());
+            let line = self.jobs.line_of(&rank.key);
             let shape = line.and_then(|line| self.pending.shapes.get(line.shape));
+            let job = self.jobs.get(&rank.key);
             shape.is_some_and(|shape| shape.max_clusters != most)
                 || job.is_some_and(|job| self.rank_of(&rank.key, job) != **rank)
         });
         let moved: Vec<JobKey> = moved.map(|rank| rank.key.clone()).collect();
         for key in moved {
-            self.register(&key);
+            self.sync_indexes(&key);
         }
     }
 
@@ -119,7 +119,7 @@ impl Engine {
             let first = pending_queue
                 .ranks()
                 .first()
-                .and_then(|rank| self.jobs.by_key.get(&rank.key));
+                .and_then(|rank| self.jobs.get(&rank.key));
             let line = first.and_then(|job| job.derived.line.as_ref());
             let shape = line.and_then(|line| self.pending.shapes.get(line.shape));
             let was_apart = shape.is_some_and(|shape| shape.user.is_some());
@@ -133,7 +133,7 @@ impl Engine {
             .collect();
         keys.sort_unstable();
         for key in keys {
-            self.register(&key);
+            self.sync_indexes(&key);
         }
     }
 
@@ -151,7 +151,7 @@ impl Engine {
     /// Queued jobs of the class move in their lines; released ones keep what they have, and
     /// are evicted by their new priority.
     pub(crate) fn class_told(&mut self, name: &str, fact: Option<PriorityClassFact>) {
-        let before = self.jobs.priority_classes.get(name).cloned();
+        let before = self.jobs.priority_class(name).cloned();
         if before == fact {
             return;
         }
@@ -161,13 +161,9 @@ impl Engine {
             fact.as_ref().is_some_and(|fact| fact.global_default)
         };
         let concerns_unnamed = default(&before) || default(&fact);
-        match fact {
-            Some(fact) => self.jobs.priority_classes.insert(name.to_owned(), fact),
-            None => self.jobs.priority_classes.remove(name),
-        };
+        self.jobs.observe_priority_class(name, fact);
         let mut concerned: Vec<JobKey> = self
             .jobs
-            .by_key
             .iter()
             .filter(|(_, job)| match &job.priority_class {
                 Some(class) => class.as_ref() == name,
@@ -177,7 +173,7 @@ impl Engine {
             .collect();
         concerned.sort_unstable();
         for key in concerned {
-            self.register(&key);
+            self.sync_indexes(&key);
             // It may take from others now, or may not any more.
             self.rouse_job(&key);
         }

@@ -274,7 +274,7 @@ impl Engine {
 
     /// A run is over: those to come are told by it.
     pub(crate) fn note_run(&mut self, key: &JobKey, at: Time) {
-        let Some(job) = self.jobs.by_key.get(key) else {
+        let Some(job) = self.jobs.get(key) else {
             return;
         };
         let Some(released) = job.released.as_deref() else {

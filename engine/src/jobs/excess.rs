@@ -7,9 +7,8 @@
 
 use crate::amounts::resources::Resources;
 use crate::api::facts::Share;
-use crate::api::ids::{Attempt, ClusterName, JobKey, PoolClass};
+use crate::api::ids::{ClusterName, PoolClass};
 use crate::capacity::leading;
-use crate::engine::Engine;
 use crate::quota::queues::Pools;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,38 +18,6 @@ pub(crate) type Excess = BTreeMap<ClusterName, Resources>;
 
 /// The class that is charged in a cluster where nothing was admitted.
 const NOT_ADMITTED: &str = "not-admitted";
-
-impl Engine {
-    /// What a released job is charged beyond its admission, by cluster.
-    #[must_use]
-    pub fn excess(&self, key: &JobKey) -> Option<&BTreeMap<ClusterName, Resources>> {
-        let released = self.jobs.by_key.get(key)?.released.as_ref()?;
-        Some(&released.excess)
-    }
-
-    /// What the pods of a job in a cluster request that have not ended, as the member shows them.
-    #[must_use]
-    pub fn requested_by_pods(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
-        self.capacity.room.requested(key, cluster)
-    }
-
-    /// Records what a job is told to run beyond its admission now.
-    pub(crate) fn job_exceeds(&mut self, key: &JobKey, attempt: Attempt, mut excess: Excess) {
-        excess.retain(|_, resources| !resources.is_empty());
-        let Some(job) = self.jobs.by_key.get_mut(key) else {
-            return;
-        };
-        let Some(released) = job.released.as_mut() else {
-            return;
-        };
-        if released.admission.attempt != attempt || released.excess == excess {
-            return;
-        }
-        released.excess = excess;
-        self.settle_released(key);
-        self.note_touched();
-    }
-}
 
 /// Adds `excess` to what is charged, in the class of each share that has most of what the excess
 /// is best known by: on which nodes its pods go is the member's choice.

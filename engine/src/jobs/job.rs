@@ -2,12 +2,11 @@
 
 use crate::amounts::rare::{Nothing, Rare};
 use crate::api::event::Progress;
-use crate::api::facts::{Admission, Demand, Hold, Share};
+use crate::api::facts::{Admission, Demand, Hold, Leaving, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::api::reason::Reason;
 use crate::forecast::predict::{Forecast, Outlook};
 use crate::jobs::excess::Excess;
-use crate::jobs::leaving::Leaving;
 use crate::pending::shapes::ShapeId;
 use crate::quota::queues::Pools;
 use serde::{Deserialize, Serialize};
@@ -254,6 +253,17 @@ impl Job {
             .map_or(&self.queue, |released| &released.admission.queue)
     }
 
+    /// Whether it was stopped for a limit of run time.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.cold.stopped_after.is_some()
+    }
+
+    /// Whether it is starting and has pods that fit on no node of their cluster.
+    pub(crate) fn is_stranded(&self) -> bool {
+        let released = self.released.as_ref().filter(|r| r.starting());
+        released.is_some_and(|released| released.room_lost.is_some())
+    }
+
     /// Whether it is charged for what is terminating: all of it, or some of its pods.
     pub(crate) fn is_terminating(&self) -> bool {
         let released = self.released.as_ref().filter(|released| released.charged());
@@ -281,6 +291,32 @@ impl Job {
 }
 
 impl Released {
+    /// What an attempt has for which nothing but this is known.
+    pub(super) fn new(admission: Admission, progress: Progress) -> Self {
+        Self {
+            declared_ms: admission.declared_ms,
+            admission,
+            progress,
+            over: false,
+            basis: None,
+            granted: None,
+            overgrown: false,
+            seated: false,
+            started_at: None,
+            expected_ms: None,
+            leaving: Vec::new(),
+            excess: Excess::new(),
+            gave_to: BTreeSet::new(),
+            room_lost: None,
+            ending: None,
+        }
+    }
+
+    /// Whether it is neither ending nor over.
+    pub(crate) fn alive(&self) -> bool {
+        !matches!(self.progress, Progress::Ending | Progress::Finished)
+    }
+
     /// Whether pods of it may still have to be bound: it is neither ending nor over.
     pub(crate) fn starting(&self) -> bool {
         matches!(self.progress, Progress::Assumed | Progress::Placed)

@@ -1,15 +1,19 @@
-//! Jobs: their state, how they are released, resized and evicted, and their deadlines.
+//! Jobs: their state, how it changes, what is indexed of them, and their deadlines.
 
+mod audit;
 pub(crate) mod deadline;
 pub(crate) mod drain;
 pub(crate) mod elastic;
 pub(crate) mod excess;
-pub(crate) mod growth;
 pub(crate) mod job;
-pub(crate) mod leaving;
-pub(crate) mod names;
+mod lifecycle;
+mod names;
+pub(crate) mod observe;
 pub(crate) mod preemptible_index;
-pub(crate) mod register;
-pub(crate) mod release;
+pub(crate) mod resize;
 pub(crate) mod runtime;
 pub(crate) mod store;
+mod sync;
+pub(crate) mod terminating;
+mod timers;
+mod transitions;

@@ -8,7 +8,7 @@ use crate::api::ids::{JobKey, QueueName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs by queue, lowest priority first; and how many there are of each priority.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PreemptibleIndex {
     queues: BTreeMap<QueueName, BTreeSet<(i32, JobKey)>>,
     priorities: BTreeMap<i32, usize>,
@@ -62,11 +62,6 @@ impl PreemptibleIndex {
         self.terminating.iter()
     }
 
-    /// Whether a job is listed as terminating.
-    pub(crate) fn is_terminating(&self, key: &JobKey) -> bool {
-        self.terminating.contains(key)
-    }
-
     /// Queues whose jobs hold something.
     pub(crate) fn queues(&self) -> impl Iterator<Item = &QueueName> {
         self.queues.keys()
@@ -88,15 +83,5 @@ impl PreemptibleIndex {
     /// Place of a priority among those in use, 0 being the lowest.
     pub(crate) fn rank(&self, priority: i32) -> usize {
         self.priorities.range(..priority).count()
-    }
-
-    pub(crate) fn has(&self, queue: &QueueName, priority: i32, key: &JobKey) -> bool {
-        let jobs = self.queues.get(queue);
-        jobs.is_some_and(|jobs| jobs.contains(&(priority, key.clone())))
-    }
-
-    /// All jobs.
-    pub(crate) fn len(&self) -> usize {
-        self.queues.values().map(BTreeSet::len).sum()
     }
 }

@@ -341,8 +341,7 @@ impl Engine {
     /// may be others.
     fn stir_hopeful(&mut self) {
         for key in self.reservations.take_hopeful(self.pending.freed.count()) {
-            let job = self.jobs.by_key.get(&key);
-            let line = job.and_then(|job| job.derived.line.as_ref());
+            let line = self.jobs.line_of(&key);
             if let Some(queue) = line.map(|line| line.queue.clone()) {
                 self.mark_dirty(&queue);
             }

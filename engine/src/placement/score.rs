@@ -62,11 +62,7 @@ impl Engine {
             &self.capacity.clusters,
             &self.capacity.room,
         );
-        let known = self
-            .jobs
-            .by_key
-            .get(key)
-            .is_some_and(|job| job.demand.is_some());
+        let known = self.jobs.get(key).is_some_and(|job| job.demand.is_some());
         if !known {
             self.capacity.room.note_demand(demand);
         }

@@ -31,7 +31,7 @@ impl Engine {
         };
         let mut awaited = BTreeSet::new();
         let mut others = Vec::new();
-        for key in self.jobs.preemptible.terminating() {
+        for key in self.jobs.preemptible().terminating() {
             let Some((queue, charge, nodes)) = self.going(key) else {
                 continue;
             };

@@ -204,7 +204,7 @@ impl Engine {
             return None;
         }
         let mut shift = self.quota.shift();
-        for key in self.jobs.preemptible.terminating() {
+        for key in self.jobs.preemptible().terminating() {
             if let Some((queue, charge, _)) = self.going(key) {
                 shift.take(&queue, &charge);
             }
@@ -226,7 +226,7 @@ impl Engine {
     fn rights(&self, queue: &QueueName, key: &JobKey) -> Rights {
         let policy = self.quota.policy(queue);
         let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
-        let job = self.jobs.by_key.get(key);
+        let job = self.jobs.get(key);
         let preempts = job.is_some_and(|job| self.jobs.preempts(job));
         Rights {
             reclaim: preempts && preemption.reclaim && self.quota.deserves(queue),
@@ -293,7 +293,7 @@ impl Engine {
     ) -> Candidates<'a> {
         let mut offers = Candidates::default();
         let wanted = &request.shape.total;
-        for queue in self.jobs.preemptible.queues().filter(|_| others) {
+        for queue in self.jobs.preemptible().queues().filter(|_| others) {
             if queue != request.queue && shift.could_owe(request.queue, wanted, queue) {
                 self.offer(&mut offers, queue, Reason::Reclaimed, wanted, None);
             }
@@ -330,7 +330,7 @@ impl Engine {
             kept: self.headroom_kept(&holders),
             tells: false,
         };
-        for key in self.jobs.preemptible.terminating() {
+        for key in self.jobs.preemptible().terminating() {
             let Some((queue, charge, nodes)) = self.going(key) else {
                 continue;
             };
@@ -357,7 +357,7 @@ impl Engine {
         if !own.is_some_and(Reservation::is_served) {
             return view;
         }
-        for key in self.jobs.preemptible.terminating() {
+        for key in self.jobs.preemptible().terminating() {
             if let Some((queue, charge, nodes)) = self.going(key) {
                 self.without(&mut view, &queue, &charge);
                 off_nodes(&mut view, nodes);
@@ -371,7 +371,7 @@ impl Engine {
 
     /// What comes free once a job that is ending is gone, or what leaves it is.
     pub(crate) fn going(&self, key: &JobKey) -> Option<(QueueName, Pools, Holdings)> {
-        let released = self.jobs.by_key.get(key)?.released.as_deref()?;
+        let released = self.jobs.released(key)?;
         let queue = released.admission.queue.clone();
         let mut nodes = self.capacity.room.holdings(key);
         if released.progress == Progress::Ending {
@@ -428,8 +428,8 @@ impl Engine {
             let Some(first) = items.first() else { continue };
             let why = self.taking_words(request, first);
             if let Some(whole) = items.iter().find(|item| item.cut.is_none()) {
-                let attempt = self.jobs.by_key.get(&key).map(|job| job.attempt);
-                self.begin_ending(&key, whole.reason, &why, None);
+                let attempt = self.jobs.get(&key).map(|job| job.attempt);
+                self.begin_eviction(&key, whole.reason, &why, None);
                 decisions.extend(attempt.map(|attempt| Decision::Evict {
                     key: key.clone(),
                     attempt,
@@ -439,7 +439,7 @@ impl Engine {
                 }));
             } else {
                 let cuts: Vec<_> = items.iter().filter_map(|item| item.cut.clone()).collect();
-                decisions.extend(self.let_go(&key, &cuts, Some(preemptor), &format!(", {why}")));
+                decisions.extend(self.shrink(&key, &cuts, Some(preemptor), &format!(", {why}")));
             }
             awaited.insert(key);
         }
@@ -467,7 +467,7 @@ impl Engine {
                 |gaps| format!("reclaimed for {preemptor}: {gaps}"),
             );
         }
-        let job = self.jobs.by_key.get(&item.key);
+        let job = self.jobs.get(&item.key);
         if let Some(words) = job.and_then(|job| self.overdue_words(preemptor, job)) {
             return words;
         }

@@ -15,9 +15,9 @@ use crate::api::reason::Reason;
 use crate::capacity::{Holdings, Room};
 use crate::engine::Engine;
 use crate::jobs::elastic::least_counts;
-use crate::jobs::growth::spare;
 use crate::jobs::job::{Job, Released};
-use crate::jobs::leaving::Cut;
+use crate::jobs::resize::{cuts_to, spare};
+use crate::jobs::terminating::Cut;
 use crate::quota::queues::{Pools, pools_of};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -185,11 +185,11 @@ impl Engine {
         let rules = rules.unwrap_or_default();
         let protected = rules.min_runtime_ms;
         let mut last = None;
-        for (priority, key) in self.jobs.preemptible.of(queue) {
+        for (priority, key) in self.jobs.preemptible().of(queue) {
             if below.is_some_and(|below| *priority > below) {
                 break;
             }
-            let Some(job) = self.jobs.by_key.get(key) else {
+            let Some(job) = self.jobs.get(key) else {
                 continue;
             };
             let Some(released) = job.released.as_deref() else {
@@ -219,7 +219,7 @@ impl Engine {
             // They come in order of priority.
             let place = match last {
                 Some((of, place)) if of == *priority => place,
-                _ => self.jobs.preemptible.rank(*priority),
+                _ => self.jobs.preemptible().rank(*priority),
             };
             last = Some((*priority, place));
             self.offer_job(offers, (key, job, released), reason, (*priority, place));
@@ -375,30 +375,23 @@ fn surplus(job: &Job, released: &Released) -> Vec<Cut> {
     let mut spare = spare(demand, shares);
     let mut cuts = Vec::new();
     for (role, least) in demand.roles.iter().zip(least).rev() {
-        let has = |share: &crate::api::facts::Share| {
-            let pods = share.pods.iter().filter(|pods| pods.role == role.name);
-            pods.map(|pods| pods.count).sum::<u32>()
-        };
-        let mut left = shares.iter().map(has).sum::<u32>().saturating_sub(least);
-        let each = left.div_ceil(STEPS).max(1);
-        for (share, spare) in shares.iter().zip(&mut spare).rev() {
-            let mut here = has(share).min(left).min(*spare);
-            left -= here;
-            *spare -= here;
-            while here > 0 {
-                let count = each.min(here);
-                here -= count;
-                cuts.push(cut(&share.cluster, &role.name, count));
+        let pods = shares.iter().map(|share| share.pods_of(&role.name));
+        let each = pods
+            .sum::<u32>()
+            .saturating_sub(least)
+            .div_ceil(STEPS)
+            .max(1);
+        for cut in cuts_to(shares, &role.name, least, &mut spare) {
+            let mut left = cut.count;
+            while left > 0 {
+                let count = each.min(left);
+                left -= count;
+                cuts.push(Cut {
+                    count,
+                    ..cut.clone()
+                });
             }
         }
     }
     cuts
-}
-
-fn cut(cluster: &ClusterName, role: &str, count: u32) -> Cut {
-    Cut {
-        cluster: cluster.clone(),
-        role: role.to_owned(),
-        count,
-    }
 }

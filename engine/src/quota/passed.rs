@@ -11,7 +11,7 @@ impl Engine {
     /// a resource that the job holds; `None` where none is.
     #[must_use]
     pub fn bound_passed_by(&self, key: &JobKey) -> Option<String> {
-        let released = self.jobs.by_key.get(key)?.released.as_ref()?;
+        let released = self.jobs.released(key)?;
         let queue = &released.admission.queue;
         let passed = self.quota.passed(queue, &released.pools())?;
         let text = |amount: i128| passed.resource.format(clamp(amount));

@@ -35,11 +35,7 @@ impl Engine {
     /// that the job may be submitted to them.
     #[must_use]
     pub fn advise(&self, key: &JobKey, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
-        let line = self
-            .jobs
-            .by_key
-            .get(key)
-            .and_then(|job| job.derived.line.as_ref());
+        let line = self.jobs.line_of(key);
         let Some((line, shape)) =
             line.and_then(|line| Some((line, Arc::clone(self.pending.shapes.get(line.shape)?))))
         else {

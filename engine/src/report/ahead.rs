@@ -75,7 +75,7 @@ impl Engine {
             .pending_queue(queue)
             .map(|pending_queue| pending_queue.ranks().iter());
         for rank in ranks.into_iter().flatten().take(most) {
-            let Some(job) = self.jobs.by_key.get(&rank.key) else {
+            let Some(job) = self.jobs.get(&rank.key) else {
                 continue;
             };
             let line = job.derived.line.as_ref();

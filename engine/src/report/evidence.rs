@@ -28,7 +28,7 @@ impl Engine {
             .filter_map(|name| self.holds(name, &shape.total))
             .collect();
         lines.extend(self.kept_for(key));
-        let job = self.jobs.by_key.get(key);
+        let job = self.jobs.get(key);
         lines.extend(job.and_then(|job| Some(expected(self.predict(job)?))));
         lines
     }

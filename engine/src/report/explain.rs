@@ -13,7 +13,7 @@ impl Engine {
     /// Where a job stands; `None` for one that is not known. Also for released jobs.
     #[must_use]
     pub fn explain(&self, key: &JobKey) -> Option<Explanation> {
-        let job = self.jobs.by_key.get(key)?;
+        let job = self.jobs.get(key)?;
         Some(match job.released.as_deref() {
             Some(released) => self.explain_released(key, job, released),
             None => self.explain_queued(key, job),
@@ -159,7 +159,7 @@ impl Engine {
             };
             return told(cause.reason, message);
         }
-        if self.jobs.resizing.contains(key)
+        if self.jobs.resizing().contains(key)
             && let Err(why) = self.judge_growth(key)
         {
             let elastic = job.demand.as_ref().filter(|demand| demand.elastic);
@@ -167,7 +167,7 @@ impl Engine {
                 let message = format!("it runs as admitted; to grow it {why}");
                 return told(Reason::GrowthHeld, message);
             };
-            let (all, missing) = (demand.pods(), u64::from(self.pods_missing(key)));
+            let (all, missing) = (demand.pods(), u64::from(job.pods_missing()));
             let message = format!(
                 "has {} of {all} pods; to grow it {why}",
                 all - missing.min(all)

@@ -5,7 +5,7 @@
 //! kept besides, one that waits would idle what others could use.
 
 use crate::amounts::tally::Tally;
-use crate::api::ids::{JobKey, QueueName, Time};
+use crate::api::ids::{QueueName, Time};
 use crate::engine::Engine;
 use crate::placement::plan::View;
 use crate::quota::check::Short;
@@ -18,10 +18,10 @@ const ENDS: usize = 1024;
 impl Engine {
     /// Whether what a relief counts on is still charged.
     pub(crate) fn is_to_come(&self, relief: &ExpectedRelease) -> bool {
-        relief.from.as_ref().is_none_or(|key| {
-            let job = self.jobs.by_key.get(key);
-            job.is_some_and(|job| job.derived.has.charge.is_some())
-        })
+        relief
+            .from
+            .as_ref()
+            .is_none_or(|key| self.jobs.charge_of(key).is_some())
     }
 
     /// What of its charge the ends of those who are on its nodes give back to each queue of a
@@ -49,11 +49,7 @@ impl Engine {
                 let mut inside = Tally::default();
                 let mut outside = Tally::default();
                 for (key, amount) in &on_it {
-                    let charge = self
-                        .jobs
-                        .by_key
-                        .get(key)
-                        .and_then(|j| j.derived.has.charge.as_ref());
+                    let charge = self.jobs.charge_of(key);
                     let within = charge.is_some_and(|(of, _)| self.quota.is_within(of, above));
                     let sum = if within { &mut inside } else { &mut outside };
                     sum.add_tally(amount, 1);
@@ -85,17 +81,16 @@ impl Engine {
         queue: &QueueName,
         short: &Short,
     ) -> (Option<Time>, Vec<ExpectedRelease>) {
-        let from = (self.now.after(1), JobKey::new("", ""));
         let path = self.quota.path(queue);
         let mut lacking = short.excess() - short.detail.kept;
         let mut view = View::now();
         let mut relief = Vec::new();
         let mut start = None;
-        for (end, key) in self.jobs.ends.range(from..).take(ENDS) {
-            if start.is_some_and(|start| start < *end) {
+        for (end, key) in self.jobs.ends_after(self.now).take(ENDS) {
+            if start.is_some_and(|start| start < end) {
                 break;
             }
-            let job = self.jobs.by_key.get(key);
+            let job = self.jobs.get(key);
             let ends = job.filter(|job| job.derived.has.outlook.is_some_and(|o| o.known));
             let charge = ends.and_then(|job| job.derived.has.charge.as_ref());
             let Some((of, pools)) = charge else {
@@ -123,7 +118,7 @@ impl Engine {
             }
             if lacking <= 0 {
                 // Whatever else ends at that moment is free then, too.
-                start = Some(*end);
+                start = Some(end);
             }
         }
         if start.is_none() {

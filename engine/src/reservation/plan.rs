@@ -154,11 +154,7 @@ impl Engine {
     /// Whether less has to become free in a cluster than on the nodes that are kept for a holder
     /// now, as far as is known without looking at its nodes.
     pub(crate) fn might_lack_less(&self, kept: &Reservation, cluster: &ClusterName) -> bool {
-        let demand = self
-            .jobs
-            .by_key
-            .get(&kept.rank.key)
-            .and_then(|job| job.demand.as_ref());
+        let demand = self.jobs.demand_of(&kept.rank.key);
         let Some(demand) = demand.filter(|_| !kept.taking()) else {
             return false;
         };
@@ -283,7 +279,7 @@ impl Engine {
             .holders_of(&kept.cluster, &kept.node)
             .into_iter()
             .filter_map(|(key, amount)| {
-                let outlook = self.jobs.by_key.get(&key)?.derived.has.outlook?;
+                let outlook = self.jobs.get(&key)?.derived.has.outlook?;
                 let end = outlook.end().filter(|end| *end > self.now)?;
                 Some((end, key, amount))
             })

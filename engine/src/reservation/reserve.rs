@@ -203,12 +203,7 @@ impl Engine {
     /// Those of the front who want the same as the request and are not waited for already.
     fn alike(&self, request: Request<'_>, front: &BTreeSet<QueueOrder>) -> Vec<QueueOrder> {
         let has_the_same_shape = |rank: &&QueueOrder| {
-            let line = |key| {
-                self.jobs
-                    .by_key
-                    .get(key)
-                    .and_then(|job| job.derived.line.as_ref())
-            };
+            let line = |key| self.jobs.line_of(key);
             match (line(&rank.key), line(&request.rank.key)) {
                 (Some(one), Some(other)) => one.shape == other.shape,
                 _ => false,
@@ -229,17 +224,14 @@ impl Engine {
         shares: &[Share],
         victims: BTreeSet<JobKey>,
     ) {
-        let Some(job) = self.jobs.by_key.get(key) else {
+        let Some(job) = self.jobs.get(key) else {
             return;
         };
         let (Some(line), Some(demand)) = (&job.derived.line, &job.demand) else {
             return;
         };
         let mut victims = victims;
-        victims.retain(|victim| {
-            let job = self.jobs.by_key.get(victim);
-            job.is_some_and(|job| job.derived.has.charge.is_some())
-        });
+        victims.retain(|victim| self.jobs.charge_of(victim).is_some());
         let pools = pools_of(shares);
         let mut charge = Tally::default();
         pools.values().for_each(|part| charge.add(part, 1));
@@ -287,12 +279,12 @@ impl Engine {
 
     /// Where a waiting job stands in line.
     pub(crate) fn line_now(&self, key: &JobKey) -> Option<PendingEntry> {
-        self.jobs.by_key.get(key)?.derived.line.clone()
+        self.jobs.get(key)?.derived.line.clone()
     }
 
     /// What a waiting job wants.
     pub(crate) fn shape_of(&self, key: &JobKey) -> Option<ShapeId> {
-        Some(self.jobs.by_key.get(key)?.derived.line.as_ref()?.shape)
+        Some(self.jobs.line_of(key)?.shape)
     }
 
     /// Wakes the group of a waiting job that may keep or take something now, whatever room
@@ -330,7 +322,7 @@ impl Engine {
     /// Gives up what is kept for a job.
     pub(crate) fn drop_reservation_of(&mut self, key: &JobKey) {
         if let Some(kept) = self.reservations.remove(key) {
-            self.jobs.scale_up_due = true;
+            self.jobs.retry_scale_up();
             self.reservations.hope();
             self.note_unkept(&kept);
             if self.outdid(&kept) {

@@ -9,9 +9,10 @@ use crate::api::facts::{Demand, QueueOrdering};
 use crate::api::ids::{JobKey, QueueName};
 use crate::api::reason::Reason;
 use crate::engine::Engine;
-use crate::forecast::predict::{Forecast, Outlook, outlook};
+use crate::forecast::predict::{Forecast, outlook};
 use crate::jobs::deadline::next_look;
 use crate::jobs::job::{ChargedState, Derived, Job, JobState, PendingEntry, QueueOrder};
+use crate::jobs::runtime::stopped;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::shapes::RequestShape;
 use crate::quota::queues::Pools;
@@ -21,8 +22,8 @@ use std::sync::Arc;
 
 impl Engine {
     /// Brings what is derived of a job up to date.
-    pub(crate) fn register(&mut self, key: &JobKey) {
-        let Some(job) = self.jobs.by_key.get(key) else {
+    pub(crate) fn sync_indexes(&mut self, key: &JobKey) {
+        let Some(job) = self.jobs.get(key) else {
             return;
         };
         let was = job.derived.clone();
@@ -32,8 +33,6 @@ impl Engine {
         let timer = next_look(&self.config, &self.quota, job);
         let outlook = outlook(job, self.now);
         let held = self.jobs.preemptible_as(job);
-        let stopped = job.cold.stopped_after.is_some();
-        let terminating = job.is_terminating();
         let line = self.line_of(key);
         let gone = was.has.charge.is_some() && charge.is_none();
         let recharged = was.has.charge != charge;
@@ -46,23 +45,8 @@ impl Engine {
         if was.counted != counted {
             self.recount(&was, counted.as_ref());
         }
-        if was.timer != timer {
-            self.retime(key, &was, timer);
-        }
-        if was.has.outlook != outlook {
-            self.reend(key, &was, outlook);
-        }
         if was.has.charge != charge || was.has.held != held {
             self.pending.backoff.moved();
-        }
-        self.jobs
-            .preemptible
-            .set(key, was.has.held.as_ref(), held.as_ref());
-        self.jobs.preemptible.set_terminating(key, terminating);
-        if stopped {
-            self.jobs.stopped.insert(key.clone());
-        } else {
-            self.jobs.stopped.remove(key);
         }
         self.reline(&was, line.as_ref());
         let now = Derived {
@@ -77,9 +61,7 @@ impl Engine {
             }),
         };
         let changed = was != now;
-        if let Some(job) = self.jobs.by_key.get_mut(key) {
-            job.derived = now;
-        }
+        self.jobs.sync(key, now);
         if recharged {
             self.end_completion_grace_of(key);
         }
@@ -93,26 +75,18 @@ impl Engine {
 
     /// Forgets a job and all that is derived of it.
     pub(crate) fn unregister(&mut self, key: &JobKey) {
-        let Some(job) = self.jobs.by_key.remove(key) else {
+        let Some(was) = self.jobs.remove(key) else {
             return;
         };
-        let was = job.derived;
         self.rehold(&was, None);
         self.recharge(&was, None);
         self.recount(&was, None);
-        self.retime(key, &was, None);
-        self.reend(key, &was, None);
         self.leave_line(&was);
         self.drop_reservation_of(key);
         self.end_completion_grace_of(key);
         self.victim_gone(key);
         self.capacity.room.forget(key);
-        self.jobs.resizing.remove(key);
-        self.jobs.preemptible.set(key, was.has.held.as_ref(), None);
-        self.jobs.preemptible.set_terminating(key, false);
         self.pending.backoff.moved();
-        self.jobs.stopped.remove(key);
-        self.jobs.stranded.remove(key);
         self.changed.jobs.insert(key.clone());
     }
 
@@ -122,7 +96,7 @@ impl Engine {
         if let Some(hold) = &job.cold.hold {
             return Some((hold.reason, hold.message.clone()));
         }
-        if let Some(stopped) = self.stopped(job) {
+        if let Some(stopped) = stopped(&self.quota, job) {
             return Some(stopped);
         }
         let Some(demand) = &job.demand else {
@@ -215,31 +189,6 @@ impl Engine {
         Some((job.queue.clone(), self.rank_of(key, job), shape))
     }
 
-    /// Estimates that have passed are made anew, and the reservations that rest on them.
-    pub(crate) fn renew_ends(&mut self) {
-        let mut slipped = false;
-        while let Some((until, key)) = self.jobs.ends.first().cloned() {
-            if until > self.now {
-                break;
-            }
-            slipped = true;
-            self.register(&key);
-        }
-        if !slipped {
-            return;
-        }
-        let late = self.reservations.iter();
-        let late = late.filter(|kept| kept.start.is_none_or(|start| start <= self.now));
-        let late = late.filter(|kept| {
-            // Nothing is new where its nodes are free no sooner and no later than was thought.
-            kept.nodes.is_empty() || self.start_on(&kept.nodes) != kept.start
-        });
-        let late: Vec<JobKey> = late.map(|kept| kept.rank.key.clone()).collect();
-        for key in late {
-            self.rouse_job(&key);
-        }
-    }
-
     pub(crate) fn max_clusters(&self, queue: &QueueName) -> Option<u32> {
         self.quota.policy(queue)?.max_clusters
     }
@@ -247,13 +196,13 @@ impl Engine {
     /// The place in line; takes hold of its shape. The old one is given back in
     /// [`Self::reline`].
     fn line_of(&mut self, key: &JobKey) -> Option<PendingEntry> {
-        let job = self.jobs.by_key.get(key)?;
+        let job = self.jobs.get(key)?;
         self.place_of(key, job)?;
         if job.forecast.is_none() {
             let forecast = self.forecast(job);
-            self.jobs.by_key.get_mut(key)?.forecast = Some(forecast);
+            self.jobs.set_forecast(key, forecast);
         }
-        let (queue, rank, shape) = self.place_of(key, self.jobs.by_key.get(key)?)?;
+        let (queue, rank, shape) = self.place_of(key, self.jobs.get(key)?)?;
         let shape = self.pending.shapes.acquire(shape);
         Some(PendingEntry { queue, shape, rank })
     }
@@ -353,24 +302,6 @@ impl Engine {
         }
     }
 
-    fn retime(&mut self, key: &JobKey, was: &Derived, timer: Option<crate::Time>) {
-        if let Some(old) = was.timer {
-            self.jobs.timers.remove(&(old, key.clone()));
-        }
-        if let Some(new) = timer {
-            self.jobs.timers.insert((new, key.clone()));
-        }
-    }
-
-    fn reend(&mut self, key: &JobKey, was: &Derived, outlook: Option<Outlook>) {
-        if let Some(old) = was.has.outlook {
-            self.jobs.ends.remove(&(old.until, key.clone()));
-        }
-        if let Some(new) = outlook {
-            self.jobs.ends.insert((new.until, key.clone()));
-        }
-    }
-
     /// Wakes those who wait for headroom of a queue, of which there may be more.
     pub(crate) fn wake_for_quota(&mut self, queue: &QueueName) {
         self.pending
@@ -395,7 +326,7 @@ impl Engine {
     fn touch_queues(&mut self, queue: &QueueName, freed: bool) {
         for name in self.quota.path(queue) {
             if freed {
-                self.jobs.scale_up_due = true;
+                self.jobs.retry_scale_up();
                 self.wake_for_quota(&name);
                 // What was to become free has: as much more is kept from now on.
                 for holder in self.reservations.short_of(&name) {

@@ -1,23 +1,22 @@
 //! Pods that are told to go: a released job is made smaller, and what leaves stays charged
 //! until the member confirms it.
 //!
-//! A shrink that a template asks for and one that makes room for another job are the same
-//! thing here. What is decided is the new size (the shares of the admission); what leaves is
-//! kept beside it, with its charge, and comes free by [`crate::Event::JobResized`], pods by
-//! pods. Seats of pods that were never seen are kept as long: the member may still start them.
-//! So a member that is slow, or unreachable, never makes the engine generous.
+//! A shrink that a template asks for and one that frees capacity for another job are the same
+//! here. What is decided is the new size (the shares of the admission); what leaves is kept
+//! beside it, with its charge, and comes free by [`crate::Event::JobResized`], pods by pods.
+//! Capacity assumed for pods that were never seen is kept as long: the member may still start
+//! them. So a member that is slow, or unreachable, never makes the engine generous.
 
+use super::excess;
+use super::job::Released;
+use super::store::Jobs;
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
-use crate::api::decision::Decision;
-pub(crate) use crate::api::facts::Leaving;
-use crate::api::facts::{Demand, Share};
-use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, Time};
-use crate::engine::Engine;
-use crate::jobs::excess;
-use crate::jobs::job::Released;
+use crate::api::facts::{Admission, Demand, Leaving, Share};
+use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass};
 use crate::quota::queues::{Pools, pools_of};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Pods of one role to be taken off one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,16 +26,17 @@ pub(crate) struct Cut {
     pub(crate) count: u32,
 }
 
-impl Engine {
-    /// Makes a released job smaller. Nothing where it has none of those pods.
-    pub(crate) fn let_go(
+impl Jobs {
+    /// Makes a released job smaller, for another job where `for_job` names one. Its admission, and
+    /// how many pods are told to go; none where it has none of those.
+    pub(crate) fn shrink(
         &mut self,
         key: &JobKey,
         cuts: &[Cut],
         for_job: Option<&JobKey>,
-        why: &str,
-    ) -> Option<Decision> {
-        let job = self.jobs.by_key.get_mut(key)?;
+        intern: impl FnOnce(&Demand) -> Arc<Demand>,
+    ) -> Option<(Admission, u32)> {
+        let job = self.job_mut(key)?;
         let demand = job.demand.clone()?;
         let released = job.released.as_mut()?;
         let basis = released.basis.clone().unwrap_or(demand);
@@ -54,81 +54,34 @@ impl Engine {
         let shares = &mut released.admission.shares;
         shares.retain(|share| !share.pods.is_empty());
         let admission = released.admission.clone();
-        self.rebase(key);
-        self.settle_released(key);
-        Some(Decision::Resize {
-            key: key.clone(),
-            admission,
-            for_job: for_job.cloned(),
-            message: format!("shrinks by {pods} pods{why}"),
-        })
+        self.rebase(key, intern);
+        Some((admission, pods))
     }
 
-    /// Pods of a released job that were told to go, and are charged until they are seen gone.
-    #[must_use]
-    pub fn leaving(&self, key: &JobKey) -> &[Leaving] {
-        let released = self
-            .jobs
-            .by_key
-            .get(key)
-            .and_then(|job| job.released.as_ref());
-        released.map_or(&[], |released| &released.leaving)
-    }
-
-    /// An earlier process has told pods of a job to go.
-    pub(crate) fn job_leaving(&mut self, key: &JobKey, attempt: Attempt, leaving: Vec<Leaving>) {
-        let Some(job) = self.jobs.by_key.get_mut(key) else {
-            return;
-        };
-        let Some(released) = job.released.as_mut() else {
-            return;
-        };
-        if released.admission.attempt != attempt || !released.leaving.is_empty() {
-            return;
-        }
-        released.leaving = leaving;
-        released.leaving.retain(|leaving| leaving.count > 0);
-        self.settle_released(key);
-    }
-
-    /// Fewer pods of a job can be in a cluster than were told to go: the rest comes free.
-    pub(crate) fn job_resized(
+    /// Takes in that at most `pods` of an attempt can be in a cluster. How many of each role can be
+    /// there still, if fewer than before.
+    pub(crate) fn confirm_gone(
         &mut self,
         key: &JobKey,
         attempt: Attempt,
         cluster: &ClusterName,
         pods: u32,
-        at: Time,
-    ) {
-        self.advance(at);
-        let Some(job) = self.jobs.by_key.get_mut(key) else {
-            return;
-        };
-        let Some(released) = job.released.as_mut() else {
-            return;
-        };
-        if released.admission.attempt != attempt || !released.confirm(cluster, pods) {
-            return;
+    ) -> Option<BTreeMap<&str, u32>> {
+        let released = self.attempt_mut(key, attempt)?;
+        if !released.confirm_gone(cluster, pods) {
+            return None;
         }
+        let mut may_be: BTreeMap<&str, u32> = BTreeMap::new();
         let shares = &released.admission.shares;
         let share = shares.iter().find(|share| share.cluster == *cluster);
-        let stay = share.map_or(&[][..], |share| &share.pods);
-        let leaving = released.leaving.iter();
-        let leaving = leaving.filter(|leaving| leaving.cluster == *cluster);
-        let mut may_be: BTreeMap<&str, u32> = BTreeMap::new();
-        for (role, count) in stay.iter().map(|pods| (&pods.role, pods.count)) {
-            *may_be.entry(role).or_default() += count;
+        for pods in share.into_iter().flat_map(|share| &share.pods) {
+            *may_be.entry(&pods.role).or_default() += pods.count;
         }
-        for leaving in leaving {
+        let leaving = released.leaving.iter();
+        for leaving in leaving.filter(|leaving| leaving.cluster == *cluster) {
             *may_be.entry(&leaving.role).or_default() += leaving.count;
         }
-        let gone = released.leaving.is_empty();
-        self.capacity.room.trim_seats(key, cluster, &may_be);
-        self.settle_released(key);
-        if gone {
-            self.victim_gone(key);
-        }
-        self.note_touched();
+        Some(may_be)
     }
 }
 
@@ -193,7 +146,7 @@ impl Released {
 
     /// At most `pods` can be in the cluster: of those that leave, what is beyond is gone.
     /// Whether anything is.
-    fn confirm(&mut self, cluster: &ClusterName, pods: u32) -> bool {
+    fn confirm_gone(&mut self, cluster: &ClusterName, pods: u32) -> bool {
         let shares = self.admission.shares.iter();
         let stay = shares.filter(|share| share.cluster == *cluster);
         let mut may_leave = pods.saturating_sub(stay.map(Share::replicas).sum());
@@ -299,14 +252,7 @@ mod tests {
             count: 2,
         };
         let engine = running(&key, vec![workers]);
-        let mut released = engine
-            .jobs
-            .by_key
-            .get(&key)
-            .unwrap()
-            .released
-            .clone()
-            .unwrap();
+        let mut released = engine.jobs.get(&key).unwrap().released.clone().unwrap();
         released.leaving = ["a", "b"]
             .map(|cluster| Leaving {
                 cluster: ClusterName::from(cluster),
@@ -334,7 +280,11 @@ mod tests {
             let mut released = shrinking();
             let before = released.clone();
             let cluster = ClusterName::from(cluster);
-            assert_eq!(released.confirm(&cluster, pods), left, "{cluster} {pods}");
+            assert_eq!(
+                released.confirm_gone(&cluster, pods),
+                left,
+                "{cluster} {pods}"
+            );
             assert_eq!(released != before, left, "{cluster} {pods}");
         }
     }

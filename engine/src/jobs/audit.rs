@@ -1,0 +1,131 @@
+//! Whether the indexes over jobs say what the jobs say.
+
+use super::preemptible_index::PreemptibleIndex;
+use super::store::Jobs;
+use crate::api::ids::JobKey;
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+impl Jobs {
+    /// How the indexes differ from those that follow from the jobs, in words; nothing when all is
+    /// right.
+    pub(crate) fn audit(&self) -> Vec<String> {
+        let keyed = |belongs: fn(&super::job::Job) -> bool| -> BTreeSet<JobKey> {
+            let jobs = self.iter().filter(|(_, job)| belongs(job));
+            jobs.map(|(key, _)| key.clone()).collect()
+        };
+        let timers = self.iter();
+        let timers = timers.filter_map(|(key, job)| Some((job.derived.timer?, key.clone())));
+        let ends = self.iter();
+        let ends =
+            ends.filter_map(|(key, job)| Some((job.derived.has.outlook?.until, key.clone())));
+        let mut preemptible = PreemptibleIndex::default();
+        for (key, job) in self.iter() {
+            preemptible.set(key, None, job.derived.has.held.as_ref());
+            preemptible.set_terminating(key, job.is_terminating());
+        }
+        [
+            differs("timers", &self.timers, &timers.collect()),
+            differs("expected ends", &self.ends, &ends.collect()),
+            differs("preemptible jobs", &self.preemptible, &preemptible),
+            differs(
+                "resizing jobs",
+                &self.resizing,
+                &keyed(|job| job.asks_other_size()),
+            ),
+            differs(
+                "stopped jobs",
+                &self.stopped,
+                &keyed(|job| job.is_stopped()),
+            ),
+            differs(
+                "stranded jobs",
+                &self.stranded,
+                &keyed(|job| job.is_stranded()),
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+fn differs<T: PartialEq + Debug>(what: &str, is: &T, should: &T) -> Option<String> {
+    (is != should).then(|| format!("{what}: kept {is:?}, should be {should:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::api::ids::Time;
+    use crate::testing::pending;
+
+    /// What breaks one index, and the words that name it.
+    type Break = (&'static str, fn(&mut Jobs, &JobKey));
+
+    #[test]
+    fn an_index_that_differs_from_the_jobs_is_named() {
+        let (runs, ghost) = (JobKey::new("ns", "runs"), JobKey::new("ns", "ghost"));
+        let breaks: &[Break] = &[
+            ("timers", |jobs, key| {
+                jobs.timers.change(key, None, Some(Time(7)));
+            }),
+            ("expected ends", |jobs, key| {
+                jobs.ends.change(key, None, Some(Time(7)));
+            }),
+            ("preemptible jobs", |jobs, key| {
+                let held = jobs.get(&JobKey::new("ns", "runs")).unwrap();
+                let held = held.derived.has.held.clone();
+                jobs.preemptible.set(key, held.as_ref(), None);
+                jobs.preemptible.set(key, None, Some(&("q".into(), 7)));
+            }),
+            ("preemptible jobs", |jobs, key| {
+                jobs.preemptible.set_terminating(key, true);
+            }),
+            ("resizing jobs", |jobs, key| {
+                jobs.resizing.insert(key.clone());
+            }),
+            ("stopped jobs", |jobs, key| {
+                jobs.stopped.insert(key.clone());
+            }),
+            ("stranded jobs", |jobs, key| {
+                jobs.stranded.insert(key.clone());
+            }),
+        ];
+        for (words, breaks) in breaks {
+            for key in [&runs, &ghost] {
+                let mut jobs = pending().jobs;
+                assert_eq!(jobs.audit(), Vec::<String>::new());
+                breaks(&mut jobs, key);
+                let wrong = jobs.audit();
+                let named = wrong.len() == 1 && wrong[0].starts_with(words);
+                assert!(named, "{words} of {key}: {wrong:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_job_that_an_index_misses_is_named() {
+        let breaks: &[Break] = &[
+            ("timers", |jobs, _| jobs.timers = Default::default()),
+            ("expected ends", |jobs, _| jobs.ends = Default::default()),
+            ("preemptible jobs", |jobs, _| {
+                jobs.preemptible = PreemptibleIndex::default();
+            }),
+            ("preemptible jobs", |jobs, key| {
+                let runs = jobs.job_mut(key).unwrap();
+                runs.derived.has.change(|has| has.held = None);
+            }),
+            ("stopped jobs", |jobs, key| jobs.stop(key, 7)),
+        ];
+        for (words, breaks) in breaks {
+            let mut jobs = pending().jobs;
+            breaks(&mut jobs, &JobKey::new("ns", "runs"));
+            let wrong = jobs.audit();
+            let named = wrong.len() == 1 && wrong[0].starts_with(words);
+            assert!(named, "{words}: {wrong:?}");
+        }
+    }
+}

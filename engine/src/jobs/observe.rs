@@ -1,0 +1,302 @@
+//! What becomes known of jobs: their templates, their records, how far they are.
+//!
+//! Each method takes in one kind of fact and says what is new by it. Facts are levels: the same
+//! one twice changes nothing, and one about an older attempt than the last is ignored.
+
+use super::excess::Excess;
+use super::job::{ColdState, Derived, Job, Released};
+use super::store::Jobs;
+use crate::amounts::rare::Rare;
+use crate::api::decision::without_slots;
+use crate::api::event::Progress;
+use crate::api::facts::{Admission, Demand, JobFact, Leaving, Share};
+use crate::api::ids::{Attempt, JobKey, QueueName, Time, Uid};
+use std::sync::Arc;
+
+/// What is new by a job's template.
+#[derive(Debug)]
+pub(crate) struct ObservedJob {
+    pub(crate) key: JobKey,
+    /// Whether what is held under its name belongs to another object, and has to be evicted.
+    pub(crate) replaced: bool,
+    /// Whether it is no longer to be considered.
+    pub(crate) gated: bool,
+    /// Whether it may be evicted now, or may not any more.
+    pub(crate) preemptible_changed: bool,
+}
+
+/// What is new by a job's record of its admission.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ObservedAdmission {
+    /// Nothing: a later attempt is known.
+    Outdated,
+    /// Nothing but how far it is: the admission is known.
+    Known,
+    /// The admission, of the object that has the name.
+    New,
+    /// The admission, of an earlier object of the name.
+    Replaced,
+}
+
+/// What is new by how far a job is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ObservedProgress {
+    /// Nothing.
+    Known,
+    /// It is being evicted.
+    Evicted,
+    /// It is placed.
+    Placed,
+    /// It runs.
+    Running,
+    /// It has ended.
+    Finished,
+}
+
+impl Jobs {
+    /// Takes in the template of a job. `demand` is none for one that is not to be considered: it
+    /// may be anything, and what was known stays.
+    pub(crate) fn observe(&mut self, fact: JobFact, demand: Option<Arc<Demand>>) -> ObservedJob {
+        let key = self.names.share_key(&fact.key);
+        let queue = self.names.share_queue(&fact.queue);
+        let priority_class = fact.priority_class.as_deref();
+        let priority_class = priority_class.map(|class| self.names.share(class));
+        let user = self.names.share(&user_of(&fact.key, &fact.user));
+        let asks_other_size = self.resizing.contains(&key);
+        let job = self.get_or_insert(&key, || {
+            let queued_at = fact.queued_at;
+            Job::bare(
+                fact.uid.clone(),
+                queue.clone(),
+                Arc::clone(&user),
+                queued_at,
+            )
+        });
+        let gated = job.cold.hold.is_none() && fact.hold.is_some();
+        let another = job.uid != fact.uid;
+        let demand = demand.or_else(|| job.demand.clone());
+        let duration = fact.expected_duration_ms.filter(|duration| *duration > 0);
+        let other_pods = job.demand != demand;
+        if another || other_pods || job.queue != queue || job.duration != duration {
+            // It is another job, as far as its run time goes.
+            job.forecast = None;
+        }
+        let preemptible_changed = job.preemptible != fact.preemptible;
+        job.uid = fact.uid;
+        job.queue = queue;
+        job.priority_class = priority_class;
+        job.user = user;
+        job.queued_at = fact.queued_at;
+        job.cold.change(|cold| {
+            cold.hold = fact.hold;
+            cold.checkpointed_at = fact.checkpointed_at;
+        });
+        job.demand = demand;
+        job.duration = duration;
+        job.preemptible = fact.preemptible;
+        let replaced = another && job.begin_anew();
+        if other_pods && asks_other_size {
+            // Of one that has less than it wants, smaller pods may fit.
+            self.retry_scale_up();
+        }
+        ObservedJob {
+            key,
+            replaced,
+            gated,
+            preemptible_changed,
+        }
+    }
+
+    /// Takes in the record of an admission.
+    pub(crate) fn observe_admission(
+        &mut self,
+        key: &JobKey,
+        admission: Admission,
+        progress: Progress,
+    ) -> ObservedAdmission {
+        let job = self.get_or_insert(key, || {
+            let (uid, queue) = (admission.uid.clone(), admission.queue.clone());
+            Job::bare(uid, queue, user_of(key, ""), admission.admitted_at)
+        });
+        let same_object = job.uid == admission.uid;
+        if same_object && admission.attempt < job.attempt {
+            return ObservedAdmission::Outdated;
+        }
+        let known = job.released.as_ref().map(|released| &released.admission);
+        let known = known.filter(|known| same_object && known.attempt == admission.attempt);
+        // Of the record of what is known already only what it says more counts.
+        if known.is_some_and(|k| without_slots(&k.shares) == without_slots(&admission.shares)) {
+            return ObservedAdmission::Known;
+        }
+        job.attempt = admission.attempt;
+        job.cold.change(|cold| {
+            cold.failures = cold.failures.max(admission.attempt.0.saturating_sub(1));
+            cold.back_off_until = None;
+        });
+        let basis = job.demand.clone();
+        let basis = basis.filter(|_| same_object && job.cold.hold.is_none());
+        job.released = Some(Box::new(Released {
+            // Records of versions that did not write it leave what the template says now.
+            declared_ms: admission.declared_ms.or(job.duration),
+            over: progress == Progress::Finished,
+            basis,
+            // When it began to run the record does not say: not before it was admitted.
+            started_at: (progress == Progress::Running).then_some(admission.admitted_at),
+            ..Released::new(admission, progress)
+        }));
+        if same_object {
+            ObservedAdmission::New
+        } else {
+            ObservedAdmission::Replaced
+        }
+    }
+
+    /// The pods of an admission read back that are not bound yet, for which capacity is to be
+    /// held. To be asked once: they are noted to be held.
+    pub(crate) fn take_unseated(&mut self, key: &JobKey) -> Option<(Arc<Demand>, Vec<Share>)> {
+        let job = self.job_mut(key)?;
+        let demand = job.demand.clone()?;
+        let released = job.released.as_mut()?;
+        if released.seated || !released.alive() || released.admission.uid != job.uid {
+            return None;
+        }
+        released.basis.get_or_insert_with(|| Arc::clone(&demand));
+        // Of a gang that runs, nobody knows whether the rest will still come.
+        if released.progress == Progress::Running {
+            return None;
+        }
+        released.seated = true;
+        Some((demand, released.admission.shares.clone()))
+    }
+
+    /// Takes in how far an attempt of a job is.
+    pub(crate) fn observe_progress(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        progress: Progress,
+        at: Time,
+    ) -> ObservedProgress {
+        let Some(job) = self.job_mut(key) else {
+            return ObservedProgress::Known;
+        };
+        let released = job.released.as_mut();
+        let Some(released) = released.filter(|r| r.admission.attempt == attempt) else {
+            return ObservedProgress::Known;
+        };
+        let was = released.progress;
+        let observed = match (was, progress) {
+            // What is being evicted ends by its Works being gone, by nothing else.
+            (Progress::Ending, _) => return ObservedProgress::Known,
+            (_, Progress::Ending) => return ObservedProgress::Evicted,
+            (Progress::Assumed | Progress::Finished, Progress::Placed) => ObservedProgress::Placed,
+            (_, Progress::Running) if was != progress => ObservedProgress::Running,
+            (_, Progress::Finished) if was != progress => ObservedProgress::Finished,
+            // Later news than this is known already.
+            _ => return ObservedProgress::Known,
+        };
+        released.progress = progress;
+        released.over = progress == Progress::Finished;
+        if observed == ObservedProgress::Running {
+            released.started_at.get_or_insert(at);
+            job.cold.change(|cold| {
+                cold.failures = 0;
+                cold.last = None;
+            });
+        }
+        observed
+    }
+
+    /// Takes in what a job was stopped after, by its record. Whether it is that object.
+    pub(crate) fn observe_stopped(&mut self, key: &JobKey, uid: &Uid, ran_ms: i64) -> bool {
+        let Some(job) = self.job_mut(key).filter(|job| job.uid == *uid) else {
+            return false;
+        };
+        job.cold.change(|cold| cold.stopped_after = Some(ran_ms));
+        true
+    }
+
+    /// Takes in which pods of an attempt an earlier process has told to go. Whether that is new.
+    pub(crate) fn observe_terminating(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        leaving: Vec<Leaving>,
+    ) -> bool {
+        let Some(released) = self.attempt_mut(key, attempt) else {
+            return false;
+        };
+        if !released.leaving.is_empty() {
+            return false;
+        }
+        released.leaving = leaving;
+        released.leaving.retain(|leaving| leaving.count > 0);
+        true
+    }
+
+    /// Takes in what an attempt is told to run beyond its admission. Whether that is new.
+    pub(crate) fn observe_excess(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        mut excess: Excess,
+    ) -> bool {
+        excess.retain(|_, resources| !resources.is_empty());
+        let Some(released) = self.attempt_mut(key, attempt) else {
+            return false;
+        };
+        let new = released.excess != excess;
+        released.excess = excess;
+        new
+    }
+
+    pub(super) fn attempt_mut(&mut self, key: &JobKey, attempt: Attempt) -> Option<&mut Released> {
+        let released = self.released_mut(key)?;
+        (released.admission.attempt == attempt).then_some(released)
+    }
+}
+
+impl Job {
+    /// A job of which no more is known.
+    fn bare(uid: Uid, queue: QueueName, user: Arc<str>, queued_at: Time) -> Self {
+        Self {
+            uid,
+            queue,
+            priority_class: None,
+            user,
+            queued_at,
+            demand: None,
+            duration: None,
+            forecast: None,
+            preemptible: true,
+            attempt: Attempt::default(),
+            cold: Rare::default(),
+            released: None,
+            derived: Derived::default(),
+        }
+    }
+
+    /// The job's name belongs to another object now, which starts from nothing. Whether the first
+    /// one still holds something, which stays charged until it is gone.
+    fn begin_anew(&mut self) -> bool {
+        self.cold.change(ColdState::begin_anew);
+        let holds = self
+            .released
+            .as_ref()
+            .is_some_and(|r| r.progress != Progress::Finished);
+        if !holds {
+            self.released = None;
+            self.attempt = Attempt::default();
+        }
+        holds
+    }
+}
+
+/// Who submitted a job; its namespace stands for one that is not told.
+fn user_of(key: &JobKey, user: &str) -> Arc<str> {
+    if user.is_empty() {
+        Arc::clone(&key.namespace)
+    } else {
+        Arc::from(user)
+    }
+}

@@ -1,0 +1,344 @@
+//! Released jobs whose template asks for another size than was admitted.
+//!
+//! Where Karmada holds replicas, more pods wait until quota and capacity are granted, and fewer are
+//! told to go at once (`terminating.rs`). What nothing can hold (other kinds, larger requests) is
+//! charged at once, even beyond capability, and marked to be pinned back. A job that only its
+//! record tells of is charged what that says until its template is edited.
+
+use super::job::Job;
+use super::store::Jobs;
+use super::terminating::Cut;
+use crate::amounts::resources::Resources;
+use crate::amounts::tally::Tally;
+use crate::api::decision::without_slots;
+use crate::api::event::Progress;
+use crate::api::facts::{Admission, Demand, Held, Role, RolePods, Share};
+use crate::api::ids::{JobKey, PoolClass};
+use crate::capacity::{Need, leading};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How many pods a role has beyond (or below) what was admitted.
+struct Difference<'a> {
+    index: usize,
+    role: &'a Role,
+    admitted: u32,
+}
+
+/// What a template asks for whose edit changed what a released job has.
+#[derive(Debug)]
+pub(crate) enum Edited {
+    /// Larger requests, for the same pods.
+    Requests(Arc<Demand>),
+    /// Other pods. Those that are not bound yet come as the template says now, on other nodes.
+    Pods(Arc<Demand>, Vec<Share>),
+}
+
+impl Jobs {
+    /// Compares the template of a released job with its admission, and charges what cannot be held.
+    /// `intern` gives the one copy of a demand. What capacity is to be held for the job now, if
+    /// that changes.
+    pub(crate) fn compare_template(
+        &mut self,
+        key: &JobKey,
+        intern: impl FnOnce(&Demand) -> Arc<Demand>,
+    ) -> Option<Edited> {
+        let job = self.job_mut(key)?;
+        let demand = job.demand.clone()?;
+        let released = job.released.as_mut()?;
+        let same_object = released.admission.uid == job.uid;
+        if !same_object || job.cold.hold.is_some() || released.progress == Progress::Finished {
+            return None;
+        }
+        let basis = Arc::clone(released.basis.get_or_insert_with(|| Arc::clone(&demand)));
+        if basis == demand && released.granted.is_none() {
+            return None;
+        }
+        if demand.is_held() {
+            let raised = with_larger_requests(&basis, &demand)?;
+            charge_raise(&mut released.admission.shares, &basis, &raised);
+            let raised = intern(&raised);
+            released.basis = Some(Arc::clone(&raised));
+            released.overgrown = true;
+            return Some(Edited::Requests(raised));
+        }
+        let granted = released
+            .granted
+            .get_or_insert_with(|| released.admission.shares.clone());
+        let (shares, overgrown) = resized_by_edit(granted, &basis, &demand);
+        let changed = released.admission.shares != shares;
+        released.admission.shares = shares;
+        released.overgrown = overgrown;
+        if basis == demand {
+            released.granted = None;
+        }
+        (changed && released.starting())
+            .then(|| Edited::Pods(demand, without_slots(&released.admission.shares)))
+    }
+
+    /// Adds further pods to a released job. Its admission, and what it asks for.
+    pub(crate) fn scale_up(
+        &mut self,
+        key: &JobKey,
+        more: &Share,
+        intern: impl FnOnce(&Demand) -> Arc<Demand>,
+    ) -> Option<(Admission, Arc<Demand>)> {
+        let job = self.job_mut(key)?;
+        let demand = Arc::clone(job.demand.as_ref()?);
+        let released = job.released.as_mut()?;
+        let shares = &mut released.admission.shares;
+        let share = shares
+            .iter_mut()
+            .find(|share| share.cluster == more.cluster)?;
+        merge(share, more);
+        released.gave_to.clear();
+        self.rebase(key, intern);
+        Some((self.released(key)?.admission.clone(), demand))
+    }
+
+    /// Makes what a released job is measured by follow the counts that it has now, requests never
+    /// below what they were.
+    pub(crate) fn rebase(&mut self, key: &JobKey, intern: impl FnOnce(&Demand) -> Arc<Demand>) {
+        let Some(job) = self.job_mut(key) else {
+            return;
+        };
+        let (Some(demand), Some(released)) = (job.demand.as_ref(), job.released.as_mut()) else {
+            return;
+        };
+        let basis = with_counts(demand, released.basis.as_deref(), &released.admission);
+        released.basis = Some(intern(&basis));
+    }
+}
+
+impl Job {
+    /// Whether it waits for further pods to be granted, or has pods to give back.
+    pub(crate) fn asks_other_size(&self) -> bool {
+        let (Some(demand), Some(released)) = (&self.demand, &self.released) else {
+            return false;
+        };
+        demand.is_held()
+            && released.alive()
+            && released.admission.uid == self.uid
+            && self.cold.hold.is_none()
+            && differences(demand, &released.admission)
+                .iter()
+                .any(|difference| difference.admitted != difference.role.count)
+    }
+
+    /// Pods that it has less than its template asks for.
+    pub(crate) fn pods_missing(&self) -> u32 {
+        let needs = self.missing(u32::MAX);
+        needs.iter().map(|need| need.count).sum()
+    }
+
+    /// Pods that it has less than its template asks for, by role, at most so many.
+    pub(crate) fn missing(&self, most: u32) -> Vec<Need<'_>> {
+        let (Some(demand), Some(released)) = (&self.demand, self.released.as_deref()) else {
+            return Vec::new();
+        };
+        let mut left = most;
+        let needs = differences(demand, &released.admission).into_iter();
+        let needs = needs.map(|difference| {
+            let more = difference.role.count.saturating_sub(difference.admitted);
+            let count = more.min(left);
+            left -= count;
+            Need {
+                index: difference.index,
+                role: difference.role,
+                count,
+            }
+        });
+        needs.filter(|need| need.count > 0).collect()
+    }
+
+    /// The pods that it has more than its template asks for.
+    pub(crate) fn beyond_template(&self) -> Vec<Cut> {
+        let (Some(demand), Some(released)) = (&self.demand, self.released.as_deref()) else {
+            return Vec::new();
+        };
+        let mut spare = spare(demand, &released.admission.shares);
+        let mut cuts = Vec::new();
+        for role in &demand.roles {
+            cuts.extend(cuts_to(
+                &released.admission.shares,
+                &role.name,
+                role.count,
+                &mut spare,
+            ));
+        }
+        cuts
+    }
+}
+
+/// The pods of a role that shares have beyond so many, the last share's first; each share loses no
+/// more than it may (`spare`).
+pub(crate) fn cuts_to(shares: &[Share], role: &str, count: u32, spare: &mut [u32]) -> Vec<Cut> {
+    let pods = shares.iter().map(|share| share.pods_of(role));
+    let mut left = pods.sum::<u32>().saturating_sub(count);
+    let mut cuts = Vec::new();
+    for (share, spare) in shares.iter().zip(spare).rev() {
+        let count = share.pods_of(role).min(left).min(*spare);
+        left -= count;
+        *spare -= count;
+        if count > 0 {
+            cuts.push(Cut {
+                cluster: share.cluster.clone(),
+                role: role.to_owned(),
+                count,
+            });
+        }
+    }
+    cuts
+}
+
+/// How many pods each share may lose at most: where overrides hold the parts of a gang, none of
+/// them goes whole, for those that stay were told of it.
+pub(crate) fn spare(demand: &Demand, shares: &[Share]) -> Vec<u32> {
+    let kept = u32::from(demand.held == Held::ByOverride);
+    let spare = |share: &Share| share.replicas().saturating_sub(kept);
+    shares.iter().map(spare).collect()
+}
+
+fn role_named<'a>(demand: &'a Demand, name: &str) -> Option<&'a Role> {
+    demand.roles.iter().find(|role| role.name == name)
+}
+
+fn differences<'a>(demand: &'a Demand, admission: &Admission) -> Vec<Difference<'a>> {
+    let roles = demand.roles.iter().enumerate();
+    let differences = roles.map(|(index, role)| Difference {
+        index,
+        role,
+        admitted: admission.shares.iter().map(|s| s.pods_of(&role.name)).sum(),
+    });
+    differences.collect()
+}
+
+/// The basis with larger requests where the new demand has such; `None` where it has none.
+fn with_larger_requests(basis: &Demand, demand: &Demand) -> Option<Demand> {
+    let mut raised = basis.clone();
+    for role in &mut raised.roles {
+        if let Some(new) = role_named(demand, &role.name) {
+            role.request = Resources::max(&role.request, &new.request);
+        }
+    }
+    (raised != *basis).then_some(raised)
+}
+
+/// The demand with the counts that are admitted now, requests never below the basis.
+fn with_counts(demand: &Demand, basis: Option<&Demand>, admission: &Admission) -> Demand {
+    let mut counted = demand.clone();
+    let admitted: Vec<u32> = differences(demand, admission)
+        .iter()
+        .map(|d| d.admitted)
+        .collect();
+    for (role, count) in counted.roles.iter_mut().zip(admitted) {
+        role.count = count;
+        if let Some(old) = basis.and_then(|basis| role_named(basis, &role.name)) {
+            role.request = Resources::max(&role.request, &old.request);
+        }
+    }
+    counted
+}
+
+/// Adds to each share what its pods request more than before.
+fn charge_raise(shares: &mut [Share], basis: &Demand, raised: &Demand) {
+    for share in shares {
+        for pods in share.pods.clone() {
+            let (Some(old), Some(new)) = (
+                role_named(basis, &pods.role),
+                role_named(raised, &pods.role),
+            ) else {
+                continue;
+            };
+            let mut more = Tally::from(&new.request);
+            more.add(&old.request, -1);
+            change_charge(share, &new.request, &more, i64::from(pods.count));
+        }
+    }
+}
+
+/// What a job has after an edit that went straight to its members, measured from what was
+/// granted; whether that is more.
+fn resized_by_edit(granted: &[Share], basis: &Demand, demand: &Demand) -> (Vec<Share>, bool) {
+    let mut shares = granted.to_vec();
+    let mut overgrown = false;
+    let names: BTreeSet<&String> = basis
+        .roles
+        .iter()
+        .chain(&demand.roles)
+        .map(|role| &role.name)
+        .collect();
+    let Some(share) = shares.first_mut() else {
+        return (shares, false);
+    };
+    for name in names {
+        let none = Resources::new();
+        let (old, new) = (role_named(basis, name), role_named(demand, name));
+        let old_request = old.map_or(&none, |role| &role.request);
+        let request = old_request.max(new.map_or(&none, |role| &role.request));
+        let (before, after) = (old.map_or(0, |r| r.count), new.map_or(0, |r| r.count));
+        let mut more = Tally::default();
+        more.add(&request, i64::from(after));
+        more.add(old_request, -i64::from(before));
+        overgrown |= after > before || (after > 0 && request != *old_request);
+        change_charge(share, &request, &more, 1);
+        let has = share.pods.iter().position(|pods| pods.role == *name);
+        let count = has.map_or(0, |index| share.pods[index].count);
+        let count =
+            count.saturating_sub(before.saturating_sub(after)) + after.saturating_sub(before);
+        share.pods.retain(|pods| pods.role != *name);
+        if count > 0 {
+            share.pods.push(RolePods {
+                role: name.clone(),
+                count,
+            });
+        }
+    }
+    let order = |pods: &RolePods| demand.roles.iter().position(|role| role.name == pods.role);
+    share.pods.sort_by_key(order);
+    (shares, overgrown)
+}
+
+/// Changes the charge of a share by `times × by`, in the class that has what the role is best
+/// known by; below zero nothing falls.
+fn change_charge(share: &mut Share, request: &Resources, by: &Tally, times: i64) {
+    let leading = leading(request);
+    let class = share
+        .charge
+        .iter()
+        .max_by_key(|(class, charge)| {
+            let has = leading.map(|name| charge.amount_of(name));
+            (has, std::cmp::Reverse((*class).clone()))
+        })
+        .map_or_else(|| PoolClass::from("cpu"), |(class, _)| class.clone());
+    let mut charge = share
+        .charge
+        .get(&class)
+        .map(Tally::from)
+        .unwrap_or_default();
+    charge.add_tally(by, times);
+    share.charge.insert(class, charge.to_resources());
+}
+
+/// Adds further pods to a share.
+fn merge(share: &mut Share, more: &Share) {
+    for pods in &more.pods {
+        match share.pods.iter_mut().find(|known| known.role == pods.role) {
+            Some(known) => known.count += pods.count,
+            None => share.pods.push(pods.clone()),
+        }
+    }
+    let mut charge: BTreeMap<PoolClass, Tally> = share
+        .charge
+        .iter()
+        .map(|(class, r)| (class.clone(), Tally::from(r)))
+        .collect();
+    for (class, resources) in &more.charge {
+        charge.entry(class.clone()).or_default().add(resources, 1);
+    }
+    share.charge = charge
+        .into_iter()
+        .map(|(class, tally)| (class, tally.to_resources()))
+        .collect();
+    share.slots.extend(more.slots.iter().cloned());
+}

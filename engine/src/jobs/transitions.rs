@@ -1,0 +1,173 @@
+//! How a job changes its state by what is decided: admitted, evicted, queued again, stopped.
+
+use super::job::{Cause, Released};
+use super::store::Jobs;
+use crate::api::event::Progress;
+use crate::api::facts::{Admission, Demand, Share};
+use crate::api::ids::{Attempt, ClusterName, JobKey, Time};
+use crate::config::EngineConfig;
+use crate::forecast::predict::Forecast;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl Jobs {
+    /// Admits a pending job. `expected_ms` is the run time that is predicted for it, if it does not
+    /// declare one. The admission, and the demand that it is for.
+    pub(crate) fn admit(
+        &mut self,
+        key: &JobKey,
+        shares: Vec<Share>,
+        expected_ms: Option<i64>,
+        now: Time,
+    ) -> Option<(Admission, Arc<Demand>)> {
+        let job = self.job_mut(key)?;
+        let demand = Arc::clone(job.demand.as_ref()?);
+        job.attempt = Attempt(job.attempt.0.saturating_add(1));
+        job.cold.change(|cold| cold.back_off_until = None);
+        let admission = Admission {
+            uid: job.uid.clone(),
+            attempt: job.attempt,
+            queue: job.queue.clone(),
+            admitted_at: now,
+            declared_ms: job.duration,
+            shares,
+        };
+        job.released = Some(Box::new(Released {
+            basis: Some(Arc::clone(&demand)),
+            seated: true,
+            expected_ms,
+            ..Released::new(admission.clone(), Progress::Assumed)
+        }));
+        if !self.resizing.is_empty() {
+            // Those that were made smaller for it may scale up again.
+            self.retry_scale_up();
+        }
+        Some((admission, demand))
+    }
+
+    /// Begins to evict a released job. Its charge stays. Whether it was not being evicted yet.
+    pub(crate) fn begin_eviction(
+        &mut self,
+        key: &JobKey,
+        cause: Cause,
+        avoid: Option<ClusterName>,
+    ) -> bool {
+        let Some(released) = self.released_mut(key) else {
+            return false;
+        };
+        if released.progress == Progress::Ending {
+            return false;
+        }
+        released.progress = Progress::Ending;
+        released.ending = Some((cause, avoid));
+        true
+    }
+
+    /// Puts a released job of which nothing is left into its queue again: after a back-off, if its
+    /// attempt failed.
+    pub(crate) fn requeue(
+        &mut self,
+        key: &JobKey,
+        cause: Option<Cause>,
+        avoid: Option<ClusterName>,
+        at: Time,
+        config: &EngineConfig,
+    ) {
+        let Some(job) = self.job_mut(key) else {
+            return;
+        };
+        let released = job.released.take();
+        if released.is_some_and(|released| released.admission.uid != job.uid) {
+            // What ended was an earlier object of this name.
+            job.attempt = Attempt::default();
+            job.cold.change(|cold| {
+                cold.failures = 0;
+                cold.stopped_after = None;
+            });
+        } else if cause.as_ref().is_some_and(|cause| !cause.is_failure()) {
+            // Nothing is wrong with it: it keeps its place in the queue.
+            job.cold.change(|cold| cold.last = cause);
+        } else {
+            job.cold.change(|cold| {
+                cold.failures = cold.failures.saturating_add(1);
+                let back_off = back_off(config, cold.failures);
+                let until = at.after(back_off);
+                cold.back_off_until = Some(until);
+                cold.last = cause;
+                if let Some(cluster) = avoid {
+                    let extra = config.avoid_extra_ms.max(back_off);
+                    cold.avoid.insert(cluster, until.after(extra));
+                }
+            });
+        }
+    }
+
+    /// Ends the back-off of a queued job, and its avoidance of clusters, as far as they are past.
+    pub(crate) fn end_back_off(&mut self, key: &JobKey, now: Time) {
+        if let Some(job) = self.job_mut(key) {
+            job.cold.change(|cold| {
+                cold.back_off_until = cold.back_off_until.filter(|until| *until > now);
+                cold.avoid.retain(|_, until| *until > now);
+            });
+        }
+    }
+
+    /// Notes how many milliseconds a job had run when it was stopped for its queue's limit.
+    pub(crate) fn stop(&mut self, key: &JobKey, ran_ms: i64) {
+        if let Some(job) = self.job_mut(key) {
+            job.cold.change(|cold| cold.stopped_after = Some(ran_ms));
+        }
+    }
+
+    /// Notes that no capacity is held any more for a job's pods that are not bound.
+    pub(crate) fn unseat(&mut self, key: &JobKey) {
+        if let Some(released) = self.released_mut(key) {
+            released.seated = false;
+        }
+    }
+
+    /// Sets what a job is ordered and backfilled by while it is pending.
+    pub(crate) fn set_forecast(&mut self, key: &JobKey, forecast: Forecast) {
+        if let Some(job) = self.job_mut(key) {
+            job.forecast = Some(forecast);
+        }
+    }
+
+    /// Notes since when released jobs have pods that fit on no node of a cluster: `lost` are those
+    /// that do now. All jobs for which that may be new.
+    pub(crate) fn set_stranded(
+        &mut self,
+        lost: impl IntoIterator<Item = (JobKey, ClusterName)>,
+        now: Time,
+    ) -> BTreeSet<JobKey> {
+        let mut concerned = self.stranded.clone();
+        let mut stranded = BTreeSet::new();
+        for (key, cluster) in lost {
+            let released = self.released_mut(&key);
+            let Some(released) = released.filter(|released| released.starting()) else {
+                continue;
+            };
+            if stranded.insert(key) {
+                let known = released.room_lost.take();
+                let known = known.filter(|(_, known)| *known == cluster);
+                released.room_lost = known.or(Some((now, cluster)));
+            }
+        }
+        for key in concerned.difference(&stranded) {
+            if let Some(released) = self.released_mut(key) {
+                released.room_lost = None;
+            }
+        }
+        concerned.append(&mut stranded);
+        concerned
+    }
+}
+
+/// The back-off in milliseconds after so many failures in a row.
+fn back_off(config: &EngineConfig, failures: u32) -> i64 {
+    let doublings = failures.saturating_sub(1).min(32);
+    config
+        .backoff_base_ms
+        .saturating_mul(1_i64 << doublings)
+        .min(config.backoff_max_ms)
+}
