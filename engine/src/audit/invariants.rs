@@ -7,6 +7,7 @@ use crate::capacity::completion_grace::Ended;
 use crate::engine::Engine;
 use crate::jobs::deadline::next_look;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 
 impl Engine {
     /// What is not as it should be, in words; nothing when all is right.
@@ -30,44 +31,27 @@ impl Engine {
                 let shape = self.pending.shapes.get(line.shape)?;
                 Some((&line.queue, &line.rank, shape.as_ref()))
             });
-            if stands
-                != place
-                    .as_ref()
-                    .map(|(queue, rank, shape)| (queue, rank, shape))
-            {
-                wrong.push(format!(
-                    "job {key}: stands at {stands:?}, should at {place:?}"
-                ));
-            }
-            let charge = self.charge_of(job);
-            if job.derived.has.charge != charge {
-                let kept = &job.derived.has.charge;
-                wrong.push(format!("job {key}: charged {kept:?}, should be {charge:?}"));
-            }
-            let holder = self.holder_of(job);
-            if job.derived.has.holder != holder {
-                let kept = &job.derived.has.holder;
-                wrong.push(format!(
-                    "job {key}: held for {kept:?}, should be {holder:?}"
-                ));
-            }
-            let counted = Some(self.count_of(job));
-            if job.derived.counted != counted {
-                let kept = &job.derived.counted;
-                wrong.push(format!(
-                    "job {key}: counted as {kept:?}, should be {counted:?}"
-                ));
-            }
-            let held = self.jobs.preemptible_as(job);
-            if job.derived.has.held != held {
-                let kept = &job.derived.has.held;
-                wrong.push(format!("job {key}: held as {kept:?}, should be {held:?}"));
-            }
-            let timer = next_look(&self.config, &self.quota, job);
-            if job.derived.timer != timer {
-                let kept = job.derived.timer;
-                wrong.push(format!("job {key}: timer {kept:?}, should be {timer:?}"));
-            }
+            let place = place.as_ref();
+            let place = place.map(|(queue, rank, shape)| (queue, rank, shape));
+            let (is, has) = (&job.derived, &job.derived.has);
+            let should = &self.jobs.preemptible_as(job);
+            wrong.extend(
+                [
+                    differs(key, "stands at", &stands, &place),
+                    differs(key, "charged", &has.charge, &job.charge()),
+                    differs(key, "held for", &has.holder, &job.charged_user()),
+                    differs(key, "counted as", &is.counted, &Some(job.counted_as())),
+                    differs(key, "held as", &has.held, should),
+                    differs(
+                        key,
+                        "timer",
+                        &is.timer,
+                        &next_look(&self.config, &self.quota, job),
+                    ),
+                ]
+                .into_iter()
+                .flatten(),
+            );
         }
     }
 
@@ -203,6 +187,10 @@ impl Engine {
             }
         }
     }
+}
+
+fn differs<T: PartialEq + Debug>(key: &JobKey, what: &str, is: &T, should: &T) -> Option<String> {
+    (is != should).then(|| format!("job {key}: {what} {is:?}, should be {should:?}"))
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ impl Engine {
             Event::JobWorksGone { key, at } => self.observe_works_gone(&key, at),
             Event::JobGone(key) => {
                 self.jobs.note_given_up(&key);
-                self.unregister(&key);
+                self.forget_job(&key);
             }
         }
     }

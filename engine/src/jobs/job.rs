@@ -253,6 +253,32 @@ impl Job {
             .map_or(&self.queue, |released| &released.admission.queue)
     }
 
+    /// What is charged for it, and to which queue.
+    pub(crate) fn charge(&self) -> Option<(QueueName, Arc<Pools>)> {
+        let released = self.charged()?;
+        Some((released.admission.queue.clone(), Arc::new(released.pools())))
+    }
+
+    /// In which queue and for which user it counts as released.
+    pub(crate) fn charged_user(&self) -> Option<(QueueName, Arc<str>)> {
+        let released = self.charged()?;
+        Some((released.admission.queue.clone(), Arc::clone(&self.user)))
+    }
+
+    /// In which queue it counts as what, with what it wants while it waits.
+    pub(crate) fn counted_as(&self) -> (QueueName, JobState, Option<Arc<Demand>>) {
+        let state = self.state();
+        let waits = state == JobState::Queued && self.cold.hold.is_none();
+        let pending = self.demand.clone().filter(|_| waits);
+        (self.queue_now().clone(), state, pending)
+    }
+
+    fn charged(&self) -> Option<&Released> {
+        self.released
+            .as_deref()
+            .filter(|released| released.charged())
+    }
+
     /// Whether it was stopped for a limit of run time.
     pub(crate) fn is_stopped(&self) -> bool {
         self.cold.stopped_after.is_some()
@@ -266,8 +292,7 @@ impl Job {
 
     /// Whether it is charged for what is terminating: all of it, or some of its pods.
     pub(crate) fn is_terminating(&self) -> bool {
-        let released = self.released.as_ref().filter(|released| released.charged());
-        released.is_some_and(|released| {
+        self.charged().is_some_and(|released| {
             released.progress == Progress::Ending || !released.leaving.is_empty()
         })
     }

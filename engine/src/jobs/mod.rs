@@ -9,6 +9,7 @@ pub(crate) mod job;
 mod lifecycle;
 mod names;
 pub(crate) mod observe;
+mod pending_as;
 pub(crate) mod preemptible_index;
 pub(crate) mod resize;
 pub(crate) mod runtime;

@@ -1,65 +1,40 @@
-//! Keeps what is derived of a job in step with the job: its place in line, its charge, the
-//! counts of its queue, its timer.
+//! Keeps what is derived of a job in step with the job: its place among pending jobs, its charge,
+//! the counts of its queue, its timer, its expected end.
 //!
-//! One function works out what should be and changes what is not so. It is called after
-//! every change of a job, and may be called once too often without harm.
+//! One function works out what should be and changes what is not so. It is called after every
+//! change of a job, and may be called once too often without harm.
 
 use crate::amounts::rare::Rare;
-use crate::api::facts::{Demand, QueueOrdering};
 use crate::api::ids::{JobKey, QueueName};
-use crate::api::reason::Reason;
 use crate::engine::Engine;
-use crate::forecast::predict::{Forecast, outlook};
+use crate::forecast::predict::outlook;
 use crate::jobs::deadline::next_look;
-use crate::jobs::job::{ChargedState, Derived, Job, JobState, PendingEntry, QueueOrder};
-use crate::jobs::runtime::stopped;
+use crate::jobs::job::{ChargedState, Derived, PendingEntry};
 use crate::pending::inadmissible::RequeueCondition;
-use crate::pending::shapes::RequestShape;
-use crate::quota::queues::Pools;
 use crate::reservation::store::Reservation;
-use std::cmp::Reverse;
-use std::sync::Arc;
 
 impl Engine {
     /// Brings what is derived of a job up to date.
     pub(crate) fn sync_indexes(&mut self, key: &JobKey) {
+        let line = self.acquire_entry(key);
         let Some(job) = self.jobs.get(key) else {
             return;
         };
         let was = job.derived.clone();
-        let charge = self.charge_of(job);
-        let counted = Some(self.count_of(job));
-        let holder = self.holder_of(job);
-        let timer = next_look(&self.config, &self.quota, job);
-        let outlook = outlook(job, self.now);
-        let held = self.jobs.preemptible_as(job);
-        let line = self.line_of(key);
-        let gone = was.has.charge.is_some() && charge.is_none();
-        let recharged = was.has.charge != charge;
-        if was.has.holder != holder {
-            self.rehold(&was, holder.as_ref());
-        }
-        if was.has.charge != charge {
-            self.recharge(&was, charge.as_ref());
-        }
-        if was.counted != counted {
-            self.recount(&was, counted.as_ref());
-        }
-        if was.has.charge != charge || was.has.held != held {
-            self.pending.backoff.moved();
-        }
-        self.reline(&was, line.as_ref());
         let now = Derived {
             line,
-            counted,
-            timer,
+            counted: Some(job.counted_as()),
+            timer: next_look(&self.config, &self.quota, job),
             has: Rare::new(ChargedState {
-                charge,
-                holder,
-                outlook,
-                held,
+                charge: job.charge(),
+                holder: job.charged_user(),
+                outlook: outlook(job, self.now),
+                held: self.jobs.preemptible_as(job),
             }),
         };
+        self.apply_derived(&was, &now);
+        let (before, after) = (&was.has.charge, &now.has.charge);
+        let (recharged, gone) = (before != after, before.is_some() && after.is_none());
         let changed = was != now;
         self.jobs.sync(key, now);
         if recharged {
@@ -74,14 +49,11 @@ impl Engine {
     }
 
     /// Forgets a job and all that is derived of it.
-    pub(crate) fn unregister(&mut self, key: &JobKey) {
+    pub(crate) fn forget_job(&mut self, key: &JobKey) {
         let Some(was) = self.jobs.remove(key) else {
             return;
         };
-        self.rehold(&was, None);
-        self.recharge(&was, None);
-        self.recount(&was, None);
-        self.leave_line(&was);
+        self.apply_derived(&was, &Derived::default());
         self.drop_reservation_of(key);
         self.end_completion_grace_of(key);
         self.victim_gone(key);
@@ -90,112 +62,29 @@ impl Engine {
         self.changed.jobs.insert(key.clone());
     }
 
-    /// Why a queued job does not stand in line, if it does not, apart from its back-off and
-    /// its queue.
-    pub(crate) fn obstacle(&self, job: &Job) -> Option<(Reason, String)> {
-        if let Some(hold) = &job.cold.hold {
-            return Some((hold.reason, hold.message.clone()));
+    /// Changes in the other stores what is not so any more.
+    fn apply_derived(&mut self, was: &Derived, now: &Derived) {
+        for ((queue, user), sign) in changes(&was.has.holder, &now.has.holder) {
+            self.quota.hold(queue, user, sign);
         }
-        if let Some(stopped) = stopped(&self.quota, job) {
-            return Some(stopped);
+        for ((queue, pools), sign) in changes(&was.has.charge, &now.has.charge) {
+            self.quota.charge(queue, pools, i64::from(sign));
+            self.touch_queues(queue, sign < 0);
         }
-        let Some(demand) = &job.demand else {
-            let message = "its template has not been seen yet".to_owned();
-            return Some((Reason::NotEvaluated, message));
-        };
-        if let Some(class) = job
-            .priority_class
-            .as_ref()
-            .filter(|_| self.jobs.priority_of(job).is_none())
-        {
-            let message =
-                format!("priority class {class} does not exist; create it or name another");
-            return Some((Reason::PriorityClassNotFound, message));
+        for ((queue, state, pending), sign) in changes(&was.counted, &now.counted) {
+            let total = pending.as_ref().and_then(|demand| demand.total());
+            self.quota.count(queue, *state, total.as_ref(), sign);
+            self.touch_queues(queue, false);
         }
-        if demand.total().is_none() {
-            let message = "what its pods request together is too large to be counted".to_owned();
-            return Some((Reason::InvalidTemplate, message));
+        if was.has.charge != now.has.charge || was.has.held != now.has.held {
+            self.pending.backoff.moved();
         }
-        None
+        self.move_entry(was.line.as_ref(), now.line.as_ref());
     }
 
-    /// The rank of a queued job.
-    pub(crate) fn rank_of(&self, key: &JobKey, job: &Job) -> QueueOrder {
-        QueueOrder {
-            priority: Reverse(self.jobs.priority_of(job).unwrap_or_default()),
-            at: self.due(job),
-            key: key.clone(),
-        }
-    }
-
-    /// When a job was queued, as its queue counts it: where the shortest go first, a multiple
-    /// of its predicted run time later. So no job is passed by one that was queued more than
-    /// that multiple of its own prediction after it.
-    fn due(&self, job: &Job) -> crate::Time {
-        if self.quota.ordering(&job.queue) != QueueOrdering::ShortestPredicted {
-            return job.queued_at;
-        }
-        let predicted = job.forecast.and_then(Forecast::mean_ms);
-        let predicted = predicted.unwrap_or(self.config.assumed_runtime_ms);
-        let later = predicted.saturating_mul(i64::from(self.config.ageing));
-        job.queued_at.after(later)
-    }
-
-    pub(crate) fn charge_of(&self, job: &Job) -> Option<(QueueName, Arc<Pools>)> {
-        let released = job
-            .released
-            .as_ref()
-            .filter(|released| released.charged())?;
-        Some((released.admission.queue.clone(), Arc::new(released.pools())))
-    }
-
-    pub(crate) fn holder_of(&self, job: &Job) -> Option<(QueueName, Arc<str>)> {
-        let released = job.released.as_ref();
-        let charged = released.filter(|released| released.charged())?;
-        Some((charged.admission.queue.clone(), Arc::clone(&job.user)))
-    }
-
-    pub(crate) fn count_of(&self, job: &Job) -> (QueueName, JobState, Option<Arc<Demand>>) {
-        let state = job.state();
-        let waits = state == JobState::Queued && job.cold.hold.is_none();
-        let pending = job.demand.clone().filter(|_| waits);
-        (job.queue_now().clone(), state, pending)
-    }
-
-    /// Where the job should stand in line, and for what. A back-off ends when its timer says.
-    pub(crate) fn place_of(
-        &self,
-        key: &JobKey,
-        job: &Job,
-    ) -> Option<(QueueName, QueueOrder, RequestShape)> {
-        let waits = job.released.is_none()
-            && job.cold.back_off_until.is_none()
-            && self.obstacle(job).is_none();
-        let demand = job.demand.as_ref().filter(|_| waits)?;
-        let shape = RequestShape {
-            demand: Arc::clone(demand),
-            total: demand.total()?,
-            user: self
-                .quota
-                .counts_users(&job.queue)
-                .then(|| Arc::clone(&job.user)),
-            duration: job
-                .duration
-                .or_else(|| job.forecast.and_then(Forecast::high_ms)),
-            max_clusters: self.max_clusters(&job.queue),
-            avoid: job.cold.avoid.keys().cloned().collect(),
-            preempts: self.jobs.preempts(job),
-        };
-        Some((job.queue.clone(), self.rank_of(key, job), shape))
-    }
-
-    pub(crate) fn max_clusters(&self, queue: &QueueName) -> Option<u32> {
-        self.quota.policy(queue)?.max_clusters
-    }
-
-    /// The place in line; takes hold of its shape. The old one is given back in
-    /// [`Self::reline`].
-    fn line_of(&mut self, key: &JobKey) -> Option<PendingEntry> {
+    /// Where a job stands while it is pending; takes hold of its shape. The old one is given back
+    /// in [`Self::move_entry`].
+    fn acquire_entry(&mut self, key: &JobKey) -> Option<PendingEntry> {
         let job = self.jobs.get(key)?;
         self.place_of(key, job)?;
         if job.forecast.is_none() {
@@ -207,26 +96,32 @@ impl Engine {
         Some(PendingEntry { queue, shape, rank })
     }
 
-    fn reline(&mut self, was: &Derived, line: Option<&PendingEntry>) {
-        match (&was.line, line) {
-            (Some(old), Some(new)) if old == new => self.pending.shapes.release(new.shape),
-            (old, new) => {
-                let taking = self.taking_for(old.as_ref(), new);
-                self.leave_line(was);
-                // A queue has a number while jobs are counted in it, which they are by now.
-                let id = new.and_then(|new| self.quota.id(&new.queue));
-                if let (Some(new), Some(id)) = (new, id) {
-                    self.pending
-                        .queues
-                        .insert(&new.queue, id, new.shape, &new.rank);
-                    self.changed.queues.insert(new.queue.clone());
-                }
-                if let Some(kept) = taking {
-                    self.reservations.set(kept);
-                }
-                self.rouse_behind_takers(new);
-            }
+    fn move_entry(&mut self, old: Option<&PendingEntry>, new: Option<&PendingEntry>) {
+        if old == new {
+            return new
+                .into_iter()
+                .for_each(|new| self.pending.shapes.release(new.shape));
         }
+        let taking = self.taking_for(old, new);
+        if let Some(old) = old {
+            self.pending.queues.remove(&old.queue, old.shape, &old.rank);
+            self.pending.shapes.release(old.shape);
+            self.drop_reservation_of(&old.rank.key);
+            self.pending.backoff.forget(&old.rank.key);
+            self.changed.queues.insert(old.queue.clone());
+        }
+        // A queue has a number while jobs are counted in it, which they are by now.
+        let id = new.and_then(|new| self.quota.id(&new.queue));
+        if let (Some(new), Some(id)) = (new, id) {
+            self.pending
+                .queues
+                .insert(&new.queue, id, new.shape, &new.rank);
+            self.changed.queues.insert(new.queue.clone());
+        }
+        if let Some(kept) = taking {
+            self.reservations.set(kept);
+        }
+        self.rouse_behind_takers(new);
     }
 
     /// Where the first of a group waits for what is evicted for it, who joins it may take
@@ -254,52 +149,6 @@ impl Engine {
             rank: new.rank.clone(),
             ..kept.clone()
         })
-    }
-
-    fn leave_line(&mut self, was: &Derived) {
-        if let Some(old) = &was.line {
-            self.pending.queues.remove(&old.queue, old.shape, &old.rank);
-            self.pending.shapes.release(old.shape);
-            self.drop_reservation_of(&old.rank.key);
-            self.pending.backoff.forget(&old.rank.key);
-            self.changed.queues.insert(old.queue.clone());
-        }
-    }
-
-    fn rehold(&mut self, was: &Derived, holder: Option<&(QueueName, Arc<str>)>) {
-        if let Some((queue, user)) = holder {
-            self.quota.hold(queue, user, 1);
-        }
-        if let Some((queue, user)) = &was.has.holder {
-            self.quota.hold(queue, user, -1);
-        }
-    }
-
-    fn recharge(&mut self, was: &Derived, charge: Option<&(QueueName, Arc<Pools>)>) {
-        if let Some((queue, pools)) = charge {
-            self.quota.charge(queue, pools, 1);
-            self.touch_queues(queue, false);
-        }
-        if let Some((queue, pools)) = &was.has.charge {
-            self.quota.charge(queue, pools, -1);
-            self.touch_queues(queue, true);
-        }
-    }
-
-    fn recount(
-        &mut self,
-        was: &Derived,
-        counted: Option<&(QueueName, JobState, Option<Arc<Demand>>)>,
-    ) {
-        let total = |pending: &Option<Arc<Demand>>| pending.as_ref().and_then(|d| d.total());
-        if let Some((queue, state, pending)) = counted {
-            self.quota.count(queue, *state, total(pending).as_ref(), 1);
-            self.touch_queues(queue, false);
-        }
-        if let Some((queue, state, pending)) = &was.counted {
-            self.quota.count(queue, *state, total(pending).as_ref(), -1);
-            self.touch_queues(queue, false);
-        }
     }
 
     /// Wakes those who wait for headroom of a queue, of which there may be more.
@@ -338,4 +187,15 @@ impl Engine {
             }
         }
     }
+}
+
+/// What is new, to be added, and what it replaces, to be taken off; nothing where both are equal.
+fn changes<'a, T: PartialEq>(
+    was: &'a Option<T>,
+    now: &'a Option<T>,
+) -> impl Iterator<Item = (&'a T, i32)> {
+    let differ = was != now;
+    let now = now.iter().map(|now| (now, 1));
+    let was = was.iter().map(|was| (was, -1));
+    now.chain(was).filter(move |_| differ)
 }

@@ -1,0 +1,96 @@
+//! Whether a queued job may be considered, its rank in its queue, and the shape of its request.
+
+use super::job::{Job, QueueOrder};
+use super::runtime::stopped;
+use crate::api::facts::QueueOrdering;
+use crate::api::ids::{JobKey, QueueName};
+use crate::api::reason::Reason;
+use crate::engine::Engine;
+use crate::forecast::predict::Forecast;
+use crate::pending::shapes::RequestShape;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+impl Engine {
+    /// Why a queued job does not stand in line, if it does not, apart from its back-off and
+    /// its queue.
+    pub(crate) fn obstacle(&self, job: &Job) -> Option<(Reason, String)> {
+        if let Some(hold) = &job.cold.hold {
+            return Some((hold.reason, hold.message.clone()));
+        }
+        if let Some(stopped) = stopped(&self.quota, job) {
+            return Some(stopped);
+        }
+        let Some(demand) = &job.demand else {
+            let message = "its template has not been seen yet".to_owned();
+            return Some((Reason::NotEvaluated, message));
+        };
+        if let Some(class) = job
+            .priority_class
+            .as_ref()
+            .filter(|_| self.jobs.priority_of(job).is_none())
+        {
+            let message =
+                format!("priority class {class} does not exist; create it or name another");
+            return Some((Reason::PriorityClassNotFound, message));
+        }
+        if demand.total().is_none() {
+            let message = "what its pods request together is too large to be counted".to_owned();
+            return Some((Reason::InvalidTemplate, message));
+        }
+        None
+    }
+
+    /// The rank of a queued job.
+    pub(crate) fn rank_of(&self, key: &JobKey, job: &Job) -> QueueOrder {
+        QueueOrder {
+            priority: Reverse(self.jobs.priority_of(job).unwrap_or_default()),
+            at: self.due(job),
+            key: key.clone(),
+        }
+    }
+
+    /// When a job was queued, as its queue counts it: where the shortest go first, a multiple
+    /// of its predicted run time later. So no job is passed by one that was queued more than
+    /// that multiple of its own prediction after it.
+    fn due(&self, job: &Job) -> crate::Time {
+        if self.quota.ordering(&job.queue) != QueueOrdering::ShortestPredicted {
+            return job.queued_at;
+        }
+        let predicted = job.forecast.and_then(Forecast::mean_ms);
+        let predicted = predicted.unwrap_or(self.config.assumed_runtime_ms);
+        let later = predicted.saturating_mul(i64::from(self.config.ageing));
+        job.queued_at.after(later)
+    }
+
+    /// Where the job should stand in line, and for what. A back-off ends when its timer says.
+    pub(crate) fn place_of(
+        &self,
+        key: &JobKey,
+        job: &Job,
+    ) -> Option<(QueueName, QueueOrder, RequestShape)> {
+        let waits = job.released.is_none()
+            && job.cold.back_off_until.is_none()
+            && self.obstacle(job).is_none();
+        let demand = job.demand.as_ref().filter(|_| waits)?;
+        let shape = RequestShape {
+            demand: Arc::clone(demand),
+            total: demand.total()?,
+            user: self
+                .quota
+                .counts_users(&job.queue)
+                .then(|| Arc::clone(&job.user)),
+            duration: job
+                .duration
+                .or_else(|| job.forecast.and_then(Forecast::high_ms)),
+            max_clusters: self.max_clusters(&job.queue),
+            avoid: job.cold.avoid.keys().cloned().collect(),
+            preempts: self.jobs.preempts(job),
+        };
+        Some((job.queue.clone(), self.rank_of(key, job), shape))
+    }
+
+    pub(crate) fn max_clusters(&self, queue: &QueueName) -> Option<u32> {
+        self.quota.policy(queue)?.max_clusters
+    }
+}
