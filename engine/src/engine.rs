@@ -16,7 +16,7 @@ use crate::forecast::predict::History;
 use crate::jobs::job::JobView;
 use crate::jobs::store::Jobs;
 use crate::pending::store::Pending;
-use crate::quota::queues::Queues;
+use crate::quota::Quota;
 use crate::reservation::store::Reservations;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub struct Changed {
     /// Jobs whose state or reason may have changed. Of many jobs that are blocked alike, those
     /// that stand first; the others are not named each time something moves.
     pub jobs: BTreeSet<JobKey>,
-    /// Queues whose usage, counts or head may have changed.
+    /// Quota whose usage, counts or head may have changed.
     pub queues: BTreeSet<QueueName>,
 }
 
@@ -36,7 +36,7 @@ pub struct Engine {
     pub(crate) config: EngineConfig,
     /// The latest time that was observed.
     pub(crate) now: Time,
-    pub(crate) quota: Queues,
+    pub(crate) quota: Quota,
     pub(crate) capacity: Capacity,
     pub(crate) pending: Pending,
     pub(crate) reservations: Reservations,
@@ -52,7 +52,7 @@ impl Engine {
         Self {
             config,
             now: Time::default(),
-            quota: Queues::default(),
+            quota: Quota::default(),
             capacity: Capacity::default(),
             pending: Pending::default(),
             reservations: Reservations::default(),

@@ -28,11 +28,12 @@ mod reservation;
 mod testing;
 
 pub use amounts::{quantity, resources};
+pub use api::job::JobState;
 pub use api::{decision, event, facts, ids, matching, reason};
 pub use audit::snapshot::Snapshot;
 pub use config::EngineConfig;
 pub use engine::{Changed, Engine};
-pub use jobs::job::{JobState, JobView};
+pub use jobs::job::JobView;
 
 pub use decision::{Blocker, Decision, Decisions, Explanation, QueueUsage};
 pub use event::{Event, Progress};

@@ -1,9 +1,11 @@
 //! What goes into the engine and comes out of it: names, facts, events, decisions, reasons.
 
+pub(crate) mod charge;
 pub mod decision;
 pub mod event;
 pub mod facts;
 pub mod ids;
+pub(crate) mod job;
 pub mod matching;
 pub mod reason;
 pub(crate) mod uid;

@@ -58,7 +58,7 @@ impl Engine {
     /// What queues hold, may have and count is what their objects, their jobs and the fleet
     /// make it; and each stands in its place among its siblings.
     fn check_queues(&self, wrong: &mut Vec<String>) {
-        let mut fresh = self.quota.anew();
+        let mut fresh = self.quota.rebuilt();
         for cluster in self.capacity.clusters.keys() {
             fresh.set_fleet(cluster, &self.cluster_total(cluster));
         }
@@ -75,10 +75,12 @@ impl Engine {
             }
         }
         if self.capacity.room.nothing_touched() {
-            wrong.extend(self.quota.differences(&fresh));
+            wrong.extend(self.quota.audit(&fresh));
         }
-        wrong.extend(self.quota.pasts_not_watched());
-        wrong.extend(self.misplaced_queues());
+        wrong.extend(self.quota.audit_decay());
+        if !self.pending.queues.is_dirty() {
+            wrong.extend(self.quota.audit_order(|id| self.front_of(id)));
+        }
         wrong.extend(self.never_asked());
         wrong.extend(self.wrong_doors(&self.feasible()));
     }
@@ -200,9 +202,7 @@ mod tests {
     use crate::api::facts::{JobFact, PodFact};
     use crate::capacity::completion_grace::Ended;
     use crate::capacity::testing::demand;
-    use crate::quota::measure::Sums;
-    use crate::quota::scopes::OVERALL;
-    use crate::quota::sibling_order::QueueHeads;
+    use crate::quota::QueueHeads;
     use crate::testing::pending;
     use crate::{Engine, Event, JobKey, QueueName, Time, Uid};
     use std::collections::BTreeMap;
@@ -259,11 +259,6 @@ mod tests {
                 e.capacity
                     .room
                     .assume_seats(&JobKey::new("ns", "ghost"), demand, &shares);
-            }),
-            ("queue q: kept", |e| {
-                let id = e.quota.id(&QueueName::from("q")).unwrap();
-                let overall = e.quota.node_mut(id).account_mut(OVERALL).unwrap();
-                overall.charged = Sums::default();
             }),
             ("pod ghost: keeps its room until", |e| {
                 e.restore_lingering(vec![Ended {

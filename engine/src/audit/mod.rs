@@ -1,5 +1,4 @@
 //! Recomputes all that is derived, and dumps an engine as data.
 
 pub(crate) mod invariants;
-pub(crate) mod picture;
 pub(crate) mod snapshot;

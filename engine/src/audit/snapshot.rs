@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::forecast::predict::{Forecast, History, KnownRuns};
 use crate::jobs::job::{ColdState, Derived, Job, Released};
 use crate::preemption::backoff::PreemptionBackoff;
-use crate::quota::decay::PastSnapshot;
+use crate::quota::DecayedUsageSnapshot;
 use crate::reservation::store::Reservation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub struct Snapshot {
     /// Who found nothing to evict, and looks again when.
     preemption_backoff: PreemptionBackoff,
     /// What queues held in the past, where that counts.
-    pasts: Vec<PastSnapshot>,
+    pasts: Vec<DecayedUsageSnapshot>,
     /// The pods asked for of late.
     mix: MixRecord,
     runs: Vec<KnownRuns>,
@@ -69,16 +69,8 @@ impl Engine {
         let rooms = || self.capacity.room.clusters().values();
         Snapshot {
             now: self.now,
-            queues: self
-                .quota
-                .iter()
-                .filter_map(|(_, node)| node.fact.clone())
-                .collect(),
-            policies: self
-                .quota
-                .iter()
-                .filter_map(|(_, node)| node.policy.clone())
-                .collect(),
+            queues: self.quota.facts().cloned().collect(),
+            policies: self.quota.policies().cloned().collect(),
             priority_classes: self.jobs.priority_classes().cloned().collect(),
             clusters: self.capacity.clusters.values().cloned().collect(),
             nodes: rooms()
@@ -99,7 +91,7 @@ impl Engine {
             completion_grace: self.capacity.completion_grace.all().cloned().collect(),
             reservations: self.reservations.iter().cloned().collect(),
             preemption_backoff: self.pending.backoff.clone(),
-            pasts: self.quota.pasts(),
+            pasts: self.quota.decayed_usages(),
             mix: self.capacity.room.mix().clone(),
             runs: self.forecast.snapshot(),
         }
@@ -141,7 +133,7 @@ impl Engine {
             engine.reservations.set(reservation);
         }
         for past in snapshot.pasts {
-            engine.quota.restore_past(past);
+            engine.quota.restore_decayed(past);
         }
         let clusters: Vec<ClusterName> = engine.capacity.clusters.keys().cloned().collect();
         engine.capacity.room.restore_mix(snapshot.mix);

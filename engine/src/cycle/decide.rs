@@ -8,17 +8,16 @@ use crate::amounts::tally::Tally;
 use crate::api::decision::{Decision, Decisions};
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName, Time};
+use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::cycle::evaluate::{Block, Gate, Request, Verdict};
 use crate::engine::Engine;
-use crate::jobs::job::QueueOrder;
 use crate::pending::head_selector::Candidate;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::infeasible::{FeasibleShapes, Infeasible};
 use crate::pending::pending_queue::{PendingQueue, Recheck};
 use crate::pending::shapes::{RequestShape, ShapeId};
-use crate::quota::queues::QueueId;
-use crate::quota::sibling_order::QueueHeads;
+use crate::quota::{QueueHeads, QueueId};
 use crate::reservation::store::{ReservationSlot, ReservedNode};
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,7 +143,7 @@ impl Engine {
 
     /// Wakes those who wait for bounds that are others now.
     pub(crate) fn bounds_moved(&mut self) {
-        for queue in self.quota.take_moved() {
+        for queue in self.quota.take_changed_bounds() {
             self.pending
                 .queues
                 .wake(&RequeueCondition::Bounds(queue.clone()));
@@ -276,13 +275,13 @@ impl Engine {
         if !self.quota.takes_jobs(id) {
             return QueueHeads::default();
         }
-        let name = &self.quota.node(id).name;
+        let name = self.quota.name(id);
         let head = self.head_of(name);
         let pending_queue = self.pending.queues.pending_queue(name);
         let line = pending_queue.and_then(|pending_queue| pending_queue.ranks().first());
         QueueHeads {
             head: head.cloned(),
-            line: line.cloned(),
+            pending: line.cloned(),
         }
     }
 
@@ -344,7 +343,7 @@ impl Engine {
             let firsts = named.filter_map(|shape| pending_queue.first_awake(shape));
             firsts.filter(|(rank, shape)| may(rank, *shape)).min()
         }?;
-        let competes = self.place_beyond(queue, candidate.0).is_none();
+        let competes = self.over_pending_limit(queue, candidate.0).is_none();
         competes.then_some(candidate)
     }
 
@@ -367,12 +366,14 @@ impl Engine {
     pub(crate) fn head_of(&self, queue: &QueueName) -> Option<&QueueOrder> {
         let pending_queue = self.pending.queues.pending_queue(queue)?;
         let (head, _) = pending_queue.candidate(self.quota.ordering(queue), |_, _| true)?;
-        self.place_beyond(queue, head).is_none().then_some(head)
+        self.over_pending_limit(queue, head)
+            .is_none()
+            .then_some(head)
     }
 
     /// The place of a waiting job that is not among the first who may compete in its queue, with
     /// how many may.
-    pub(crate) fn place_beyond(
+    pub(crate) fn over_pending_limit(
         &self,
         queue: &QueueName,
         rank: &QueueOrder,
@@ -472,6 +473,39 @@ impl Engine {
             self.pending
                 .queues
                 .wake_others(&RequeueCondition::Reservation, &queue);
+        }
+    }
+
+    /// A user has reached a limit in a queue: the user's jobs that head strict queues below it
+    /// hold up no others any more, and are evaluated again.
+    fn rouse_limited(&mut self, queue: &QueueName, user: &str) {
+        let strict = self.quota.strict_queues_at_limit(queue, user).into_iter();
+        let heads = strict.filter_map(|queue| {
+            let pending_queue = self.pending.queues.pending_queue(queue)?;
+            pending_queue.first_that_may_go()
+        });
+        let heads: Vec<JobKey> = heads.map(|rank| rank.key.clone()).collect();
+        for head in heads {
+            let shape = self
+                .shape_of(&head)
+                .and_then(|shape| self.pending.shapes.get(shape));
+            if shape.is_some_and(|shape| shape.user_of(&head) == user) {
+                self.rouse_job(&head);
+            }
+        }
+    }
+
+    /// Drops the reservations of jobs that are past the pending limit of a queue: they would have
+    /// them for ever.
+    pub(crate) fn drop_over_limit(&mut self, queue: &QueueName) {
+        if self.quota.pending_limit(queue).is_none() {
+            return;
+        }
+        let holders = self.reservations.holders_in(queue);
+        let over = holders.filter(|rank| self.over_pending_limit(queue, rank).is_some());
+        let over: Vec<JobKey> = over.map(|rank| rank.key.clone()).collect();
+        for key in over {
+            self.drop_reservation_of(&key);
         }
     }
 }

@@ -102,7 +102,7 @@ impl Engine {
             Some((job.queue_now(), self.rank_of(key, job)))
         });
         let mut ranked: Vec<_> = ranked.collect();
-        ranked.sort_by(|a, b| self.compare((a.0, &a.1), (b.0, &b.1)));
+        ranked.sort_by(|a, b| self.quota.compare((a.0, &a.1), (b.0, &b.1)));
         ranked.into_iter().map(|(_, rank)| rank.key).collect()
     }
 

@@ -3,19 +3,18 @@
 //! Deciding, explaining and reserving all ask here, so that what is said is what is done.
 //! A verdict changes nothing.
 
+use crate::api::charge::Pools;
 use crate::api::decision::Blocker;
 use crate::api::facts::{Demand, Role, Share};
 use crate::api::ids::{JobKey, QueueName};
+use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::engine::Engine;
-use crate::jobs::job::QueueOrder;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan::{ClusterLack, NoPlan, View};
-use crate::quota::check::{Short, Withheld};
-use crate::quota::limits::LimitReached;
-use crate::quota::queues::{Pools, Queues};
+use crate::quota::{LimitReached, Quota, Shortfall, Withheld};
 use std::collections::BTreeSet;
 
 /// What stands for and against releasing a job now.
@@ -48,7 +47,7 @@ pub(crate) enum Gate {
     /// A number of jobs is reached.
     Limit,
     /// Headroom is short; with the pools it would use, where a bound on those is.
-    Quota(Box<Short>, Option<Pools>),
+    Quota(Box<Shortfall>, Option<Pools>),
     /// Room is short.
     Room,
     /// What it needs is there, but kept for a job further ahead.
@@ -88,7 +87,8 @@ impl Request<'_> {
 impl Engine {
     /// Judges a job that waits in line, at the size that it wants.
     pub(super) fn judge_as_is(&self, request: Request<'_>) -> Verdict {
-        if let Err(reached) = self.check_competes(request) {
+        if let Some((position, limit)) = self.over_pending_limit(request.queue, request.rank) {
+            let reached = LimitReached::pending(request.queue, limit, position);
             return blocked(block_by_limit(reached));
         }
         if let Err(reached) = self.quota.check_limits(request.queue, request.user()) {
@@ -310,7 +310,7 @@ impl Engine {
     fn block_by_quota(
         &self,
         request: Request<'_>,
-        short: Box<Short>,
+        short: Box<Shortfall>,
         pools: Option<Pools>,
         mut conditions: Vec<RequeueCondition>,
     ) -> Block {
@@ -388,7 +388,7 @@ fn room_blocker(lack: &ClusterLack, role: &Role) -> Blocker {
 }
 
 /// Why there is no plan, in words that follow "it".
-fn words(queues: &Queues, demand: &Demand, no_plan: &NoPlan) -> String {
+fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String {
     match no_plan {
         NoPlan::Bound(short, _) => short.message(queues),
         NoPlan::NoCluster(why) if why.is_empty() => {

@@ -5,6 +5,7 @@
 //! (`elastic.rs`).
 
 use crate::amounts::tally::Tally;
+use crate::api::charge::pools_of;
 use crate::api::decision::Decision;
 use crate::api::facts::Share;
 use crate::api::ids::JobKey;
@@ -14,7 +15,6 @@ use crate::engine::Engine;
 use crate::jobs::job::Job;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan::View;
-use crate::quota::queues::pools_of;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use crate::api::facts::{PriorityClassFact, QueueFact};
 use crate::api::ids::{JobKey, QueueName};
 use crate::engine::Engine;
 use crate::pending::inadmissible::RequeueCondition;
-use crate::quota::queues::ROOT;
+use crate::quota::ROOT;
 
 impl Engine {
     /// A queue's bounds, state or place in the tree are others. Room knows nothing of those.
@@ -31,8 +31,7 @@ impl Engine {
 
     /// The parent that a queue names, if the queue exists.
     fn place_of_queue(&self, name: &QueueName) -> Option<Option<QueueName>> {
-        let fact = self.quota.get(name)?.fact.as_ref()?;
-        Some(fact.parent.clone())
+        Some(self.quota.fact(name)?.parent.clone())
     }
 
     fn queue_changed(&mut self, name: &QueueName) {

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::jobs::deadline::{deadline, least_of, room_lost_at};
 use crate::jobs::drain::{emptied, is_emptied, must_leave};
 use crate::jobs::job::Job;
-use crate::jobs::runtime::{runtime_ends, runtime_limit};
+use crate::jobs::runtime::runtime_ends;
 
 impl Engine {
     /// Handles every timer that has come, as far as the budget goes.
@@ -62,7 +62,7 @@ impl Engine {
     /// Stops a job that has run as long as it may.
     fn stop_overdue(&mut self, key: &JobKey) -> Option<Decision> {
         let released = self.jobs.released(key)?;
-        let (limit, queue) = runtime_limit(&self.quota, &released.admission.queue)?;
+        let (limit, queue) = self.quota.runtime_limit(&released.admission.queue)?;
         let ran = self.now.millis_since(released.started_at?).max(limit);
         self.jobs.stop(key, ran);
         let message = format!(

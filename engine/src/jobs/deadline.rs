@@ -5,10 +5,10 @@ use super::runtime::runtime_ends;
 use crate::api::facts::{Demand, Share};
 use crate::api::ids::{ClusterName, Time};
 use crate::config::EngineConfig;
-use crate::quota::queues::Queues;
+use crate::quota::Quota;
 
 /// When time alone may next change something about a job.
-pub(crate) fn next_look(config: &EngineConfig, queues: &Queues, job: &Job) -> Option<Time> {
+pub(crate) fn next_look(config: &EngineConfig, queues: &Quota, job: &Job) -> Option<Time> {
     let Some(released) = &job.released else {
         let ends = job
             .cold
@@ -27,7 +27,7 @@ pub(crate) fn next_look(config: &EngineConfig, queues: &Queues, job: &Job) -> Op
 }
 
 /// When enough of a released job has to be bound.
-pub(crate) fn deadline(config: &EngineConfig, queues: &Queues, released: &Released) -> Time {
+pub(crate) fn deadline(config: &EngineConfig, queues: &Quota, released: &Released) -> Time {
     let policy = queues.policy(&released.admission.queue);
     let allowed = policy.map_or(config.start_deadline_ms, |policy| policy.start_deadline_ms);
     released.admission.admitted_at.after(allowed)

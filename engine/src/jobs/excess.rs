@@ -6,10 +6,10 @@
 //! is planned, grown or recorded by it.
 
 use crate::amounts::resources::Resources;
+use crate::api::charge::Pools;
 use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, PoolClass};
 use crate::capacity::leading;
-use crate::quota::queues::Pools;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

@@ -1,35 +1,18 @@
 //! A job inside the engine: what was told of it, how far it is, and what is derived of that.
 
 use crate::amounts::rare::{Nothing, Rare};
+use crate::api::charge::Pools;
 use crate::api::event::Progress;
 use crate::api::facts::{Admission, Demand, Hold, Leaving, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
+use crate::api::job::{JobState, QueueOrder};
 use crate::api::reason::Reason;
 use crate::forecast::predict::{Forecast, Outlook};
 use crate::jobs::excess::Excess;
 use crate::pending::shapes::ShapeId;
-use crate::quota::queues::Pools;
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// How far a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum JobState {
-    /// It waits, charged nothing.
-    Queued,
-    /// Its release was decided and is being written.
-    Assumed,
-    /// Its placement is written.
-    Placed,
-    /// Enough of it runs.
-    Running,
-    /// It is being evicted or deleted, and charged until its Works are gone.
-    Ending,
-    /// It ended, and is charged nothing.
-    Finished,
-}
 
 /// A job as the engine sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,18 +36,6 @@ pub struct JobView<'a> {
     /// Whether it took more than it was granted, by a template edit that nothing could hold.
     /// It is charged for it, and should be pinned back.
     pub overgrown: bool,
-}
-
-/// The order inside a queue: the policy is the order of the fields.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct QueueOrder {
-    /// Higher priority first.
-    pub(crate) priority: Reverse<i32>,
-    /// Then who was queued first; in a queue that puts the shortest first, with a multiple of
-    /// how long each is predicted to run added.
-    pub(crate) at: Time,
-    /// Then the name, so that no two are equal.
-    pub(crate) key: JobKey,
 }
 
 /// A job. What the facts say and what the engine decided; `derived` follows from both.

@@ -1,9 +1,10 @@
 //! Whether a queued job may be considered, its rank in its queue, and the shape of its request.
 
-use super::job::{Job, QueueOrder};
+use super::job::Job;
 use super::runtime::stopped;
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::{JobKey, QueueName};
+use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::engine::Engine;
 use crate::forecast::predict::Forecast;

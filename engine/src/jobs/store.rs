@@ -5,14 +5,15 @@
 //! indexes in step with the job. Others read jobs and change none. The store must know no other
 //! store: what a change means for quota, capacity and pending jobs is up to its callers.
 
-use super::job::{Derived, Job, JobState, PendingEntry, Released};
+use super::job::{Derived, Job, PendingEntry, Released};
 use super::names::Names;
 use super::preemptible_index::PreemptibleIndex;
 use super::timers::Timers;
 use crate::amounts::hashed::Hashed;
+use crate::api::charge::Pools;
 use crate::api::facts::{Demand, PriorityClassFact};
 use crate::api::ids::{JobKey, QueueName, Time};
-use crate::quota::queues::Pools;
+use crate::api::job::JobState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

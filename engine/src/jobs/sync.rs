@@ -162,10 +162,9 @@ impl Engine {
             .wake_for_headroom(queue, |class, resource| {
                 queues.headroom(queue, class, resource)
             });
-        let entitled = self
-            .pending
-            .backoff
-            .due_in(queue, |resource| queues.due(queue, resource));
+        let entitled = self.pending.backoff.due_in(queue, |resource| {
+            queues.unused_deserved(queue, resource).unwrap_or(i128::MIN)
+        });
         for key in entitled {
             self.ask_again(&key);
         }
@@ -182,7 +181,7 @@ impl Engine {
                     self.rouse_job(&holder);
                 }
             }
-            if name.as_str() != crate::quota::queues::ROOT {
+            if name.as_str() != crate::quota::ROOT {
                 self.changed.queues.insert(name);
             }
         }

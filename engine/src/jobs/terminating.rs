@@ -12,9 +12,9 @@ use super::job::Released;
 use super::store::Jobs;
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
+use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::{Admission, Demand, Leaving, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass};
-use crate::quota::queues::{Pools, pools_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -15,13 +15,11 @@
 use crate::amounts::hashed::{Hashed, HashedSet};
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::QueueName;
+use crate::api::job::QueueOrder;
 use crate::engine::Engine;
-use crate::jobs::job::QueueOrder;
 use crate::pending::infeasible::FeasibleShapes;
 use crate::pending::shapes::ShapeId;
-use crate::quota::queues::QueueId;
-use crate::quota::sibling_order::Round;
-use crate::quota::tree::Path;
+use crate::quota::{Path, QueueId, Round};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
@@ -136,7 +134,7 @@ impl Engine {
         for queue in nobody {
             self.pending.heads.note_nobody(queue);
             // Nodes come no nearer until more becomes free again.
-            let name = &self.quota.node(queue).name;
+            let name = self.quota.name(queue);
             self.pending.queues.forget_reminders(name);
         }
         if found.is_none() {
@@ -165,7 +163,7 @@ impl Engine {
             Asked::Everybody | Asked::Open => false,
         };
         let answer_of = |id: QueueId| {
-            let queue = &self.quota.node(id).name;
+            let queue = self.quota.name(id);
             if settled && !behind.get() {
                 behind.set(self.is_behind_all(feasible, queue));
             }
@@ -188,7 +186,7 @@ impl Engine {
         let answers = answers.into_inner();
         let found = next.and_then(|id| {
             let (rank, shape) = answers.get(&id).copied()??;
-            let queue = &self.quota.node(id).name;
+            let queue = self.quota.name(id);
             let strict = self.quota.ordering(queue) == QueueOrdering::StrictFifo;
             let pending_queue = self.pending.queues.pending_queue(queue);
             let goes = strict
@@ -220,11 +218,7 @@ impl Engine {
         }
         let mut few = BTreeSet::new();
         for queue in open().copied().flatten() {
-            for (id, _) in self.quota.upwards(*queue) {
-                if !few.insert(id) {
-                    break;
-                }
-            }
+            few.extend(self.quota.path_of(*queue));
         }
         Asked::SmallMap(few)
     }
@@ -248,9 +242,8 @@ impl Engine {
     /// want. Where it had nobody when it was last asked and nothing about it has changed since,
     /// only those may be whose shape has opened; and those with claims, where they are others.
     fn answer_behind(&self, id: QueueId, feasible: &FeasibleShapes<'_>) -> Answer<'_> {
-        let node = self.quota.node(id);
-        let queue = &node.name;
-        let ordering = node.ordering();
+        let queue = self.quota.name(id);
+        let ordering = self.quota.ordering(queue);
         let strict = ordering == QueueOrdering::StrictFifo;
         if self.pending.heads.dirty.contains(id) || (strict && !self.pending.heads.has_answered(id))
         {
@@ -271,7 +264,7 @@ impl Engine {
         };
         let claimed = claims.then(|| self.first_with_a_claim(queue)).flatten();
         let first = opened.into_iter().chain(claimed).min();
-        let found = first.filter(|(rank, _)| self.place_beyond(queue, rank).is_none());
+        let found = first.filter(|(rank, _)| self.over_pending_limit(queue, rank).is_none());
         debug_assert!(!claims || found == self.candidate_of(queue, feasible));
         found
     }
@@ -300,7 +293,7 @@ impl Engine {
 
     /// Whether a queue holds what it deserves may be another: its claims are then.
     fn note_satisfied(&mut self, id: QueueId) {
-        let unsatisfied = self.is_unsatisfied(id);
+        let unsatisfied = self.quota.is_below_deserved(id);
         if unsatisfied == self.pending.heads.unsatisfied.contains(&id) {
             return;
         }
@@ -309,7 +302,7 @@ impl Engine {
         } else {
             self.pending.heads.unsatisfied.remove(&id);
         }
-        let name = &self.quota.node(id).name;
+        let name = self.quota.name(id);
         // Those whose claims are worse than the holder's was may have better ones now.
         if !unsatisfied && self.reservations.holders_in(name).next().is_some() {
             self.pending.heads.ask_fronts();
@@ -353,7 +346,7 @@ impl Engine {
         self.stir_hopeful();
         let mut dirty = self.pending.queues.take_dirty();
         for queue in &dirty {
-            self.drop_beyond(queue);
+            self.drop_over_limit(queue);
         }
         dirty.append(&mut self.pending.queues.take_dirty());
         for queue in dirty {
@@ -379,7 +372,7 @@ impl Engine {
     /// still to be put in their places.
     pub(crate) fn never_asked(&self) -> Vec<String> {
         if self.pending.queues.is_dirty()
-            || !self.quota.unranked.is_empty()
+            || self.quota.has_unranked()
             || self.reservations.is_hope_due(self.pending.freed.count())
         {
             return Vec::new();

@@ -12,11 +12,11 @@
 use crate::amounts::hashed::HashedSet;
 use crate::api::facts::{Role, Split};
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
+use crate::api::job::QueueOrder;
 use crate::cycle::evaluate::Request;
 use crate::engine::Engine;
-use crate::jobs::job::QueueOrder;
 use crate::pending::shapes::{RequestShape, ShapeId, Shapes};
-use crate::quota::queues::QueueId;
+use crate::quota::QueueId;
 use crate::reservation::store::Reservation;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -301,7 +301,9 @@ impl Engine {
         queue: &QueueName,
         rank: &QueueOrder,
     ) -> bool {
-        self.compare((&holder.queue, &holder.rank), (queue, rank)) == Ordering::Less
+        self.quota
+            .compare((&holder.queue, &holder.rank), (queue, rank))
+            == Ordering::Less
     }
 
     /// The last in order of those who keep nodes, those aside for whom jobs are evicted.
@@ -314,7 +316,7 @@ impl Engine {
         holders: impl Iterator<Item = &'a Reservation>,
     ) -> Option<&'a Reservation> {
         let holders = holders.filter(|kept| !kept.taking());
-        holders.max_by(|a, b| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)))
+        holders.max_by(|a, b| self.quota.compare((&a.queue, &a.rank), (&b.queue, &b.rank)))
     }
 
     fn grew_for(&self, id: ShapeId, why: &Infeasible) -> bool {

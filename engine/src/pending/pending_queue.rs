@@ -4,12 +4,12 @@
 //! is [`crate::pending::queues::PendingQueues`], which keeps this in step with what is known of all queues.
 
 use crate::api::facts::QueueOrdering;
+use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
-use crate::jobs::job::QueueOrder;
 use crate::pending::inadmissible::Inadmissible;
 use crate::pending::position_index::PositionIndex;
 use crate::pending::shapes::ShapeId;
-use crate::quota::queues::QueueId;
+use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The waiting jobs of one queue who want the same.

@@ -3,7 +3,7 @@
 //! A sorted sequence in chunks: insert, remove and position cost the square root of what
 //! waits, where an ordered set would have to count.
 
-use crate::jobs::job::QueueOrder;
+use crate::api::job::QueueOrder;
 
 const CHUNK: usize = 512;
 

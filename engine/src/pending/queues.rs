@@ -7,12 +7,12 @@
 use crate::amounts::hashed::{Hashed, HashedSet};
 use crate::amounts::resources::ResourceName;
 use crate::api::ids::{PoolClass, QueueName};
+use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
-use crate::jobs::job::QueueOrder;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::pending_queue::{PendingQueue, Recheck};
 use crate::pending::shapes::ShapeId;
-use crate::quota::queues::QueueId;
+use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All waiting jobs.

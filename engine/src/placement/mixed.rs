@@ -5,6 +5,7 @@
 //! of that class, and the gang is packed again, until no bound is passed or room is short. For
 //! one role this finds a packing whenever there is one.
 
+use crate::api::charge::pools_of;
 use crate::api::facts::{Demand, Share};
 use crate::api::ids::{NodeName, QueueName};
 use crate::capacity::{Basis, NodeRoom, Packing, Place, Seats};
@@ -12,8 +13,7 @@ use crate::engine::Engine;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, all_needs, lens};
 use crate::placement::score::Weights;
-use crate::quota::check::Short;
-use crate::quota::queues::pools_of;
+use crate::quota::Shortfall;
 use std::collections::BTreeMap;
 
 /// How often the gang is packed on one cluster: several bounds may be passed one after another.
@@ -123,7 +123,7 @@ impl Engine {
         place: Place,
         demand: &Demand,
         packing: &Packing,
-        short: &Short,
+        short: &Shortfall,
     ) {
         let cluster = &self.capacity.room.places()[place];
         let Some(room) = self.capacity.room.cluster(cluster) else {

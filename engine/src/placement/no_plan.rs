@@ -1,10 +1,10 @@
 //! Why a job has no placement: which clusters it may not go to, what they lack, or which bound
 //! it would pass. Of several reasons the one closest to a placement is told.
 
+use crate::api::charge::Pools;
 use crate::api::ids::ClusterName;
 use crate::placement::eligible::Ineligible;
-use crate::quota::check::Short;
-use crate::quota::queues::Pools;
+use crate::quota::Shortfall;
 use std::collections::BTreeSet;
 
 /// Why there is no plan.
@@ -15,7 +15,7 @@ pub(crate) enum NoPlan {
     /// It fits on no cluster's nodes.
     NoRoom(Vec<ClusterLack>),
     /// It fits, but a bound on that class of pools would be passed.
-    Bound(Box<Short>, Pools),
+    Bound(Box<Shortfall>, Pools),
 }
 
 /// How much of a job fits on one cluster.

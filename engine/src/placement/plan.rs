@@ -18,7 +18,7 @@ use crate::placement::lookup::{EXACT, Estimate, largest_role};
 pub(crate) use crate::placement::no_plan::{ClusterLack, NoPlan};
 use crate::placement::plugins::Site;
 use crate::placement::score::{Score, Weights};
-use crate::quota::check::Withheld;
+use crate::quota::Withheld;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,6 +10,7 @@
 //! is what remains. Where bounds on pools stand in the way, each cluster counts with what its
 //! bounds leave, and more clusters are taken.
 
+use crate::api::charge::pools_of;
 use crate::api::facts::{Role, Share};
 use crate::api::ids::QueueName;
 use crate::capacity::{Basis, Need, Packing, Place, Seats};
@@ -19,7 +20,6 @@ use crate::placement::eligible::Eligible;
 use crate::placement::lookup::largest_role;
 use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, lens};
 use crate::placement::score::Weights;
-use crate::quota::queues::pools_of;
 use std::cmp::Reverse;
 
 /// Choices of clusters that are weighed.

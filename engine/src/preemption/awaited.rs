@@ -5,13 +5,13 @@
 //! would be judged at once, in vain, and what was kept for it given up; which wakes the next, and
 //! the two each other for ever.
 
+use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::Share;
 use crate::api::ids::{JobKey, QueueName};
 use crate::cycle::evaluate::Request;
 use crate::engine::Engine;
 use crate::placement::plan::View;
-use crate::quota::check::Short;
-use crate::quota::queues::{Pools, pools_of};
+use crate::quota::Shortfall;
 use std::collections::BTreeSet;
 
 impl Engine {
@@ -57,7 +57,12 @@ impl Engine {
         awaited
     }
 
-    fn check_with(&self, request: Request<'_>, pools: &Pools, view: &View) -> Result<(), Short> {
+    fn check_with(
+        &self,
+        request: Request<'_>,
+        pools: &Pools,
+        view: &View,
+    ) -> Result<(), Shortfall> {
         let total = &request.shape.total;
         self.quota.check_total(request.queue, total, &view.kept)?;
         self.quota.check_pools(request.queue, pools, &view.kept)
@@ -65,7 +70,7 @@ impl Engine {
 }
 
 /// Whether a charge counts where headroom is short.
-fn gives_back(charge: &Pools, short: &Short) -> bool {
+fn gives_back(charge: &Pools, short: &Shortfall) -> bool {
     let mut charge = charge.iter();
     charge.any(|((cluster, class), part)| {
         short.counts(cluster, class) && part.amount_of(&short.resource).0 > 0
@@ -78,22 +83,22 @@ mod tests {
     use crate::amounts::resources::ResourceName;
     use crate::api::ids::{ClusterName, PoolClass};
     use crate::capacity::testing::resources;
-    use crate::quota::check::Detail;
+    use crate::quota::ShortfallDetail;
 
     #[test]
     fn only_a_charge_of_the_class_and_resource_that_is_short_gives_back() {
         let gives = |class: &str, charge: &str| {
             let pool = (ClusterName::from("a"), PoolClass::from(class));
-            let short = Short {
+            let short = Shortfall {
                 queue: QueueName::from("q"),
                 class: Some(PoolClass::from("gpu")),
                 resource: ResourceName::new("nvidia.com/gpu"),
                 capability: 8,
                 charged: 8,
                 needs: 1,
-                detail: Box::new(Detail {
+                detail: Box::new(ShortfallDetail {
                     beyond: 1,
-                    ..Detail::default()
+                    ..ShortfallDetail::default()
                 }),
             };
             gives_back(&Pools::from([(pool, resources(charge))]), &short)

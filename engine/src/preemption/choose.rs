@@ -9,15 +9,16 @@
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::ResourceName;
+use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::Share;
 use crate::api::ids::ClusterName;
 use crate::api::reason::Reason;
 use crate::cycle::evaluate::Request;
 use crate::engine::Engine;
 use crate::placement::plan::View;
-use crate::preemption::entitlement::UsageOverlay;
+use crate::preemption::entitlement::Reclaim;
 use crate::preemption::victims::Item;
-use crate::quota::queues::{Pools, pools_of};
+use crate::quota::UsageOverlay;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -143,33 +144,38 @@ impl Search<'_> {
     /// from another queue is owed, smallest first, and none could be evicted in turn.
     pub(crate) fn lawful(&self, chosen: &VictimSet, shares: &[Share]) -> bool {
         let pools = pools_of(shares);
-        let job = (&self.request.shape.total, Some(&pools));
         let mut order: Vec<usize> = chosen.iter().copied().collect();
         order.sort_by_cached_key(|index| (self.is_reclaimed(*index), self.size(*index), *index));
         let mut shift = self.shift.clone();
         for index in &order {
             let item = &self.items[*index];
             if self.is_reclaimed(*index) {
-                let may = shift.may_take(self.request.queue, job, item.queue, item.charge());
-                if may.is_err() {
+                let reclaim = self.reclaim(&shift, &pools);
+                if reclaim.check_victim(item.queue, item.charge()).is_err() {
                     return false;
                 }
             }
             shift.take(item.queue, item.charge());
         }
-        let entitled = || {
-            let entitled = shift.entitled(self.request.queue, job.0, job.1);
-            entitled.is_some()
-        };
-        if self.reclaims && !entitled() {
+        let reclaim = self.reclaim(&shift, &pools);
+        if self.reclaims && reclaim.entitlement().is_none() {
             return false;
         }
-        let returns = |index: &usize| {
+        let thrashes = |index: &usize| {
             let item = &self.items[*index];
-            self.is_reclaimed(*index)
-                && shift.returns(self.request.queue, job, item.queue, item.again())
+            self.is_reclaimed(*index) && reclaim.would_thrash(item.queue, item.again())
         };
-        !order.iter().any(returns)
+        !order.iter().any(thrashes)
+    }
+
+    /// The job that reclaims, were it placed in these pools.
+    fn reclaim<'b>(&'b self, usage: &'b UsageOverlay<'b>, pools: &'b Pools) -> Reclaim<'b> {
+        Reclaim {
+            usage,
+            queue: self.request.queue,
+            total: &self.request.shape.total,
+            pools: Some(pools),
+        }
     }
 
     fn is_reclaimed(&self, index: usize) -> bool {
@@ -413,13 +419,11 @@ impl<'a> Chain<'a> {
             self.pending.push(index);
             return;
         }
-        let request = search.request;
-        let job = (&request.shape.total, Some(self.pools));
-        let owed = || {
-            let shift = &self.shift;
-            shift.may_take(request.queue, job, item.queue, item.charge())
+        let may = || {
+            let reclaim = search.reclaim(&self.shift, self.pools);
+            reclaim.check_victim(item.queue, item.charge())
         };
-        if !search.is_reclaimed(index) || owed().is_ok() {
+        if !search.is_reclaimed(index) || may().is_ok() {
             self.shift.take(item.queue, item.charge());
             self.known.insert(index);
             self.taken.push(index);

@@ -16,22 +16,24 @@
 //! in [`crate::config::EngineConfig::take_retry_ms`]; so a storm of blocked jobs stays cheap.
 
 use crate::amounts::tally::Tally;
+use crate::api::charge::Pools;
 use crate::api::decision::Decision;
 use crate::api::event::Progress;
 use crate::api::facts::Share;
 use crate::api::ids::{JobKey, QueueName};
+use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::capacity::{Basis, Holdings, leading};
 use crate::cycle::evaluate::{Block, Gate, Request, Verdict};
 use crate::engine::Engine;
-use crate::jobs::job::{Job, QueueOrder};
+use crate::jobs::job::Job;
 use crate::pending::shapes::{RequestShape, ShapeId};
 use crate::placement::plan::View;
 use crate::preemption::backoff::EntitlementGap;
 use crate::preemption::choose::{Search, VictimSet};
-use crate::preemption::entitlement::UsageOverlay;
+use crate::preemption::entitlement::{Reclaim, deserves, entitlement_gaps};
 use crate::preemption::victims::{Candidates, Item, Victim, overdue_at};
-use crate::quota::queues::Pools;
+use crate::quota::UsageOverlay;
 use crate::reservation::store::Reservation;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -203,15 +205,15 @@ impl Engine {
         if rights.preempt {
             return None;
         }
-        let mut shift = self.quota.shift();
+        let mut shift = self.quota.overlay();
         for key in self.jobs.preemptible().terminating() {
             if let Some((queue, charge, _)) = self.going(key) {
                 shift.take(&queue, &charge);
             }
         }
         let total = &request.shape.total;
-        let entitled = shift.could_be_entitled(request.queue, total);
-        (!entitled).then(|| self.quota.gaps_for(request.queue, total))
+        let entitled = reclaim(request, &shift).could_be_entitled();
+        (!entitled).then(|| entitlement_gaps(&self.quota, request.queue, total))
     }
 
     /// Whether a queue lets any of its jobs have others evicted.
@@ -220,7 +222,7 @@ impl Engine {
         let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
         preemption.within_queue
             || preemption.evict_overdue
-            || (preemption.reclaim && self.quota.deserves(queue))
+            || (preemption.reclaim && deserves(&self.quota, queue))
     }
 
     fn rights(&self, queue: &QueueName, key: &JobKey) -> Rights {
@@ -229,7 +231,7 @@ impl Engine {
         let job = self.jobs.get(key);
         let preempts = job.is_some_and(|job| self.jobs.preempts(job));
         Rights {
-            reclaim: preempts && preemption.reclaim && self.quota.deserves(queue),
+            reclaim: preempts && preemption.reclaim && deserves(&self.quota, queue),
             preempt: preempts && (preemption.within_queue || preemption.evict_overdue),
         }
     }
@@ -259,8 +261,7 @@ impl Engine {
             }
             search.cheapest().map(Some)
         };
-        let reclaims =
-            rights.reclaim && shift.could_be_entitled(request.queue, &request.shape.total);
+        let reclaims = rights.reclaim && reclaim(request, &shift).could_be_entitled();
         // From others, of its own queue, or both: each is gathered only when those before it are
         // not enough.
         let ways: &[(bool, bool)] = match (reclaims, rights.preempt) {
@@ -294,7 +295,7 @@ impl Engine {
         let mut offers = Candidates::default();
         let wanted = &request.shape.total;
         for queue in self.jobs.preemptible().queues().filter(|_| others) {
-            if queue != request.queue && shift.could_owe(request.queue, wanted, queue) {
+            if queue != request.queue && reclaim(request, shift).could_reclaim_from(queue) {
                 self.offer(&mut offers, queue, Reason::Reclaimed, wanted, None);
             }
         }
@@ -314,7 +315,7 @@ impl Engine {
         let preemption_backoff = self.reservations.iter().filter(|kept| kept.taking());
         let preemption_backoff =
             preemption_backoff.filter(|kept| kept.rank.key != request.rank.key);
-        let mut shift = self.quota.shift();
+        let mut shift = self.quota.overlay();
         for kept in preemption_backoff {
             holders.insert(&kept.rank.key);
             let pools = kept.pools.iter().cloned();
@@ -407,12 +408,7 @@ impl Engine {
     pub(crate) fn without(&self, view: &mut View, queue: &QueueName, charge: &Pools) {
         view.kept.supposes = true;
         for queue in self.quota.path(queue) {
-            let headroom = view.kept.headroom.entry(queue.clone()).or_default();
-            let pools = view.kept.pools.entry(queue).or_default();
-            for (pool, part) in charge {
-                headroom.add(part, -1);
-                pools.entry(pool.clone()).or_default().add(part, -1);
-            }
+            view.kept.book(&queue, charge, -1);
         }
     }
 
@@ -498,6 +494,16 @@ impl Engine {
         for key in self.pending.backoff.due(self.now) {
             self.ask_again(&key);
         }
+    }
+}
+
+/// The job that would reclaim, its pools not known yet.
+fn reclaim<'a>(request: Request<'a>, usage: &'a UsageOverlay<'a>) -> Reclaim<'a> {
+    Reclaim {
+        usage,
+        queue: request.queue,
+        total: &request.shape.total,
+        pools: None,
     }
 }
 

@@ -10,6 +10,7 @@
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::{ResourceName, Resources};
+use crate::api::charge::{Pools, pools_of};
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
 use crate::capacity::{Holdings, Room};
@@ -18,7 +19,6 @@ use crate::jobs::elastic::least_counts;
 use crate::jobs::job::{Job, Released};
 use crate::jobs::resize::{cuts_to, spare};
 use crate::jobs::terminating::Cut;
-use crate::quota::queues::{Pools, pools_of};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 

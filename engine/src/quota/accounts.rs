@@ -1,83 +1,87 @@
-//! Accounts: what a queue is promised, may have and holds, over everything and by pools.
+//! Accounts: what a queue is guaranteed, deserves, may have and is charged, over everything and by
+//! pools.
 //!
 //! Every queue has one account over everything; one more for each scope that its policy
 //! bounds, or that a queue below it bounds, or in which a sibling is guaranteed something.
 //!
 //! What an account comes to, per resource (Volcano's capacity rules, hierarchical):
-//! - its *claims* are what it names; an inner queue that names nothing claims what those below
-//!   it claim together (a folder). A queue that is invalid claims nothing;
-//! - *real capability*: at the root what it names, and where anything is guaranteed to anybody
+//! - its *subtree quota* is the guarantee and the deserved amount that it names; an inner queue that
+//!   names none has what those below it have together (a folder). An invalid queue has none;
+//! - *real capability*: at the root what it names, and where anything is guaranteed to any queue
 //!   not more than the fleet has; below, where anything is guaranteed to a sibling, what of the
 //!   parent's is not guaranteed, plus the own guarantee; else the parent's. Never more than the
 //!   own capability, never below zero (guarantees may exceed a fleet that lost a cluster);
-//! - *idle guarantee*: what is guaranteed and not held, of it or below it (`idle.rs`);
-//! - *deserved*: what is claimed, within the real capability, at least the guarantee.
-//!   What is not claimed is not deserved.
+//! - *idle guarantee*: what is guaranteed and not charged, of it or below it (`idle.rs`);
+//! - *deserved*: the deserved amount of its subtree quota, within the real capability, at least the
+//!   guarantee. Where its subtree quota names none, it deserves none.
 //!
 //! Kueue's model is this one by other names: nominal quota is deserved, a borrowing limit is
 //! capability − deserved, a lending limit is deserved − guarantee.
 //!
-//! Claims go up, bounds come down: a change walks up as far as claims change, then down as far
-//! as bounds do, and touches nothing else.
+//! Subtree quotas go up, bounds come down: a change walks up as far as subtree quotas change, then
+//! down as far as bounds do, and touches nothing else.
 
 use crate::amounts::tally::Tally;
 use crate::api::facts::{PoolBound, QueueFact};
 use crate::api::ids::{ClusterName, PoolClass};
-use crate::quota::measure::{Bounds, ResourceId, Sums};
-use crate::quota::queues::{QueueId, Queues};
+use crate::quota::measure::{Bounds, ResourceId, ResourceIds, Sums};
+use crate::quota::queue::QueueId;
 use crate::quota::scopes::{OVERALL, ScopeId};
+use crate::quota::store::Quota;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one object names for one account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Named {
-    /// Whether there is such an object: it may name nothing and still ask to be shown.
-    pub(crate) bound: bool,
-    pub(crate) guarantee: Bounds,
-    pub(crate) deserved: Bounds,
-    pub(crate) capability: Bounds,
+pub(super) struct NamedQuota {
+    /// True if there is such an object: it may name nothing and still ask to be shown.
+    pub(super) bound: bool,
+    pub(super) guarantee: Bounds,
+    pub(super) deserved: Bounds,
+    pub(super) capability: Bounds,
 }
 
-/// What an account asks of the one above it.
+/// What a queue and those below it are guaranteed and deserve by name: what its account adds to
+/// the one above it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Claims {
-    pub(crate) guarantee: Sums,
-    pub(crate) deserved: Sums,
+pub(super) struct SubtreeQuota {
+    pub(super) guarantee: Sums,
+    pub(super) deserved: Sums,
     /// How many name something of a resource as deserved or guaranteed, be it nothing.
-    pub(crate) named: Sums,
+    pub(super) named: Sums,
 }
 
-/// What one queue is promised, may have and holds in one scope.
+/// What one queue is guaranteed, may have and is charged in one scope.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Account {
-    pub(crate) named: Named,
+pub(super) struct Account {
+    pub(super) named: NamedQuota,
     /// Of those directly below, together.
-    pub(crate) below: Claims,
+    pub(super) below: SubtreeQuota,
     /// As counted in the account above.
-    pub(crate) claimed: Claims,
-    pub(crate) bounds: Effective,
-    /// What it holds, all below it included.
-    pub(crate) charged: Sums,
-    /// What is kept for its guarantee, or for those below it, and not held (`idle.rs`).
-    pub(crate) idle: Sums,
+    pub(super) contributed: SubtreeQuota,
+    pub(super) bounds: AccountBounds,
+    /// What is charged to it, all below it included.
+    pub(super) charged: Sums,
+    /// What is withheld for its guarantee, or for those below it, and not charged (`idle.rs`).
+    pub(super) idle: Sums,
     /// The same of those directly below, together.
-    pub(crate) idle_below: Sums,
+    pub(super) idle_below: Sums,
 }
 
 /// What an account comes to as things are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Effective {
-    /// Kept for it even while it is idle.
-    pub(crate) guarantee: Sums,
-    /// What it gets back when it needs it; only what is named, or claimed below.
-    pub(crate) deserved: Bounds,
+pub(super) struct AccountBounds {
+    /// Withheld for it even while it is idle.
+    pub(super) guarantee: Sums,
+    /// What it may reclaim; only what is named, here or below.
+    pub(super) deserved: Bounds,
     /// What it may have at most; only what is bounded.
-    pub(crate) real: Bounds,
-    /// Of `real`, what is less than the account above may have: the rest is bounded there.
-    pub(crate) binding: Bounds,
+    pub(super) real: Bounds,
+    /// The bounds to check here: those of `real` below what the account above may have. The
+    /// others are checked there.
+    pub(super) effective: Bounds,
 }
 
-impl Claims {
+impl SubtreeQuota {
     fn add_all(&mut self, other: &Self, times: i128) {
         self.guarantee.add_all(&other.guarantee, times);
         self.deserved.add_all(&other.deserved, times);
@@ -85,20 +89,20 @@ impl Claims {
     }
 
     /// The resources that are named as deserved or guaranteed.
-    pub(crate) fn resources(&self) -> impl Iterator<Item = ResourceId> {
+    pub(super) fn resources(&self) -> impl Iterator<Item = ResourceId> {
         self.named.iter().map(|(id, _)| id)
     }
 }
 
 impl Account {
-    /// What it names, or what those below it claim together of what it does not name.
-    fn claims(&self) -> Claims {
+    /// What it names, or what those below it have together of what it does not name.
+    fn subtree_quota(&self) -> SubtreeQuota {
         let or_below = |named: &Bounds, below: &Sums| {
-            let mut claims = below.clone();
+            let mut all = below.clone();
             for (id, amount) in named.iter() {
-                claims.set(id, amount);
+                all.set(id, amount);
             }
-            claims
+            all
         };
         let mut named = Sums::default();
         let own = self
@@ -108,36 +112,36 @@ impl Account {
             .chain(self.named.guarantee.iter());
         let below = self.below.named.iter();
         own.chain(below).for_each(|(id, _)| named.set(id, 1));
-        Claims {
+        SubtreeQuota {
             guarantee: or_below(&self.named.guarantee, &self.below.guarantee),
             deserved: or_below(&self.named.deserved, &self.below.deserved),
             named,
         }
     }
 
-    /// Whether nothing but its existence would be lost with it.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.named == Named::default()
-            && self.below == Claims::default()
-            && self.claimed == Claims::default()
+    /// True if nothing but its existence would be lost with it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.named == NamedQuota::default()
+            && self.below == SubtreeQuota::default()
+            && self.contributed == SubtreeQuota::default()
     }
 }
 
-impl Queues {
-    pub(crate) fn named_of(&mut self, id: QueueId, scope: ScopeId) -> Named {
+impl Quota {
+    pub(super) fn named_quota(&mut self, id: QueueId, scope: ScopeId) -> NamedQuota {
         let Some(node) = self.slots[id.index()].as_ref() else {
-            return Named::default();
+            return NamedQuota::default();
         };
-        let mut named = Named::default();
+        let mut named = NamedQuota::default();
         if scope == OVERALL {
             if let Some(fact) = &node.fact {
-                named = named_by_fact(&mut self.units, fact);
+                named = named_by_fact(&mut self.resource_ids, fact);
             }
             return named;
         }
         let bounds = node.policy.iter().flat_map(|policy| &policy.pools);
         for bound in bounds.filter(|bound| self.scopes.find(bound) == Some(scope)) {
-            let more = named_by_bound(&mut self.units, bound);
+            let more = named_by_bound(&mut self.resource_ids, bound);
             named.bound = true;
             named.guarantee.merge(&more.guarantee, i128::max);
             named.deserved.merge(&more.deserved, i128::max);
@@ -147,7 +151,7 @@ impl Queues {
     }
 
     /// The accounts of a queue follow what its objects name now.
-    pub(crate) fn rename(&mut self, id: QueueId) {
+    pub(super) fn sync_accounts(&mut self, id: QueueId) {
         let bounds: Vec<PoolBound> = self.slots[id.index()]
             .iter()
             .filter_map(|node| node.policy.as_ref())
@@ -162,27 +166,27 @@ impl Queues {
         scopes.sort_unstable();
         scopes.dedup();
         for scope in &scopes {
-            let named = self.named_of(id, *scope);
-            if named != Named::default() || *scope == OVERALL {
-                self.open(id, *scope);
+            let named = self.named_quota(id, *scope);
+            if named != NamedQuota::default() || *scope == OVERALL {
+                self.open_account(id, *scope);
             }
             if let Some(account) = self.node_mut(id).account_mut(*scope) {
                 account.named = named;
             }
         }
         for scope in scopes {
-            self.settle(id, scope);
+            self.propagate(id, scope);
         }
     }
 
-    /// The account of a queue in a scope, made where there is none, with what it holds; and
+    /// Makes the account of a queue in a scope, with what is charged there, if there is none; and
     /// those above it, so that the accounts of a scope make a tree.
-    fn open(&mut self, id: QueueId, scope: ScopeId) {
+    fn open_account(&mut self, id: QueueId, scope: ScopeId) {
         if self.node(id).account(scope).is_some() {
             return;
         }
         if let Some(parent) = self.node(id).parent {
-            self.open(parent, scope);
+            self.open_account(parent, scope);
         }
         let mut charged = Sums::default();
         for below in self.subtree(id) {
@@ -199,44 +203,44 @@ impl Queues {
         let accounts = &mut self.node_mut(id).accounts;
         let at = accounts.partition_point(|(known, _)| *known < scope);
         accounts.insert(at, (scope, account));
-        self.descend(id, scope, false);
+        self.update_bounds(id, scope, false);
     }
 
-    /// Carries the claims of a queue up as far as they change, then the bounds down.
-    pub(crate) fn settle(&mut self, id: QueueId, scope: ScopeId) {
+    /// Carries the subtree quota of a queue up as far as it changes, then the bounds down.
+    pub(super) fn propagate(&mut self, id: QueueId, scope: ScopeId) {
         let mut at = id;
-        // From the queue upwards: those below whom bounds may be others now.
+        // From the queue upwards: the queues below which bounds may have changed.
         let mut met = vec![(id, false)];
-        let mut judged_anew = Vec::new();
+        let mut revalidated = Vec::new();
         loop {
             if self.revalidate(at) {
-                judged_anew.push(at);
+                revalidated.push(at);
             }
-            let (Some(parent), Some(claims)) = (self.node(at).parent, self.claims_of(at, scope))
+            let (Some(parent), Some(now)) = (self.node(at).parent, self.contribution(at, scope))
             else {
                 break;
             };
             let Some(account) = self.node_mut(at).account_mut(scope) else {
                 break;
             };
-            if claims == account.claimed {
+            if now == account.contributed {
                 break;
             }
-            let before = std::mem::replace(&mut account.claimed, claims.clone());
-            self.open(parent, scope);
-            self.claim_of(parent, scope, &before, &claims);
-            met.push((parent, before.guarantee != claims.guarantee));
+            let before = std::mem::replace(&mut account.contributed, now.clone());
+            self.open_account(parent, scope);
+            self.replace_contribution(parent, scope, &before, &now);
+            met.push((parent, before.guarantee != now.guarantee));
             at = parent;
         }
-        self.renew_idle(id, scope);
+        self.update_idle(id, scope);
         for (at, siblings_too) in met.into_iter().rev() {
-            self.descend(at, scope, siblings_too);
+            self.update_bounds(at, scope, siblings_too);
         }
         self.prune(id, scope);
-        // Whether a queue may claim anything holds for all its accounts.
-        for at in judged_anew {
+        // Whether a queue is valid matters to all its accounts.
+        for at in revalidated {
             let others = self.scopes_at(at).into_iter().filter(|of| *of != scope);
-            others.for_each(|of| self.settle(at, of));
+            others.for_each(|of| self.propagate(at, of));
         }
     }
 
@@ -247,7 +251,7 @@ impl Queues {
         for (class, tally) in total {
             let sums: &mut Sums = classes.entry(class.clone()).or_default();
             for (name, amount) in tally.iter() {
-                sums.add(self.units.intern(name), amount);
+                sums.add(self.resource_ids.intern(name), amount);
             }
         }
         let changed = self.scopes.set_fleet(cluster, &classes);
@@ -256,23 +260,29 @@ impl Queues {
             self.unranked.extend(self.subtree(QueueId::ROOT));
         }
         for scope in changed {
-            self.descend(QueueId::ROOT, scope, false);
+            self.update_bounds(QueueId::ROOT, scope, false);
         }
     }
 
-    /// What an account asks of the one above it now.
-    fn claims_of(&self, id: QueueId, scope: ScopeId) -> Option<Claims> {
+    /// What an account adds to the one above it now.
+    fn contribution(&self, id: QueueId, scope: ScopeId) -> Option<SubtreeQuota> {
         let account = self.node(id).account(scope)?;
-        Some(if self.node(id).is_void() {
-            Claims::default()
+        Some(if self.node(id).is_inactive() {
+            SubtreeQuota::default()
         } else {
-            account.claims()
+            account.subtree_quota()
         })
     }
 
-    /// One directly below a queue claims `now` of it instead of `before`. By which resources those
-    /// below it are compared may be another.
-    fn claim_of(&mut self, id: QueueId, scope: ScopeId, before: &Claims, now: &Claims) {
+    /// A queue directly below adds `now` to an account instead of `before`. By which resources the
+    /// queues below are compared may change with it.
+    fn replace_contribution(
+        &mut self,
+        id: QueueId,
+        scope: ScopeId,
+        before: &SubtreeQuota,
+        now: &SubtreeQuota,
+    ) {
         let Some(account) = self.node_mut(id).account_mut(scope) else {
             return;
         };
@@ -285,37 +295,37 @@ impl Queues {
         }
     }
 
-    /// What a queue leaves behind when it moves elsewhere in the tree.
-    pub(crate) fn withdraw(&mut self, id: QueueId) {
+    /// Takes what a queue adds to the accounts of its parent out of them.
+    pub(super) fn detach_accounts(&mut self, id: QueueId) {
         let Some(parent) = self.node(id).parent else {
             return;
         };
         let scopes: Vec<ScopeId> = self.node(id).accounts.iter().map(|(s, _)| *s).collect();
         for scope in scopes {
             self.drop_idle(id, parent, scope);
-            let claimed = match self.node_mut(id).account_mut(scope) {
-                Some(account) => std::mem::take(&mut account.claimed),
+            let contributed = match self.node_mut(id).account_mut(scope) {
+                Some(account) => std::mem::take(&mut account.contributed),
                 None => continue,
             };
-            if claimed == Claims::default() {
+            if contributed == SubtreeQuota::default() {
                 continue;
             }
-            self.claim_of(parent, scope, &claimed, &Claims::default());
-            self.descend(parent, scope, true);
-            self.settle(parent, scope);
+            self.replace_contribution(parent, scope, &contributed, &SubtreeQuota::default());
+            self.update_bounds(parent, scope, true);
+            self.propagate(parent, scope);
         }
     }
 
-    /// A queue found its place in the tree: claims go up from it, bounds come down to it.
-    pub(crate) fn arrive(&mut self, id: QueueId) {
+    /// Carries the subtree quota of a queue up from its new place, and bounds down to it.
+    pub(super) fn attach_accounts(&mut self, id: QueueId) {
         for scope in self.scopes_at(id) {
             if let Some(parent) = self.node(id).parent
                 && self.node(id).account(scope).is_some()
             {
-                self.open(parent, scope);
+                self.open_account(parent, scope);
             }
-            self.descend(id, scope, false);
-            self.settle(id, scope);
+            self.update_bounds(id, scope, false);
+            self.propagate(id, scope);
         }
     }
 
@@ -329,27 +339,27 @@ impl Queues {
         scopes
     }
 
-    /// Brings bounds up to date from a queue downwards, as far as they change; with `force`,
-    /// those directly below in any case.
-    pub(crate) fn descend(&mut self, id: QueueId, scope: ScopeId, force: bool) {
+    /// Updates bounds from a queue downwards, as far as they change; with `force`, those directly
+    /// below in any case.
+    pub(super) fn update_bounds(&mut self, id: QueueId, scope: ScopeId, force: bool) {
         if self.is_guarded(id, scope) {
-            self.open(id, scope);
+            self.open_account(id, scope);
         }
         let bounds = self.bounds_of(id, scope);
         let Some(account) = self.node_mut(id).account_mut(scope) else {
             return;
         };
         let same = account.bounds.real == bounds.real;
-        let moved = account.bounds != bounds;
+        let changed = account.bounds != bounds;
         account.bounds = bounds;
-        if moved {
-            self.moved.insert(id);
+        if changed {
+            self.bounds_changed.insert(id);
         }
         if same && !force {
             return;
         }
         for child in self.node(id).children.clone() {
-            self.descend(child, scope, false);
+            self.update_bounds(child, scope, false);
         }
         // Where nothing is guaranteed any more, those below need no account for it.
         for child in self.node(id).children.clone() {
@@ -357,14 +367,14 @@ impl Queues {
         }
     }
 
-    /// Whether a sibling is guaranteed something in the scope, which this queue may not take.
+    /// True if a sibling is guaranteed something in the scope, which this queue may not take.
     fn is_guarded(&self, id: QueueId, scope: ScopeId) -> bool {
         let parent = self.node(id).parent.map(|parent| self.node(parent));
         let above = parent.and_then(|parent| parent.account(scope));
         above.is_some_and(|above| !above.below.guarantee.is_empty())
     }
 
-    /// Closes accounts that nothing calls for any more, from a queue upwards.
+    /// Closes accounts that are no longer needed, from a queue upwards.
     fn prune(&mut self, id: QueueId, scope: ScopeId) {
         let mut at = Some(id);
         while let Some(id) = at.filter(|id| self.close_idle(*id, scope)) {
@@ -372,7 +382,7 @@ impl Queues {
         }
     }
 
-    /// Closes an account that nothing calls for any more; whether there is none.
+    /// Closes an account if it is no longer needed. True if there is none any more.
     fn close_idle(&mut self, id: QueueId, scope: ScopeId) -> bool {
         let node = self.node(id);
         let idle = node.account(scope).is_none_or(Account::is_idle);
@@ -386,48 +396,46 @@ impl Queues {
         true
     }
 
-    /// What an account comes to, from its claims and the account above.
-    fn bounds_of(&self, id: QueueId, scope: ScopeId) -> Effective {
+    /// What an account comes to, from its subtree quota and the account above.
+    fn bounds_of(&self, id: QueueId, scope: ScopeId) -> AccountBounds {
         let node = self.node(id);
         let Some(account) = node.account(scope) else {
-            return Effective::default();
+            return AccountBounds::default();
         };
-        let claims = account.claims();
+        let quota = account.subtree_quota();
         let above = node
             .parent
             .and_then(|parent| self.node(parent).account(scope));
         let real = match above {
             None => self.real_of_root(account, scope),
-            Some(above) => real_below(above, account, &claims),
+            Some(above) => real_below(above, account, &quota),
         };
         let mut deserved = account.named.deserved.clone();
-        for (id, amount) in claims.deserved.iter() {
+        for (id, amount) in quota.deserved.iter() {
             deserved.set(id, Some(amount));
         }
-        for (id, guarantee) in claims.guarantee.iter() {
-            deserved.set(
-                id,
-                Some(deserved.get(id).unwrap_or_default().max(guarantee)),
-            );
+        for (id, guarantee) in quota.guarantee.iter() {
+            let named = deserved.get(id).unwrap_or_default();
+            deserved.set(id, Some(named.max(guarantee)));
         }
-        let claimed: Vec<_> = deserved.iter().collect();
-        for (id, amount) in claimed {
+        let named: Vec<_> = deserved.iter().collect();
+        for (id, amount) in named {
             let amount = real.get(id).map_or(amount, |real| amount.min(real));
-            deserved.set(id, Some(amount.max(claims.guarantee.get(id))));
+            deserved.set(id, Some(amount.max(quota.guarantee.get(id))));
         }
-        let binds = |(id, real): &(_, i128)| {
+        let is_tighter = |(id, real): &(_, i128)| {
             let above = above.and_then(|above| above.bounds.real.get(*id));
             above.is_none_or(|above| *real < above)
         };
-        let mut binding = Bounds::default();
-        for (id, real) in real.iter().filter(binds) {
-            binding.set(id, Some(real));
+        let mut effective = Bounds::default();
+        for (id, real) in real.iter().filter(is_tighter) {
+            effective.set(id, Some(real));
         }
-        Effective {
-            guarantee: claims.guarantee,
+        AccountBounds {
+            guarantee: quota.guarantee,
             deserved,
             real,
-            binding,
+            effective,
         }
     }
 
@@ -445,11 +453,11 @@ impl Queues {
     }
 }
 
-fn real_below(above: &Account, account: &Account, claims: &Claims) -> Bounds {
+fn real_below(above: &Account, account: &Account, quota: &SubtreeQuota) -> Bounds {
     let mut real = above.bounds.real.clone();
     for (id, all) in above.below.guarantee.iter() {
         if let Some(of_parent) = real.get(id) {
-            let own = (of_parent - all).max(0) + claims.guarantee.get(id);
+            let own = (of_parent - all).max(0) + quota.guarantee.get(id);
             real.set(id, Some(own.min(of_parent)));
         }
     }
@@ -457,20 +465,20 @@ fn real_below(above: &Account, account: &Account, claims: &Claims) -> Bounds {
     real
 }
 
-fn named_by_fact(units: &mut crate::quota::measure::Units, fact: &QueueFact) -> Named {
-    Named {
+fn named_by_fact(ids: &mut ResourceIds, fact: &QueueFact) -> NamedQuota {
+    NamedQuota {
         bound: true,
-        guarantee: units.bounds(&fact.guarantee),
-        deserved: units.bounds(&fact.deserved),
-        capability: units.bounds(&fact.capability),
+        guarantee: ids.bounds(&fact.guarantee),
+        deserved: ids.bounds(&fact.deserved),
+        capability: ids.bounds(&fact.capability),
     }
 }
 
-fn named_by_bound(units: &mut crate::quota::measure::Units, bound: &PoolBound) -> Named {
-    Named {
+fn named_by_bound(ids: &mut ResourceIds, bound: &PoolBound) -> NamedQuota {
+    NamedQuota {
         bound: true,
-        guarantee: units.bounds(&bound.guarantee),
-        deserved: units.bounds(&bound.deserved),
-        capability: units.bounds(&bound.capability),
+        guarantee: ids.bounds(&bound.guarantee),
+        deserved: ids.bounds(&bound.deserved),
+        capability: ids.bounds(&bound.capability),
     }
 }

@@ -1,246 +1,103 @@
 //! The quota gate: may this much more be charged to a queue and all above it?
 //!
-//! The bound is the real capability of each account on the path (`accounts.rs`): what is
-//! neither named nor guaranteed to a sibling is unbounded, an explicit zero is none, and a job
-//! that asks for nothing of a resource is never stopped by it. An account that may have as much
-//! as the one above it is not asked: the one above is.
+//! The bound is the real capability of each account on the path (`accounts.rs`): what is neither
+//! named nor guaranteed to a sibling is unbounded, an explicit zero is none, and a job that
+//! requests nothing of a resource is never stopped by it. An account that may have as much as the
+//! one above it is not checked: the one above is.
 //!
 //! What is charged below an account, and what is guaranteed there and idle (`idle.rs`), is together
 //! no more than its bound either: queues that borrow leave each other's guarantees alone, all of
-//! them together too. What takes up no more than is guaranteed on its own way is not stopped by
-//! that, nor by what is kept for jobs further ahead.
+//! them together too. A charge that takes up no more than is guaranteed on its own way down is not
+//! stopped by that, nor by what is withheld for jobs further ahead.
 
-use crate::amounts::quantity::Amount;
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::tally::{Tally, clamp};
+use crate::amounts::tally::Tally;
+use crate::api::charge::Pools;
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::quota::accounts::Account;
-use crate::quota::idle::{Promised, Promises};
+use crate::quota::idle::{IdleGuarantee, IdleGuarantees};
 use crate::quota::measure::{ResourceId, Sums};
-use crate::quota::queues::{Pools, QueueNode, Queues};
+use crate::quota::queue::QueueNode;
 use crate::quota::scopes::{OVERALL, ScopeId};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::quota::shortfall::{Shortfall, ShortfallDetail};
+use crate::quota::store::Quota;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-/// What is kept for jobs further ahead.
+/// Usage that is assumed beside what is charged: withheld for jobs further ahead, or, below zero,
+/// gone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Withheld {
-    /// Headroom, by queue on the path of its holder.
+    /// Headroom, by queue on the path of the job that it is for.
     pub(crate) headroom: BTreeMap<QueueName, Tally>,
-    /// The same by pool, where the holder's pools are planned.
+    /// The same by pool, if the pools of that job are planned.
     pub(crate) pools: BTreeMap<QueueName, BTreeMap<(ClusterName, PoolClass), Tally>>,
-    /// Whether nothing counts as charged: what may be then may be some day.
+    /// True if nothing counts as charged: what may be then may be some day.
     pub(crate) idle: bool,
-    /// Whether less than nothing counts as nothing: what is leaving makes up for what is kept,
-    /// but is charged until it has left.
+    /// True if less than nothing counts as nothing: what terminates makes up for what is withheld,
+    /// but is charged until it is gone.
     pub(crate) floored: bool,
-    /// Whether some of what is charged counts as gone, as far as not `floored`.
+    /// True if some of what is charged counts as gone, as far as not `floored`.
     pub(crate) supposes: bool,
 }
 
 impl Withheld {
-    fn counted(&self, kept: i128) -> i128 {
-        if self.floored { kept.max(0) } else { kept }
+    fn counted(&self, amount: i128) -> i128 {
+        if self.floored { amount.max(0) } else { amount }
     }
 
-    /// Whether what is charged is at least all that is charged. What is kept for a job may be less
-    /// at one queue than below it, where it waits for the ends of others: so beside that, idle
-    /// guarantees have to be left alone as if nothing were kept.
+    /// True if no more counts as charged than is. What is withheld for a job may be less at one
+    /// queue than below it, where it waits for the ends of others: so beside that, idle guarantees
+    /// have to be left alone as if nothing were withheld.
     fn is_real(&self) -> bool {
-        let keeps = !self.headroom.is_empty() || !self.pools.is_empty();
-        keeps && (!self.supposes || self.floored)
+        let withholds = !self.headroom.is_empty() || !self.pools.is_empty();
+        withholds && (!self.supposes || self.floored)
     }
 
-    /// Keeps what `other` keeps too.
+    /// Adds `times` a charge at one queue.
+    pub(crate) fn book(&mut self, queue: &QueueName, charge: &Pools, times: i64) {
+        let headroom = self.headroom.entry(queue.clone()).or_default();
+        let pools = self.pools.entry(queue.clone()).or_default();
+        for (pool, part) in charge {
+            headroom.add(part, times);
+            pools.entry(pool.clone()).or_default().add(part, times);
+        }
+    }
+
+    /// Withholds what `other` withholds, too.
     pub(crate) fn add(&mut self, other: &Self) {
         self.supposes |= other.supposes;
         for (queue, tally) in &other.headroom {
-            let kept = self.headroom.entry(queue.clone()).or_default();
-            kept.add_tally(tally, 1);
+            let here = self.headroom.entry(queue.clone()).or_default();
+            here.add_tally(tally, 1);
         }
         for (queue, pools) in &other.pools {
-            let kept = self.pools.entry(queue.clone()).or_default();
+            let here = self.pools.entry(queue.clone()).or_default();
             for (pool, tally) in pools {
-                kept.entry(pool.clone()).or_default().add_tally(tally, 1);
+                here.entry(pool.clone()).or_default().add_tally(tally, 1);
             }
         }
     }
 }
 
-/// A bound that a charge would pass.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Short {
-    /// Whose bound.
-    pub(crate) queue: QueueName,
-    /// The class that it bounds; `None` for the queue's overall capability.
-    pub(crate) class: Option<PoolClass>,
-    /// The resource that is short.
-    pub(crate) resource: ResourceName,
-    pub(crate) capability: i128,
-    pub(crate) charged: i128,
-    pub(crate) needs: i128,
-    pub(crate) detail: Box<Detail>,
-}
+/// Amounts of resources, as few as a charge has.
+type Amounts<'a> = Cow<'a, [(ResourceId, i128)]>;
 
-/// What else there is to say of a bound that a charge would pass.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Detail {
-    /// Kept for jobs further ahead.
-    pub(crate) kept: i128,
-    /// The clusters that it counts together; `None` for all.
-    pub(crate) clusters: Option<BTreeSet<ClusterName>>,
-    /// What it would allow more if nothing were guaranteed to others.
-    pub(crate) guaranteed: i128,
-    /// Guaranteed to queues below it that do not hold it, with the charge.
-    pub(crate) idle: i128,
-    /// What of the needs is not guaranteed on the way down to who asks.
-    pub(crate) beyond: i128,
-}
-
-impl Short {
-    /// Whether it could not be even with nothing charged.
-    pub(crate) fn never(&self) -> bool {
-        self.needs > self.capability
-    }
-
-    /// Whether what is charged in a pool counts towards the bound.
-    pub(crate) fn counts(&self, cluster: &ClusterName, class: &PoolClass) -> bool {
-        let clusters = self.detail.clusters.as_ref();
-        self.class.as_ref().is_none_or(|bounded| bounded == class)
-            && clusters.is_none_or(|clusters| clusters.contains(cluster))
-    }
-
-    /// ` of class gpu in a, b`, or nothing.
-    pub(crate) fn scope(&self) -> String {
-        let Some(class) = &self.class else {
-            return String::new();
-        };
-        let clusters = self.detail.clusters.iter().flatten();
-        let clusters: Vec<&str> = clusters.map(ClusterName::as_str).collect();
-        let among = if clusters.is_empty() { "" } else { " in " };
-        format!(" of class {class}{among}{}", clusters.join(", "))
-    }
-
-    /// How much more than the bound there would be.
-    pub(crate) fn excess(&self) -> i128 {
-        let Detail { kept, idle, .. } = *self.detail;
-        self.needs + self.charged + kept + idle - self.capability
-    }
-
-    /// In words.
-    pub(crate) fn message(&self, queues: &Queues) -> String {
-        let text = |amount: i128| self.resource.format(clamp(amount));
-        let guaranteed = if self.detail.guaranteed > 0 {
-            format!(
-                " ({} more is guaranteed to others)",
-                text(self.detail.guaranteed)
-            )
-        } else {
-            String::new()
-        };
-        let head = format!(
-            "needs {} {}; queue {} may use {}{}{guaranteed}",
-            self.resource,
-            text(self.needs),
-            self.queue,
-            text(self.capability),
-            self.scope(),
-        );
-        if self.never() {
-            let until = if self.detail.guaranteed > 0 {
-                "have while that stands"
-            } else {
-                "ever have"
-            };
-            return format!(
-                "{head}: {} more than it may {until}",
-                text(self.needs - self.capability)
-            );
-        }
-        let mut beside = Vec::new();
-        if self.detail.kept > 0 {
-            beside.push(format!("{} kept for a job ahead", text(self.detail.kept)));
-        }
-        if self.detail.idle > 0 {
-            let whose = queues.idle_by_name(self);
-            beside.push(format!("{} kept for {whose}", text(self.detail.idle)));
-        }
-        let beside: String = beside.iter().map(|part| format!(" and {part}")).collect();
-        format!(
-            "{head} and has {} charged{beside}: short by {}",
-            text(self.charged),
-            text(self.excess())
-        )
-    }
-
-    /// What is free of the bound, for people.
-    pub(crate) fn free(&self) -> Amount {
-        let Detail { kept, idle, .. } = *self.detail;
-        clamp((self.capability - self.charged - kept - idle).max(0))
-    }
-}
-
-impl Queues {
-    /// `what queue g is guaranteed`, of the queues whose idle guarantees a bound keeps.
-    fn idle_by_name(&self, short: &Short) -> String {
-        const SHOWN: usize = 3;
-        let at = self.id(&short.queue).zip(self.units.find(&short.resource));
-        let idle = at.map(|(id, resource)| {
-            let scope = self.scope_of(short);
-            scope.map_or_else(Vec::new, |scope| self.idle_below(id, scope, resource))
-        });
-        let names = idle
-            .into_iter()
-            .flatten()
-            .map(|(_, node)| node.name.to_string());
-        let mut names: Vec<String> = names.collect();
-        let more = names.len().saturating_sub(SHOWN);
-        names.truncate(SHOWN);
-        let one = names.len() + more == 1;
-        let (what, are) = if one {
-            ("queue", "is")
-        } else {
-            ("queues", "are")
-        };
-        let names = names.join(", ");
-        match more {
-            0 => format!("what {what} {names} {are} guaranteed"),
-            more => format!("what {what} {names} and {more} more {are} guaranteed"),
-        }
-    }
-
+impl Quota {
     /// Whether `charge` may be added, as far as the overall accounts go.
     ///
     /// # Errors
-    /// The bound that would be passed: one that can never be met before one that is met later,
+    /// The bound that would be exceeded: one that can never be met before one that is met later,
     /// else the one nearest to the queue.
     pub(crate) fn check_total(
         &self,
         queue: &QueueName,
         charge: &Resources,
-        kept: &Withheld,
-    ) -> Result<(), Short> {
-        let Some(id) = self.id(queue) else {
-            return Ok(());
-        };
-        let asked: Vec<(ResourceId, i128)> = self.units.known(charge).collect();
-        let mut found: Option<Short> = None;
-        let mut promises = Promises::new(self, id, kept);
-        for (level, (_, node)) in self.upwards(id).enumerate() {
-            let account = node.overall();
-            if !account.stops() {
-                continue;
-            }
-            for (resource, needs) in asked.iter().copied() {
-                let promised = promises.at(level, (OVERALL, resource), needs);
-                let short = self.short(node, (OVERALL, account), (resource, needs), kept, promised);
-                worse(&mut found, short);
-            }
-        }
-        match found {
-            Some(short) => Err(short),
-            None if kept.is_real() => self.check_total(queue, charge, &Withheld::default()),
-            None => Ok(()),
-        }
+        withheld: &Withheld,
+    ) -> Result<(), Shortfall> {
+        let charge: Vec<(ResourceId, i128)> = self.resource_ids.known(charge).collect();
+        let charge = |_| Cow::Borrowed(charge.as_slice());
+        self.check(queue, withheld, &charge, |node| &node.accounts[..1])
     }
 
     /// Whether `charge` may be added, as far as the accounts over some of the pools go.
@@ -251,80 +108,85 @@ impl Queues {
         &self,
         queue: &QueueName,
         charge: &Pools,
-        kept: &Withheld,
-    ) -> Result<(), Short> {
+        withheld: &Withheld,
+    ) -> Result<(), Shortfall> {
+        let charge = |scope| Cow::Owned(self.within(scope, charge).iter().collect());
+        self.check(queue, withheld, &charge, |node| &node.accounts[1..])
+    }
+
+    fn check<'c>(
+        &self,
+        queue: &QueueName,
+        withheld: &Withheld,
+        charge: &dyn Fn(ScopeId) -> Amounts<'c>,
+        accounts: fn(&QueueNode) -> &[(ScopeId, Account)],
+    ) -> Result<(), Shortfall> {
         let Some(id) = self.id(queue) else {
             return Ok(());
         };
-        let mut found: Option<Short> = None;
-        let mut promises = Promises::new(self, id, kept);
+        let mut found: Option<Shortfall> = None;
+        let mut idle = IdleGuarantees::new(self, id, withheld);
         for (level, (_, node)) in self.upwards(id).enumerate() {
-            for (scope, account) in node.accounts.iter().filter(|(scope, _)| *scope != OVERALL) {
-                if !account.stops() {
-                    continue;
-                }
-                for (resource, needs) in self.within(*scope, charge).iter() {
-                    let at = (*scope, resource);
-                    let promised = promises.at(level, at, needs);
-                    let short =
-                        self.short(node, (*scope, account), (resource, needs), kept, promised);
-                    worse(&mut found, short);
+            for (scope, account) in accounts(node).iter().filter(|(_, a)| a.stops()) {
+                for (resource, needs) in charge(*scope).iter().copied() {
+                    let idle = idle.at(level, (*scope, resource), needs);
+                    let needs = (resource, needs);
+                    let short = self.short(node, (*scope, account), needs, withheld, idle);
+                    Shortfall::keep_worse(&mut found, short);
                 }
             }
         }
         match found {
             Some(short) => Err(short),
-            None if kept.is_real() => self.check_pools(queue, charge, &Withheld::default()),
+            None if withheld.is_real() => self.check(queue, &Withheld::default(), charge, accounts),
             None => Ok(()),
         }
     }
 
-    /// What is kept at a queue for jobs further ahead, or counts as gone.
-    pub(crate) fn kept_in(
+    /// What is withheld at a queue, or counts as gone.
+    pub(super) fn withheld_in(
         &self,
-        kept: &Withheld,
+        withheld: &Withheld,
         node: &QueueNode,
         scope: ScopeId,
         resource: ResourceId,
     ) -> i128 {
-        let name = self.units.name(resource);
+        let name = self.resource_ids.name(resource);
         if scope == OVERALL {
-            let here = kept.headroom.get(&node.name);
-            return kept.counted(here.map_or(0, |here| here.get(name)));
+            let here = withheld.headroom.get(&node.name);
+            return withheld.counted(here.map_or(0, |here| here.get(name)));
         }
-        let here = kept.pools.get(&node.name).into_iter().flatten();
+        let here = withheld.pools.get(&node.name).into_iter().flatten();
         let within = here.filter(|(pool, _)| self.scopes.get(scope).counts(pool));
-        kept.counted(within.map(|(_, here)| here.get(name)).sum())
+        withheld.counted(within.map(|(_, here)| here.get(name)).sum())
     }
 
-    /// Whether some of the pools are bounded on the path of a queue.
+    /// True if some of the pools are bounded on the path of a queue.
     pub(crate) fn bounds_pools(&self, queue: &QueueName) -> bool {
-        let Some(id) = self.id(queue) else {
-            return false;
-        };
-        self.upwards(id)
-            .any(|(_, node)| node.accounts.iter().any(|(scope, _)| *scope != OVERALL))
+        let mut up = self.id(queue).into_iter().flat_map(|id| self.upwards(id));
+        up.any(|(_, node)| node.accounts.len() > 1)
     }
 
-    /// How much may still be charged of a bound of a queue beyond what is guaranteed below it, as
-    /// far as it alone goes; of a class that is bounded more than once, of the loosest.
+    /// How much may still be charged within a bound of a queue beyond what is guaranteed below it,
+    /// as far as that bound alone goes; of a class that is bounded more than once, within the
+    /// loosest.
     pub(crate) fn headroom(
         &self,
         queue: &QueueName,
         class: Option<&PoolClass>,
         resource: &ResourceName,
     ) -> i128 {
-        let Some(node) = self.id(queue).map(|id| self.node(id)) else {
+        let Some(node) = self.get(queue) else {
             return i128::MAX;
         };
         let of_class = |scope: &ScopeId| self.scopes.get(*scope).class.as_ref() == class;
         let accounts = node.accounts.iter().filter(|(scope, _)| of_class(scope));
-        let resource = self.units.find(resource);
+        let resource = self.resource_ids.find(resource);
         let free = accounts.map(|(_, account)| {
             let bound = resource.and_then(|id| {
                 let (bounds, idle) = (&account.bounds, account.idle_below.get(id));
                 let real = bounds.real.get(id).filter(|_| idle > 0);
-                let bound = bounds.binding.get(id).or(real)?;
+                let bound = bounds.effective.get(id).or(real)?;
                 Some(bound - account.charged.get(id) - idle)
             });
             bound.unwrap_or(i128::MAX)
@@ -332,45 +194,70 @@ impl Queues {
         free.max().unwrap_or(i128::MAX)
     }
 
-    /// How much a charge would be too much for the bound that was short, with what is kept or
-    /// counts as gone now; nothing below zero.
-    pub(crate) fn still_short(&self, queue: &QueueName, short: &Short, kept: &Withheld) -> i128 {
-        let (Some(id), Some(resource)) = (self.id(queue), self.units.find(&short.resource)) else {
-            return 0;
+    /// By how much a charge would exceed the bound that was short, with what is withheld or counts
+    /// as gone now; never below zero.
+    pub(crate) fn still_short(
+        &self,
+        queue: &QueueName,
+        short: &Shortfall,
+        withheld: &Withheld,
+    ) -> i128 {
+        let still = || {
+            let (id, resource) = self
+                .id(queue)
+                .zip(self.resource_ids.find(&short.resource))?;
+            let scope = self.scope_of(short)?;
+            let mut up = self.upwards(id).enumerate();
+            let (level, (_, node)) = up.find(|(_, (_, node))| node.name == short.queue)?;
+            let idle = &mut IdleGuarantees::new(self, id, withheld);
+            let idle = idle.at(level, (scope, resource), short.needs);
+            let at = (scope, node.account(scope)?);
+            self.short(node, at, (resource, short.needs), withheld, idle)
         };
-        let Some(scope) = self.scope_of(short) else {
-            return 0;
-        };
-        let mut up = self.upwards(id).enumerate();
-        let found = up.find(|(_, (_, node))| node.name == short.queue);
-        let here = found.and_then(|(level, (_, node))| {
-            let promises = &mut Promises::new(self, id, kept);
-            let promised = promises.at(level, (scope, resource), short.needs);
-            let account = node.account(scope)?;
-            self.short(
-                node,
-                (scope, account),
-                (resource, short.needs),
-                kept,
-                promised,
-            )
-        });
-        here.map_or(0, |short| short.excess())
+        still().map_or(0, |short| short.excess())
     }
 
-    /// The queue below the one that is short, on the way down to who asks, if it is guaranteed any
-    /// of what is short: when it holds less, more of what is asked for is guaranteed.
-    pub(crate) fn guaranteed_below(&self, queue: &QueueName, short: &Short) -> Option<QueueName> {
-        let (id, resource) = (self.id(queue)?, self.units.find(&short.resource)?);
+    /// The queue below the one that is short, on the way down to the queue of the request, if it is
+    /// guaranteed any of what is short: when it is charged less, more of the request is guaranteed.
+    pub(crate) fn guaranteed_below(
+        &self,
+        queue: &QueueName,
+        short: &Shortfall,
+    ) -> Option<QueueName> {
+        let (id, resource) = self
+            .id(queue)
+            .zip(self.resource_ids.find(&short.resource))?;
         let scope = self.scope_of(short)?;
         let above = |node: &QueueNode| node.parent.map(|parent| &self.node(parent).name);
         let mut up = self.upwards(id);
         let (_, below) = up.find(|(_, node)| above(node) == Some(&short.queue))?;
-        let guaranteed = below.account(scope)?.claimed.guarantee.get(resource) > 0;
+        let guaranteed = below.account(scope)?.contributed.guarantee.get(resource) > 0;
         guaranteed.then(|| below.name.clone())
     }
 
-    fn scope_of(&self, short: &Short) -> Option<ScopeId> {
+    /// The bound nearest to the queue that what is charged exceeds already, in a resource of
+    /// `charge`, in words: it was lowered, or more was charged than was admitted.
+    pub(crate) fn exceeded_bound(&self, queue: &QueueName, charge: &Pools) -> Option<String> {
+        let up = self.upwards(self.id(queue)?);
+        let mut accounts = up.flat_map(|(_, node)| {
+            let accounts = node.accounts.iter();
+            accounts.map(move |(scope, account)| (node, *scope, account))
+        });
+        accounts.find_map(|(node, scope, account)| {
+            let of_charge = self.within(scope, charge);
+            let (resource, capability) = of_charge.iter().find_map(|(resource, _)| {
+                let bound = account.bounds.effective.get(resource)?;
+                (account.charged.get(resource) > bound).then_some((resource, bound))
+            })?;
+            let amounts = (capability, account.charged.get(resource), 0);
+            let at = (scope, resource);
+            let short = self.shortfall(node, at, amounts, ShortfallDetail::default());
+            Some(short.exceeded())
+        })
+    }
+
+    /// The scope of the account whose bound is short.
+    pub(super) fn scope_of(&self, short: &Shortfall) -> Option<ScopeId> {
         short.class.as_ref().map_or(Some(OVERALL), |class| {
             let clusters = short.detail.clusters.as_ref();
             self.scopes.find_of(class, clusters)
@@ -378,86 +265,81 @@ impl Queues {
     }
 
     /// What of `charge` a scope counts.
-    pub(crate) fn within(&self, scope: ScopeId, charge: &Pools) -> Sums {
+    pub(super) fn within(&self, scope: ScopeId, charge: &Pools) -> Sums {
         let scope = self.scopes.get(scope);
         let mut sums = Sums::default();
         for (_, resources) in charge.iter().filter(|(pool, _)| scope.counts(pool)) {
-            for (resource, amount) in self.units.known(resources) {
+            for (resource, amount) in self.resource_ids.known(resources) {
                 sums.add(resource, amount);
             }
         }
         sums
     }
 
-    /// How one account would be passed, if it would be.
+    /// How one account would be exceeded, if it would be.
     fn short(
         &self,
         node: &QueueNode,
         (scope, account): (ScopeId, &Account),
         (resource, needs): (ResourceId, i128),
-        kept: &Withheld,
-        Promised { idle, beyond }: Promised,
-    ) -> Option<Short> {
+        withheld: &Withheld,
+        IdleGuarantee { idle, beyond }: IdleGuarantee,
+    ) -> Option<Shortfall> {
         if needs == 0 {
             return None;
         }
-        let charged = if kept.idle {
+        let charged = if withheld.idle {
             0
         } else {
             account.charged.get(resource)
         };
-        let kept = self.kept_in(kept, node, scope, resource);
-        // What is guaranteed on the way down is there for who asks, and for no job ahead.
-        let (kept, idle) = if beyond > 0 {
-            (kept, idle)
+        let withheld = self.withheld_in(withheld, node, scope, resource);
+        // What is guaranteed on the way down is there for the request, and for no job ahead.
+        let (withheld, idle) = if beyond > 0 {
+            (withheld, idle)
         } else {
-            (kept.min(0), 0)
+            (withheld.min(0), 0)
         };
-        let all = needs + charged + kept;
-        let binding = account.bounds.binding.get(resource);
-        let passed = binding.filter(|bound| all > *bound).or_else(|| {
+        let all = needs + charged + withheld;
+        let effective = account.bounds.effective.get(resource);
+        let capability = effective.filter(|bound| all > *bound).or_else(|| {
             let real = account.bounds.real.get(resource);
             real.filter(|real| all <= *real && all + idle > *real)
-        });
-        let capability = passed?;
+        })?;
         let above = node
             .parent
             .and_then(|parent| self.node(parent).account(scope));
         let above = above.and_then(|above| above.bounds.real.get(resource));
         let own = account.named.capability.get(resource);
         let without = [above, own].into_iter().flatten().min();
-        let detail = Detail {
-            kept,
+        let detail = ShortfallDetail {
+            withheld,
             guaranteed: without.map_or(0, |without| without - capability),
             idle,
             beyond,
             clusters: None,
         };
-        Some(self.named(
-            node,
-            (scope, resource),
-            (capability, charged, needs),
-            detail,
-        ))
+        let amounts = (capability, charged, needs);
+        Some(self.shortfall(node, (scope, resource), amounts, detail))
     }
 
     /// A bound of `node` over a scope, and what there is to it, by name.
-    pub(crate) fn named(
+    fn shortfall(
         &self,
         node: &QueueNode,
         (scope, resource): (ScopeId, ResourceId),
         (capability, charged, needs): (i128, i128, i128),
-        detail: Detail,
-    ) -> Short {
+        detail: ShortfallDetail,
+    ) -> Shortfall {
         let scope = self.scopes.get(scope);
-        Short {
+        Shortfall {
             queue: node.name.clone(),
             class: scope.class.clone(),
-            resource: self.units.name(resource).clone(),
+            resource: self.resource_ids.name(resource).clone(),
             capability,
             charged,
             needs,
-            detail: Box::new(Detail {
+            detail: Box::new(ShortfallDetail {
                 clusters: scope.clusters.clone(),
                 ..detail
             }),
@@ -466,25 +348,8 @@ impl Queues {
 }
 
 impl Account {
-    /// Whether it may stop anything.
+    /// True if it may stop anything.
     fn stops(&self) -> bool {
-        !self.bounds.binding.is_empty() || !self.idle_below.is_empty()
-    }
-}
-
-/// Keeps the bound that binds: one that can never be met before one that is met later, else
-/// the one nearest to the leaf, else the first by name.
-fn worse(found: &mut Option<Short>, short: Option<Short>) {
-    let Some(short) = short else { return };
-    let worse = found.as_ref().is_none_or(|known| {
-        let same = short.never() == known.never() && short.queue == known.queue;
-        let by_name = |short: &Short| {
-            let clusters = short.detail.clusters.clone();
-            (short.class.clone(), clusters, short.resource.clone())
-        };
-        (short.never() && !known.never()) || (same && by_name(&short) < by_name(known))
-    });
-    if worse {
-        *found = Some(short);
+        !self.bounds.effective.is_empty() || !self.idle_below.is_empty()
     }
 }

@@ -1,17 +1,19 @@
-//! What a queue held in the past, where its policy counts that (`fairShare.usageHalfLife`).
+//! Past usage of a queue, if its policy counts it (`fairShare.usageHalfLife`).
 //!
-//! The average of what it held over everything, each moment counting half as much as one a
-//! half-life later: `average += (held − average) × (1 − 2^(−t/half))` over a time `t` in which
-//! it held `preemptible_index`. Kept in 1/65,536 of a base unit and moved on whenever a charge changes; while
-//! the average is above what is held its place in the order is looked at again every 64th of
-//! the half-life, at least a second apart.
+//! The average of its usage over everything, each moment counting half as much as one a half-life
+//! later: `average += (usage − average) × (1 − 2^(−t/half))` over a time `t` of constant usage. Kept
+//! in 1/65,536 of a base unit and advanced whenever a charge changes; while the average is above the
+//! present usage, the queue's place among its siblings is updated every 64th of the half-life, at
+//! least a second apart.
 
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::tally::clamp;
 use crate::api::ids::{QueueName, Time};
 use crate::quota::measure::Sums;
-use crate::quota::queues::{QueueId, QueueNode, Queues};
+use crate::quota::queue::{QueueId, QueueNode};
+use crate::quota::store::Quota;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 const FRACTION_BITS: u32 = 16;
@@ -39,54 +41,54 @@ const POWERS: [i128; 17] = [
     2_147_483_648,
 ];
 
-/// What a queue held on average, the nearer past counting more.
+/// The average usage of a queue, the nearer past counting more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct DecayedUsage {
+pub(super) struct DecayedUsage {
     /// In 1/65,536 of a base unit.
     average: Sums,
     /// Up to when.
     at: Time,
-    /// When the place of its queue is to be looked at again.
+    /// When the place of its queue is next updated.
     due: Option<Time>,
 }
 
 /// [`DecayedUsage`] for a snapshot: amounts as text, since they need more than 64 bits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PastSnapshot {
+pub(crate) struct DecayedUsageSnapshot {
     queue: QueueName,
     average: BTreeMap<ResourceName, String>,
     at: Time,
 }
 
 impl DecayedUsage {
-    fn advance(&mut self, now: Time, half_life: i64, held: &Sums) {
+    fn advance(&mut self, now: Time, half_life: i64, usage: &Sums) {
         let elapsed = now.millis_since(self.at);
         if elapsed == 0 {
             return;
         }
         let keep = halved(elapsed, half_life);
         let mut next = Sums::default();
-        next.add_all(held, 1 << FRACTION_BITS);
-        let mut apart = self.average.clone();
-        apart.add_all(&next, -1);
-        for (id, apart) in apart.iter() {
-            next.add(id, (apart * keep) >> 32);
+        next.add_all(usage, 1 << FRACTION_BITS);
+        let mut difference = self.average.clone();
+        difference.add_all(&next, -1);
+        for (id, difference) in difference.iter() {
+            next.add(id, (difference * keep) >> 32);
         }
         self.average = next;
         self.at = now;
     }
 
-    /// Whether it counts for more than what is held.
-    fn fades(&self, held: &Sums) -> bool {
+    /// True if it counts for more than the present usage.
+    fn decays(&self, usage: &Sums) -> bool {
         let mut average = self.average.iter();
-        average.any(|(id, average)| whole(average) > held.get(id))
+        average.any(|(id, average)| whole(average) > usage.get(id))
     }
 
-    /// What counts as held: now, or on average if that was more.
-    pub(crate) fn counted(&self, held: &Sums) -> Sums {
-        let mut counted = held.clone();
+    /// The present usage, or the average if that is more.
+    fn counted(&self, usage: &Sums) -> Sums {
+        let mut counted = usage.clone();
         for (id, average) in self.average.iter() {
-            counted.set(id, held.get(id).max(whole(average)));
+            counted.set(id, usage.get(id).max(whole(average)));
         }
         counted
     }
@@ -119,113 +121,113 @@ impl QueueNode {
             .map(|half_life| half_life.max(1))
     }
 
-    /// What it holds over everything, or held on average if that was more.
-    pub(crate) fn counted(&self) -> std::borrow::Cow<'_, Sums> {
-        let held = &self.overall().charged;
-        match &self.past {
-            Some(past) => std::borrow::Cow::Owned(past.counted(held)),
-            None => std::borrow::Cow::Borrowed(held),
+    /// Its usage over everything, or its average usage if that is more.
+    pub(super) fn counted_usage(&self) -> Cow<'_, Sums> {
+        let usage = &self.overall().charged;
+        match &self.decayed {
+            Some(decayed) => Cow::Owned(decayed.counted(usage)),
+            None => Cow::Borrowed(usage),
         }
     }
 }
 
-impl Queues {
-    /// Time went on. Those whose past has faded are ranked anew.
+impl Quota {
+    /// Advances the clock. Queues whose past usage has decayed since take their new places.
     pub(crate) fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some((at, id)) = self.fading.first().copied()
+        while let Some((at, id)) = self.decay_due.first().copied()
             && at <= self.now
         {
-            self.fading.remove(&(at, id));
-            self.keep_past_of(id);
-            self.watch_past_of(id);
+            self.decay_due.remove(&(at, id));
+            self.decay_one(id);
+            self.schedule_decay_of(id);
             self.unranked.insert(id);
         }
     }
 
-    /// What a queue and those above it hold is about to change.
-    pub(crate) fn keep_past(&mut self, id: QueueId) {
+    /// Advances the past usage of a queue and those above it, before their usage changes.
+    pub(super) fn decay(&mut self, id: QueueId) {
         let mut at = Some(id);
         while let Some(id) = at {
-            self.keep_past_of(id);
+            self.decay_one(id);
             at = self.node(id).parent;
         }
     }
 
-    /// What a queue and those above it hold has changed.
-    pub(crate) fn watch_past(&mut self, id: QueueId) {
+    /// Schedules the next updates of a queue and those above it, after their usage has changed.
+    pub(super) fn schedule_decay(&mut self, id: QueueId) {
         let mut at = Some(id);
         while let Some(id) = at {
-            self.watch_past_of(id);
+            self.schedule_decay_of(id);
             at = self.node(id).parent;
         }
     }
 
-    /// Counts what the queue held up to now, before that changes.
-    pub(crate) fn keep_past_of(&mut self, id: QueueId) {
+    /// Advances the past usage of one queue.
+    pub(super) fn decay_one(&mut self, id: QueueId) {
         let now = self.now;
         let node = self.node_mut(id);
         let Some(half_life) = node.half_life() else {
             return;
         };
-        let Some(mut past) = node.past.take() else {
+        let Some(mut past) = node.decayed.take() else {
             return;
         };
         past.advance(now, half_life, &node.overall().charged);
-        node.past = Some(past);
+        node.decayed = Some(past);
     }
 
-    /// The policy may ask for the past now, or no longer.
-    pub(crate) fn refresh_past(&mut self, id: QueueId) {
+    /// Starts or stops to count past usage, as the policy says.
+    pub(super) fn sync_decay(&mut self, id: QueueId) {
         let now = self.now;
         let node = self.node_mut(id);
         if node.half_life().is_none() {
-            let due = node.past.take().and_then(|past| past.due);
+            let due = node.decayed.take().and_then(|past| past.due);
             if let Some(due) = due {
-                self.fading.remove(&(due, id));
+                self.decay_due.remove(&(due, id));
             }
             return;
         }
-        node.past.get_or_insert_with(|| DecayedUsage {
+        node.decayed.get_or_insert_with(|| DecayedUsage {
             average: Sums::default(),
             at: now,
             due: None,
         });
-        self.watch_past_of(id);
+        self.schedule_decay_of(id);
     }
 
-    /// When the place of a queue in the order is to be looked at again, by its state alone: to
-    /// be asked after all that changes what it holds.
-    pub(crate) fn watch_past_of(&mut self, id: QueueId) {
+    /// Schedules the next update of one queue, by its state alone. To be called after every change
+    /// of its usage.
+    pub(super) fn schedule_decay_of(&mut self, id: QueueId) {
         let Some(node) = self.slots[id.index()].as_mut() else {
             return;
         };
-        let held = &node.overall().charged;
-        let fades = node.past.as_ref().is_some_and(|past| past.fades(held));
+        let usage = &node.overall().charged;
+        let decays = node.decayed.as_ref().is_some_and(|past| past.decays(usage));
         let half_life = node.half_life();
-        let (Some(past), Some(half_life)) = (&mut node.past, half_life) else {
+        let (Some(past), Some(half_life)) = (&mut node.decayed, half_life) else {
             return;
         };
         if let Some(due) = past.due.take() {
-            self.fading.remove(&(due, id));
+            self.decay_due.remove(&(due, id));
         }
-        if fades {
+        if decays {
             let due = past.at.after((half_life / STEPS).max(LEAST_STEP_MS));
             past.due = Some(due);
-            self.fading.insert((due, id));
+            self.decay_due.insert((due, id));
         }
     }
 
-    /// Device-hours in thousandths, decayed: the integral of what it held, each moment
-    /// weighed as in the average, which is the average times `half-life / ln 2`.
-    pub(crate) fn decayed_usage(&self, node: &QueueNode) -> Option<Resources> {
+    /// Device-hours in thousandths, decayed: the integral of its usage, each moment weighed as in
+    /// the average, which is the average times `half-life / ln 2`.
+    pub(super) fn decayed_usage(&self, node: &QueueNode) -> Option<Resources> {
         let half_life = i128::from(node.half_life()?);
-        let mut past = node.past.clone()?;
+        let mut past = node.decayed.clone()?;
         past.advance(self.now, node.half_life()?, &node.overall().charged);
         let devices = past
             .average
             .iter()
-            .map(|(id, average)| (self.units.name(id), average))
+            .map(|(id, average)| (self.resource_ids.name(id), average))
             .filter(|(name, average)| name.is_device() && *average > 0);
         let hours = |average: i128| {
             // 1 / ln 2, in millionths.
@@ -239,14 +241,15 @@ impl Queues {
         )
     }
 
-    pub(crate) fn pasts(&self) -> Vec<PastSnapshot> {
+    /// The past usage of all queues that count it, for a snapshot.
+    pub(crate) fn decayed_usages(&self) -> Vec<DecayedUsageSnapshot> {
         let kept = self.iter().filter_map(|(name, node)| {
-            let past = node.past.as_ref()?;
+            let past = node.decayed.as_ref()?;
             let average = past.average.iter();
-            Some(PastSnapshot {
+            Some(DecayedUsageSnapshot {
                 queue: name.clone(),
                 average: average
-                    .map(|(id, amount)| (self.units.name(id).clone(), amount.to_string()))
+                    .map(|(id, amount)| (self.resource_ids.name(id).clone(), amount.to_string()))
                     .collect(),
                 at: past.at,
             })
@@ -254,39 +257,42 @@ impl Queues {
         kept.collect()
     }
 
-    pub(crate) fn restore_past(&mut self, snapshot: PastSnapshot) {
+    /// Restores the past usage of a queue. Its objects and charges are restored before.
+    pub(crate) fn restore_decayed(&mut self, snapshot: DecayedUsageSnapshot) {
         let Some(id) = self.id(&snapshot.queue) else {
             return;
         };
         let mut average = Sums::default();
         for (name, amount) in &snapshot.average {
-            let resource = self.units.intern(name);
+            let resource = self.resource_ids.intern(name);
             average.set(resource, amount.parse().unwrap_or_default());
         }
         let half_life = self.node(id).half_life();
-        let before = self.node(id).past.as_ref().and_then(|past| past.due);
+        let before = self.node(id).decayed.as_ref().and_then(|past| past.due);
         if let Some(due) = before {
-            self.fading.remove(&(due, id));
+            self.decay_due.remove(&(due, id));
         }
-        self.node_mut(id).past = half_life.map(|_| DecayedUsage {
+        self.node_mut(id).decayed = half_life.map(|_| DecayedUsage {
             average,
             at: snapshot.at,
             due: None,
         });
-        self.watch_past_of(id);
+        self.schedule_decay_of(id);
         self.unranked.insert(id);
     }
 
-    /// Queues that will be looked at again though nothing of their past fades, or will not be
-    /// though something does.
-    pub(crate) fn pasts_not_watched(&self) -> Vec<String> {
-        let watched =
-            |id: QueueId, past: &DecayedUsage| past.due.map(|due| self.fading.contains(&(due, id)));
+    /// Queues that are scheduled though their past usage does not decay, or are not though it does.
+    pub(crate) fn audit_decay(&self) -> Vec<String> {
+        let scheduled = |id: QueueId, decayed: &DecayedUsage| {
+            let due = decayed.due?;
+            Some(self.decay_due.contains(&(due, id)))
+        };
         let wrong = self.iter().filter_map(|(name, node)| {
-            let past = node.past.as_ref()?;
-            let watched = watched(self.id(name)?, past);
-            let should = past.fades(&node.overall().charged).then_some(true);
-            (watched != should).then(|| format!("queue {name}: its past is watched: {watched:?}"))
+            let decayed = node.decayed.as_ref()?;
+            let scheduled = scheduled(self.id(name)?, decayed);
+            let should = decayed.decays(&node.overall().charged).then_some(true);
+            (scheduled != should)
+                .then(|| format!("queue {name}: its decay is scheduled: {scheduled:?}"))
         });
         wrong.collect()
     }
@@ -297,49 +303,33 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::api::facts::{
-        Backfill, FairShare, Limits, PlacementWeights, PolicyFact, Preemption, QueueOrdering,
-    };
+    use crate::api::charge::Pools;
+    use crate::api::facts::FairShare;
     use crate::api::ids::{ClusterName, PoolClass};
-    use crate::quota::measure::Units;
-    use crate::quota::queues::Pools;
-
-    fn counting_the_past(queue: &QueueName, half_life: i64) -> PolicyFact {
-        PolicyFact {
-            queue: queue.clone(),
-            pools: Vec::new(),
-            ordering: QueueOrdering::default(),
-            backfill: Backfill::default(),
-            fair_share: FairShare {
-                weight: None,
-                usage_half_life_ms: Some(half_life),
-            },
-            preemption: Preemption::default(),
-            limits: Limits::default(),
-            max_clusters: None,
-            weights: PlacementWeights::default(),
-            preferred_clusters: Vec::new(),
-            start_deadline_ms: 1,
-            invalid: None,
-        }
-    }
+    use crate::quota::measure::ResourceIds;
+    use crate::quota::testing::policy;
 
     #[test]
-    fn a_queue_is_watched_from_when_it_gives_something_back_until_that_has_faded() {
+    fn a_queue_is_scheduled_from_when_its_usage_falls_until_past_usage_has_decayed() {
         const HALF: i64 = 640_000;
         let name = QueueName::from("q");
         let pool = (ClusterName::from("a"), PoolClass::from("gpu"));
         let four = Resources::parse([("nvidia.com/gpu", "4")]).unwrap();
         let charge = Pools::from([(pool, four)]);
-        let mut queues = Queues::default();
-        queues.set_policy(&name, Some(counting_the_past(&name, HALF)));
+        let mut queues = Quota::default();
+        let mut counting = policy(&name);
+        counting.fair_share = FairShare {
+            weight: None,
+            usage_half_life_ms: Some(HALF),
+        };
+        queues.set_policy(&name, Some(counting));
         queues.charge(&name, &charge, 1);
         queues.advance(Time(HALF));
-        assert!(queues.fading.is_empty());
+        assert!(queues.decay_due.is_empty());
         queues.charge(&name, &charge, -1);
         let mut looks = 0;
-        while let Some((at, _)) = queues.fading.first().copied() {
-            assert_eq!(queues.pasts_not_watched(), Vec::<String>::new());
+        while let Some((at, _)) = queues.decay_due.first().copied() {
+            assert_eq!(queues.audit_decay(), Vec::<String>::new());
             looks += 1;
             queues.advance(at);
         }
@@ -348,24 +338,24 @@ mod tests {
         queues.charge(&name, &charge, 1);
         queues.advance(Time(100 * HALF));
         queues.charge(&name, &charge, -1);
-        queues.fading.clear();
-        assert_eq!(queues.pasts_not_watched().len(), 1);
+        queues.decay_due.clear();
+        assert_eq!(queues.audit_decay().len(), 1);
     }
 
     #[test]
-    fn what_is_held_as_it_was_on_average_does_not_fade() {
+    fn usage_that_is_as_the_average_does_not_decay() {
         const HALF: i64 = 3_600_000;
-        let gpu = Units::default().intern(&ResourceName::new("nvidia.com/gpu"));
+        let gpu = ResourceIds::default().intern(&ResourceName::new("nvidia.com/gpu"));
         let mut held = Sums::default();
         held.set(gpu, 4);
         let mut past = DecayedUsage::default();
         // It never held more, then for long the same.
-        assert!(!past.fades(&held));
+        assert!(!past.decays(&held));
         past.advance(Time(40 * HALF), HALF, &held);
-        assert!(!past.fades(&held));
+        assert!(!past.decays(&held));
         held.set(gpu, 3);
-        assert!(past.fades(&held));
+        assert!(past.decays(&held));
         past.advance(Time(80 * HALF), HALF, &held);
-        assert!(!past.fades(&held));
+        assert!(!past.decays(&held));
     }
 }

@@ -1,65 +1,66 @@
-//! Guarantees that are idle: what is kept of an account for those below it.
+//! Idle guarantees: what is withheld of an account for the queues below it.
 //!
 //! A queue may borrow up to its real capability; but two siblings, each within its own, could
 //! together take what a third is guaranteed. So each account also knows how much of its guarantee
-//! is not held (its *idle guarantee*: of its own, or of those below it together, whichever is
-//! more), and the sum over those directly below. What is charged and what is kept that way is
-//! together no more than the real capability (`quota.rs`). A charge, or another guarantee, changes
+//! is not charged (its *idle guarantee*: of its own, or of those below it together, whichever is
+//! more), and the sum over those directly below. What is charged and what is withheld that way is
+//! together no more than the real capability (`check.rs`). A charge, or another guarantee, changes
 //! one idle guarantee on each level: O(depth), however many siblings there are.
 //!
 //! A charge that only takes up what is guaranteed on its own way down changes nothing of that sum:
-//! it is let through even where guarantees together are more than there is.
+//! it is admitted even where guarantees together are more than there is.
 
 use crate::quota::accounts::Account;
 use crate::quota::check::Withheld;
 use crate::quota::measure::{ResourceId, Sums};
-use crate::quota::queues::{QueueId, QueueNode, Queues};
+use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::{OVERALL, ScopeId};
+use crate::quota::store::Quota;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is kept for guarantees at one queue, were a charge added to one below it.
+/// What is withheld for guarantees at one queue, were a charge added to one below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Promised {
+pub(super) struct IdleGuarantee {
     /// The idle guarantees of those directly below, with the charge.
-    pub(crate) idle: i128,
+    pub(super) idle: i128,
     /// What of the charge is not guaranteed on its way down from here.
-    pub(crate) beyond: i128,
+    pub(super) beyond: i128,
 }
 
 /// From the queue up to the root.
-type Levels = SmallVec<[Promised; 8]>;
+type Levels = SmallVec<[IdleGuarantee; 8]>;
 
 /// The same for each resource of a charge to one queue, worked out once.
-pub(crate) struct Promises<'a> {
-    queues: &'a Queues,
+pub(super) struct IdleGuarantees<'a> {
+    queues: &'a Quota,
     id: QueueId,
-    kept: &'a Withheld,
-    /// Whether anything is guaranteed to any queue.
+    withheld: &'a Withheld,
+    /// True if anything is guaranteed to any queue.
     any: bool,
     known: SmallVec<[(ScopeId, ResourceId, Levels); 4]>,
 }
 
-impl<'a> Promises<'a> {
-    pub(crate) fn new(queues: &'a Queues, id: QueueId, kept: &'a Withheld) -> Self {
+impl<'a> IdleGuarantees<'a> {
+    pub(super) fn new(queues: &'a Quota, id: QueueId, withheld: &'a Withheld) -> Self {
         let mut accounts = queues.node(QueueId::ROOT).accounts.iter();
         Self {
             queues,
             id,
-            kept,
-            any: !kept.idle && accounts.any(|(_, root)| !root.below.guarantee.is_empty()),
+            withheld,
+            any: !withheld.idle && accounts.any(|(_, root)| !root.below.guarantee.is_empty()),
             known: SmallVec::new(),
         }
     }
 
-    /// What is kept at the queue `level` levels above, were `needs` of a resource added.
-    pub(crate) fn at(
+    /// What is withheld at the queue `level` levels above, were `needs` of a resource added.
+    pub(super) fn at(
         &mut self,
         level: usize,
         (scope, resource): (ScopeId, ResourceId),
         needs: i128,
-    ) -> Promised {
-        let nothing = Promised {
+    ) -> IdleGuarantee {
+        let nothing = IdleGuarantee {
             idle: 0,
             beyond: needs,
         };
@@ -79,34 +80,36 @@ impl<'a> Promises<'a> {
     }
 
     fn levels(&self, (scope, resource): (ScopeId, ResourceId), needs: i128) -> Levels {
-        let moves = self.moved_by_kept(scope, resource);
+        let changes = self.changes_by_withheld(scope, resource);
         let mut levels = Levels::new();
         // The idle guarantee of the queue on the way, without the charge and with it.
         let (mut without, mut with) = (0, 0);
         for (id, node) in self.queues.upwards(self.id) {
             let account = node.account(scope);
             let below = account.map_or(0, |account| account.idle_below.get(resource));
-            let below = below + moves.get(&id).copied().unwrap_or_default();
+            let below = below + changes.get(&id).copied().unwrap_or_default();
             let idle = below - without + with;
-            levels.push(Promised {
+            levels.push(IdleGuarantee {
                 idle,
                 beyond: needs - (without - with),
             });
-            let kept = self.queues.kept_in(self.kept, node, scope, resource);
+            let withheld = self
+                .queues
+                .withheld_in(self.withheld, node, scope, resource);
             let own = |more, below| {
                 account.map_or(0, |account| node.idle_of(account, resource, more, below))
             };
-            (without, with) = (own(kept, below), own(kept + needs, idle));
+            (without, with) = (own(withheld, below), own(withheld + needs, idle));
         }
         levels
     }
 
-    /// By how much the idle guarantees below each queue are others with what is kept, or counts as
-    /// gone, besides what is charged.
-    fn moved_by_kept(&self, scope: ScopeId, resource: ResourceId) -> BTreeMap<QueueId, i128> {
-        let mut moves = BTreeMap::new();
-        let headroom = self.kept.headroom.keys().filter(|_| scope == OVERALL);
-        let pools = self.kept.pools.keys().filter(|_| scope != OVERALL);
+    /// By how much the idle guarantees below each queue change with what is withheld, or counts as
+    /// gone, beside what is charged.
+    fn changes_by_withheld(&self, scope: ScopeId, resource: ResourceId) -> BTreeMap<QueueId, i128> {
+        let mut changes = BTreeMap::new();
+        let headroom = self.withheld.headroom.keys().filter(|_| scope == OVERALL);
+        let pools = self.withheld.pools.keys().filter(|_| scope != OVERALL);
         let touched = headroom
             .chain(pools)
             .filter_map(|name| self.queues.id(name));
@@ -119,37 +122,39 @@ impl<'a> Promises<'a> {
                 continue;
             };
             let below = account.idle_below.get(resource);
-            let below = below + moves.get(&id).copied().unwrap_or_default();
-            let kept = self.queues.kept_in(self.kept, node, scope, resource);
-            let idle = node.idle_of(account, resource, kept, below);
-            *moves.entry(parent).or_default() += idle - account.idle.get(resource);
+            let below = below + changes.get(&id).copied().unwrap_or_default();
+            let withheld = self
+                .queues
+                .withheld_in(self.withheld, node, scope, resource);
+            let idle = node.idle_of(account, resource, withheld, below);
+            *changes.entry(parent).or_default() += idle - account.idle.get(resource);
         }
-        moves
+        changes
     }
 }
 
 impl QueueNode {
-    /// What of its guarantee, or of those below it, would be idle if it held `more`, those below
-    /// it having `below` idle. One that claims nothing has nothing kept.
+    /// What of its guarantee, or of those below it, would be idle if it were charged `more`, those
+    /// below it having `below` idle. Nothing is withheld for a queue that claims nothing.
     fn idle_of(&self, account: &Account, resource: ResourceId, more: i128, below: i128) -> i128 {
-        if self.is_void() {
+        if self.is_inactive() {
             return 0;
         }
         let held = account.charged.get(resource) + more;
-        let own = account.claimed.guarantee.get(resource) - held;
+        let own = account.contributed.guarantee.get(resource) - held;
         own.max(below).max(0)
     }
 }
 
-impl Queues {
-    /// Whether anything of a resource is guaranteed to any queue.
+impl Quota {
+    /// True if anything of a resource is guaranteed to any queue.
     fn guarantees(&self, scope: ScopeId, resource: ResourceId) -> bool {
         let root = self.node(QueueId::ROOT).account(scope);
         root.is_some_and(|root| root.below.guarantee.get(resource) > 0)
     }
 
     /// The queues directly below one that have an idle guarantee, largest first, with how much.
-    pub(crate) fn idle_below(
+    pub(super) fn idle_below(
         &self,
         id: QueueId,
         scope: ScopeId,
@@ -165,11 +170,11 @@ impl Queues {
         idle
     }
 
-    /// A charge changed what a queue and all above it hold of these resources.
-    pub(crate) fn note_idle(&mut self, id: QueueId, scope: ScopeId, charge: &Sums) {
+    /// Updates the idle guarantees of a queue and all above it after a charge of these resources.
+    pub(super) fn charge_idle(&mut self, id: QueueId, scope: ScopeId, charge: &Sums) {
         let met = |account: &Account| {
             let sums = [
-                &account.claimed.guarantee,
+                &account.contributed.guarantee,
                 &account.idle,
                 &account.idle_below,
             ];
@@ -180,14 +185,14 @@ impl Queues {
             let met = charged.filter(|id| sums.iter().any(|sum| sum.get(*id) != 0));
             met.collect()
         };
-        self.renew(id, scope, met, false);
+        self.update_idle_of(id, scope, met, false);
     }
 
-    /// What a queue, or one above it, claims or holds may be another: so is what is kept for it.
-    pub(crate) fn renew_idle(&mut self, id: QueueId, scope: ScopeId) {
+    /// Updates the idle guarantees of a queue and all above it after any change.
+    pub(super) fn update_idle(&mut self, id: QueueId, scope: ScopeId) {
         let all = |account: &Account| {
             let sums = [
-                &account.claimed.guarantee,
+                &account.contributed.guarantee,
                 &account.idle,
                 &account.idle_below,
             ];
@@ -197,20 +202,20 @@ impl Queues {
             ids.dedup();
             ids
         };
-        self.renew(id, scope, all, true);
+        self.update_idle_of(id, scope, all, true);
     }
 
     /// The same in every scope.
-    pub(crate) fn renew_idle_everywhere(&mut self, id: QueueId) {
+    pub(super) fn update_idle_everywhere(&mut self, id: QueueId) {
         let root = self.node(QueueId::ROOT).accounts.iter();
         let scopes: Vec<ScopeId> = root.map(|(scope, _)| *scope).collect();
         for scope in scopes {
-            self.renew_idle(id, scope);
+            self.update_idle(id, scope);
         }
     }
 
-    /// A queue leaves its place: nothing is kept for it there.
-    pub(crate) fn drop_idle(&mut self, id: QueueId, parent: QueueId, scope: ScopeId) {
+    /// Drops the idle guarantee of a queue that leaves its place.
+    pub(super) fn drop_idle(&mut self, id: QueueId, parent: QueueId, scope: ScopeId) {
         let account = self.node_mut(id).account_mut(scope);
         let idle = account.map(|account| std::mem::take(&mut account.idle));
         let Some(idle) = idle.filter(|idle| !idle.is_empty()) else {
@@ -218,13 +223,13 @@ impl Queues {
         };
         if let Some(above) = self.node_mut(parent).account_mut(scope) {
             above.idle_below.add_all(&idle, -1);
-            self.moved.insert(parent);
+            self.bounds_changed.insert(parent);
         }
     }
 
-    /// Brings idle guarantees up to date from a queue upwards. Where a guarantee is another
-    /// (`bounds`), those may go whom it stopped, though nothing came free.
-    fn renew(
+    /// Updates the idle guarantees of the resources that `met` names, from a queue upwards. After a
+    /// change of guarantees (`bounds`), jobs that one stopped may start though nothing was freed.
+    fn update_idle_of(
         &mut self,
         id: QueueId,
         scope: ScopeId,
@@ -253,7 +258,7 @@ impl Queues {
                     above.idle_below.add(resource, by);
                 }
                 if bounds {
-                    self.moved.insert(parent);
+                    self.bounds_changed.insert(parent);
                 }
             }
             at = parent;

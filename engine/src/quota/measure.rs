@@ -14,20 +14,20 @@ pub(crate) struct ResourceId(u16);
 
 /// The resources that were met.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Units {
+pub(super) struct ResourceIds {
     ids: BTreeMap<ResourceName, ResourceId>,
     names: Vec<ResourceName>,
     pods: Option<ResourceId>,
 }
 
-impl Units {
-    pub(crate) fn find(&self, name: &ResourceName) -> Option<ResourceId> {
+impl ResourceIds {
+    pub(super) fn find(&self, name: &ResourceName) -> Option<ResourceId> {
         self.ids.get(name).copied()
     }
 
     /// The number of `name`. Past 65,535 resources all further ones share the last number;
     /// no fleet has a thousandth of that.
-    pub(crate) fn intern(&mut self, name: &ResourceName) -> ResourceId {
+    pub(super) fn intern(&mut self, name: &ResourceName) -> ResourceId {
         if let Some(id) = self.find(name) {
             return id;
         }
@@ -40,16 +40,16 @@ impl Units {
         id
     }
 
-    pub(crate) fn name(&self, id: ResourceId) -> &ResourceName {
+    pub(super) fn name(&self, id: ResourceId) -> &ResourceName {
         &self.names[usize::from(id.0)]
     }
 
     /// Whether queues compete for it: pod slots are no such thing.
-    pub(crate) fn competes(&self, id: ResourceId) -> bool {
+    pub(super) fn competes(&self, id: ResourceId) -> bool {
         self.pods != Some(id)
     }
 
-    pub(crate) fn bounds(&mut self, resources: &Resources) -> Bounds {
+    pub(super) fn bounds(&mut self, resources: &Resources) -> Bounds {
         let mut bounds = Bounds::default();
         for (name, amount) in resources.iter() {
             bounds.set(self.intern(name), Some(i128::from(amount.0)));
@@ -58,7 +58,7 @@ impl Units {
     }
 
     /// `resources` by number, those that were never met left out.
-    pub(crate) fn known<'a>(
+    pub(super) fn known<'a>(
         &'a self,
         resources: &'a Resources,
     ) -> impl Iterator<Item = (ResourceId, i128)> + 'a {
@@ -67,7 +67,7 @@ impl Units {
             .filter_map(|(name, amount)| Some((self.find(name)?, i128::from(amount.0))))
     }
 
-    pub(crate) fn tally(&self, sums: &Sums) -> Tally {
+    pub(super) fn tally(&self, sums: &Sums) -> Tally {
         let mut tally = Tally::default();
         for (id, amount) in sums.iter() {
             tally.add_amount(self.name(id), amount);
@@ -76,7 +76,7 @@ impl Units {
     }
 
     /// For output: what is above zero.
-    pub(crate) fn resources(&self, sums: &Sums) -> Resources {
+    pub(super) fn resources(&self, sums: &Sums) -> Resources {
         sums.iter()
             .filter(|(_, amount)| *amount > 0)
             .map(|(id, amount)| (self.name(id).clone(), clamp(amount)))
@@ -84,7 +84,7 @@ impl Units {
     }
 
     /// For output: what is named, zeros included.
-    pub(crate) fn named(&self, bounds: &Bounds) -> Resources {
+    pub(super) fn named(&self, bounds: &Bounds) -> Resources {
         bounds
             .iter()
             .map(|(id, amount)| (self.name(id).clone(), clamp(amount)))
@@ -94,14 +94,14 @@ impl Units {
 
 /// What is absent is zero.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sums(Vec<i128>);
+pub(super) struct Sums(Vec<i128>);
 
 impl Sums {
-    pub(crate) fn get(&self, id: ResourceId) -> i128 {
+    pub(super) fn get(&self, id: ResourceId) -> i128 {
         self.0.get(usize::from(id.0)).copied().unwrap_or_default()
     }
 
-    pub(crate) fn add(&mut self, id: ResourceId, amount: i128) {
+    pub(super) fn add(&mut self, id: ResourceId, amount: i128) {
         let index = usize::from(id.0);
         if index >= self.0.len() {
             if amount == 0 {
@@ -112,19 +112,19 @@ impl Sums {
         self.0[index] += amount;
     }
 
-    pub(crate) fn set(&mut self, id: ResourceId, amount: i128) {
+    pub(super) fn set(&mut self, id: ResourceId, amount: i128) {
         let before = self.get(id);
         self.add(id, amount - before);
     }
 
-    pub(crate) fn add_all(&mut self, other: &Self, times: i128) {
+    pub(super) fn add_all(&mut self, other: &Self, times: i128) {
         for (id, amount) in other.iter() {
             self.add(id, amount * times);
         }
     }
 
     /// Those that are not zero.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ResourceId, i128)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ResourceId, i128)> {
         self.0
             .iter()
             .zip(0_u16..)
@@ -132,7 +132,7 @@ impl Sums {
             .map(|(amount, id)| (ResourceId(id), *amount))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 }
@@ -147,14 +147,14 @@ impl Eq for Sums {}
 
 /// What is absent is not bounded; an explicit zero is none.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Bounds(Vec<Option<i128>>);
+pub(super) struct Bounds(Vec<Option<i128>>);
 
 impl Bounds {
-    pub(crate) fn get(&self, id: ResourceId) -> Option<i128> {
+    pub(super) fn get(&self, id: ResourceId) -> Option<i128> {
         self.0.get(usize::from(id.0)).copied().flatten()
     }
 
-    pub(crate) fn set(&mut self, id: ResourceId, amount: Option<i128>) {
+    pub(super) fn set(&mut self, id: ResourceId, amount: Option<i128>) {
         let index = usize::from(id.0);
         if index >= self.0.len() {
             self.0.resize(index + 1, None);
@@ -163,20 +163,20 @@ impl Bounds {
     }
 
     /// Those that are named.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ResourceId, i128)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ResourceId, i128)> {
         self.0
             .iter()
             .zip(0_u16..)
             .filter_map(|(amount, id)| Some((ResourceId(id), (*amount)?)))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
     /// Of two for the same thing, resource by resource: `pick` where both name it, else the
     /// one that does.
-    pub(crate) fn merge(&mut self, other: &Self, pick: impl Fn(i128, i128) -> i128) {
+    pub(super) fn merge(&mut self, other: &Self, pick: impl Fn(i128, i128) -> i128) {
         for (id, amount) in other.iter() {
             let merged = self.get(id).map_or(amount, |known| pick(known, amount));
             self.set(id, Some(merged));

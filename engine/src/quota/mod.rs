@@ -1,15 +1,40 @@
-//! The quota store: the tree of queues, what each may have and has charged, and who goes first among siblings.
+//! The quota store: the tree of queues, what each may have and what is charged to it, and which
+//! goes first among its siblings.
+//!
+//! In come the objects of queues, the totals of the fleet, charges and counts of jobs, and the
+//! first jobs of each queue; out go the answers to "may this be charged?" (`check.rs`,
+//! `limits.rs`), "which queue is next?" (`sibling_order.rs`) and "what would it be entitled to?"
+//! (`overlay.rs`). It knows the amounts and the facts of the API, and no other store; it decides
+//! nothing about a job.
 
-pub(crate) mod accounts;
-pub(crate) mod check;
-pub(crate) mod decay;
-pub(crate) mod idle;
-pub(crate) mod limits;
-pub(crate) mod measure;
-pub(crate) mod order;
-pub(crate) mod passed;
-pub(crate) mod queues;
-pub(crate) mod scopes;
-pub(crate) mod sibling_order;
-pub(crate) mod tree;
-pub(crate) mod validity;
+mod accounts;
+mod audit;
+mod check;
+mod decay;
+mod fair_share;
+mod idle;
+mod limits;
+mod measure;
+mod overlay;
+mod queue;
+mod scopes;
+mod shortfall;
+mod sibling_order;
+mod store;
+#[cfg(test)]
+pub(crate) mod testing;
+mod tree;
+mod usage;
+mod validity;
+
+pub(crate) use check::Withheld;
+pub(crate) use decay::DecayedUsageSnapshot;
+pub(crate) use limits::LimitReached;
+pub(crate) use overlay::{ScopedResource, UsageOverlay};
+pub(crate) use queue::QueueId;
+pub(crate) use shortfall::Shortfall;
+#[cfg(test)]
+pub(crate) use shortfall::ShortfallDetail;
+pub(crate) use sibling_order::{QueueHeads, Round};
+pub(crate) use store::{Quota, ROOT};
+pub(crate) use tree::Path;

@@ -1,8 +1,8 @@
-//! What accounts count: everything, or the pools of one class in all clusters or in some.
+//! Scopes: what an account counts, everything or the pools of one class in all clusters or in some.
 //!
 //! A pool is a class in a cluster. Pools and scopes are numbered when first met; each pool
 //! knows the scopes that count it, so a charge finds its accounts without looking at any
-//! other. The totals of the fleet are kept by pool and summed by scope, and follow one pool
+//! other. The totals of the fleet are kept by pool and summed by scope, and change one pool
 //! at a time.
 
 use crate::api::facts::PoolBound;
@@ -13,24 +13,24 @@ use std::fmt;
 
 /// A class in a cluster, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PoolId(u32);
+pub(super) struct PoolId(u32);
 
 /// Pools that are counted together, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ScopeId(u32);
 
 /// Everything: what a `Queue` itself bounds.
-pub(crate) const OVERALL: ScopeId = ScopeId(0);
+pub(super) const OVERALL: ScopeId = ScopeId(0);
 
 /// Pools counted together.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Scope {
+pub(super) struct Scope {
     /// The class; `None` for everything.
-    pub(crate) class: Option<PoolClass>,
+    pub(super) class: Option<PoolClass>,
     /// The clusters; `None` for all.
-    pub(crate) clusters: Option<BTreeSet<ClusterName>>,
+    pub(super) clusters: Option<BTreeSet<ClusterName>>,
     /// What the usable nodes of its pools have together.
-    pub(crate) fleet: Sums,
+    pub(super) fleet: Sums,
 }
 
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ struct Pool {
 
 /// The pools and scopes that were met.
 #[derive(Debug, Clone)]
-pub(crate) struct Scopes {
+pub(super) struct Scopes {
     scopes: Vec<Scope>,
     ids: BTreeMap<(PoolClass, Option<BTreeSet<ClusterName>>), ScopeId>,
     pools: Vec<Pool>,
@@ -77,7 +77,7 @@ impl fmt::Display for Scope {
 }
 
 impl Scope {
-    pub(crate) fn counts(&self, (cluster, class): &(ClusterName, PoolClass)) -> bool {
+    pub(super) fn counts(&self, (cluster, class): &(ClusterName, PoolClass)) -> bool {
         let of_class = self.class.as_ref().is_none_or(|of| of == class);
         let named = self.clusters.as_ref();
         of_class && named.is_none_or(|named| named.contains(cluster))
@@ -85,17 +85,17 @@ impl Scope {
 }
 
 impl Scopes {
-    pub(crate) fn get(&self, id: ScopeId) -> &Scope {
+    pub(super) fn get(&self, id: ScopeId) -> &Scope {
         &self.scopes[id.0 as usize]
     }
 
     /// All scopes that were met.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Scope> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Scope> {
         self.scopes.iter()
     }
 
     /// The scope that a bound counts.
-    pub(crate) fn intern(&mut self, bound: &PoolBound) -> ScopeId {
+    pub(super) fn intern(&mut self, bound: &PoolBound) -> ScopeId {
         let key = (bound.class.clone(), bound.clusters.clone());
         if let Some(id) = self.ids.get(&key) {
             return *id;
@@ -118,12 +118,12 @@ impl Scopes {
     }
 
     /// The scope that a bound counts, if it was met.
-    pub(crate) fn find(&self, bound: &PoolBound) -> Option<ScopeId> {
+    pub(super) fn find(&self, bound: &PoolBound) -> Option<ScopeId> {
         self.find_of(&bound.class, bound.clusters.as_ref())
     }
 
     /// The scope of a class in all clusters, or in these, if it was met.
-    pub(crate) fn find_of(
+    pub(super) fn find_of(
         &self,
         class: &PoolClass,
         clusters: Option<&BTreeSet<ClusterName>>,
@@ -132,7 +132,7 @@ impl Scopes {
         self.ids.get(&key).copied()
     }
 
-    pub(crate) fn intern_pool(&mut self, at: &(ClusterName, PoolClass)) -> PoolId {
+    pub(super) fn intern_pool(&mut self, at: &(ClusterName, PoolClass)) -> PoolId {
         if let Some(id) = self.pool_ids.get(at) {
             return *id;
         }
@@ -150,18 +150,18 @@ impl Scopes {
         id
     }
 
-    pub(crate) fn pool(&self, id: PoolId) -> &(ClusterName, PoolClass) {
+    pub(super) fn pool(&self, id: PoolId) -> &(ClusterName, PoolClass) {
         &self.pools[id.0 as usize].at
     }
 
     /// The scopes that count a pool, in order.
-    pub(crate) fn of_pool(&self, id: PoolId) -> &[ScopeId] {
+    pub(super) fn of_pool(&self, id: PoolId) -> &[ScopeId] {
         &self.pools[id.0 as usize].scopes
     }
 
     /// Sets what the usable nodes of a cluster have, by class; what is not named has gone.
     /// The scopes whose total is another now.
-    pub(crate) fn set_fleet(
+    pub(super) fn set_fleet(
         &mut self,
         cluster: &ClusterName,
         classes: &BTreeMap<PoolClass, Sums>,

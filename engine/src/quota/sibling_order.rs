@@ -1,40 +1,40 @@
 //! Which queue goes next, without looking at all of them.
 //!
-//! Every queue keeps those directly below it that have a job to be judged in an ordered set:
-//! by [`FairShareKey`], then by who stands first of all in each, then by
-//! name. The
-//! next job is found by going down the firsts. What a charge, a sleeper or a waker changes is
-//! one queue's place on each level of its path; those are put right just before the next
-//! question, once for all that happened to a queue since. A queue in which nobody is awake is
-//! on no ladder, nor is one that has none below it that is.
+//! Every queue keeps the queues directly below it that have an active job in an ordered set: by
+//! [`FairShareKey`], then by the first active job of each, then by name. The next job is found by
+//! going down the firsts. A charge, or a job that becomes active or inadmissible, changes the place
+//! of one queue on each level of its path; places are updated just before the next search, once for
+//! all that happened to a queue since. A queue without an active job, in it or below it, is in no
+//! set.
 
 use crate::api::ids::QueueName;
-use crate::jobs::job::QueueOrder;
-use crate::quota::order::FairShareKey;
-use crate::quota::queues::{QueueId, QueueNode, Queues};
+use crate::api::job::QueueOrder;
+use crate::quota::fair_share::FairShareKey;
+use crate::quota::queue::QueueId;
+use crate::quota::store::Quota;
 use std::collections::BTreeSet;
 
-/// The place of a queue among its siblings: the policy is the order of the fields.
+/// The place of a queue among its siblings. The order of the fields is the policy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SiblingKey {
+pub(super) struct SiblingKey {
     fair_share: FairShareKey,
-    /// Who stands first in it, of those that are to be judged.
+    /// The first active job in it or below it.
     head: QueueOrder,
     name: QueueName,
     id: QueueId,
 }
 
-/// The ladder of those directly below a queue, and its own place on that of its parent.
+/// The order of the queues directly below one, and its own place among its siblings.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SiblingOrder {
+pub(super) struct SiblingOrder {
     below: BTreeSet<SiblingKey>,
     own: Option<SiblingKey>,
-    /// The first job to be judged of each queue directly below.
+    /// The first active job of each queue directly below.
     heads: Firsts,
-    /// The first job in line of each queue directly below, asleep or awake.
-    lines: Firsts,
-    /// Who stands first in line in it and below it.
-    line: Option<QueueOrder>,
+    /// The first pending job of each queue directly below, active or inadmissible.
+    pending: Firsts,
+    /// The first pending job in it or below it.
+    first_pending: Option<QueueOrder>,
 }
 
 /// The first of each of several queues, the first of all first.
@@ -59,23 +59,23 @@ impl Firsts {
 /// The first jobs of a queue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueHeads {
-    /// The first that is to be judged.
+    /// The first that is active and may compete.
     pub(crate) head: Option<QueueOrder>,
-    /// The first in line, asleep or awake.
-    pub(crate) line: Option<QueueOrder>,
+    /// The first pending one, active or inadmissible.
+    pub(crate) pending: Option<QueueOrder>,
 }
 
-/// How queues are asked for a job to be judged.
+/// How queues are asked for their next job.
 pub(crate) struct Round<'a, 'j> {
-    /// The job of a queue that may be judged, if there is one.
+    /// The job of a queue to be evaluated next, if there is one.
     pub(crate) ask: &'a dyn Fn(QueueId) -> Option<&'j QueueOrder>,
-    /// Whether neither a queue nor any below it has to be asked.
+    /// True if neither a queue nor any below it has to be asked.
     pub(crate) skips: &'a dyn Fn(QueueId) -> bool,
 }
 
-impl Queues {
-    /// The queue whose job is judged next. Queues without one are passed over where they stand:
-    /// what stops them may be gone the next moment.
+impl Quota {
+    /// The queue whose job is evaluated next. Queues without one are passed over and keep their
+    /// places: what stops them may be gone the next moment.
     pub(crate) fn next<'j>(&'j self, round: &Round<'_, 'j>) -> Option<QueueId> {
         if self.node(QueueId::ROOT).siblings.below.is_empty() {
             return None;
@@ -91,8 +91,9 @@ impl Queues {
         let mut best: Option<(&SiblingKey, &QueueOrder, QueueId)> = None;
         let mut siblings = below.iter().peekable();
         while let Some(sibling) = siblings.next() {
-            // Those who stand alike are told apart by who goes first in each. A head may be of
-            // one who may not go: then its queue goes later than its rung says, never earlier.
+            // Siblings with equal shares are ordered by the first job of each that may go. A head
+            // may be a job that may not: then its queue goes later than its place says, never
+            // earlier.
             let decided = best.as_ref().is_some_and(|(known, rank, _)| {
                 sibling.fair_share != known.fair_share || sibling.head >= **rank
             });
@@ -118,7 +119,7 @@ impl Queues {
         best.map(|(_, _, queue)| queue)
     }
 
-    /// Who goes first of all that may go in a queue and below it.
+    /// The first of the jobs that may go, in a queue and below it.
     fn first_to_go<'j>(&'j self, at: QueueId, round: &Round<'_, 'j>) -> Option<&'j QueueOrder> {
         let siblings = &self.node(at).siblings;
         if siblings.below.is_empty() {
@@ -138,24 +139,29 @@ impl Queues {
         first
     }
 
-    /// Who stands first in line in a queue or below it, as of when it was last ranked.
-    pub(crate) fn first_in_line(&self, id: QueueId) -> Option<&QueueOrder> {
-        self.node(id).siblings.line.as_ref()
+    /// The first pending job in a queue or below it, as of when it was last ranked.
+    pub(super) fn first_pending(&self, id: QueueId) -> Option<&QueueOrder> {
+        self.node(id).siblings.first_pending.as_ref()
     }
 
-    /// Queues whose place has to be put right.
+    /// True if some queues have to be ranked.
+    pub(crate) fn has_unranked(&self) -> bool {
+        !self.unranked.is_empty()
+    }
+
+    /// The queues that have to be ranked.
     pub(crate) fn take_unranked(&mut self) -> Vec<QueueId> {
         std::mem::take(&mut self.unranked).into_iter().collect()
     }
 
-    /// Something about the waiting jobs of a queue changed.
+    /// Has a queue ranked anew, since its pending jobs changed.
     pub(crate) fn unrank(&mut self, name: &QueueName) {
         if let Some(id) = self.id(name) {
             self.unranked.insert(id);
         }
     }
 
-    /// Puts a queue in its place, and all above it.
+    /// Puts a queue in its place among its siblings, and all above it.
     pub(crate) fn rank(&mut self, id: QueueId, own: &QueueHeads) {
         let mut at = id;
         let mut own = Some(own);
@@ -166,18 +172,19 @@ impl Queues {
                 below.first().into_iter().chain(own).min().cloned()
             };
             let head = first(&siblings.heads, own.and_then(|own| own.head.as_ref()));
-            let line = first(&siblings.lines, own.and_then(|own| own.line.as_ref()));
-            if siblings.line != line {
-                let before = std::mem::replace(&mut self.node_mut(at).siblings.line, line.clone());
-                let lines = &mut self.node_mut(parent).siblings.lines;
-                lines.replace(at, before.as_ref(), line.as_ref());
+            let pending = first(&siblings.pending, own.and_then(|own| own.pending.as_ref()));
+            if siblings.first_pending != pending {
+                let known = &mut self.node_mut(at).siblings.first_pending;
+                let before = std::mem::replace(known, pending.clone());
+                let above = &mut self.node_mut(parent).siblings.pending;
+                above.replace(at, before.as_ref(), pending.as_ref());
             }
-            self.step_onto(at, parent, head);
+            self.set_place(at, parent, head);
             at = parent;
         }
     }
 
-    fn step_onto(&mut self, id: QueueId, parent: QueueId, head: Option<QueueOrder>) {
+    fn set_place(&mut self, id: QueueId, parent: QueueId, head: Option<QueueOrder>) {
         let node = self.node(id);
         let sibling = head.map(|head| SiblingKey {
             fair_share: self.fair_share(id),
@@ -202,59 +209,61 @@ impl Queues {
         self.node_mut(id).siblings.own = sibling;
     }
 
-    /// Takes a queue off the ladder of its parent.
-    pub(crate) fn step_off(&mut self, id: QueueId) {
+    /// Takes a queue out of the order of its siblings.
+    pub(super) fn leave_order(&mut self, id: QueueId) {
         let Some(parent) = self.node(id).parent else {
             return;
         };
-        self.step_onto(id, parent, None);
-        let line = self.node_mut(id).siblings.line.take();
-        let lines = &mut self.node_mut(parent).siblings.lines;
-        lines.replace(id, line.as_ref(), None);
+        self.set_place(id, parent, None);
+        let pending = self.node_mut(id).siblings.first_pending.take();
+        let above = &mut self.node_mut(parent).siblings.pending;
+        above.replace(id, pending.as_ref(), None);
     }
 
-    /// Whether a queue stands elsewhere than its own first jobs, those below it and its standing
-    /// put it: in words.
-    pub(crate) fn misplaced(
-        &self,
-        id: QueueId,
-        node: &QueueNode,
-        own: &QueueHeads,
-    ) -> Option<String> {
-        let parent = node.parent?;
-        let above = &self.node(parent).siblings;
-        let below = node
-            .children
-            .iter()
-            .map(|child| &self.node(*child).siblings);
-        let heads = below
-            .clone()
-            .filter_map(|siblings| Some(&siblings.own.as_ref()?.head));
+    /// True if a queue has another place than its own first jobs, those below it and its share
+    /// give it: in words.
+    fn audit_place(&self, id: QueueId, own: &QueueHeads) -> Option<String> {
+        let node = self.node(id);
+        let above = &self.node(node.parent?).siblings;
+        let below = || {
+            let children = node.children.iter();
+            children.map(|child| &self.node(*child).siblings)
+        };
+        let heads = below().filter_map(|siblings| Some(&siblings.own.as_ref()?.head));
         let head = heads.chain(&own.head).min();
-        let lines = below.filter_map(|siblings| siblings.line.as_ref());
-        let line = lines.chain(&own.line).min();
+        let pending = below().filter_map(|siblings| siblings.first_pending.as_ref());
+        let pending = pending.chain(&own.pending).min();
         let should = head.map(|head| SiblingKey {
             fair_share: self.fair_share(id),
             head: head.clone(),
             name: node.name.clone(),
             id,
         });
-        let stands = node.siblings.own.as_ref();
-        let entry = |rank: &QueueOrder| (rank.clone(), id);
-        let listed = node
-            .siblings
-            .own
-            .iter()
-            .all(|own| above.below.contains(own) && above.heads.0.contains(&entry(&own.head)));
-        let in_line = node.siblings.line.as_ref() == line;
-        let listed = listed && line.is_none_or(|line| above.lines.0.contains(&entry(line)));
-        (stands != should.as_ref() || !listed || !in_line).then(|| {
+        let is = node.siblings.own.as_ref();
+        let entry = |order: &QueueOrder| (order.clone(), id);
+        let listed = is.is_none_or(|own| {
+            above.below.contains(own) && above.heads.0.contains(&entry(&own.head))
+        });
+        let listed = listed && pending.is_none_or(|of| above.pending.0.contains(&entry(of)));
+        let first = node.siblings.first_pending.as_ref();
+        (is != should.as_ref() || !listed || first != pending).then(|| {
             format!(
-                "queue {}: stands at {stands:?}, should at {should:?}; first in line {:?}, \
-                 should be {line:?}",
-                node.name, node.siblings.line
+                "queue {}: stands at {is:?}, should at {should:?}; first pending {first:?}, \
+                 should be {pending:?}",
+                node.name
             )
         })
+    }
+
+    /// Queues that are not in the place that their share and their jobs give them; none while
+    /// some have to be ranked.
+    pub(crate) fn audit_order(&self, heads: impl Fn(QueueId) -> QueueHeads) -> Vec<String> {
+        if self.has_unranked() {
+            return Vec::new();
+        }
+        let ids = self.iter().filter_map(|(name, _)| self.id(name));
+        ids.filter_map(|id| self.audit_place(id, &heads(id)))
+            .collect()
     }
 }
 
@@ -263,30 +272,19 @@ mod tests {
     use super::*;
     use crate::amounts::resources::Resources;
     use crate::amounts::tally::Tally;
-    use crate::api::facts::{QueueFact, QueueState};
+    use crate::api::facts::QueueFact;
     use crate::api::ids::{ClusterName, JobKey, PoolClass, Time};
+    use crate::quota::testing::queue;
     use std::cmp::Reverse;
     use std::collections::BTreeMap;
     use std::time::Instant;
 
     fn fact(name: &QueueName, parent: Option<&QueueName>) -> QueueFact {
-        let gpus = |amount| [(crate::ResourceName::new("nvidia.com/gpu"), amount)];
-        let all = |amount| {
-            gpus(crate::Amount(amount))
-                .into_iter()
-                .collect::<Resources>()
-        };
+        let gpus = |amount| Resources::parse([("nvidia.com/gpu", amount)]).unwrap_or_default();
         QueueFact {
-            name: name.clone(),
-            parent: parent.cloned(),
-            priority: 0,
-            weight: 1,
-            guarantee: Resources::new(),
-            deserved: parent.map_or_else(Resources::new, |_| all(50)),
-            capability: all(1_000_000),
-            reclaimable: true,
-            state: QueueState::Open,
-            invalid: None,
+            deserved: parent.map_or_else(Resources::new, |_| gpus("50")),
+            capability: gpus("1000000"),
+            ..queue(name, parent)
         }
     }
 
@@ -301,7 +299,7 @@ mod tests {
     /// Who is next of queues of equal standing: each with the queue above it, when the first of
     /// its jobs was queued, and when the first of those that may go.
     fn next_of(told: &[(&str, Option<&str>, i64, i64)]) -> Option<QueueName> {
-        let mut queues = Queues::default();
+        let mut queues = Quota::default();
         for (name, above, ..) in told {
             let above = above.map(QueueName::from);
             let name = QueueName::from(*name);
@@ -312,8 +310,8 @@ mod tests {
             let id = queues.id(&QueueName::from(*name))?;
             if queues.node(id).children.is_empty() {
                 let head = Some(rank(*head));
-                let line = head.clone();
-                queues.rank(id, &QueueHeads { head, line });
+                let pending = head.clone();
+                queues.rank(id, &QueueHeads { head, pending });
                 goes.insert(id, rank(*first));
             }
         }
@@ -350,7 +348,7 @@ mod tests {
     #[ignore = "a measurement"]
     fn admissions_a_second() {
         let begin = Instant::now();
-        let mut queues = Queues::default();
+        let mut queues = Quota::default();
         let mut pending_queues = Vec::new();
         for top in 0..10 {
             let top = QueueName::from(format!("q{top}").as_str());
@@ -380,17 +378,17 @@ mod tests {
         let request = Resources::parse(list).unwrap_or_default();
         let total = BTreeMap::from([(pool.1.clone(), Tally::from(&request))]);
         queues.set_fleet(&pool.0, &total);
-        let charge = crate::quota::queues::Pools::from([(pool, request.clone())]);
+        let charge = crate::api::charge::Pools::from([(pool, request.clone())]);
         let rank = |number: usize| QueueOrder {
             priority: Reverse(0),
             at: Time(i64::try_from(number).unwrap_or(0)),
             key: JobKey::new("ns", "job"),
         };
-        let rank_again = |queues: &mut Queues, number| {
+        let rank_again = |queues: &mut Quota, number| {
             for id in queues.take_unranked() {
                 let head = queues.takes_jobs(id).then(|| rank(number));
-                let line = head.clone();
-                queues.rank(id, &QueueHeads { head, line });
+                let pending = head.clone();
+                queues.rank(id, &QueueHeads { head, pending });
             }
         };
         for (number, pending_queue) in pending_queues.iter().enumerate() {

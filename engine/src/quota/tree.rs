@@ -1,22 +1,23 @@
-//! Which queue is below which.
+//! The tree of queues: which is below which.
 //!
 //! The tree follows the parents that the queues' objects name. A parent that does not exist,
-//! and a circle, cut the edge: such a queue hangs below the root with what is wrong noted, so
-//! that what is charged to it still counts at the top. When a queue moves, what it and those
-//! below it hold moves with it; nothing else is touched.
+//! and a circle, cut the edge: such a queue is attached to the root with what is wrong noted, so
+//! that what is charged to it still counts at the top. When a queue moves, the charges and counts
+//! of its subtree move with it; nothing else is touched.
 
 use crate::api::ids::QueueName;
-use crate::quota::queues::{QueueId, QueueNode, Queues, ROOT, count_user};
+use crate::quota::queue::{QueueId, QueueNode, count_user};
+use crate::quota::store::{Quota, ROOT};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
-/// Queues from the root down to one. Trees are flat: what is asked thousands of times a second
-/// needs no allocation.
+/// Queues from the root down to one. Trees are flat: a path that is read thousands of times a
+/// second needs no allocation.
 pub(crate) type Path = SmallVec<[QueueId; 8]>;
 
-impl Queues {
-    /// The queue and all below it.
-    pub(crate) fn subtree(&self, id: QueueId) -> Vec<QueueId> {
+impl Quota {
+    /// A queue and all below it.
+    pub(super) fn subtree(&self, id: QueueId) -> Vec<QueueId> {
         let mut all = vec![id];
         let mut next = 0;
         while let Some(at) = all.get(next).copied() {
@@ -27,12 +28,12 @@ impl Queues {
     }
 
     /// The parent that a queue's object names, the root aside.
-    pub(crate) fn named_parent(&self, id: QueueId) -> Option<QueueName> {
+    pub(super) fn named_parent(&self, id: QueueId) -> Option<QueueName> {
         let fact = self.node(id).fact.as_ref()?;
         fact.parent.clone().filter(|parent| parent.as_str() != ROOT)
     }
 
-    pub(crate) fn rename_parent(
+    pub(super) fn rename_parent(
         &mut self,
         id: QueueId,
         before: Option<QueueName>,
@@ -51,9 +52,9 @@ impl Queues {
         }
     }
 
-    /// A queue came, went or names another parent: it, those that name it, and whoever was or
-    /// is on a circle with it find their places.
-    pub(crate) fn relink(&mut self, id: QueueId, parent_before: Option<QueueName>) {
+    /// Moves a queue that came, went or names another parent to its place in the tree, with those
+    /// that name it and those that were or are on a circle with it.
+    pub(super) fn relink(&mut self, id: QueueId, parent_before: Option<QueueName>) {
         let mut met = BTreeSet::from([id]);
         let name = self.node(id).name.clone();
         met.extend(self.named_by.get(&name).into_iter().flatten().copied());
@@ -69,18 +70,18 @@ impl Queues {
                 self.unranked.extend(self.subtree(id));
             }
             if self.node(id).parent == Some(parent) {
-                self.revalidated(id);
+                self.propagate_all(id);
             } else {
                 moves.push((id, parent));
             }
         }
         for (id, _) in &moves {
-            self.unhang(*id);
+            self.detach(*id);
         }
-        // Those that others hang below go first, so that nobody hangs below one that floats.
+        // Parents go first, so that none is attached to a queue that is detached itself.
         moves.sort_by_key(|(id, _)| self.named_chain(Some(*id)).len());
         for (id, parent) in moves {
-            self.hang(id, parent);
+            self.attach(id, parent);
         }
     }
 
@@ -117,47 +118,47 @@ impl Queues {
         (at, None)
     }
 
-    /// Puts a queue, with all below it, below another.
-    pub(crate) fn hang(&mut self, id: QueueId, parent: QueueId) {
+    /// Attaches a queue, with all below it, to a parent.
+    pub(super) fn attach(&mut self, id: QueueId, parent: QueueId) {
         self.node_mut(id).parent = Some(parent);
         let children = &mut self.node_mut(parent).children;
         let at = children.partition_point(|known| *known < id);
         children.insert(at, id);
         self.carry(id, parent, 1);
-        self.arrive(id);
-        self.renew_idle_everywhere(parent);
-        // What is wrong with those above stops all below, too.
+        self.attach_accounts(id);
+        self.update_idle_everywhere(parent);
+        // What is wrong with an ancestor stops all below it, too.
         self.unranked.extend(self.subtree(id));
         self.unranked.insert(parent);
     }
 
-    /// Takes a queue, with all below it, out of the tree.
-    pub(crate) fn unhang(&mut self, id: QueueId) {
+    /// Detaches a queue, with all below it, from its parent.
+    pub(super) fn detach(&mut self, id: QueueId) {
         let Some(parent) = self.node(id).parent else {
             return;
         };
-        self.step_off(id);
-        self.withdraw(id);
+        self.leave_order(id);
+        self.detach_accounts(id);
         self.carry(id, parent, -1);
-        self.renew_idle_everywhere(parent);
+        self.update_idle_everywhere(parent);
         self.node_mut(id).parent = None;
         self.node_mut(parent).children.retain(|known| *known != id);
         self.unranked.insert(parent);
     }
 
-    /// Adds (`sign` 1) or takes (-1) what a queue and all below it hold and want, at `parent`
-    /// and all above it.
+    /// Adds (`sign` 1) or takes (-1) the charges and counts of a subtree at `parent` and all above
+    /// it.
     fn carry(&mut self, id: QueueId, parent: QueueId, sign: i32) {
-        let census = self.node(id).census.clone();
+        let counts = self.node(id).counts.clone();
         let below = self.subtree(id);
         let above: Vec<QueueId> = self.upwards(parent).map(|(id, _)| id).collect();
         for at in above {
-            self.keep_past_of(at);
-            self.node_mut(at).census.add(&census, sign);
+            self.decay_one(at);
+            self.node_mut(at).counts.add(&counts, sign);
             for from in &below {
                 self.carry_charges(*from, at, sign);
             }
-            self.watch_past_of(at);
+            self.schedule_decay_of(at);
         }
     }
 
@@ -178,7 +179,7 @@ impl Queues {
     }
 
     /// Charged jobs by user, all below included, where the policy limits them.
-    pub(crate) fn recount_users(&mut self, id: QueueId) {
+    pub(super) fn recount_users(&mut self, id: QueueId) {
         self.node_mut(id).users.clear();
         if self.node(id).limits().jobs_per_user.is_none() {
             return;
@@ -191,9 +192,9 @@ impl Queues {
         }
     }
 
-    /// The two queues, themselves or above, where the ways from the root to `a` and to `b`
-    /// part; `None` where one is above the other, or both are one.
-    pub(crate) fn parting(&self, a: QueueId, b: QueueId) -> Option<(QueueId, QueueId)> {
+    /// The children of the least common ancestor of `a` and `b` on their paths: the siblings that
+    /// decide between the two. `None` if one is above the other, or both are one.
+    pub(crate) fn lca_children(&self, a: QueueId, b: QueueId) -> Option<(QueueId, QueueId)> {
         let mut steps = self.path_of(a).into_iter().zip(self.path_of(b));
         steps.find(|(a, b)| a != b)
     }
@@ -208,7 +209,7 @@ impl Queues {
 
 impl QueueNode {
     /// The names of those directly below, in order.
-    pub(crate) fn child_names(&self, queues: &Queues) -> Vec<QueueName> {
+    pub(super) fn child_names(&self, queues: &Quota) -> Vec<QueueName> {
         let children = self.children.iter();
         let mut names: Vec<QueueName> = children.map(|id| queues.node(*id).name.clone()).collect();
         names.sort();

@@ -4,8 +4,8 @@
 //! capability, as far as they are named; none of the three above what the parent's capability
 //! names; what the queues below are guaranteed together within the queue's own guarantee and
 //! capability, where it names them. The same for each bound of its policy, against the bound of
-//! the parent over the same pools. A queue that breaks a rule stops, with all below it, and claims
-//! nothing of its parent; its siblings go on.
+//! the parent over the same pools. A queue that breaks a rule stops, with all below it, and counts
+//! as one that names no quota; its siblings go on.
 //!
 //! Not taken over: Volcano's webhook also refuses queues whose deserved add up to more than that of
 //! their parent, a guarantee without a deserved amount, and more than five levels. Deserved of the
@@ -17,12 +17,13 @@ use crate::amounts::tally::clamp;
 use crate::api::facts::QueueState;
 use crate::api::ids::QueueName;
 use crate::api::reason::Reason;
-use crate::quota::accounts::{Account, Named};
+use crate::quota::accounts::{Account, NamedQuota};
 use crate::quota::measure::{Bounds, ResourceId};
-use crate::quota::queues::{QueueId, QueueNode, Queues};
+use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::{OVERALL, ScopeId};
+use crate::quota::store::Quota;
 
-impl Queues {
+impl Quota {
     /// Why the queue takes no jobs, if so.
     pub(crate) fn problem(&self, name: &QueueName) -> Option<(Reason, String)> {
         match self.id(name) {
@@ -31,7 +32,7 @@ impl Queues {
         }
     }
 
-    pub(crate) fn problem_of(&self, id: QueueId) -> Option<(Reason, String)> {
+    pub(super) fn problem_of(&self, id: QueueId) -> Option<(Reason, String)> {
         let node = self.node(id);
         if node.fact.is_none() {
             return Some(not_found(&node.name));
@@ -55,7 +56,7 @@ impl Queues {
         })
     }
 
-    /// Whether a queue takes jobs: [`Self::problem_of`] without the words.
+    /// True if a queue takes jobs: [`Self::problem_of`] without the words.
     pub(crate) fn takes_jobs(&self, id: QueueId) -> bool {
         let node = self.node(id);
         let fine = |node: &QueueNode| node.broken.is_none() && node.wrong.is_none();
@@ -64,27 +65,27 @@ impl Queues {
             && self.upwards(id).all(|(_, node)| fine(node))
     }
 
-    /// Works out what is wrong with one queue itself. Whether that is another than before.
-    pub(crate) fn revalidate(&mut self, id: QueueId) -> bool {
+    /// Works out what is wrong with one queue itself. True if that has changed.
+    pub(super) fn revalidate(&mut self, id: QueueId) -> bool {
         let wrong = self.wrong_with(id);
-        let another = self.node(id).wrong != wrong;
-        if another {
+        let changed = self.node(id).wrong != wrong;
+        if changed {
             self.node_mut(id).wrong = wrong;
             self.unranked.extend(self.subtree(id));
         }
-        another
+        changed
     }
 
-    /// The surroundings of a queue changed: what is wrong with it, and with that its claims,
-    /// may be another.
-    pub(crate) fn revalidated(&mut self, id: QueueId) {
+    /// Updates a queue whose surroundings changed: what is wrong with it, and with that its
+    /// subtree quota, may have changed.
+    pub(super) fn propagate_all(&mut self, id: QueueId) {
         let scopes: Vec<ScopeId> = self.node(id).accounts.iter().map(|(s, _)| *s).collect();
         for scope in scopes {
-            self.settle(id, scope);
+            self.propagate(id, scope);
         }
     }
 
-    pub(crate) fn wrong_with(&self, id: QueueId) -> Option<(Reason, String)> {
+    fn wrong_with(&self, id: QueueId) -> Option<(Reason, String)> {
         let node = self.node(id);
         let name = &node.name;
         let told = node.fact.as_ref().and_then(|fact| fact.invalid.clone());
@@ -123,7 +124,7 @@ impl Queues {
 
     /// The first rule that one account breaks: field, value, and what would be right.
     fn broken_rule(&self, id: QueueId, scope: ScopeId, account: &Account) -> Option<String> {
-        let Named {
+        let NamedQuota {
             guarantee,
             deserved,
             capability,
@@ -198,11 +199,11 @@ impl Queues {
         low.iter()
             .filter_map(|(id, amount)| Some((id, amount, high.get(id)?)))
             .filter(|(_, low, high)| low > high)
-            .min_by_key(|(id, ..)| self.units.name(*id))
+            .min_by_key(|(id, ..)| self.resource_ids.name(*id))
     }
 
     fn field(&self, scope: ScopeId, name: &str, resource: ResourceId) -> String {
-        let resource = self.units.name(resource);
+        let resource = self.resource_ids.name(resource);
         if scope == OVERALL {
             return format!("{name}.{resource}");
         }
@@ -211,7 +212,7 @@ impl Queues {
     }
 
     fn text(&self, resource: ResourceId, amount: i128) -> String {
-        self.units.name(resource).format(clamp(amount))
+        self.resource_ids.name(resource).format(clamp(amount))
     }
 }
 

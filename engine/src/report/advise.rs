@@ -6,6 +6,7 @@
 
 use crate::amounts::quantity::Amount;
 use crate::amounts::tally::{Tally, clamp};
+use crate::api::charge::Pools;
 use crate::api::decision::Help;
 use crate::api::facts::{Demand, Role};
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
@@ -13,8 +14,7 @@ use crate::cycle::evaluate::Request;
 use crate::engine::Engine;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan::{ClusterLack, NoPlan, View};
-use crate::quota::check::{Short, Withheld};
-use crate::quota::queues::Pools;
+use crate::quota::{Shortfall, Withheld};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const OTHER_QUEUES: (usize, usize) = (3, 64);
 /// What stops a job, with the numbers.
 enum Lack {
     /// A bound; with the pools it would use, where the bound is on a class of those.
-    Quota(Box<Short>, Option<Pools>),
+    Quota(Box<Shortfall>, Option<Pools>),
     /// Room.
     Room(Vec<ClusterLack>),
 }
@@ -111,7 +111,7 @@ impl Engine {
     fn higher_bound(
         &self,
         request: Request<'_>,
-        short: &Short,
+        short: &Shortfall,
         pools: Option<&Pools>,
     ) -> Option<Help> {
         let to = short.capability + short.excess();
@@ -131,14 +131,13 @@ impl Engine {
     fn is_let_by(
         &self,
         request: Request<'_>,
-        short: &Short,
+        short: &Shortfall,
         pools: Option<&Pools>,
         to: Amount,
     ) -> bool {
         let mut queues = self.quota.clone();
-        let node = self.quota.get(&short.queue);
         if let Some(class) = &short.class {
-            let mut policy = node.and_then(|node| node.policy.clone());
+            let mut policy = self.quota.policy(&short.queue).cloned();
             let bounds = policy.iter_mut().flat_map(|policy| &mut policy.pools);
             for bound in bounds {
                 if bound.class == *class && bound.clusters == short.detail.clusters {
@@ -147,7 +146,7 @@ impl Engine {
             }
             queues.set_policy(&short.queue, policy);
         } else {
-            let mut fact = node.and_then(|node| node.fact.clone());
+            let mut fact = self.quota.fact(&short.queue).cloned();
             if let Some(fact) = &mut fact {
                 fact.capability.set(short.resource.clone(), to);
             }
@@ -230,7 +229,7 @@ fn smaller(shape: &RequestShape, index: usize, count: u32) -> Option<RequestShap
 }
 
 /// Headroom kept less than none: as if the bound that is short were higher by `amount`.
-fn given_back(short: &Short, pools: Option<&Pools>, amount: i128) -> Withheld {
+fn given_back(short: &Shortfall, pools: Option<&Pools>, amount: i128) -> Withheld {
     let mut given = Withheld {
         supposes: true,
         ..Withheld::default()

@@ -7,9 +7,9 @@
 use crate::amounts::resources::Resources;
 use crate::api::decision::{Ahead, StartRange};
 use crate::api::ids::{QueueName, Time};
+use crate::api::job::QueueOrder;
 use crate::engine::Engine;
-use crate::jobs::job::{Job, QueueOrder};
-use crate::quota::scopes::OVERALL;
+use crate::jobs::job::Job;
 
 /// Of so many jobs ahead the work is summed; beyond, what they ask for on average.
 const SUMMED: usize = 1_000;
@@ -131,13 +131,8 @@ impl Engine {
 
     /// Devices that a queue may use at most: its bound, or all there are.
     fn devices_of(&self, queue: &QueueName) -> i128 {
-        let bound = self
-            .quota
-            .get(queue)
-            .map(|node| self.quota.units.named(&node.overall().bounds.real))
-            .map_or(0, |real| devices(&real));
-        let fleet = &self.quota.scopes.get(OVERALL).fleet;
-        let all = devices(&self.quota.units.resources(fleet));
+        let bound = devices(&self.quota.real_capability(queue));
+        let all = devices(&self.quota.fleet());
         if bound > 0 { bound.min(all) } else { all }
     }
 }

@@ -9,7 +9,6 @@ use crate::api::ids::{JobKey, QueueName};
 use crate::engine::Engine;
 use crate::forecast::predict::{Basis, Prediction};
 use crate::pending::shapes::RequestShape;
-use crate::quota::queues::QueueNode;
 use std::collections::BTreeMap;
 
 impl Engine {
@@ -35,9 +34,8 @@ impl Engine {
 
     /// What a queue holds of what it may have, of the resources that are asked for.
     fn holds(&self, queue: &QueueName, asked: &Resources) -> Option<String> {
-        let account = self.quota.get(queue)?.overall();
-        let real = self.quota.units.named(&account.bounds.real);
-        let charged = self.quota.units.resources(&account.charged);
+        let real = self.quota.real_capability(queue);
+        let charged = self.quota.charged(queue);
         let parts: Vec<String> = real
             .iter()
             .filter(|(name, _)| asked.amount_of(name).0 > 0)
@@ -57,15 +55,10 @@ impl Engine {
         victim: &QueueName,
         asked: &Resources,
     ) -> Option<String> {
-        let ids = (self.quota.id(preemptor)?, self.quota.id(victim)?);
-        let (preemptor, victim) = self.quota.parting(ids.0, ids.1)?;
-        let [preemptor, victim] = [preemptor, victim].map(|id| self.quota.node(id));
-        let of = |node: &QueueNode| {
-            let account = node.overall();
-            let units = &self.quota.units;
-            let held = units.resources(&account.charged);
-            (held, units.named(&account.bounds.deserved))
-        };
+        let (preemptor, victim) = self.quota.id(preemptor).zip(self.quota.id(victim))?;
+        let (preemptor, victim) = self.quota.lca_children(preemptor, victim)?;
+        let [preemptor, victim] = [preemptor, victim].map(|id| self.quota.name(id));
+        let of = |queue| (self.quota.charged(queue), self.quota.deserved(queue));
         let ((has, deserves), (holds, owns)) = (of(preemptor), of(victim));
         let (name, due) = deserves.iter().find(|(name, due)| {
             let competes = name.as_str() != ResourceName::PODS;
@@ -73,10 +66,10 @@ impl Engine {
         })?;
         Some(format!(
             "queue {} has {name} {} of the {} that it deserves, queue {} has {} and deserves {}",
-            preemptor.name,
+            preemptor,
             name.format(has.amount_of(name)),
             name.format(due),
-            victim.name,
+            victim,
             name.format(holds.amount_of(name)),
             name.format(owns.amount_of(name)),
         ))

@@ -3,10 +3,11 @@
 use crate::api::decision::{Blocker, Explanation};
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::{JobKey, QueueName};
+use crate::api::job::{JobState, QueueOrder};
 use crate::api::reason::Reason;
 use crate::cycle::evaluate::{Gate, Request, Verdict};
 use crate::engine::Engine;
-use crate::jobs::job::{Job, JobState, QueueOrder, Released};
+use crate::jobs::job::{Job, Released};
 use crate::pending::shapes::RequestShape;
 
 impl Engine {

@@ -5,11 +5,11 @@
 //! kept besides, one that waits would idle what others could use.
 
 use crate::amounts::tally::Tally;
+use crate::api::charge::Pools;
 use crate::api::ids::{QueueName, Time};
 use crate::engine::Engine;
 use crate::placement::plan::View;
-use crate::quota::check::Short;
-use crate::quota::queues::Pools;
+use crate::quota::Shortfall;
 use crate::reservation::store::{ExpectedRelease, ReservedNode};
 
 /// Ends that are looked at at most for one start: beyond those it counts as not known.
@@ -79,10 +79,10 @@ impl Engine {
     pub(crate) fn headroom_from(
         &self,
         queue: &QueueName,
-        short: &Short,
+        short: &Shortfall,
     ) -> (Option<Time>, Vec<ExpectedRelease>) {
         let path = self.quota.path(queue);
-        let mut lacking = short.excess() - short.detail.kept;
+        let mut lacking = short.excess() - short.detail.withheld;
         let mut view = View::now();
         let mut relief = Vec::new();
         let mut start = None;
@@ -129,7 +129,7 @@ impl Engine {
 }
 
 /// What of a charge counts towards the bound.
-fn charged_towards(pools: &Pools, short: &Short) -> i128 {
+fn charged_towards(pools: &Pools, short: &Shortfall) -> i128 {
     let counted = pools
         .iter()
         .filter(|((cluster, class), _)| short.counts(cluster, class));

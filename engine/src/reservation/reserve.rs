@@ -21,16 +21,17 @@
 
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
+use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::{Demand, QueueOrdering, Share};
 use crate::api::ids::{JobKey, PoolClass, QueueName, Time};
+use crate::api::job::QueueOrder;
 use crate::capacity::ReservedNodes;
 use crate::cycle::evaluate::{Block, Gate, Request};
 use crate::engine::Engine;
-use crate::jobs::job::{PendingEntry, QueueOrder};
+use crate::jobs::job::PendingEntry;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::shapes::ShapeId;
-use crate::quota::check::Withheld;
-use crate::quota::queues::{Pools, pools_of};
+use crate::quota::Withheld;
 use crate::reservation::store::{Reservation, ReservationSlot, ReservedNode};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +44,7 @@ impl Engine {
             .iter()
             .filter(|kept| self.binds(kept, request))
             .collect();
-        ahead.sort_by(|a, b| self.compare((&a.queue, &a.rank), (&b.queue, &b.rank)));
+        ahead.sort_by(|a, b| self.quota.compare((&a.queue, &a.rank), (&b.queue, &b.rank)));
         ahead.into_iter().map(|kept| &kept.rank.key).collect()
     }
 
@@ -63,7 +64,7 @@ impl Engine {
             return false;
         }
         let holder = (&kept.queue, &kept.rank);
-        let behind = self.compare(holder, (request.queue, request.rank)) == Ordering::Less;
+        let behind = self.quota.compare(holder, (request.queue, request.rank)) == Ordering::Less;
         let gone_before = match (kept.start, request.shape.duration) {
             (Some(start), Some(duration)) => self.now.after(duration) <= start,
             _ => false,

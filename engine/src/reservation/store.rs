@@ -8,7 +8,7 @@ use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
 use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName, Time};
-use crate::jobs::job::QueueOrder;
+use crate::api::job::QueueOrder;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,11 +11,9 @@
 use crate::amounts::tally::Tally;
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::{JobKey, QueueName};
+use crate::api::job::QueueOrder;
 use crate::engine::Engine;
-use crate::jobs::job::QueueOrder;
 use crate::pending::shapes::ShapeId;
-use crate::quota::order::DominantShare;
-use crate::quota::queues::QueueId;
 use crate::reservation::store::{Reservation, ReservationSlot, ReservedNode};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -46,20 +44,15 @@ impl Engine {
     ) -> ReservationPriority<'a> {
         let id = self.quota.id(queue);
         let path = id.map(|id| self.quota.path_of(id)).unwrap_or_default();
-        let facts = path.iter().skip(1).map(|id| &self.quota.node(*id).fact);
         ReservationPriority {
-            priorities: facts
-                .map(|fact| Reverse(fact.as_ref().map_or(0, |fact| fact.priority)))
+            priorities: path
+                .iter()
+                .skip(1)
+                .map(|id| Reverse(self.quota.priority(*id)))
                 .collect(),
-            satisfied: !id.is_some_and(|id| self.is_unsatisfied(id)),
+            satisfied: !id.is_some_and(|id| self.quota.is_below_deserved(id)),
             rank,
         }
-    }
-
-    /// Whether a queue holds less than it deserves.
-    pub(crate) fn is_unsatisfied(&self, id: QueueId) -> bool {
-        let share = self.quota.share(self.quota.node(id));
-        matches!(share, DominantShare::Below(_))
     }
 
     /// The jobs of a queue for whom something may be kept: the first of those that could go
@@ -71,7 +64,7 @@ impl Engine {
             .map(|pending_queue| pending_queue.front(most))
             .unwrap_or_default();
         if self.quota.pending_limit(queue).is_some() {
-            jobs.retain(|rank| self.place_beyond(queue, rank).is_none());
+            jobs.retain(|rank| self.over_pending_limit(queue, rank).is_none());
         }
         ReservationWindow {
             queue: queue.clone(),

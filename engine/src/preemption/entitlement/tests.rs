@@ -3,7 +3,10 @@
 
 use super::*;
 use crate::amounts::tally::Tally;
-use crate::api::facts::{PolicyFact, PoolBound, QueueFact, QueueState};
+use crate::api::facts::{PolicyFact, PoolBound, QueueFact};
+use crate::api::ids::{ClusterName, PoolClass};
+use crate::quota::testing;
+use std::collections::BTreeMap;
 
 fn res(text: &str) -> Resources {
     let entries = text.split(", ").filter(|entry| !entry.is_empty());
@@ -15,11 +18,11 @@ fn charge(text: &str) -> Pools {
     Pools::from([(pool, res(text))])
 }
 
-struct Tree(Queues);
+struct Tree(Quota);
 
 impl Tree {
     fn new() -> Self {
-        let mut queues = Queues::default();
+        let mut queues = Quota::default();
         let total = Tally::from(&res("cpu 100, gpu 10"));
         let fleet = BTreeMap::from([(PoolClass::from("gpu"), total)]);
         queues.set_fleet(&ClusterName::from("a"), &fleet);
@@ -30,16 +33,9 @@ impl Tree {
         let (parent, name) = path.rsplit_once('/').unzip();
         let name = QueueName::from(name.unwrap_or(path));
         let fact = QueueFact {
-            name: name.clone(),
-            parent: parent.map(QueueName::from),
-            priority: 0,
-            weight: 1,
             guarantee: res(guarantee),
             deserved: res(deserved),
-            capability: Resources::new(),
-            reclaimable: true,
-            state: QueueState::Open,
-            invalid: None,
+            ..testing::queue(&name, parent.map(QueueName::from).as_ref())
         };
         self.0.set_fact(&name, Some(fact));
         if !holds.is_empty() {
@@ -50,7 +46,7 @@ impl Tree {
 
     fn cap(mut self, name: &str, capability: &str) -> Self {
         let name = QueueName::from(name);
-        let mut fact = self.0.get(&name).unwrap().fact.clone().unwrap();
+        let mut fact = self.0.fact(&name).unwrap().clone();
         fact.capability = res(capability);
         self.0.set_fact(&name, Some(fact));
         self
@@ -66,60 +62,68 @@ impl Tree {
             capability: Resources::new(),
         };
         let policy = PolicyFact {
-            queue: QueueName::from(name),
             pools: vec![bound],
-            ordering: crate::api::facts::QueueOrdering::default(),
-            backfill: crate::api::facts::Backfill::default(),
-            fair_share: crate::api::facts::FairShare::default(),
-            preemption: crate::api::facts::Preemption::default(),
-            limits: crate::api::facts::Limits::default(),
-            max_clusters: None,
-            weights: crate::api::facts::PlacementWeights::default(),
-            preferred_clusters: Vec::new(),
-            start_deadline_ms: 1,
-            invalid: None,
+            ..testing::policy(&QueueName::from(name))
         };
         self.0.set_policy(&QueueName::from(name), Some(policy));
         self
     }
 
-    /// Whether `giver` may hold something that `preemptor` could take.
-    fn could_owe(&self, (preemptor, asks): (&str, &str), giver: &str) -> bool {
-        let [preemptor, giver] = [preemptor, giver].map(QueueName::from);
-        self.0.shift().could_owe(&preemptor, &res(asks), &giver)
+    /// True if `other` may have something that `preemptor` could reclaim.
+    fn could_reclaim_from(&self, (preemptor, asks): (&str, &str), other: &str) -> bool {
+        let [preemptor, other] = [preemptor, other].map(QueueName::from);
+        let reclaim = Reclaim {
+            usage: &self.0.overlay(),
+            queue: &preemptor,
+            total: &res(asks),
+            pools: None,
+        };
+        reclaim.could_reclaim_from(&other)
     }
 
+    /// What entitles a queue for a job, with its usage and the job together.
     fn entitled(&self, queue: &str, asks: &str) -> Option<String> {
-        let queue = QueueName::from(queue);
-        let entitled = self
-            .0
-            .shift()
-            .entitled(&queue, &res(asks), Some(&charge(asks)))?;
-        let Entitlement {
-            queue,
-            resource,
-            holding,
-            deserved,
-            ..
-        } = entitled;
+        self.entitled_in(queue, asks, &charge(asks))
+    }
+
+    fn entitled_in(&self, queue: &str, asks: &str, pools: &Pools) -> Option<String> {
+        let usage = self.0.overlay();
+        let total = res(asks);
+        let reclaim = Reclaim {
+            usage: &usage,
+            queue: &QueueName::from(queue),
+            total: &total,
+            pools: Some(pools),
+        };
+        let (id, of) = reclaim.entitlement()?;
+        let requested = self.0.requested(id, &total, Some(pools));
+        let (_, amount) = requested.into_iter().find(|(at, _)| *at == of)?;
+        let holding = usage.usage(id, of) + amount;
+        let deserved = self.0.deserved_of(id, of)?;
+        let (queue, resource) = (self.0.name(id), self.0.resource_of(of));
         Some(format!("{queue}: {resource} {holding} of {deserved}"))
     }
 
-    /// Whether `victim`, and before it `gone`, may be taken from `giver` for `preemptor`.
+    /// Whether `victim`, after the victims `gone`, may be reclaimed from `other` for `preemptor`.
     fn take(
         &self,
         (preemptor, asks): (&str, &str),
-        giver: &str,
+        other: &str,
         gone: &[&str],
         victim: &str,
     ) -> Result<(), NotPreemptible> {
-        let [preemptor, giver] = [preemptor, giver].map(QueueName::from);
-        let mut shift = self.0.shift();
+        let [preemptor, other] = [preemptor, other].map(QueueName::from);
+        let mut usage = self.0.overlay();
         for gone in gone {
-            shift.take(&giver, &charge(gone));
+            usage.take(&other, &charge(gone));
         }
-        let asks = (&res(asks), Some(&charge(asks)));
-        shift.may_take(&preemptor, asks, &giver, &charge(victim))
+        let reclaim = Reclaim {
+            usage: &usage,
+            queue: &preemptor,
+            total: &res(asks),
+            pools: Some(&charge(asks)),
+        };
+        reclaim.check_victim(&other, &charge(victim))
     }
 }
 
@@ -166,7 +170,7 @@ fn class_4_what_was_taken_cannot_be_evicted() {
     let asks = ("two", "gpu 4, cpu 20");
     assert_eq!(
         tree.take(asks, "one", &[], "gpu 4, cpu 40"),
-        Err(NotPreemptible::WouldReturn)
+        Err(NotPreemptible::WouldThrash)
     );
     assert_eq!(tree.take(asks, "one", &[], "gpu 4"), Ok(()));
     // So it would be once several are gone: seen when the set is complete.
@@ -174,13 +178,18 @@ fn class_4_what_was_taken_cannot_be_evicted() {
         .queue("one", "", "gpu 3, cpu 50", "gpu 6, cpu 60")
         .queue("two", "", "gpu 5", "");
     assert_eq!(tree.take(asks, "one", &[], "gpu 1, cpu 20"), Ok(()));
-    let mut shift = tree.0.shift();
+    let mut usage = tree.0.overlay();
     let [one, two] = ["one", "two"].map(QueueName::from);
     for _ in 0..2 {
-        shift.take(&one, &charge("gpu 1, cpu 20"));
+        usage.take(&one, &charge("gpu 1, cpu 20"));
     }
-    let asks = (&res(asks.1), Some(&charge(asks.1)));
-    assert!(shift.returns(&two, asks, &one, &charge("gpu 1, cpu 20")));
+    let reclaim = Reclaim {
+        usage: &usage,
+        queue: &two,
+        total: &res(asks.1),
+        pools: Some(&charge(asks.1)),
+    };
+    assert!(reclaim.would_thrash(&one, &charge("gpu 1, cpu 20")));
 }
 
 #[test]
@@ -206,7 +215,7 @@ fn nothing_is_taken_from_a_queue_at_its_due_and_a_gang_beyond_it_is_taken_whole(
 }
 
 #[test]
-fn queues_are_compared_where_their_paths_part() {
+fn queues_are_compared_where_their_paths_diverge() {
     let tree = Tree::new()
         .queue("x", "", "gpu 4", "")
         .queue("x/x1", "", "gpu 4", "")
@@ -251,11 +260,7 @@ fn a_bound_on_a_class_entitles_like_one_over_everything() {
     assert_eq!(tree.take(("a", "gpu 2"), "b", &[], "gpu 2"), Ok(()));
     let other = (ClusterName::from("a"), PoolClass::from("other"));
     let elsewhere = Pools::from([(other, res("gpu 2"))]);
-    let shift = tree.0.shift();
-    assert_eq!(
-        shift.entitled(&QueueName::from("a"), &res("gpu 2"), Some(&elsewhere)),
-        None
-    );
+    assert_eq!(tree.entitled_in("a", "gpu 2", &elsewhere), None);
 }
 
 #[test]
@@ -266,10 +271,14 @@ fn a_queue_deserves_something_over_everything_or_of_a_class_itself_or_by_one_abo
         .queue("b", "", "", "")
         .queue("c", "", "", "")
         .of_class("c", "gpu 2");
-    for (name, deserves) in [("a", true), ("below", true), ("b", false), ("c", true)] {
-        assert_eq!(tree.0.deserves(&QueueName::from(name)), deserves, "{name}");
+    for (name, expected) in [("a", true), ("below", true), ("b", false), ("c", true)] {
+        assert_eq!(
+            deserves(&tree.0, &QueueName::from(name)),
+            expected,
+            "{name}"
+        );
     }
-    assert!(!tree.0.deserves(&QueueName::from("unknown")));
+    assert!(!deserves(&tree.0, &QueueName::from("unknown")));
 }
 
 #[test]
@@ -279,9 +288,9 @@ fn what_is_due_is_what_is_deserved_and_not_held_of_what_a_job_asks_for() {
         .queue("a/below", "", "gpu 4", "gpu 1");
     let below = QueueName::from("below");
     let gaps = |asks: &str| {
-        let gaps = tree.0.gaps_for(&below, &res(asks)).into_iter();
+        let gaps = entitlement_gaps(&tree.0, &below, &res(asks)).into_iter();
         let told = gaps.map(|due| {
-            let left = tree.0.due(&due.queue, &due.resource);
+            let left = tree.0.unused_deserved(&due.queue, &due.resource).unwrap();
             let asked = due.resource.format(crate::Amount(due.amount));
             let left = due.resource.format(crate::amounts::tally::clamp(left));
             format!("{}: {} {asked} of {left}", due.queue, due.resource)
@@ -297,16 +306,16 @@ fn what_is_due_is_what_is_deserved_and_not_held_of_what_a_job_asks_for() {
 }
 
 #[test]
-fn only_who_holds_more_than_it_deserves_could_owe_unless_classes_count() {
+fn only_who_holds_more_than_it_deserves_could_reclaim_from_unless_classes_count() {
     let tree = Tree::new()
         .queue("a", "", "gpu 4", "gpu 2")
         .queue("above", "", "gpu 4", "gpu 5")
         .queue("at", "", "gpu 3", "gpu 3");
-    assert!(tree.could_owe(("a", "gpu 2"), "above"));
-    assert!(!tree.could_owe(("a", "gpu 2"), "at"));
-    assert!(!tree.could_owe(("a", "cpu 1"), "above"));
-    assert!(!tree.could_owe(("a", "gpu 2"), "a"));
+    assert!(tree.could_reclaim_from(("a", "gpu 2"), "above"));
+    assert!(!tree.could_reclaim_from(("a", "gpu 2"), "at"));
+    assert!(!tree.could_reclaim_from(("a", "cpu 1"), "above"));
+    assert!(!tree.could_reclaim_from(("a", "gpu 2"), "a"));
     // Which pools count is not known before there is a plan.
     let tree = tree.of_class("a", "gpu 2");
-    assert!(tree.could_owe(("a", "gpu 2"), "at"));
+    assert!(tree.could_reclaim_from(("a", "gpu 2"), "at"));
 }

@@ -1,35 +1,35 @@
-//! Who goes first between queues.
+//! Fair sharing: the order of sibling queues.
 //!
-//! Level by level from the root down, queues are compared by priority, then by [`DominantShare`]: those
-//! below what they deserve first, by how much of it they hold; then the others, by what they
+//! Level by level from the root down, queues are compared by priority, then by [`DominantShare`]:
+//! those below what they deserve first, by how much of it they use; then the others, by what they
 //! borrow relative to what they may have and to their weight (of the resources of which they or
-//! their siblings name what they deserve, where there are such); where that is equal, those that
-//! deserve something first. Where queues do not differ, who stands first of all in each
-//! decides, then their names: so no two siblings are equal, and the order is one order (no
-//! circles) whatever the depth of the tree. Shares are compared as exact fractions.
+//! their siblings name a deserved amount, where there are such); where that is equal, those that
+//! deserve something first. Where queues do not differ, the first pending job of each decides, then
+//! their names: so no two siblings are equal, and the order is one order (no circles) whatever the
+//! depth of the tree. Shares are compared as exact fractions.
 
 use crate::api::ids::QueueName;
-use crate::engine::Engine;
-use crate::jobs::job::QueueOrder;
-use crate::quota::accounts::Claims;
+use crate::api::job::QueueOrder;
+use crate::quota::accounts::SubtreeQuota;
 use crate::quota::measure::{ResourceId, Sums};
-use crate::quota::queues::{QueueId, QueueNode, Queues};
+use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::OVERALL;
+use crate::quota::store::Quota;
 use smallvec::SmallVec;
 use std::cmp::{Ordering, Reverse};
 
 /// A fraction of integers, neither negative; a zero denominator is infinity.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Fraction {
-    pub(crate) num: u128,
-    pub(crate) den: u128,
+pub(super) struct Fraction {
+    pub(super) num: u128,
+    pub(super) den: u128,
 }
 
 impl Fraction {
-    pub(crate) const ZERO: Self = Self { num: 0, den: 1 };
+    pub(super) const ZERO: Self = Self { num: 0, den: 1 };
 
     /// `num / den`, what is negative taken as zero.
-    pub(crate) fn new(num: i128, den: i128) -> Self {
+    pub(super) fn new(num: i128, den: i128) -> Self {
         Self {
             num: num.max(0).unsigned_abs(),
             den: den.max(0).unsigned_abs(),
@@ -38,7 +38,7 @@ impl Fraction {
 
     /// Compares exactly: by cross products where those cannot overflow, else by continued
     /// fractions.
-    pub(crate) fn compare(self, other: Self) -> Ordering {
+    pub(super) fn compare(self, other: Self) -> Ordering {
         const SMALL: u128 = u64::MAX as u128;
         let small = |fraction: Self| fraction.num <= SMALL && fraction.den <= SMALL;
         if small(self) && small(other) && self.den > 0 && other.den > 0 {
@@ -96,58 +96,63 @@ impl Ord for Fraction {
     }
 }
 
-/// How much a queue holds of what is fair: the order of the variants, and of their fields, is
-/// the policy.
+/// How much a queue uses of what is fair. The order of the variants, and of their fields, is the
+/// policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum DominantShare {
-    /// It deserves something, and of all that it deserves it holds less: the largest part that
-    /// it holds of any.
+enum DominantShare {
+    /// It deserves something, and uses less of all that it deserves: the largest part that it uses
+    /// of any resource.
     Below(Fraction),
     /// It deserves nothing, or has reached it for some resource.
     Above {
-        /// The largest part that it borrows of any resource that it shares: what it holds beyond what it
-        /// deserves, of its capability where that names the resource and of the fleet where
-        /// not, over its weight.
+        /// The largest part that it borrows of any resource that it shares: its usage beyond what it
+        /// deserves, of its capability if that names the resource, else of the fleet, over its
+        /// weight.
         borrowed: Fraction,
-        /// Those that deserve something go first.
+        /// Queues that deserve something go first.
         deserves_nothing: bool,
     },
 }
 
-/// What a queue is compared with its siblings by: the policy is the order of the fields.
+/// Sort key of a queue among its siblings. The order of the fields is the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FairShareKey {
+pub(super) struct FairShareKey {
     /// Higher priority first.
     priority: Reverse<i32>,
     share: DominantShare,
 }
 
-impl Queues {
-    pub(crate) fn fair_share(&self, id: QueueId) -> FairShareKey {
+impl Quota {
+    pub(super) fn fair_share(&self, id: QueueId) -> FairShareKey {
         let node = self.node(id);
         FairShareKey {
-            priority: Reverse(node.fact.as_ref().map_or(0, |fact| fact.priority)),
+            priority: Reverse(node.priority()),
             share: self.share(node),
         }
     }
 
+    /// True if a queue uses less than it deserves.
+    pub(crate) fn is_below_deserved(&self, id: QueueId) -> bool {
+        matches!(self.share(self.node(id)), DominantShare::Below(_))
+    }
+
     /// Pod slots are no resource that queues compete for.
-    pub(crate) fn share(&self, node: &QueueNode) -> DominantShare {
-        let counted = node.counted();
+    fn share(&self, node: &QueueNode) -> DominantShare {
+        let counted = node.counted_usage();
         let mut largest = Fraction::ZERO;
         let (mut deserves, mut reached) = (false, false);
         for (scope, account) in &node.accounts {
-            let held = if *scope == OVERALL {
+            let usage = if *scope == OVERALL {
                 &*counted
             } else {
                 &account.charged
             };
             let deserved = account.bounds.deserved.iter();
-            for (resource, deserved) in deserved.filter(|(id, _)| self.units.competes(*id)) {
-                let held = held.get(resource);
+            for (resource, deserved) in deserved.filter(|(id, _)| self.resource_ids.competes(*id)) {
+                let used = usage.get(resource);
                 deserves |= deserved > 0;
-                reached |= held >= deserved && held > 0;
-                largest = largest.max(Fraction::new(held, deserved.max(1)));
+                reached |= used >= deserved && used > 0;
+                largest = largest.max(Fraction::new(used, deserved.max(1)));
             }
         }
         if deserves && !reached {
@@ -159,36 +164,35 @@ impl Queues {
         }
     }
 
-    fn borrowed_share(&self, node: &QueueNode, held: &Sums) -> Fraction {
+    fn borrowed_share(&self, node: &QueueNode, usage: &Sums) -> Fraction {
         let weight = i128::from(node.weight());
         let fleet = &self.scopes.get(OVERALL).fleet;
         let named = &node.overall().named.capability;
         let shared = self.shared_beside(node);
         let is_shared = |id| match shared.is_empty() {
-            true => self.units.competes(id),
+            true => self.resource_ids.competes(id),
             false => shared.contains(&id),
         };
         let mut largest = Fraction::ZERO;
-        for (resource, held) in held.iter().filter(|(id, _)| is_shared(*id)) {
+        for (resource, used) in usage.iter().filter(|(id, _)| is_shared(*id)) {
             let of = named.get(resource).unwrap_or_else(|| fleet.get(resource));
-            let borrowed = held - node.covered(resource);
+            let borrowed = used - node.deserved_usage(resource);
             largest = largest.max(Fraction::new(borrowed, of.saturating_mul(weight)));
         }
         largest
     }
 
-    /// What a queue and its siblings share out by what they deserve: the resources of which any
-    /// of them names what it deserves. Of others all that is held would count as borrowed: the CPU
-    /// of running pods would put a queue that has just what it deserves of GPUs behind an empty one
-    /// that deserves nothing.
+    /// The resources that a queue and its siblings share: those of which any of them names a
+    /// deserved amount. Of others all usage would count as borrowed: the CPU of running pods would
+    /// put a queue that has just what it deserves of GPUs behind an empty one that deserves nothing.
     fn shared_beside(&self, node: &QueueNode) -> SmallVec<[ResourceId; 8]> {
         let above = node.parent.map(|parent| self.node(parent).accounts.iter());
-        let claims = above
-            .into_iter()
-            .flatten()
-            .map(|(_, account)| &account.below);
-        let shared = claims.flat_map(Claims::resources);
-        shared.filter(|id| self.units.competes(*id)).collect()
+        let below = above.into_iter().flatten();
+        let below = below.map(|(_, account)| &account.below);
+        let shared = below.flat_map(SubtreeQuota::resources);
+        shared
+            .filter(|id| self.resource_ids.competes(*id))
+            .collect()
     }
 }
 
@@ -202,9 +206,9 @@ impl QueueNode {
         named.unwrap_or(1).max(1)
     }
 
-    /// What of a resource it deserves to hold: over everything, or what it deserves and holds
-    /// of the pools that its policy bounds, if that is more.
-    pub(crate) fn covered(&self, resource: crate::quota::measure::ResourceId) -> i128 {
+    /// How much of a resource is not borrowed: what it deserves over everything, or what it
+    /// deserves and uses of the pools that its policy bounds, if that is more.
+    pub(super) fn deserved_usage(&self, resource: ResourceId) -> i128 {
         let pools = self.accounts.iter().filter(|(scope, _)| *scope != OVERALL);
         let in_pools = pools.map(|(_, account)| {
             let deserved = account.bounds.deserved.get(resource).unwrap_or_default();
@@ -215,8 +219,8 @@ impl QueueNode {
     }
 }
 
-impl Engine {
-    /// Whether the job at `a` goes before the one at `b`.
+impl Quota {
+    /// Orders two pending jobs, each with its queue.
     pub(crate) fn compare(
         &self,
         a: (&QueueName, &QueueOrder),
@@ -225,28 +229,24 @@ impl Engine {
         let queues = if a.0 == b.0 {
             Ordering::Equal
         } else {
-            self.quota.compare(a.0, b.0)
+            self.compare_queues(a.0, b.0)
         };
         queues.then_with(|| a.1.cmp(b.1))
     }
-}
 
-impl Queues {
-    /// As the ladder ranks the two queues where the paths part, except that those who sleep
-    /// stand in line here too: a holder of a reservation sleeps.
-    fn compare(&self, a: &QueueName, b: &QueueName) -> Ordering {
-        let (Some(a), Some(b)) = (self.id(a), self.id(b)) else {
+    /// As the siblings are ordered where the paths of two queues diverge, except that inadmissible
+    /// jobs count here too: a job with a reservation is inadmissible.
+    fn compare_queues(&self, a: &QueueName, b: &QueueName) -> Ordering {
+        let siblings = self.id(a).zip(self.id(b));
+        let Some((a, b)) = siblings.and_then(|(a, b)| self.lca_children(a, b)) else {
             return Ordering::Equal;
         };
-        let Some((a, b)) = self.parting(a, b) else {
-            return Ordering::Equal;
+        let firsts = |id| {
+            let first = self.first_pending(id);
+            (first.is_none(), first, self.name(id))
         };
-        let lines = |id| {
-            let line = self.first_in_line(id);
-            (line.is_none(), line, &self.node(id).name)
-        };
-        let standings = self.fair_share(a).cmp(&self.fair_share(b));
-        standings.then_with(|| lines(a).cmp(&lines(b)))
+        let shares = self.fair_share(a).cmp(&self.fair_share(b));
+        shares.then_with(|| firsts(a).cmp(&firsts(b)))
     }
 }
 

@@ -1,0 +1,131 @@
+//! Recomputes the quota store from its objects, and names what differs.
+//!
+//! Two stores may number queues, resources and scopes differently, so they are compared by name.
+//! Past usage is history and cannot be recomputed.
+
+use crate::amounts::resources::Resources;
+use crate::amounts::tally::Tally;
+use crate::api::ids::QueueName;
+use crate::quota::measure::Sums;
+use crate::quota::queue::{Counts, QueueNode, StateCounts};
+use crate::quota::store::Quota;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A queue by names alone.
+#[derive(Debug, PartialEq, Eq)]
+struct CanonicalQueue {
+    parent: Option<QueueName>,
+    children: Vec<QueueName>,
+    problem: Option<String>,
+    pools: BTreeMap<String, Tally>,
+    counts: [(Tally, StateCounts, u32); 2],
+    users: [BTreeMap<Arc<str>, u32>; 2],
+    accounts: BTreeMap<String, CanonicalAccount>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct CanonicalAccount {
+    charged: Tally,
+    quota_below: [Tally; 2],
+    idle: [Tally; 2],
+    guarantee: Tally,
+    deserved: Resources,
+    real: Resources,
+    effective: Resources,
+}
+
+impl Quota {
+    /// A store of the same objects, with nothing charged or counted and no fleet.
+    pub(crate) fn rebuilt(&self) -> Self {
+        let mut rebuilt = Self::default();
+        for (name, node) in self.iter() {
+            rebuilt.set_fact(name, node.fact.clone());
+            rebuilt.set_policy(name, node.policy.clone());
+        }
+        rebuilt
+    }
+
+    /// How the store differs from a rebuilt one of the same fleet, charges and counts.
+    pub(crate) fn audit(&self, should: &Self) -> Vec<String> {
+        let canonical = |quota: &Self| -> BTreeMap<QueueName, CanonicalQueue> {
+            let all = quota.iter();
+            all.map(|(name, node)| (name.clone(), quota.canonical(node)))
+                .collect()
+        };
+        let fleets = self.audit_fleets(should);
+        let (is, should) = (canonical(self), canonical(should));
+        let names: BTreeSet<&QueueName> = is.keys().chain(should.keys()).collect();
+        let differ = names
+            .into_iter()
+            .filter(|name| is.get(*name) != should.get(*name));
+        let queues = differ.map(|name| {
+            let (is, should) = (is.get(name), should.get(name));
+            format!("queue {name}: kept {is:?}, should be {should:?}")
+        });
+        fleets.into_iter().chain(queues).collect()
+    }
+
+    /// Totals of the fleet by scope. A scope that no bound counts any more is kept up to date too,
+    /// and is never read.
+    fn audit_fleets(&self, should: &Self) -> Vec<String> {
+        let fleets = |quota: &Self| -> BTreeMap<String, Tally> {
+            let all = quota.scopes.iter();
+            all.map(|scope| (scope.to_string(), quota.resource_ids.tally(&scope.fleet)))
+                .collect()
+        };
+        let is = fleets(self);
+        let should = fleets(should).into_iter();
+        let differ = should.filter(|(scope, should)| is.get(scope) != Some(should));
+        differ
+            .map(|(scope, should)| {
+                let is = is.get(&scope);
+                format!("fleet of {scope}: kept {is:?}, should be {should:?}")
+            })
+            .collect()
+    }
+
+    fn canonical(&self, node: &QueueNode) -> CanonicalQueue {
+        let tally = |sums: &Sums| self.resource_ids.tally(sums);
+        let counts = |counts: &Counts| (tally(&counts.pending), counts.by_state, counts.charged);
+        let own = node.own.pools.iter();
+        CanonicalQueue {
+            parent: node.parent.map(|parent| self.name(parent).clone()),
+            children: node.child_names(self),
+            problem: self.problem(&node.name).map(|(_, message)| message),
+            pools: own
+                .map(|(pool, sums)| (format!("{:?}", self.scopes.pool(*pool)), tally(sums)))
+                .collect(),
+            counts: [counts(&node.own.counts), counts(&node.counts)],
+            users: [node.own.users.clone(), node.users.clone()],
+            accounts: self.canonical_accounts(node),
+        }
+    }
+
+    /// Of the accounts that matter: those that name, sum up or bound anything.
+    fn canonical_accounts(&self, node: &QueueNode) -> BTreeMap<String, CanonicalAccount> {
+        let tally = |sums: &Sums| self.resource_ids.tally(sums);
+        let named = |bounds| self.resource_ids.named(bounds);
+        let accounts = node.accounts.iter();
+        let matter = accounts
+            .filter(|(_, account)| !account.bounds.effective.is_empty() || !account.is_idle());
+        matter
+            .map(|(scope, account)| {
+                let (bounds, below) = (&account.bounds, &account.below);
+                let canonical = CanonicalAccount {
+                    charged: tally(&account.charged),
+                    quota_below: [tally(&below.guarantee), tally(&below.deserved)],
+                    idle: [tally(&account.idle), tally(&account.idle_below)],
+                    guarantee: tally(&bounds.guarantee),
+                    deserved: named(&bounds.deserved),
+                    real: named(&bounds.real),
+                    effective: named(&bounds.effective),
+                };
+                (self.scopes.get(*scope).to_string(), canonical)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

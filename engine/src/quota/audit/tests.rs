@@ -1,0 +1,111 @@
+//! The audit names each thing that is derived wrongly.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::api::charge::Pools;
+use crate::api::ids::{ClusterName, JobKey, PoolClass, Time};
+use crate::api::job::{JobState, QueueOrder};
+use crate::quota::queue::QueueId;
+use crate::quota::scopes::OVERALL;
+use crate::quota::sibling_order::QueueHeads;
+use crate::quota::testing::queue;
+use std::cmp::Reverse;
+
+fn name() -> QueueName {
+    QueueName::from("q")
+}
+
+fn cluster() -> ClusterName {
+    ClusterName::from("a")
+}
+
+fn charge() -> Pools {
+    let one = Resources::parse([("nvidia.com/gpu", "1")]).unwrap();
+    Pools::from([((cluster(), PoolClass::from("gpu")), one)])
+}
+
+/// Books a fleet of eight GPUs, and one job with one of them.
+fn book(quota: &mut Quota) {
+    let eight = Resources::parse([("nvidia.com/gpu", "8")]).unwrap();
+    let total = BTreeMap::from([(PoolClass::from("gpu"), Tally::from(&eight))]);
+    quota.set_fleet(&cluster(), &total);
+    quota.charge(&name(), &charge(), 1);
+    quota.hold(&name(), &"ann".into(), 1);
+    quota.count(&name(), JobState::Running, None, 1);
+}
+
+fn heads(id: QueueId) -> QueueHeads {
+    let head = (id != QueueId::ROOT).then(|| QueueOrder {
+        priority: Reverse(0),
+        at: Time(1),
+        key: JobKey::new("ns", "job"),
+    });
+    QueueHeads {
+        pending: head.clone(),
+        head,
+    }
+}
+
+fn sound() -> Quota {
+    let mut quota = Quota::default();
+    quota.set_fact(&name(), Some(queue(&name(), None)));
+    book(&mut quota);
+    for id in quota.take_unranked() {
+        quota.rank(id, &heads(id));
+    }
+    quota
+}
+
+fn audit(quota: &Quota) -> Vec<String> {
+    let mut should = quota.rebuilt();
+    book(&mut should);
+    let mut wrong = quota.audit(&should);
+    wrong.extend(quota.audit_order(heads));
+    wrong
+}
+
+/// What breaks one derived thing, and the words that name it.
+type Break = (&'static str, fn(&mut Quota, QueueId));
+
+#[test]
+fn whatever_is_derived_wrongly_is_named() {
+    assert_eq!(audit(&sound()), Vec::<String>::new());
+    let breaks: &[Break] = &[
+        ("queue q: kept", |quota, id| {
+            quota.node_mut(id).account_mut(OVERALL).unwrap().charged = Sums::default();
+        }),
+        ("queue q: kept", |quota, id| {
+            quota.node_mut(id).own.pools.clear();
+        }),
+        ("queue q: kept", |quota, id| {
+            quota.node_mut(id).counts = Counts::default();
+        }),
+        ("queue q: kept", |quota, id| {
+            quota.node_mut(id).parent = None;
+        }),
+        ("fleet of all: kept", |quota, _| {
+            quota.set_fleet(&cluster(), &BTreeMap::new());
+        }),
+        ("queue q: stands at None", |quota, id| {
+            quota.unranked.clear();
+            quota.rank(id, &QueueHeads::default());
+        }),
+    ];
+    for (words, breaks) in breaks {
+        let mut quota = sound();
+        let id = quota.id(&name()).unwrap();
+        breaks(&mut quota, id);
+        let wrong = audit(&quota);
+        let named = wrong.iter().any(|wrong| wrong.starts_with(words));
+        assert!(named, "{words}: {wrong:#?}");
+    }
+}
+
+#[test]
+fn places_are_not_audited_while_some_have_to_be_ranked() {
+    let mut quota = sound();
+    let id = quota.id(&name()).unwrap();
+    quota.rank(id, &QueueHeads::default());
+    quota.unrank(&name());
+    assert_eq!(quota.audit_order(heads), Vec::<String>::new());
+}

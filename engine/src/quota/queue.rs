@@ -1,0 +1,168 @@
+//! One queue: its objects, its place in the tree, and what is charged and counted there.
+
+use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering};
+use crate::api::ids::QueueName;
+use crate::api::job::JobState;
+use crate::api::reason::Reason;
+use crate::quota::accounts::Account;
+use crate::quota::decay::DecayedUsage;
+use crate::quota::measure::Sums;
+use crate::quota::scopes::{OVERALL, PoolId, ScopeId};
+use crate::quota::sibling_order::SiblingOrder;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A queue by number. Numbers mean nothing outside and never reach output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct QueueId(pub(super) u32);
+
+impl QueueId {
+    pub(crate) const ROOT: Self = Self(0);
+
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Jobs by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct StateCounts([u32; 6]);
+
+impl StateCounts {
+    pub(super) fn get(self, state: JobState) -> u32 {
+        self.0[state as usize]
+    }
+
+    pub(super) fn one(state: JobState) -> Self {
+        let mut counts = Self::default();
+        counts.0[state as usize] = 1;
+        counts
+    }
+
+    fn add(&mut self, other: Self, sign: i32) {
+        for (count, more) in self.0.iter_mut().zip(other.0) {
+            let more = i32::try_from(more).unwrap_or(i32::MAX);
+            *count = count.saturating_add_signed(more * sign);
+        }
+    }
+}
+
+/// What jobs request and how many there are, beside what is charged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Requested by pending jobs.
+    pub(super) pending: Sums,
+    pub(super) by_state: StateCounts,
+    /// Jobs that are charged.
+    pub(super) charged: u32,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, other: &Self, sign: i32) {
+        self.pending.add_all(&other.pending, i128::from(sign));
+        self.by_state.add(other.by_state, sign);
+        let charged = i32::try_from(other.charged).unwrap_or(i32::MAX);
+        self.charged = self.charged.saturating_add_signed(charged * sign);
+    }
+}
+
+/// What a queue's own jobs are charged and count, those of queues below it left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct OwnJobs {
+    /// Charged, by pool.
+    pub(super) pools: BTreeMap<PoolId, Sums>,
+    pub(super) counts: Counts,
+    /// Charged jobs by user.
+    pub(super) users: BTreeMap<Arc<str>, u32>,
+}
+
+/// One queue.
+#[derive(Debug, Clone)]
+pub(super) struct QueueNode {
+    pub(super) name: QueueName,
+    pub(super) fact: Option<QueueFact>,
+    pub(super) policy: Option<PolicyFact>,
+    /// The queue above; `None` for the root.
+    pub(super) parent: Option<QueueId>,
+    /// Queues directly below, in order of their numbers.
+    pub(super) children: Vec<QueueId>,
+    /// Why the parent that it names cannot be its parent.
+    pub(super) broken: Option<String>,
+    /// What is wrong with itself.
+    pub(super) wrong: Option<(Reason, String)>,
+    pub(super) own: OwnJobs,
+    /// Of its own jobs and of all queues below.
+    pub(super) counts: Counts,
+    /// Charged jobs by user, all below included, while its policy limits them.
+    pub(super) users: BTreeMap<Arc<str>, u32>,
+    /// In order; the one over everything is the first.
+    pub(super) accounts: Vec<(ScopeId, Account)>,
+    /// Past usage, if its policy counts that.
+    pub(super) decayed: Option<DecayedUsage>,
+    pub(super) siblings: SiblingOrder,
+}
+
+impl QueueNode {
+    pub(super) fn new(name: QueueName) -> Self {
+        Self {
+            name,
+            fact: None,
+            policy: None,
+            parent: None,
+            children: Vec::new(),
+            broken: None,
+            wrong: None,
+            own: OwnJobs::default(),
+            counts: Counts::default(),
+            users: BTreeMap::new(),
+            accounts: vec![(OVERALL, Account::default())],
+            decayed: None,
+            siblings: SiblingOrder::default(),
+        }
+    }
+
+    pub(super) fn account(&self, scope: ScopeId) -> Option<&Account> {
+        let at = self.accounts.binary_search_by_key(&scope, |(id, _)| *id);
+        Some(&self.accounts.get(at.ok()?)?.1)
+    }
+
+    pub(super) fn account_mut(&mut self, scope: ScopeId) -> Option<&mut Account> {
+        let at = self.accounts.binary_search_by_key(&scope, |(id, _)| *id);
+        Some(&mut self.accounts.get_mut(at.ok()?)?.1)
+    }
+
+    /// The account over everything, which every queue has.
+    pub(super) fn overall(&self) -> &Account {
+        &self.accounts[0].1
+    }
+
+    /// How its jobs are ordered.
+    pub(super) fn ordering(&self) -> QueueOrdering {
+        let policy = self.policy.as_ref();
+        policy.map(|policy| policy.ordering).unwrap_or_default()
+    }
+
+    /// The priority that its object names.
+    pub(super) fn priority(&self) -> i32 {
+        self.fact.as_ref().map_or(0, |fact| fact.priority)
+    }
+
+    /// True if it claims nothing: it does not exist, or is invalid.
+    pub(super) fn is_inactive(&self) -> bool {
+        let invalid = |(reason, _): &(Reason, String)| *reason == Reason::QueueInvalid;
+        self.fact.is_none() || self.broken.is_some() || self.wrong.as_ref().is_some_and(invalid)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.fact.is_none() && self.policy.is_none() && self.own == OwnJobs::default()
+    }
+}
+
+/// Counts a job of a user in (`sign` 1) or out (-1).
+pub(super) fn count_user(users: &mut BTreeMap<Arc<str>, u32>, user: &Arc<str>, sign: i32) {
+    let count = users.entry(Arc::clone(user)).or_default();
+    *count = count.saturating_add_signed(sign);
+    if *count == 0 {
+        users.remove(user);
+    }
+}

@@ -1,0 +1,343 @@
+//! The quota store: every queue, what is charged to it, and what it may have.
+//!
+//! A charge is booked at its queue and at every ancestor up to the implicit root, in every
+//! account that counts it: O(depth). What is wrong with a queue (unknown, closed, invalid,
+//! broken chain) stops its own jobs and those below it, never its siblings, and never touches
+//! what is charged. Queues are numbered inside; a queue that neither exists nor has anything is
+//! forgotten.
+
+use crate::amounts::hashed::Hashed;
+use crate::amounts::resources::Resources;
+use crate::api::charge::Pools;
+use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering};
+use crate::api::ids::{QueueName, Time};
+use crate::api::job::JobState;
+use crate::quota::measure::{ResourceIds, Sums};
+use crate::quota::queue::{Counts, OwnJobs, QueueId, QueueNode, StateCounts, count_user};
+use crate::quota::scopes::{PoolId, Scopes};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The name of the queue above all (Volcano makes one; it may be bounded like any other).
+pub(crate) const ROOT: &str = "root";
+
+/// All queues, the root and those known only by what is charged to them included.
+#[derive(Debug, Clone)]
+pub(crate) struct Quota {
+    /// In order of name.
+    ids: BTreeMap<QueueName, QueueId>,
+    /// The same, to be looked up: no order follows from it.
+    by_name: Hashed<QueueName, QueueId>,
+    pub(super) slots: Vec<Option<QueueNode>>,
+    free: Vec<QueueId>,
+    /// The queues that name a queue as their parent.
+    pub(super) named_by: BTreeMap<QueueName, BTreeSet<QueueId>>,
+    pub(super) resource_ids: ResourceIds,
+    pub(super) scopes: Scopes,
+    /// Queues whose bounds have changed since this was last taken.
+    pub(super) bounds_changed: BTreeSet<QueueId>,
+    /// Queues whose place among their siblings may have changed.
+    pub(super) unranked: BTreeSet<QueueId>,
+    /// Queues whose past usage decays, by when their place among their siblings is next updated.
+    pub(super) decay_due: BTreeSet<(Time, QueueId)>,
+    pub(super) now: Time,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        let root = QueueName::from(ROOT);
+        Self {
+            ids: BTreeMap::from([(root.clone(), QueueId::ROOT)]),
+            by_name: std::iter::once((root.clone(), QueueId::ROOT)).collect(),
+            slots: vec![Some(QueueNode::new(root))],
+            free: Vec::new(),
+            named_by: BTreeMap::new(),
+            resource_ids: ResourceIds::default(),
+            scopes: Scopes::default(),
+            bounds_changed: BTreeSet::new(),
+            unranked: BTreeSet::new(),
+            decay_due: BTreeSet::new(),
+            now: Time::default(),
+        }
+    }
+}
+
+impl Quota {
+    /// The number of a queue, if it exists or has anything.
+    pub(crate) fn id(&self, name: &QueueName) -> Option<QueueId> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn get(&self, name: &QueueName) -> Option<&QueueNode> {
+        Some(self.node(self.id(name)?))
+    }
+
+    /// Numbers are taken from `ids` and the tree, and a freed one is in neither.
+    #[expect(clippy::expect_used, reason = "a number that is in use has a node")]
+    pub(super) fn node(&self, id: QueueId) -> &QueueNode {
+        self.slots[id.index()].as_ref().expect("a queue in use")
+    }
+
+    #[expect(clippy::expect_used, reason = "a number that is in use has a node")]
+    pub(super) fn node_mut(&mut self, id: QueueId) -> &mut QueueNode {
+        self.slots[id.index()].as_mut().expect("a queue in use")
+    }
+
+    /// Every queue, in order of name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&QueueName, &QueueNode)> {
+        self.ids.iter().map(|(name, id)| (name, self.node(*id)))
+    }
+
+    /// The queues that exist or have jobs, in order of name.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &QueueName> {
+        self.iter()
+            .filter(|(_, node)| node.fact.is_some() || node.own != OwnJobs::default())
+            .map(|(name, _)| name)
+    }
+
+    /// From the queue up to the root.
+    pub(super) fn upwards(&self, id: QueueId) -> impl Iterator<Item = (QueueId, &QueueNode)> {
+        let above = move |(_, node): &(QueueId, &QueueNode)| {
+            node.parent.map(|parent| (parent, self.node(parent)))
+        };
+        std::iter::successors(Some((id, self.node(id))), above)
+    }
+
+    /// From the root down to the queue; of one that is not known, the root and itself.
+    pub(crate) fn path(&self, name: &QueueName) -> Vec<QueueName> {
+        let Some(id) = self.id(name) else {
+            return vec![QueueName::from(ROOT), name.clone()];
+        };
+        let mut path: Vec<QueueName> = self.upwards(id).map(|(_, n)| n.name.clone()).collect();
+        path.reverse();
+        path
+    }
+
+    /// True if `above` is the queue or one above it.
+    pub(crate) fn is_within(&self, name: &QueueName, above: &QueueName) -> bool {
+        let (Some(id), Some(above)) = (self.id(name), self.id(above)) else {
+            return name == above || above.as_str() == ROOT;
+        };
+        self.upwards(id).any(|(at, _)| at == above)
+    }
+
+    /// The name of a queue.
+    pub(crate) fn name(&self, id: QueueId) -> &QueueName {
+        &self.node(id).name
+    }
+
+    /// The priority that the object of a queue names.
+    pub(crate) fn priority(&self, id: QueueId) -> i32 {
+        self.node(id).priority()
+    }
+
+    /// A queue's object.
+    pub(crate) fn fact(&self, name: &QueueName) -> Option<&QueueFact> {
+        self.get(name)?.fact.as_ref()
+    }
+
+    /// The objects of all queues, in order of name.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = &QueueFact> {
+        self.iter().filter_map(|(_, node)| node.fact.as_ref())
+    }
+
+    /// The policies of all queues, in order of name.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &PolicyFact> {
+        self.iter().filter_map(|(_, node)| node.policy.as_ref())
+    }
+
+    /// How the jobs of a queue are ordered.
+    pub(crate) fn ordering(&self, name: &QueueName) -> QueueOrdering {
+        self.get(name).map(QueueNode::ordering).unwrap_or_default()
+    }
+
+    /// A queue's policy.
+    pub(crate) fn policy(&self, name: &QueueName) -> Option<&PolicyFact> {
+        self.get(name)?.policy.as_ref()
+    }
+
+    /// Sets or removes a queue's object. True if that changed anything.
+    pub(crate) fn set_fact(&mut self, name: &QueueName, fact: Option<QueueFact>) -> bool {
+        if fact.is_none() && self.id(name).is_none() {
+            return false;
+        }
+        let id = self.ensure(name);
+        if self.node(id).fact == fact {
+            return false;
+        }
+        let existed = self.node(id).fact.is_some();
+        let exists = fact.is_some();
+        let before = self.named_parent(id);
+        self.node_mut(id).fact = fact;
+        let now = self.named_parent(id);
+        let moves = before != now || existed != exists;
+        if moves {
+            self.rename_parent(id, before.clone(), now);
+            self.relink(id, before);
+        }
+        self.object_changed(id);
+        self.sweep(id);
+        true
+    }
+
+    /// Sets or removes a queue's policy. True if that changed anything.
+    pub(crate) fn set_policy(&mut self, name: &QueueName, policy: Option<PolicyFact>) -> bool {
+        if policy.is_none() && self.id(name).is_none() {
+            return false;
+        }
+        let id = self.ensure(name);
+        if self.node(id).policy == policy {
+            return false;
+        }
+        self.node_mut(id).policy = policy;
+        self.recount_users(id);
+        self.object_changed(id);
+        self.sweep(id);
+        true
+    }
+
+    /// A queue's bounds, or whether they apply, may have changed.
+    fn object_changed(&mut self, id: QueueId) {
+        self.sync_decay(id);
+        self.sync_accounts(id);
+        for child in self.node(id).children.clone() {
+            self.propagate_all(child);
+        }
+        self.unranked.extend(self.subtree(id));
+    }
+
+    /// The queues whose bounds have changed since this was last called.
+    pub(crate) fn take_changed_bounds(&mut self) -> BTreeSet<QueueName> {
+        let changed = std::mem::take(&mut self.bounds_changed);
+        let known = changed.iter();
+        let known = known.filter_map(|id| self.slots[id.index()].as_ref());
+        known.map(|node| node.name.clone()).collect()
+    }
+
+    /// Adds (`sign` 1) or ends (-1) a charge, at the queue and all above it.
+    pub(crate) fn charge(&mut self, name: &QueueName, pools: &Pools, sign: i64) {
+        let id = self.ensure(name);
+        self.decay(id);
+        for (pool, resources) in pools {
+            let pool = self.scopes.intern_pool(pool);
+            let mut charge = Sums::default();
+            for (resource, amount) in resources.iter() {
+                let amount = i128::from(amount.0) * i128::from(sign);
+                charge.add(self.resource_ids.intern(resource), amount);
+            }
+            self.charge_pool(id, pool, &charge);
+        }
+        self.schedule_decay(id);
+        self.unranked.insert(id);
+        self.sweep(id);
+    }
+
+    fn charge_pool(&mut self, id: QueueId, pool: PoolId, charge: &Sums) {
+        let own = &mut self.node_mut(id).own.pools;
+        let charged = own.entry(pool).or_default();
+        charged.add_all(charge, 1);
+        if charged.is_empty() {
+            own.remove(&pool);
+        }
+        let scopes = self.scopes.of_pool(pool);
+        each_upwards(&mut self.slots, id, |node| {
+            for scope in scopes {
+                if let Some(account) = node.account_mut(*scope) {
+                    account.charged.add_all(charge, 1);
+                }
+            }
+        });
+        for index in 0..scopes.len() {
+            let scope = self.scopes.of_pool(pool)[index];
+            self.charge_idle(id, scope, charge);
+        }
+    }
+
+    /// Counts a job in (`sign` 1) or out (-1), by its state.
+    pub(crate) fn count(
+        &mut self,
+        name: &QueueName,
+        state: JobState,
+        pending: Option<&Resources>,
+        sign: i32,
+    ) {
+        let mut counts = Counts {
+            by_state: StateCounts::one(state),
+            ..Counts::default()
+        };
+        for (resource, amount) in pending.into_iter().flat_map(Resources::iter) {
+            let resource = self.resource_ids.intern(resource);
+            counts.pending.add(resource, i128::from(amount.0));
+        }
+        let id = self.ensure(name);
+        self.book(id, &counts, sign);
+        self.sweep(id);
+    }
+
+    /// Counts a charged job of a user in (`sign` 1) or out (-1).
+    pub(crate) fn hold(&mut self, name: &QueueName, user: &Arc<str>, sign: i32) {
+        let id = self.ensure(name);
+        let counts = Counts {
+            charged: 1,
+            ..Counts::default()
+        };
+        self.book(id, &counts, sign);
+        count_user(&mut self.node_mut(id).own.users, user, sign);
+        each_upwards(&mut self.slots, id, |node| {
+            if node.limits().jobs_per_user.is_some() {
+                count_user(&mut node.users, user, sign);
+            }
+        });
+        self.sweep(id);
+    }
+
+    fn book(&mut self, id: QueueId, counts: &Counts, sign: i32) {
+        self.node_mut(id).own.counts.add(counts, sign);
+        each_upwards(&mut self.slots, id, |node| node.counts.add(counts, sign));
+    }
+
+    /// The number of a queue, which gets a place below the root if it has none.
+    fn ensure(&mut self, name: &QueueName) -> QueueId {
+        if let Some(id) = self.id(name) {
+            return id;
+        }
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            QueueId(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
+        });
+        self.slots[id.index()] = Some(QueueNode::new(name.clone()));
+        self.ids.insert(name.clone(), id);
+        self.by_name.insert(name.clone(), id);
+        self.attach(id, QueueId::ROOT);
+        id
+    }
+
+    /// Forgets a queue that neither exists nor has anything.
+    fn sweep(&mut self, id: QueueId) {
+        if id == QueueId::ROOT || !self.node(id).is_empty() {
+            return;
+        }
+        self.detach(id);
+        let name = self.node(id).name.clone();
+        self.ids.remove(&name);
+        self.by_name.remove(&name);
+        self.slots[id.index()] = None;
+        self.bounds_changed.remove(&id);
+        self.unranked.remove(&id);
+        // Without a policy it has no usage that decays.
+        self.free.push(id);
+    }
+}
+
+/// Calls `change` with a queue and all above it.
+fn each_upwards(
+    slots: &mut [Option<QueueNode>],
+    id: QueueId,
+    mut change: impl FnMut(&mut QueueNode),
+) {
+    let mut at = Some(id);
+    while let Some(node) = at.and_then(|at| slots[at.index()].as_mut()) {
+        change(node);
+        at = node.parent;
+    }
+}

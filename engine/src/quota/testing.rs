@@ -1,0 +1,42 @@
+//! Objects of queues for tests.
+
+use crate::amounts::resources::Resources;
+use crate::api::facts::{
+    Backfill, FairShare, Limits, PlacementWeights, PolicyFact, Preemption, QueueFact,
+    QueueOrdering, QueueState,
+};
+use crate::api::ids::QueueName;
+
+/// An open queue that names no quota.
+pub(crate) fn queue(name: &QueueName, parent: Option<&QueueName>) -> QueueFact {
+    QueueFact {
+        name: name.clone(),
+        parent: parent.cloned(),
+        priority: 0,
+        weight: 1,
+        guarantee: Resources::new(),
+        deserved: Resources::new(),
+        capability: Resources::new(),
+        reclaimable: true,
+        state: QueueState::Open,
+        invalid: None,
+    }
+}
+
+/// A policy that says nothing.
+pub(crate) fn policy(queue: &QueueName) -> PolicyFact {
+    PolicyFact {
+        queue: queue.clone(),
+        pools: Vec::new(),
+        ordering: QueueOrdering::default(),
+        backfill: Backfill::default(),
+        fair_share: FairShare::default(),
+        preemption: Preemption::default(),
+        limits: Limits::default(),
+        max_clusters: None,
+        weights: PlacementWeights::default(),
+        preferred_clusters: Vec::new(),
+        start_deadline_ms: 1,
+        invalid: None,
+    }
+}

@@ -1,0 +1,160 @@
+//! What a queue uses and may use, for its status and for people.
+
+use crate::amounts::resources::{ResourceName, Resources};
+use crate::api::decision::{PlacedUsage, PoolUsage, QueueUsage};
+use crate::api::ids::QueueName;
+use crate::api::job::JobState;
+use crate::quota::measure::Sums;
+use crate::quota::queue::{QueueId, QueueNode};
+use crate::quota::scopes::OVERALL;
+use crate::quota::store::{Quota, ROOT};
+
+impl Quota {
+    /// What is charged to a queue, over everything.
+    pub(crate) fn charged(&self, queue: &QueueName) -> Resources {
+        let node = self.get(queue);
+        let charged = node.map(|node| self.resource_ids.resources(&node.overall().charged));
+        charged.unwrap_or_default()
+    }
+
+    /// What a queue deserves over everything; resources that are named only.
+    pub(crate) fn deserved(&self, queue: &QueueName) -> Resources {
+        let node = self.get(queue);
+        let deserved = node.map(|node| self.resource_ids.named(&node.overall().bounds.deserved));
+        deserved.unwrap_or_default()
+    }
+
+    /// What a queue may have at most over everything; resources that are bounded only.
+    pub(crate) fn real_capability(&self, queue: &QueueName) -> Resources {
+        let node = self.get(queue);
+        let real = node.map(|node| self.resource_ids.named(&node.overall().bounds.real));
+        real.unwrap_or_default()
+    }
+
+    /// What the usable nodes of all clusters have.
+    pub(crate) fn fleet(&self) -> Resources {
+        let fleet = &self.scopes.get(OVERALL).fleet;
+        self.resource_ids.resources(fleet)
+    }
+
+    /// True if something is charged to a queue or to one below it.
+    pub(crate) fn is_charged(&self, queue: &QueueName) -> bool {
+        let node = self.get(queue);
+        node.is_some_and(|node| node.counts.charged > 0)
+    }
+
+    /// What a queue deserves of a resource over everything and does not use, below zero if it uses
+    /// more; `None` if it deserves none by name.
+    pub(crate) fn unused_deserved(&self, queue: &QueueName, name: &ResourceName) -> Option<i128> {
+        let id = self.resource_ids.find(name)?;
+        let id = Some(id).filter(|id| self.resource_ids.competes(*id))?;
+        let account = self.get(queue)?.overall();
+        Some(account.bounds.deserved.get(id)? - account.charged.get(id))
+    }
+
+    /// The usage of a queue, but for its head; `None` for one that neither exists nor has jobs.
+    pub(crate) fn usage(&self, queue: &QueueName) -> Option<QueueUsage> {
+        let id = self.id(queue)?;
+        let node = self.node(id);
+        let (ids, account) = (&self.resource_ids, node.overall());
+        let count = |state| node.counts.by_state.get(state);
+        let problem = self.problem(queue);
+        Some(QueueUsage {
+            allocated: ids.resources(&account.charged),
+            deserved: ids.named(&account.bounds.deserved),
+            real_capability: ids.named(&account.bounds.real),
+            borrowed: ids.resources(&self.borrowed(node)),
+            lent: ids.resources(&self.lent(id)),
+            pools: self.pool_usage(node),
+            decayed_usage: self.decayed_usage(node),
+            pending: ids.resources(&node.counts.pending),
+            placed: self.placed(node),
+            pending_jobs: count(JobState::Queued),
+            admitted_jobs: count(JobState::Assumed).saturating_add(count(JobState::Placed)),
+            running_jobs: count(JobState::Running),
+            ending_jobs: count(JobState::Ending),
+            finished_jobs: count(JobState::Finished),
+            head: None,
+            closed: problem.filter(|_| queue.as_str() != ROOT || node.fact.is_some()),
+        })
+    }
+
+    /// What a queue uses above what it deserves.
+    fn borrowed(&self, node: &QueueNode) -> Sums {
+        let mut borrowed = Sums::default();
+        let used = node.overall().charged.iter();
+        for (id, used) in used.filter(|(id, _)| self.resource_ids.competes(*id)) {
+            borrowed.set(id, (used - node.deserved_usage(id)).max(0));
+        }
+        borrowed
+    }
+
+    /// What a queue deserves and does not use, as far as others use it: siblings of its own, or
+    /// of a queue above it.
+    fn lent(&self, id: QueueId) -> Sums {
+        let mut used_by_others = Sums::default();
+        for (at, node) in self.upwards(id) {
+            let siblings = node.parent.map(|parent| &self.node(parent).children);
+            let unused = node.unused_deserved();
+            if unused.is_empty() {
+                continue;
+            }
+            let mut borrowed = Sums::default();
+            for sibling in siblings.into_iter().flatten().filter(|id| **id != at) {
+                borrowed.add_all(&self.borrowed(self.node(*sibling)), 1);
+            }
+            for (id, unused) in unused.iter() {
+                used_by_others.add(id, unused.min(borrowed.get(id)));
+            }
+        }
+        let mut lent = Sums::default();
+        for (id, unused) in self.node(id).unused_deserved().iter() {
+            lent.set(id, unused.min(used_by_others.get(id)));
+        }
+        lent
+    }
+
+    fn pool_usage(&self, node: &QueueNode) -> Vec<PoolUsage> {
+        let bounds = node.policy.iter().flat_map(|policy| &policy.pools);
+        let usages = bounds.filter_map(|bound| {
+            let account = node.account(self.scopes.find(bound)?)?;
+            Some(PoolUsage {
+                class: bound.class.clone(),
+                clusters: bound.clusters.iter().flatten().cloned().collect(),
+                allocated: self.resource_ids.resources(&account.charged),
+                deserved: self.resource_ids.named(&account.bounds.deserved),
+                real_capability: self.resource_ids.named(&account.bounds.real),
+            })
+        });
+        usages.collect()
+    }
+
+    /// In order of the names of clusters and classes.
+    fn placed(&self, node: &QueueNode) -> Vec<PlacedUsage> {
+        let own = node.own.pools.iter();
+        let mut placed: Vec<PlacedUsage> = own
+            .map(|(pool, sums)| {
+                let (cluster, class) = self.scopes.pool(*pool).clone();
+                PlacedUsage {
+                    cluster,
+                    class,
+                    allocated: self.resource_ids.resources(sums),
+                }
+            })
+            .collect();
+        placed.sort_by(|a, b| (&a.cluster, &a.class).cmp(&(&b.cluster, &b.class)));
+        placed
+    }
+}
+
+impl QueueNode {
+    /// What it deserves over everything and does not use.
+    fn unused_deserved(&self) -> Sums {
+        let account = self.overall();
+        let mut unused = Sums::default();
+        for (id, deserved) in account.bounds.deserved.iter() {
+            unused.set(id, (deserved - account.charged.get(id)).max(0));
+        }
+        unused
+    }
+}
