@@ -12,7 +12,7 @@ use crate::api::ids::{ClusterName, JobKey, QueueName, Time};
 use crate::capacity::PoolSummary;
 use crate::capacity::store::Capacity;
 use crate::config::EngineConfig;
-use crate::forecast::predict::History;
+use crate::forecast::Forecast;
 use crate::jobs::job::JobView;
 use crate::jobs::store::Jobs;
 use crate::pending::store::Pending;
@@ -41,7 +41,7 @@ pub struct Engine {
     pub(crate) pending: Pending,
     pub(crate) reservations: Reservations,
     pub(crate) jobs: Jobs,
-    pub(crate) forecast: History,
+    pub(crate) forecast: Forecast,
     pub(crate) changed: Changed,
 }
 
@@ -57,7 +57,7 @@ impl Engine {
             pending: Pending::default(),
             reservations: Reservations::default(),
             jobs: Jobs::default(),
-            forecast: History::default(),
+            forecast: Forecast::default(),
             changed: Changed::default(),
         }
     }

@@ -32,3 +32,24 @@ pub(crate) struct QueueOrder {
     /// Then the name, so that no two are equal.
     pub(crate) key: JobKey,
 }
+
+/// A predicted run time as a pending job keeps it, in seconds, rounded up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PredictedRunTime {
+    /// On average; `None` if nothing is known.
+    pub(crate) mean: Option<u32>,
+    /// Nine of ten end within it. Rounded up to a power of two, so that like jobs stay alike.
+    pub(crate) high: Option<u32>,
+}
+
+impl PredictedRunTime {
+    /// The average in milliseconds.
+    pub(crate) fn mean_ms(self) -> Option<i64> {
+        self.mean.map(|seconds| i64::from(seconds) * 1000)
+    }
+
+    /// Within how many milliseconds nine of ten end.
+    pub(crate) fn high_ms(self) -> Option<i64> {
+        self.high.map(|seconds| i64::from(seconds) * 1000)
+    }
+}

@@ -178,7 +178,7 @@ impl Engine {
     /// Holders wait, in queues that take jobs.
     fn check_reservations(&self, wrong: &mut Vec<String>) {
         wrong.extend(self.reservations.stale());
-        wrong.extend(self.forecast.stale());
+        wrong.extend(self.forecast.audit());
         for kept in self.reservations.iter() {
             let line = self.jobs.line_of(&kept.rank.key);
             if line.is_none_or(|line| line.queue != kept.queue || line.rank != kept.rank) {

@@ -7,11 +7,12 @@ use crate::api::facts::{
     ClusterFact, Demand, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact,
 };
 use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
+use crate::api::job::PredictedRunTime;
 use crate::capacity::completion_grace::Ended;
 use crate::capacity::{AssumedPod, MixRecord};
 use crate::config::EngineConfig;
 use crate::engine::Engine;
-use crate::forecast::predict::{Forecast, History, KnownRuns};
+use crate::forecast::{Forecast, KnownRuns};
 use crate::jobs::job::{ColdState, Derived, Job, Released};
 use crate::preemption::backoff::PreemptionBackoff;
 use crate::quota::DecayedUsageSnapshot;
@@ -53,7 +54,7 @@ struct JobSnapshot {
     queued_at: Time,
     demand: Option<Arc<Demand>>,
     duration: Option<i64>,
-    forecast: Option<Forecast>,
+    forecast: Option<PredictedRunTime>,
     preemptible: bool,
     attempt: Attempt,
     cold: ColdState,
@@ -102,7 +103,7 @@ impl Engine {
     pub fn restore(snapshot: Snapshot, config: EngineConfig) -> Self {
         let mut engine = Self::new(config);
         engine.advance(snapshot.now);
-        engine.forecast = History::restore(snapshot.runs);
+        engine.forecast = Forecast::restore(snapshot.runs);
         for fact in snapshot.queues {
             engine.quota.set_fact(&fact.name.clone(), Some(fact));
         }

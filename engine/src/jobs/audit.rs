@@ -18,7 +18,7 @@ impl Jobs {
         let timers = timers.filter_map(|(key, job)| Some((job.derived.timer?, key.clone())));
         let ends = self.iter();
         let ends =
-            ends.filter_map(|(key, job)| Some((job.derived.has.outlook?.until, key.clone())));
+            ends.filter_map(|(key, job)| Some((job.derived.has.expected_end?.until, key.clone())));
         let mut preemptible = PreemptibleIndex::default();
         for (key, job) in self.iter() {
             preemptible.set(key, None, job.derived.has.held.as_ref());

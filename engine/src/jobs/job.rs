@@ -5,10 +5,10 @@ use crate::api::charge::Pools;
 use crate::api::event::Progress;
 use crate::api::facts::{Admission, Demand, Hold, Leaving, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
-use crate::api::job::{JobState, QueueOrder};
+use crate::api::job::{JobState, PredictedRunTime, QueueOrder};
 use crate::api::reason::Reason;
-use crate::forecast::predict::{Forecast, Outlook};
 use crate::jobs::excess::Excess;
+use crate::jobs::expected_end::ExpectedEnd;
 use crate::pending::shapes::ShapeId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +52,7 @@ pub(crate) struct Job {
     pub(crate) demand: Option<Arc<Demand>>,
     pub(crate) duration: Option<i64>,
     /// How long it was predicted to run when it joined the line; nothing while it never did.
-    pub(crate) forecast: Option<Forecast>,
+    pub(crate) forecast: Option<PredictedRunTime>,
     /// Whether it may be evicted for another job.
     pub(crate) preemptible: bool,
     /// The last attempt, zero before the first.
@@ -159,7 +159,7 @@ pub(crate) struct ChargedState {
     /// In which queue and for which user it counts as released.
     pub(crate) holder: Option<(QueueName, Arc<str>)>,
     /// When it is expected to end.
-    pub(crate) outlook: Option<Outlook>,
+    pub(crate) expected_end: Option<ExpectedEnd>,
     /// In whose list of what may be evicted it stands, by priority.
     pub(crate) held: Option<(QueueName, i32)>,
 }
@@ -168,7 +168,7 @@ impl Nothing for ChargedState {
     const NOTHING: &'static Self = &Self {
         charge: None,
         holder: None,
-        outlook: None,
+        expected_end: None,
         held: None,
     };
 }
@@ -316,6 +316,11 @@ impl Released {
     /// Whether pods of it may still have to be bound: it is neither ending nor over.
     pub(crate) fn starting(&self) -> bool {
         matches!(self.progress, Progress::Assumed | Progress::Placed)
+    }
+
+    /// When the job began to use its nodes, as far as that was seen.
+    pub(crate) fn begun(&self) -> Time {
+        self.started_at.unwrap_or(self.admission.admitted_at)
     }
 
     /// Whether it is charged: until its end is confirmed.

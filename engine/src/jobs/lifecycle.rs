@@ -5,7 +5,7 @@
 //! brings its charge, its counts and its place among pending jobs in step.
 
 use super::excess::Excess;
-use super::job::Cause;
+use super::job::{Cause, Job};
 use super::observe::{ObservedAdmission, ObservedProgress};
 use super::resize::Edited;
 use super::terminating::Cut;
@@ -15,6 +15,7 @@ use crate::api::facts::{Admission, JobFact, Leaving, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, Time, Uid};
 use crate::api::reason::Reason;
 use crate::engine::Engine;
+use crate::forecast::{Prediction, Runner};
 
 /// Why what an earlier object of a job's name holds is evicted.
 const REPLACED: &str = "another object of this name took its place";
@@ -94,9 +95,21 @@ impl Engine {
             }
             ObservedProgress::Placed => {}
             ObservedProgress::Running => self.pending.backoff.moved(),
-            ObservedProgress::Finished => self.note_run(key, at),
+            ObservedProgress::Finished => self.add_run(key, at),
         }
         self.settle(key);
+    }
+
+    /// Adds the run of a job that has ended to the forecast.
+    fn add_run(&mut self, key: &JobKey, at: Time) {
+        let (Some(job), Some(released)) = (self.jobs.get(key), self.jobs.released(key)) else {
+            return;
+        };
+        let demand = released.basis.as_deref().or(job.demand.as_deref());
+        let Some(demand) = demand else { return };
+        let millis = at.millis_since(released.begun());
+        let runner = Runner::new(&released.admission.queue, &job.user, demand);
+        self.forecast.add(&runner, millis);
     }
 
     /// An attempt was refused before anything of it was written.
@@ -183,6 +196,19 @@ impl Engine {
 
 /// What is decided.
 impl Engine {
+    /// How long a job is expected to run: as it declares, else by the runs most like it; no
+    /// longer than its queue lets it. `None` if nothing is known.
+    pub(crate) fn predict(&self, job: &Job) -> Option<Prediction> {
+        let (demand, queue) = (job.demand.as_deref()?, job.queue_now());
+        let known = || {
+            self.forecast
+                .predict(&Runner::new(queue, &job.user, demand))
+        };
+        let prediction = job.duration.map(Prediction::declared).or_else(known)?;
+        let limit = self.quota.runtime_limit(queue);
+        Some(limit.map_or(prediction, |(limit, _)| prediction.at_most(limit)))
+    }
+
     /// Admits a pending job with a plan.
     pub(crate) fn release(&mut self, key: &JobKey, shares: Vec<Share>) -> Option<Decision> {
         let job = self.jobs.get(key)?;

@@ -5,6 +5,7 @@ pub(crate) mod deadline;
 pub(crate) mod drain;
 pub(crate) mod elastic;
 pub(crate) mod excess;
+pub(crate) mod expected_end;
 pub(crate) mod job;
 mod lifecycle;
 mod names;

@@ -4,10 +4,10 @@ use super::job::Job;
 use super::runtime::stopped;
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::{JobKey, QueueName};
+use crate::api::job::PredictedRunTime;
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::engine::Engine;
-use crate::forecast::predict::Forecast;
 use crate::pending::shapes::RequestShape;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Engine {
         if self.quota.ordering(&job.queue) != QueueOrdering::ShortestPredicted {
             return job.queued_at;
         }
-        let predicted = job.forecast.and_then(Forecast::mean_ms);
+        let predicted = job.forecast.and_then(PredictedRunTime::mean_ms);
         let predicted = predicted.unwrap_or(self.config.assumed_runtime_ms);
         let later = predicted.saturating_mul(i64::from(self.config.ageing));
         job.queued_at.after(later)
@@ -83,7 +83,7 @@ impl Engine {
                 .then(|| Arc::clone(&job.user)),
             duration: job
                 .duration
-                .or_else(|| job.forecast.and_then(Forecast::high_ms)),
+                .or_else(|| job.forecast.and_then(PredictedRunTime::high_ms)),
             max_clusters: self.max_clusters(&job.queue),
             avoid: job.cold.avoid.keys().cloned().collect(),
             preempts: self.jobs.preempts(job),

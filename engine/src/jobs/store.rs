@@ -148,7 +148,7 @@ impl Jobs {
         let was = std::mem::replace(&mut job.derived, now);
         let (job, now) = (&*job, &job.derived);
         self.timers.change(key, was.timer, now.timer);
-        let until = |derived: &Derived| derived.has.outlook.map(|outlook| outlook.until);
+        let until = |derived: &Derived| derived.has.expected_end.map(|end| end.until);
         self.ends.change(key, until(&was), until(now));
         self.preemptible
             .set(key, was.has.held.as_ref(), now.has.held.as_ref());

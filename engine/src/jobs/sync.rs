@@ -7,8 +7,9 @@
 use crate::amounts::rare::Rare;
 use crate::api::ids::{JobKey, QueueName};
 use crate::engine::Engine;
-use crate::forecast::predict::outlook;
+use crate::forecast::Prediction;
 use crate::jobs::deadline::next_look;
+use crate::jobs::expected_end::ExpectedEnd;
 use crate::jobs::job::{ChargedState, Derived, PendingEntry};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::reservation::store::Reservation;
@@ -28,7 +29,7 @@ impl Engine {
             has: Rare::new(ChargedState {
                 charge: job.charge(),
                 holder: job.charged_user(),
-                outlook: outlook(job, self.now),
+                expected_end: ExpectedEnd::of(job, self.now),
                 held: self.jobs.preemptible_as(job),
             }),
         };
@@ -88,8 +89,8 @@ impl Engine {
         let job = self.jobs.get(key)?;
         self.place_of(key, job)?;
         if job.forecast.is_none() {
-            let forecast = self.forecast(job);
-            self.jobs.set_forecast(key, forecast);
+            let predicted = self.predict(job).map(Prediction::rounded);
+            self.jobs.set_forecast(key, predicted.unwrap_or_default());
         }
         let (queue, rank, shape) = self.place_of(key, self.jobs.get(key)?)?;
         let shape = self.pending.shapes.acquire(shape);

@@ -5,8 +5,8 @@ use super::store::Jobs;
 use crate::api::event::Progress;
 use crate::api::facts::{Admission, Demand, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, Time};
+use crate::api::job::PredictedRunTime;
 use crate::config::EngineConfig;
-use crate::forecast::predict::Forecast;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -127,7 +127,7 @@ impl Jobs {
     }
 
     /// Sets what a job is ordered and backfilled by while it is pending.
-    pub(crate) fn set_forecast(&mut self, key: &JobKey, forecast: Forecast) {
+    pub(crate) fn set_forecast(&mut self, key: &JobKey, forecast: PredictedRunTime) {
         if let Some(job) = self.job_mut(key) {
             job.forecast = Some(forecast);
         }

@@ -7,7 +7,7 @@
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::ids::{JobKey, QueueName};
 use crate::engine::Engine;
-use crate::forecast::predict::{Basis, Prediction};
+use crate::forecast::{Prediction, PredictionBasis};
 use crate::pending::shapes::RequestShape;
 use std::collections::BTreeMap;
 
@@ -93,11 +93,11 @@ impl Engine {
 fn expected(prediction: Prediction) -> String {
     let runs = |count: usize, whose: &str| format!("the mean of {count} runs {whose}");
     let basis = match prediction.basis {
-        Basis::Declared => "as declared".to_owned(),
-        Basis::OfUser(count) => runs(count, "of its user of this size"),
-        Basis::OfQueue(count) => runs(count, "in its queue of this size"),
-        Basis::OfShape(count) => runs(count, "of this size"),
-        Basis::OfAll(count) => runs(count, "of any size"),
+        PredictionBasis::Declared => "as declared".to_owned(),
+        PredictionBasis::OfUser(count) => runs(count, "of its user of this size"),
+        PredictionBasis::OfQueue(count) => runs(count, "in its queue of this size"),
+        PredictionBasis::OfShape(count) => runs(count, "of this size"),
+        PredictionBasis::OfAll(count) => runs(count, "of any size"),
     };
     let seconds = prediction.millis / 1_000;
     format!("expected to run {seconds} s: {basis}")

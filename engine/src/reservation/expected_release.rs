@@ -91,7 +91,7 @@ impl Engine {
                 break;
             }
             let job = self.jobs.get(key);
-            let ends = job.filter(|job| job.derived.has.outlook.is_some_and(|o| o.known));
+            let ends = job.filter(|job| job.derived.has.expected_end.is_some_and(|o| o.known));
             let charge = ends.and_then(|job| job.derived.has.charge.as_ref());
             let Some((of, pools)) = charge else {
                 continue;

@@ -279,8 +279,8 @@ impl Engine {
             .holders_of(&kept.cluster, &kept.node)
             .into_iter()
             .filter_map(|(key, amount)| {
-                let outlook = self.jobs.get(&key)?.derived.has.outlook?;
-                let end = outlook.end().filter(|end| *end > self.now)?;
+                let expected = self.jobs.get(&key)?.derived.has.expected_end?;
+                let end = expected.end().filter(|end| *end > self.now)?;
                 Some((end, key, amount))
             })
             .collect();

@@ -1,0 +1,320 @@
+//! The history of run times, and what it predicts.
+//!
+//! The time between a job's start and its end comes in, whatever its outcome: a job that failed
+//! used its nodes as well. Evicted runs say nothing and are left out. Out goes a mean, which orders
+//! ([`crate::api::facts::QueueOrdering::ShortestPredicted`]), and a high quantile, by which ends
+//! are expected. A job is predicted by the runs most like it of which there are enough: of its user
+//! in its queue with its pods and devices, of its user with these, of its queue with these, of all
+//! jobs with these, of all jobs.
+//!
+//! The history is bounded in every direction: so many runs of each kind, the latest; so many
+//! kinds, those with no new run for longest forgotten first.
+
+use crate::amounts::tally::clamp;
+use crate::api::facts::Demand;
+use crate::api::ids::QueueName;
+use crate::api::job::PredictedRunTime;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Runs of one kind that are kept: enough for the tail of run times to show, which is heavy.
+const RUNS: usize = 100;
+/// Runs of one kind below which a wider kind is used.
+const ENOUGH: usize = 3;
+/// Kinds that are kept at most.
+const KINDS: usize = 8192;
+/// Of so many runs, `HIGH_NUM` in `HIGH_DEN` end within the high quantile.
+const HIGH_NUM: usize = 9;
+const HIGH_DEN: usize = 10;
+
+/// The run times of past jobs, by kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Forecast {
+    kinds: BTreeMap<Kind, Runs>,
+    /// Runs that were ever added.
+    count: u64,
+}
+
+/// How large a job is, as far as likeness goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct RunShape {
+    pods: u64,
+    devices: i64,
+}
+
+/// Which runs count as alike: what is `None` may be anything.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Kind {
+    shape: Option<RunShape>,
+    user: Option<Arc<str>>,
+    queue: Option<QueueName>,
+}
+
+/// The latest runs of one kind, in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Runs {
+    latest: VecDeque<i64>,
+    sum: i128,
+    /// When the last was added, in runs.
+    used: u64,
+}
+
+/// One kind of runs as a snapshot keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownRuns(Kind, Runs);
+
+/// A job that ran, or will.
+#[derive(Debug, Clone)]
+pub(crate) struct Runner {
+    queue: QueueName,
+    user: Arc<str>,
+    shape: RunShape,
+}
+
+/// How long a job is expected to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Prediction {
+    /// On average, in milliseconds.
+    pub(crate) millis: i64,
+    /// Nine of ten end within so many milliseconds.
+    pub(crate) high: i64,
+    pub(crate) basis: PredictionBasis,
+}
+
+/// What a prediction rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PredictionBasis {
+    /// The job says so.
+    Declared,
+    /// So many runs of its user, with its pods and devices.
+    OfUser(usize),
+    /// So many runs of its queue, with its pods and devices.
+    OfQueue(usize),
+    /// So many runs of all jobs with its pods and devices.
+    OfShape(usize),
+    /// So many runs of all jobs.
+    OfAll(usize),
+}
+
+impl Runner {
+    pub(crate) fn new(queue: &QueueName, user: &Arc<str>, demand: &Demand) -> Self {
+        let devices = demand.roles.iter().fold(0_i64, |sum, role| {
+            let each = role.request.iter().filter(|(name, _)| name.is_device());
+            let each = each.fold(0_i64, |sum, (_, amount)| sum.saturating_add(amount.0));
+            sum.saturating_add(each.saturating_mul(i64::from(role.count)))
+        });
+        Self {
+            queue: queue.clone(),
+            user: Arc::clone(user),
+            shape: RunShape {
+                pods: demand.pods(),
+                devices,
+            },
+        }
+    }
+
+    /// From the most alike to the least.
+    fn kinds(&self) -> [Kind; 5] {
+        let kind = |shape, user, queue| Kind { shape, user, queue };
+        let (shape, user, queue) = (self.shape, &self.user, &self.queue);
+        [
+            kind(Some(shape), Some(user.clone()), Some(queue.clone())),
+            kind(Some(shape), Some(user.clone()), None),
+            kind(Some(shape), None, Some(queue.clone())),
+            kind(Some(shape), None, None),
+            kind(None, None, None),
+        ]
+    }
+}
+
+impl Prediction {
+    /// That a job runs as long as it declares.
+    pub(crate) fn declared(millis: i64) -> Self {
+        Self {
+            millis,
+            high: millis,
+            basis: PredictionBasis::Declared,
+        }
+    }
+
+    /// The same for a job that is stopped after so many milliseconds.
+    pub(crate) fn at_most(self, limit: i64) -> Self {
+        Self {
+            millis: self.millis.min(limit),
+            high: self.high.min(limit),
+            ..self
+        }
+    }
+
+    /// As a pending job keeps it.
+    pub(crate) fn rounded(self) -> PredictedRunTime {
+        let seconds = |millis: i64| {
+            let seconds = millis.max(0).unsigned_abs().div_ceil(1000);
+            u32::try_from(seconds).unwrap_or(u32::MAX)
+        };
+        let high = seconds(self.high).checked_next_power_of_two();
+        PredictedRunTime {
+            mean: Some(seconds(self.millis)),
+            high: Some(high.unwrap_or(u32::MAX)),
+        }
+    }
+}
+
+impl Runs {
+    fn add(&mut self, millis: i64, used: u64) {
+        self.used = used;
+        self.sum += i128::from(millis);
+        self.latest.push_back(millis);
+        if self.latest.len() > RUNS {
+            self.sum -= i128::from(self.latest.pop_front().unwrap_or_default());
+        }
+    }
+
+    fn mean(&self) -> i64 {
+        let count = i128::try_from(self.latest.len().max(1)).unwrap_or(1);
+        clamp(self.sum / count).0
+    }
+
+    fn high(&self) -> i64 {
+        let mut sorted: Vec<i64> = self.latest.iter().copied().collect();
+        let index = (sorted.len() * HIGH_NUM)
+            .div_ceil(HIGH_DEN)
+            .saturating_sub(1);
+        if index >= sorted.len() {
+            return 0;
+        }
+        *sorted.select_nth_unstable(index).1
+    }
+}
+
+impl Forecast {
+    /// Adds the run time of a job that ended, in milliseconds.
+    pub(crate) fn add(&mut self, runner: &Runner, millis: i64) {
+        self.count += 1;
+        for kind in runner.kinds() {
+            self.kinds.entry(kind).or_default().add(millis, self.count);
+        }
+        if self.kinds.len() > KINDS {
+            self.forget_half();
+        }
+    }
+
+    /// Forgets the kinds with no new run for longest. Seldom, so that it costs little for each run.
+    fn forget_half(&mut self) {
+        let mut used: Vec<u64> = self.kinds.values().map(|runs| runs.used).collect();
+        let middle = used.len() / 2;
+        let since = *used.select_nth_unstable(middle).1;
+        self.kinds.retain(|_, runs| runs.used > since);
+    }
+
+    /// How long a job will run, by the runs most like it; `None` if too few are known.
+    pub(crate) fn predict(&self, runner: &Runner) -> Option<Prediction> {
+        let bases = [
+            PredictionBasis::OfUser,
+            PredictionBasis::OfUser,
+            PredictionBasis::OfQueue,
+            PredictionBasis::OfShape,
+            PredictionBasis::OfAll,
+        ];
+        let known = runner.kinds().into_iter().zip(bases);
+        known
+            .filter_map(|(kind, basis)| Some((self.kinds.get(&kind)?, basis)))
+            .find(|(runs, _)| runs.latest.len() >= ENOUGH)
+            .map(|(runs, basis)| Prediction {
+                millis: runs.mean(),
+                high: runs.high(),
+                basis: basis(runs.latest.len()),
+            })
+    }
+
+    /// All that is known, for a snapshot.
+    pub(crate) fn snapshot(&self) -> Vec<KnownRuns> {
+        let kinds = self.kinds.iter();
+        kinds
+            .map(|(kind, runs)| KnownRuns(kind.clone(), runs.clone()))
+            .collect()
+    }
+
+    /// The store that a snapshot was taken of.
+    pub(crate) fn restore(known: Vec<KnownRuns>) -> Self {
+        let kinds: BTreeMap<Kind, Runs> = known.into_iter().map(|k| (k.0, k.1)).collect();
+        let count = kinds.values().map(|runs| runs.used).max();
+        Self {
+            count: count.unwrap_or_default(),
+            kinds,
+        }
+    }
+
+    /// Kinds whose sums are not those of their runs.
+    pub(crate) fn audit(&self) -> Vec<String> {
+        let off = |runs: &Runs| {
+            let sum: i128 = runs.latest.iter().copied().map(i128::from).sum();
+            sum != runs.sum || runs.latest.len() > RUNS || runs.used > self.count
+        };
+        let wrong = self.kinds.iter().filter(|(_, runs)| off(runs));
+        wrong
+            .map(|(kind, runs)| format!("runs of {kind:?}: {runs:?}"))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runner(user: &str) -> Runner {
+        Runner {
+            queue: QueueName::from("q"),
+            user: user.into(),
+            shape: RunShape {
+                pods: 1,
+                devices: 8,
+            },
+        }
+    }
+
+    #[test]
+    fn of_more_kinds_than_are_kept_those_not_added_to_for_longest_are_forgotten() {
+        let mut forecast = Forecast::default();
+        // Two kinds are each user's own and three are everybody's.
+        let users = (KINDS - 3) / 2;
+        for user in 0..=users {
+            for _ in 0..ENOUGH {
+                forecast.add(&runner(&format!("u{user}")), 1000 + 10 * user as i64);
+            }
+            let kept = forecast.kinds.len();
+            let all = 2 * (user + 1) + 3;
+            assert!(kept <= KINDS && (user == users || kept == all), "{kept}");
+        }
+        assert!(
+            forecast.kinds.len() <= KINDS / 2,
+            "{}",
+            forecast.kinds.len()
+        );
+        let basis = |user: usize| {
+            let predicted = forecast.predict(&runner(&format!("u{user}")));
+            predicted.map(|predicted| predicted.basis)
+        };
+        assert_eq!(basis(users), Some(PredictionBasis::OfUser(ENOUGH)));
+        assert_eq!(basis(users / 2 + 2), Some(PredictionBasis::OfUser(ENOUGH)));
+        assert_eq!(basis(users / 2 - 2), Some(PredictionBasis::OfQueue(RUNS)));
+        assert_eq!(basis(0), Some(PredictionBasis::OfQueue(RUNS)));
+        // Of everybody's the latest are kept, and their sum is that of the latest.
+        assert_eq!(forecast.audit(), Vec::<String>::new());
+        if let Some(runs) = forecast.kinds.values_mut().next() {
+            runs.sum += 1;
+        }
+        assert_eq!(forecast.audit().len(), 1);
+    }
+
+    #[test]
+    fn nine_of_ten_end_within_the_high_quantile() {
+        for (runs, mean, high) in [(1, 1, 1), (2, 1, 2), (10, 5, 9), (11, 6, 10), (20, 10, 18)] {
+            let mut all = Runs::default();
+            (1..=runs).rev().for_each(|millis| all.add(millis, 1));
+            assert_eq!((all.mean(), all.high()), (mean, high), "{runs}");
+        }
+        assert_eq!((Runs::default().mean(), Runs::default().high()), (0, 0));
+    }
+}
