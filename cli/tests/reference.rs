@@ -43,7 +43,7 @@ fn placement() -> String {
     for score in engine::placement::plugins::scores() {
         page += &format!("| `{}` | {} | {} |\n", score.name, score.about, score.unset);
     }
-    page += "\nAnother one is a file in `engine/src/placement/plugins`: see [Developing](../development.md#a-filter-or-score-of-your-own).\n";
+    page += "\nTo add one, see [A filter or score of your own](../development.md#a-filter-or-score-of-your-own).\n";
     page
 }
 
