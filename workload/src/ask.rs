@@ -4,7 +4,7 @@ use crate::claims::{self, ClaimedDevices};
 use crate::duration;
 use crate::error::AskError;
 use crate::field::Field;
-use crate::kind;
+use crate::kinds;
 use crate::queue::named_queue;
 use crate::rendezvous::{Addresses, Meeting, Reach};
 use crate::size::{PriorityOf, Size, check_total};
@@ -224,11 +224,11 @@ pub fn ask_with(template: &Value, priority_of: PriorityOf<'_>) -> Result<Ask, As
     let root = Field::root(template);
     let api_version = root.get("apiVersion")?.text()?.unwrap_or_default();
     let kind = root.get("kind")?.text()?.unwrap_or_default();
-    let Some(known) = kind::of(api_version, kind) else {
+    let Some(known) = kinds::of(api_version, kind) else {
         return Err(unknown(api_version, kind, "this kind is not known"));
     };
     let size = (known.size)(&root, priority_of)?;
-    finish(size, &root, kind::holds_replicas(api_version, kind))
+    finish(size, &root, kinds::holds_replicas(api_version, kind))
 }
 
 /// What a job of any other kind asks for, by what Karmada's interpreter says of it in the
@@ -260,7 +260,7 @@ pub fn ask_from_binding(binding_spec: &Value, template: Option<&Value>) -> Resul
     } else {
         Field::absent()
     };
-    finish(size, &root, kind::holds_replicas(api_version, kind))
+    finish(size, &root, kinds::holds_replicas(api_version, kind))
 }
 
 fn unknown(api_version: &str, kind: &str, why: &str) -> AskError {
@@ -320,7 +320,7 @@ fn pod_templates<'a>(template: &Field<'a>) -> Vec<&'a Value> {
         return Vec::new();
     };
     let text = |key| object.get(key).and_then(Value::as_str).unwrap_or_default();
-    let known = kind::of(text("apiVersion"), text("kind"));
+    let known = kinds::of(text("apiVersion"), text("kind"));
     known.map_or_else(Vec::new, |kind| (kind.pod_templates)(object))
 }
 

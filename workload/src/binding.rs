@@ -1,8 +1,8 @@
 //! The size that Karmada's interpreter states in a binding.
 
-use crate::batch::MAIN;
 use crate::error::AskError;
 use crate::field::Field;
+use crate::kinds::batch::MAIN;
 use crate::nodes;
 use crate::pod::Pod;
 use crate::size::Size;

@@ -7,8 +7,8 @@
 
 use crate::ask::ask;
 use crate::field::Field;
+use crate::kinds::{self, batch, kubeflow, ray, volcano};
 use crate::pod::{self, Pod};
-use crate::{batch, kind, kubeflow, ray, volcano};
 use engine::Resources;
 use engine::quantity::Amount;
 use engine::resources::ResourceName;
@@ -82,7 +82,7 @@ pub(crate) fn pod_specs(template: &mut Value) -> Vec<(String, &mut Value)> {
     let Some(spec) = template.get_mut("spec") else {
         return Vec::new();
     };
-    match (kind::group(&api_version), kind.as_str()) {
+    match (kinds::group(&api_version), kind.as_str()) {
         ("batch", "Job") | ("apps", _) => main(spec.pointer_mut("/template/spec")),
         ("", "Pod") => main(Some(spec)),
         ("batch.volcano.sh", "Job") => listed(

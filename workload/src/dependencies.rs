@@ -1,6 +1,6 @@
 //! What a job needs beside itself: objects of its namespace that its pods name.
 
-use crate::{kind, parts};
+use crate::kinds;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ pub fn dependencies(template: &Value) -> Vec<Dependency> {
             .and_then(Value::as_str)
             .unwrap_or_default()
     };
-    let Some(kind) = kind::of(text("apiVersion"), text("kind")) else {
+    let Some(kind) = kinds::of(text("apiVersion"), text("kind")) else {
         return Vec::new();
     };
     let mut named = Named::default();
@@ -58,14 +58,14 @@ pub fn dependencies(template: &Value) -> Vec<Dependency> {
             of_pod(spec, &mut named);
         }
     }
-    if kind::group(text("apiVersion")) == "batch.volcano.sh" {
+    if kinds::group(text("apiVersion")) == "batch.volcano.sh" {
         of_volcano_volumes(template, &mut named);
     }
     if text("kind") == "MPIJob" {
         let annotations = template.pointer("/metadata/annotations");
         named.add(
             "Secret",
-            annotations.and_then(|all| all.get(parts::SSH_SECRET)),
+            annotations.and_then(|all| all.get(kinds::kubeflow::mpi::SSH_SECRET)),
         );
     }
     let claims_of_its_own = own_claims(template);

@@ -4,13 +4,13 @@
 //! others still do. An operator sees to that in its own cluster only. Where a gang is in several,
 //! the part with that pod ends the gang: so it has to be one pod, which is in one part.
 
-use crate::{jobset, kind, kubeflow, ray, volcano};
+use crate::kinds::{self, jobset, kubeflow, ray, volcano};
 use serde_json::Value;
 
 /// The role of that pod, where a template has one.
 pub(crate) fn role(template: &Value) -> Option<String> {
     let text = |key| template.get(key).and_then(Value::as_str);
-    match (kind::group(text("apiVersion")?), text("kind")?) {
+    match (kinds::group(text("apiVersion")?), text("kind")?) {
         ("kubeflow.org", kind @ ("PyTorchJob" | "TFJob" | "MPIJob")) => kubeflow(template, kind),
         ("batch.volcano.sh", "Job") => volcano(template),
         ("jobset.x-k8s.io", "JobSet") => jobset(template),

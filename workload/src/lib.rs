@@ -16,9 +16,7 @@
 //! status says now; unknown fields never matter.
 
 mod apportion;
-mod apps;
 mod ask;
-mod batch;
 mod binding;
 mod capped;
 mod claims;
@@ -27,9 +25,7 @@ mod duration;
 mod error;
 mod field;
 mod growth;
-mod jobset;
-mod kind;
-mod kubeflow;
+mod kinds;
 mod leading;
 mod nodes;
 mod outcome;
@@ -38,17 +34,14 @@ mod pin;
 mod placement;
 mod pod;
 mod queue;
-mod ray;
 mod rendered;
 mod rendezvous;
 mod services;
-mod single;
 mod size;
 mod split;
 #[cfg(test)]
 mod testing;
 mod ttl;
-mod volcano;
 mod warnings;
 mod wishes;
 
@@ -60,7 +53,7 @@ pub use dependencies::{Dependency, dependencies};
 pub use duration::parse_millis as duration_millis;
 pub use error::AskError;
 pub use growth::{Growth, growth, growth_beside_replicas};
-pub use kind::{
+pub use kinds::{
     KNOWN_KINDS, KnownKind, RELATED_KINDS, divisible_kind, holds_replicas, is_known_kind,
     may_start_pods,
 };

@@ -4,7 +4,7 @@
 //! binding; the template on the control plane may never turn terminal (a split Volcano Job has
 //! no phase there, a failed batch/v1 Job is refused its condition), so only the parts are read.
 
-use crate::kind;
+use crate::kinds;
 use serde_json::Value;
 
 /// Where a job is, as its parts tell.
@@ -63,8 +63,8 @@ pub fn outcome(
     statuses: &[Value],
     leading: Option<usize>,
 ) -> Outcome {
-    let part =
-        kind::of(api_version, kind).map_or(unknown_part as fn(&Value) -> Outcome, |kind| kind.part);
+    let part = kinds::of(api_version, kind)
+        .map_or(unknown_part as fn(&Value) -> Outcome, |kind| kind.part);
     let parts: Vec<Outcome> = statuses.iter().map(part).collect();
     let has = |outcome: Outcome| parts.contains(&outcome);
     let led = leading.and_then(|leading| parts.get(leading)) == Some(&Outcome::Succeeded);
@@ -104,7 +104,7 @@ fn over(parts: Vec<Outcome>) -> Outcome {
 /// Pods of a job of this kind, summed over its parts; zero for kinds that are not known.
 #[must_use]
 pub fn counts(api_version: &str, kind: &str, statuses: &[Value]) -> PodCounts {
-    let Some(kind) = kind::of(api_version, kind) else {
+    let Some(kind) = kinds::of(api_version, kind) else {
         return PodCounts::default();
     };
     statuses

@@ -17,26 +17,21 @@
 //! clusters, so that a rank belongs to one pod however the parts grow; some ranks are nobody's then.
 //! `MUSTER_LEADER_ADDRESS` is where the pod of rank 0 is reached ([`crate::rendezvous`]).
 
-mod jobset;
-mod kubeflow;
-mod metadata;
-mod mpi;
-mod pytorch;
-mod ray;
+pub(crate) mod metadata;
 mod resize;
-mod tensorflow;
 
 use crate::ask::ask;
+use crate::kinds::{self, batch, jobset, kubeflow, ray, volcano};
 use crate::rendezvous::{Meeting, Reach};
 use crate::services::Whose;
-use crate::{apportion, batch, kind, rendezvous, services, volcano};
+use crate::{apportion, rendezvous, services};
 use engine::facts::{RolePods, Share};
 use engine::{Attempt, ClusterName};
 use metadata::Written;
 use serde_json::{Map, Value, json};
 
 /// The gates of pods that stand in for one in another cluster, and never start.
-pub(crate) const STAND_INS: [&str; 2] = [mpi::GATE, ray::GATE];
+pub(crate) const STAND_INS: [&str; 2] = [kubeflow::mpi::GATE, ray::parts::GATE];
 
 /// What makes one cluster's part out of the whole template.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,26 +104,20 @@ pub fn may_be_in_parts(api: &str) -> bool {
 
 /// How one kind is taken apart.
 fn how(api_version: &str, kind: &str) -> Option<fn(&Value, &Gang<'_>, usize) -> Fields> {
-    match (kind::group(api_version), kind) {
+    match (kinds::group(api_version), kind) {
         ("batch.volcano.sh", "Job") => Some(volcano_job),
         ("batch", "Job") => Some(batch_job),
-        ("kubeflow.org", "PyTorchJob") => Some(pytorch::fields),
-        ("kubeflow.org", "TFJob") => Some(tensorflow::fields),
-        ("kubeflow.org", "MPIJob") => Some(mpi::fields),
-        ("jobset.x-k8s.io", "JobSet") => Some(jobset::fields),
-        ("ray.io", "RayCluster" | "RayJob") => Some(ray::fields),
+        ("kubeflow.org", "PyTorchJob") => Some(kubeflow::pytorch::fields),
+        ("kubeflow.org", "TFJob") => Some(kubeflow::tensorflow::fields),
+        ("kubeflow.org", "MPIJob") => Some(kubeflow::mpi::fields),
+        ("jobset.x-k8s.io", "JobSet") => Some(jobset::parts::fields),
+        ("ray.io", "RayCluster" | "RayJob") => Some(ray::parts::fields),
         _ => None,
     }
 }
 
-/// What keeps a job of one of these kinds from being taken apart.
-pub(crate) use jobset::cannot as jobset_cannot;
-pub(crate) use mpi::{SSH_SECRET, cannot as mpi_cannot};
-pub(crate) use pytorch::cannot as pytorch_cannot;
-pub(crate) use ray::cannot as ray_cannot;
 pub(crate) use resize::may_be_resized;
 pub use resize::resized;
-pub(crate) use tensorflow::cannot as tensorflow_cannot;
 
 /// What each cluster of `shares` gets of `template`, in their order. `reach` is how pods of
 /// other clusters are reached, as far as that is known. Parts that are `resizable` may have fewer
@@ -160,37 +149,37 @@ pub fn parts(
 }
 
 /// Paths and values.
-type Fields = Vec<(String, Value)>;
+pub(crate) type Fields = Vec<(String, Value)>;
 
 /// Names of variables, and what each is: a text, or an object that tells where it comes from.
-type Environment = Vec<(&'static str, Value)>;
+pub(crate) type Environment = Vec<(&'static str, Value)>;
 
 /// The whole gang.
-struct Gang<'a> {
-    attempt: Attempt,
-    shares: &'a [Share],
+pub(crate) struct Gang<'a> {
+    pub(crate) attempt: Attempt,
+    pub(crate) shares: &'a [Share],
     /// Its tasks in the template's order, with all of their pods.
-    tasks: Vec<RolePods>,
-    min_available: u32,
+    pub(crate) tasks: Vec<RolePods>,
+    pub(crate) min_available: u32,
     /// Whether its parts may be resized while they run.
-    resizable: bool,
+    pub(crate) resizable: bool,
     /// Whether Volcano looks at the tasks' own minimums, which it does where the job's is no
     /// less than they add up to (pkg/scheduler/api/job_info.go, `CheckTaskMinAvailable`).
-    tasks_hold: bool,
+    pub(crate) tasks_hold: bool,
     /// Whom pods of all clusters have to find.
-    meeting: Meeting,
+    pub(crate) meeting: Meeting,
     /// Names of all its clusters.
-    clusters: String,
+    pub(crate) clusters: String,
     /// How pods of the leading cluster reach the pod of rank 0.
-    host: Option<String>,
+    pub(crate) host: Option<String>,
     /// How those of the others do.
-    leader: Option<String>,
+    pub(crate) leader: Option<String>,
     /// How they reach all other pods.
-    reach: &'a Reach,
+    pub(crate) reach: &'a Reach,
     /// Its namespace.
-    namespace: &'a str,
+    pub(crate) namespace: &'a str,
     /// Its Services are called after it.
-    whose: Whose<'a>,
+    pub(crate) whose: Whose<'a>,
 }
 
 impl<'a> Gang<'a> {
@@ -264,25 +253,25 @@ impl<'a> Gang<'a> {
     }
 
     /// Pods that it has at most.
-    fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.tasks.iter().map(|task| u64::from(task.count)).sum()
     }
 
     /// Pods of one task in each cluster.
-    fn per_cluster(&self, role: &str) -> Vec<u64> {
+    pub(crate) fn per_cluster(&self, role: &str) -> Vec<u64> {
         let of_role = |share| u64::from(of_role(share, role));
         self.shares.iter().map(of_role).collect()
     }
 
     /// Pods in each cluster.
-    fn replicas(&self) -> Vec<u64> {
+    pub(crate) fn replicas(&self) -> Vec<u64> {
         let replicas = |share: &Share| u64::from(share.replicas());
         self.shares.iter().map(replicas).collect()
     }
 
     /// The rank of the first pod of a task in the cluster at `index`, where `each` of the
     /// clusters has so many ranks of it.
-    fn rank_offset(&self, role: &str, each: &[u64], index: usize) -> u64 {
+    pub(crate) fn rank_offset(&self, role: &str, each: &[u64], index: usize) -> u64 {
         let before = self.tasks.iter().take_while(|task| task.role != role);
         let before: u64 = before.map(|task| u64::from(task.count)).sum();
         if self.resizable {
@@ -294,7 +283,7 @@ impl<'a> Gang<'a> {
     }
 
     /// What every container of the cluster at `index` is told.
-    fn environment(&self, index: usize, rank_offset: u64) -> Environment {
+    pub(crate) fn environment(&self, index: usize, rank_offset: u64) -> Environment {
         let mut environment = vec![
             ("MUSTER_ATTEMPT", json!(self.attempt.0.to_string())),
             ("MUSTER_CLUSTER", json!(self.shares[index].cluster)),
@@ -309,7 +298,7 @@ impl<'a> Gang<'a> {
     }
 
     /// Where pods of the cluster at `index` reach the one of rank 0.
-    fn leader(&self, index: usize) -> Option<&str> {
+    pub(crate) fn leader(&self, index: usize) -> Option<&str> {
         let first = self.tasks.first()?;
         let leading = rendezvous::leading(self.shares, &first.role)?;
         if leading.cluster == self.shares[index].cluster {
@@ -321,7 +310,14 @@ impl<'a> Gang<'a> {
 
     /// Where pods of the cluster at `index` reach the pod with this index of a role in `share`, which
     /// has the name `host` there.
-    fn address(&self, index: usize, share: &Share, role: &str, pod: u32, host: String) -> String {
+    pub(crate) fn address(
+        &self,
+        index: usize,
+        share: &Share,
+        role: &str,
+        pod: u32,
+        host: String,
+    ) -> String {
         let cluster = &share.cluster;
         let address = match *cluster == self.shares[index].cluster {
             true => Some(format!("{host}.{}.svc", self.namespace)),
@@ -335,14 +331,14 @@ impl<'a> Gang<'a> {
 
     /// Has the pods of the cluster at `index` labelled with their part, where Services select by
     /// that.
-    fn label(&self, index: usize, pods: &mut Map<String, Value>) {
+    pub(crate) fn label(&self, index: usize, pods: &mut Map<String, Value>) {
         if let Some(part) = self.part_label(index) {
             metadata::write(pods, Written::Labels, services::PART_LABEL, &part);
         }
     }
 
     /// The part that pods of the cluster at `index` are labelled with.
-    fn part_label(&self, index: usize) -> Option<String> {
+    pub(crate) fn part_label(&self, index: usize) -> Option<String> {
         let needed = services::needs_services(self.shares.len(), self.reach);
         needed.then(|| self.whose.part_label(&self.shares[index].cluster))
     }
@@ -455,10 +451,10 @@ fn own_label(template: &Value, part: &str) -> (String, Value) {
 }
 
 /// Where pods have containers that may be given an environment.
-const CONTAINERS: [&str; 2] = ["initContainers", "containers"];
+pub(crate) const CONTAINERS: [&str; 2] = ["initContainers", "containers"];
 
 /// Gives every container of a pod template the `environment`.
-fn tell(pods: &mut Map<String, Value>, environment: &Environment) {
+pub(crate) fn tell(pods: &mut Map<String, Value>, environment: &Environment) {
     let Some(spec) = pods.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };

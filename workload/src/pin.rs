@@ -6,7 +6,7 @@
 
 use crate::capped::{AdmittedRequests, capped};
 use crate::field::Field;
-use crate::{batch, kind, kubeflow, ray, volcano};
+use crate::kinds::{self, batch, kubeflow, ray, volcano};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub fn pinned(
     requests: &AdmittedRequests,
 ) -> Option<Vec<(String, Value)>> {
     let held = &capped(template, requests);
-    match (kind::group(api_version), kind) {
+    match (kinds::group(api_version), kind) {
         ("apps", _) | ("batch", "Job") => {
             subtree(held, "/spec/template/spec").map(|pods| vec![pods])
         }

@@ -2,7 +2,7 @@
 
 use crate::error::AskError;
 use crate::field::Field;
-use crate::kind;
+use crate::kinds;
 use crate::nodes;
 use engine::ClusterName;
 use engine::facts::{ClusterPlacement, Filters};
@@ -47,7 +47,7 @@ pub fn divided(placement: Option<&Value>) -> bool {
 /// Whether Karmada itself may divide `template` over clusters under `placement`.
 #[must_use]
 pub fn natively_divisible(template: &Value, placement: Option<&Value>) -> bool {
-    divided(placement) && kind::divisible_kind(template)
+    divided(placement) && kinds::divisible_kind(template)
 }
 
 /// `clusterAffinities` in their order, or the one `clusterAffinity`.

@@ -1,6 +1,6 @@
 //! The queue that a template names.
 
-use crate::kind;
+use crate::kinds;
 use serde_json::Value;
 
 /// The queue of jobs that name none, in namespaces that name none.
@@ -44,7 +44,7 @@ pub fn queue_of(template: &Value, namespace_default: Option<&str>) -> String {
 }
 
 fn own_field(template: &Value) -> Option<&str> {
-    let path = match kind::group(text(template.get("apiVersion"))?) {
+    let path = match kinds::group(text(template.get("apiVersion"))?) {
         "batch.volcano.sh" => "/spec/queue",
         "kubeflow.org" => "/spec/runPolicy/schedulingPolicy/queue",
         _ => return None,
@@ -53,7 +53,7 @@ fn own_field(template: &Value) -> Option<&str> {
 }
 
 fn of_pods(template: &Value) -> Option<&str> {
-    let kind = kind::of(
+    let kind = kinds::of(
         text(template.get("apiVersion"))?,
         text(template.get("kind"))?,
     )?;

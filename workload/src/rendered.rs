@@ -9,8 +9,8 @@
 use crate::ask::ask;
 use crate::capped::pod_specs;
 use crate::claims::{self, ClaimedDevices};
+use crate::kinds::ray::{HEAD, SUBMITTER};
 use crate::parts::STAND_INS;
-use crate::ray::{HEAD, SUBMITTER};
 use engine::Resources;
 use engine::facts::RolePods;
 use engine::quantity::Amount;

@@ -13,7 +13,7 @@
 //! gets a Service of its own there ([`mod@crate::services`]), whose name is known once the job is
 //! taken apart; until then it is left open.
 
-use crate::volcano;
+use crate::kinds::volcano;
 use engine::ClusterName;
 use engine::facts::Share;
 use serde_json::Value;
@@ -224,7 +224,7 @@ pub(crate) fn endpoint(address: &str, port: impl fmt::Display) -> String {
 pub(crate) fn host(template: &Value) -> Option<String> {
     let text = |path| template.pointer(path).and_then(Value::as_str);
     let name = text("/metadata/name")?;
-    match (crate::kind::group(text("/apiVersion")?), text("/kind")?) {
+    match (crate::kinds::group(text("/apiVersion")?), text("/kind")?) {
         // The operator makes a Service of that name (replicaName in its envvar.go).
         ("kubeflow.org", "PyTorchJob") => Some(format!("{name}-master-0")),
         // The operator names pods so in a headless Service of the job's name (newJobService).
@@ -242,8 +242,8 @@ pub(crate) fn host(template: &Value) -> Option<String> {
             let service = text("/spec/template/spec/subdomain").filter(|_| indexed)?;
             Some(format!("{name}-0.{service}"))
         }
-        ("jobset.x-k8s.io", "JobSet") => crate::jobset::first_host(template),
-        ("ray.io", "RayCluster" | "RayJob") => crate::ray::head_service(template),
+        ("jobset.x-k8s.io", "JobSet") => crate::kinds::jobset::first_host(template),
+        ("ray.io", "RayCluster" | "RayJob") => crate::kinds::ray::head_service(template),
         _ => None,
     }
 }

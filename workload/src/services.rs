@@ -17,9 +17,9 @@
 //! can be taken for the new one's.
 
 use crate::ask::ask;
+use crate::kinds::{self, batch, jobset};
 use crate::parts::PartsError;
 use crate::rendezvous::{Meeting, Reach, leading};
-use crate::{batch, jobset, kind};
 use engine::facts::Share;
 use engine::{Attempt, ClusterName};
 use serde_json::Value;
@@ -118,7 +118,7 @@ pub(crate) fn can_select(template: &Value) -> bool {
 fn labels(template: &Value, role: &str, index: u32) -> Option<BTreeMap<String, String>> {
     let text = |path| template.pointer(path).and_then(Value::as_str);
     let index = index.to_string();
-    let labels: &[(&str, &str)] = match (kind::group(text("/apiVersion")?), text("/kind")?) {
+    let labels: &[(&str, &str)] = match (kinds::group(text("/apiVersion")?), text("/kind")?) {
         // SetReplicaType and its kin of training-operator.
         ("kubeflow.org", "PyTorchJob" | "TFJob") => &[
             ("training.kubeflow.org/replica-type", role),

@@ -11,8 +11,9 @@
 
 use crate::error::AskError;
 use crate::field::Field;
+use crate::kinds::{self, jobset, kubeflow, ray, volcano};
 use crate::rendezvous::Meeting;
-use crate::{kind, leading, parts, volcano, wishes};
+use crate::{leading, parts, wishes};
 use engine::facts::Split;
 use serde_json::Value;
 
@@ -55,7 +56,7 @@ pub(crate) fn refused(template: &Value) -> Option<String> {
 
 /// Whom the pods of a job of this kind have to find from other clusters.
 pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, AskError> {
-    let group = kind::group(template.get("apiVersion")?.text()?.unwrap_or_default());
+    let group = kinds::group(template.get("apiVersion")?.text()?.unwrap_or_default());
     Ok(match (group, template.get("kind")?.text()?) {
         ("kubeflow.org", Some("PyTorchJob")) => Meeting::First,
         ("kubeflow.org", Some("TFJob" | "MPIJob")) => Meeting::All,
@@ -116,14 +117,14 @@ fn cannot(template: &Value) -> Option<String> {
             "an elastic {kind} is grown and shrunk in one cluster"
         ));
     }
-    match (kind::group(api_version), kind) {
+    match (kinds::group(api_version), kind) {
         ("batch.volcano.sh", "Job") => volcano(template),
         ("batch", "Job") => batch(template),
-        ("kubeflow.org", "PyTorchJob") => parts::pytorch_cannot(template),
-        ("kubeflow.org", "TFJob") => parts::tensorflow_cannot(template),
-        ("kubeflow.org", "MPIJob") => parts::mpi_cannot(template),
-        ("jobset.x-k8s.io", "JobSet") => parts::jobset_cannot(template),
-        ("ray.io", "RayCluster" | "RayJob") => parts::ray_cannot(template),
+        ("kubeflow.org", "PyTorchJob") => kubeflow::pytorch::cannot(template),
+        ("kubeflow.org", "TFJob") => kubeflow::tensorflow::cannot(template),
+        ("kubeflow.org", "MPIJob") => kubeflow::mpi::cannot(template),
+        ("jobset.x-k8s.io", "JobSet") => jobset::unsplittable::cannot(template),
+        ("ray.io", "RayCluster" | "RayJob") => ray::unsplittable::cannot(template),
         ("apps", "Deployment") => Some(
             "Karmada divides a Deployment itself, where its policy says replicaSchedulingType Divided"
                 .to_owned(),

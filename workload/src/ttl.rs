@@ -5,7 +5,7 @@
 //! field away from every kind that is named Job; from the others nobody does. So the time is
 //! looked after where the job was submitted.
 
-use crate::kind;
+use crate::kinds;
 use crate::outcome::{condition, text};
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub fn time_to_live(template: &Value) -> Option<TimeToLive> {
 /// not.
 #[must_use]
 pub fn ended_at<'a>(api_version: &str, kind: &str, status: &'a Value) -> Option<&'a str> {
-    let at = match (kind::group(api_version), kind) {
+    let at = match (kinds::group(api_version), kind) {
         ("batch.volcano.sh", "Job") => {
             let state = status.get("state")?;
             let over = matches!(text(state, "phase"), "Completed" | "Failed" | "Terminated");
@@ -73,7 +73,7 @@ pub fn for_ever() -> Value {
 
 fn group_and_kind(template: &Value) -> (&str, &str) {
     (
-        kind::group(text(template, "apiVersion")),
+        kinds::group(text(template, "apiVersion")),
         text(template, "kind"),
     )
 }

@@ -1,9 +1,9 @@
 //! What is legal in a template and still goes wrong further on.
 
-use crate::kind;
-use crate::ray;
+use crate::kinds;
+use crate::kinds::ray;
+use crate::kinds::volcano::COMPONENT_NAME_CHARS;
 use crate::split;
-use crate::volcano::COMPONENT_NAME_CHARS;
 use serde_json::Value;
 
 /// Sentences for the owner of `template`, each naming field and value; none where all is well.
@@ -16,7 +16,7 @@ pub fn warnings(template: &Value) -> Vec<String> {
             .unwrap_or_default()
     };
     let mut warnings = Vec::new();
-    match (kind::group(text("apiVersion")), text("kind")) {
+    match (kinds::group(text("apiVersion")), text("kind")) {
         ("batch.volcano.sh", "Job") => long_names(template, "/spec/tasks", "name", &mut warnings),
         ("ray.io", "RayCluster") => long_names(
             template,

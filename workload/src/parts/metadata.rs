@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// Which of a pod's metadata.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Written {
+pub(crate) enum Written {
     Labels,
     Annotations,
 }
@@ -21,7 +21,7 @@ impl Written {
 
 /// Writes `key` on the pods of a template. What is no object there stays as it is: schemas of many
 /// kinds let it pass, and it is the member's operator that says so.
-pub(super) fn write(pods: &mut Map<String, Value>, on: Written, key: &str, value: &str) {
+pub(crate) fn write(pods: &mut Map<String, Value>, on: Written, key: &str, value: &str) {
     let written = object(pods, "metadata").and_then(|metadata| object(metadata, on.field()));
     if let Some(written) = written {
         written.insert(key.to_owned(), json!(value));
@@ -29,7 +29,7 @@ pub(super) fn write(pods: &mut Map<String, Value>, on: Written, key: &str, value
 }
 
 /// The object in a field, which is made where there is nothing.
-pub(super) fn object<'a>(
+pub(crate) fn object<'a>(
     parent: &'a mut Map<String, Value>,
     field: &str,
 ) -> Option<&'a mut Map<String, Value>> {

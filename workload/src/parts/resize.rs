@@ -7,7 +7,7 @@
 //! edited meanwhile does not show through.
 
 use super::Part;
-use crate::kind;
+use crate::kinds;
 use serde_json::{Map, Value};
 
 /// Where the tasks are.
@@ -18,7 +18,7 @@ const NUMBERS: [&str; 2] = ["replicas", "minAvailable"];
 /// Whether objects of this kind can be resized part by part while they run.
 pub(crate) fn may_be_resized(template: &Value) -> bool {
     let text = |key| template.get(key).and_then(Value::as_str);
-    let group = kind::group(text("apiVersion").unwrap_or_default());
+    let group = kinds::group(text("apiVersion").unwrap_or_default());
     (group, text("kind")) == ("batch.volcano.sh", Some("Job"))
 }
 

@@ -6,16 +6,12 @@
 //! would drop the number, and the default is 1 (v0.11). So nothing may name it there either: not
 //! the success policy, not a rule of the failure policy, not the coordinator.
 
-mod cannot;
-
-use super::metadata::{self, Written};
-use super::{Fields, Gang, tell};
+use super::{Shape, is_indexed, name, replicated_jobs, targets};
 use crate::apportion::apportion;
-use crate::jobset::{Shape, is_indexed, name, replicated_jobs, targets};
 use crate::leading;
+use crate::parts::metadata::{self, Written};
+use crate::parts::{Fields, Gang, tell};
 use serde_json::{Map, Value, json};
-
-pub(crate) use cannot::cannot;
 
 /// The label in which JobSet writes the index of a Job within its replicated job.
 const JOB_INDEX: &str = "metadata.labels['jobset.sigs.k8s.io/job-index']";
@@ -27,7 +23,7 @@ const COORDINATOR: &str = "jobset.sigs.k8s.io/coordinator";
 const LABEL_CHARS: usize = 63;
 
 /// What the cluster at `index` gets.
-pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let elsewhere = coordinator_elsewhere(template, gang, index);
     let (mut jobs, mut ranks_before) = (Vec::new(), 0);
     for job in replicated_jobs(template) {
@@ -139,7 +135,7 @@ fn tell_coordinator(pods: &mut Map<String, Value>, address: &str) {
 }
 
 /// What is at `path`, unless that is nothing or empty.
-fn set<'a>(template: &'a Value, path: &str) -> Option<&'a Value> {
+pub(super) fn set<'a>(template: &'a Value, path: &str) -> Option<&'a Value> {
     template.pointer(path).filter(|value| match value {
         Value::Null => false,
         Value::Array(list) => !list.is_empty(),

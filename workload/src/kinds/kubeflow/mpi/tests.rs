@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::parts::tests::{field, shares, variable};
-use crate::parts::{Part, Reach, parts};
+use crate::parts::{Part, parts};
+use crate::rendezvous::Reach;
 use crate::split;
 use crate::testing::yaml;
 use engine::facts::Share;

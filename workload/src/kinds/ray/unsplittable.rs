@@ -1,9 +1,9 @@
 //! What keeps a RayCluster or a RayJob from being split: what the head sees to in its own cluster
 //! only, what each cluster would do for itself, and what cannot be divided.
 
+use super::is_job;
 use crate::outcome::text;
 use crate::parts::CONTAINERS;
-use crate::ray::is_job;
 use serde_json::Value;
 
 /// KubeRay, in `managedBy`.

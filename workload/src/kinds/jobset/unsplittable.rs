@@ -1,8 +1,8 @@
 //! What keeps a JobSet from being split: what one cluster cannot see to for the others, what cannot
 //! be divided, and names that only one cluster resolves.
 
-use super::set;
-use crate::jobset::{Shape, first_host, name, replicated_jobs, targets};
+use super::parts::set;
+use super::{Shape, first_host, name, replicated_jobs, targets};
 use crate::parts::CONTAINERS;
 use crate::{leading, outcome, split};
 use serde_json::Value;

@@ -11,20 +11,16 @@
 //! A RayJob submits nothing where its RayCluster is not ready, which it never is without its head:
 //! there it waits, until the end of the part that leads has it evicted.
 
-mod cannot;
-
-use super::metadata::object;
-use super::{Environment, Fields, Gang, tell};
+use super::{HEAD, SUBMITTER, group_name, head_port, head_service, is_job};
 use crate::apportion::apportion;
-use crate::ray::{HEAD, SUBMITTER, group_name, head_port, head_service, is_job};
+use crate::parts::metadata::object;
+use crate::parts::{Environment, Fields, Gang, tell};
 use crate::rendezvous::endpoint;
 use serde_json::{Map, Value, json};
 
-pub(crate) use cannot::cannot;
-
 /// What keeps the stand-in for a head from being scheduled. The interpreters of RayCluster and
 /// RayJob know a part without the head by it.
-pub(super) const GATE: &str = "muster.io/head-is-elsewhere";
+pub(crate) const GATE: &str = "muster.io/head-is-elsewhere";
 /// The label in which KubeRay writes a worker's index within its group, from v1.6 on; without it the
 /// variable is empty.
 const INDEX_LABEL: &str = "ray.io/worker-group-replica-index";
@@ -38,7 +34,7 @@ const OF_THE_HEAD: [&str; 4] = [
 ];
 
 /// What the cluster at `index` gets.
-pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let path = if is_job(template) {
         "/spec/rayClusterSpec"
     } else {

@@ -1,7 +1,7 @@
 //! Deployments, StatefulSets and ReplicaSets: services. They start with one pod and are
 //! charged in full; a gang only where the annotation says so.
 
-use crate::batch::MAIN;
+use super::batch::MAIN;
 use crate::error::AskError;
 use crate::field::{Field, MAX_PODS};
 use crate::outcome::{self, Outcome, PodCounts};

@@ -5,8 +5,8 @@
 //! for the whole gang is set where nothing comes after it: a shell sets it and becomes the
 //! container's own command.
 
-use super::{Environment, Fields, Gang, tell};
 use crate::apportion::apportion;
+use crate::parts::{Environment, Fields, Gang, tell};
 use serde_json::{Map, Value, json};
 
 /// What differs between frameworks.

@@ -1,6 +1,9 @@
 //! JobSets (jobset.x-k8s.io): groups of identical batch/v1 Jobs.
 
-use crate::batch;
+pub(crate) mod parts;
+pub(crate) mod unsplittable;
+
+use super::batch;
 use crate::error::AskError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};

@@ -1,5 +1,8 @@
 //! RayCluster and RayJob (ray.io), by KubeRay's rules (ray-operator/controllers/ray, v1.4).
 
+pub(crate) mod parts;
+pub(crate) mod unsplittable;
+
 use crate::error::AskError;
 use crate::field::{Field, MAX_PODS};
 use crate::outcome::{self, Outcome, PodCounts};

@@ -5,9 +5,9 @@
 //! has succeeded to the operator when its first worker has, so it is told to wait for all of
 //! them; what leads is the part with the chief.
 
-use super::kubeflow::{self, Framework};
-use super::{Environment, Fields, Gang};
+use super::parts::{self, Framework};
 use crate::leading;
+use crate::parts::{Environment, Fields, Gang};
 use crate::rendezvous::endpoint;
 use serde_json::{Map, Value, json};
 
@@ -23,10 +23,10 @@ exec "$@""#,
 };
 
 /// What the cluster at `index` gets.
-pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let pods = cluster(template, gang, index).to_string();
     let told = |name: &str| task(gang, index, name, &pods);
-    let mut fields = kubeflow::fields(&TENSORFLOW, template, gang, index, told);
+    let mut fields = parts::fields(&TENSORFLOW, template, gang, index, told);
     let leads = leading::role(template).is_some_and(|role| gang.per_cluster(&role)[index] > 0);
     if gang.shares.len() > 1 && !leads {
         fields.push(("/spec/successPolicy".to_owned(), json!("AllWorkers")));

@@ -15,9 +15,9 @@
 //! may start processes (MPI would have workers start some for it), and workers may not be told to
 //! look for the launcher by its hostname, as Hydra does.
 
-use super::kubeflow::{self, cannot_be_led, containers, own_index, put_first, words};
-use super::{Environment, Fields, Gang};
+use super::parts::{self, cannot_be_led, containers, own_index, put_first, words};
 use crate::leading;
+use crate::parts::{Environment, Fields, Gang};
 use serde_json::{Map, Value, json};
 
 /// Annotation: the Secret with the keys by which the launcher logs in to the workers of all
@@ -30,7 +30,7 @@ const LAUNCHER: &str = "launcher";
 /// The group of the workers.
 const WORKER: &str = "worker";
 /// What keeps the launcher that takes the place of one elsewhere from being scheduled.
-pub(super) const GATE: &str = "muster.io/launcher-is-elsewhere";
+pub(crate) const GATE: &str = "muster.io/launcher-is-elsewhere";
 /// Where the operator mounts its list of hosts; it updates that while workers come and go.
 const OPERATORS_LIST: &str = "/etc/mpi/";
 /// Where it is made to mount its own keys.
@@ -118,10 +118,10 @@ done < /proc/net/route"#
 }
 
 /// What the cluster at `index` gets.
-pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let place =
         |name: &str, pods: &mut Map<String, Value>| place(template, gang, index, name, pods);
-    let mut fields = kubeflow::groups(GROUPS, template, gang, index, place);
+    let mut fields = parts::groups(GROUPS, template, gang, index, place);
     if gang.shares.len() < 2 {
         return fields;
     }
@@ -285,7 +285,7 @@ pub(crate) fn cannot(template: &Value) -> Option<String> {
                 .to_owned(),
         );
     }
-    kubeflow::of_the_whole(template)
+    parts::of_the_whole(template)
         .or_else(|| of_one_operator(template))
         .or_else(|| launcher(template))
         .or_else(|| {

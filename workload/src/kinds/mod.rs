@@ -1,11 +1,19 @@
 //! The kinds of workload that are understood exactly, and those that at least are known to
 //! start pods.
 
+pub(crate) mod apps;
+pub(crate) mod batch;
+pub(crate) mod jobset;
+pub(crate) mod kubeflow;
+mod plain_pod;
+pub(crate) mod ray;
+pub(crate) mod volcano;
+
 use crate::error::AskError;
 use crate::field::Field;
 use crate::outcome::{Outcome, PodCounts};
 use crate::size::{PriorityOf, Size};
-use crate::{apps, batch, jobset, kubeflow, ray, single, volcano};
+
 use serde_json::Value;
 
 /// What is known of one kind: how its size is read, and how its parts report.
@@ -34,10 +42,10 @@ const DEPLOYMENT: Kind = Kind {
     ..SERVICE
 };
 const POD: Kind = Kind {
-    size: single::size,
-    pod_templates: single::pod_templates,
-    part: single::part,
-    counts: single::counts,
+    size: plain_pod::size,
+    pod_templates: plain_pod::pod_templates,
+    part: plain_pod::part,
+    counts: plain_pod::counts,
 };
 const VOLCANO_JOB: Kind = Kind {
     size: volcano::size,

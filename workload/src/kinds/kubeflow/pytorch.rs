@@ -2,8 +2,8 @@
 //! its `envvar.go` and `master.go`). A part without the master is no job of workers to the operator
 //! that would wait for one: it succeeds when they all have.
 
-use super::kubeflow::{self, Framework};
-use super::{Environment, Fields, Gang};
+use super::parts::{self, Framework};
+use crate::parts::{Environment, Fields, Gang};
 use serde_json::{Value, json};
 
 /// `PyTorchJobDefaultContainerName` and its kin. Kubernetes puts in what it knows for `$(NAME)`, and
@@ -33,8 +33,8 @@ exec "$@""#,
 };
 
 /// What the cluster at `index` gets.
-pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
-    kubeflow::fields(&TORCH, template, gang, index, |_| {
+pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+    parts::fields(&TORCH, template, gang, index, |_| {
         rendezvous(template, gang)
     })
 }

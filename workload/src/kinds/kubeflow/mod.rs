@@ -1,6 +1,11 @@
 //! Training jobs of Kubeflow: PyTorchJob, TFJob, MPIJob and kin (training-operator v1,
 //! mpi-operator v2beta1). They differ in the name of one field and a few defaults.
 
+pub(crate) mod mpi;
+mod parts;
+pub(crate) mod pytorch;
+pub(crate) mod tensorflow;
+
 use crate::error::AskError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};

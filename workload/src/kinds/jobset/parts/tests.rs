@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::kinds::jobset::unsplittable::cannot;
 use crate::parts::tests::{field, leader, shares, variable};
-use crate::parts::{Part, Reach, parts};
+use crate::parts::{Part, parts};
+use crate::rendezvous::Reach;
 use crate::testing::yaml;
 use engine::facts::{RolePods, Share};
 use engine::{Attempt, ClusterName};

@@ -1,6 +1,6 @@
 //! A Pod by itself.
 
-use crate::batch::MAIN;
+use super::batch::MAIN;
 use crate::error::AskError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
