@@ -10,10 +10,10 @@ use crds::kubernetes::{Namespace, PriorityClass};
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use engine::{Attempt, ClusterName, JobKey, QueueName};
+use members::MemberEvent;
 use runtime::watch::Delta;
 use scheduler::carry_out::Refusal;
 use scheduler::commit::{Outcome, Write};
-use scheduler::members::MemberEvent;
 use scheduler::overrides::OverrideError;
 use scheduler::term::Lead;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! watches (bindings, works, templates, queues, ...) ─┐
-//! members' nodes and pods (scheduler::members) ──────┴─► core: world ─► engine ─► decisions
+//! members' nodes and pods (members) ─────────────────┴─► core: world ─► engine ─► decisions
 //!                                                                                    │
 //!   PodGroups, Queue and CapacityPolicy status, policies ◄── publish ◄───────────────┤
 //!   bindings ◄── scheduler::commit ◄── plans checked by scheduler::carry_out ◄───────┘
@@ -72,6 +72,7 @@ use crate::publish::Publisher;
 use crate::readiness::Readiness;
 use crate::template_watches::TemplateWatches;
 use engine::{Engine, EngineConfig};
+use members::{MemberEvent, Members, MembersOptions};
 use runtime::clock::Clock;
 use runtime::health::{Health, ReadyFlag};
 use runtime::lease::ledger::{Ledger, LedgerOptions};
@@ -81,7 +82,7 @@ use runtime::status_writer::{StatusWriter, StatusWriterOptions};
 use runtime::watch::WatchMetrics;
 use scheduler::commit::{self, CommitOptions};
 use scheduler::overrides::Overrides;
-use scheduler::{MemberEvent, Members, MembersOptions, Scheduler, SchedulerOptions, term};
+use scheduler::{Scheduler, SchedulerOptions, term};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

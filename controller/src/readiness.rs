@@ -7,8 +7,8 @@
 use crate::input::Input;
 use crate::template::TemplateKind;
 use engine::Time;
+use members::MemberEvent;
 use runtime::watch::Delta;
-use scheduler::members::MemberEvent;
 use std::collections::BTreeSet;
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crds::kubernetes::PriorityClass;
 use crds::names;
 use crds::podgroup::PodGroup;
 use engine::{Event, JobKey, QueueName, Reason};
+use members::MemberEvent;
 use runtime::watch::Delta;
-use scheduler::members::MemberEvent;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 

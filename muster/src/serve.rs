@@ -164,7 +164,7 @@ fn spawn_leader(
 
 async fn run_scheduler(context: Context, options: Options, cancel: CancellationToken) {
     let leadership: Leadership = context.leadership;
-    let members = scheduler::MembersOptions {
+    let members = members::MembersOptions {
         registry: context.registry.clone(),
         watch_metrics: context.watches.clone(),
         ..options.members

@@ -6,6 +6,7 @@
 //!                       ├► status_writer ◄── newest status per object
 //!                       ├► rights ──► who may use a queue
 //!                       ├► pages ──► lists, a page at a time
+//!                       ├► kinds ──► where objects of a kind are
 //!                       └► apply ◄── manifests
 //! task: a panic ends the process. clock: time that does not jump
 //! telemetry, metrics, health, shutdown: logs, numbers, probes and the end of a process
@@ -18,6 +19,7 @@ pub mod apply;
 pub mod client;
 pub mod clock;
 pub mod health;
+pub mod kinds;
 pub mod lease;
 pub mod metrics;
 pub mod pages;

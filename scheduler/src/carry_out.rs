@@ -6,7 +6,6 @@
 
 use crate::commit::Write;
 use crate::live::{Live, Objection};
-use crate::members::{MemberEvent, Members};
 use crate::metrics::PlanMetrics;
 use crate::overrides::{OverrideError, Overrides};
 use crate::placement;
@@ -18,6 +17,7 @@ use engine::facts::{Admission, Demand, Held};
 use engine::{Attempt, ClusterName, JobKey, QueueName, Reason};
 use futures::future::try_join_all;
 use kube::Client;
+use members::{MemberEvent, Members};
 use runtime::Term;
 use runtime::metrics::Registry;
 use runtime::task;

@@ -23,10 +23,7 @@ pub mod ack;
 pub mod carry_out;
 pub mod commit;
 mod demand;
-mod kinds;
 mod live;
-mod matching;
-pub mod members;
 mod metrics;
 pub mod overrides;
 pub mod placement;
@@ -38,4 +35,3 @@ pub mod term;
 pub mod uninstall;
 
 pub use carry_out::{Order, Refusal, Scheduler, SchedulerOptions};
-pub use members::{MemberEvent, Members, MembersOptions};

@@ -1,14 +1,14 @@
 //! The scheduler's own picture of the members: room on their nodes, and the clusters' facts.
 //!
-//! It is fed by [`crate::members`] as the engine is, and kept apart from it: what a plan is
+//! It is fed by [`members`] as the engine is, and kept apart from it: what a plan is
 //! checked on must not be what the plan was made from. Plans that were carried out hold their
 //! room here until their pods are bound, the job is forgotten, or the time in which pods come
 //! has passed.
 
-use crate::members::MemberEvent;
 use engine::capacity::{PoolSummary, Room};
 use engine::facts::{ClusterFact, Demand, Share};
 use engine::{Blocker, ClusterName, Event, JobKey};
+use members::MemberEvent;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -13,7 +13,6 @@
 
 use crate::carry_out::SchedulerOptions;
 use crate::live::{Live, Pools};
-use crate::members::{Members, ViewHealth};
 use crds::gpu_pool::{self, FreeNodes, GpuPool, GpuPoolSpec, GpuPoolStatus, health};
 use engine::capacity::PoolSummary;
 use engine::{ClusterName, ResourceName, Resources};
@@ -21,6 +20,7 @@ use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ApiResource, DeleteParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use members::{Members, ViewHealth};
 use runtime::client::{CallError, CallFault, with_deadline};
 use runtime::lease::Leadership;
 use runtime::status_writer::{StatusWriter, StatusWriterOptions, Target};

@@ -5,12 +5,12 @@
 //! bounds or parent, for bounds are kept on the control plane, and a member's Volcano that
 //! knew a part of them would fight over the same pods. The namespace is Karmada's to make.
 
-use crate::members::Members;
 use crate::metrics::PlanMetrics;
 use engine::{ClusterName, QueueName, Reason};
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
+use members::Members;
 use parking_lot::Mutex;
 use runtime::Leadership;
 use runtime::client::{CallError, CallFault, while_leading, with_deadline};

@@ -2,7 +2,7 @@
 //! that is known has them, used by others.
 
 use super::{SeenPod, View};
-use crate::members::devices::{DeviceDelta, SeenClaim, Touched};
+use crate::devices::{DeviceDelta, SeenClaim, Touched};
 use engine::facts::PodFact;
 use engine::{Event, NodeName, Resources, Uid};
 use runtime::watch::ObjectKey;

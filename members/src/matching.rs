@@ -3,7 +3,7 @@
 //! Karmada writes the binding's name and namespace as annotations on the object that it
 //! applies (pkg/controllers/binding/common.go `mergeAnnotations`, v1.18), and on nothing
 //! below it: pods are matched by climbing their controller owners up to that object. The
-//! climb takes requests ([`crate::members`] does and caches it); until it is done, the name
+//! climb takes requests (`owners.rs` does and caches it); until it is done, the name
 //! rule here answers: Karmada derives a binding's name from kind and name of the object, so
 //! the direct owner usually tells. Pure.
 

@@ -1,10 +1,10 @@
 //! Where objects of a kind are, by apiVersion and kind: asked of the API server once each.
 
+use crate::client::{CallError, with_deadline};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
-use runtime::client::{CallError, with_deadline};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -13,22 +13,26 @@ use tokio::sync::Mutex;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The kinds of one API server.
-pub(crate) struct Kinds {
+pub struct Kinds {
     client: Client,
     known: Mutex<HashMap<(String, String), (ApiResource, Scope)>>,
 }
 
 /// Why a kind is not known.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum KindError {
+pub enum KindError {
+    /// Its apiVersion is none.
     #[error("apiVersion {0:?} cannot be read; \"group/version\" or \"version\" is needed")]
     ApiVersion(String),
+    /// The API server did not tell.
     #[error("{0}")]
     Call(#[from] CallError),
 }
 
 impl Kinds {
-    pub(crate) fn new(client: Client) -> Self {
+    /// Those of the API server of `client`; none is asked for yet.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
         Self {
             client,
             known: Mutex::default(),
@@ -36,12 +40,16 @@ impl Kinds {
     }
 
     /// By which they are reached.
-    pub(crate) fn client(&self) -> &Client {
+    #[must_use]
+    pub fn client(&self) -> &Client {
         &self.client
     }
 
     /// The objects of `kind` in `namespace`, or everywhere if they have none.
-    pub(crate) async fn api(
+    ///
+    /// # Errors
+    /// Where `api_version` is none, or the API server does not tell of the kind.
+    pub async fn api(
         &self,
         api_version: &str,
         kind: &str,

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::members::devices::{DeviceDelta, claim_delta};
+use crate::devices::{DeviceDelta, claim_delta};
 use serde_json::{Value, json};
 
 fn cluster() -> ClusterName {

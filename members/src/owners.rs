@@ -5,13 +5,13 @@
 //! answer) stays as the name rule had it; an answer is never guessed here.
 
 use super::{Message, Origin};
-use crate::kinds::{KindError, Kinds};
 use crate::matching::{Owner, applied_by, controller};
 use backon::{ExponentialBuilder, Retryable};
 use engine::JobKey;
 use futures::StreamExt;
 use kube::{Client, ResourceExt};
 use runtime::client::{CallError, CallFault, with_deadline};
+use runtime::kinds::{KindError, Kinds};
 use std::time::Duration;
 use tokio::sync::mpsc;
 

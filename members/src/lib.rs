@@ -8,9 +8,13 @@
 //!                        └─► MemberEvent: facts that changed, Listed, Ready ─► every sink
 //! ```
 //!
+//! [`Members`] is the handle: it gives the connection to a member, and says how fresh its view is.
 //! A member is usable while Karmada says Ready, its nodes and pods have listed, and the view
 //! is fresh. What is known of one that went away is kept, unusable, until the Cluster object
-//! is gone. Nothing here decides or writes.
+//! is gone.
+//!
+//! It must never decide anything, never write anything, in a member or on the control plane, and
+//! never tell of a member what that member did not say: a view that is old is told as unusable.
 
 mod address;
 mod cluster;
@@ -18,6 +22,8 @@ mod connect;
 mod coordinator;
 mod devices;
 mod known;
+mod matching;
+mod metrics;
 mod owners;
 mod selectors;
 mod session;
@@ -28,11 +34,11 @@ mod view;
 
 pub use verdict::ViewHealth;
 
-use crate::matching::Owner;
 use crds::karmada::Cluster;
 use engine::facts::NodeFact;
 use engine::{ClusterName, Event, JobKey};
 use kube::Client;
+use matching::Owner;
 use parking_lot::RwLock;
 use runtime::metrics::Registry;
 use runtime::watch::{Delta, WatchMetrics};
@@ -132,8 +138,9 @@ impl Members {
     }
 
     /// Members that are reached by `clients`, for tests of what is done with them.
-    #[cfg(test)]
-    pub(crate) fn reached_by(clients: &[(&str, Client)]) -> Self {
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn reached_by(clients: &[(&str, Client)]) -> Self {
         let members = Self::default();
         for (name, client) in clients {
             let reach = Reach {
