@@ -1,67 +1,28 @@
-//! The engine: jobs, queues and room together, changed by events, asked for decisions.
+//! The engine's public calls: events in, decisions out, and what it tells of its state.
 //!
-//! `apply` records a fact and brings what is derived of the touched job, queue or node up to
-//! date; `decide` moves what can move. A job is charged from the moment its release is decided
-//! until its end is confirmed, so that stale facts make the engine careful, never generous.
-//! Waiting jobs of equal demand stand in line as one group, which sleeps until something it
-//! waits for changes: deciding must never scan all that is queued.
+//! `apply` records a fact and brings what is derived of the touched job, queue or node up to date;
+//! `decide` moves what can move. A job is charged from the moment its admission is decided until
+//! its end is confirmed, so that stale facts make the engine careful, never generous. Pending jobs
+//! of equal demand are one class, which sleeps until something it waits for changes: deciding must
+//! never scan all that is queued.
 
 use crate::amounts::resources::Resources;
-use crate::api::facts::{ClusterFact, Leaving};
+use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved};
+use crate::api::event::Event;
+use crate::api::facts::{ClusterFact, ClusterPlacement, Leaving};
 use crate::api::ids::{ClusterName, JobKey, QueueName, Time};
+use crate::audit::snapshot::Snapshot;
+use crate::audit::{invariants, snapshot};
 use crate::capacity::PoolSummary;
-use crate::capacity::store::Capacity;
 use crate::config::EngineConfig;
-use crate::forecast::Forecast;
+use crate::cycle::{decide, events};
 use crate::jobs::job::JobView;
-use crate::jobs::store::Jobs;
-use crate::pending::store::Pending;
-use crate::quota::Quota;
-use crate::reservation::store::Reservations;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// What may look different than before, for whoever writes status.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Changed {
-    /// Jobs whose state or reason may have changed. Of many jobs that are blocked alike, those
-    /// that stand first; the others are not named each time something moves.
-    pub jobs: BTreeSet<JobKey>,
-    /// Quota whose usage, counts or head may have changed.
-    pub queues: BTreeSet<QueueName>,
-}
-
-/// The decision core. Same events, same decisions, byte for byte.
-#[derive(Debug, Clone)]
-pub struct Engine {
-    pub(crate) config: EngineConfig,
-    /// The latest time that was observed.
-    pub(crate) now: Time,
-    pub(crate) quota: Quota,
-    pub(crate) capacity: Capacity,
-    pub(crate) pending: Pending,
-    pub(crate) reservations: Reservations,
-    pub(crate) jobs: Jobs,
-    pub(crate) forecast: Forecast,
-    pub(crate) changed: Changed,
-}
+use crate::placement::eligible;
+use crate::report::{advise, explain, usage};
+use crate::state::{Changed, Engine};
+use std::collections::BTreeMap;
 
 impl Engine {
-    /// An engine that knows nothing yet.
-    #[must_use]
-    pub fn new(config: EngineConfig) -> Self {
-        Self {
-            config,
-            now: Time::default(),
-            quota: Quota::default(),
-            capacity: Capacity::default(),
-            pending: Pending::default(),
-            reservations: Reservations::default(),
-            jobs: Jobs::default(),
-            forecast: Forecast::default(),
-            changed: Changed::default(),
-        }
-    }
-
     /// What it was told of a cluster.
     #[must_use]
     pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterFact> {
@@ -104,6 +65,23 @@ impl Engine {
         self.capacity.room.requested(key, cluster)
     }
 
+    /// Takes in what became known. Costs what the touched object costs, however much is queued.
+    pub fn apply(&mut self, event: Event) {
+        events::apply(self, event);
+    }
+
+    /// Decides all that can be decided at `now`, up to the budget. A time before one that it has
+    /// seen already counts as that one.
+    pub fn decide(&mut self, now: Time) -> Decisions {
+        decide::decide(self, now)
+    }
+
+    /// An engine that goes on where the snapshot was taken.
+    #[must_use]
+    pub fn restore(snapshot: Snapshot, config: EngineConfig) -> Self {
+        snapshot::restore(snapshot, config)
+    }
+
     /// What may look different since the last call.
     pub fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
@@ -113,5 +91,71 @@ impl Engine {
     #[must_use]
     pub fn pools(&self) -> Vec<PoolSummary> {
         self.capacity.room.pools()
+    }
+
+    /// The clusters that `placement` selects now: of its first group that has any, all that
+    /// are usable, serve the kind and are tolerated. For what is placed without being queued.
+    #[must_use]
+    pub fn eligible_clusters(&self, placement: &ClusterPlacement) -> Vec<ClusterName> {
+        eligible::eligible_clusters(self.inputs(), placement)
+    }
+
+    /// Where a job stands, and why; `None` for one that is not known. Also for admitted jobs.
+    #[must_use]
+    pub fn explain(&self, key: &JobKey) -> Option<Explanation> {
+        explain::explain(self.inputs(), key)
+    }
+
+    /// The smallest changes with which a pending job would start now; none where nothing stops it,
+    /// or where neither quota nor capacity does. Other queues are named only where `may_use` says
+    /// that the job may be submitted to them.
+    #[must_use]
+    pub fn advise(&self, key: &JobKey, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
+        advise::advise(self.inputs(), key, may_use)
+    }
+
+    /// Whether something is charged to a queue or to one below it.
+    #[must_use]
+    pub fn is_charged(&self, queue: &QueueName) -> bool {
+        usage::is_charged(self.inputs(), queue)
+    }
+
+    /// The queues from the top down to `queue`, the root left out: those that are charged for what
+    /// runs in it.
+    #[must_use]
+    pub fn queue_path(&self, queue: &QueueName) -> Vec<QueueName> {
+        usage::queue_path(self.inputs(), queue)
+    }
+
+    /// Usage, demand and limits of a queue; `None` for one that neither exists nor has jobs.
+    #[must_use]
+    pub fn queue_usage(&self, queue: &QueueName) -> Option<QueueUsage> {
+        usage::queue_usage(self.inputs(), queue)
+    }
+
+    /// How a bound is exceeded, of the queue that an admitted job is charged to or of one above it,
+    /// in a resource that the job has; `None` if none is.
+    #[must_use]
+    pub fn bound_passed_by(&self, key: &JobKey) -> Option<String> {
+        usage::bound_passed_by(self.inputs(), key)
+    }
+
+    /// How many of a queue's own pending jobs have a reservation, by what is reserved.
+    #[must_use]
+    pub fn reserved(&self, queue: &QueueName) -> Reserved {
+        usage::reserved(self.inputs(), queue)
+    }
+
+    /// All that it knows, to rebuild an equal engine with [`Engine::restore`].
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        snapshot::snapshot(self.inputs())
+    }
+
+    /// What is not as it should be, in words; nothing when all is right. For tests: it costs as
+    /// much as rebuilding the engine.
+    #[must_use]
+    pub fn check_invariants(&self) -> Vec<String> {
+        invariants::check_invariants(self.inputs())
     }
 }

@@ -24,6 +24,7 @@ mod preemption;
 mod quota;
 mod report;
 mod reservation;
+mod state;
 #[cfg(test)]
 mod testing;
 
@@ -32,8 +33,8 @@ pub use api::job::JobState;
 pub use api::{decision, event, facts, ids, matching, reason};
 pub use audit::snapshot::Snapshot;
 pub use config::EngineConfig;
-pub use engine::{Changed, Engine};
 pub use jobs::job::JobView;
+pub use state::{Changed, Engine};
 
 pub use decision::{Blocker, Decision, Decisions, Explanation, QueueUsage};
 pub use event::{Event, Progress};

@@ -8,7 +8,7 @@ use crate::api::facts::{Admission, ClusterFact, JobFact, QueueFact, QueueState, 
 use crate::api::ids::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Time, Uid};
 use crate::capacity::testing::{demand, node};
 use crate::config::EngineConfig;
-use crate::engine::Engine;
+use crate::state::Engine;
 use std::collections::BTreeMap;
 
 /// One job that runs with these pods in cluster `a`, and is charged one GPU.

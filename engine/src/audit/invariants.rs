@@ -4,189 +4,193 @@
 use crate::amounts::tally::Tally;
 use crate::api::ids::{ClusterName, JobKey, NodeName};
 use crate::capacity::completion_grace::Ended;
-use crate::engine::Engine;
+use crate::cycle::decide;
 use crate::jobs::deadline::next_look;
+use crate::jobs::pending_as;
+use crate::pending::head_selector;
+use crate::pending::infeasible;
+use crate::state::Inputs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-impl Engine {
-    /// What is not as it should be, in words; nothing when all is right.
-    #[must_use]
-    pub fn check_invariants(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
-        self.check_jobs(&mut wrong);
-        wrong.extend(self.jobs.audit());
-        self.check_queues(&mut wrong);
-        self.check_nodes(&mut wrong);
-        self.check_line(&mut wrong);
-        self.check_reservations(&mut wrong);
-        wrong
-    }
+/// What is not as it should be, in words; nothing when all is right.
+#[must_use]
+pub(crate) fn check_invariants(inputs: Inputs<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    check_jobs(inputs, &mut wrong);
+    wrong.extend(inputs.jobs.audit());
+    check_queues(inputs, &mut wrong);
+    check_nodes(inputs, &mut wrong);
+    check_line(inputs, &mut wrong);
+    check_reservations(inputs, &mut wrong);
+    wrong
+}
 
-    /// What is derived of each job follows from the job.
-    fn check_jobs(&self, wrong: &mut Vec<String>) {
-        for (key, job) in self.jobs.iter() {
-            let place = self.place_of(key, job);
-            let stands = job.derived.line.as_ref().and_then(|line| {
-                let shape = self.pending.shapes.get(line.shape)?;
-                Some((&line.queue, &line.rank, shape.as_ref()))
-            });
-            let place = place.as_ref();
-            let place = place.map(|(queue, rank, shape)| (queue, rank, shape));
-            let (is, has) = (&job.derived, &job.derived.has);
-            let should = &self.jobs.preemptible_as(job);
-            wrong.extend(
-                [
-                    differs(key, "stands at", &stands, &place),
-                    differs(key, "charged", &has.charge, &job.charge()),
-                    differs(key, "held for", &has.holder, &job.charged_user()),
-                    differs(key, "counted as", &is.counted, &Some(job.counted_as())),
-                    differs(key, "held as", &has.held, should),
-                    differs(
-                        key,
-                        "timer",
-                        &is.timer,
-                        &next_look(&self.config, &self.quota, job),
-                    ),
-                ]
-                .into_iter()
-                .flatten(),
-            );
-        }
+/// What is derived of each job follows from the job.
+fn check_jobs(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
+    for (key, job) in inputs.jobs.iter() {
+        let place = pending_as::place_of(inputs, key, job);
+        let stands = job.derived.line.as_ref().and_then(|line| {
+            let shape = inputs.pending.shapes.get(line.shape)?;
+            Some((&line.queue, &line.rank, shape.as_ref()))
+        });
+        let place = place.as_ref();
+        let place = place.map(|(queue, rank, shape)| (queue, rank, shape));
+        let (is, has) = (&job.derived, &job.derived.has);
+        let should = &inputs.jobs.preemptible_as(job);
+        wrong.extend(
+            [
+                differs(key, "stands at", &stands, &place),
+                differs(key, "charged", &has.charge, &job.charge()),
+                differs(key, "held for", &has.holder, &job.charged_user()),
+                differs(key, "counted as", &is.counted, &Some(job.counted_as())),
+                differs(key, "held as", &has.held, should),
+                differs(
+                    key,
+                    "timer",
+                    &is.timer,
+                    &next_look(inputs.config, inputs.quota, job),
+                ),
+            ]
+            .into_iter()
+            .flatten(),
+        );
     }
+}
 
-    /// What queues hold, may have and count is what their objects, their jobs and the fleet
-    /// make it; and each stands in its place among its siblings.
-    fn check_queues(&self, wrong: &mut Vec<String>) {
-        let mut fresh = self.quota.rebuilt();
-        for cluster in self.capacity.clusters.keys() {
-            fresh.set_fleet(cluster, &self.cluster_total(cluster));
-        }
-        for (_, job) in self.jobs.iter() {
-            if let Some((queue, pools)) = &job.derived.has.charge {
-                fresh.charge(queue, pools, 1);
-            }
-            if let Some((queue, user)) = &job.derived.has.holder {
-                fresh.hold(queue, user, 1);
-            }
-            if let Some((queue, state, pending)) = &job.derived.counted {
-                let total = pending.as_ref().and_then(|demand| demand.total());
-                fresh.count(queue, *state, total.as_ref(), 1);
-            }
-        }
-        if self.capacity.room.nothing_touched() {
-            wrong.extend(self.quota.audit(&fresh));
-        }
-        wrong.extend(self.quota.audit_decay());
-        if !self.pending.queues.is_dirty() {
-            wrong.extend(self.quota.audit_order(|id| self.front_of(id)));
-        }
-        wrong.extend(self.never_asked());
-        wrong.extend(self.wrong_doors(&self.feasible()));
+/// What queues hold, may have and count is what their objects, their jobs and the fleet
+/// make it; and each stands in its place among its siblings.
+fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
+    let mut fresh = inputs.quota.rebuilt();
+    for cluster in inputs.capacity.clusters.keys() {
+        fresh.set_fleet(cluster, &decide::cluster_total(inputs, cluster));
     }
-
-    /// What nodes have free equals what they have less pods and seats; seats belong to jobs
-    /// that are charged.
-    fn check_nodes(&self, wrong: &mut Vec<String>) {
-        for Ended { until, pod, .. } in self.capacity.completion_grace.all() {
-            let room = self.capacity.room.cluster(&pod.cluster);
-            let known = room.and_then(|room| room.pods().get(&pod.uid));
-            let job = pod.job.as_ref().and_then(|key| self.jobs.get(key));
-            let charged = job.is_some_and(|job| job.derived.has.charge.is_some());
-            if !charged || known.is_none_or(|known| known.ended) {
-                wrong.push(format!("pod {}: keeps its room until {until:?}", pod.uid));
-            }
+    for (_, job) in inputs.jobs.iter() {
+        if let Some((queue, pools)) = &job.derived.has.charge {
+            fresh.charge(queue, pools, 1);
         }
-        let mut taken: BTreeMap<(&ClusterName, &NodeName), Tally> = BTreeMap::new();
-        for (cluster, room) in self.capacity.room.clusters() {
-            for pod in room.pods().values().filter(|pod| !pod.ended) {
-                if let Some(node) = &pod.node {
-                    taken
-                        .entry((cluster, node))
-                        .or_default()
-                        .add(&pod.request, 1);
-                }
-            }
+        if let Some((queue, user)) = &job.derived.has.holder {
+            fresh.hold(queue, user, 1);
         }
-        let mut uncharged = Vec::new();
-        for (key, held) in self.capacity.room.assumed() {
-            for seat in &held.seats {
-                if let Some(node) = &seat.node {
-                    let request = &held.demand.roles[seat.role].request;
-                    let sum = taken.entry((&seat.cluster, node)).or_default();
-                    sum.add(request, i64::from(seat.count));
-                }
-            }
-            if self.jobs.charge_of(key).is_none() {
-                uncharged.push(format!("job {key}: holds seats and is not charged"));
-            }
-        }
-        uncharged.sort();
-        wrong.append(&mut uncharged);
-        for (cluster, room) in self.capacity.room.clusters() {
-            for (name, node) in room.nodes() {
-                let mut free = Tally::from(&node.fact.allocatable);
-                if let Some(taken) = taken.get(&(cluster, name)) {
-                    free.add_tally(taken, -1);
-                }
-                if free != node.free() {
-                    wrong.push(format!(
-                        "node {cluster}/{name}: kept free {:?}, from facts {free:?}",
-                        node.free()
-                    ));
-                }
-            }
-        }
-        wrong.extend(self.capacity.room.stale());
-        if !self
-            .capacity
-            .eligibility
-            .is_sound(&self.capacity.clusters, &self.capacity.room)
-        {
-            wrong.push("eligibility: it is not that of the clusters".to_owned());
+        if let Some((queue, state, pending)) = &job.derived.counted {
+            let total = pending.as_ref().and_then(|demand| demand.total());
+            fresh.count(queue, *state, total.as_ref(), 1);
         }
     }
+    if inputs.capacity.room.nothing_touched() {
+        wrong.extend(inputs.quota.audit(&fresh));
+    }
+    wrong.extend(inputs.quota.audit_decay());
+    if !inputs.pending.queues.is_dirty() {
+        wrong.extend(inputs.quota.audit_order(|id| decide::front_of(inputs, id)));
+    }
+    wrong.extend(head_selector::never_asked(inputs));
+    wrong.extend(infeasible::wrong_doors(
+        inputs,
+        &infeasible::feasible(inputs),
+    ));
+}
 
-    /// Exactly the jobs with a place stand in line there.
-    fn check_line(&self, wrong: &mut Vec<String>) {
-        let should: BTreeSet<(&crate::QueueName, &JobKey)> = self
-            .jobs
-            .iter()
-            .filter_map(|(key, job)| Some((&job.derived.line.as_ref()?.queue, key)))
-            .collect();
-        let mut stand = BTreeSet::new();
-        for (queue, pending_queue) in self.pending.queues.pending_queues() {
-            stand.extend(pending_queue.ranks().iter().map(|rank| (queue, &rank.key)));
-            let grouped: BTreeSet<&JobKey> =
-                pending_queue.grouped().map(|rank| &rank.key).collect();
-            let ranked: BTreeSet<&JobKey> =
-                pending_queue.ranks().iter().map(|rank| &rank.key).collect();
-            if grouped != ranked {
+/// What nodes have free equals what they have less pods and seats; seats belong to jobs
+/// that are charged.
+fn check_nodes(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
+    for Ended { until, pod, .. } in inputs.capacity.completion_grace.all() {
+        let room = inputs.capacity.room.cluster(&pod.cluster);
+        let known = room.and_then(|room| room.pods().get(&pod.uid));
+        let job = pod.job.as_ref().and_then(|key| inputs.jobs.get(key));
+        let charged = job.is_some_and(|job| job.derived.has.charge.is_some());
+        if !charged || known.is_none_or(|known| known.ended) {
+            wrong.push(format!("pod {}: keeps its room until {until:?}", pod.uid));
+        }
+    }
+    let mut taken: BTreeMap<(&ClusterName, &NodeName), Tally> = BTreeMap::new();
+    for (cluster, room) in inputs.capacity.room.clusters() {
+        for pod in room.pods().values().filter(|pod| !pod.ended) {
+            if let Some(node) = &pod.node {
+                taken
+                    .entry((cluster, node))
+                    .or_default()
+                    .add(&pod.request, 1);
+            }
+        }
+    }
+    let mut uncharged = Vec::new();
+    for (key, held) in inputs.capacity.room.assumed() {
+        for seat in &held.seats {
+            if let Some(node) = &seat.node {
+                let request = &held.demand.roles[seat.role].request;
+                let sum = taken.entry((&seat.cluster, node)).or_default();
+                sum.add(request, i64::from(seat.count));
+            }
+        }
+        if inputs.jobs.charge_of(key).is_none() {
+            uncharged.push(format!("job {key}: holds seats and is not charged"));
+        }
+    }
+    uncharged.sort();
+    wrong.append(&mut uncharged);
+    for (cluster, room) in inputs.capacity.room.clusters() {
+        for (name, node) in room.nodes() {
+            let mut free = Tally::from(&node.fact.allocatable);
+            if let Some(taken) = taken.get(&(cluster, name)) {
+                free.add_tally(taken, -1);
+            }
+            if free != node.free() {
                 wrong.push(format!(
-                    "queue {queue}: groups and line hold different jobs"
+                    "node {cluster}/{name}: kept free {:?}, from facts {free:?}",
+                    node.free()
                 ));
             }
-            if self.quota.id(queue) != Some(pending_queue.id()) {
-                wrong.push(format!("queue {queue}: its line has another number"));
-            }
-        }
-        if should != stand {
-            wrong.push(format!("line: holds {stand:?}, should hold {should:?}"));
         }
     }
+    wrong.extend(inputs.capacity.room.stale());
+    if !inputs
+        .capacity
+        .eligibility
+        .is_sound(&inputs.capacity.clusters, &inputs.capacity.room)
+    {
+        wrong.push("eligibility: it is not that of the clusters".to_owned());
+    }
+}
 
-    /// Holders wait, in queues that take jobs.
-    fn check_reservations(&self, wrong: &mut Vec<String>) {
-        wrong.extend(self.reservations.stale());
-        wrong.extend(self.forecast.audit());
-        for kept in self.reservations.iter() {
-            let line = self.jobs.line_of(&kept.rank.key);
-            if line.is_none_or(|line| line.queue != kept.queue || line.rank != kept.rank) {
-                wrong.push(format!(
-                    "reservation of {}: it does not wait there",
-                    kept.rank.key
-                ));
-            }
+/// Exactly the jobs with a place stand in line there.
+fn check_line(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
+    let should: BTreeSet<(&crate::QueueName, &JobKey)> = inputs
+        .jobs
+        .iter()
+        .filter_map(|(key, job)| Some((&job.derived.line.as_ref()?.queue, key)))
+        .collect();
+    let mut stand = BTreeSet::new();
+    for (queue, pending_queue) in inputs.pending.queues.pending_queues() {
+        stand.extend(pending_queue.ranks().iter().map(|rank| (queue, &rank.key)));
+        let grouped: BTreeSet<&JobKey> = pending_queue.grouped().map(|rank| &rank.key).collect();
+        let ranked: BTreeSet<&JobKey> =
+            pending_queue.ranks().iter().map(|rank| &rank.key).collect();
+        if grouped != ranked {
+            wrong.push(format!(
+                "queue {queue}: groups and line hold different jobs"
+            ));
+        }
+        if inputs.quota.id(queue) != Some(pending_queue.id()) {
+            wrong.push(format!("queue {queue}: its line has another number"));
+        }
+    }
+    if should != stand {
+        wrong.push(format!("line: holds {stand:?}, should hold {should:?}"));
+    }
+}
+
+/// Holders wait, in queues that take jobs.
+fn check_reservations(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
+    wrong.extend(inputs.reservations.stale());
+    wrong.extend(inputs.forecast.audit());
+    for kept in inputs.reservations.iter() {
+        let line = inputs.jobs.line_of(&kept.rank.key);
+        if line.is_none_or(|line| line.queue != kept.queue || line.rank != kept.rank) {
+            wrong.push(format!(
+                "reservation of {}: it does not wait there",
+                kept.rank.key
+            ));
         }
     }
 }
@@ -261,18 +265,21 @@ mod tests {
                     .assume_seats(&JobKey::new("ns", "ghost"), demand, &shares);
             }),
             ("pod ghost: keeps its room until", |e| {
-                e.restore_lingering(vec![Ended {
-                    until: crate::Time(7),
-                    pod: PodFact {
-                        cluster: crate::ClusterName::from("a"),
-                        uid: crate::Uid::from("ghost"),
-                        node: None,
-                        request: crate::Resources::new(),
-                        job: Some(JobKey::new("ns", "runs")),
-                        ended: false,
-                    },
-                    gone: false,
-                }]);
+                crate::capacity::completion_grace::restore_lingering(
+                    e,
+                    vec![Ended {
+                        until: crate::Time(7),
+                        pod: PodFact {
+                            cluster: crate::ClusterName::from("a"),
+                            uid: crate::Uid::from("ghost"),
+                            node: None,
+                            request: crate::Resources::new(),
+                            job: Some(JobKey::new("ns", "runs")),
+                            ended: false,
+                        },
+                        gone: false,
+                    }],
+                );
             }),
             ("eligibility: it is not that of the clusters", |e| {
                 let cluster = e.capacity.clusters.values_mut().next().unwrap();

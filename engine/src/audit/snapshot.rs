@@ -8,15 +8,20 @@ use crate::api::facts::{
 };
 use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::api::job::PredictedRunTime;
+use crate::capacity::completion_grace;
 use crate::capacity::completion_grace::Ended;
 use crate::capacity::{AssumedPod, MixRecord};
 use crate::config::EngineConfig;
-use crate::engine::Engine;
+use crate::cycle::decide;
 use crate::forecast::{Forecast, KnownRuns};
 use crate::jobs::job::{ColdState, Derived, Job, Released};
+use crate::jobs::sync;
+use crate::pending::head_selector;
 use crate::preemption::backoff::PreemptionBackoff;
 use crate::quota::DecayedUsageSnapshot;
 use crate::reservation::store::Reservation;
+use crate::state::Engine;
+use crate::state::Inputs;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,138 +68,134 @@ struct JobSnapshot {
     seats: Option<(Arc<Demand>, Vec<AssumedPod>)>,
 }
 
-impl Engine {
-    /// All that the engine knows.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        let rooms = || self.capacity.room.clusters().values();
-        Snapshot {
-            now: self.now,
-            queues: self.quota.facts().cloned().collect(),
-            policies: self.quota.policies().cloned().collect(),
-            priority_classes: self.jobs.priority_classes().cloned().collect(),
-            clusters: self.capacity.clusters.values().cloned().collect(),
-            nodes: rooms()
-                .flat_map(|r| r.nodes().values())
-                .map(|n| n.fact.clone())
-                .collect(),
-            pods: rooms()
-                .flat_map(|room| room.pods().values())
-                .cloned()
-                .collect(),
-            jobs: self
-                .jobs
-                .iter()
-                .collect::<BTreeMap<_, _>>()
-                .into_iter()
-                .map(|(key, job)| self.job_snapshot(key, job))
-                .collect(),
-            completion_grace: self.capacity.completion_grace.all().cloned().collect(),
-            reservations: self.reservations.iter().cloned().collect(),
-            preemption_backoff: self.pending.backoff.clone(),
-            pasts: self.quota.decayed_usages(),
-            mix: self.capacity.room.mix().clone(),
-            runs: self.forecast.snapshot(),
-        }
+/// An engine that goes on where the snapshot was taken.
+pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
+    let mut engine = Engine::new(config);
+    decide::advance(&mut engine, snapshot.now);
+    engine.forecast = Forecast::restore(snapshot.runs);
+    for fact in snapshot.queues {
+        engine.quota.set_fact(&fact.name.clone(), Some(fact));
     }
-
-    /// An engine that goes on where the snapshot was taken.
-    #[must_use]
-    pub fn restore(snapshot: Snapshot, config: EngineConfig) -> Self {
-        let mut engine = Self::new(config);
-        engine.advance(snapshot.now);
-        engine.forecast = Forecast::restore(snapshot.runs);
-        for fact in snapshot.queues {
-            engine.quota.set_fact(&fact.name.clone(), Some(fact));
-        }
-        for fact in snapshot.policies {
-            engine.quota.set_policy(&fact.queue.clone(), Some(fact));
-        }
-        for fact in snapshot.priority_classes {
-            engine
-                .jobs
-                .observe_priority_class(&fact.name.clone(), Some(fact));
-        }
-        for fact in snapshot.clusters {
-            engine.capacity.clusters.insert(fact.name.clone(), fact);
-        }
-        snapshot
-            .nodes
-            .into_iter()
-            .for_each(|fact| engine.capacity.room.upsert_node(fact));
-        snapshot
-            .pods
-            .into_iter()
-            .for_each(|fact| engine.capacity.room.upsert_pod(fact));
-        for job in snapshot.jobs {
-            engine.restore_job(job);
-        }
-        engine.restore_lingering(snapshot.completion_grace);
-        for reservation in snapshot.reservations {
-            engine.reservations.set(reservation);
-        }
-        for past in snapshot.pasts {
-            engine.quota.restore_decayed(past);
-        }
-        let clusters: Vec<ClusterName> = engine.capacity.clusters.keys().cloned().collect();
-        engine.capacity.room.restore_mix(snapshot.mix);
-        engine.refleet(clusters.iter());
-        engine.pending.backoff = snapshot.preemption_backoff;
-        engine.rank_queues();
+    for fact in snapshot.policies {
+        engine.quota.set_policy(&fact.queue.clone(), Some(fact));
+    }
+    for fact in snapshot.priority_classes {
         engine
+            .jobs
+            .observe_priority_class(&fact.name.clone(), Some(fact));
     }
-
-    fn job_snapshot(&self, key: &JobKey, job: &Job) -> JobSnapshot {
-        let seats = self.capacity.room.assumed().get(key);
-        JobSnapshot {
-            key: key.clone(),
-            uid: job.uid.clone(),
-            queue: job.queue.clone(),
-            priority_class: job.priority_class.clone(),
-            user: Arc::clone(&job.user),
-            queued_at: job.queued_at,
-            demand: job.demand.clone(),
-            duration: job.duration,
-            forecast: job.forecast,
-            preemptible: job.preemptible,
-            attempt: job.attempt,
-            cold: (*job.cold).clone(),
-            released: job.released.as_deref().cloned(),
-            seats: seats.map(|held| (Arc::clone(&held.demand), held.seats.clone())),
-        }
+    for fact in snapshot.clusters {
+        engine.capacity.clusters.insert(fact.name.clone(), fact);
     }
+    snapshot
+        .nodes
+        .into_iter()
+        .for_each(|fact| engine.capacity.room.upsert_node(fact));
+    snapshot
+        .pods
+        .into_iter()
+        .for_each(|fact| engine.capacity.room.upsert_pod(fact));
+    for job in snapshot.jobs {
+        restore_job(&mut engine, job);
+    }
+    completion_grace::restore_lingering(&mut engine, snapshot.completion_grace);
+    for reservation in snapshot.reservations {
+        engine.reservations.set(reservation);
+    }
+    for past in snapshot.pasts {
+        engine.quota.restore_decayed(past);
+    }
+    let clusters: Vec<ClusterName> = engine.capacity.clusters.keys().cloned().collect();
+    engine.capacity.room.restore_mix(snapshot.mix);
+    decide::refleet(&mut engine, clusters.iter());
+    engine.pending.backoff = snapshot.preemption_backoff;
+    head_selector::rank_queues(&mut engine);
+    engine
+}
+fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
+    let key = snapshot.key;
+    let demand = snapshot
+        .demand
+        .map(|demand| engine.pending.shapes.intern_demand(&demand));
+    if let Some(demand) = &demand {
+        engine.capacity.eligibility.note(
+            &demand.placement,
+            &engine.capacity.clusters,
+            &engine.capacity.room,
+        );
+    }
+    let job = Job {
+        uid: snapshot.uid,
+        queue: snapshot.queue,
+        priority_class: snapshot.priority_class,
+        user: snapshot.user,
+        queued_at: snapshot.queued_at,
+        demand,
+        duration: snapshot.duration,
+        forecast: snapshot.forecast,
+        preemptible: snapshot.preemptible,
+        attempt: snapshot.attempt,
+        cold: Rare::new(snapshot.cold),
+        released: snapshot.released.map(Box::new),
+        derived: Derived::default(),
+    };
+    engine.jobs.restore(key.clone(), job);
+    if let Some((demand, seats)) = snapshot.seats {
+        engine.capacity.room.restore_seats(&key, demand, seats);
+    }
+    sync::sync_indexes(engine, &key);
+}
 
-    fn restore_job(&mut self, snapshot: JobSnapshot) {
-        let key = snapshot.key;
-        let demand = snapshot
-            .demand
-            .map(|demand| self.pending.shapes.intern_demand(&demand));
-        if let Some(demand) = &demand {
-            self.capacity.eligibility.note(
-                &demand.placement,
-                &self.capacity.clusters,
-                &self.capacity.room,
-            );
-        }
-        let job = Job {
-            uid: snapshot.uid,
-            queue: snapshot.queue,
-            priority_class: snapshot.priority_class,
-            user: snapshot.user,
-            queued_at: snapshot.queued_at,
-            demand,
-            duration: snapshot.duration,
-            forecast: snapshot.forecast,
-            preemptible: snapshot.preemptible,
-            attempt: snapshot.attempt,
-            cold: Rare::new(snapshot.cold),
-            released: snapshot.released.map(Box::new),
-            derived: Derived::default(),
-        };
-        self.jobs.restore(key.clone(), job);
-        if let Some((demand, seats)) = snapshot.seats {
-            self.capacity.room.restore_seats(&key, demand, seats);
-        }
-        self.sync_indexes(&key);
+/// All that the engine knows.
+#[must_use]
+pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
+    let rooms = || inputs.capacity.room.clusters().values();
+    Snapshot {
+        now: inputs.now,
+        queues: inputs.quota.facts().cloned().collect(),
+        policies: inputs.quota.policies().cloned().collect(),
+        priority_classes: inputs.jobs.priority_classes().cloned().collect(),
+        clusters: inputs.capacity.clusters.values().cloned().collect(),
+        nodes: rooms()
+            .flat_map(|r| r.nodes().values())
+            .map(|n| n.fact.clone())
+            .collect(),
+        pods: rooms()
+            .flat_map(|room| room.pods().values())
+            .cloned()
+            .collect(),
+        jobs: inputs
+            .jobs
+            .iter()
+            .collect::<BTreeMap<_, _>>()
+            .into_iter()
+            .map(|(key, job)| job_snapshot(inputs, key, job))
+            .collect(),
+        completion_grace: inputs.capacity.completion_grace.all().cloned().collect(),
+        reservations: inputs.reservations.iter().cloned().collect(),
+        preemption_backoff: inputs.pending.backoff.clone(),
+        pasts: inputs.quota.decayed_usages(),
+        mix: inputs.capacity.room.mix().clone(),
+        runs: inputs.forecast.snapshot(),
+    }
+}
+
+fn job_snapshot(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> JobSnapshot {
+    let seats = inputs.capacity.room.assumed().get(key);
+    JobSnapshot {
+        key: key.clone(),
+        uid: job.uid.clone(),
+        queue: job.queue.clone(),
+        priority_class: job.priority_class.clone(),
+        user: Arc::clone(&job.user),
+        queued_at: job.queued_at,
+        demand: job.demand.clone(),
+        duration: job.duration,
+        forecast: job.forecast,
+        preemptible: job.preemptible,
+        attempt: job.attempt,
+        cold: (*job.cold).clone(),
+        released: job.released.as_deref().cloned(),
+        seats: seats.map(|held| (Arc::clone(&held.demand), held.seats.clone())),
     }
 }

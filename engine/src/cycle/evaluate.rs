@@ -9,12 +9,17 @@ use crate::api::facts::{Demand, Role, Share};
 use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
-use crate::engine::Engine;
+use crate::cycle::decide;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::shapes::RequestShape;
+use crate::placement::empty;
+use crate::placement::plan;
 use crate::placement::plan::{ClusterLack, NoPlan, View};
+use crate::preemption::evict;
 use crate::quota::{LimitReached, Quota, Shortfall, Withheld};
+use crate::reservation::reserve;
+use crate::state::Inputs;
 use std::collections::BTreeSet;
 
 /// What stands for and against releasing a job now.
@@ -84,275 +89,289 @@ impl Request<'_> {
     }
 }
 
-impl Engine {
-    /// Judges a job that waits in line, at the size that it wants.
-    pub(super) fn judge_as_is(&self, request: Request<'_>) -> Verdict {
-        if let Some((position, limit)) = self.over_pending_limit(request.queue, request.rank) {
-            let reached = LimitReached::pending(request.queue, limit, position);
-            return blocked(block_by_limit(reached));
-        }
-        if let Err(reached) = self.quota.check_limits(request.queue, request.user()) {
-            return blocked(block_by_limit(reached));
-        }
-        if self.pending.shapes.let_by(request.shape, request.queue) == Some(false) {
-            return blocked(self.block_by_bounds(request));
-        }
-        let now = request.view();
-        if let Err(short) = self
-            .quota
-            .check_total(request.queue, &request.shape.total, &now.kept)
-        {
-            // What could never start waits for no headroom: its plan says why.
-            let never = self.pending.shapes.could_fit(request.shape) == Some(false);
-            if short.never() || request.shape.demand.elastic || !never {
-                return blocked(self.block_by_quota(request, Box::new(short), None, Vec::new()));
-            }
-        }
-        let shares = match self.plan(request.queue, request.shape, &now) {
-            Ok(shares) => shares,
-            Err(no_plan) => return blocked(self.block_by_plan(request, no_plan)),
-        };
-        let ahead = self.reservations_ahead(request);
-        if ahead.is_empty() {
-            return Verdict::Go(shares);
-        }
-        let view = self.beside(request, &ahead);
-        let total = self
-            .quota
-            .check_total(request.queue, &request.shape.total, &view.kept);
-        if let Err(short) = total {
-            let why = request.words(|| short.message(&self.quota));
-            return blocked(self.block_by_reservation(request, &ahead, &why, None));
-        }
-        match self.plan(request.queue, request.shape, &view) {
-            Ok(shares) => Verdict::Go(shares),
-            Err(no_plan) => {
-                let why = request.words(|| words(&self.quota, &request.shape.demand, &no_plan));
-                let room = matches!(no_plan, NoPlan::NoRoom(_));
-                // Who keeps something itself is stopped by fewer than others are.
-                let holds = self.reservations.of(&request.rank.key).is_some();
-                let infeasible = (room && !holds).then(|| self.shut_by(&ahead));
-                blocked(self.block_by_reservation(request, &ahead, &why, infeasible))
-            }
+/// Judges a job that waits in line, at the size that it wants.
+pub(super) fn judge_as_is(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
+    if let Some((position, limit)) = decide::over_pending_limit(inputs, request.queue, request.rank)
+    {
+        let reached = LimitReached::pending(request.queue, limit, position);
+        return blocked(block_by_limit(reached));
+    }
+    if let Err(reached) = inputs.quota.check_limits(request.queue, request.user()) {
+        return blocked(block_by_limit(reached));
+    }
+    if inputs.pending.shapes.let_by(request.shape, request.queue) == Some(false) {
+        return blocked(block_by_bounds(inputs, request));
+    }
+    let now = request.view();
+    if let Err(short) = inputs
+        .quota
+        .check_total(request.queue, &request.shape.total, &now.kept)
+    {
+        // What could never start waits for no headroom: its plan says why.
+        let never = inputs.pending.shapes.could_fit(request.shape) == Some(false);
+        if short.never() || request.shape.demand.elastic || !never {
+            return blocked(block_by_quota(
+                inputs,
+                request,
+                Box::new(short),
+                None,
+                Vec::new(),
+            ));
         }
     }
-
-    /// Whether a job would be let go if so much less (below zero: more) headroom were kept, all
-    /// reservations ahead of it heeded.
-    pub(crate) fn passes(&self, request: Request<'_>, given: &Withheld) -> bool {
-        let ahead = self.reservations_ahead(request);
-        let mut view = View {
-            nodes: self.nodes_kept(&ahead),
-            kept: self.headroom_kept(&ahead),
-            ..View::now()
-        };
-        view.kept.add(given);
-        let total = self
-            .quota
-            .check_total(request.queue, &request.shape.total, &view.kept);
-        total.is_ok() && self.plan(request.queue, request.shape, &view).is_ok()
+    let shares = match plan::plan(inputs, request.queue, request.shape, &now) {
+        Ok(shares) => shares,
+        Err(no_plan) => return blocked(block_by_plan(inputs, request, no_plan)),
+    };
+    let ahead = reserve::reservations_ahead(inputs, request);
+    if ahead.is_empty() {
+        return Verdict::Go(shares);
     }
-
-    /// Bounds on pools that no plan could keep, whatever is charged.
-    pub(super) fn block_by_bounds(&self, request: Request<'_>) -> Block {
-        let path = self.quota.path(request.queue);
-        Block {
-            reason: Reason::ExceedsCapability,
-            message: request.words(|| {
-                format!(
-                    "needs {}; no nodes of the fleet would take it within what queue {} and \
-                     those above it may use of each class of pools",
-                    request.shape.total, request.queue
-                )
-            }),
-            blocker: None,
-            gate: Gate::Never,
-            infeasible: None,
-            conditions: path
-                .into_iter()
-                .map(RequeueCondition::Quota)
-                .chain([RequeueCondition::Fleet])
-                .collect(),
+    let view = evict::beside(inputs, request, &ahead);
+    let total = inputs
+        .quota
+        .check_total(request.queue, &request.shape.total, &view.kept);
+    if let Err(short) = total {
+        let why = request.words(|| short.message(inputs.quota));
+        return blocked(block_by_reservation(inputs, request, &ahead, &why, None));
+    }
+    match plan::plan(inputs, request.queue, request.shape, &view) {
+        Ok(shares) => Verdict::Go(shares),
+        Err(no_plan) => {
+            let why = request.words(|| words(inputs.quota, &request.shape.demand, &no_plan));
+            let room = matches!(no_plan, NoPlan::NoRoom(_));
+            // Who keeps something itself is stopped by fewer than others are.
+            let holds = inputs.reservations.of(&request.rank.key).is_some();
+            let infeasible = (room && !holds).then(|| shut_by(inputs, &ahead));
+            blocked(block_by_reservation(
+                inputs, request, &ahead, &why, infeasible,
+            ))
         }
     }
+}
 
-    /// What stops a job where it is not bounded for ever: a bound on some clusters that it can
-    /// never keep says nothing of the others.
-    fn past_bounds(&self, request: Request<'_>, no_plan: NoPlan) -> NoPlan {
-        let mut without = BTreeSet::new();
-        let mut stops = no_plan;
-        while let NoPlan::Bound(short, pools) = &stops
-            && short.never()
-        {
-            let left_out = without.len();
-            without.extend(pools.keys().map(|(cluster, _)| cluster.clone()));
-            let elsewhere =
-                self.plan_without(request.queue, request.shape, &request.view(), &without);
-            match elsewhere {
-                Err(next) if without.len() > left_out && !matches!(next, NoPlan::NoCluster(_)) => {
-                    stops = next;
-                }
-                _ => break,
-            }
-        }
-        stops
+/// Whether a job would be let go if so much less (below zero: more) headroom were kept, all
+/// reservations ahead of it heeded.
+pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, given: &Withheld) -> bool {
+    let ahead = reserve::reservations_ahead(inputs, request);
+    let mut view = View {
+        nodes: reserve::nodes_kept(inputs, &ahead),
+        kept: reserve::headroom_kept(inputs, &ahead),
+        ..View::now()
+    };
+    view.kept.add(given);
+    let total = inputs
+        .quota
+        .check_total(request.queue, &request.shape.total, &view.kept);
+    total.is_ok() && plan::plan(inputs, request.queue, request.shape, &view).is_ok()
+}
+
+/// Bounds on pools that no plan could keep, whatever is charged.
+pub(super) fn block_by_bounds(inputs: Inputs<'_>, request: Request<'_>) -> Block {
+    let path = inputs.quota.path(request.queue);
+    Block {
+        reason: Reason::ExceedsCapability,
+        message: request.words(|| {
+            format!(
+                "needs {}; no nodes of the fleet would take it within what queue {} and \
+                 those above it may use of each class of pools",
+                request.shape.total, request.queue
+            )
+        }),
+        blocker: None,
+        gate: Gate::Never,
+        infeasible: None,
+        conditions: path
+            .into_iter()
+            .map(RequeueCondition::Quota)
+            .chain([RequeueCondition::Fleet])
+            .collect(),
     }
+}
 
-    fn block_by_plan(&self, request: Request<'_>, no_plan: NoPlan) -> Block {
-        let no_plan = self.past_bounds(request, no_plan);
-        let mut message = request.words(|| words(&self.quota, &request.shape.demand, &no_plan));
-        let never = |reason, message| Block {
-            reason,
-            message,
-            blocker: None,
-            gate: Gate::Never,
-            infeasible: None,
-            conditions: vec![RequeueCondition::Fleet],
-        };
-        match no_plan {
-            NoPlan::NoCluster(_) => never(Reason::NoEligibleCluster, message),
-            NoPlan::Bound(short, pools) => {
-                // Another of its choices may be bounded by another queue of its path.
-                let mut conditions = vec![RequeueCondition::Room, RequeueCondition::Fleet];
-                conditions.extend(
-                    self.quota
-                        .path(request.queue)
-                        .into_iter()
-                        .map(RequeueCondition::Quota),
-                );
-                self.block_by_quota(request, short, Some(pools), conditions)
-            }
-            NoPlan::NoRoom(lacks) => {
-                let known = self.pending.shapes.could_fit(request.shape);
-                if !known.unwrap_or_else(|| self.could_fit(request.shape, &BTreeSet::new())) {
-                    message.push_str("; it would not fit even if they were empty");
-                    return never(Reason::ExceedsFleet, message);
-                }
-                // Bounds on pools may leave less of some nodes than is free there.
-                let bounds = self.quota.bounds_pools(request.queue);
-                let path = bounds.then(|| self.quota.path(request.queue));
-                let conditions = path.into_iter().flatten().map(RequeueCondition::Quota);
-                Block {
-                    reason: Reason::WaitingForRoom,
-                    blocker: lacks
-                        .iter()
-                        .max_by_key(|lack| lack.placed)
-                        .map(|lack| room_blocker(lack, &request.shape.demand.roles[lack.role])),
-                    message,
-                    gate: Gate::Room,
-                    // Where pools are bounded another queue may find room in others.
-                    infeasible: (!bounds).then_some(Infeasible::NoRoom),
-                    conditions: [RequeueCondition::Room, RequeueCondition::Fleet]
-                        .into_iter()
-                        .chain(conditions)
-                        .collect(),
-                }
-            }
-        }
-    }
-
-    /// Those of `ahead` who keep nodes: they stop everybody who wants the same and has to leave
-    /// alone what all of them keep.
-    fn shut_by(&self, ahead: &[&JobKey]) -> Infeasible {
-        let keeps = |key: &JobKey| {
-            let kept = self.reservations.of(key);
-            kept.is_some_and(|kept| !kept.nodes.is_empty())
-        };
-        let holders = ahead.iter().filter(|key| keeps(key));
-        Infeasible::Withheld(holders.map(|key| (*key).clone()).collect())
-    }
-
-    fn block_by_reservation(
-        &self,
-        request: Request<'_>,
-        ahead: &[&JobKey],
-        why: &str,
-        infeasible: Option<Infeasible>,
-    ) -> Block {
-        let holders = || {
-            let holders: Vec<String> = ahead.iter().map(ToString::to_string).collect();
-            holders.join(" and ")
-        };
-        let mut conditions = vec![
-            RequeueCondition::Room,
-            RequeueCondition::Fleet,
-            RequeueCondition::Reservation,
-        ];
-        conditions.extend(
-            self.quota
-                .path(request.queue)
-                .into_iter()
-                .map(RequeueCondition::Quota),
+/// What stops a job where it is not bounded for ever: a bound on some clusters that it can
+/// never keep says nothing of the others.
+fn past_bounds(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> NoPlan {
+    let mut without = BTreeSet::new();
+    let mut stops = no_plan;
+    while let NoPlan::Bound(short, pools) = &stops
+        && short.never()
+    {
+        let left_out = without.len();
+        without.extend(pools.keys().map(|(cluster, _)| cluster.clone()));
+        let elsewhere = plan::plan_without(
+            inputs,
+            request.queue,
+            request.shape,
+            &request.view(),
+            &without,
         );
-        Block {
-            reason: Reason::ReservedForAnother,
-            message: request.words(|| {
-                format!(
-                    "what is free is kept for {}, further ahead; beside that it {why}",
-                    holders()
-                )
-            }),
-            blocker: ahead
-                .first()
-                .filter(|_| request.tells)
-                .map(|holder| Blocker {
-                    scope: format!("reservation/{holder}"),
-                    resource: None,
-                    needs: None,
-                    free: None,
-                }),
-            gate: Gate::Reserved,
-            infeasible,
-            conditions,
+        match elsewhere {
+            Err(next) if without.len() > left_out && !matches!(next, NoPlan::NoCluster(_)) => {
+                stops = next;
+            }
+            _ => break,
         }
     }
+    stops
+}
 
-    fn block_by_quota(
-        &self,
-        request: Request<'_>,
-        short: Box<Shortfall>,
-        pools: Option<Pools>,
-        mut conditions: Vec<RequeueCondition>,
-    ) -> Block {
-        let never = short.never();
-        // Once the bound could let it go it may keep or reclaim what it lacks: it does not wait for
-        // that to be free.
-        conditions.push(if never {
-            RequeueCondition::Bounds(short.queue.clone())
-        } else if short.detail.beyond == 0 {
-            // Guarantees together are more than there is: it needs no more than what frees.
-            RequeueCondition::Quota(short.queue.clone())
-        } else {
-            RequeueCondition::Headroom {
-                queue: short.queue.clone(),
-                class: short.class.clone(),
-                resource: short.resource.clone(),
-                needs: short.detail.beyond,
-            }
-        });
-        let below = self.quota.guaranteed_below(request.queue, &short);
-        conditions.extend(below.filter(|_| !never).map(RequeueCondition::Quota));
-        Block {
-            reason: if never {
-                Reason::ExceedsCapability
-            } else {
-                Reason::WaitingForQuota
-            },
-            message: request.words(|| short.message(&self.quota)),
-            blocker: request.tells.then(|| Blocker {
-                scope: format!("queue/{}", short.queue),
-                resource: Some(short.resource.to_string()),
-                needs: Some(crate::amounts::tally::clamp(short.needs).0),
-                free: Some(short.free().0),
-            }),
-            gate: if never {
-                Gate::Never
-            } else {
-                Gate::Quota(short, pools)
-            },
-            infeasible: None,
-            conditions,
+fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> Block {
+    let no_plan = past_bounds(inputs, request, no_plan);
+    let mut message = request.words(|| words(inputs.quota, &request.shape.demand, &no_plan));
+    let never = |reason, message| Block {
+        reason,
+        message,
+        blocker: None,
+        gate: Gate::Never,
+        infeasible: None,
+        conditions: vec![RequeueCondition::Fleet],
+    };
+    match no_plan {
+        NoPlan::NoCluster(_) => never(Reason::NoEligibleCluster, message),
+        NoPlan::Bound(short, pools) => {
+            // Another of its choices may be bounded by another queue of its path.
+            let mut conditions = vec![RequeueCondition::Room, RequeueCondition::Fleet];
+            conditions.extend(
+                inputs
+                    .quota
+                    .path(request.queue)
+                    .into_iter()
+                    .map(RequeueCondition::Quota),
+            );
+            block_by_quota(inputs, request, short, Some(pools), conditions)
         }
+        NoPlan::NoRoom(lacks) => {
+            let known = inputs.pending.shapes.could_fit(request.shape);
+            if !known.unwrap_or_else(|| empty::could_fit(inputs, request.shape, &BTreeSet::new())) {
+                message.push_str("; it would not fit even if they were empty");
+                return never(Reason::ExceedsFleet, message);
+            }
+            // Bounds on pools may leave less of some nodes than is free there.
+            let bounds = inputs.quota.bounds_pools(request.queue);
+            let path = bounds.then(|| inputs.quota.path(request.queue));
+            let conditions = path.into_iter().flatten().map(RequeueCondition::Quota);
+            Block {
+                reason: Reason::WaitingForRoom,
+                blocker: lacks
+                    .iter()
+                    .max_by_key(|lack| lack.placed)
+                    .map(|lack| room_blocker(lack, &request.shape.demand.roles[lack.role])),
+                message,
+                gate: Gate::Room,
+                // Where pools are bounded another queue may find room in others.
+                infeasible: (!bounds).then_some(Infeasible::NoRoom),
+                conditions: [RequeueCondition::Room, RequeueCondition::Fleet]
+                    .into_iter()
+                    .chain(conditions)
+                    .collect(),
+            }
+        }
+    }
+}
+
+/// Those of `ahead` who keep nodes: they stop everybody who wants the same and has to leave
+/// alone what all of them keep.
+fn shut_by(inputs: Inputs<'_>, ahead: &[&JobKey]) -> Infeasible {
+    let keeps = |key: &JobKey| {
+        let kept = inputs.reservations.of(key);
+        kept.is_some_and(|kept| !kept.nodes.is_empty())
+    };
+    let holders = ahead.iter().filter(|key| keeps(key));
+    Infeasible::Withheld(holders.map(|key| (*key).clone()).collect())
+}
+
+fn block_by_reservation(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    ahead: &[&JobKey],
+    why: &str,
+    infeasible: Option<Infeasible>,
+) -> Block {
+    let holders = || {
+        let holders: Vec<String> = ahead.iter().map(ToString::to_string).collect();
+        holders.join(" and ")
+    };
+    let mut conditions = vec![
+        RequeueCondition::Room,
+        RequeueCondition::Fleet,
+        RequeueCondition::Reservation,
+    ];
+    conditions.extend(
+        inputs
+            .quota
+            .path(request.queue)
+            .into_iter()
+            .map(RequeueCondition::Quota),
+    );
+    Block {
+        reason: Reason::ReservedForAnother,
+        message: request.words(|| {
+            format!(
+                "what is free is kept for {}, further ahead; beside that it {why}",
+                holders()
+            )
+        }),
+        blocker: ahead
+            .first()
+            .filter(|_| request.tells)
+            .map(|holder| Blocker {
+                scope: format!("reservation/{holder}"),
+                resource: None,
+                needs: None,
+                free: None,
+            }),
+        gate: Gate::Reserved,
+        infeasible,
+        conditions,
+    }
+}
+
+fn block_by_quota(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    short: Box<Shortfall>,
+    pools: Option<Pools>,
+    mut conditions: Vec<RequeueCondition>,
+) -> Block {
+    let never = short.never();
+    // Once the bound could let it go it may keep or reclaim what it lacks: it does not wait for
+    // that to be free.
+    conditions.push(if never {
+        RequeueCondition::Bounds(short.queue.clone())
+    } else if short.detail.beyond == 0 {
+        // Guarantees together are more than there is: it needs no more than what frees.
+        RequeueCondition::Quota(short.queue.clone())
+    } else {
+        RequeueCondition::Headroom {
+            queue: short.queue.clone(),
+            class: short.class.clone(),
+            resource: short.resource.clone(),
+            needs: short.detail.beyond,
+        }
+    });
+    let below = inputs.quota.guaranteed_below(request.queue, &short);
+    conditions.extend(below.filter(|_| !never).map(RequeueCondition::Quota));
+    Block {
+        reason: if never {
+            Reason::ExceedsCapability
+        } else {
+            Reason::WaitingForQuota
+        },
+        message: request.words(|| short.message(inputs.quota)),
+        blocker: request.tells.then(|| Blocker {
+            scope: format!("queue/{}", short.queue),
+            resource: Some(short.resource.to_string()),
+            needs: Some(crate::amounts::tally::clamp(short.needs).0),
+            free: Some(short.free().0),
+        }),
+        gate: if never {
+            Gate::Never
+        } else {
+            Gate::Quota(short, pools)
+        },
+        infeasible: None,
+        conditions,
     }
 }
 

@@ -7,91 +7,88 @@ use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::PredictedRunTime;
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
-use crate::engine::Engine;
 use crate::pending::shapes::RequestShape;
+use crate::state::Inputs;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-impl Engine {
-    /// Why a queued job does not stand in line, if it does not, apart from its back-off and
-    /// its queue.
-    pub(crate) fn obstacle(&self, job: &Job) -> Option<(Reason, String)> {
-        if let Some(hold) = &job.cold.hold {
-            return Some((hold.reason, hold.message.clone()));
-        }
-        if let Some(stopped) = stopped(&self.quota, job) {
-            return Some(stopped);
-        }
-        let Some(demand) = &job.demand else {
-            let message = "its template has not been seen yet".to_owned();
-            return Some((Reason::NotEvaluated, message));
-        };
-        if let Some(class) = job
-            .priority_class
-            .as_ref()
-            .filter(|_| self.jobs.priority_of(job).is_none())
-        {
-            let message =
-                format!("priority class {class} does not exist; create it or name another");
-            return Some((Reason::PriorityClassNotFound, message));
-        }
-        if demand.total().is_none() {
-            let message = "what its pods request together is too large to be counted".to_owned();
-            return Some((Reason::InvalidTemplate, message));
-        }
-        None
+/// Why a queued job does not stand in line, if it does not, apart from its back-off and
+/// its queue.
+pub(crate) fn obstacle(inputs: Inputs<'_>, job: &Job) -> Option<(Reason, String)> {
+    if let Some(hold) = &job.cold.hold {
+        return Some((hold.reason, hold.message.clone()));
     }
+    if let Some(stopped) = stopped(inputs.quota, job) {
+        return Some(stopped);
+    }
+    let Some(demand) = &job.demand else {
+        let message = "its template has not been seen yet".to_owned();
+        return Some((Reason::NotEvaluated, message));
+    };
+    if let Some(class) = job
+        .priority_class
+        .as_ref()
+        .filter(|_| inputs.jobs.priority_of(job).is_none())
+    {
+        let message = format!("priority class {class} does not exist; create it or name another");
+        return Some((Reason::PriorityClassNotFound, message));
+    }
+    if demand.total().is_none() {
+        let message = "what its pods request together is too large to be counted".to_owned();
+        return Some((Reason::InvalidTemplate, message));
+    }
+    None
+}
 
-    /// The rank of a queued job.
-    pub(crate) fn rank_of(&self, key: &JobKey, job: &Job) -> QueueOrder {
-        QueueOrder {
-            priority: Reverse(self.jobs.priority_of(job).unwrap_or_default()),
-            at: self.due(job),
-            key: key.clone(),
-        }
+/// The rank of a queued job.
+pub(crate) fn rank_of(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> QueueOrder {
+    QueueOrder {
+        priority: Reverse(inputs.jobs.priority_of(job).unwrap_or_default()),
+        at: due(inputs, job),
+        key: key.clone(),
     }
+}
 
-    /// When a job was queued, as its queue counts it: where the shortest go first, a multiple
-    /// of its predicted run time later. So no job is passed by one that was queued more than
-    /// that multiple of its own prediction after it.
-    fn due(&self, job: &Job) -> crate::Time {
-        if self.quota.ordering(&job.queue) != QueueOrdering::ShortestPredicted {
-            return job.queued_at;
-        }
-        let predicted = job.forecast.and_then(PredictedRunTime::mean_ms);
-        let predicted = predicted.unwrap_or(self.config.assumed_runtime_ms);
-        let later = predicted.saturating_mul(i64::from(self.config.ageing));
-        job.queued_at.after(later)
+/// When a job was queued, as its queue counts it: where the shortest go first, a multiple
+/// of its predicted run time later. So no job is passed by one that was queued more than
+/// that multiple of its own prediction after it.
+fn due(inputs: Inputs<'_>, job: &Job) -> crate::Time {
+    if inputs.quota.ordering(&job.queue) != QueueOrdering::ShortestPredicted {
+        return job.queued_at;
     }
+    let predicted = job.forecast.and_then(PredictedRunTime::mean_ms);
+    let predicted = predicted.unwrap_or(inputs.config.assumed_runtime_ms);
+    let later = predicted.saturating_mul(i64::from(inputs.config.ageing));
+    job.queued_at.after(later)
+}
 
-    /// Where the job should stand in line, and for what. A back-off ends when its timer says.
-    pub(crate) fn place_of(
-        &self,
-        key: &JobKey,
-        job: &Job,
-    ) -> Option<(QueueName, QueueOrder, RequestShape)> {
-        let waits = job.released.is_none()
-            && job.cold.back_off_until.is_none()
-            && self.obstacle(job).is_none();
-        let demand = job.demand.as_ref().filter(|_| waits)?;
-        let shape = RequestShape {
-            demand: Arc::clone(demand),
-            total: demand.total()?,
-            user: self
-                .quota
-                .counts_users(&job.queue)
-                .then(|| Arc::clone(&job.user)),
-            duration: job
-                .duration
-                .or_else(|| job.forecast.and_then(PredictedRunTime::high_ms)),
-            max_clusters: self.max_clusters(&job.queue),
-            avoid: job.cold.avoid.keys().cloned().collect(),
-            preempts: self.jobs.preempts(job),
-        };
-        Some((job.queue.clone(), self.rank_of(key, job), shape))
-    }
+/// Where the job should stand in line, and for what. A back-off ends when its timer says.
+pub(crate) fn place_of(
+    inputs: Inputs<'_>,
+    key: &JobKey,
+    job: &Job,
+) -> Option<(QueueName, QueueOrder, RequestShape)> {
+    let waits = job.released.is_none()
+        && job.cold.back_off_until.is_none()
+        && obstacle(inputs, job).is_none();
+    let demand = job.demand.as_ref().filter(|_| waits)?;
+    let shape = RequestShape {
+        demand: Arc::clone(demand),
+        total: demand.total()?,
+        user: inputs
+            .quota
+            .counts_users(&job.queue)
+            .then(|| Arc::clone(&job.user)),
+        duration: job
+            .duration
+            .or_else(|| job.forecast.and_then(PredictedRunTime::high_ms)),
+        max_clusters: max_clusters(inputs, &job.queue),
+        avoid: job.cold.avoid.keys().cloned().collect(),
+        preempts: inputs.jobs.preempts(job),
+    };
+    Some((job.queue.clone(), rank_of(inputs, key, job), shape))
+}
 
-    pub(crate) fn max_clusters(&self, queue: &QueueName) -> Option<u32> {
-        self.quota.policy(queue)?.max_clusters
-    }
+pub(crate) fn max_clusters(inputs: Inputs<'_>, queue: &QueueName) -> Option<u32> {
+    inputs.quota.policy(queue)?.max_clusters
 }

@@ -16,10 +16,14 @@ use crate::amounts::hashed::{Hashed, HashedSet};
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
-use crate::engine::Engine;
+use crate::cycle::decide;
+use crate::pending::infeasible;
 use crate::pending::infeasible::FeasibleShapes;
 use crate::pending::shapes::ShapeId;
 use crate::quota::{Path, QueueId, Round};
+use crate::reservation::reserve;
+use crate::reservation::window;
+use crate::state::{Engine, Inputs};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
@@ -123,282 +127,302 @@ enum Asked {
     SmallMap(BTreeSet<QueueId>),
 }
 
-impl Engine {
-    /// The first of the queue that goes first.
-    pub(crate) fn next_candidate(&mut self) -> Option<Candidate> {
-        self.rank_queues();
-        let feasible = self.feasible();
-        debug_assert_eq!(self.wrong_doors(&feasible), Vec::<String>::new());
-        let reopened = (self.pending.shapes.reopened(), self.pending.freed.count());
-        let (found, nobody) = self.ask_in_order(&feasible, reopened);
-        for queue in nobody {
-            self.pending.heads.note_nobody(queue);
-            // Nodes come no nearer until more becomes free again.
-            let name = self.quota.name(queue);
-            self.pending.queues.forget_reminders(name);
-        }
-        if found.is_none() {
-            self.pending.heads.in_vain = Some(reopened);
-            self.pending.heads.everybody = false;
-        }
-        found
+/// The first of the queue that goes first.
+pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
+    rank_queues(engine);
+    let feasible = infeasible::feasible(engine.inputs());
+    debug_assert_eq!(
+        infeasible::wrong_doors(engine.inputs(), &feasible),
+        Vec::<String>::new()
+    );
+    let reopened = (
+        engine.pending.shapes.reopened(),
+        engine.pending.freed.count(),
+    );
+    let (found, nobody) = ask_in_order(engine.inputs(), &feasible, reopened);
+    for queue in nobody {
+        engine.pending.heads.note_nobody(queue);
+        // Nodes come no nearer until more becomes free again.
+        let name = engine.quota.name(queue);
+        engine.pending.queues.forget_reminders(name);
     }
+    if found.is_none() {
+        engine.pending.heads.in_vain = Some(reopened);
+        engine.pending.heads.everybody = false;
+    }
+    found
+}
 
-    /// Who is judged next, if anybody, and the queues that were asked and had nobody.
-    fn ask_in_order(
-        &self,
-        feasible: &FeasibleShapes<'_>,
-        reopened: (u64, u64),
-    ) -> (Option<Candidate>, Vec<QueueId>) {
-        let asked = self.to_be_asked(feasible, reopened);
-        let settled = self.is_settled(feasible);
-        let behind = Cell::new(false);
-        // Queues that stand alike are asked more than once in a round; each is looked at once.
-        let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
-        let dirty = &self.pending.heads.dirty;
-        let is_skipped = |id: QueueId| match &asked {
-            Asked::SmallMap(few) => {
-                behind.get() && !few.contains(&id) && !dirty.below.contains_key(&id)
+/// Whether a queue holds what it deserves may be another: its claims are then.
+fn note_satisfied(engine: &mut Engine, id: QueueId) {
+    let unsatisfied = engine.quota.is_below_deserved(id);
+    if unsatisfied == engine.pending.heads.unsatisfied.contains(&id) {
+        return;
+    }
+    if unsatisfied {
+        engine.pending.heads.unsatisfied.insert(id);
+    } else {
+        engine.pending.heads.unsatisfied.remove(&id);
+    }
+    let name = engine.quota.name(id);
+    // Those whose claims are worse than the holder's was may have better ones now.
+    if !unsatisfied && engine.reservations.holders_in(name).next().is_some() {
+        engine.pending.heads.ask_fronts();
+    }
+    engine
+        .pending
+        .heads
+        .dirty
+        .insert(id, engine.quota.path_of(id));
+}
+
+/// The answers of all queues may be others, whatever anybody wants.
+pub(crate) fn stir_all(engine: &mut Engine) {
+    let queues = engine
+        .pending
+        .queues
+        .pending_queues()
+        .map(|(queue, _)| queue.clone());
+    for queue in queues.collect::<Vec<_>>() {
+        mark_dirty(engine, &queue);
+    }
+}
+
+/// The answer of a queue may be another.
+fn mark_dirty(engine: &mut Engine, queue: &QueueName) {
+    // One without a number has no jobs.
+    if let Some(id) = engine.quota.id(queue) {
+        engine
+            .pending
+            .heads
+            .dirty
+            .insert(id, engine.quota.path_of(id));
+    }
+}
+
+/// Something may be kept after all for jobs for which nothing could be: their queues' answers
+/// may be others.
+fn stir_hopeful(engine: &mut Engine) {
+    for key in engine
+        .reservations
+        .take_hopeful(engine.pending.freed.count())
+    {
+        let line = engine.jobs.line_of(&key);
+        if let Some(queue) = line.map(|line| line.queue.clone()) {
+            mark_dirty(engine, &queue);
+        }
+    }
+}
+
+/// Puts those queues in their places about which something changed.
+pub(crate) fn rank_queues(engine: &mut Engine) {
+    stir_hopeful(engine);
+    let mut dirty = engine.pending.queues.take_dirty();
+    for queue in &dirty {
+        decide::drop_over_limit(engine, queue);
+    }
+    dirty.append(&mut engine.pending.queues.take_dirty());
+    for queue in dirty {
+        let shapes: BTreeSet<ShapeId> =
+            window::shapes_of(engine.inputs(), &window::front(engine.inputs(), &queue)).collect();
+        // Of those for whom nothing can be kept that is never asked.
+        for shape in &shapes {
+            if engine.pending.shapes.infeasible(*shape).is_some() {
+                reserve::guess_scopes(engine, *shape);
             }
-            Asked::Everybody | Asked::Open => false,
-        };
-        let answer_of = |id: QueueId| {
-            let queue = self.quota.name(id);
-            if settled && !behind.get() {
-                behind.set(self.is_behind_all(feasible, queue));
-            }
-            match behind.get() {
-                false => self.candidate_of(queue, feasible),
-                true => self.answer_if_asked(&asked, id, feasible),
-            }
-        };
-        let ask = |id: QueueId| {
-            let known = answers.borrow().get(&id).copied();
-            let answer = known.unwrap_or_else(|| answer_of(id));
-            answers.borrow_mut().insert(id, answer);
-            answer.map(|(rank, _)| rank)
-        };
-        let round = Round {
-            ask: &ask,
-            skips: &is_skipped,
-        };
-        let next = self.quota.next(&round);
-        let answers = answers.into_inner();
-        let found = next.and_then(|id| {
-            let (rank, shape) = answers.get(&id).copied()??;
-            let queue = self.quota.name(id);
-            let strict = self.quota.ordering(queue) == QueueOrdering::StrictFifo;
-            let pending_queue = self.pending.queues.pending_queue(queue);
-            let goes = strict
-                || self.may_find_room(feasible, queue, rank, shape)
-                || self.may_reserve(&self.front(queue), rank, shape)
-                || pending_queue
-                    .is_some_and(|pending_queue| self.is_due(queue, pending_queue, shape));
-            Some(Candidate {
-                queue: queue.clone(),
-                shape,
-                rank: rank.clone(),
-                only_takes: !goes,
-            })
-        });
-        let nobody = answers.into_iter().filter(|(_, answer)| answer.is_none());
-        let nobody = nobody.map(|(id, _)| id);
-        let news = nobody.filter(|id| !self.pending.heads.has_answered(*id));
-        (found, news.collect())
+        }
+        engine.pending.queues.note_fronts(&queue, shapes);
+        engine.quota.unrank(&queue);
+        mark_dirty(engine, &queue);
     }
-
-    fn to_be_asked(&self, feasible: &FeasibleShapes<'_>, reopened: (u64, u64)) -> Asked {
-        if self.pending.heads.everybody {
-            return Asked::Everybody;
-        }
-        let in_vain = self.pending.heads.in_vain == Some(reopened);
-        let open = || feasible.open.values().filter(|_| !in_vain);
-        if open().map(|queues| queues.len()).sum::<usize>() > MANY {
-            return Asked::Open;
-        }
-        let mut few = BTreeSet::new();
-        for queue in open().copied().flatten() {
-            few.extend(self.quota.path_of(*queue));
-        }
-        Asked::SmallMap(few)
+    for id in engine.quota.take_unranked() {
+        note_satisfied(engine, id);
+        let front = decide::front_of(engine.inputs(), id);
+        engine.quota.rank(id, &front);
     }
+}
 
-    /// The answer of a queue that stands behind all whose reservations stop a shape, if it is asked
-    /// at all.
-    fn answer_if_asked(
-        &self,
-        asked: &Asked,
-        id: QueueId,
-        feasible: &FeasibleShapes<'_>,
-    ) -> Answer<'_> {
-        let is_asked = match asked {
-            Asked::SmallMap(few) => few.contains(&id) || self.pending.heads.dirty.contains(id),
-            Asked::Everybody | Asked::Open => true,
-        };
-        is_asked.then(|| self.answer_behind(id, feasible)).flatten()
-    }
-
-    /// The job to be judged next of a queue that stands behind all whose reservations stop a
-    /// want. Where it had nobody when it was last asked and nothing about it has changed since,
-    /// only those may be whose shape has opened; and those with claims, where they are others.
-    fn answer_behind(&self, id: QueueId, feasible: &FeasibleShapes<'_>) -> Answer<'_> {
-        let queue = self.quota.name(id);
-        let ordering = self.quota.ordering(queue);
-        let strict = ordering == QueueOrdering::StrictFifo;
-        if self.pending.heads.dirty.contains(id) || (strict && !self.pending.heads.has_answered(id))
-        {
-            return self.candidate_of(queue, feasible);
+/// Who is judged next, if anybody, and the queues that were asked and had nobody.
+fn ask_in_order(
+    inputs: Inputs<'_>,
+    feasible: &FeasibleShapes<'_>,
+    reopened: (u64, u64),
+) -> (Option<Candidate>, Vec<QueueId>) {
+    let asked = to_be_asked(inputs, feasible, reopened);
+    let settled = infeasible::is_settled(inputs, feasible);
+    let behind = Cell::new(false);
+    // Queues that stand alike are asked more than once in a round; each is looked at once.
+    let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
+    let dirty = &inputs.pending.heads.dirty;
+    let is_skipped = |id: QueueId| match &asked {
+        Asked::SmallMap(few) => {
+            behind.get() && !few.contains(&id) && !dirty.below.contains_key(&id)
         }
-        // Claims that are others are those of who stands in front.
-        let claims = !self.pending.heads.has_answered(id);
-        if !claims && !feasible.are_open_in(id) {
-            return None;
+        Asked::Everybody | Asked::Open => false,
+    };
+    let answer_of = |id: QueueId| {
+        let queue = inputs.quota.name(id);
+        if settled && !behind.get() {
+            behind.set(is_behind_all(inputs, feasible, queue));
         }
-        let pending_queue = self.pending.queues.pending_queue(queue)?;
-        let opened = if !strict && feasible.open.len() <= FEW_OPEN {
-            let open = feasible.open.keys();
-            open.filter_map(|shape| pending_queue.first_awake(*shape))
-                .min()
-        } else {
-            pending_queue.candidate(ordering, |_, shape| feasible.is_open(shape))
-        };
-        let claimed = claims.then(|| self.first_with_a_claim(queue)).flatten();
-        let first = opened.into_iter().chain(claimed).min();
-        let found = first.filter(|(rank, _)| self.over_pending_limit(queue, rank).is_none());
-        debug_assert!(!claims || found == self.candidate_of(queue, feasible));
-        found
-    }
+        match behind.get() {
+            false => decide::candidate_of(inputs, queue, feasible),
+            true => answer_if_asked(inputs, &asked, id, feasible),
+        }
+    };
+    let ask = |id: QueueId| {
+        let known = answers.borrow().get(&id).copied();
+        let answer = known.unwrap_or_else(|| answer_of(id));
+        answers.borrow_mut().insert(id, answer);
+        answer.map(|(rank, _)| rank)
+    };
+    let round = Round {
+        ask: &ask,
+        skips: &is_skipped,
+    };
+    let next = inputs.quota.next(&round);
+    let answers = answers.into_inner();
+    let found = next.and_then(|id| {
+        let (rank, shape) = answers.get(&id).copied()??;
+        let queue = inputs.quota.name(id);
+        let strict = inputs.quota.ordering(queue) == QueueOrdering::StrictFifo;
+        let pending_queue = inputs.pending.queues.pending_queue(queue);
+        let goes = strict
+            || infeasible::may_find_room(inputs, feasible, queue, rank, shape)
+            || window::may_reserve(inputs, &window::front(inputs, queue), rank, shape)
+            || pending_queue
+                .is_some_and(|pending_queue| decide::is_due(inputs, queue, pending_queue, shape));
+        Some(Candidate {
+            queue: queue.clone(),
+            shape,
+            rank: rank.clone(),
+            only_takes: !goes,
+        })
+    });
+    let nobody = answers.into_iter().filter(|(_, answer)| answer.is_none());
+    let nobody = nobody.map(|(id, _)| id);
+    let news = nobody.filter(|id| !inputs.pending.heads.has_answered(*id));
+    (found, news.collect())
+}
 
-    /// The first in front of a queue for whom something may be kept.
-    fn first_with_a_claim(&self, queue: &QueueName) -> Answer<'_> {
-        let pending_queue = self.pending.queues.pending_queue(queue)?;
-        let front = self.front(queue);
-        let firsts = self
-            .shapes_of(&front)
-            .filter_map(|shape| pending_queue.first_awake(shape));
-        firsts
-            .filter(|(rank, shape)| self.may_reserve(&front, rank, *shape))
+fn to_be_asked(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>, reopened: (u64, u64)) -> Asked {
+    if inputs.pending.heads.everybody {
+        return Asked::Everybody;
+    }
+    let in_vain = inputs.pending.heads.in_vain == Some(reopened);
+    let open = || feasible.open.values().filter(|_| !in_vain);
+    if open().map(|queues| queues.len()).sum::<usize>() > MANY {
+        return Asked::Open;
+    }
+    let mut few = BTreeSet::new();
+    for queue in open().copied().flatten() {
+        few.extend(inputs.quota.path_of(*queue));
+    }
+    Asked::SmallMap(few)
+}
+
+/// The answer of a queue that stands behind all whose reservations stop a shape, if it is asked
+/// at all.
+fn answer_if_asked<'a>(
+    inputs: Inputs<'a>,
+    asked: &Asked,
+    id: QueueId,
+    feasible: &FeasibleShapes<'_>,
+) -> Answer<'a> {
+    let is_asked = match asked {
+        Asked::SmallMap(few) => few.contains(&id) || inputs.pending.heads.dirty.contains(id),
+        Asked::Everybody | Asked::Open => true,
+    };
+    is_asked
+        .then(|| answer_behind(inputs, id, feasible))
+        .flatten()
+}
+
+/// The job to be judged next of a queue that stands behind all whose reservations stop a
+/// want. Where it had nobody when it was last asked and nothing about it has changed since,
+/// only those may be whose shape has opened; and those with claims, where they are others.
+fn answer_behind<'a>(inputs: Inputs<'a>, id: QueueId, feasible: &FeasibleShapes<'_>) -> Answer<'a> {
+    let queue = inputs.quota.name(id);
+    let ordering = inputs.quota.ordering(queue);
+    let strict = ordering == QueueOrdering::StrictFifo;
+    if inputs.pending.heads.dirty.contains(id) || (strict && !inputs.pending.heads.has_answered(id))
+    {
+        return decide::candidate_of(inputs, queue, feasible);
+    }
+    // Claims that are others are those of who stands in front.
+    let claims = !inputs.pending.heads.has_answered(id);
+    if !claims && !feasible.are_open_in(id) {
+        return None;
+    }
+    let pending_queue = inputs.pending.queues.pending_queue(queue)?;
+    let opened = if !strict && feasible.open.len() <= FEW_OPEN {
+        let open = feasible.open.keys();
+        open.filter_map(|shape| pending_queue.first_awake(*shape))
             .min()
-    }
+    } else {
+        pending_queue.candidate(ordering, |_, shape| feasible.is_open(shape))
+    };
+    let claimed = claims.then(|| first_with_a_claim(inputs, queue)).flatten();
+    let first = opened.into_iter().chain(claimed).min();
+    let found = first.filter(|(rank, _)| decide::over_pending_limit(inputs, queue, rank).is_none());
+    debug_assert!(!claims || found == decide::candidate_of(inputs, queue, feasible));
+    found
+}
 
-    /// Whether all jobs of a queue stand behind all whose reservations stop a shape.
-    fn is_behind_all(&self, feasible: &FeasibleShapes<'_>, queue: &QueueName) -> bool {
-        let pending_queue = self.pending.queues.pending_queue(queue);
-        let first = pending_queue.and_then(|pending_queue| pending_queue.first_that_may_go());
-        match (feasible.last, first) {
-            (Some(last), Some(first)) => self.stands_before(last, queue, first),
-            _ => true,
-        }
-    }
+/// The first in front of a queue for whom something may be kept.
+fn first_with_a_claim<'a>(inputs: Inputs<'a>, queue: &QueueName) -> Answer<'a> {
+    let pending_queue = inputs.pending.queues.pending_queue(queue)?;
+    let front = window::front(inputs, queue);
+    let firsts =
+        window::shapes_of(inputs, &front).filter_map(|shape| pending_queue.first_awake(shape));
+    firsts
+        .filter(|(rank, shape)| window::may_reserve(inputs, &front, rank, *shape))
+        .min()
+}
 
-    /// Whether a queue holds what it deserves may be another: its claims are then.
-    fn note_satisfied(&mut self, id: QueueId) {
-        let unsatisfied = self.quota.is_below_deserved(id);
-        if unsatisfied == self.pending.heads.unsatisfied.contains(&id) {
-            return;
-        }
-        if unsatisfied {
-            self.pending.heads.unsatisfied.insert(id);
-        } else {
-            self.pending.heads.unsatisfied.remove(&id);
-        }
-        let name = self.quota.name(id);
-        // Those whose claims are worse than the holder's was may have better ones now.
-        if !unsatisfied && self.reservations.holders_in(name).next().is_some() {
-            self.pending.heads.ask_fronts();
-        }
-        self.pending.heads.dirty.insert(id, self.quota.path_of(id));
+/// Whether all jobs of a queue stand behind all whose reservations stop a shape.
+fn is_behind_all(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>, queue: &QueueName) -> bool {
+    let pending_queue = inputs.pending.queues.pending_queue(queue);
+    let first = pending_queue.and_then(|pending_queue| pending_queue.first_that_may_go());
+    match (feasible.last, first) {
+        (Some(last), Some(first)) => infeasible::stands_before(inputs, last, queue, first),
+        _ => true,
     }
+}
 
-    /// The answers of all queues may be others, whatever anybody wants.
-    pub(crate) fn stir_all(&mut self) {
-        let queues = self
-            .pending
-            .queues
-            .pending_queues()
-            .map(|(queue, _)| queue.clone());
-        for queue in queues.collect::<Vec<_>>() {
-            self.mark_dirty(&queue);
-        }
+/// Queues that have another to be judged than they would give; none while queues are
+/// still to be put in their places.
+pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
+    if inputs.pending.queues.is_dirty()
+        || inputs.quota.has_unranked()
+        || inputs
+            .reservations
+            .is_hope_due(inputs.pending.freed.count())
+    {
+        return Vec::new();
     }
-
-    /// The answer of a queue may be another.
-    fn mark_dirty(&mut self, queue: &QueueName) {
-        // One without a number has no jobs.
-        if let Some(id) = self.quota.id(queue) {
-            self.pending.heads.dirty.insert(id, self.quota.path_of(id));
-        }
+    let feasible = infeasible::feasible(inputs);
+    let reopened = (
+        inputs.pending.shapes.reopened(),
+        inputs.pending.freed.count(),
+    );
+    let asked = to_be_asked(inputs, &feasible, reopened);
+    if matches!(asked, Asked::Everybody) || !infeasible::is_settled(inputs, &feasible) {
+        return Vec::new();
     }
-
-    /// Something may be kept after all for jobs for which nothing could be: their queues' answers
-    /// may be others.
-    fn stir_hopeful(&mut self) {
-        for key in self.reservations.take_hopeful(self.pending.freed.count()) {
-            let line = self.jobs.line_of(&key);
-            if let Some(queue) = line.map(|line| line.queue.clone()) {
-                self.mark_dirty(&queue);
+    let forgotten = inputs
+        .pending
+        .queues
+        .pending_queues()
+        .filter_map(|(queue, _)| {
+            let id = inputs.quota.id(queue)?;
+            if !inputs.quota.takes_jobs(id) || !is_behind_all(inputs, &feasible, queue) {
+                return None;
             }
-        }
-    }
-
-    /// Puts those queues in their places about which something changed.
-    pub(crate) fn rank_queues(&mut self) {
-        self.stir_hopeful();
-        let mut dirty = self.pending.queues.take_dirty();
-        for queue in &dirty {
-            self.drop_over_limit(queue);
-        }
-        dirty.append(&mut self.pending.queues.take_dirty());
-        for queue in dirty {
-            let shapes: BTreeSet<ShapeId> = self.shapes_of(&self.front(&queue)).collect();
-            // Of those for whom nothing can be kept that is never asked.
-            for shape in &shapes {
-                if self.pending.shapes.infeasible(*shape).is_some() {
-                    self.guess_scopes(*shape);
-                }
-            }
-            self.pending.queues.note_fronts(&queue, shapes);
-            self.quota.unrank(&queue);
-            self.mark_dirty(&queue);
-        }
-        for id in self.quota.take_unranked() {
-            self.note_satisfied(id);
-            let front = self.front_of(id);
-            self.quota.rank(id, &front);
-        }
-    }
-
-    /// Queues that have another to be judged than they would give; none while queues are
-    /// still to be put in their places.
-    pub(crate) fn never_asked(&self) -> Vec<String> {
-        if self.pending.queues.is_dirty()
-            || self.quota.has_unranked()
-            || self.reservations.is_hope_due(self.pending.freed.count())
-        {
-            return Vec::new();
-        }
-        let feasible = self.feasible();
-        let reopened = (self.pending.shapes.reopened(), self.pending.freed.count());
-        let asked = self.to_be_asked(&feasible, reopened);
-        if matches!(asked, Asked::Everybody) || !self.is_settled(&feasible) {
-            return Vec::new();
-        }
-        let forgotten = self
-            .pending
-            .queues
-            .pending_queues()
-            .filter_map(|(queue, _)| {
-                let id = self.quota.id(queue)?;
-                if !self.quota.takes_jobs(id) || !self.is_behind_all(&feasible, queue) {
-                    return None;
-                }
-                let has = self
-                    .candidate_of(queue, &feasible)
-                    .map(|(rank, _)| &rank.key);
-                let gives = self.answer_if_asked(&asked, id, &feasible);
-                let gives = gives.map(|(rank, _)| &rank.key);
-                (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
-            });
-        forgotten.collect()
-    }
+            let has = decide::candidate_of(inputs, queue, &feasible).map(|(rank, _)| &rank.key);
+            let gives = answer_if_asked(inputs, &asked, id, &feasible);
+            let gives = gives.map(|(rank, _)| &rank.key);
+            (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
+        });
+    forgotten.collect()
 }

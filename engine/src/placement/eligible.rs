@@ -7,8 +7,8 @@ use crate::api::facts::{ClusterFact, ClusterPlacement};
 use crate::api::ids::ClusterName;
 use crate::api::matching::ClusterRule;
 use crate::capacity::{Place, Room};
-use crate::engine::Engine;
 use crate::placement::plugins::{Question, refusal, selects};
+use crate::state::Inputs;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -155,81 +155,85 @@ pub(crate) struct Ineligible {
     pub(crate) why: String,
 }
 
-impl Engine {
-    /// The clusters that `placement` selects now: of its first group that has any, all that
-    /// are usable, serve the kind and are tolerated. For what is placed without being queued.
-    #[must_use]
-    pub fn eligible_clusters(&self, placement: &ClusterPlacement) -> Vec<ClusterName> {
-        let groups = self.eligible_by_group(placement, &BTreeSet::new());
-        let first = groups.iter().find(|group| !group.clusters.is_empty());
-        first.map_or_else(Vec::new, |group| group.clusters.clone())
-    }
+/// The clusters that `placement` selects now: of its first group that has any, all that
+/// are usable, serve the kind and are tolerated. For what is placed without being queued.
+#[must_use]
+pub(crate) fn eligible_clusters(
+    inputs: Inputs<'_>,
+    placement: &ClusterPlacement,
+) -> Vec<ClusterName> {
+    let groups = eligible_by_group(inputs, placement, &BTreeSet::new());
+    let first = groups.iter().find(|group| !group.clusters.is_empty());
+    first.map_or_else(Vec::new, |group| group.clusters.clone())
+}
 
-    /// The clusters of each group of a placement that may take the job.
-    pub(crate) fn eligible_by_group(
-        &self,
-        placement: &ClusterPlacement,
-        without: &BTreeSet<ClusterName>,
-    ) -> Cow<'_, [Eligible]> {
-        let current = self.capacity.eligibility.is_current(&self.capacity.room);
-        let known = self
-            .capacity
-            .eligibility
-            .known
-            .get(placement)
-            .filter(|_| current);
-        let all = known.map_or_else(
-            || {
-                Cow::Owned(find_all(
-                    placement,
-                    &self.capacity.clusters,
-                    &self.capacity.room,
-                ))
-            },
-            |known| Cow::Borrowed(known.as_slice()),
-        );
-        if without.is_empty() {
-            return all;
-        }
-        let left = all.iter().map(|eligible| {
-            let clusters = eligible.clusters.iter();
-            let left = clusters.filter(|cluster| !without.contains(*cluster));
-            Eligible::new(left.cloned().collect(), &self.capacity.room)
-        });
-        Cow::Owned(left.collect())
-    }
-
-    /// The clusters of a group that may take the job, and why the others may not.
-    pub(crate) fn eligible(
-        &self,
-        placement: &ClusterPlacement,
-        group: &ClusterRule,
-        without: &BTreeSet<ClusterName>,
-    ) -> (Vec<&ClusterFact>, Vec<Ineligible>) {
-        let mut eligible = Vec::new();
-        let mut ineligible = Vec::new();
-        for (name, cluster) in &self.capacity.clusters {
-            let question = Question {
+/// The clusters of each group of a placement that may take the job.
+pub(crate) fn eligible_by_group<'a>(
+    inputs: Inputs<'a>,
+    placement: &ClusterPlacement,
+    without: &BTreeSet<ClusterName>,
+) -> Cow<'a, [Eligible]> {
+    let current = inputs
+        .capacity
+        .eligibility
+        .is_current(&inputs.capacity.room);
+    let known = inputs
+        .capacity
+        .eligibility
+        .known
+        .get(placement)
+        .filter(|_| current);
+    let all = known.map_or_else(
+        || {
+            Cow::Owned(find_all(
                 placement,
-                group,
-                cluster,
-                fleet: &self.capacity.clusters,
-            };
-            let selected = selects(&question);
-            let why = if selected && without.contains(name) {
-                Some("an attempt failed there a while ago".to_owned())
-            } else {
-                refusal(&question)
-            };
-            match why {
-                None => eligible.push(cluster),
-                Some(why) => ineligible.push(Ineligible {
-                    not_selected: !selected,
-                    cluster: name.clone(),
-                    why,
-                }),
-            }
-        }
-        (eligible, ineligible)
+                &inputs.capacity.clusters,
+                &inputs.capacity.room,
+            ))
+        },
+        |known| Cow::Borrowed(known.as_slice()),
+    );
+    if without.is_empty() {
+        return all;
     }
+    let left = all.iter().map(|eligible| {
+        let clusters = eligible.clusters.iter();
+        let left = clusters.filter(|cluster| !without.contains(*cluster));
+        Eligible::new(left.cloned().collect(), &inputs.capacity.room)
+    });
+    Cow::Owned(left.collect())
+}
+
+/// The clusters of a group that may take the job, and why the others may not.
+pub(crate) fn eligible<'a>(
+    inputs: Inputs<'a>,
+    placement: &ClusterPlacement,
+    group: &ClusterRule,
+    without: &BTreeSet<ClusterName>,
+) -> (Vec<&'a ClusterFact>, Vec<Ineligible>) {
+    let mut eligible = Vec::new();
+    let mut ineligible = Vec::new();
+    for (name, cluster) in &inputs.capacity.clusters {
+        let question = Question {
+            placement,
+            group,
+            cluster,
+            fleet: &inputs.capacity.clusters,
+        };
+        let selected = selects(&question);
+        let why = if selected && without.contains(name) {
+            Some("an attempt failed there a while ago".to_owned())
+        } else {
+            refusal(&question)
+        };
+        match why {
+            None => eligible.push(cluster),
+            Some(why) => ineligible.push(Ineligible {
+                not_selected: !selected,
+                cluster: name.clone(),
+                why,
+            }),
+        }
+    }
+    (eligible, ineligible)
 }

@@ -6,9 +6,11 @@
 use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, QueueName};
 use crate::capacity::{Basis, Place};
-use crate::engine::Engine;
 use crate::pending::shapes::RequestShape;
+use crate::placement::eligible;
+use crate::placement::plan;
 use crate::placement::plan::{View, all_needs, lens};
+use crate::state::Inputs;
 use std::collections::BTreeSet;
 
 /// So many clusters are tried whole before plans are weighed.
@@ -21,63 +23,63 @@ fn empty_fleet() -> View {
     }
 }
 
-impl Engine {
-    /// Whether the empty fleet could take the job, some clusters left out.
-    pub(crate) fn could_fit(&self, shape: &RequestShape, without: &BTreeSet<ClusterName>) -> bool {
-        self.fits_whole(shape, without) || self.when_empty(shape, without).is_some()
-    }
+/// Whether the empty fleet could take the job, some clusters left out.
+pub(crate) fn could_fit(
+    inputs: Inputs<'_>,
+    shape: &RequestShape,
+    without: &BTreeSet<ClusterName>,
+) -> bool {
+    fits_whole(inputs, shape, without) || when_empty(inputs, shape, without).is_some()
+}
 
-    /// Whether the bounds of its queue would let the job go, were the fleet empty and nothing
-    /// charged.
-    pub(crate) fn could_be_let(&self, queue: &QueueName, shape: &RequestShape) -> bool {
-        let mut view = empty_fleet();
-        view.kept.idle = true;
-        self.plan_without(queue, shape, &view, &BTreeSet::new())
-            .is_ok()
-    }
+/// Whether the bounds of its queue would let the job go, were the fleet empty and nothing
+/// charged.
+pub(crate) fn could_be_let(inputs: Inputs<'_>, queue: &QueueName, shape: &RequestShape) -> bool {
+    let mut view = empty_fleet();
+    view.kept.idle = true;
+    plan::plan_without(inputs, queue, shape, &view, &BTreeSet::new()).is_ok()
+}
 
-    /// Where the job would go, were the fleet empty, some clusters left out.
-    pub(crate) fn when_empty(
-        &self,
-        shape: &RequestShape,
-        without: &BTreeSet<ClusterName>,
-    ) -> Option<Vec<Share>> {
-        // Bounds of the queue do not matter here: of a queue that nobody knows there are none.
-        let unbounded = QueueName::from("");
-        self.plan_without(&unbounded, shape, &empty_fleet(), without)
-            .ok()
-    }
+/// Where the job would go, were the fleet empty, some clusters left out.
+pub(crate) fn when_empty(
+    inputs: Inputs<'_>,
+    shape: &RequestShape,
+    without: &BTreeSet<ClusterName>,
+) -> Option<Vec<Share>> {
+    // Bounds of the queue do not matter here: of a queue that nobody knows there are none.
+    let unbounded = QueueName::from("");
+    plan::plan_without(inputs, &unbounded, shape, &empty_fleet(), without).ok()
+}
 
-    /// Whether one of the first clusters that might would take it all: if not, that says
-    /// nothing.
-    fn fits_whole(&self, shape: &RequestShape, without: &BTreeSet<ClusterName>) -> bool {
-        let placement = &shape.demand.placement;
-        if placement.min_clusters.unwrap_or(1) > 1 {
-            return false;
-        }
-        let view = empty_fleet();
-        let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
-        let seats = roles.map(|role| {
-            (
-                u64::from(role.count),
-                self.capacity.room.seats_for_role(role),
-            )
-        });
-        let seats: Vec<_> = seats.collect();
-        let might = |place: &&Place| {
-            let mut roles = seats.iter();
-            roles.all(|(count, seats)| *count <= seats[**place].empty)
-        };
-        let needs = all_needs(&shape.demand);
-        let takes = |place: &Place| {
-            let cluster = &self.capacity.room.places()[*place];
-            let lens = lens(&view, cluster, None);
-            let topology = shape.demand.topology.as_ref();
-            let packing = self.capacity.room.place(cluster, &needs, &lens, topology);
-            packing.lack.is_none()
-        };
-        let groups = self.eligible_by_group(placement, without);
-        let places = groups.iter().flat_map(|group| &group.places);
-        places.filter(might).take(TRIED).any(takes)
+/// Whether one of the first clusters that might would take it all: if not, that says
+/// nothing.
+fn fits_whole(inputs: Inputs<'_>, shape: &RequestShape, without: &BTreeSet<ClusterName>) -> bool {
+    let placement = &shape.demand.placement;
+    if placement.min_clusters.unwrap_or(1) > 1 {
+        return false;
     }
+    let view = empty_fleet();
+    let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
+    let seats = roles.map(|role| {
+        (
+            u64::from(role.count),
+            inputs.capacity.room.seats_for_role(role),
+        )
+    });
+    let seats: Vec<_> = seats.collect();
+    let might = |place: &&Place| {
+        let mut roles = seats.iter();
+        roles.all(|(count, seats)| *count <= seats[**place].empty)
+    };
+    let needs = all_needs(&shape.demand);
+    let takes = |place: &Place| {
+        let cluster = &inputs.capacity.room.places()[*place];
+        let lens = lens(&view, cluster, None);
+        let topology = shape.demand.topology.as_ref();
+        let packing = inputs.capacity.room.place(cluster, &needs, &lens, topology);
+        packing.lack.is_none()
+    };
+    let groups = eligible::eligible_by_group(inputs, placement, without);
+    let places = groups.iter().flat_map(|group| &group.places);
+    places.filter(might).take(TRIED).any(takes)
 }

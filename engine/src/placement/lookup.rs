@@ -8,11 +8,11 @@
 
 use crate::api::facts::{Demand, Role};
 use crate::capacity::{Basis, Place, Seats, device, leading_amount};
-use crate::engine::Engine;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan::View;
 use crate::placement::plugins::Site;
 use crate::placement::score::Weights;
+use crate::state::Inputs;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ pub(crate) struct Estimate {
 
 /// What is known of clusters without looking at their nodes.
 pub(crate) struct LookUp<'a> {
-    engine: &'a Engine,
+    inputs: Inputs<'a>,
     aims: &'a Weights<'a>,
     /// Whether all is seen as empty.
     empty: bool,
@@ -68,9 +68,9 @@ impl LookUp<'_> {
         let (preference, price, fact) = match known {
             Some(prices) => (0, prices[place], None),
             None => {
-                let name = &self.engine.capacity.room.places()[place];
-                let fact = self.engine.capacity.clusters.get(name);
-                let price = fact.map_or(0, |fact| self.engine.capacity.eligibility.price_of(fact));
+                let name = &self.inputs.capacity.room.places()[place];
+                let fact = self.inputs.capacity.clusters.get(name);
+                let price = fact.map_or(0, |fact| self.inputs.capacity.eligibility.price_of(fact));
                 (self.aims.preference(name), price, fact)
             }
         };
@@ -114,33 +114,31 @@ impl LookUp<'_> {
     }
 }
 
-impl Engine {
-    /// What is known of clusters for a job before any is looked at.
-    pub(crate) fn look_up<'a>(
-        &'a self,
-        shape: &'a RequestShape,
-        view: &'a View,
-        aims: &'a Weights<'a>,
-    ) -> LookUp<'a> {
-        let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
-        let main = largest_role(&shape.demand);
-        let place = |name| self.capacity.room.places().binary_search(name).ok();
-        LookUp {
-            engine: self,
-            aims,
-            empty: view.basis == Basis::Empty,
-            seats: roles
-                .map(|role| {
-                    (
-                        u64::from(role.count),
-                        self.capacity.room.seats_for_role(role),
-                    )
-                })
-                .collect(),
-            main: main.map(|role| self.capacity.room.seats_for_role(role)),
-            changed: view.nodes.keys().filter_map(place).collect(),
-            prices: self.capacity.eligibility.prices(&self.capacity.room),
-        }
+/// What is known of clusters for a job before any is looked at.
+pub(crate) fn look_up<'a>(
+    inputs: Inputs<'a>,
+    shape: &'a RequestShape,
+    view: &'a View,
+    aims: &'a Weights<'a>,
+) -> LookUp<'a> {
+    let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
+    let main = largest_role(&shape.demand);
+    let place = |name| inputs.capacity.room.places().binary_search(name).ok();
+    LookUp {
+        inputs,
+        aims,
+        empty: view.basis == Basis::Empty,
+        seats: roles
+            .map(|role| {
+                (
+                    u64::from(role.count),
+                    inputs.capacity.room.seats_for_role(role),
+                )
+            })
+            .collect(),
+        main: main.map(|role| inputs.capacity.room.seats_for_role(role)),
+        changed: view.nodes.keys().filter_map(place).collect(),
+        prices: inputs.capacity.eligibility.prices(&inputs.capacity.room),
     }
 }
 

@@ -6,10 +6,10 @@
 use crate::api::facts::{ClusterFact, Demand, PlacementWeights};
 use crate::api::ids::{ClusterName, JobKey, QueueName};
 use crate::capacity::{PackEffect, Place};
-use crate::engine::Engine;
 use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::leading_ask;
 use crate::placement::plugins::{FRAGMENTATION, Job, Site};
+use crate::state::{Engine, Inputs};
 
 /// The order among placements over equally many clusters: the policy is the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,35 +37,37 @@ pub(crate) struct Weights<'a> {
     job: Job<'a>,
 }
 
-impl Engine {
-    /// What counts for a job of this queue.
-    pub(crate) fn aims<'a>(&'a self, queue: &QueueName, shape: &'a RequestShape) -> Weights<'a> {
-        let policy = self.quota.policy(queue);
-        let data = shape.demand.placement.data_clusters.iter();
-        Weights {
-            weights: policy.map_or_else(PlacementWeights::default, |policy| policy.weights),
-            preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
-            job: Job {
-                data: data
-                    .filter_map(|name| self.capacity.clusters.get(name))
-                    .collect(),
-                farthest: self.capacity.eligibility.farthest(),
-                each: leading_ask(&shape.demand),
-            },
-        }
+/// A job that had not been submitted before is one more of its kind.
+pub(crate) fn note_submitted(engine: &mut Engine, key: &JobKey, demand: &Demand) {
+    engine.capacity.eligibility.note(
+        &demand.placement,
+        &engine.capacity.clusters,
+        &engine.capacity.room,
+    );
+    let known = engine.jobs.get(key).is_some_and(|job| job.demand.is_some());
+    if !known {
+        engine.capacity.room.note_demand(demand);
     }
+}
 
-    /// A job that had not been submitted before is one more of its kind.
-    pub(crate) fn note_submitted(&mut self, key: &JobKey, demand: &Demand) {
-        self.capacity.eligibility.note(
-            &demand.placement,
-            &self.capacity.clusters,
-            &self.capacity.room,
-        );
-        let known = self.jobs.get(key).is_some_and(|job| job.demand.is_some());
-        if !known {
-            self.capacity.room.note_demand(demand);
-        }
+/// What counts for a job of this queue.
+pub(crate) fn aims<'a>(
+    inputs: Inputs<'a>,
+    queue: &QueueName,
+    shape: &'a RequestShape,
+) -> Weights<'a> {
+    let policy = inputs.quota.policy(queue);
+    let data = shape.demand.placement.data_clusters.iter();
+    Weights {
+        weights: policy.map_or_else(PlacementWeights::default, |policy| policy.weights),
+        preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
+        job: Job {
+            data: data
+                .filter_map(|name| inputs.capacity.clusters.get(name))
+                .collect(),
+            farthest: inputs.capacity.eligibility.farthest(),
+            each: leading_ask(&shape.demand),
+        },
     }
 }
 

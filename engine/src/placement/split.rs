@@ -14,12 +14,14 @@ use crate::api::charge::pools_of;
 use crate::api::facts::{Role, Share};
 use crate::api::ids::QueueName;
 use crate::capacity::{Basis, Need, Packing, Place, Seats};
-use crate::engine::Engine;
 use crate::pending::shapes::RequestShape;
 use crate::placement::eligible::Eligible;
 use crate::placement::lookup::largest_role;
+use crate::placement::mixed;
+use crate::placement::plan;
 use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, lens};
 use crate::placement::score::Weights;
+use crate::state::Inputs;
 use std::cmp::Reverse;
 
 /// Choices of clusters that are weighed.
@@ -48,232 +50,255 @@ struct Question<'a> {
     main: usize,
 }
 
-impl Engine {
-    /// The job over the fewest clusters, with what the weighing came to.
-    pub(crate) fn split(
-        &self,
-        queue: &QueueName,
-        shape: &RequestShape,
-        view: &View,
-        eligible: &Eligible,
-        aims: &Weights<'_>,
-    ) -> Result<(Vec<Share>, i128), NoPlan> {
-        let none = || NoPlan::NoRoom(Vec::new());
-        let role = largest_role(&shape.demand).ok_or_else(none)?;
-        let roles = shape.demand.roles.iter();
-        let main = roles.clone().position(|known| known.name == role.name);
-        let question = Question {
-            queue,
-            shape,
-            view,
-            aims,
-            main: main.ok_or_else(none)?,
-        };
-        let mut rooms = self.rooms(&question, role, eligible);
-        let first = self.fewest(&question, &rooms);
-        let Err(NoPlan::Bound(..)) = &first else {
-            return first;
-        };
-        for part in &mut rooms {
-            part.pods = self.within_bounds(&question, *part);
-        }
-        sort(&mut rooms);
-        self.fewest(&question, &rooms).or(first)
+/// The job over the fewest clusters, with what the weighing came to.
+pub(crate) fn split(
+    inputs: Inputs<'_>,
+    queue: &QueueName,
+    shape: &RequestShape,
+    view: &View,
+    eligible: &Eligible,
+    aims: &Weights<'_>,
+) -> Result<(Vec<Share>, i128), NoPlan> {
+    let none = || NoPlan::NoRoom(Vec::new());
+    let role = largest_role(&shape.demand).ok_or_else(none)?;
+    let roles = shape.demand.roles.iter();
+    let main = roles.clone().position(|known| known.name == role.name);
+    let question = Question {
+        queue,
+        shape,
+        view,
+        aims,
+        main: main.ok_or_else(none)?,
+    };
+    let mut rooms = rooms(inputs, &question, role, eligible);
+    let first = fewest(inputs, &question, &rooms);
+    let Err(NoPlan::Bound(..)) = &first else {
+        return first;
+    };
+    for part in &mut rooms {
+        part.pods = within_bounds(inputs, &question, *part);
     }
+    sort(&mut rooms);
+    fewest(inputs, &question, &rooms).or(first)
+}
 
-    /// Clusters by how many pods of the role they take, most first.
-    fn rooms(&self, question: &Question<'_>, role: &Role, eligible: &Eligible) -> Vec<Part> {
-        let seats = self.capacity.room.seats_for_role(role);
-        let upper = |place: Place| match question.view.basis {
-            _ if question
-                .view
-                .nodes
-                .contains_key(&self.capacity.room.places()[place]) =>
-            {
-                u64::MAX
-            }
-            Basis::Now => seats[place].now,
-            Basis::Empty => seats[place].empty,
-        };
-        let mut places: Vec<(Reverse<u64>, Place)> = eligible
-            .places
-            .iter()
-            .map(|place| (Reverse(upper(*place).min(u64::from(role.count))), *place))
-            .filter(|(seats, _)| seats.0 > 0)
-            .collect();
-        places.sort_unstable();
-        let mut rooms: Vec<Part> = Vec::new();
-        let mut sum = 0_u64;
-        for (index, (_, place)) in places.iter().enumerate() {
-            if index >= COUNTED && sum >= u64::from(role.count) {
-                break;
-            }
-            let part = self.part(question, *place, &[(question.main, role.count)]);
-            let pods = part.pods();
-            sum += u64::from(pods);
-            rooms.push(Part {
-                place: *place,
-                pods,
-                preference: question
-                    .aims
-                    .preference(&self.capacity.room.places()[*place]),
-                seats: seats[*place],
-            });
+/// Clusters by how many pods of the role they take, most first.
+fn rooms(
+    inputs: Inputs<'_>,
+    question: &Question<'_>,
+    role: &Role,
+    eligible: &Eligible,
+) -> Vec<Part> {
+    let seats = inputs.capacity.room.seats_for_role(role);
+    let upper = |place: Place| match question.view.basis {
+        _ if question
+            .view
+            .nodes
+            .contains_key(&inputs.capacity.room.places()[place]) =>
+        {
+            u64::MAX
         }
-        sort(&mut rooms);
-        rooms
-    }
-
-    /// What a cluster takes of so many pods of these roles, one after another.
-    fn part(&self, question: &Question<'_>, place: Place, pods: &[(usize, u32)]) -> Packing {
-        let demand = &question.shape.demand;
-        let needs: Vec<Need<'_>> = pods
-            .iter()
-            .map(|(index, count)| Need {
-                index: *index,
-                role: &demand.roles[*index],
-                count: *count,
-            })
-            .collect();
-        let cluster = &self.capacity.room.places()[place];
-        let lens = lens(question.view, cluster, None);
-        let topology = demand.topology.as_ref();
-        self.capacity.room.fill(cluster, &needs, &lens, topology)
-    }
-
-    /// How many of the pods that a cluster has room for its bounds allow.
-    fn within_bounds(&self, question: &Question<'_>, part: Part) -> u32 {
-        let cluster = &self.capacity.room.places()[part.place];
-        let (mut least, mut most) = (0, part.pods);
-        while least < most {
-            let middle = most - (most - least) / 2;
-            let packing = self.part(question, part.place, &[(question.main, middle)]);
-            let share = self.share_of(cluster, &question.shape.demand, &packing);
-            let pools = pools_of(std::slice::from_ref(&share));
-            let kept = &question.view.kept;
-            if self.quota.check_pools(question.queue, &pools, kept).is_ok() {
-                least = middle;
-            } else {
-                most = middle - 1;
-            }
+        Basis::Now => seats[place].now,
+        Basis::Empty => seats[place].empty,
+    };
+    let mut places: Vec<(Reverse<u64>, Place)> = eligible
+        .places
+        .iter()
+        .map(|place| (Reverse(upper(*place).min(u64::from(role.count))), *place))
+        .filter(|(seats, _)| seats.0 > 0)
+        .collect();
+    places.sort_unstable();
+    let mut rooms: Vec<Part> = Vec::new();
+    let mut sum = 0_u64;
+    for (index, (_, place)) in places.iter().enumerate() {
+        if index >= COUNTED && sum >= u64::from(role.count) {
+            break;
         }
-        least
+        let part = pack_part(inputs, question, *place, &[(question.main, role.count)]);
+        let pods = part.pods();
+        sum += u64::from(pods);
+        rooms.push(Part {
+            place: *place,
+            pods,
+            preference: question
+                .aims
+                .preference(&inputs.capacity.room.places()[*place]),
+            seats: seats[*place],
+        });
     }
+    sort(&mut rooms);
+    rooms
+}
 
-    /// The best over the fewest clusters that do.
-    fn fewest(
-        &self,
-        question: &Question<'_>,
-        rooms: &[Part],
-    ) -> Result<(Vec<Share>, i128), NoPlan> {
-        let demand = &question.shape.demand;
-        let count = demand.roles[question.main].count;
-        let placement = &demand.placement;
-        let policy = self.quota.policy(question.queue);
-        let most = [
-            placement.max_clusters,
-            policy.and_then(|policy| policy.max_clusters),
-        ];
-        let most = most.into_iter().flatten().min().unwrap_or(u32::MAX);
-        // One alone was tried before.
-        let least = placement.min_clusters.unwrap_or(2).max(2);
-        let pods = u32::try_from(demand.pods()).unwrap_or(u32::MAX);
-        let able = rooms.iter().filter(|part| part.pods > 0).count();
-        let most = most.min(pods).min(u32::try_from(able).unwrap_or(u32::MAX));
-        let lacks = question.view.tells.then(|| self.lacks_of(question, rooms));
-        let mut why = NoPlan::NoRoom(lacks.unwrap_or_default());
-        let mut leaders = LEADERS;
-        for clusters in least..=most {
-            let sum: u64 = rooms[..clusters as usize]
-                .iter()
-                .map(|part| u64::from(part.pods))
-                .sum();
-            if sum < u64::from(count) {
-                continue;
-            }
-            let options = choices(&rooms[..able], clusters as usize, count)
-                .into_iter()
-                .filter_map(|choice| self.divide_led(question, choice, &mut leaders))
-                .collect();
-            let (shape, view) = (question.shape, question.view);
-            match self.first_within_bounds(question.queue, shape, view, options) {
-                Ok(found) => return Ok(found),
-                Err(next) => why = next.map_or(why.clone(), |next| why.or(next)),
-            }
-        }
-        Err(why)
-    }
-
-    /// The same led by the first of these clusters that takes what exists once, as long as there
-    /// are `leaders` to be tried.
-    fn divide_led(
-        &self,
-        question: &Question<'_>,
-        mut choice: Vec<Part>,
-        leaders: &mut usize,
-    ) -> Option<Candidate> {
-        let roles = &question.shape.demand.roles;
-        let led = (0..roles.len()).any(|role| exists_once(roles, question.main, role));
-        let first = self.divide(question, &choice);
-        if first.is_some() || !led {
-            return first;
-        }
-        (1..choice.len()).find_map(|leader| {
-            *leaders = leaders.checked_sub(1)?;
-            choice[..=leader].rotate_right(1);
-            let found = self.divide(question, &choice);
-            choice[..=leader].rotate_left(1);
-            found
+/// What a cluster takes of so many pods of these roles, one after another.
+fn pack_part(
+    inputs: Inputs<'_>,
+    question: &Question<'_>,
+    place: Place,
+    pods: &[(usize, u32)],
+) -> Packing {
+    let demand = &question.shape.demand;
+    let needs: Vec<Need<'_>> = pods
+        .iter()
+        .map(|(index, count)| Need {
+            index: *index,
+            role: &demand.roles[*index],
+            count: *count,
         })
-    }
+        .collect();
+    let cluster = &inputs.capacity.room.places()[place];
+    let lens = lens(question.view, cluster, None);
+    let topology = demand.topology.as_ref();
+    inputs.capacity.room.fill(cluster, &needs, &lens, topology)
+}
 
-    /// All roles over these clusters, if they take them.
-    fn divide(&self, question: &Question<'_>, choice: &[Part]) -> Option<Candidate> {
-        let demand = &question.shape.demand;
-        let mut left: Vec<u32> = demand.roles.iter().map(|role| role.count).collect();
-        let mut parts = Vec::new();
-        for (index, part) in choice.iter().enumerate() {
-            let after = u32::try_from(choice.len() - index - 1).unwrap_or(u32::MAX);
-            let pods = shares_of(
-                &left,
-                demand.roles.as_slice(),
-                question.main,
-                *part,
-                index,
-                after,
-            );
-            let packing = self.part(question, part.place, &pods);
-            for seat in &packing.seats {
-                left[seat.role] -= seat.count;
-            }
-            let has_main = packing.seats.iter().any(|seat| seat.role == question.main);
-            if !has_main {
-                return None;
-            }
-            parts.push((part.place, packing));
+/// How many of the pods that a cluster has room for its bounds allow.
+fn within_bounds(inputs: Inputs<'_>, question: &Question<'_>, part: Part) -> u32 {
+    let cluster = &inputs.capacity.room.places()[part.place];
+    let (mut least, mut most) = (0, part.pods);
+    while least < most {
+        let middle = most - (most - least) / 2;
+        let packing = pack_part(inputs, question, part.place, &[(question.main, middle)]);
+        let share = plan::share_of(inputs, cluster, &question.shape.demand, &packing);
+        let pools = pools_of(std::slice::from_ref(&share));
+        let kept = &question.view.kept;
+        if inputs
+            .quota
+            .check_pools(question.queue, &pools, kept)
+            .is_ok()
+        {
+            least = middle;
+        } else {
+            most = middle - 1;
         }
-        if left.iter().any(|count| *count > 0) {
+    }
+    least
+}
+
+/// The best over the fewest clusters that do.
+fn fewest(
+    inputs: Inputs<'_>,
+    question: &Question<'_>,
+    rooms: &[Part],
+) -> Result<(Vec<Share>, i128), NoPlan> {
+    let demand = &question.shape.demand;
+    let count = demand.roles[question.main].count;
+    let placement = &demand.placement;
+    let policy = inputs.quota.policy(question.queue);
+    let most = [
+        placement.max_clusters,
+        policy.and_then(|policy| policy.max_clusters),
+    ];
+    let most = most.into_iter().flatten().min().unwrap_or(u32::MAX);
+    // One alone was tried before.
+    let least = placement.min_clusters.unwrap_or(2).max(2);
+    let pods = u32::try_from(demand.pods()).unwrap_or(u32::MAX);
+    let able = rooms.iter().filter(|part| part.pods > 0).count();
+    let most = most.min(pods).min(u32::try_from(able).unwrap_or(u32::MAX));
+    let lacks = question
+        .view
+        .tells
+        .then(|| lacks_of(inputs, question, rooms));
+    let mut why = NoPlan::NoRoom(lacks.unwrap_or_default());
+    let mut leaders = LEADERS;
+    for clusters in least..=most {
+        let sum: u64 = rooms[..clusters as usize]
+            .iter()
+            .map(|part| u64::from(part.pods))
+            .sum();
+        if sum < u64::from(count) {
+            continue;
+        }
+        let options = choices(&rooms[..able], clusters as usize, count)
+            .into_iter()
+            .filter_map(|choice| divide_led(inputs, question, choice, &mut leaders))
+            .collect();
+        let (shape, view) = (question.shape, question.view);
+        match mixed::first_within_bounds(inputs, question.queue, shape, view, options) {
+            Ok(found) => return Ok(found),
+            Err(next) => why = next.map_or(why.clone(), |next| why.or(next)),
+        }
+    }
+    Err(why)
+}
+
+/// The same led by the first of these clusters that takes what exists once, as long as there
+/// are `leaders` to be tried.
+fn divide_led(
+    inputs: Inputs<'_>,
+    question: &Question<'_>,
+    mut choice: Vec<Part>,
+    leaders: &mut usize,
+) -> Option<Candidate> {
+    let roles = &question.shape.demand.roles;
+    let led = (0..roles.len()).any(|role| exists_once(roles, question.main, role));
+    let first = divide(inputs, question, &choice);
+    if first.is_some() || !led {
+        return first;
+    }
+    (1..choice.len()).find_map(|leader| {
+        *leaders = leaders.checked_sub(1)?;
+        choice[..=leader].rotate_right(1);
+        let found = divide(inputs, question, &choice);
+        choice[..=leader].rotate_left(1);
+        found
+    })
+}
+
+/// All roles over these clusters, if they take them.
+fn divide(inputs: Inputs<'_>, question: &Question<'_>, choice: &[Part]) -> Option<Candidate> {
+    let demand = &question.shape.demand;
+    let mut left: Vec<u32> = demand.roles.iter().map(|role| role.count).collect();
+    let mut parts = Vec::new();
+    for (index, part) in choice.iter().enumerate() {
+        let after = u32::try_from(choice.len() - index - 1).unwrap_or(u32::MAX);
+        let pods = shares_of(
+            &left,
+            demand.roles.as_slice(),
+            question.main,
+            *part,
+            index,
+            after,
+        );
+        let packing = pack_part(inputs, question, part.place, &pods);
+        for seat in &packing.seats {
+            left[seat.role] -= seat.count;
+        }
+        let has_main = packing.seats.iter().any(|seat| seat.role == question.main);
+        if !has_main {
             return None;
         }
-        let seats: Vec<Seats> = choice.iter().map(|part| part.seats).collect();
-        let room: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
-        let spare = room.saturating_sub(u64::from(demand.roles[question.main].count));
-        let (shape, view) = (question.shape, question.view);
-        Some(self.scored(shape, view, parts, &seats, spare, question.aims))
+        parts.push((part.place, packing));
     }
+    if left.iter().any(|count| *count > 0) {
+        return None;
+    }
+    let seats: Vec<Seats> = choice.iter().map(|part| part.seats).collect();
+    let room: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
+    let spare = room.saturating_sub(u64::from(demand.roles[question.main].count));
+    let (shape, view) = (question.shape, question.view);
+    Some(plan::scored(
+        inputs,
+        shape,
+        view,
+        parts,
+        &seats,
+        spare,
+        question.aims,
+    ))
+}
 
-    fn lacks_of(&self, question: &Question<'_>, rooms: &[Part]) -> Vec<ClusterLack> {
-        let demand = &question.shape.demand;
-        let count = demand.roles[question.main].count;
-        let lacks = rooms.iter().filter(|part| part.pods < count);
-        lacks
-            .filter_map(|part| {
-                let packing = Packing::lacking(question.main, count, part.pods);
-                let cluster = &self.capacity.room.places()[part.place];
-                self.lack_of(cluster, demand, &packing, question.view)
-            })
-            .collect()
-    }
+fn lacks_of(inputs: Inputs<'_>, question: &Question<'_>, rooms: &[Part]) -> Vec<ClusterLack> {
+    let demand = &question.shape.demand;
+    let count = demand.roles[question.main].count;
+    let lacks = rooms.iter().filter(|part| part.pods < count);
+    lacks
+        .filter_map(|part| {
+            let packing = Packing::lacking(question.main, count, part.pods);
+            let cluster = &inputs.capacity.room.places()[part.place];
+            plan::lack_of(inputs, cluster, demand, &packing, question.view)
+        })
+        .collect()
 }
 
 /// Whether a role beside the one that is divided has one pod.

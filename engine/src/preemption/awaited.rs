@@ -9,64 +9,68 @@ use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::Share;
 use crate::api::ids::{JobKey, QueueName};
 use crate::cycle::evaluate::Request;
-use crate::engine::Engine;
 use crate::placement::plan::View;
+use crate::preemption::evict;
 use crate::quota::Shortfall;
+use crate::reservation::reserve;
+use crate::state::Inputs;
 use std::collections::BTreeSet;
 
-impl Engine {
-    /// Jobs that are ending or shrinking, and have to be gone before the request can have `shares`:
-    /// those on nodes that these use, and as many more, first in order, as give back the headroom
-    /// that it lacks beside what it has to leave alone. Of jobs that would do as well for headroom
-    /// it waits for the first: if another is gone sooner, its quota wakes it.
-    pub(crate) fn awaited_for(&self, request: Request<'_>, shares: &[Share]) -> BTreeSet<JobKey> {
-        let used = shares.iter().flat_map(|share| {
-            let slots = share.slots.iter();
-            slots.map(|slot| (share.cluster.clone(), slot.node.clone()))
-        });
-        let used: BTreeSet<_> = used.collect();
-        let mut view = View {
-            kept: self.headroom_kept(&self.reservations_ahead(request)),
-            ..View::now()
+/// Jobs that are ending or shrinking, and have to be gone before the request can have `shares`:
+/// those on nodes that these use, and as many more, first in order, as give back the headroom
+/// that it lacks beside what it has to leave alone. Of jobs that would do as well for headroom
+/// it waits for the first: if another is gone sooner, its quota wakes it.
+pub(crate) fn awaited_for(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    shares: &[Share],
+) -> BTreeSet<JobKey> {
+    let used = shares.iter().flat_map(|share| {
+        let slots = share.slots.iter();
+        slots.map(|slot| (share.cluster.clone(), slot.node.clone()))
+    });
+    let used: BTreeSet<_> = used.collect();
+    let mut view = View {
+        kept: reserve::headroom_kept(inputs, &reserve::reservations_ahead(inputs, request)),
+        ..View::now()
+    };
+    let mut awaited = BTreeSet::new();
+    let mut others = Vec::new();
+    for key in inputs.jobs.preemptible().terminating() {
+        let Some((queue, charge, nodes)) = evict::going(inputs, key) else {
+            continue;
         };
-        let mut awaited = BTreeSet::new();
-        let mut others = Vec::new();
-        for key in self.jobs.preemptible().terminating() {
-            let Some((queue, charge, nodes)) = self.going(key) else {
-                continue;
-            };
-            if nodes.keys().any(|node| used.contains(node)) {
-                self.without(&mut view, &queue, &charge);
-                awaited.insert(key.clone());
-            } else {
-                others.push((key, queue, charge));
-            }
-        }
-        let pools = pools_of(shares);
-        while let Err(short) = self.check_with(request, &pools, &view) {
-            let gives = |(_, queue, charge): &(&JobKey, QueueName, Pools)| {
-                self.quota.is_within(queue, &short.queue) && gives_back(charge, &short)
-            };
-            let Some(first) = others.iter().position(gives) else {
-                break;
-            };
-            let (key, queue, charge) = others.remove(first);
-            self.without(&mut view, &queue, &charge);
+        if nodes.keys().any(|node| used.contains(node)) {
+            evict::without(inputs, &mut view, &queue, &charge);
             awaited.insert(key.clone());
+        } else {
+            others.push((key, queue, charge));
         }
-        awaited
     }
+    let pools = pools_of(shares);
+    while let Err(short) = check_with(inputs, request, &pools, &view) {
+        let gives = |(_, queue, charge): &(&JobKey, QueueName, Pools)| {
+            inputs.quota.is_within(queue, &short.queue) && gives_back(charge, &short)
+        };
+        let Some(first) = others.iter().position(gives) else {
+            break;
+        };
+        let (key, queue, charge) = others.remove(first);
+        evict::without(inputs, &mut view, &queue, &charge);
+        awaited.insert(key.clone());
+    }
+    awaited
+}
 
-    fn check_with(
-        &self,
-        request: Request<'_>,
-        pools: &Pools,
-        view: &View,
-    ) -> Result<(), Shortfall> {
-        let total = &request.shape.total;
-        self.quota.check_total(request.queue, total, &view.kept)?;
-        self.quota.check_pools(request.queue, pools, &view.kept)
-    }
+fn check_with(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    pools: &Pools,
+    view: &View,
+) -> Result<(), Shortfall> {
+    let total = &request.shape.total;
+    inputs.quota.check_total(request.queue, total, &view.kept)?;
+    inputs.quota.check_pools(request.queue, pools, &view.kept)
 }
 
 /// Whether a charge counts where headroom is short.

@@ -14,11 +14,13 @@ use crate::api::facts::Share;
 use crate::api::ids::ClusterName;
 use crate::api::reason::Reason;
 use crate::cycle::evaluate::Request;
-use crate::engine::Engine;
+use crate::placement::plan;
 use crate::placement::plan::View;
 use crate::preemption::entitlement::Reclaim;
+use crate::preemption::evict;
 use crate::preemption::victims::Item;
 use crate::quota::UsageOverlay;
+use crate::state::Inputs;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -34,7 +36,7 @@ pub(crate) type VictimSet = BTreeSet<usize>;
 
 /// A search for what to take.
 pub(crate) struct Search<'a> {
-    pub(crate) engine: &'a Engine,
+    pub(crate) inputs: Inputs<'a>,
     pub(crate) request: Request<'a>,
     /// What is offered, in order.
     pub(crate) items: &'a [Item<'a>],
@@ -125,19 +127,19 @@ impl Search<'_> {
         self.tries.set(self.tries.get().saturating_add(1));
         let mut view = self.view.clone();
         for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
-            self.engine.without(&mut view, item.queue, item.charge());
-            for ((cluster, node), held) in &*item.nodes(&self.engine.capacity.room) {
+            evict::without(self.inputs, &mut view, item.queue, item.charge());
+            for ((cluster, node), held) in &*item.nodes(&self.inputs.capacity.room) {
                 let cluster = view.nodes.entry(cluster.clone()).or_default();
                 cluster.entry(node.clone()).or_default().add_tally(held, -1);
             }
         }
-        let (engine, request) = (self.engine, self.request);
+        let (inputs, request) = (self.inputs, self.request);
         let total = &request.shape.total;
-        engine
+        inputs
             .quota
             .check_total(request.queue, total, &view.kept)
             .ok()?;
-        engine.plan(request.queue, request.shape, &view).ok()
+        plan::plan(inputs, request.queue, request.shape, &view).ok()
     }
 
     /// Whether a choice may be made, the job going where `shares` say: each thing that comes

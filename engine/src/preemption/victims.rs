@@ -14,11 +14,12 @@ use crate::api::charge::{Pools, pools_of};
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
 use crate::capacity::{Holdings, Room};
-use crate::engine::Engine;
 use crate::jobs::elastic::least_counts;
 use crate::jobs::job::{Job, Released};
 use crate::jobs::resize::{cuts_to, spare};
 use crate::jobs::terminating::Cut;
+use crate::preemption::evict;
+use crate::state::Inputs;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
@@ -170,165 +171,169 @@ impl Item<'_> {
     }
 }
 
-impl Engine {
-    /// Adds what could be taken of the jobs of a queue that hold anything of `wanted`; with `below`
-    /// for a job of this priority in the queue itself.
-    pub(crate) fn offer<'a>(
-        &'a self,
-        offers: &mut Candidates<'a>,
-        queue: &QueueName,
-        reason: Reason,
-        wanted: &Resources,
-        below: Option<i32>,
-    ) {
-        let rules = self.quota.policy(queue).map(|policy| policy.preemption);
-        let rules = rules.unwrap_or_default();
-        let protected = rules.min_runtime_ms;
-        let mut last = None;
-        for (priority, key) in self.jobs.preemptible().of(queue) {
-            if below.is_some_and(|below| *priority > below) {
-                break;
-            }
-            let Some(job) = self.jobs.get(key) else {
-                continue;
-            };
-            let Some(released) = job.released.as_deref() else {
-                continue;
-            };
-            let Some((_, charge)) = &job.derived.has.charge else {
-                continue;
-            };
-            if !charge.values().any(|part| shares_something(part, wanted)) {
-                continue;
-            }
-            let lower = below.is_none_or(|below| rules.within_queue && *priority < below);
-            if !lower || (rules.allow_non_preemptible && !job.preemptible) {
-                let until = overdue_at(job, released).filter(|_| rules.evict_overdue);
-                if until.is_none_or(|until| until > self.now) {
-                    offers.more_at = offers.more_at.into_iter().chain(until).min();
-                    continue;
-                }
-            }
-            if protected > 0 {
-                let until = released.started_at.map(|at| at.after(protected));
-                if until.is_none_or(|until| until > self.now) {
-                    offers.more_at = offers.more_at.into_iter().chain(until).min();
-                    continue;
-                }
-            }
-            // They come in order of priority.
-            let place = match last {
-                Some((of, place)) if of == *priority => place,
-                _ => self.jobs.preemptible().rank(*priority),
-            };
-            last = Some((*priority, place));
-            self.offer_job(offers, (key, job, released), reason, (*priority, place));
+/// Adds what could be taken of the jobs of a queue that hold anything of `wanted`; with `below`
+/// for a job of this priority in the queue itself.
+pub(crate) fn offer<'a>(
+    inputs: Inputs<'a>,
+    offers: &mut Candidates<'a>,
+    queue: &QueueName,
+    reason: Reason,
+    wanted: &Resources,
+    below: Option<i32>,
+) {
+    let rules = inputs.quota.policy(queue).map(|policy| policy.preemption);
+    let rules = rules.unwrap_or_default();
+    let protected = rules.min_runtime_ms;
+    let mut last = None;
+    for (priority, key) in inputs.jobs.preemptible().of(queue) {
+        if below.is_some_and(|below| *priority > below) {
+            break;
         }
-    }
-
-    fn offer_job<'a>(
-        &'a self,
-        offers: &mut Candidates<'a>,
-        (key, job, released): (&'a JobKey, &'a Job, &'a Released),
-        reason: Reason,
-        (priority, place): (i32, usize),
-    ) {
-        let cost = self.cost_of(job, released, place);
-        let item = |step, cost, what: CandidateKind<'a>| Item {
-            queue: &released.admission.queue,
+        let Some(job) = inputs.jobs.get(key) else {
+            continue;
+        };
+        let Some(released) = job.released.as_deref() else {
+            continue;
+        };
+        let Some((_, charge)) = &job.derived.has.charge else {
+            continue;
+        };
+        if !charge.values().any(|part| shares_something(part, wanted)) {
+            continue;
+        }
+        let lower = below.is_none_or(|below| rules.within_queue && *priority < below);
+        if !lower || (rules.allow_non_preemptible && !job.preemptible) {
+            let until = overdue_at(job, released).filter(|_| rules.evict_overdue);
+            if until.is_none_or(|until| until > inputs.now) {
+                offers.more_at = offers.more_at.into_iter().chain(until).min();
+                continue;
+            }
+        }
+        if protected > 0 {
+            let until = released.started_at.map(|at| at.after(protected));
+            if until.is_none_or(|until| until > inputs.now) {
+                offers.more_at = offers.more_at.into_iter().chain(until).min();
+                continue;
+            }
+        }
+        // They come in order of priority.
+        let place = match last {
+            Some((of, place)) if of == *priority => place,
+            _ => inputs.jobs.preemptible().rank(*priority),
+        };
+        last = Some((*priority, place));
+        offer_job(
+            inputs,
+            offers,
+            (key, job, released),
             reason,
-            order: Order {
-                whole: !matches!(&what, CandidateKind::PodSurplus(part) if part.cut.is_some()),
-                cost,
-                priority,
-                younger: Reverse(released.admission.admitted_at),
-                key,
-                step,
-            },
-            what,
-        };
-        let steps = surplus(job, released);
-        if let Some((_, charge)) = &job.derived.has.charge
-            && steps.is_empty()
-            && released.leaving.is_empty()
-        {
-            let whole = item(usize::MAX, cost, CandidateKind::Job(charge));
-            return offers.items.push(whole);
-        }
-        let mut nodes = self.capacity.room.holdings(key);
-        if !released.leaving.is_empty() {
-            // What leaves already is counted as gone.
-            let leaving = self.going(key).map(|(.., leaving)| leaving);
-            for (node, held) in leaving.into_iter().flatten() {
-                nodes.entry(node).or_default().add_tally(&held, -1);
-            }
-        }
-        let again = pools_of(&released.admission.shares);
-        let mut rest = released.clone();
-        let on: Vec<(ClusterName, NodeName)> = nodes.keys().cloned().collect();
-        for (step, cut) in steps.into_iter().enumerate() {
-            let basis = rest.basis.clone().or_else(|| job.demand.clone());
-            let Some((leaving, from)) = basis.and_then(|basis| rest.cut(&basis, &cut)) else {
-                break;
-            };
-            let mut freed = Holdings::new();
-            let mut left = leaving.count;
-            let mut free = |at: &(ClusterName, NodeName), count: u32| {
-                let held = nodes.entry(at.clone()).or_default();
-                let count = held.fits(&leaving.request, count);
-                held.add(&leaving.request, -i64::from(count));
-                let freed = freed.entry(at.clone()).or_default();
-                freed.add(&leaving.request, i64::from(count));
-                count
-            };
-            for (node, count) in from {
-                left -= free(&(cut.cluster.clone(), node), count.min(left));
-            }
-            // A plan that was read back names no nodes: they leave where its pods are seen.
-            for at in on.iter().rev().filter(|at| at.0 == cut.cluster) {
-                left -= free(at, left);
-            }
-            let charge: Pools = leaving
-                .charge
-                .into_iter()
-                .map(|(class, part)| ((cut.cluster.clone(), class), part))
-                .collect();
-            let part = PodSurplus {
-                cut: Some(cut),
-                after: None,
-                charge,
-                again: None,
-                nodes: freed,
-            };
-            offers
-                .items
-                .push(item(step, 0, CandidateKind::PodSurplus(part.into())));
-        }
-        let left = PodSurplus {
-            cut: None,
-            after: None,
-            charge: pools_of(&rest.admission.shares),
-            again: Some(again),
-            nodes,
-        };
-        let left = item(usize::MAX, cost, CandidateKind::PodSurplus(left.into()));
-        offers.items.push(left);
+            (*priority, place),
+        );
     }
+}
 
-    /// What is lost if a job is evicted whose priority has this place among those in use.
-    fn cost_of(&self, job: &Job, released: &Released, place: usize) -> i128 {
-        let saved = released.started_at.max(job.cold.checkpointed_at);
-        let since = released.started_at.and(saved);
-        let lost = since.map_or(0, |since| self.now.millis_since(since).max(0));
-        let charged = job.derived.has.charge.as_ref();
-        let charged = charged.filter(|_| released.leaving.is_empty());
-        let weight = match charged {
-            Some((_, pools)) => weight(pools.values()),
-            None => weight(&released.admission.charge()),
-        };
-        let place = i128::try_from(place).unwrap_or(i128::MAX);
-        weight * i128::from(lost) * (1 + place)
+fn offer_job<'a>(
+    inputs: Inputs<'a>,
+    offers: &mut Candidates<'a>,
+    (key, job, released): (&'a JobKey, &'a Job, &'a Released),
+    reason: Reason,
+    (priority, place): (i32, usize),
+) {
+    let cost = cost_of(inputs, job, released, place);
+    let item = |step, cost, what: CandidateKind<'a>| Item {
+        queue: &released.admission.queue,
+        reason,
+        order: Order {
+            whole: !matches!(&what, CandidateKind::PodSurplus(part) if part.cut.is_some()),
+            cost,
+            priority,
+            younger: Reverse(released.admission.admitted_at),
+            key,
+            step,
+        },
+        what,
+    };
+    let steps = surplus(job, released);
+    if let Some((_, charge)) = &job.derived.has.charge
+        && steps.is_empty()
+        && released.leaving.is_empty()
+    {
+        let whole = item(usize::MAX, cost, CandidateKind::Job(charge));
+        return offers.items.push(whole);
     }
+    let mut nodes = inputs.capacity.room.holdings(key);
+    if !released.leaving.is_empty() {
+        // What leaves already is counted as gone.
+        let leaving = evict::going(inputs, key).map(|(.., leaving)| leaving);
+        for (node, held) in leaving.into_iter().flatten() {
+            nodes.entry(node).or_default().add_tally(&held, -1);
+        }
+    }
+    let again = pools_of(&released.admission.shares);
+    let mut rest = released.clone();
+    let on: Vec<(ClusterName, NodeName)> = nodes.keys().cloned().collect();
+    for (step, cut) in steps.into_iter().enumerate() {
+        let basis = rest.basis.clone().or_else(|| job.demand.clone());
+        let Some((leaving, from)) = basis.and_then(|basis| rest.cut(&basis, &cut)) else {
+            break;
+        };
+        let mut freed = Holdings::new();
+        let mut left = leaving.count;
+        let mut free = |at: &(ClusterName, NodeName), count: u32| {
+            let held = nodes.entry(at.clone()).or_default();
+            let count = held.fits(&leaving.request, count);
+            held.add(&leaving.request, -i64::from(count));
+            let freed = freed.entry(at.clone()).or_default();
+            freed.add(&leaving.request, i64::from(count));
+            count
+        };
+        for (node, count) in from {
+            left -= free(&(cut.cluster.clone(), node), count.min(left));
+        }
+        // A plan that was read back names no nodes: they leave where its pods are seen.
+        for at in on.iter().rev().filter(|at| at.0 == cut.cluster) {
+            left -= free(at, left);
+        }
+        let charge: Pools = leaving
+            .charge
+            .into_iter()
+            .map(|(class, part)| ((cut.cluster.clone(), class), part))
+            .collect();
+        let part = PodSurplus {
+            cut: Some(cut),
+            after: None,
+            charge,
+            again: None,
+            nodes: freed,
+        };
+        offers
+            .items
+            .push(item(step, 0, CandidateKind::PodSurplus(part.into())));
+    }
+    let left = PodSurplus {
+        cut: None,
+        after: None,
+        charge: pools_of(&rest.admission.shares),
+        again: Some(again),
+        nodes,
+    };
+    let left = item(usize::MAX, cost, CandidateKind::PodSurplus(left.into()));
+    offers.items.push(left);
+}
+
+/// What is lost if a job is evicted whose priority has this place among those in use.
+fn cost_of(inputs: Inputs<'_>, job: &Job, released: &Released, place: usize) -> i128 {
+    let saved = released.started_at.max(job.cold.checkpointed_at);
+    let since = released.started_at.and(saved);
+    let lost = since.map_or(0, |since| inputs.now.millis_since(since).max(0));
+    let charged = job.derived.has.charge.as_ref();
+    let charged = charged.filter(|_| released.leaving.is_empty());
+    let weight = match charged {
+        Some((_, pools)) => weight(pools.values()),
+        None => weight(&released.admission.charge()),
+    };
+    let place = i128::try_from(place).unwrap_or(i128::MAX);
+    weight * i128::from(lost) * (1 + place)
 }
 
 /// When a released job has run as long as it declared; `None` while it does not run, and for one

@@ -10,11 +10,14 @@ use crate::api::charge::Pools;
 use crate::api::decision::Help;
 use crate::api::facts::{Demand, Role};
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
+use crate::cycle::evaluate;
 use crate::cycle::evaluate::Request;
-use crate::engine::Engine;
 use crate::pending::shapes::RequestShape;
+use crate::placement::plan;
 use crate::placement::plan::{ClusterLack, NoPlan, View};
 use crate::quota::{Shortfall, Withheld};
+use crate::reservation::reserve;
+use crate::state::Inputs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,192 +32,201 @@ enum Lack {
     Room(Vec<ClusterLack>),
 }
 
-impl Engine {
-    /// The smallest changes with which a waiting job would start now; none where it may go, or
-    /// where what stops it is neither quota nor room. Other queues are named only where `may_use` says
-    /// that the job may be submitted to them.
-    #[must_use]
-    pub fn advise(&self, key: &JobKey, may_use: &dyn Fn(&QueueName) -> bool) -> Vec<Help> {
-        let line = self.jobs.line_of(key);
-        let Some((line, shape)) =
-            line.and_then(|line| Some((line, Arc::clone(self.pending.shapes.get(line.shape)?))))
-        else {
-            return Vec::new();
-        };
-        let request = Request {
-            queue: &line.queue,
-            rank: &line.rank,
-            shape: &shape,
-            tells: true,
-        };
-        if self.quota.problem(request.queue).is_some() || self.passes(request, &Withheld::default())
-        {
-            return Vec::new();
-        }
-        let lack = self.lack(request);
-        let mut helps: Vec<Help> = self.fewer_pods(request).into_iter().collect();
-        if let Some(Lack::Quota(short, pools)) = &lack {
-            helps.extend(self.higher_bound(request, short, pools.as_ref()));
-        }
-        helps.extend(self.other_queues(request, may_use));
-        if let Some(Lack::Room(lacks)) = &lack {
-            helps.extend(self.more_nodes(&shape, lacks));
-        }
-        helps
+/// The smallest changes with which a waiting job would start now; none where it may go, or
+/// where what stops it is neither quota nor room. Other queues are named only where `may_use` says
+/// that the job may be submitted to them.
+#[must_use]
+pub(crate) fn advise(
+    inputs: Inputs<'_>,
+    key: &JobKey,
+    may_use: &dyn Fn(&QueueName) -> bool,
+) -> Vec<Help> {
+    let line = inputs.jobs.line_of(key);
+    let Some((line, shape)) =
+        line.and_then(|line| Some((line, Arc::clone(inputs.pending.shapes.get(line.shape)?))))
+    else {
+        return Vec::new();
+    };
+    let request = Request {
+        queue: &line.queue,
+        rank: &line.rank,
+        shape: &shape,
+        tells: true,
+    };
+    if inputs.quota.problem(request.queue).is_some()
+        || evaluate::passes(inputs, request, &Withheld::default())
+    {
+        return Vec::new();
     }
-
-    fn lack(&self, request: Request<'_>) -> Option<Lack> {
-        let now = View::told();
-        let total = self
-            .quota
-            .check_total(request.queue, &request.shape.total, &now.kept);
-        if let Err(short) = total {
-            return Some(Lack::Quota(Box::new(short), None));
-        }
-        match self.plan(request.queue, request.shape, &now) {
-            Err(NoPlan::Bound(short, pools)) => Some(Lack::Quota(short, Some(pools))),
-            Err(NoPlan::NoRoom(lacks)) => Some(Lack::Room(lacks)),
-            Err(NoPlan::NoCluster(_)) | Ok(_) => None,
-        }
+    let lack = lack(inputs, request);
+    let mut helps: Vec<Help> = fewer_pods(inputs, request).into_iter().collect();
+    if let Some(Lack::Quota(short, pools)) = &lack {
+        helps.extend(higher_bound(inputs, request, short, pools.as_ref()));
     }
+    helps.extend(other_queues(inputs, request, may_use));
+    if let Some(Lack::Room(lacks)) = &lack {
+        helps.extend(more_nodes(inputs, &shape, lacks));
+    }
+    helps
+}
 
-    /// The most pods of its largest role with which it would start.
-    fn fewer_pods(&self, request: Request<'_>) -> Option<Help> {
-        let roles = request.shape.demand.roles.iter().enumerate();
-        let (index, role) = roles.max_by_key(|(index, role)| (role.count, usize::MAX - index))?;
-        let goes = |count| {
-            smaller(request.shape, index, count).is_some_and(|shape| {
-                let request = Request {
-                    shape: &shape,
-                    ..request
-                };
-                self.passes(request, &Withheld::default())
-            })
-        };
-        // What fits stays fitting when it gets smaller: the most is found by halving.
-        let (mut fits, mut too_many) = (0, role.count);
-        while too_many - fits > 1 {
-            let middle = fits + (too_many - fits) / 2;
-            if goes(middle) {
-                fits = middle;
-            } else {
-                too_many = middle;
-            }
-        }
-        (fits > 0).then(|| Help::FewerPods {
-            role: role.name.clone(),
-            count: fits,
+fn lack(inputs: Inputs<'_>, request: Request<'_>) -> Option<Lack> {
+    let now = View::told();
+    let total = inputs
+        .quota
+        .check_total(request.queue, &request.shape.total, &now.kept);
+    if let Err(short) = total {
+        return Some(Lack::Quota(Box::new(short), None));
+    }
+    match plan::plan(inputs, request.queue, request.shape, &now) {
+        Err(NoPlan::Bound(short, pools)) => Some(Lack::Quota(short, Some(pools))),
+        Err(NoPlan::NoRoom(lacks)) => Some(Lack::Room(lacks)),
+        Err(NoPlan::NoCluster(_)) | Ok(_) => None,
+    }
+}
+
+/// The most pods of its largest role with which it would start.
+fn fewer_pods(inputs: Inputs<'_>, request: Request<'_>) -> Option<Help> {
+    let roles = request.shape.demand.roles.iter().enumerate();
+    let (index, role) = roles.max_by_key(|(index, role)| (role.count, usize::MAX - index))?;
+    let goes = |count| {
+        smaller(request.shape, index, count).is_some_and(|shape| {
+            let request = Request {
+                shape: &shape,
+                ..request
+            };
+            evaluate::passes(inputs, request, &Withheld::default())
         })
-    }
-
-    /// The bound that stops it, raised by what is short, where nothing else stops it then.
-    fn higher_bound(
-        &self,
-        request: Request<'_>,
-        short: &Shortfall,
-        pools: Option<&Pools>,
-    ) -> Option<Help> {
-        let to = short.capability + short.excess();
-        let given = given_back(short, pools, to - short.capability);
-        let helps =
-            self.passes(request, &given) && self.is_let_by(request, short, pools, clamp(to));
-        helps.then(|| Help::RaiseCapability {
-            queue: short.queue.clone(),
-            class: short.class.clone(),
-            resource: short.resource.to_string(),
-            to: clamp(to).0,
-        })
-    }
-
-    /// Whether all bounds let the job by once the one that stops it is named as `to`: a queue
-    /// below may name as little, and what is guaranteed to others stays theirs.
-    fn is_let_by(
-        &self,
-        request: Request<'_>,
-        short: &Shortfall,
-        pools: Option<&Pools>,
-        to: Amount,
-    ) -> bool {
-        let mut queues = self.quota.clone();
-        if let Some(class) = &short.class {
-            let mut policy = self.quota.policy(&short.queue).cloned();
-            let bounds = policy.iter_mut().flat_map(|policy| &mut policy.pools);
-            for bound in bounds {
-                if bound.class == *class && bound.clusters == short.detail.clusters {
-                    bound.capability.set(short.resource.clone(), to);
-                }
-            }
-            queues.set_policy(&short.queue, policy);
+    };
+    // What fits stays fitting when it gets smaller: the most is found by halving.
+    let (mut fits, mut too_many) = (0, role.count);
+    while too_many - fits > 1 {
+        let middle = fits + (too_many - fits) / 2;
+        if goes(middle) {
+            fits = middle;
         } else {
-            let mut fact = self.quota.fact(&short.queue).cloned();
-            if let Some(fact) = &mut fact {
-                fact.capability.set(short.resource.clone(), to);
-            }
-            queues.set_fact(&short.queue, fact);
+            too_many = middle;
         }
-        let kept = self.headroom_kept(&self.reservations_ahead(request));
-        let total = queues.check_total(request.queue, &request.shape.total, &kept);
-        let pools = pools.map_or(Ok(()), |pools| {
-            queues.check_pools(request.queue, pools, &kept)
-        });
-        total.and(pools).is_ok()
     }
+    (fits > 0).then(|| Help::FewerPods {
+        role: role.name.clone(),
+        count: fits,
+    })
+}
 
-    /// Other queues in which it would start, in order of name.
-    fn other_queues(
-        &self,
-        request: Request<'_>,
-        may_use: &dyn Fn(&QueueName) -> bool,
-    ) -> Vec<Help> {
-        let (named, tried) = OTHER_QUEUES;
-        let pending_queues = self
-            .quota
-            .listed()
-            .filter(|queue| *queue != request.queue && may_use(queue))
-            .filter(|queue| self.quota.problem(queue).is_none());
-        let goes =
-            |queue: &&QueueName| self.passes(Request { queue, ..request }, &Withheld::default());
-        pending_queues
-            .take(tried)
-            .filter(goes)
-            .take(named)
-            .map(|queue| Help::OtherQueue(queue.clone()))
-            .collect()
+/// The bound that stops it, raised by what is short, where nothing else stops it then.
+fn higher_bound(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    short: &Shortfall,
+    pools: Option<&Pools>,
+) -> Option<Help> {
+    let to = short.capability + short.excess();
+    let given = given_back(short, pools, to - short.capability);
+    let helps = evaluate::passes(inputs, request, &given)
+        && is_let_by(inputs, request, short, pools, clamp(to));
+    helps.then(|| Help::RaiseCapability {
+        queue: short.queue.clone(),
+        class: short.class.clone(),
+        resource: short.resource.to_string(),
+        to: clamp(to).0,
+    })
+}
+
+/// Whether all bounds let the job by once the one that stops it is named as `to`: a queue
+/// below may name as little, and what is guaranteed to others stays theirs.
+fn is_let_by(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    short: &Shortfall,
+    pools: Option<&Pools>,
+    to: Amount,
+) -> bool {
+    let mut queues = inputs.quota.clone();
+    if let Some(class) = &short.class {
+        let mut policy = inputs.quota.policy(&short.queue).cloned();
+        let bounds = policy.iter_mut().flat_map(|policy| &mut policy.pools);
+        for bound in bounds {
+            if bound.class == *class && bound.clusters == short.detail.clusters {
+                bound.capability.set(short.resource.clone(), to);
+            }
+        }
+        queues.set_policy(&short.queue, policy);
+    } else {
+        let mut fact = inputs.quota.fact(&short.queue).cloned();
+        if let Some(fact) = &mut fact {
+            fact.capability.set(short.resource.clone(), to);
+        }
+        queues.set_fact(&short.queue, fact);
     }
+    let kept = reserve::headroom_kept(inputs, &reserve::reservations_ahead(inputs, request));
+    let total = queues.check_total(request.queue, &request.shape.total, &kept);
+    let pools = pools.map_or(Ok(()), |pools| {
+        queues.check_pools(request.queue, pools, &kept)
+    });
+    total.and(pools).is_ok()
+}
 
-    /// How many empty nodes like those there would take the rest, where the fewest are enough.
-    /// For gangs of one role: what several would leave of each other is not counted.
-    fn more_nodes(&self, shape: &RequestShape, lacks: &[ClusterLack]) -> Option<Help> {
-        let [role] = shape.demand.roles.as_slice() else {
-            return None;
-        };
-        let fewest = lacks
-            .iter()
-            .filter_map(|lack| {
-                let missing = lack.wanted.saturating_sub(lack.placed);
-                let (class, each) = self.roomiest(&lack.cluster, role, lack.wanted)?;
-                Some((missing.div_ceil(each), &lack.cluster, class))
-            })
-            .min()?;
-        Some(Help::MoreNodes {
-            count: fewest.0,
-            cluster: fewest.1.clone(),
-            class: fewest.2,
+/// Other queues in which it would start, in order of name.
+fn other_queues(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    may_use: &dyn Fn(&QueueName) -> bool,
+) -> Vec<Help> {
+    let (named, tried) = OTHER_QUEUES;
+    let pending_queues = inputs
+        .quota
+        .listed()
+        .filter(|queue| *queue != request.queue && may_use(queue))
+        .filter(|queue| inputs.quota.problem(queue).is_none());
+    let goes = |queue: &&QueueName| {
+        evaluate::passes(inputs, Request { queue, ..request }, &Withheld::default())
+    };
+    pending_queues
+        .take(tried)
+        .filter(goes)
+        .take(named)
+        .map(|queue| Help::OtherQueue(queue.clone()))
+        .collect()
+}
+
+/// How many empty nodes like those there would take the rest, where the fewest are enough.
+/// For gangs of one role: what several would leave of each other is not counted.
+fn more_nodes(inputs: Inputs<'_>, shape: &RequestShape, lacks: &[ClusterLack]) -> Option<Help> {
+    let [role] = shape.demand.roles.as_slice() else {
+        return None;
+    };
+    let fewest = lacks
+        .iter()
+        .filter_map(|lack| {
+            let missing = lack.wanted.saturating_sub(lack.placed);
+            let (class, each) = roomiest(inputs, &lack.cluster, role, lack.wanted)?;
+            Some((missing.div_ceil(each), &lack.cluster, class))
         })
-    }
+        .min()?;
+    Some(Help::MoreNodes {
+        count: fewest.0,
+        cluster: fewest.1.clone(),
+        class: fewest.2,
+    })
+}
 
-    /// The class whose empty nodes take the most pods of a role, and how many one takes.
-    fn roomiest(&self, cluster: &ClusterName, role: &Role, most: u32) -> Option<(PoolClass, u32)> {
-        let nodes = self.capacity.room.cluster(cluster)?.nodes().values();
-        let takes = nodes
-            .filter(|node| crate::capacity::can_run_on(role, node))
-            .map(|node| {
-                let empty = Tally::from(&node.fact.allocatable);
-                (empty.fits(&role.request, most), &node.fact.class)
-            });
-        let (each, class) = takes.max_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.cmp(a.1)))?;
-        (each > 0).then(|| (class.clone(), each))
-    }
+/// The class whose empty nodes take the most pods of a role, and how many one takes.
+fn roomiest(
+    inputs: Inputs<'_>,
+    cluster: &ClusterName,
+    role: &Role,
+    most: u32,
+) -> Option<(PoolClass, u32)> {
+    let nodes = inputs.capacity.room.cluster(cluster)?.nodes().values();
+    let takes = nodes
+        .filter(|node| crate::capacity::can_run_on(role, node))
+        .map(|node| {
+            let empty = Tally::from(&node.fact.allocatable);
+            (empty.fits(&role.request, most), &node.fact.class)
+        });
+    let (each, class) = takes.max_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.cmp(a.1)))?;
+    (each > 0).then(|| (class.clone(), each))
 }
 
 /// The shape with another count of pods in one role, its minimums no larger than what is left.

@@ -6,88 +6,87 @@
 
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::ids::{JobKey, QueueName};
-use crate::engine::Engine;
 use crate::forecast::{Prediction, PredictionBasis};
+use crate::jobs::lifecycle;
 use crate::pending::shapes::RequestShape;
+use crate::state::Inputs;
 use std::collections::BTreeMap;
 
-impl Engine {
-    /// The facts behind the verdict on a waiting job, those of its queues first.
-    pub(crate) fn evidence(
-        &self,
-        key: &JobKey,
-        queue: &QueueName,
-        shape: &RequestShape,
-    ) -> Vec<String> {
-        let mut lines: Vec<String> = self
-            .quota
-            .path(queue)
-            .iter()
-            .rev()
-            .filter_map(|name| self.holds(name, &shape.total))
-            .collect();
-        lines.extend(self.kept_for(key));
-        let job = self.jobs.get(key);
-        lines.extend(job.and_then(|job| Some(expected(self.predict(job)?))));
-        lines
-    }
+/// The facts behind the verdict on a waiting job, those of its queues first.
+pub(crate) fn evidence(
+    inputs: Inputs<'_>,
+    key: &JobKey,
+    queue: &QueueName,
+    shape: &RequestShape,
+) -> Vec<String> {
+    let mut lines: Vec<String> = inputs
+        .quota
+        .path(queue)
+        .iter()
+        .rev()
+        .filter_map(|name| holds(inputs, name, &shape.total))
+        .collect();
+    lines.extend(kept_for(inputs, key));
+    let job = inputs.jobs.get(key);
+    lines.extend(job.and_then(|job| Some(expected(lifecycle::predict(inputs, job)?))));
+    lines
+}
 
-    /// What a queue holds of what it may have, of the resources that are asked for.
-    fn holds(&self, queue: &QueueName, asked: &Resources) -> Option<String> {
-        let real = self.quota.real_capability(queue);
-        let charged = self.quota.charged(queue);
-        let parts: Vec<String> = real
-            .iter()
-            .filter(|(name, _)| asked.amount_of(name).0 > 0)
-            .map(|(name, may)| {
-                let held = charged.amount_of(name);
-                format!("{name} {} of {}", name.format(held), name.format(may))
-            })
-            .collect();
-        (!parts.is_empty()).then(|| format!("queue {queue} holds {}", parts.join(", ")))
-    }
+/// What a queue holds of what it may have, of the resources that are asked for.
+fn holds(inputs: Inputs<'_>, queue: &QueueName, asked: &Resources) -> Option<String> {
+    let real = inputs.quota.real_capability(queue);
+    let charged = inputs.quota.charged(queue);
+    let parts: Vec<String> = real
+        .iter()
+        .filter(|(name, _)| asked.amount_of(name).0 > 0)
+        .map(|(name, may)| {
+            let held = charged.amount_of(name);
+            format!("{name} {} of {}", name.format(held), name.format(may))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("queue {queue} holds {}", parts.join(", ")))
+}
 
-    /// What one queue has less than it deserves and another has instead, where their paths part,
-    /// of the first resource that is asked for of which it has less.
-    pub(crate) fn gaps(
-        &self,
-        preemptor: &QueueName,
-        victim: &QueueName,
-        asked: &Resources,
-    ) -> Option<String> {
-        let (preemptor, victim) = self.quota.id(preemptor).zip(self.quota.id(victim))?;
-        let (preemptor, victim) = self.quota.lca_children(preemptor, victim)?;
-        let [preemptor, victim] = [preemptor, victim].map(|id| self.quota.name(id));
-        let of = |queue| (self.quota.charged(queue), self.quota.deserved(queue));
-        let ((has, deserves), (holds, owns)) = (of(preemptor), of(victim));
-        let (name, due) = deserves.iter().find(|(name, due)| {
-            let competes = name.as_str() != ResourceName::PODS;
-            competes && asked.amount_of(name).0 > 0 && has.amount_of(name) < *due
-        })?;
-        Some(format!(
-            "queue {} has {name} {} of the {} that it deserves, queue {} has {} and deserves {}",
-            preemptor,
-            name.format(has.amount_of(name)),
-            name.format(due),
-            victim,
-            name.format(holds.amount_of(name)),
-            name.format(owns.amount_of(name)),
-        ))
-    }
+/// What one queue has less than it deserves and another has instead, where their paths part,
+/// of the first resource that is asked for of which it has less.
+pub(crate) fn gaps(
+    inputs: Inputs<'_>,
+    preemptor: &QueueName,
+    victim: &QueueName,
+    asked: &Resources,
+) -> Option<String> {
+    let (preemptor, victim) = inputs.quota.id(preemptor).zip(inputs.quota.id(victim))?;
+    let (preemptor, victim) = inputs.quota.lca_children(preemptor, victim)?;
+    let [preemptor, victim] = [preemptor, victim].map(|id| inputs.quota.name(id));
+    let of = |queue| (inputs.quota.charged(queue), inputs.quota.deserved(queue));
+    let ((has, deserves), (holds, owns)) = (of(preemptor), of(victim));
+    let (name, due) = deserves.iter().find(|(name, due)| {
+        let competes = name.as_str() != ResourceName::PODS;
+        competes && asked.amount_of(name).0 > 0 && has.amount_of(name) < *due
+    })?;
+    Some(format!(
+        "queue {} has {name} {} of the {} that it deserves, queue {} has {} and deserves {}",
+        preemptor,
+        name.format(has.amount_of(name)),
+        name.format(due),
+        victim,
+        name.format(holds.amount_of(name)),
+        name.format(owns.amount_of(name)),
+    ))
+}
 
-    /// The nodes kept for a job, by cluster.
-    fn kept_for(&self, key: &JobKey) -> Option<String> {
-        let kept = self.reservations.of(key)?;
-        let mut nodes: BTreeMap<_, usize> = BTreeMap::new();
-        for node in &kept.nodes {
-            *nodes.entry((&node.cluster, &node.class)).or_default() += 1;
-        }
-        let nodes: Vec<String> = nodes
-            .iter()
-            .map(|((cluster, class), count)| format!("{count} of class {class} in {cluster}"))
-            .collect();
-        (!nodes.is_empty()).then(|| format!("nodes kept for it: {}", nodes.join(", ")))
+/// The nodes kept for a job, by cluster.
+fn kept_for(inputs: Inputs<'_>, key: &JobKey) -> Option<String> {
+    let kept = inputs.reservations.of(key)?;
+    let mut nodes: BTreeMap<_, usize> = BTreeMap::new();
+    for node in &kept.nodes {
+        *nodes.entry((&node.cluster, &node.class)).or_default() += 1;
     }
+    let nodes: Vec<String> = nodes
+        .iter()
+        .map(|((cluster, class), count)| format!("{count} of class {class} in {cluster}"))
+        .collect();
+    (!nodes.is_empty()).then(|| format!("nodes kept for it: {}", nodes.join(", ")))
 }
 
 fn expected(prediction: Prediction) -> String {

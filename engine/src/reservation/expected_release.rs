@@ -7,125 +7,132 @@
 use crate::amounts::tally::Tally;
 use crate::api::charge::Pools;
 use crate::api::ids::{QueueName, Time};
-use crate::engine::Engine;
 use crate::placement::plan::View;
+use crate::preemption::evict;
 use crate::quota::Shortfall;
+use crate::reservation::plan;
 use crate::reservation::store::{ExpectedRelease, ReservedNode};
+use crate::state::Inputs;
 
 /// Ends that are looked at at most for one start: beyond those it counts as not known.
 const ENDS: usize = 1024;
 
-impl Engine {
-    /// Whether what a relief counts on is still charged.
-    pub(crate) fn is_to_come(&self, relief: &ExpectedRelease) -> bool {
-        relief
-            .from
-            .as_ref()
-            .is_none_or(|key| self.jobs.charge_of(key).is_some())
-    }
+/// Whether what a relief counts on is still charged.
+pub(crate) fn is_to_come(inputs: Inputs<'_>, relief: &ExpectedRelease) -> bool {
+    relief
+        .from
+        .as_ref()
+        .is_none_or(|key| inputs.jobs.charge_of(key).is_some())
+}
 
-    /// What of its charge the ends of those who are on its nodes give back to each queue of a
-    /// holder's path: so much need not be kept there besides, or one that waits for room would
-    /// idle what others could use elsewhere.
-    pub(crate) fn relief(&self, queue: &QueueName, nodes: &[ReservedNode]) -> Vec<ExpectedRelease> {
-        let path = self.quota.path(queue);
-        let mut relief = Vec::new();
-        for kept in nodes {
-            let room = self.capacity.room.cluster(&kept.cluster);
-            let Some(node) = room.and_then(|room| room.nodes().get(&kept.node)) else {
-                continue;
-            };
-            let free = node.free();
-            let mut lacking = Tally::default();
-            for (name, amount) in kept.resources.iter() {
-                let lacks = i128::from(amount.0) - free.get(name).max(0);
-                lacking.add_amount(name, lacks.max(0));
+/// What of its charge the ends of those who are on its nodes give back to each queue of a
+/// holder's path: so much need not be kept there besides, or one that waits for room would
+/// idle what others could use elsewhere.
+pub(crate) fn relief(
+    inputs: Inputs<'_>,
+    queue: &QueueName,
+    nodes: &[ReservedNode],
+) -> Vec<ExpectedRelease> {
+    let path = inputs.quota.path(queue);
+    let mut relief = Vec::new();
+    for kept in nodes {
+        let room = inputs.capacity.room.cluster(&kept.cluster);
+        let Some(node) = room.and_then(|room| room.nodes().get(&kept.node)) else {
+            continue;
+        };
+        let free = node.free();
+        let mut lacking = Tally::default();
+        for (name, amount) in kept.resources.iter() {
+            let lacks = i128::from(amount.0) - free.get(name).max(0);
+            lacking.add_amount(name, lacks.max(0));
+        }
+        if lacking.is_empty() {
+            continue;
+        }
+        let on_it = plan::holders_of(inputs, &kept.cluster, &kept.node);
+        for above in &path {
+            let mut inside = Tally::default();
+            let mut outside = Tally::default();
+            for (key, amount) in &on_it {
+                let charge = inputs.jobs.charge_of(key);
+                let within = charge.is_some_and(|(of, _)| inputs.quota.is_within(of, above));
+                let sum = if within { &mut inside } else { &mut outside };
+                sum.add_tally(amount, 1);
             }
-            if lacking.is_empty() {
-                continue;
+            let mut sure = Tally::default();
+            for (name, lacks) in lacking.iter() {
+                let least = (lacks - outside.get(name).max(0)).min(inside.get(name));
+                sure.add_amount(name, least.max(0));
             }
-            let on_it = self.holders_of(&kept.cluster, &kept.node);
-            for above in &path {
-                let mut inside = Tally::default();
-                let mut outside = Tally::default();
-                for (key, amount) in &on_it {
-                    let charge = self.jobs.charge_of(key);
-                    let within = charge.is_some_and(|(of, _)| self.quota.is_within(of, above));
-                    let sum = if within { &mut inside } else { &mut outside };
-                    sum.add_tally(amount, 1);
-                }
-                let mut sure = Tally::default();
-                for (name, lacks) in lacking.iter() {
-                    let least = (lacks - outside.get(name).max(0)).min(inside.get(name));
-                    sure.add_amount(name, least.max(0));
-                }
-                if !sure.is_empty() {
-                    relief.push(ExpectedRelease {
-                        from: None,
-                        queue: above.clone(),
-                        cluster: kept.cluster.clone(),
-                        class: kept.class.clone(),
-                        resources: sure.to_resources(),
-                    });
-                }
+            if !sure.is_empty() {
+                relief.push(ExpectedRelease {
+                    from: None,
+                    queue: above.clone(),
+                    cluster: kept.cluster.clone(),
+                    class: kept.class.clone(),
+                    resources: sure.to_resources(),
+                });
             }
         }
-        relief
     }
+    relief
+}
 
-    /// When enough of a short bound will be free, by the ends that are expected, and what those
-    /// ends give back to each queue of the holder's path: so much need not be kept there until
-    /// then, for whoever leaves the rest does not delay it.
-    pub(crate) fn headroom_from(
-        &self,
-        queue: &QueueName,
-        short: &Shortfall,
-    ) -> (Option<Time>, Vec<ExpectedRelease>) {
-        let path = self.quota.path(queue);
-        let mut lacking = short.excess() - short.detail.withheld;
-        let mut view = View::now();
-        let mut relief = Vec::new();
-        let mut start = None;
-        for (end, key) in self.jobs.ends_after(self.now).take(ENDS) {
-            if start.is_some_and(|start| start < end) {
-                break;
+/// When enough of a short bound will be free, by the ends that are expected, and what those
+/// ends give back to each queue of the holder's path: so much need not be kept there until
+/// then, for whoever leaves the rest does not delay it.
+pub(crate) fn headroom_from(
+    inputs: Inputs<'_>,
+    queue: &QueueName,
+    short: &Shortfall,
+) -> (Option<Time>, Vec<ExpectedRelease>) {
+    let path = inputs.quota.path(queue);
+    let mut lacking = short.excess() - short.detail.withheld;
+    let mut view = View::now();
+    let mut relief = Vec::new();
+    let mut start = None;
+    for (end, key) in inputs.jobs.ends_after(inputs.now).take(ENDS) {
+        if start.is_some_and(|start| start < end) {
+            break;
+        }
+        let job = inputs.jobs.get(key);
+        let ends = job.filter(|job| job.derived.has.expected_end.is_some_and(|o| o.known));
+        let charge = ends.and_then(|job| job.derived.has.charge.as_ref());
+        let Some((of, pools)) = charge else {
+            continue;
+        };
+        for above in path
+            .iter()
+            .filter(|above| inputs.quota.is_within(of, above))
+        {
+            for ((cluster, class), resources) in pools.iter() {
+                relief.push(ExpectedRelease {
+                    from: Some(key.clone()),
+                    queue: above.clone(),
+                    cluster: cluster.clone(),
+                    class: class.clone(),
+                    resources: resources.clone(),
+                });
             }
-            let job = self.jobs.get(key);
-            let ends = job.filter(|job| job.derived.has.expected_end.is_some_and(|o| o.known));
-            let charge = ends.and_then(|job| job.derived.has.charge.as_ref());
-            let Some((of, pools)) = charge else {
-                continue;
+        }
+        if inputs.quota.is_within(of, &short.queue) {
+            lacking = if short.detail.idle > 0 {
+                // What a queue gives back of its guarantee stays kept for it.
+                evict::without(inputs, &mut view, of, pools);
+                inputs.quota.still_short(queue, short, &view.kept)
+            } else {
+                lacking - charged_towards(pools, short)
             };
-            for above in path.iter().filter(|above| self.quota.is_within(of, above)) {
-                for ((cluster, class), resources) in pools.iter() {
-                    relief.push(ExpectedRelease {
-                        from: Some(key.clone()),
-                        queue: above.clone(),
-                        cluster: cluster.clone(),
-                        class: class.clone(),
-                        resources: resources.clone(),
-                    });
-                }
-            }
-            if self.quota.is_within(of, &short.queue) {
-                lacking = if short.detail.idle > 0 {
-                    // What a queue gives back of its guarantee stays kept for it.
-                    self.without(&mut view, of, pools);
-                    self.quota.still_short(queue, short, &view.kept)
-                } else {
-                    lacking - charged_towards(pools, short)
-                };
-            }
-            if lacking <= 0 {
-                // Whatever else ends at that moment is free then, too.
-                start = Some(end);
-            }
         }
-        if start.is_none() {
-            relief.clear();
+        if lacking <= 0 {
+            // Whatever else ends at that moment is free then, too.
+            start = Some(end);
         }
-        (start, relief)
     }
+    if start.is_none() {
+        relief.clear();
+    }
+    (start, relief)
 }
 
 /// What of a charge counts towards the bound.

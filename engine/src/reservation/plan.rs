@@ -13,11 +13,14 @@ use crate::api::facts::{Demand, Split};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
 use crate::capacity::{Need, ReservedNodes, Sites, leading};
 use crate::cycle::evaluate::Request;
-use crate::engine::Engine;
 use crate::pending::shapes::RequestShape;
+use crate::placement::eligible;
 use crate::placement::lookup::largest_role;
+use crate::placement::plan;
 use crate::placement::plan::all_needs;
+use crate::reservation::reserve;
 use crate::reservation::store::{Reservation, ReservedNode};
+use crate::state::Inputs;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,296 +31,294 @@ pub(crate) struct ReservationPlan {
     pub(crate) start: Option<Time>,
 }
 
-impl Engine {
-    /// The nodes to keep for a job, if there are such: of one cluster, or of the fewest that
-    /// take it together where it may be divided and that needs less to be freed.
-    pub(crate) fn target(&self, request: Request<'_>) -> Option<ReservationPlan> {
-        let ahead = self.reservations_ahead(request);
-        let kept = self.nodes_kept(&ahead);
-        let current: BTreeSet<&ClusterName> = self
-            .reservations
-            .of(&request.rank.key)
-            .into_iter()
-            .flat_map(|kept| kept.nodes.iter().map(|node| &node.cluster))
-            .collect();
-        let demand = &request.shape.demand;
-        let clusters = self.clusters_for(demand);
-        let mut best: Option<Choice<'_>> = None;
-        let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
-        let promising = alone.then(|| self.promising(request, &clusters, &current));
-        for hope in promising.into_iter().flatten() {
-            if best.as_ref().is_some_and(|best| best.key() <= hope.key()) {
-                break;
-            }
-            let LowerBound { cluster, .. } = hope;
-            let mut sites = self.capacity.room.sites([cluster], &kept);
-            let Some(cost) = put_all(demand, &mut sites) else {
-                continue;
-            };
-            let found = Choice {
-                cost,
-                divided: false,
-                moved: hope.moved,
-                preference: hope.preference,
-                cluster: Some(cluster),
-                nodes: kept_on(&sites),
-            };
-            // <= would do as well: no two choices have the same key, here nor below.
-            if best.as_ref().is_none_or(|best| found.key() < best.key()) {
-                best = Some(found);
-            }
+/// The nodes to keep for a job, if there are such: of one cluster, or of the fewest that
+/// take it together where it may be divided and that needs less to be freed.
+pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<ReservationPlan> {
+    let ahead = reserve::reservations_ahead(inputs, request);
+    let kept = reserve::nodes_kept(inputs, &ahead);
+    let current: BTreeSet<&ClusterName> = inputs
+        .reservations
+        .of(&request.rank.key)
+        .into_iter()
+        .flat_map(|kept| kept.nodes.iter().map(|node| &node.cluster))
+        .collect();
+    let demand = &request.shape.demand;
+    let clusters = clusters_for(inputs, demand);
+    let mut best: Option<Choice<'_>> = None;
+    let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
+    let promising = alone.then(|| promising(inputs, request, &clusters, &current));
+    for hope in promising.into_iter().flatten() {
+        if best.as_ref().is_some_and(|best| best.key() <= hope.key()) {
+            break;
         }
-        if best.as_ref().is_none_or(|best| best.cost > 0)
-            && let Some(found) = self.target_across(request.shape, &clusters, &kept)
-            && best.as_ref().is_none_or(|best| found.key() < best.key())
-        {
+        let LowerBound { cluster, .. } = hope;
+        let mut sites = inputs.capacity.room.sites([cluster], &kept);
+        let Some(cost) = put_all(demand, &mut sites) else {
+            continue;
+        };
+        let found = Choice {
+            cost,
+            divided: false,
+            moved: hope.moved,
+            preference: hope.preference,
+            cluster: Some(cluster),
+            nodes: kept_on(&sites),
+        };
+        // <= would do as well: no two choices have the same key, here nor below.
+        if best.as_ref().is_none_or(|best| found.key() < best.key()) {
             best = Some(found);
         }
-        let nodes = best?.nodes;
-        let start = self.start_on(&nodes);
-        let found = ReservationPlan { nodes, start };
-        Some(
-            self.sooner_where_it_was(request, &found, &kept)
-                .unwrap_or(found),
-        )
     }
+    if best.as_ref().is_none_or(|best| best.cost > 0)
+        && let Some(found) = target_across(inputs, request.shape, &clusters, &kept)
+        && best.as_ref().is_none_or(|best| found.key() < best.key())
+    {
+        best = Some(found);
+    }
+    let nodes = best?.nodes;
+    let start = start_on(inputs, &nodes);
+    let found = ReservationPlan { nodes, start };
+    Some(sooner_where_it_was(inputs, request, &found, &kept).unwrap_or(found))
+}
 
-    /// What is kept of nodes for a job already, where it would start later on those found now:
-    /// others went past it because it was to start here.
-    fn sooner_where_it_was(
-        &self,
-        request: Request<'_>,
-        found: &ReservationPlan,
-        ahead: &ReservedNodes,
-    ) -> Option<ReservationPlan> {
-        let before = &self.reservations.of(&request.rank.key)?.nodes;
-        if before.is_empty() || *before == found.nodes {
-            return None;
-        }
-        let mut kept = before.iter().map(|kept| &kept.resources);
-        let total = kept.try_fold(Resources::new(), |sum, kept| sum.checked_add(kept))?;
-        let demand = &request.shape.demand;
-        let clusters: BTreeSet<&ClusterName> = before.iter().map(|kept| &kept.cluster).collect();
-        if total != request.shape.total || !clusters.is_subset(&self.clusters_for(demand)) {
-            return None;
-        }
-        let mut sites = self.capacity.room.sites(clusters, ahead);
-        sites.retain(|cluster, node| {
-            let mut before = before.iter();
-            before.any(|kept| kept.cluster == *cluster && kept.node == *node)
+/// What is kept of nodes for a job already, where it would start later on those found now:
+/// others went past it because it was to start here.
+fn sooner_where_it_was(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    found: &ReservationPlan,
+    ahead: &ReservedNodes,
+) -> Option<ReservationPlan> {
+    let before = &inputs.reservations.of(&request.rank.key)?.nodes;
+    if before.is_empty() || *before == found.nodes {
+        return None;
+    }
+    let mut kept = before.iter().map(|kept| &kept.resources);
+    let total = kept.try_fold(Resources::new(), |sum, kept| sum.checked_add(kept))?;
+    let demand = &request.shape.demand;
+    let clusters: BTreeSet<&ClusterName> = before.iter().map(|kept| &kept.cluster).collect();
+    if total != request.shape.total || !clusters.is_subset(&clusters_for(inputs, demand)) {
+        return None;
+    }
+    let mut sites = inputs.capacity.room.sites(clusters, ahead);
+    sites.retain(|cluster, node| {
+        let mut before = before.iter();
+        before.any(|kept| kept.cluster == *cluster && kept.node == *node)
+    });
+    let could_hold = |kept: &ReservedNode| {
+        let at = (&kept.cluster, &kept.node);
+        sites.could_hold(at, &kept.resources, &demand.roles)
+    };
+    if !before.iter().all(could_hold) {
+        return None;
+    }
+    let start = start_on(inputs, before)?;
+    let sooner = found.start.is_none_or(|found| start < found);
+    sooner.then(|| ReservationPlan {
+        nodes: before.clone(),
+        start: Some(start),
+    })
+}
+
+/// Clusters that might hold all pods, those first where nodes may be chosen first.
+fn promising<'a>(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    clusters: &BTreeSet<&'a ClusterName>,
+    current: &BTreeSet<&ClusterName>,
+) -> Vec<LowerBound<'a>> {
+    let main = largest_role(&request.shape.demand).map(|role| inputs.capacity.room.main_of(role));
+    let policy = inputs.quota.policy(request.queue);
+    let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
+    let hope = |cluster: &&'a ClusterName| {
+        let least = main.map_or(Some(0), |main| {
+            inputs.capacity.room.least_to_free(cluster, main)
         });
-        let could_hold = |kept: &ReservedNode| {
-            let at = (&kept.cluster, &kept.node);
-            sites.could_hold(at, &kept.resources, &demand.roles)
-        };
-        if !before.iter().all(could_hold) {
-            return None;
-        }
-        let start = self.start_on(before)?;
-        let sooner = found.start.is_none_or(|found| start < found);
-        sooner.then(|| ReservationPlan {
-            nodes: before.clone(),
-            start: Some(start),
+        Some(LowerBound {
+            least: least?,
+            moved: !(current.len() == 1 && current.contains(cluster)),
+            preference: if prefers {
+                plan::preference(inputs, request.queue, cluster)
+            } else {
+                usize::MAX
+            },
+            cluster,
         })
-    }
+    };
+    let mut promising: Vec<_> = clusters.iter().filter_map(hope).collect();
+    promising.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
+    promising
+}
 
-    /// Clusters that might hold all pods, those first where nodes may be chosen first.
-    fn promising<'a>(
-        &self,
-        request: Request<'_>,
-        clusters: &BTreeSet<&'a ClusterName>,
-        current: &BTreeSet<&ClusterName>,
-    ) -> Vec<LowerBound<'a>> {
-        let main = largest_role(&request.shape.demand).map(|role| self.capacity.room.main_of(role));
-        let policy = self.quota.policy(request.queue);
-        let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
-        let hope = |cluster: &&'a ClusterName| {
-            let least = main.map_or(Some(0), |main| {
-                self.capacity.room.least_to_free(cluster, main)
+/// Whether less has to become free in a cluster than on the nodes that are kept for a holder
+/// now, as far as is known without looking at its nodes.
+pub(crate) fn might_lack_less(
+    inputs: Inputs<'_>,
+    kept: &Reservation,
+    cluster: &ClusterName,
+) -> bool {
+    let demand = inputs.jobs.demand_of(&kept.rank.key);
+    let Some(demand) = demand.filter(|_| !kept.taking()) else {
+        return false;
+    };
+    let main = largest_role(demand).map(|role| inputs.capacity.room.main_of(role));
+    let least = main.and_then(|main| inputs.capacity.room.least_to_free(cluster, main));
+    least.is_some_and(|least| least < lacking(inputs, kept))
+}
+
+/// Whether less has to become free in a cluster than on the nodes that are kept for a holder
+/// now.
+pub(crate) fn lacks_less(inputs: Inputs<'_>, kept: &Reservation, cluster: &ClusterName) -> bool {
+    if !might_lack_less(inputs, kept, cluster) {
+        return false;
+    }
+    let shape = reserve::shape_of(inputs, &kept.rank.key);
+    let shape = shape.and_then(|shape| inputs.pending.shapes.get(shape));
+    shape.is_some_and(|shape| {
+        let request = Request {
+            queue: &kept.queue,
+            rank: &kept.rank,
+            shape,
+            tells: false,
+        };
+        let demand = &shape.demand;
+        if demand.natively_divisible || demand.split != Split::Never {
+            return true;
+        }
+        let ahead = reserve::nodes_kept(inputs, &reserve::reservations_ahead(inputs, request));
+        let cost = put_all(demand, &mut inputs.capacity.room.sites([cluster], &ahead));
+        cost.is_some_and(|cost| cost < lacking(inputs, kept))
+    })
+}
+
+/// How much has to become free on the nodes that are kept for a holder.
+fn lacking(inputs: Inputs<'_>, kept: &Reservation) -> i128 {
+    let lacking = kept.nodes.iter().map(|kept| {
+        let room = inputs.capacity.room.cluster(&kept.cluster);
+        let node = room.and_then(|room| room.nodes().get(&kept.node));
+        let name = leading(&kept.resources);
+        let free = |name| node.map_or(0, |node| inputs.capacity.room.free_of(node, name).max(0));
+        name.map_or(0, |name| {
+            let needs = i128::from(kept.resources.amount_of(name).0);
+            (needs - free(name)).max(0)
+        })
+    });
+    lacking.sum()
+}
+
+/// Over several clusters: as few as take it, those with the most of it first.
+fn target_across<'a>(
+    inputs: Inputs<'a>,
+    shape: &RequestShape,
+    clusters: &BTreeSet<&'a ClusterName>,
+    kept: &ReservedNodes,
+) -> Option<Choice<'a>> {
+    let demand = &*shape.demand;
+    let divisible = demand.natively_divisible || demand.split != Split::Never;
+    let number = |count: Option<u32>, none| usize::try_from(count.unwrap_or(none));
+    let least = number(demand.placement.min_clusters, 1).unwrap_or(usize::MAX);
+    let most = [demand.placement.max_clusters, shape.max_clusters];
+    let most = number(most.into_iter().flatten().min(), u32::MAX).unwrap_or(usize::MAX);
+    if !divisible || most < 2 {
+        return None;
+    }
+    let all = |cluster: &'a ClusterName| {
+        let mut sites = inputs.capacity.room.sites([cluster], kept);
+        put_some(demand, &mut sites)
+    };
+    let mut rooms: Vec<(Reverse<u64>, &ClusterName)> = clusters
+        .iter()
+        .map(|cluster| (Reverse(all(cluster)), *cluster))
+        .filter(|(pods, _)| pods.0 > 0)
+        .collect();
+    rooms.sort();
+    for few in least.max(2)..=most.min(rooms.len()) {
+        let chosen = rooms.iter().take(few).map(|(_, cluster)| *cluster);
+        let mut sites = inputs.capacity.room.sites(chosen, kept);
+        if let Some(cost) = put_all(demand, &mut sites) {
+            let nodes = kept_on(&sites);
+            return Some(Choice {
+                cost,
+                divided: true,
+                moved: true,
+                preference: usize::MAX,
+                cluster: None,
+                nodes,
             });
-            Some(LowerBound {
-                least: least?,
-                moved: !(current.len() == 1 && current.contains(cluster)),
-                preference: if prefers {
-                    self.preference(request.queue, cluster)
-                } else {
-                    usize::MAX
-                },
-                cluster,
-            })
-        };
-        let mut promising: Vec<_> = clusters.iter().filter_map(hope).collect();
-        promising.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
-        promising
-    }
-
-    /// Whether less has to become free in a cluster than on the nodes that are kept for a holder
-    /// now, as far as is known without looking at its nodes.
-    pub(crate) fn might_lack_less(&self, kept: &Reservation, cluster: &ClusterName) -> bool {
-        let demand = self.jobs.demand_of(&kept.rank.key);
-        let Some(demand) = demand.filter(|_| !kept.taking()) else {
-            return false;
-        };
-        let main = largest_role(demand).map(|role| self.capacity.room.main_of(role));
-        let least = main.and_then(|main| self.capacity.room.least_to_free(cluster, main));
-        least.is_some_and(|least| least < self.lacking(kept))
-    }
-
-    /// Whether less has to become free in a cluster than on the nodes that are kept for a holder
-    /// now.
-    pub(crate) fn lacks_less(&self, kept: &Reservation, cluster: &ClusterName) -> bool {
-        if !self.might_lack_less(kept, cluster) {
-            return false;
         }
-        let shape = self.shape_of(&kept.rank.key);
-        let shape = shape.and_then(|shape| self.pending.shapes.get(shape));
-        shape.is_some_and(|shape| {
-            let request = Request {
-                queue: &kept.queue,
-                rank: &kept.rank,
-                shape,
-                tells: false,
-            };
-            let demand = &shape.demand;
-            if demand.natively_divisible || demand.split != Split::Never {
-                return true;
-            }
-            let ahead = self.nodes_kept(&self.reservations_ahead(request));
-            let cost = put_all(demand, &mut self.capacity.room.sites([cluster], &ahead));
-            cost.is_some_and(|cost| cost < self.lacking(kept))
+    }
+    None
+}
+
+fn clusters_for<'a>(inputs: Inputs<'a>, demand: &Demand) -> BTreeSet<&'a ClusterName> {
+    let groups = eligible::eligible_by_group(inputs, &demand.placement, &BTreeSet::new());
+    let places = groups.iter().flat_map(|group| &group.places);
+    places
+        .map(|place| &inputs.capacity.room.places()[*place])
+        .collect()
+}
+
+/// When all of `nodes` will have free what is kept on them, by the ends that are expected.
+pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Time> {
+    let mut start = inputs.now;
+    for kept in nodes {
+        start = start.max(start_on_node(inputs, kept)?);
+    }
+    Some(start)
+}
+
+fn start_on_node(inputs: Inputs<'_>, kept: &ReservedNode) -> Option<Time> {
+    let node = inputs
+        .capacity
+        .room
+        .cluster(&kept.cluster)?
+        .nodes()
+        .get(&kept.node)?;
+    let mut free = node.free();
+    if free.fits(&kept.resources, 1) == 1 {
+        return Some(inputs.now);
+    }
+    let mut ends: Vec<(Time, JobKey, Tally)> = holders_of(inputs, &kept.cluster, &kept.node)
+        .into_iter()
+        .filter_map(|(key, amount)| {
+            let expected = inputs.jobs.get(&key)?.derived.has.expected_end?;
+            let end = expected.end().filter(|end| *end > inputs.now)?;
+            Some((end, key, amount))
         })
-    }
+        .collect();
+    ends.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    ends.into_iter().find_map(|(end, _, amount)| {
+        free.add_tally(&amount, 1);
+        (free.fits(&kept.resources, 1) == 1).then_some(end)
+    })
+}
 
-    /// How much has to become free on the nodes that are kept for a holder.
-    fn lacking(&self, kept: &Reservation) -> i128 {
-        let lacking = kept.nodes.iter().map(|kept| {
-            let room = self.capacity.room.cluster(&kept.cluster);
-            let node = room.and_then(|room| room.nodes().get(&kept.node));
-            let name = leading(&kept.resources);
-            let free = |name| node.map_or(0, |node| self.capacity.room.free_of(node, name).max(0));
-            name.map_or(0, |name| {
-                let needs = i128::from(kept.resources.amount_of(name).0);
-                (needs - free(name)).max(0)
-            })
-        });
-        lacking.sum()
-    }
-
-    /// Over several clusters: as few as take it, those with the most of it first.
-    fn target_across<'a>(
-        &'a self,
-        shape: &RequestShape,
-        clusters: &BTreeSet<&'a ClusterName>,
-        kept: &ReservedNodes,
-    ) -> Option<Choice<'a>> {
-        let demand = &*shape.demand;
-        let divisible = demand.natively_divisible || demand.split != Split::Never;
-        let number = |count: Option<u32>, none| usize::try_from(count.unwrap_or(none));
-        let least = number(demand.placement.min_clusters, 1).unwrap_or(usize::MAX);
-        let most = [demand.placement.max_clusters, shape.max_clusters];
-        let most = number(most.into_iter().flatten().min(), u32::MAX).unwrap_or(usize::MAX);
-        if !divisible || most < 2 {
-            return None;
+/// What each job has of a node, bound or assumed.
+pub(crate) fn holders_of(
+    inputs: Inputs<'_>,
+    cluster: &ClusterName,
+    node: &NodeName,
+) -> BTreeMap<JobKey, Tally> {
+    let mut holders: BTreeMap<JobKey, Tally> = BTreeMap::new();
+    let room = inputs.capacity.room.cluster(cluster);
+    for pod in room.into_iter().flat_map(|room| room.pods_on(node)) {
+        if let Some(key) = &pod.job {
+            holders.entry(key.clone()).or_default().add(&pod.request, 1);
         }
-        let all = |cluster: &'a ClusterName| {
-            let mut sites = self.capacity.room.sites([cluster], kept);
-            put_some(demand, &mut sites)
+    }
+    for key in room.into_iter().flat_map(|room| room.seated_on(node)) {
+        let Some(assumption) = inputs.capacity.room.assumed().get(key) else {
+            continue;
         };
-        let mut rooms: Vec<(Reverse<u64>, &ClusterName)> = clusters
-            .iter()
-            .map(|cluster| (Reverse(all(cluster)), *cluster))
-            .filter(|(pods, _)| pods.0 > 0)
-            .collect();
-        rooms.sort();
-        for few in least.max(2)..=most.min(rooms.len()) {
-            let chosen = rooms.iter().take(few).map(|(_, cluster)| *cluster);
-            let mut sites = self.capacity.room.sites(chosen, kept);
-            if let Some(cost) = put_all(demand, &mut sites) {
-                let nodes = kept_on(&sites);
-                return Some(Choice {
-                    cost,
-                    divided: true,
-                    moved: true,
-                    preference: usize::MAX,
-                    cluster: None,
-                    nodes,
-                });
+        for seat in &assumption.seats {
+            if seat.cluster == *cluster && seat.node.as_ref() == Some(node) {
+                let request = &assumption.demand.roles[seat.role].request;
+                let holder = holders.entry(key.clone()).or_default();
+                holder.add(request, i64::from(seat.count));
             }
         }
-        None
     }
-
-    fn clusters_for(&self, demand: &Demand) -> BTreeSet<&ClusterName> {
-        let groups = self.eligible_by_group(&demand.placement, &BTreeSet::new());
-        let places = groups.iter().flat_map(|group| &group.places);
-        places
-            .map(|place| &self.capacity.room.places()[*place])
-            .collect()
-    }
-
-    /// When all of `nodes` will have free what is kept on them, by the ends that are expected.
-    pub(crate) fn start_on(&self, nodes: &[ReservedNode]) -> Option<Time> {
-        let mut start = self.now;
-        for kept in nodes {
-            start = start.max(self.start_on_node(kept)?);
-        }
-        Some(start)
-    }
-
-    fn start_on_node(&self, kept: &ReservedNode) -> Option<Time> {
-        let node = self
-            .capacity
-            .room
-            .cluster(&kept.cluster)?
-            .nodes()
-            .get(&kept.node)?;
-        let mut free = node.free();
-        if free.fits(&kept.resources, 1) == 1 {
-            return Some(self.now);
-        }
-        let mut ends: Vec<(Time, JobKey, Tally)> = self
-            .holders_of(&kept.cluster, &kept.node)
-            .into_iter()
-            .filter_map(|(key, amount)| {
-                let expected = self.jobs.get(&key)?.derived.has.expected_end?;
-                let end = expected.end().filter(|end| *end > self.now)?;
-                Some((end, key, amount))
-            })
-            .collect();
-        ends.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        ends.into_iter().find_map(|(end, _, amount)| {
-            free.add_tally(&amount, 1);
-            (free.fits(&kept.resources, 1) == 1).then_some(end)
-        })
-    }
-
-    /// What each job has of a node, bound or assumed.
-    pub(crate) fn holders_of(
-        &self,
-        cluster: &ClusterName,
-        node: &NodeName,
-    ) -> BTreeMap<JobKey, Tally> {
-        let mut holders: BTreeMap<JobKey, Tally> = BTreeMap::new();
-        let room = self.capacity.room.cluster(cluster);
-        for pod in room.into_iter().flat_map(|room| room.pods_on(node)) {
-            if let Some(key) = &pod.job {
-                holders.entry(key.clone()).or_default().add(&pod.request, 1);
-            }
-        }
-        for key in room.into_iter().flat_map(|room| room.seated_on(node)) {
-            let Some(assumption) = self.capacity.room.assumed().get(key) else {
-                continue;
-            };
-            for seat in &assumption.seats {
-                if seat.cluster == *cluster && seat.node.as_ref() == Some(node) {
-                    let request = &assumption.demand.roles[seat.role].request;
-                    let holder = holders.entry(key.clone()).or_default();
-                    holder.add(request, i64::from(seat.count));
-                }
-            }
-        }
-        holders
-    }
+    holders
 }
 
 /// One choice of nodes.

@@ -1,0 +1,85 @@
+//! The engine's state: six stores that do not know each other, the config and the clock.
+//!
+//! [`Engine`] owns them, and only `cycle` changes them. Everything else reads them as [`Inputs`], a
+//! handful of references that functions take by value.
+
+use crate::api::ids::{JobKey, QueueName, Time};
+use crate::capacity::store::Capacity;
+use crate::config::EngineConfig;
+use crate::forecast::Forecast;
+use crate::jobs::store::Jobs;
+use crate::pending::store::Pending;
+use crate::quota::Quota;
+use crate::reservation::store::Reservations;
+use std::collections::BTreeSet;
+
+/// What may look different than before, for whoever writes status.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changed {
+    /// Jobs whose state or reason may have changed. Of many jobs that are blocked alike, those
+    /// that stand first; the others are not named each time something moves.
+    pub jobs: BTreeSet<JobKey>,
+    /// Quota whose usage, counts or head may have changed.
+    pub queues: BTreeSet<QueueName>,
+}
+
+/// The decision core. Same events, same decisions, byte for byte.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    pub(crate) config: EngineConfig,
+    /// The latest time that was observed.
+    pub(crate) now: Time,
+    pub(crate) quota: Quota,
+    pub(crate) capacity: Capacity,
+    pub(crate) pending: Pending,
+    pub(crate) reservations: Reservations,
+    pub(crate) jobs: Jobs,
+    pub(crate) forecast: Forecast,
+    pub(crate) changed: Changed,
+}
+
+impl Engine {
+    /// An engine that knows nothing yet.
+    #[must_use]
+    pub fn new(config: EngineConfig) -> Self {
+        Self {
+            config,
+            now: Time::default(),
+            quota: Quota::default(),
+            capacity: Capacity::default(),
+            pending: Pending::default(),
+            reservations: Reservations::default(),
+            jobs: Jobs::default(),
+            forecast: Forecast::default(),
+            changed: Changed::default(),
+        }
+    }
+
+    /// All that decisions read.
+    pub(crate) fn inputs(&self) -> Inputs<'_> {
+        Inputs {
+            config: &self.config,
+            now: self.now,
+            quota: &self.quota,
+            capacity: &self.capacity,
+            pending: &self.pending,
+            reservations: &self.reservations,
+            jobs: &self.jobs,
+            forecast: &self.forecast,
+        }
+    }
+}
+
+/// The engine's state as it is now, to read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) config: &'a EngineConfig,
+    /// The latest time that was observed.
+    pub(crate) now: Time,
+    pub(crate) quota: &'a Quota,
+    pub(crate) capacity: &'a Capacity,
+    pub(crate) pending: &'a Pending,
+    pub(crate) reservations: &'a Reservations,
+    pub(crate) jobs: &'a Jobs,
+    pub(crate) forecast: &'a Forecast,
+}
