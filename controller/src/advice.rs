@@ -56,13 +56,13 @@ impl Core {
         let advice = &self.publisher.advice;
         if let Some((until, helps)) = advice.fresh(key, now) {
             // Something has changed since it was asked: what helps may have, too.
-            self.look_again(key, until);
+            self.requeue_at(key, until);
             return helps;
         }
         if advice.rests() {
             // On the second, so that many who ask in one wait for the same look.
             let again = (now.0 / AGAIN_MS + 2) * AGAIN_MS;
-            self.look_again(key, Time(again));
+            self.requeue_at(key, Time(again));
             let known = self.publisher.advice.known.get(key);
             return known.map_or_else(Vec::new, |(_, helps)| helps.clone());
         }

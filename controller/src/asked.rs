@@ -7,7 +7,7 @@
 use crate::adopt;
 use crate::core::Core;
 use crate::fact::Job;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::seen_work::SeenWork;
 use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
 use crds::names;
@@ -72,22 +72,22 @@ impl Core {
     /// override or an edit of the template asks for besides is not counted.
     pub(crate) fn as_much_as_runs(
         &self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
     ) -> Option<(AdmissionRecord, String)> {
         let unsized_yet = record.adopted && record.clusters.is_empty();
         if record.parts == Some(Parts::Held) || unsized_yet {
             return None;
         }
-        let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
-        let template = self.world.template_of(&look.binding);
+        let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
+        let template = self.world.template_of(&ctx.binding);
         let edited = template.is_some_and(|seen| seen.generation != Some(1));
         if edited && job.as_ref().is_some_and(|job| has_grown(job, record)) {
             return None;
         }
         let mut whole = record.clone();
         let mut lacks = Vec::new();
-        for (asked, beyond) in self.beyond(look, record, job.as_ref()) {
+        for (asked, beyond) in self.beyond(ctx, record, job.as_ref()) {
             lacks.push(format!("{beyond} in {}", asked.name));
             add(&mut whole.clusters, asked, &beyond);
         }
@@ -105,17 +105,17 @@ impl Core {
     /// What is told to run in each cluster where that is more than a record charges, and by how much.
     fn beyond(
         &self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
         job: Option<&Job>,
     ) -> Vec<(RecordedShare, Resources)> {
-        let surge = self.surge_of(&look.binding);
+        let surge = self.surge_of(&ctx.binding);
         let mut beyond = Vec::new();
-        let mut unread: Vec<TargetCluster> = look.binding.spec.clusters.clone();
-        for work in self.world.works_of(&look.binding) {
+        let mut unread: Vec<TargetCluster> = ctx.binding.spec.clusters.clone();
+        for work in self.world.works_of(&ctx.binding) {
             unread.retain(|cluster| cluster.name != work.cluster);
-            let rendered = self.rendered(look.key, work);
-            let overridden = foreign_overrides(look.key, work).next().is_some();
+            let rendered = self.rendered(ctx.key, work);
+            let overridden = foreign_overrides(ctx.key, work).next().is_some();
             if let Some(rendered) = rendered.filter(|_| !overridden) {
                 let charged = charged_in(record, &work.cluster);
                 beyond.push((
@@ -126,7 +126,7 @@ impl Core {
         }
         // A part is not what the template says.
         if let Some(job) = job.filter(|_| record.parts.is_none()) {
-            for asked in adopt::record_in(&unread, &look.binding, job, Time(0)).clusters {
+            for asked in adopt::record_in(&unread, &ctx.binding, job, Time(0)).clusters {
                 let charged = charged_in(record, asked.name.as_str());
                 let lacks = lacking(&charged, &total(&asked));
                 beyond.push((asked, lacks));

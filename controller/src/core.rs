@@ -422,8 +422,8 @@ impl Core {
         }
     }
 
-    /// Looks at `key` again at `at`.
-    pub(crate) fn look_again(&mut self, key: &JobKey, at: Time) {
+    /// Reconciles `key` again at `at`, whatever comes in until then.
+    pub(crate) fn requeue_at(&mut self, key: &JobKey, at: Time) {
         self.later.insert((at, key.clone()));
     }
 

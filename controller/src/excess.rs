@@ -22,7 +22,7 @@
 use crate::asked::{foreign_overrides, sum};
 use crate::core::Core;
 use crate::notes::Note;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::standing::own_record;
 use crds::karmada::{AppliedOverride, ResourceBinding};
 use crds::record::{AdmissionRecord, Parts, RecordState, RecordedOverride};
@@ -72,35 +72,35 @@ pub(crate) struct Found {
 impl Core {
     /// Charges what the Works of a placed job ask for beyond its admission, and sees to it that this
     /// does not last. Whether it wrote.
-    pub(crate) fn keep_within(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
-        let found = self.charge_excess(look, record);
+    pub(crate) fn keep_within(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let found = self.charge_excess(ctx, record);
         if record.adopted {
             return false;
         }
         if found.excess.is_empty() {
-            return self.is_within_again(look, record);
+            return self.is_within_again(ctx, record);
         }
-        let since = self.track(look.key).excess.since.get_or_insert(look.now);
+        let since = self.track(ctx.key).excess.since.get_or_insert(ctx.now);
         let since = match record.exceeds_since {
             Some(at) => Time(at.as_millisecond()).min(*since),
             None => *since,
         };
         let believed = since.after(BELIEVED_AFTER_MS);
-        if look.now < believed {
-            self.look_again(look.key, believed);
+        if ctx.now < believed {
+            self.requeue_at(ctx.key, believed);
             return false;
         }
         let deadline = since.after(self.override_grace_ms);
-        self.say_excess(look, &found, deadline);
-        if found.overrides.is_empty() || self.namespace_of(look.key).terminating {
+        self.say_excess(ctx, &found, deadline);
+        if found.overrides.is_empty() || self.namespace_of(ctx.key).terminating {
             return false;
         }
-        if look.now >= deadline && self.enforcement.lets_decide() {
-            self.evict_overridden(look, record, &found);
+        if ctx.now >= deadline && self.enforcement.lets_decide() {
+            self.evict_overridden(ctx, record, &found);
             return true;
         }
-        self.look_again(look.key, deadline);
-        let suspended = look.binding.spec.suspension.as_ref();
+        self.requeue_at(ctx.key, deadline);
+        let suspended = ctx.binding.spec.suspension.as_ref();
         let suspended = suspended.and_then(|suspension| suspension.dispatching) == Some(true);
         if record.exceeds_since.is_some() && suspended {
             return false;
@@ -109,14 +109,14 @@ impl Core {
             exceeds_since: Some(crds::record::timestamp(since)),
             ..record.clone()
         };
-        self.write(look.key, &look.binding, Write::Suspend { record });
+        self.write(ctx.key, &ctx.binding, Write::Suspend { record });
         true
     }
 
     /// Its Works ask for what was admitted: they are dispatched again.
-    fn is_within_again(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
-        let still_charged = self.engine.excess(look.key).is_some_and(|e| !e.is_empty());
-        let watched = &mut self.track(look.key).excess;
+    fn is_within_again(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let still_charged = self.engine.excess(ctx.key).is_some_and(|e| !e.is_empty());
+        let watched = &mut self.track(ctx.key).excess;
         watched.since = None;
         if !still_charged {
             watched.said = None;
@@ -131,43 +131,47 @@ impl Core {
             exceeds_since: None,
             ..record.clone()
         };
-        self.write(look.key, &look.binding, Write::Dispatch { record });
+        self.write(ctx.key, &ctx.binding, Write::Dispatch { record });
         true
     }
 
     /// Has the engine charge what the Works of a job ask for beyond its admission, and what pods of
     /// such Works still have. Returns what they ask for now.
-    pub(crate) fn charge_excess(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> Found {
-        let holds = self.engine.job(look.key).and_then(|job| job.admission);
+    pub(crate) fn charge_excess(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+    ) -> Found {
+        let holds = self.engine.job(ctx.key).and_then(|job| job.admission);
         let charged_now = holds.is_some_and(|held| held.attempt == record.attempt);
         if !charged_now || record.parts == Some(Parts::Held) {
             return Found::default();
         }
-        let surge = self.surge_of(&look.binding);
+        let surge = self.surge_of(&ctx.binding);
         let mut found = Found::default();
         let mut asked: BTreeMap<ClusterName, Rendered> = BTreeMap::new();
-        for work in self.world.works_of(&look.binding) {
-            let Some(rendered) = self.rendered(look.key, work) else {
+        for work in self.world.works_of(&ctx.binding) {
+            let Some(rendered) = self.rendered(ctx.key, work) else {
                 continue;
             };
             let cluster = ClusterName::new(&work.cluster);
-            let beyond = rendered.beyond(&self.charged_in(look, &cluster), &surge);
+            let beyond = rendered.beyond(&self.charged_in(ctx, &cluster), &surge);
             if beyond.is_empty() {
                 continue;
             }
-            let others = foreign_overrides(look.key, work);
+            let others = foreign_overrides(ctx.key, work);
             found.overrides.extend(others.cloned());
             found.excess.insert(cluster.clone(), beyond);
             asked.insert(cluster, rendered);
         }
-        let excess = self.with_what_lingers(look, asked, &surge);
+        let excess = self.with_what_lingers(ctx, asked, &surge);
         if self
             .engine
-            .excess(look.key)
+            .excess(ctx.key)
             .is_some_and(|known| *known != excess)
         {
-            tracing::info!(job = %look.key, ?excess, "what its Works ask for beyond its admission is charged");
-            let (key, attempt) = (look.key.clone(), record.attempt);
+            tracing::info!(job = %ctx.key, ?excess, "what its Works ask for beyond its admission is charged");
+            let (key, attempt) = (ctx.key.clone(), record.attempt);
             self.tell(Event::JobExceeds {
                 key,
                 attempt,
@@ -180,28 +184,28 @@ impl Core {
     /// What `asked` is beyond the charge, and what was before where that may still run.
     fn with_what_lingers(
         &mut self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         asked: BTreeMap<ClusterName, Rendered>,
         surge: &Resources,
     ) -> BTreeMap<ClusterName, Resources> {
         let ask_now: BTreeSet<ClusterName> = asked.keys().cloned().collect();
-        let mut remembered = std::mem::take(&mut self.track(look.key).excess.beyond);
+        let mut remembered = std::mem::take(&mut self.track(ctx.key).excess.beyond);
         for (cluster, rendered) in asked {
             remembered.insert(cluster, (rendered, None));
         }
         let mut excess = BTreeMap::new();
         remembered.retain(|cluster, (rendered, back_since)| {
-            let charged = self.charged_in(look, cluster);
+            let charged = self.charged_in(ctx, cluster);
             let beyond = rendered.beyond(&charged, surge);
-            let pods = self.engine.requested_by_pods(look.key, cluster);
+            let pods = self.engine.requested_by_pods(ctx.key, cluster);
             let stays =
                 |(name, _): (&ResourceName, _)| pods.amount_of(name) > charged.amount_of(name);
             if ask_now.contains(cluster) || beyond.iter().any(stays) {
                 *back_since = None;
             } else {
-                back_since.get_or_insert(look.now);
+                back_since.get_or_insert(ctx.now);
             }
-            let over = back_since.is_some_and(|since| look.now >= since.after(SETTLE_MS));
+            let over = back_since.is_some_and(|since| ctx.now >= since.after(SETTLE_MS));
             if over || beyond.is_empty() {
                 return false;
             }
@@ -209,9 +213,9 @@ impl Core {
             true
         });
         if !remembered.is_empty() {
-            self.look_again(look.key, look.now.after(LOOK_MS));
+            self.requeue_at(ctx.key, ctx.now.after(LOOK_MS));
         }
-        self.track(look.key).excess.beyond = remembered;
+        self.track(ctx.key).excess.beyond = remembered;
         excess
     }
 
@@ -224,12 +228,12 @@ impl Core {
     }
 
     /// What is charged in one cluster: its share, and what leaves.
-    fn charged_in(&self, look: &Look<'_>, cluster: &ClusterName) -> Resources {
-        let job = self.engine.job(look.key);
+    fn charged_in(&self, ctx: &ReconcileCtx<'_>, cluster: &ClusterName) -> Resources {
+        let job = self.engine.job(ctx.key);
         let shares = job.and_then(|job| job.admission);
         let shares = shares.iter().flat_map(|held| &held.shares);
         let shares = shares.filter(|share| share.cluster == *cluster);
-        let leaving = self.engine.leaving(look.key).iter();
+        let leaving = self.engine.leaving(ctx.key).iter();
         let leaving = leaving.filter(|leaving| leaving.cluster == *cluster);
         let charges = shares.flat_map(|share| share.charge.values());
         let charges = charges.chain(leaving.flat_map(|leaving| leaving.charge.values()));
@@ -237,7 +241,7 @@ impl Core {
     }
 
     /// Tells the user, once for each thing that there is to tell.
-    fn say_excess(&mut self, look: &Look<'_>, found: &Found, deadline: Time) {
+    fn say_excess(&mut self, ctx: &ReconcileCtx<'_>, found: &Found, deadline: Time) {
         let more = told(&found.excess);
         let message = match found.overrides.is_empty() {
             true => format!(
@@ -251,17 +255,22 @@ impl Core {
                 crds::record::timestamp(deadline),
             ),
         };
-        let watched = &mut self.track(look.key).excess;
+        let watched = &mut self.track(ctx.key).excess;
         if watched.said.as_ref() != Some(&message) {
             watched.said = Some(message.clone());
             let note = Note::warning(Reason::OverrideExceeds, "Hold", message);
-            self.note(look, note);
+            self.note(ctx, note);
         }
     }
 
     /// Takes a job back that was overridden for longer than the grace. Which versions of which policies
     /// did so stands in its record: it waits until they have changed.
-    fn evict_overridden(&mut self, look: &Look<'_>, record: &AdmissionRecord, found: &Found) {
+    fn evict_overridden(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        found: &Found,
+    ) {
         let message = format!(
             "{} its Works ask for more than was admitted ({}), for more than {} s",
             have(&found.overrides),
@@ -270,14 +279,14 @@ impl Core {
         );
         let of = |policy: &AppliedOverride| RecordedOverride {
             policy: policy.clone(),
-            generation: self.world.override_generation(policy, &look.key.namespace),
+            generation: self.world.override_generation(policy, &ctx.key.namespace),
         };
         let record = AdmissionRecord {
             overrides: found.overrides.iter().map(of).collect(),
             ..record.clone()
         };
-        self.tell_ending(look, Reason::OverrideExceeds, &message);
-        self.evict(look, &record, Reason::OverrideExceeds, &message);
+        self.tell_ending(ctx, Reason::OverrideExceeds, &message);
+        self.evict(ctx, &record, Reason::OverrideExceeds, &message);
     }
 
     /// Why a job that was evicted for overrides waits: they are as they were.

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::notes::Note;
 use crate::parts::over_before;
 use crate::placed::{outcome, statuses};
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::standing::own_record;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
@@ -29,65 +29,65 @@ const RETRY_MS: i64 = 30_000;
 
 impl Core {
     /// Deletes a job that has ended, once its time is over.
-    pub(crate) fn expire(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
-        let Some((ttl, version)) = self.time_to_live(look) else {
+    pub(crate) fn expire(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+        let Some((ttl, version)) = self.time_to_live(ctx) else {
             return;
         };
         if record.adopted || ttl.by_control_plane {
             return;
         }
         if let Some(path) = ttl.in_members
-            && !std::mem::replace(&mut self.track(look.key).kept_alive, true)
+            && !std::mem::replace(&mut self.track(ctx.key).kept_alive, true)
         {
             self.publisher.ensurer.apply(
                 &overrides::resource(),
-                Some(&look.key.namespace),
-                &overrides::keep_name(look.key),
-                overrides::keep(look.key, &look.binding, path),
+                Some(&ctx.key.namespace),
+                &overrides::keep_name(ctx.key),
+                overrides::keep(ctx.key, &ctx.binding, path),
             );
         }
-        if let Some(ended_at) = ended_at(&look.binding) {
-            self.delete_at(look, ended_at.after(ttl.after_ms), version);
+        if let Some(ended_at) = ended_at(&ctx.binding) {
+            self.delete_at(ctx, ended_at.after(ttl.after_ms), version);
         }
     }
 
     /// Deletes a job whose parts were stopped because it was over, once its time is. Its parts are
     /// gone, and nothing that they reported tells of an end: nobody else would.
-    pub(crate) fn expire_stopped(&mut self, look: &Look<'_>) {
-        let stopped = over_before(&look.binding).and_then(|_| own_record(&look.binding));
+    pub(crate) fn expire_stopped(&mut self, ctx: &ReconcileCtx<'_>) {
+        let stopped = over_before(&ctx.binding).and_then(|_| own_record(&ctx.binding));
         let ended_at = stopped.and_then(|record| record.evicted_at);
-        if let (Some(at), Some((ttl, version))) = (ended_at, self.time_to_live(look)) {
+        if let (Some(at), Some((ttl, version))) = (ended_at, self.time_to_live(ctx)) {
             let over = Time(at.as_millisecond()).after(ttl.after_ms);
-            self.delete_at(look, over, version);
+            self.delete_at(ctx, over, version);
         }
     }
 
     /// How long a job stays that nobody is deleting, and the version of its template.
-    fn time_to_live(&self, look: &Look<'_>) -> Option<(TimeToLive, String)> {
-        let template = self.world.template_of(&look.binding)?;
+    fn time_to_live(&self, ctx: &ReconcileCtx<'_>) -> Option<(TimeToLive, String)> {
+        let template = self.world.template_of(&ctx.binding)?;
         let ttl = template.time_to_live.filter(|_| !template.deleting)?;
         Some((ttl, template.resource_version.clone()))
     }
 
-    fn delete_at(&mut self, look: &Look<'_>, over: Time, version: String) {
-        if look.now < over {
-            return self.look_again(look.key, over);
+    fn delete_at(&mut self, ctx: &ReconcileCtx<'_>, over: Time, version: String) {
+        if ctx.now < over {
+            return self.requeue_at(ctx.key, over);
         }
         // Should it come to nothing: what deletes it may be refused, or another be quicker.
-        self.look_again(look.key, look.now.after(RETRY_MS));
-        self.delete_template(look, version);
+        self.requeue_at(ctx.key, ctx.now.after(RETRY_MS));
+        self.delete_template(ctx, version);
     }
 
     /// Deletes the template of a job, in this version: one that was changed is looked at again.
-    fn delete_template(&mut self, look: &Look<'_>, resource_version: String) {
+    fn delete_template(&mut self, ctx: &ReconcileCtx<'_>, resource_version: String) {
         let message = "its time after the end is over (ttlSecondsAfterFinished)".to_owned();
-        self.note(look, Note::normal(Reason::Finished, "Expire", message));
-        let template = template_key(&look.binding);
+        self.note(ctx, Note::normal(Reason::Finished, "Expire", message));
+        let template = template_key(&ctx.binding);
         let params = DeleteParams::background().preconditions(Preconditions {
-            uid: Some(look.binding.spec.resource.uid.clone()),
+            uid: Some(ctx.binding.spec.resource.uid.clone()),
             resource_version: Some(resource_version),
         });
-        let (client, key) = (self.client.clone(), look.key.clone());
+        let (client, key) = (self.client.clone(), ctx.key.clone());
         let checks = Arc::clone(&self.checks);
         runtime::task::spawn(async move {
             // Never closed.

@@ -8,7 +8,7 @@
 use crate::core::Core;
 use crate::fact::Job;
 use crate::notes::Note;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::standing::own_record;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
@@ -31,7 +31,12 @@ const READ_DEADLINE: Duration = Duration::from_secs(10);
 impl Core {
     /// Pins a released job that has grown: in pods where Karmada cannot hold these, in requests
     /// whatever its kind.
-    pub(crate) fn pin_growth(&mut self, look: &Look<'_>, job: &Job, record: &AdmissionRecord) {
+    pub(crate) fn pin_growth(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        job: &Job,
+        record: &AdmissionRecord,
+    ) {
         if record.adopted {
             return;
         }
@@ -47,37 +52,37 @@ impl Core {
         if grown.is_empty() {
             return match record.parts {
                 // Its parts are pinned by the override that made them.
-                Some(_) => _ = self.track(look.key).unpin(),
+                Some(_) => _ = self.track(ctx.key).unpin(),
                 // A pin would hold up in the members what is charged no more.
-                None => self.unpin(look.key, record),
+                None => self.unpin(ctx.key, record),
             };
         }
-        let version = self.world.template_of(&look.binding);
+        let version = self.world.template_of(&ctx.binding);
         let version = version.map_or_else(String::new, |seen| seen.resource_version.clone());
-        let (news, edited) = self.track(look.key).pin(&grown, version);
+        let (news, edited) = self.track(ctx.key).pin(&grown, version);
         if news {
             let message = format!(
                 "its template grew after release ({}): the surplus is charged and its members keep what was admitted; \
                  to run it larger, delete it and submit it anew",
                 grown.join(", ")
             );
-            self.note(look, Note::warning(Reason::GrowthHeld, "Pin", message));
+            self.note(ctx, Note::warning(Reason::GrowthHeld, "Pin", message));
         }
         if record.parts.is_some() || !edited {
             return;
         }
-        self.write_pin(look, admitted, record.requests.clone());
+        self.write_pin(ctx, admitted, record.requests.clone());
     }
 
     /// Applies the override that pins a job, rendered from its template as it is now.
     fn write_pin(
         &self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         admitted: BTreeMap<String, u32>,
         requests: AdmittedRequests,
     ) {
         let (client, ensurer) = (self.client.clone(), self.publisher.ensurer.clone());
-        let (key, binding) = (look.key.clone(), look.binding.clone());
+        let (key, binding) = (ctx.key.clone(), ctx.binding.clone());
         runtime::task::spawn(async move {
             let template = template_key(&binding);
             let api: Api<DynamicObject> =

@@ -13,7 +13,7 @@
 
 use crate::core::Core;
 use crate::notes::Note;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::standing::{Standing, has_finalizer, own_record, unreadable};
 use crds::karmada::ResourceBinding;
 use crds::names;
@@ -132,8 +132,8 @@ impl Core {
     }
 
     /// Puts back the record that somebody else has changed. What the job was charged stays charged.
-    pub(crate) fn restore_record(&mut self, look: &Look<'_>) {
-        let Some(replaced) = self.track(look.key).guard.replaced.as_mut() else {
+    pub(crate) fn restore_record(&mut self, ctx: &ReconcileCtx<'_>) {
+        let Some(replaced) = self.track(ctx.key).guard.replaced.as_mut() else {
             return;
         };
         let first = !std::mem::replace(&mut replaced.told, true);
@@ -145,31 +145,31 @@ impl Core {
             let message = format!(
                 "its annotation {} was changed ({}), which only Muster may do; it is put back, and what the job was charged stays charged",
                 names::ADMISSION_ANNOTATION,
-                difference(text.as_deref(), record_text(&look.binding)),
+                difference(text.as_deref(), record_text(&ctx.binding)),
             );
-            self.tell_changed(look, message);
+            self.tell_changed(ctx, message);
         }
         match record {
-            Some(record) => self.put_back(look, record),
+            Some(record) => self.put_back(ctx, record),
             // There was none: what this one admits was never admitted.
-            None => self.opened_by_hand(look, None),
+            None => self.opened_by_hand(ctx, None),
         }
     }
 
-    fn put_back(&mut self, look: &Look<'_>, record: AdmissionRecord) {
+    fn put_back(&mut self, ctx: &ReconcileCtx<'_>, record: AdmissionRecord) {
         let write = match record.state {
             RecordState::Requeued => Write::Record { record },
             _ => Write::Adopt { record },
         };
-        self.write_as_it_is(look.key, &look.binding, write);
+        self.write_as_it_is(ctx.key, &ctx.binding, write);
     }
 
     /// Tells that a record was changed: an event, a metric, and a condition of the PodGroup.
-    fn tell_changed(&mut self, look: &Look<'_>, message: String) {
+    fn tell_changed(&mut self, ctx: &ReconcileCtx<'_>, message: String) {
         self.metrics.records_changed.inc();
-        self.track(look.key).guard.changed = Some(message.clone());
+        self.track(ctx.key).guard.changed = Some(message.clone());
         self.note(
-            look,
+            ctx,
             Note::warning(Reason::RecordChanged, "Restore", message),
         );
     }
@@ -179,7 +179,7 @@ impl Core {
     /// written first, and the job charged by it.
     pub(crate) fn with_what_runs(
         &mut self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         standing: Standing,
     ) -> Option<Standing> {
         let (Standing::Admitted(record)
@@ -190,13 +190,13 @@ impl Core {
         else {
             return Some(standing);
         };
-        let known = self.engine.job(look.key).and_then(|job| job.admission);
+        let known = self.engine.job(ctx.key).and_then(|job| job.admission);
         let known = known.is_some_and(|admission| {
             admission.uid == record.template_uid && admission.attempt == record.attempt
         });
         let whole = match known || record.state == RecordState::Requeued {
             true => None,
-            false => self.as_much_as_runs(look, record),
+            false => self.as_much_as_runs(ctx, record),
         };
         let Some((whole, lacks)) = whole else {
             return Some(standing);
@@ -205,52 +205,49 @@ impl Core {
             // Where it is was changed, too, and is told by itself.
             Standing::Displaced(_) => return Some(Standing::Displaced(whole)),
             Standing::OpenedByHand(_) => return Some(Standing::OpenedByHand(Some(whole))),
-            Standing::Ending(_) => self.tell_evicted(look, &whole),
-            Standing::Deleting(_) => self.tell_admission(look, &whole, Progress::Ending),
+            Standing::Ending(_) => self.tell_evicted(ctx, &whole),
+            Standing::Deleting(_) => self.tell_admission(ctx, &whole, Progress::Ending),
             _ => {
-                let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
-                let progress = self.progress_of(look, &whole, job.as_ref());
-                self.tell_admission(look, &whole, progress);
+                let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
+                let progress = self.progress_of(ctx, &whole, job.as_ref());
+                self.tell_admission(ctx, &whole, progress);
             }
         }
         let message = format!(
             "its annotation {} says less than its members are told to run ({lacks}): it was changed while no replica led, which only Muster may do; it is written anew, and the job is charged for what it runs",
             names::ADMISSION_ANNOTATION,
         );
-        self.tell_changed(look, message);
-        self.track(look.key).guard.replaced = Some(Replaced {
+        self.tell_changed(ctx, message);
+        self.track(ctx.key).guard.replaced = Some(Replaced {
             record: whole.to_annotation().ok(),
             told: true,
         });
-        self.put_back(look, whole);
+        self.put_back(ctx, whole);
         None
     }
 
     /// Puts the finalizer back where somebody has taken it off a job that is charged.
-    pub(crate) fn keep_finalizer(&mut self, look: &Look<'_>) {
-        let going = look.binding.metadata.deletion_timestamp.is_some();
-        let open = self
-            .tracks
-            .get(look.key)
-            .is_none_or(|track| track.is_open());
-        if going || open || has_finalizer(&look.binding) {
+    pub(crate) fn keep_finalizer(&mut self, ctx: &ReconcileCtx<'_>) {
+        let going = ctx.binding.metadata.deletion_timestamp.is_some();
+        let open = self.tracks.get(ctx.key).is_none_or(|track| track.is_open());
+        if going || open || has_finalizer(&ctx.binding) {
             return;
         }
         let charged = |record: &AdmissionRecord| record.state != RecordState::Requeued;
-        let Some(record) = own_record(&look.binding).filter(charged) else {
+        let Some(record) = own_record(&ctx.binding).filter(charged) else {
             return;
         };
         let message = format!(
             "finalizer {} was taken off its binding {}; it is put back: the charge has to outlive the binding's deletion",
             names::ACCOUNTING_FINALIZER,
-            look.key
+            ctx.key
         );
         self.note(
-            look,
+            ctx,
             Note::warning(Reason::RecordChanged, "Restore", message),
         );
         self.metrics.finalizers_restored.inc();
-        self.write(look.key, &look.binding, Write::Adopt { record });
+        self.write(ctx.key, &ctx.binding, Write::Adopt { record });
     }
 }
 

@@ -6,7 +6,7 @@
 //! again: its placement is taken away too, and its record says for good how it ended.
 
 use crate::core::Core;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::ClusterFact;
@@ -16,32 +16,36 @@ use workload::Outcome;
 
 impl Core {
     /// Takes a job that has ended out of a cluster that is being removed, if it is in one.
-    pub(crate) fn leaves_its_end(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
-        if self.ended(look, record).is_none() {
+    pub(crate) fn leaves_its_end(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+    ) -> bool {
+        if self.ended(ctx, record).is_none() {
             return false;
         }
-        let Some(cluster) = self.leaving_cluster(&look.binding) else {
+        let Some(cluster) = self.leaving_cluster(&ctx.binding) else {
             return false;
         };
         let message = format!("cluster {cluster}, where it was, is being removed");
-        self.tell_ending(look, Reason::ClusterDrained, &message);
-        self.evict(look, record, Reason::ClusterDrained, &message);
+        self.tell_ending(ctx, Reason::ClusterDrained, &message);
+        self.evict(ctx, record, Reason::ClusterDrained, &message);
         true
     }
 
     /// How an attempt ended, if it is over. What was reported may be forgotten by now.
-    fn ended(&self, look: &Look<'_>, record: &AdmissionRecord) -> Option<&Outcome> {
-        let (attempt, ended) = self.tracks.get(look.key)?.ended.as_ref()?;
+    fn ended(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> Option<&Outcome> {
+        let (attempt, ended) = self.tracks.get(ctx.key)?.ended.as_ref()?;
         (*attempt == record.attempt).then_some(ended)
     }
 
     /// The same in the words of a record.
     pub(crate) fn end_of(
         &self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
     ) -> Option<(Reason, String)> {
-        Some(match self.ended(look, record)? {
+        Some(match self.ended(ctx, record)? {
             Outcome::Failed { message } => {
                 (Reason::PartFailed, format!("it has failed: {message}"))
             }

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::fact::Job;
 use crate::input::Input;
 use crate::notes::Note;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
@@ -75,41 +75,41 @@ impl Core {
 
     /// Remembers a job whose split hangs on clusters and policies, and tells its owner where
     /// that keeps it from being split.
-    pub(crate) fn note_meeting(&mut self, look: &Look<'_>, job: &Job) {
+    pub(crate) fn note_meeting(&mut self, ctx: &ReconcileCtx<'_>, job: &Job) {
         let meeting = job.ask.as_ref().map(|ask| ask.meeting);
         if meeting.unwrap_or_default() == Meeting::Nobody {
             return;
         }
-        self.meeting.insert(look.key.clone());
+        self.meeting.insert(ctx.key.clone());
         // Who leaves it to the queue has not asked for it.
         let asks = job.ask.as_ref().is_some_and(|ask| ask.asks_to_be_split);
         if let Some(why) = job.unsplit.as_ref().filter(|_| asks) {
             let message = workload::cannot_meet(why);
             self.note(
-                look,
+                ctx,
                 Note::warning(Reason::InvalidTemplate, "Validate", message),
             );
         }
     }
 
     /// Sees to the Services by which pods of a placed job find each other, where they do so.
-    pub(crate) fn keep_found(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
+    pub(crate) fn keep_found(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         if record.parts.is_none() || !needs_services(record) {
             return;
         }
-        let finding = &mut self.track(look.key).finding;
+        let finding = &mut self.track(ctx.key).finding;
         let from = match finding {
-            Finding::Unknown => look.now.after(TAKEN_UP_WITHIN_MS),
+            Finding::Unknown => ctx.now.after(TAKEN_UP_WITHIN_MS),
             Finding::From(from) => *from,
             Finding::Open | Finding::Found => return,
         };
-        if look.now < from {
+        if ctx.now < from {
             *finding = Finding::From(from);
-            return self.look_again(look.key, from);
+            return self.requeue_at(ctx.key, from);
         }
         *finding = Finding::Open;
         let (overrides, inputs) = (self.overrides.clone(), self.inputs.clone());
-        let (key, binding, attempt) = (look.key.clone(), look.binding.clone(), record.attempt);
+        let (key, binding, attempt) = (ctx.key.clone(), ctx.binding.clone(), record.attempt);
         let (shares, reach) = (record.admission().shares, record.reach());
         runtime::task::spawn(async move {
             let seen = overrides.find_each_other(&binding, attempt, &shares, &reach);
@@ -170,8 +170,8 @@ impl Core {
         if let Some(why) = why {
             let message =
                 format!("its pods may not find each other from different clusters: {why}");
-            let look = Look { key, binding, now };
-            self.note(&look, Note::warning(Reason::PodsApart, "Meet", message));
+            let ctx = ReconcileCtx { key, binding, now };
+            self.note(&ctx, Note::warning(Reason::PodsApart, "Meet", message));
         }
     }
 

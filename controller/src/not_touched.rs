@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::fact::{Job, NamespaceFact};
 use crate::notes::Note;
 use crate::placed::outcome;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crds::record::{AdmissionRecord, RecordError, RecordState};
 use engine::facts::{Admission, Held, Hold};
 use engine::{Attempt, Event, JobKey, JobState, Progress, Reason, Uid};
@@ -26,24 +26,24 @@ impl Core {
     /// Charges a job whose record cannot be acted on, and tells of it.
     pub(crate) fn not_touched(
         &mut self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         namespace: &NamespaceFact,
         error: &RecordError,
     ) {
-        let known = self.engine.job(look.key);
+        let known = self.engine.job(ctx.key);
         let waits =
             known.is_some_and(|job| job.state == JobState::Queued && job.admission.is_none());
         if error.is_garbage() && waits {
-            return self.opened_by_hand(look, None);
+            return self.opened_by_hand(ctx, None);
         }
         let message = format!("{error}; it is charged for what runs, and nothing of it is changed");
-        if self.untouched.insert(look.key.clone()) {
+        if self.untouched.insert(ctx.key.clone()) {
             self.count_untouched();
             let note = Note::warning(Reason::RecordUnreadable, "Keep", message.clone());
-            self.note(look, note);
+            self.note(ctx, note);
         }
-        let job = self.job_of(look.key, &look.binding, namespace);
-        self.charge_unreadable(look, error, job.as_ref());
+        let job = self.job_of(ctx.key, &ctx.binding, namespace);
+        self.charge_unreadable(ctx, error, job.as_ref());
         match job {
             Some(job) => {
                 let mut fact = job.fact;
@@ -56,7 +56,7 @@ impl Core {
                 fact.demand.held = Held::Not;
                 self.tell_fact(&fact);
             }
-            None if self.engine.job(look.key).is_some() => self.unread(look, namespace),
+            None if self.engine.job(ctx.key).is_some() => self.unread(ctx, namespace),
             None => {} // looked at again when its template comes
         }
     }
@@ -64,19 +64,19 @@ impl Core {
     /// Has the engine charge a job whose record cannot be acted on, if anything of it may run.
     pub(crate) fn charge_unreadable(
         &mut self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         error: &RecordError,
         job: Option<&Job>,
     ) {
-        let Some(admission) = self.unreadable_admission(look, error, job) else {
+        let Some(admission) = self.unreadable_admission(ctx, error, job) else {
             return;
         };
-        let progress = match outcome(&look.binding).is_finished() {
+        let progress = match outcome(&ctx.binding).is_finished() {
             true => Progress::Finished,
             false => Progress::Running,
         };
         self.tell(Event::JobAdmitted {
-            key: look.key.clone(),
+            key: ctx.key.clone(),
             admission,
             progress,
         });
@@ -86,14 +86,14 @@ impl Core {
     /// and Works get of its template, whichever is the most in each cluster.
     fn unreadable_admission(
         &self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         error: &RecordError,
         job: Option<&Job>,
     ) -> Option<Admission> {
         let readable = &error.readable;
-        let known = self.engine.job(look.key);
+        let known = self.engine.job(ctx.key);
         let charged = known.as_ref().and_then(|job| job.admission);
-        let runs = self.as_it_runs(look.key, &look.binding, job);
+        let runs = self.as_it_runs(ctx.key, &ctx.binding, job);
         let holds_nothing = readable.state == Some(RecordState::Requeued) && runs.is_empty();
         let mut shares = match holds_nothing {
             true => Vec::new(),
@@ -113,17 +113,17 @@ impl Core {
         let queue = queue.or_else(|| charged.map(|charged| charged.queue.clone()));
         let queue = queue.or_else(|| job.map(|job| job.fact.queue.clone()));
         let queue = queue.unwrap_or_else(|| {
-            let works = self.world.works_of(&look.binding);
-            self.queue_of_works(look.key, works)
+            let works = self.world.works_of(&ctx.binding);
+            self.queue_of_works(ctx.key, works)
         });
         let record = AdmissionRecord {
             clusters: shares,
             ..AdmissionRecord::new(
                 &Admission {
-                    uid: Uid::new(&look.binding.spec.resource.uid),
+                    uid: Uid::new(&ctx.binding.spec.resource.uid),
                     attempt: Attempt(attempt.max(attempts).max(1)),
                     queue,
-                    admitted_at: charged.map_or(look.now, |charged| charged.admitted_at),
+                    admitted_at: charged.map_or(ctx.now, |charged| charged.admitted_at),
                     declared_ms: None,
                     shares: Vec::new(),
                 },

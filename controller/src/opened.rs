@@ -4,7 +4,7 @@
 use crate::asked::record_of;
 use crate::core::Core;
 use crate::notes::Note;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::standing::required_by;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
@@ -14,45 +14,49 @@ use scheduler::commit::Write;
 impl Core {
     /// Placed or opened without an admission that says so: closed again. What it was charged
     /// stays charged until its Works are gone.
-    pub(crate) fn opened_by_hand(&mut self, look: &Look<'_>, record: Option<AdmissionRecord>) {
-        let message = match required_by(&look.binding) {
+    pub(crate) fn opened_by_hand(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: Option<AdmissionRecord>,
+    ) {
+        let message = match required_by(&ctx.binding) {
             Some(by) => taken_along_message(&by),
             None => opened_message("it was opened or placed without admission"),
         };
         self.note(
-            look,
+            ctx,
             Note::warning(Reason::OpenedByHand, "Gate", message.clone()),
         );
         self.metrics.opened_by_hand.inc();
         let charged = record.filter(|record| record.state != RecordState::Requeued);
-        let charged = charged.or_else(|| self.unadmitted(look));
+        let charged = charged.or_else(|| self.unadmitted(ctx));
         let record =
             charged.map(|r| r.in_state(RecordState::Ending, Some(Reason::OpenedByHand), &message));
         if let Some(record) = &record {
-            self.tell_evicted(look, record);
+            self.tell_evicted(ctx, record);
         }
-        self.write(look.key, &look.binding, Write::Gate { record });
+        self.write(ctx.key, &ctx.binding, Write::Gate { record });
     }
 
     /// What a job that was placed without any admission, or has Works without one, is charged
     /// while it is evicted, as an attempt of its own.
-    fn unadmitted(&self, look: &Look<'_>) -> Option<AdmissionRecord> {
-        let job = self.job_of(look.key, &look.binding, &self.namespace_of(look.key));
-        let clusters = self.as_it_runs(look.key, &look.binding, job.as_ref());
+    fn unadmitted(&self, ctx: &ReconcileCtx<'_>) -> Option<AdmissionRecord> {
+        let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
+        let clusters = self.as_it_runs(ctx.key, &ctx.binding, job.as_ref());
         if clusters.is_empty() {
             return None;
         }
-        let last = self.engine.job(look.key).map_or(0, |job| job.attempts.0);
-        let recorded = recorded_attempt(&look.binding);
+        let last = self.engine.job(ctx.key).map_or(0, |job| job.attempts.0);
+        let recorded = recorded_attempt(&ctx.binding);
         let queue = job.map(|job| job.fact.queue);
         let queue = queue.unwrap_or_else(|| {
-            let works = self.world.works_of(&look.binding);
-            self.queue_of_works(look.key, works)
+            let works = self.world.works_of(&ctx.binding);
+            self.queue_of_works(ctx.key, works)
         });
-        let uid = &look.binding.spec.resource.uid;
+        let uid = &ctx.binding.spec.resource.uid;
         let attempt = Attempt(last.max(recorded).saturating_add(1));
         let state = RecordState::Admitted;
-        Some(record_of((uid, attempt), queue, clusters, state, look.now))
+        Some(record_of((uid, attempt), queue, clusters, state, ctx.now))
     }
 }
 

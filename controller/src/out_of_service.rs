@@ -8,7 +8,7 @@
 //! nothing of the same job goes there.
 
 use crate::core::Core;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::seen_work::SeenWork;
 use crds::karmada::{AggregatedStatusItem, ResourceBinding};
 use crds::names;
@@ -18,8 +18,8 @@ use std::collections::BTreeSet;
 
 impl Core {
     /// Whether a Work of the job is waited for, as far as the watch shows.
-    pub(crate) fn has_works(&self, look: &Look<'_>) -> bool {
-        self.waits_for_works(&look.binding)
+    pub(crate) fn has_works(&self, ctx: &ReconcileCtx<'_>) -> bool {
+        self.waits_for_works(&ctx.binding)
     }
 
     /// Whether a Work of the binding is waited for, as far as the watch shows.
@@ -43,8 +43,8 @@ impl Core {
     }
 
     /// The clusters out of service that the watch shows Works of the job in.
-    pub(crate) fn out_of_service(&self, look: &Look<'_>) -> BTreeSet<String> {
-        let works = self.world.works_of(&look.binding);
+    pub(crate) fn out_of_service(&self, ctx: &ReconcileCtx<'_>) -> BTreeSet<String> {
+        let works = self.world.works_of(&ctx.binding);
         let given_up = works.filter(|work| self.is_given_up(work));
         given_up.map(|work| work.cluster.clone()).collect()
     }

@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::fact::NamespaceFact;
 use crate::input::Input;
 use crate::preserved::is_kept;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::standing::{Standing, standing};
 use crate::track::Track;
 use crate::world::permanent_id;
@@ -45,7 +45,7 @@ impl Core {
             Ok(written) => {
                 self.track(&key).written(&written.resource_version);
                 if outcome.write == WriteKind::Place {
-                    self.look_again(&key, now.after(ACK_LOOK_MS));
+                    self.requeue_at(&key, now.after(ACK_LOOK_MS));
                 }
             }
             Err(failure) => {
@@ -57,11 +57,11 @@ impl Core {
                     }
                     (Failure::Conflict | Failure::Gone, _) => {
                         let until = self.track(&key).conflicted(now);
-                        self.look_again(&key, until);
+                        self.requeue_at(&key, until);
                     }
                     _ => {
                         let until = self.track(&key).failed(now);
-                        self.look_again(&key, until);
+                        self.requeue_at(&key, until);
                     }
                 }
             }
@@ -69,10 +69,10 @@ impl Core {
     }
 
     /// Asks the API server afresh whether any Work of the job is left: a watch may be behind.
-    pub(crate) fn check_works(&mut self, look: &Look<'_>) {
-        let out_of_service = self.out_of_service(look);
-        let (keepers, binding) = (self.keepers(look), look.binding.clone());
-        self.look_at_works(look, async move |works| {
+    pub(crate) fn check_works(&mut self, ctx: &ReconcileCtx<'_>) {
+        let out_of_service = self.out_of_service(ctx);
+        let (keepers, binding) = (self.keepers(ctx), ctx.binding.clone());
+        self.look_at_works(ctx, async move |works| {
             if works.iter().any(|work| counts(work, &out_of_service)) {
                 return Ok(false);
             }
@@ -82,11 +82,11 @@ impl Core {
 
     /// Removes Works that Karmada has left behind: those that its cache did not show yet when it
     /// removed what the placement had. It does not look again, and their pods would run for good.
-    pub(crate) fn sweep_works(&mut self, look: &Look<'_>) {
-        match self.track(look.key).are_left_behind(look.now) {
+    pub(crate) fn sweep_works(&mut self, ctx: &ReconcileCtx<'_>) {
+        match self.track(ctx.key).are_left_behind(ctx.now) {
             Ok(()) => {
                 let (client, checks) = (self.client.clone(), Arc::clone(&self.checks));
-                self.look_at_works(look, async move |works| {
+                self.look_at_works(ctx, async move |works| {
                     // Never closed.
                     let _slot = checks.acquire().await;
                     let removed = remove_works(works, client);
@@ -96,22 +96,22 @@ impl Core {
                     }
                 });
             }
-            Err(until) => self.look_again(look.key, until),
+            Err(until) => self.requeue_at(ctx.key, until),
         }
     }
 
     /// Has `judge` tell by what Works are left whether they are gone, unless that is being asked
     /// already.
-    fn look_at_works<J, F>(&mut self, look: &Look<'_>, judge: J)
+    fn look_at_works<J, F>(&mut self, ctx: &ReconcileCtx<'_>, judge: J)
     where
         J: FnOnce(Vec<ObjectMeta>) -> F + Send + 'static,
         F: Future<Output = Result<bool, String>> + Send,
     {
-        if !self.track(look.key).begin_check() {
+        if !self.track(ctx.key).begin_check() {
             return;
         }
         let (reader, inputs) = (self.works_reader.clone(), self.inputs.clone());
-        let (key, binding) = (look.key.clone(), look.binding.clone());
+        let (key, binding) = (ctx.key.clone(), ctx.binding.clone());
         runtime::task::spawn(async move {
             let gone = match permanent_id(&binding) {
                 Some(id) => match reader.left(id).await {
@@ -146,16 +146,16 @@ impl Core {
         match gone {
             // A cluster that was out of service may answer by now.
             Ok(true) if self.waits_for_works(&binding) || self.is_still_reported(&binding) => {
-                return self.look_again(key, now.after(1_000));
+                return self.requeue_at(key, now.after(1_000));
             }
             Ok(true) => {
                 self.world.drop_left(&binding);
                 self.sweep_services(&binding);
             }
-            Ok(false) => return self.look_again(key, now.after(1_000)),
+            Ok(false) => return self.requeue_at(key, now.after(1_000)),
             Err(error) => {
                 tracing::warn!(job = %key, error, "cannot see whether Works are left; trying again");
-                return self.look_again(key, now.after(2_000));
+                return self.requeue_at(key, now.after(2_000));
             }
         }
         let namespace: NamespaceFact = self
@@ -164,16 +164,16 @@ impl Core {
             .get(&*key.namespace)
             .cloned()
             .unwrap_or_default();
-        let look = Look { key, binding, now };
-        match standing(&look.binding, namespace.rule()) {
-            Standing::Deleting(_) => self.write(key, &look.binding, Write::Finalize),
+        let ctx = ReconcileCtx { key, binding, now };
+        match standing(&ctx.binding, namespace.rule()) {
+            Standing::Deleting(_) => self.write(key, &ctx.binding, Write::Finalize),
             Standing::Ending(record) => {
                 self.works_gone(key, now);
                 let until = self.engine.job(key).and_then(|job| job.back_off_until);
                 let mut record =
                     record.in_state(RecordState::Requeued, record.reason, &record.message);
                 record.not_before = until.map(crds::record::timestamp);
-                self.write(key, &look.binding, Write::Record { record });
+                self.write(key, &ctx.binding, Write::Record { record });
             }
             Standing::Waiting(_)
                 if self

@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::input::Input;
 use crate::notes::Note;
 use crate::placed::status_in;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
@@ -164,23 +164,23 @@ impl Watched {
 
 impl Core {
     /// Brings the parts of a placed job on their way, and keeps them apart. Whether it wrote.
-    pub(crate) fn keep_parts(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
+    pub(crate) fn keep_parts(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         let Some(parts) = record.parts else {
             return false;
         };
-        if self.namespace_of(look.key).terminating {
-            return self.hold_parts(look, record);
+        if self.namespace_of(ctx.key).terminating {
+            return self.hold_parts(ctx, record);
         }
         let shares = record.admission().shares;
-        let shown = self.shown(look, record, &shares);
-        let stop = led(&look.binding, record)
-            .or_else(|| self.refused_part(look, &shares))
-            .or_else(|| failed_part(look, &shares));
-        let watched = &mut self.track(look.key).parts;
-        match watched.step(parts, &shown, stop, look.now) {
+        let shown = self.shown(ctx, record, &shares);
+        let stop = led(&ctx.binding, record)
+            .or_else(|| self.refused_part(ctx, &shares))
+            .or_else(|| failed_part(ctx, &shares));
+        let watched = &mut self.track(ctx.key).parts;
+        match watched.step(parts, &shown, stop, ctx.now) {
             Step::Nothing => return false,
             Step::Wait(until) => {
-                self.look_again(look.key, until);
+                self.requeue_at(ctx.key, until);
                 return false;
             }
             Step::Dispatch => {
@@ -188,16 +188,16 @@ impl Core {
                     parts: Some(Parts::Dispatched),
                     ..record.clone()
                 };
-                self.write(look.key, &look.binding, Write::Dispatch { record });
+                self.write(ctx.key, &ctx.binding, Write::Dispatch { record });
             }
             Step::Resize => {
-                tracing::info!(job = %look.key, parts = ?shown.resizing, "its override follows its size");
-                self.write_override(look, record, shares);
+                tracing::info!(job = %ctx.key, parts = ?shown.resizing, "its override follows its size");
+                self.write_override(ctx, record, shares);
                 return false;
             }
             Step::Repair => {
-                self.tell_repair(look, &shown.astray);
-                self.write_override(look, record, shares);
+                self.tell_repair(ctx, &shown.astray);
+                self.write_override(ctx, record, shares);
                 return false;
             }
             Step::Evict(Stop {
@@ -206,13 +206,13 @@ impl Core {
                 avoid,
             }) => {
                 self.tell(Event::JobEnding {
-                    key: look.key.clone(),
+                    key: ctx.key.clone(),
                     reason,
                     message: message.clone(),
                     avoid,
-                    at: look.now,
+                    at: ctx.now,
                 });
-                self.evict(look, record, reason, &message);
+                self.evict(ctx, record, reason, &message);
             }
         }
         true
@@ -220,7 +220,7 @@ impl Core {
 
     /// All of a namespace goes, the override of a job perhaps before its Works: what is rendered from then
     /// on is the whole job, and is not to be dispatched. Whether it wrote.
-    fn hold_parts(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
+    fn hold_parts(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         if record.parts != Some(Parts::Dispatched) {
             return false;
         }
@@ -228,17 +228,17 @@ impl Core {
             parts: Some(Parts::Held),
             ..record.clone()
         };
-        self.write(look.key, &look.binding, Write::Suspend { record });
+        self.write(ctx.key, &ctx.binding, Write::Suspend { record });
         true
     }
 
     /// A member that has started nothing of the job and refuses its part.
-    fn refused_part(&self, look: &Look<'_>, shares: &[Share]) -> Option<Stop> {
-        let job = self.engine.job(look.key)?;
+    fn refused_part(&self, ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<Stop> {
+        let job = self.engine.job(ctx.key)?;
         if job.state != JobState::Placed {
             return None;
         }
-        let mut works = self.world.works_of(&look.binding);
+        let mut works = self.world.works_of(&ctx.binding);
         let is_part = |cluster: &str| shares.iter().any(|share| share.cluster.as_str() == cluster);
         works.find_map(|work| {
             let message = work.refused.as_ref().filter(|_| is_part(&work.cluster))?;
@@ -250,12 +250,12 @@ impl Core {
         })
     }
 
-    fn shown(&self, look: &Look<'_>, record: &AdmissionRecord, shares: &[Share]) -> Shown {
+    fn shown(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord, shares: &[Share]) -> Shown {
         let mut shown = Shown::default();
         let mut resizing = record.resizable;
         let mark = |index| workload::mark(record.attempt, shares, index);
         for (index, share) in shares.iter().enumerate() {
-            let mut works = self.world.works_of(&look.binding);
+            let mut works = self.world.works_of(&ctx.binding);
             let work = works.find(|work| *work.cluster == *share.cluster.as_str());
             let Some(work) = work else {
                 shown.missing = true;
@@ -272,20 +272,20 @@ impl Core {
         shown
     }
 
-    fn tell_repair(&mut self, look: &Look<'_>, astray: &[ClusterName]) {
+    fn tell_repair(&mut self, ctx: &ReconcileCtx<'_>, astray: &[ClusterName]) {
         self.metrics.parts_repaired.inc();
         let names: Vec<&str> = astray.iter().map(ClusterName::as_str).collect();
         let message = format!(
             "what goes to {} is not the part that was planned; its override is written anew",
             names.join(", ")
         );
-        self.note(look, Note::warning(Reason::PartsLost, "Repair", message));
+        self.note(ctx, Note::warning(Reason::PartsLost, "Repair", message));
     }
 
     /// Writes the override of the attempt of `record` anew.
-    fn write_override(&self, look: &Look<'_>, record: &AdmissionRecord, shares: Vec<Share>) {
+    fn write_override(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord, shares: Vec<Share>) {
         let (overrides, inputs) = (self.overrides.clone(), self.inputs.clone());
-        let (key, binding) = (look.key.clone(), look.binding.clone());
+        let (key, binding) = (ctx.key.clone(), ctx.binding.clone());
         let (attempt, reach, resizable) = (record.attempt, record.reach(), record.resizable);
         runtime::task::spawn(async move {
             let result = if resizable {
@@ -335,8 +335,8 @@ impl Core {
 }
 
 /// A part that is over badly, or was aborted in its member, while another goes on.
-fn failed_part(look: &Look<'_>, shares: &[Share]) -> Option<Stop> {
-    let of = |share: &Share| outcome_in(&look.binding, &share.cluster);
+fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<Stop> {
+    let of = |share: &Share| outcome_in(&ctx.binding, &share.cluster);
     let outcomes: Vec<Outcome> = shares.iter().map(of).collect();
     if !outcomes.contains(&Outcome::Active) {
         return None;

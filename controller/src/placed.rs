@@ -4,7 +4,7 @@
 use crate::core::Core;
 use crate::fact::{Job, NamespaceFact};
 use crate::parts::led;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordedShare};
@@ -18,83 +18,83 @@ impl Core {
     /// Released and placed: charged by its record, followed by what members report.
     pub(crate) fn admitted(
         &mut self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         namespace: &NamespaceFact,
         record: AdmissionRecord,
     ) {
-        if self.has_works(look) {
-            self.track(look.key).works_seen = true;
+        if self.has_works(ctx) {
+            self.track(ctx.key).works_seen = true;
         }
-        self.meeting.remove(look.key);
-        self.world.keep_claims(look.key);
-        let ending = self.ending_of(look, &record);
-        let outcome = outcome(&look.binding);
-        let job = self.job_of(look.key, &look.binding, namespace);
+        self.meeting.remove(ctx.key);
+        self.world.keep_claims(ctx.key);
+        let ending = self.ending_of(ctx, &record);
+        let outcome = outcome(&ctx.binding);
+        let job = self.job_of(ctx.key, &ctx.binding, namespace);
         if outcome.is_finished() {
-            self.track(look.key).ended = Some((record.attempt, outcome.clone()));
+            self.track(ctx.key).ended = Some((record.attempt, outcome.clone()));
         }
         // The engine has taken it back and the write did not get through, or not yet.
         if let Some(why) = ending {
-            return self.evict(look, &record, why.reason, &why.message);
+            return self.evict(ctx, &record, why.reason, &why.message);
         }
-        if self.leaves_its_end(look, &record) || self.remove_with_works(look) {
+        if self.leaves_its_end(ctx, &record) || self.remove_with_works(ctx) {
             return;
         }
-        let progress = self.progress_of(look, &record, job.as_ref());
-        let was_over = self.is_over(look, &record);
-        self.tell_admission(look, &record, progress);
-        if self.is_back(look, &record, was_over, &outcome) && self.runs_again(look, &record) {
+        let progress = self.progress_of(ctx, &record, job.as_ref());
+        let was_over = self.is_over(ctx, &record);
+        self.tell_admission(ctx, &record, progress);
+        if self.is_back(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
             return;
         }
         if let Some(job) = job {
             let suspended = job.ask.as_ref().is_some_and(|ask| ask.suspended);
             self.tell_fact(&job.fact);
-            let over = outcome.is_finished() || led(&look.binding, &record).is_some();
+            let over = outcome.is_finished() || led(&ctx.binding, &record).is_some();
             if suspended && !over && !record.adopted {
                 let message = "suspended by its owner; its quota goes back when its pods are gone";
-                self.tell_ending(look, Reason::Suspended, message);
-                return self.evict(look, &record, Reason::Suspended, message);
+                self.tell_ending(ctx, Reason::Suspended, message);
+                return self.evict(ctx, &record, Reason::Suspended, message);
             }
-            if self.readopted(look, &job, &record, progress) {
+            if self.readopted(ctx, &job, &record, progress) {
                 return;
             }
-            self.pin_growth(look, &job, &record);
-            if job.fact.demand.held != Held::Not && self.resized(look, &record) {
+            self.pin_growth(ctx, &job, &record);
+            if job.fact.demand.held != Held::Not && self.resized(ctx, &record) {
                 return;
             }
-            if self.left(look, &record) {
+            if self.left(ctx, &record) {
                 return;
             }
         }
-        if !outcome.is_finished() && self.keep_within(look, &record) {
+        if !outcome.is_finished() && self.keep_within(ctx, &record) {
             return;
         }
-        if !outcome.is_finished() && self.keep_parts(look, &record) {
+        if !outcome.is_finished() && self.keep_parts(ctx, &record) {
             return;
         }
         if !outcome.is_finished() {
-            self.keep_found(look, &record);
-            self.renew(look, &record, progress);
+            self.keep_found(ctx, &record);
+            self.renew(ctx, &record, progress);
         }
-        self.confirm_shrinks(look, &record);
-        self.expire(look, &record);
-        self.acknowledge(look);
+        self.confirm_shrinks(ctx, &record);
+        self.expire(ctx, &record);
+        self.acknowledge(ctx);
     }
 
     /// How far a placed job has come. Without its template nobody knows whether it keeps its
     /// pods when it has ended: then what was known of its end stays.
     pub(crate) fn progress_of(
         &self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
         job: Option<&Job>,
     ) -> Progress {
         let minimum = job.map_or(1, |job| job.fact.demand.min_available);
         let keeps_pods = job.map(|job| job.ask.as_ref().is_some_and(|ask| ask.keeps_pods));
-        match progress(&look.binding, minimum, record.parts.is_some()) {
+        match progress(&ctx.binding, minimum, record.parts.is_some()) {
             // What stays until it is deleted stays charged.
             Progress::Finished if keeps_pods == Some(true) => Progress::Running,
-            Progress::Finished if keeps_pods.is_none() && !self.is_over(look, record) => {
+            Progress::Finished if keeps_pods.is_none() && !self.is_over(ctx, record) => {
                 Progress::Running
             }
             // What ran before us is not asked to start in time, and never evicted for it.
@@ -107,7 +107,7 @@ impl Core {
     /// record follows, and with it the charge.
     fn readopted(
         &mut self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         job: &Job,
         record: &AdmissionRecord,
         progress: Progress,
@@ -115,7 +115,7 @@ impl Core {
         if !record.adopted || job.ask.is_none() || progress == Progress::Finished {
             return false;
         }
-        let now = crate::adopt::record(&look.binding, job, look.now);
+        let now = crate::adopt::record(&ctx.binding, job, ctx.now);
         if now.clusters == record.clusters {
             return false;
         }
@@ -131,17 +131,17 @@ impl Core {
             ..record.clone()
         };
         self.tell(Event::JobAdmitted {
-            key: look.key.clone(),
+            key: ctx.key.clone(),
             admission: record.admission(),
             progress,
         });
-        if let Some(over) = self.engine.bound_passed_by(look.key).filter(|_| grows) {
+        if let Some(over) = self.engine.bound_passed_by(ctx.key).filter(|_| grows) {
             let message = format!("it was scaled by another scheduler, and {over}");
-            self.tell_ending(look, Reason::GrowthHeld, &message);
-            self.evict(look, &record, Reason::GrowthHeld, &message);
+            self.tell_ending(ctx, Reason::GrowthHeld, &message);
+            self.evict(ctx, &record, Reason::GrowthHeld, &message);
             return true;
         }
-        self.write(look.key, &look.binding, Write::Adopt { record });
+        self.write(ctx.key, &ctx.binding, Write::Adopt { record });
         true
     }
 
@@ -150,13 +150,13 @@ impl Core {
     /// only once something of it runs.
     fn is_back(
         &mut self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
         was_over: bool,
         outcome: &Outcome,
     ) -> bool {
-        let is_over = self.is_over(look, record);
-        let track = self.track(look.key);
+        let is_over = self.is_over(ctx, record);
+        let track = self.track(ctx.key);
         if is_over {
             track.reopened = None;
         } else if was_over {
@@ -172,31 +172,31 @@ impl Core {
     /// A job that was over runs again: its member came back empty and Karmada made it anew, or a
     /// Volcano Job was aborted and is resumed. It is charged by now; evicted where that passes a
     /// bound, since what it gave back may be held by others.
-    fn runs_again(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
-        let passed = self.engine.bound_passed_by(look.key);
-        tracing::warn!(job = %look.key, passed, "it runs again after it was over, and is charged again");
+    fn runs_again(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let passed = self.engine.bound_passed_by(ctx.key);
+        tracing::warn!(job = %ctx.key, passed, "it runs again after it was over, and is charged again");
         let Some(passed) = passed.filter(|_| !record.adopted) else {
             return false;
         };
         let message = format!("it runs again after it was over, and {passed}");
-        self.tell_ending(look, Reason::Evicted, &message);
-        self.evict(look, record, Reason::Evicted, &message);
+        self.tell_ending(ctx, Reason::Evicted, &message);
+        self.evict(ctx, record, Reason::Evicted, &message);
         true
     }
 
     /// Whether the engine knows the attempt of `record` as ended.
-    pub(crate) fn is_over(&self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
-        self.engine.job(look.key).is_some_and(|job| {
+    pub(crate) fn is_over(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        self.engine.job(ctx.key).is_some_and(|job| {
             job.state == JobState::Finished
                 && job.admission.is_some_and(|a| a.attempt == record.attempt)
         })
     }
 
     /// Writes shares that the engine has changed since the record was written, if it has.
-    fn resized(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
+    fn resized(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         let admission = self
             .engine
-            .job(look.key)
+            .job(ctx.key)
             .and_then(|job| job.admission.cloned());
         let Some(admission) =
             admission.filter(|a| without_slots(&a.shares) != record.admission().shares)
@@ -204,27 +204,27 @@ impl Core {
             return false;
         };
         let before = record.admission().shares;
-        self.track(look.key).shrinks.note(&before, &admission);
-        self.hand_over(look.key, &look.binding, admission, look.now);
+        self.track(ctx.key).shrinks.note(&before, &admission);
+        self.hand_over(ctx.key, &ctx.binding, admission, ctx.now);
         true
     }
 
     /// Says to Karmada's parts what they expect of a scheduler after a placement.
-    fn acknowledge(&mut self, look: &Look<'_>) {
-        if self.mode.scheduler().is_none() || self.track(look.key).is_open() {
+    fn acknowledge(&mut self, ctx: &ReconcileCtx<'_>) {
+        if self.mode.scheduler().is_none() || self.track(ctx.key).is_open() {
             return;
         }
-        if let Some(write) = scheduler::ack::ack(&look.binding, look.now) {
-            self.write(look.key, &look.binding, write);
+        if let Some(write) = scheduler::ack::ack(&ctx.binding, ctx.now) {
+            self.write(ctx.key, &ctx.binding, write);
         }
     }
 
     /// Somebody took clusters away or added some: the gang is no longer what was admitted.
-    pub(crate) fn displaced(&mut self, look: &Look<'_>, record: AdmissionRecord) {
-        if self.is_over(look, &record) {
+    pub(crate) fn displaced(&mut self, ctx: &ReconcileCtx<'_>, record: AdmissionRecord) {
+        if self.is_over(ctx, &record) {
             return; // it has ended; where it ran may go
         }
-        let clusters: Vec<&str> = look
+        let clusters: Vec<&str> = ctx
             .binding
             .spec
             .clusters
@@ -235,9 +235,9 @@ impl Core {
             "its clusters were changed to [{}] by somebody else; it is queued again",
             clusters.join(", ")
         );
-        self.tell_admission(look, &record, Progress::Placed);
-        self.tell_ending(look, Reason::RoomLost, &message);
-        self.evict(look, &record, Reason::RoomLost, &message);
+        self.tell_admission(ctx, &record, Progress::Placed);
+        self.tell_ending(ctx, Reason::RoomLost, &message);
+        self.evict(ctx, &record, Reason::RoomLost, &message);
     }
 }
 

@@ -14,7 +14,7 @@
 
 use crate::core::Core;
 use crate::notes::Note;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
 use crds::karmada::ResourceBinding;
@@ -55,34 +55,34 @@ pub(crate) fn hold(binding: &ResourceBinding) -> Option<Hold> {
 
 impl Core {
     /// Has members remove a placed job with its Works, whatever its policy says. Whether it wrote.
-    pub(crate) fn remove_with_works(&mut self, look: &Look<'_>) -> bool {
-        if !preserves(&look.binding) {
+    pub(crate) fn remove_with_works(&mut self, ctx: &ReconcileCtx<'_>) -> bool {
+        if !preserves(&ctx.binding) {
             return false;
         }
         let message = "its propagation policy says preserveResourcesOnDeletion: true; its binding is set back to false, \
                        for its quota ends with its Works"
             .to_owned();
         self.note(
-            look,
+            ctx,
             Note::warning(Reason::ResourcesPreserved, "Remove", message),
         );
-        self.write(look.key, &look.binding, Write::RemoveWithWorks);
+        self.write(ctx.key, &ctx.binding, Write::RemoveWithWorks);
         true
     }
 
     /// The members that may have kept a job whose Works go.
-    pub(crate) fn keepers(&mut self, look: &Look<'_>) -> Vec<Keeper> {
-        let mut clusters: BTreeSet<ClusterName> = self.world.left_by(&look.binding);
-        if preserves(&look.binding) {
-            let job = self.engine.job(look.key);
+    pub(crate) fn keepers(&mut self, ctx: &ReconcileCtx<'_>) -> Vec<Keeper> {
+        let mut clusters: BTreeSet<ClusterName> = self.world.left_by(&ctx.binding);
+        if preserves(&ctx.binding) {
+            let job = self.engine.job(ctx.key);
             let shares = job.and_then(|job| job.admission);
             let shares = shares.iter().flat_map(|held| &held.shares);
             clusters.extend(shares.map(|share| share.cluster.clone()));
         }
-        let told = &mut self.track(look.key).kept_told;
+        let told = &mut self.track(ctx.key).kept_told;
         if !clusters.is_empty() && !std::mem::replace(told, true) {
             let names: Vec<&str> = clusters.iter().map(ClusterName::as_str).collect();
-            let template = &look.binding.spec.resource;
+            let template = &ctx.binding.spec.resource;
             let message = format!(
                 "its Works are gone and may have left {} {}/{} in {}, by preserveResourcesOnDeletion; the job is charged \
                  until it is deleted there, or has ended",
@@ -92,7 +92,7 @@ impl Core {
                 names.join(", ")
             );
             self.note(
-                look,
+                ctx,
                 Note::warning(Reason::ResourcesPreserved, "Charge", message),
             );
         }

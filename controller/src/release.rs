@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::input::Input;
 use crate::metrics::Part;
 use crate::notes::Note;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::track::Track;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
@@ -171,7 +171,7 @@ impl Core {
         };
         if self.track(key).is_busy(&binding, now) {
             // The engine's shares stand; the look at the binding writes what differs.
-            self.look_again(key, now.after(1));
+            self.requeue_at(key, now.after(1));
             return;
         }
         if let Some(before) = admitted(&binding) {
@@ -285,7 +285,7 @@ impl Core {
                 tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "cannot be resized now");
                 self.metrics.refused(refusal.reason);
                 let until = self.track(key).failed(now);
-                self.look_again(key, until);
+                self.requeue_at(key, until);
             }
             (Ok(_), _) => self.refuse(key, attempt, &gone(), now),
             (Err(refusal), _) => self.refuse(key, attempt, &refusal, now),
@@ -322,9 +322,9 @@ impl Core {
             at: now,
         });
         if let Some(binding) = self.world.bindings.get(key).cloned() {
-            let look = Look { key, binding, now };
+            let ctx = ReconcileCtx { key, binding, now };
             self.note(
-                &look,
+                &ctx,
                 Note::warning(refusal.reason, "Place", refusal.message.clone()),
             );
         }

@@ -121,7 +121,7 @@ impl Core {
             avoid: None,
             at: now,
         });
-        self.look_again(key, now.after(LOOK_MS));
+        self.requeue_at(key, now.after(LOOK_MS));
         self.gate_successor(key);
         true
     }

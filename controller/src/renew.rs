@@ -7,7 +7,7 @@
 //! A scheduler process of its own does not look: there they are made with the next job that is placed.
 
 use crate::core::Core;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crds::record::AdmissionRecord;
 use engine::{ClusterName, Progress};
 
@@ -16,35 +16,40 @@ const EVERY_MS: i64 = 30_000;
 
 impl Core {
     /// Has the members of a job of which nothing runs looked at, if it is time for that.
-    pub(crate) fn renew(&mut self, look: &Look<'_>, record: &AdmissionRecord, progress: Progress) {
+    pub(crate) fn renew(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        progress: Progress,
+    ) {
         if progress != Progress::Placed {
-            self.track(look.key).renew_at = None;
+            self.track(ctx.key).renew_at = None;
             return;
         }
-        let next = look.now.after(EVERY_MS);
-        let Some(due) = self.track(look.key).renew_at else {
+        let next = ctx.now.after(EVERY_MS);
+        let Some(due) = self.track(ctx.key).renew_at else {
             // It was placed just now, or this process has just begun.
-            self.track(look.key).renew_at = Some(next);
-            return self.look_again(look.key, next);
+            self.track(ctx.key).renew_at = Some(next);
+            return self.requeue_at(ctx.key, next);
         };
-        if look.now < due {
+        if ctx.now < due {
             return;
         }
-        self.track(look.key).renew_at = Some(next);
-        self.look_again(look.key, next);
+        self.track(ctx.key).renew_at = Some(next);
+        self.requeue_at(ctx.key, next);
         let (Some(scheduler), Some(fact)) =
-            (self.mode.scheduler().cloned(), self.told.get(look.key))
+            (self.mode.scheduler().cloned(), self.told.get(ctx.key))
         else {
             return;
         };
         let clusters: Vec<ClusterName> = record.clusters.iter().map(|c| c.name.clone()).collect();
         let api = fact.demand.placement.api.clone();
-        let ask = self.world.ask_of(&look.binding);
+        let ask = self.world.ask_of(&ctx.binding);
         let classes = ask.map_or_else(
             || fact.priority_class.iter().cloned().collect(),
             |ask| ask.priority_classes(),
         );
-        let (key, queue) = (look.key.clone(), record.queue.clone());
+        let (key, queue) = (ctx.key.clone(), record.queue.clone());
         runtime::task::spawn(async move {
             if let Err(error) = scheduler.renew(&clusters, &api, &queue, &classes).await {
                 tracing::warn!(job = %key, error = error.message, "its members may lack what it needs; trying again");

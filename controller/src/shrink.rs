@@ -7,7 +7,7 @@
 
 use crate::core::Core;
 use crate::input::Input;
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
 use crds::karmada::ResourceBinding;
@@ -144,30 +144,30 @@ impl Core {
     }
 
     /// Writes the record of a job of which fewer pods leave than it says, if so.
-    pub(crate) fn left(&mut self, look: &Look<'_>, record: &AdmissionRecord) -> bool {
-        let left = record.leaving != self.engine.leaving(look.key);
+    pub(crate) fn left(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let left = record.leaving != self.engine.leaving(ctx.key);
         if left {
             let record = record.clone();
-            self.write(look.key, &look.binding, Write::Record { record });
+            self.write(ctx.key, &ctx.binding, Write::Record { record });
         }
         left
     }
 
     /// Asks the first member that has not confirmed a shrink of the job, if there is one.
-    pub(crate) fn confirm_shrinks(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
-        let shrinks = &mut self.track(look.key).shrinks;
+    pub(crate) fn confirm_shrinks(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+        let shrinks = &mut self.track(ctx.key).shrinks;
         let Some(cluster) = shrinks.open.keys().next().cloned() else {
             return;
         };
         if std::mem::replace(&mut shrinks.checking, true) {
             return;
         }
-        let (key, attempt) = (look.key.clone(), record.attempt);
+        let (key, attempt) = (ctx.key.clone(), record.attempt);
         let (members, inputs) = (self.members.clone(), self.inputs.clone());
         let held = record
             .parts
             .map(|_| pods_in(&record.admission().shares, &cluster));
-        let (binding, checks) = (Arc::clone(&look.binding), Arc::clone(&self.checks));
+        let (binding, checks) = (Arc::clone(&ctx.binding), Arc::clone(&self.checks));
         runtime::task::spawn(async move {
             // Never closed.
             let _slot = checks.acquire().await;
@@ -216,7 +216,7 @@ impl Core {
                 at: now,
             });
         }
-        self.look_again(key, now.after(LOOK_MS));
+        self.requeue_at(key, now.after(LOOK_MS));
     }
 }
 

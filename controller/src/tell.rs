@@ -4,7 +4,7 @@
 
 use crate::core::Core;
 use crate::fact::{self, Job, NamespaceFact, Permission, QueueRules};
-use crate::reconcile::Look;
+use crate::reconcile::ReconcileCtx;
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
@@ -93,18 +93,18 @@ impl Core {
     /// Makes the engine charge what `record` says, and know how far the job has come.
     pub(crate) fn tell_admission(
         &mut self,
-        look: &Look<'_>,
+        ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
         progress: Progress,
     ) {
-        let known = self.engine.job(look.key).and_then(|job| {
+        let known = self.engine.job(ctx.key).and_then(|job| {
             job.admission
                 .map(|a| (a.uid.clone(), a.attempt, reached(job.state)))
         });
         match known {
             Some((uid, attempt, at)) if uid == record.template_uid && attempt == record.attempt => {
                 if at != Some(progress) {
-                    let (key, at) = (look.key.clone(), look.now);
+                    let (key, at) = (ctx.key.clone(), ctx.now);
                     self.tell(Event::JobProgressed {
                         key,
                         attempt,
@@ -116,51 +116,51 @@ impl Core {
             _ => {
                 self.remember_places(record);
                 self.tell(Event::JobAdmitted {
-                    key: look.key.clone(),
+                    key: ctx.key.clone(),
                     admission: record.admission(),
                     progress,
                 });
-                self.tell_leaving(look.key, record);
+                self.tell_leaving(ctx.key, record);
             }
         }
     }
 
     /// Charged until its Works are gone, whatever was believed of it.
-    pub(crate) fn tell_evicted(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
-        if self.is_over(look, record) {
+    pub(crate) fn tell_evicted(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+        if self.is_over(ctx, record) {
             let reason = record.reason.unwrap_or(Reason::Evicted);
-            return self.tell_ending(look, reason, &record.message);
+            return self.tell_ending(ctx, reason, &record.message);
         }
-        self.tell_ended(look, record);
+        self.tell_ended(ctx, record);
     }
 
     /// Tells of an attempt that is being evicted, with why: whether it counts as a failure of
     /// the job, and whether it may compete again, depends on that.
-    pub(crate) fn tell_ended(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
+    pub(crate) fn tell_ended(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         let holds = self
             .engine
-            .job(look.key)
+            .job(ctx.key)
             .and_then(|job| job.admission.map(|a| a.attempt));
         match record.reason {
             // Only after a restart: the engine evicts no attempt that it does not know.
             Some(reason) if holds != Some(record.attempt) => {
-                self.tell_admission(look, record, Progress::Placed);
-                self.tell_ending(look, reason, &record.message);
+                self.tell_admission(ctx, record, Progress::Placed);
+                self.tell_ending(ctx, reason, &record.message);
             }
-            _ => self.tell_admission(look, record, Progress::Ending),
+            _ => self.tell_admission(ctx, record, Progress::Ending),
         }
     }
 
     /// Tells of an attempt that was stopped because it ran longer than its queue allows: the
     /// job does not compete again until that changes. The record knows since when the attempt
     /// was admitted, not since when it ran, which is less.
-    pub(crate) fn tell_stopped(&mut self, look: &Look<'_>, record: &AdmissionRecord) {
+    pub(crate) fn tell_stopped(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         if let (Some(Reason::RuntimeLimitExceeded), Some(at)) = (record.reason, record.evicted_at) {
             let ran = at
                 .as_millisecond()
                 .saturating_sub(record.time.as_millisecond());
             self.tell(Event::JobStopped {
-                key: look.key.clone(),
+                key: ctx.key.clone(),
                 uid: record.template_uid.clone(),
                 ran_ms: ran,
             });
