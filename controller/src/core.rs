@@ -16,6 +16,7 @@
 use crate::Mode;
 use crate::admission_policies::Enforcement;
 use crate::adoption::Marking;
+use crate::in_flight::{InFlight, version};
 use crate::input::Input;
 use crate::invariants::Timer;
 use crate::metrics::Metrics;
@@ -28,7 +29,6 @@ use crate::shrink::LivePods;
 use crate::standing::is_workload;
 use crate::template::{TemplateKey, TemplateKind};
 use crate::template_watches::TemplateWatches;
-use crate::track::{Track, version};
 use crate::works_read::WorksReader;
 use crate::world::{World, template_key};
 use crds::karmada::ResourceBinding;
@@ -79,7 +79,7 @@ pub(crate) struct Core {
     pub(crate) enforcement: Enforcement,
     pub(crate) engine: Engine,
     pub(crate) world: World,
-    pub(crate) tracks: HashMap<JobKey, Track>,
+    pub(crate) in_flight: HashMap<JobKey, InFlight>,
     /// What the engine was last told of each job: telling it again is left out.
     pub(crate) told: HashMap<JobKey, JobFact>,
     pub(crate) dirty: BTreeSet<JobKey>,
@@ -404,16 +404,16 @@ impl Core {
         binding: &Arc<ResourceBinding>,
         write: Write,
     ) {
-        self.track(key).begin_write(binding, &write);
+        self.in_flight_of(key).begin_write(binding, &write);
         self.intents.push(Intent {
             binding: Arc::clone(binding),
             write,
         });
     }
 
-    /// The track of `key`, made where there is none.
-    pub(crate) fn track(&mut self, key: &JobKey) -> &mut Track {
-        self.tracks.entry(key.clone()).or_default()
+    /// What is in flight for `key`, made where there is none.
+    pub(crate) fn in_flight_of(&mut self, key: &JobKey) -> &mut InFlight {
+        self.in_flight.entry(key.clone()).or_default()
     }
 
     fn flush(&mut self) {

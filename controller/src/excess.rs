@@ -80,7 +80,11 @@ impl Core {
         if found.excess.is_empty() {
             return self.is_within_again(ctx, record);
         }
-        let since = self.track(ctx.key).excess.since.get_or_insert(ctx.now);
+        let since = self
+            .in_flight_of(ctx.key)
+            .excess
+            .since
+            .get_or_insert(ctx.now);
         let since = match record.exceeds_since {
             Some(at) => Time(at.as_millisecond()).min(*since),
             None => *since,
@@ -116,7 +120,7 @@ impl Core {
     /// Its Works ask for what was admitted: they are dispatched again.
     fn is_within_again(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         let still_charged = self.engine.excess(ctx.key).is_some_and(|e| !e.is_empty());
-        let watched = &mut self.track(ctx.key).excess;
+        let watched = &mut self.in_flight_of(ctx.key).excess;
         watched.since = None;
         if !still_charged {
             watched.said = None;
@@ -189,7 +193,7 @@ impl Core {
         surge: &Resources,
     ) -> BTreeMap<ClusterName, Resources> {
         let ask_now: BTreeSet<ClusterName> = asked.keys().cloned().collect();
-        let mut remembered = std::mem::take(&mut self.track(ctx.key).excess.beyond);
+        let mut remembered = std::mem::take(&mut self.in_flight_of(ctx.key).excess.beyond);
         for (cluster, rendered) in asked {
             remembered.insert(cluster, (rendered, None));
         }
@@ -215,7 +219,7 @@ impl Core {
         if !remembered.is_empty() {
             self.requeue_at(ctx.key, ctx.now.after(LOOK_MS));
         }
-        self.track(ctx.key).excess.beyond = remembered;
+        self.in_flight_of(ctx.key).excess.beyond = remembered;
         excess
     }
 
@@ -255,7 +259,7 @@ impl Core {
                 crds::record::timestamp(deadline),
             ),
         };
-        let watched = &mut self.track(ctx.key).excess;
+        let watched = &mut self.in_flight_of(ctx.key).excess;
         if watched.said.as_ref() != Some(&message) {
             watched.said = Some(message.clone());
             let note = Note::warning(Reason::OverrideExceeds, "Hold", message);

@@ -37,7 +37,7 @@ impl Core {
             return;
         }
         if let Some(path) = ttl.in_members
-            && !std::mem::replace(&mut self.track(ctx.key).kept_alive, true)
+            && !std::mem::replace(&mut self.in_flight_of(ctx.key).kept_alive, true)
         {
             self.publisher.ensurer.apply(
                 &overrides::resource(),

@@ -52,14 +52,14 @@ impl Core {
         if grown.is_empty() {
             return match record.parts {
                 // Its parts are pinned by the override that made them.
-                Some(_) => _ = self.track(ctx.key).unpin(),
+                Some(_) => _ = self.in_flight_of(ctx.key).unpin(),
                 // A pin would hold up in the members what is charged no more.
                 None => self.unpin(ctx.key, record),
             };
         }
         let version = self.world.template_of(&ctx.binding);
         let version = version.map_or_else(String::new, |seen| seen.resource_version.clone());
-        let (news, edited) = self.track(ctx.key).pin(&grown, version);
+        let (news, edited) = self.in_flight_of(ctx.key).pin(&grown, version);
         if news {
             let message = format!(
                 "its template grew after release ({}): the surplus is charged and its members keep what was admitted; \
@@ -117,7 +117,7 @@ impl Core {
     /// Removes the override of an attempt that is over, also one made before a restart: a pin,
     /// or what took the job apart, whatever its template or its queue says by now.
     pub(crate) fn drop_override(&mut self, key: &JobKey) {
-        let pinned = self.track(key).unpin();
+        let pinned = self.in_flight_of(key).unpin();
         let binding = self.world.bindings.get(key).cloned();
         let record = binding.as_deref().and_then(own_record);
         if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
@@ -146,8 +146,8 @@ impl Core {
     /// Lifts the pin of a job that asks for no more than was admitted, also one that an earlier
     /// process has made: what the job was raised by stays in its charge.
     fn unpin(&mut self, key: &JobKey, record: &AdmissionRecord) {
-        let was_raised = is_raised(record) && self.track(key).begin_unpinned(record.attempt);
-        if self.track(key).unpin() || was_raised {
+        let was_raised = is_raised(record) && self.in_flight_of(key).begin_unpinned(record.attempt);
+        if self.in_flight_of(key).unpin() || was_raised {
             self.delete_override(key);
         }
     }

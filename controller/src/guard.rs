@@ -123,7 +123,7 @@ impl Core {
             return;
         }
         let answers = self.mode.scheduler().is_none() && is_answer(&known, binding);
-        let guard = &mut self.track(&key).guard;
+        let guard = &mut self.in_flight_of(&key).guard;
         // One that this version cannot act on is for an operator, or a later version, to repair.
         if answers || !guard.is_replaced() && unreadable(&known).is_some() {
             guard.written = Some(digest(now));
@@ -133,7 +133,7 @@ impl Core {
 
     /// Puts back the record that somebody else has changed. What the job was charged stays charged.
     pub(crate) fn restore_record(&mut self, ctx: &ReconcileCtx<'_>) {
-        let Some(replaced) = self.track(ctx.key).guard.replaced.as_mut() else {
+        let Some(replaced) = self.in_flight_of(ctx.key).guard.replaced.as_mut() else {
             return;
         };
         let first = !std::mem::replace(&mut replaced.told, true);
@@ -167,7 +167,7 @@ impl Core {
     /// Tells that a record was changed: an event, a metric, and a condition of the PodGroup.
     fn tell_changed(&mut self, ctx: &ReconcileCtx<'_>, message: String) {
         self.metrics.records_changed.inc();
-        self.track(ctx.key).guard.changed = Some(message.clone());
+        self.in_flight_of(ctx.key).guard.changed = Some(message.clone());
         self.note(
             ctx,
             Note::warning(Reason::RecordChanged, "Restore", message),
@@ -218,7 +218,7 @@ impl Core {
             names::ADMISSION_ANNOTATION,
         );
         self.tell_changed(ctx, message);
-        self.track(ctx.key).guard.replaced = Some(Replaced {
+        self.in_flight_of(ctx.key).guard.replaced = Some(Replaced {
             record: whole.to_annotation().ok(),
             told: true,
         });
@@ -229,7 +229,10 @@ impl Core {
     /// Puts the finalizer back where somebody has taken it off a job that is charged.
     pub(crate) fn keep_finalizer(&mut self, ctx: &ReconcileCtx<'_>) {
         let going = ctx.binding.metadata.deletion_timestamp.is_some();
-        let open = self.tracks.get(ctx.key).is_none_or(|track| track.is_open());
+        let open = self
+            .in_flight
+            .get(ctx.key)
+            .is_none_or(|in_flight| in_flight.is_open());
         if going || open || has_finalizer(&ctx.binding) {
             return;
         }

@@ -35,7 +35,7 @@ impl Core {
 
     /// How an attempt ended, if it is over. What was reported may be forgotten by now.
     fn ended(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> Option<&Outcome> {
-        let (attempt, ended) = self.tracks.get(ctx.key)?.ended.as_ref()?;
+        let (attempt, ended) = self.in_flight.get(ctx.key)?.ended.as_ref()?;
         (*attempt == record.attempt).then_some(ended)
     }
 

@@ -26,6 +26,7 @@ mod expiry;
 mod fact;
 mod growth;
 mod guard;
+mod in_flight;
 mod input;
 mod invariants;
 mod leaving;
@@ -58,7 +59,6 @@ mod standing;
 mod tell;
 mod template;
 mod template_watches;
-mod track;
 mod watches;
 mod works_read;
 mod world;
@@ -281,7 +281,7 @@ async fn live(
         engine: Engine::new(life.options.engine.clone()),
         enforcement,
         world: world::World::default(),
-        tracks: std::collections::HashMap::new(),
+        in_flight: std::collections::HashMap::new(),
         told: std::collections::HashMap::new(),
         dirty: std::collections::BTreeSet::new(),
         later: std::collections::BTreeSet::new(),

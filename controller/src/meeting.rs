@@ -97,7 +97,7 @@ impl Core {
         if record.parts.is_none() || !needs_services(record) {
             return;
         }
-        let finding = &mut self.track(ctx.key).finding;
+        let finding = &mut self.in_flight_of(ctx.key).finding;
         let from = match finding {
             Finding::Unknown => ctx.now.after(TAKEN_UP_WITHIN_MS),
             Finding::From(from) => *from,
@@ -162,7 +162,7 @@ impl Core {
             Ok(Some(why)) => Some(why),
             Err(error) => Some(error.to_string()),
         };
-        self.track(key).finding = match why {
+        self.in_flight_of(key).finding = match why {
             None => Finding::Found,
             Some(_) => Finding::From(now.after(LOOK_AGAIN_MS)),
         };

@@ -2,11 +2,11 @@
 
 use crate::core::Core;
 use crate::fact::NamespaceFact;
+use crate::in_flight::InFlight;
 use crate::input::Input;
 use crate::preserved::is_kept;
 use crate::reconcile::ReconcileCtx;
 use crate::standing::{Standing, standing};
-use crate::track::Track;
 use crate::world::permanent_id;
 use crds::karmada::Work;
 use crds::names;
@@ -37,13 +37,13 @@ impl Core {
             .get(&key)
             .and_then(|binding| binding.metadata.uid.clone());
         let of_another = bound.is_some_and(|uid| uid != outcome.uid);
-        if of_another || !self.tracks.get(&key).is_some_and(Track::is_open) {
+        if of_another || !self.in_flight.get(&key).is_some_and(InFlight::is_open) {
             return; // it was forgotten, and perhaps made anew, meanwhile
         }
         self.dirty.insert(key.clone());
         match outcome.result {
             Ok(written) => {
-                self.track(&key).written(&written.resource_version);
+                self.in_flight_of(&key).written(&written.resource_version);
                 if outcome.write == WriteKind::Place {
                     self.requeue_at(&key, now.after(ACK_LOOK_MS));
                 }
@@ -52,15 +52,15 @@ impl Core {
                 let is_plan = matches!(outcome.write, WriteKind::Place | WriteKind::Plan);
                 match (&failure, outcome.attempt) {
                     (_, Some(attempt)) if is_plan && !self.is_placed(&key, attempt) => {
-                        self.track(&key).closed();
+                        self.in_flight_of(&key).closed();
                         self.refuse(&key, attempt, &refusal(&failure), now);
                     }
                     (Failure::Conflict | Failure::Gone, _) => {
-                        let until = self.track(&key).conflicted(now);
+                        let until = self.in_flight_of(&key).conflicted(now);
                         self.requeue_at(&key, until);
                     }
                     _ => {
-                        let until = self.track(&key).failed(now);
+                        let until = self.in_flight_of(&key).failed(now);
                         self.requeue_at(&key, until);
                     }
                 }
@@ -83,7 +83,7 @@ impl Core {
     /// Removes Works that Karmada has left behind: those that its cache did not show yet when it
     /// removed what the placement had. It does not look again, and their pods would run for good.
     pub(crate) fn sweep_works(&mut self, ctx: &ReconcileCtx<'_>) {
-        match self.track(ctx.key).are_left_behind(ctx.now) {
+        match self.in_flight_of(ctx.key).are_left_behind(ctx.now) {
             Ok(()) => {
                 let (client, checks) = (self.client.clone(), Arc::clone(&self.checks));
                 self.look_at_works(ctx, async move |works| {
@@ -107,7 +107,7 @@ impl Core {
         J: FnOnce(Vec<ObjectMeta>) -> F + Send + 'static,
         F: Future<Output = Result<bool, String>> + Send,
     {
-        if !self.track(ctx.key).begin_check() {
+        if !self.in_flight_of(ctx.key).begin_check() {
             return;
         }
         let (reader, inputs) = (self.works_reader.clone(), self.inputs.clone());
@@ -136,10 +136,10 @@ impl Core {
     ) {
         let binding = self.world.bindings.get(key).cloned();
         let Some(binding) = binding.filter(|b| b.metadata.uid.as_deref() == uid) else {
-            return; // it was about another binding of this name, whose track went with it
+            return; // it was about another binding of this name, and what was in flight for it went with it
         };
-        self.track(key).end_check();
-        if self.track(key).is_busy(&binding, now) {
+        self.in_flight_of(key).end_check();
+        if self.in_flight_of(key).is_busy(&binding, now) {
             self.dirty.insert(key.clone());
             return;
         }
@@ -193,7 +193,7 @@ impl Core {
         if let Some(scheduler) = self.mode.scheduler() {
             scheduler.forget(key);
         }
-        self.track(key).ended();
+        self.in_flight_of(key).ended();
         self.drop_override(key);
         self.tell(Event::JobWorksGone {
             key: key.clone(),

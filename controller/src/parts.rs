@@ -176,7 +176,7 @@ impl Core {
         let stop = led(&ctx.binding, record)
             .or_else(|| self.refused_part(ctx, &shares))
             .or_else(|| failed_part(ctx, &shares));
-        let watched = &mut self.track(ctx.key).parts;
+        let watched = &mut self.in_flight_of(ctx.key).parts;
         match watched.step(parts, &shown, stop, ctx.now) {
             Step::Nothing => return false,
             Step::Wait(until) => {
@@ -317,7 +317,7 @@ impl Core {
         if current != Some(attempt) {
             return; // of an attempt that is over
         }
-        self.track(key).parts.repair = match result {
+        self.in_flight_of(key).parts.repair = match result {
             Ok(()) => Repair::None,
             // The override itself comes before the Services of its pods.
             Err(

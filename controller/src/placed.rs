@@ -23,7 +23,7 @@ impl Core {
         record: AdmissionRecord,
     ) {
         if self.has_works(ctx) {
-            self.track(ctx.key).works_seen = true;
+            self.in_flight_of(ctx.key).works_seen = true;
         }
         self.meeting.remove(ctx.key);
         self.world.keep_claims(ctx.key);
@@ -31,7 +31,7 @@ impl Core {
         let outcome = outcome(&ctx.binding);
         let job = self.job_of(ctx.key, &ctx.binding, namespace);
         if outcome.is_finished() {
-            self.track(ctx.key).ended = Some((record.attempt, outcome.clone()));
+            self.in_flight_of(ctx.key).ended = Some((record.attempt, outcome.clone()));
         }
         // The engine has taken it back and the write did not get through, or not yet.
         if let Some(why) = ending {
@@ -156,15 +156,15 @@ impl Core {
         outcome: &Outcome,
     ) -> bool {
         let is_over = self.is_over(ctx, record);
-        let track = self.track(ctx.key);
+        let in_flight = self.in_flight_of(ctx.key);
         if is_over {
-            track.reopened = None;
+            in_flight.reopened = None;
         } else if was_over {
-            track.reopened = Some(record.attempt);
+            in_flight.reopened = Some(record.attempt);
         }
-        let is_back = *outcome == Outcome::Active && track.reopened == Some(record.attempt);
+        let is_back = *outcome == Outcome::Active && in_flight.reopened == Some(record.attempt);
         if is_back {
-            track.reopened = None;
+            in_flight.reopened = None;
         }
         is_back
     }
@@ -204,14 +204,14 @@ impl Core {
             return false;
         };
         let before = record.admission().shares;
-        self.track(ctx.key).shrinks.note(&before, &admission);
+        self.in_flight_of(ctx.key).shrinks.note(&before, &admission);
         self.hand_over(ctx.key, &ctx.binding, admission, ctx.now);
         true
     }
 
     /// Says to Karmada's parts what they expect of a scheduler after a placement.
     fn acknowledge(&mut self, ctx: &ReconcileCtx<'_>) {
-        if self.mode.scheduler().is_none() || self.track(ctx.key).is_open() {
+        if self.mode.scheduler().is_none() || self.in_flight_of(ctx.key).is_open() {
             return;
         }
         if let Some(write) = scheduler::ack::ack(&ctx.binding, ctx.now) {

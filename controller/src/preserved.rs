@@ -79,7 +79,7 @@ impl Core {
             let shares = shares.iter().flat_map(|held| &held.shares);
             clusters.extend(shares.map(|share| share.cluster.clone()));
         }
-        let told = &mut self.track(ctx.key).kept_told;
+        let told = &mut self.in_flight_of(ctx.key).kept_told;
         if !clusters.is_empty() && !std::mem::replace(told, true) {
             let names: Vec<&str> = clusters.iter().map(ClusterName::as_str).collect();
             let template = &ctx.binding.spec.resource;

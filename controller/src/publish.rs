@@ -219,8 +219,14 @@ impl Core {
             fact,
             binding: &binding,
             works: &works,
-            excess: self.tracks.get(key).and_then(|track| track.excess.said()),
-            record_changed: self.tracks.get(key).and_then(|track| track.guard.changed()),
+            excess: self
+                .in_flight
+                .get(key)
+                .and_then(|in_flight| in_flight.excess.said()),
+            record_changed: self
+                .in_flight
+                .get(key)
+                .and_then(|in_flight| in_flight.guard.changed()),
             now: crds::record::timestamp(now),
         });
         let federation = status.federation.iter_mut();

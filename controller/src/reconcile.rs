@@ -37,7 +37,7 @@ impl Core {
         let Some(binding) = self.world.bindings.get(key).cloned() else {
             return self.forget(key);
         };
-        if self.track(key).is_busy(&binding, now) {
+        if self.in_flight_of(key).is_busy(&binding, now) {
             return;
         }
         let namespace = self.namespace_of(key);
@@ -49,7 +49,7 @@ impl Core {
                 // Perhaps the first of its kind.
                 self.watch_kind(template_key(&ctx.binding).kind);
             }
-            if self.track(key).guard.is_replaced() {
+            if self.in_flight_of(key).guard.is_replaced() {
                 return self.restore_record(&ctx);
             }
         }
@@ -117,7 +117,7 @@ impl Core {
             scheduler.forget(key);
         }
         self.told.remove(key);
-        self.tracks.remove(key);
+        self.in_flight.remove(key);
         self.spread_bindings.remove(key);
         self.meeting.remove(key);
         self.touched(key);
@@ -204,7 +204,7 @@ impl Core {
         }
         let namespace = self.namespace_of(ctx.key);
         let job = self.job_of(ctx.key, &ctx.binding, &namespace);
-        let overdue = self.track(ctx.key).adopting_since(ctx.now);
+        let overdue = self.in_flight_of(ctx.key).adopting_since(ctx.now);
         let overdue = overdue.after(TEMPLATE_WITHIN_MS);
         if job.is_none() && ctx.now < overdue {
             return self.requeue_at(ctx.key, overdue);
@@ -264,7 +264,7 @@ impl Core {
         if self.has_unadmitted_works(ctx, view.is_none()) {
             return self.opened_by_hand(ctx, None);
         }
-        self.track(ctx.key).ended();
+        self.in_flight_of(ctx.key).ended();
         self.world.drop_claims(ctx.key);
         match self.job_of(ctx.key, &ctx.binding, namespace) {
             Some(job) => {
@@ -365,10 +365,10 @@ impl Core {
         self.tell_evicted(ctx, &record);
         self.charge_excess(ctx, &record);
         if self.has_works(ctx) {
-            self.track(ctx.key).works_seen = true;
+            self.in_flight_of(ctx.key).works_seen = true;
             return self.sweep_works(ctx);
         }
-        match self.track(ctx.key).has_settled(ctx.now) {
+        match self.in_flight_of(ctx.key).has_settled(ctx.now) {
             Ok(()) => self.check_works(ctx),
             Err(settled) => self.requeue_at(ctx.key, settled),
         }
@@ -392,7 +392,7 @@ impl Core {
             .map_or((reason, message), |(reason, how)| (*reason, how.as_str()));
         // Who may look at the namespace may read the record.
         let message = &self.discreet(ctx.key, message);
-        let for_job = self.track(ctx.key).makes_room_for(record.attempt);
+        let for_job = self.in_flight_of(ctx.key).makes_room_for(record.attempt);
         let record = AdmissionRecord {
             for_job: for_job.filter(|preemptor| preemptor.namespace == ctx.key.namespace),
             evicted_at: Some(crds::record::timestamp(ctx.now)),

@@ -6,11 +6,11 @@
 //! record in state Planned, which is the hand-over.
 
 use crate::core::Core;
+use crate::in_flight::InFlight;
 use crate::input::Input;
 use crate::metrics::Part;
 use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
-use crate::track::Track;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::Admission;
@@ -103,7 +103,7 @@ impl Core {
             &preemptor,
             &format!("{key} is evicted to make room for it: {message}"),
         );
-        self.track(key).make_room(attempt, preemptor);
+        self.in_flight_of(key).make_room(attempt, preemptor);
     }
 
     /// `key`, of `queue`, gives pods above its minimum up for another job.
@@ -148,7 +148,7 @@ impl Core {
         let Some(binding) = self.world.bindings.get(key).cloned() else {
             return self.refuse(key, admission.attempt, &gone(), now);
         };
-        if self.track(key).is_busy(&binding, now) {
+        if self.in_flight_of(key).is_busy(&binding, now) {
             return self.refuse(key, admission.attempt, &busy(), now);
         }
         if let Some(left) = self.left_in(&binding, &admission) {
@@ -169,13 +169,15 @@ impl Core {
         let Some(binding) = self.world.bindings.get(key).cloned() else {
             return;
         };
-        if self.track(key).is_busy(&binding, now) {
+        if self.in_flight_of(key).is_busy(&binding, now) {
             // The engine's shares stand; the look at the binding writes what differs.
             self.requeue_at(key, now.after(1));
             return;
         }
         if let Some(before) = admitted(&binding) {
-            self.track(key).shrinks.note(&before.shares, &admission);
+            self.in_flight_of(key)
+                .shrinks
+                .note(&before.shares, &admission);
         }
         self.hand_over(key, &binding, admission, now);
     }
@@ -210,7 +212,7 @@ impl Core {
             admission,
         };
         let (key, attempt, inputs) = (key.clone(), order.admission.attempt, self.inputs.clone());
-        self.track(&key).begin_preparing(attempt);
+        self.in_flight_of(&key).begin_preparing(attempt);
         runtime::task::spawn(async move {
             let result = Box::new(scheduler.prepare(order).await);
             // The owner task is gone only when the process ends.
@@ -265,11 +267,11 @@ impl Core {
         result: Result<Write, Refusal>,
         now: Time,
     ) {
-        let preparing = |track: &Track| track.is_preparing(attempt);
-        if !self.tracks.get(key).is_some_and(preparing) {
+        let preparing = |in_flight: &InFlight| in_flight.is_preparing(attempt);
+        if !self.in_flight.get(key).is_some_and(preparing) {
             return; // forgotten and made anew meanwhile
         }
-        self.track(key).closed();
+        self.in_flight_of(key).closed();
         self.dirty.insert(key.clone());
         let binding = self.world.bindings.get(key).cloned();
         let wanted = binding
@@ -284,7 +286,7 @@ impl Core {
             (Err(refusal), _) if self.is_placed(key, attempt) => {
                 tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "cannot be resized now");
                 self.metrics.refused(refusal.reason);
-                let until = self.track(key).failed(now);
+                let until = self.in_flight_of(key).failed(now);
                 self.requeue_at(key, until);
             }
             (Ok(_), _) => self.refuse(key, attempt, &gone(), now),

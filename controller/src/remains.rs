@@ -133,7 +133,10 @@ impl Core {
         };
         let rule = self.namespace_of(key).rule();
         let ungated = crate::standing::standing(&binding, rule);
-        let open = self.tracks.get(key).is_some_and(|track| track.is_open());
+        let open = self
+            .in_flight
+            .get(key)
+            .is_some_and(|in_flight| in_flight.is_open());
         if matches!(ungated, Standing::Ungated { .. }) && !open {
             self.write(key, &binding, Write::Hold);
         }

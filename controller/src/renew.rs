@@ -23,19 +23,19 @@ impl Core {
         progress: Progress,
     ) {
         if progress != Progress::Placed {
-            self.track(ctx.key).renew_at = None;
+            self.in_flight_of(ctx.key).renew_at = None;
             return;
         }
         let next = ctx.now.after(EVERY_MS);
-        let Some(due) = self.track(ctx.key).renew_at else {
+        let Some(due) = self.in_flight_of(ctx.key).renew_at else {
             // It was placed just now, or this process has just begun.
-            self.track(ctx.key).renew_at = Some(next);
+            self.in_flight_of(ctx.key).renew_at = Some(next);
             return self.requeue_at(ctx.key, next);
         };
         if ctx.now < due {
             return;
         }
-        self.track(ctx.key).renew_at = Some(next);
+        self.in_flight_of(ctx.key).renew_at = Some(next);
         self.requeue_at(ctx.key, next);
         let (Some(scheduler), Some(fact)) =
             (self.mode.scheduler().cloned(), self.told.get(ctx.key))

@@ -135,7 +135,7 @@ impl Core {
         if record.leaving.is_empty() {
             return;
         }
-        self.track(key).shrinks.resume(&record.leaving);
+        self.in_flight_of(key).shrinks.resume(&record.leaving);
         self.tell(Event::JobLeaving {
             key: key.clone(),
             attempt: record.attempt,
@@ -155,7 +155,7 @@ impl Core {
 
     /// Asks the first member that has not confirmed a shrink of the job, if there is one.
     pub(crate) fn confirm_shrinks(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
-        let shrinks = &mut self.track(ctx.key).shrinks;
+        let shrinks = &mut self.in_flight_of(ctx.key).shrinks;
         let Some(cluster) = shrinks.open.keys().next().cloned() else {
             return;
         };
@@ -205,9 +205,9 @@ impl Core {
         }
         let gone = self.pods.count(key, &cluster) <= pods;
         let small = gone && small == Ok(true);
-        if self.track(key).shrinks.seen(&cluster, small, now) {
+        if self.in_flight_of(key).shrinks.seen(&cluster, small, now) {
             tracing::info!(job = %key, %cluster, pods, "has shrunk; what it gave up is free");
-            self.track(key).shrinks.open.remove(&cluster);
+            self.in_flight_of(key).shrinks.open.remove(&cluster);
             self.tell(Event::JobResized {
                 key: key.clone(),
                 attempt,

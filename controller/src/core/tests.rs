@@ -107,7 +107,7 @@ impl Stage {
             enforcement: Enforcement::NotRequired,
             engine: Engine::new(EngineConfig::default()),
             world: World::default(),
-            tracks: HashMap::new(),
+            in_flight: HashMap::new(),
             told: HashMap::new(),
             dirty: BTreeSet::new(),
             later: BTreeSet::new(),

@@ -146,7 +146,11 @@ async fn nothing_is_kept_of_what_is_gone() {
         answers.into_iter().for_each(|answer| stage.take(answer));
         stage.settle().await;
     }
-    assert!(stage.core.tracks.is_empty(), "{:?}", stage.core.tracks);
+    assert!(
+        stage.core.in_flight.is_empty(),
+        "{:?}",
+        stage.core.in_flight
+    );
     assert!(stage.core.told.is_empty());
     assert!(stage.core.world.bindings.is_empty());
 }

@@ -104,7 +104,11 @@ async fn a_record_is_put_back_with_all_that_it_said() {
     );
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.record("a").unwrap(), record);
-    let changed = stage.core.track(&JobKey::new("team", "a")).guard.changed();
+    let changed = stage
+        .core
+        .in_flight(&JobKey::new("team", "a"))
+        .guard
+        .changed();
     let changed = changed.unwrap().to_owned();
     assert!(changed.contains("was changed (requests)"), "{changed}");
 }

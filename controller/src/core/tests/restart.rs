@@ -304,7 +304,11 @@ async fn a_record_that_says_less_than_what_runs_is_not_believed() {
         let record = stage.record("a").unwrap();
         assert_eq!((record.state, cpus(&record)), (state, "3".to_owned()));
         assert_eq!(stage.core.metrics.records_changed.get(), 1);
-        let changed = stage.core.track(&JobKey::new("team", "a")).guard.changed();
+        let changed = stage
+            .core
+            .in_flight(&JobKey::new("team", "a"))
+            .guard
+            .changed();
         let changed = changed.unwrap().to_owned();
         assert!(changed.contains("cpu 2, pods 2 in m1"), "{changed}");
         // Once, and not by the next leader either.

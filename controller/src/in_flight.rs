@@ -35,7 +35,7 @@ enum Open {
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Track {
+pub(crate) struct InFlight {
     open: Option<Open>,
     /// Own writes are assumed until the watch has caught up with them.
     awaited: Option<u64>,
@@ -82,7 +82,7 @@ pub(crate) struct Track {
     unpinned: Option<Attempt>,
 }
 
-impl Track {
+impl InFlight {
     /// Whether the job must be left alone: something is under way, or the watch is behind.
     pub(crate) fn is_busy(&mut self, binding: &ResourceBinding, now: Time) -> bool {
         if self.open.is_some() || self.backing_off_until.is_some_and(|until| now < until) {
