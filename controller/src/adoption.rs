@@ -8,8 +8,8 @@
 //! leads. A namespace that is managed no longer loses the mark before anything in it is let go, so
 //! that what is let go is adopted when the label comes back.
 
+use crate::binding_phase::{BindingPhase, binding_phase};
 use crate::core::Core;
-use crate::standing::{Standing, standing};
 use crds::kubernetes::Namespace;
 use crds::names;
 use engine::Time;
@@ -68,7 +68,7 @@ impl Core {
         };
         self.world.jobs_in(namespace).iter().any(|key| {
             let binding = self.world.bindings.get(key);
-            binding.is_some_and(|binding| standing(binding, rule) == Standing::ToAdopt)
+            binding.is_some_and(|binding| binding_phase(binding, rule) == BindingPhase::ToAdopt)
         })
     }
 

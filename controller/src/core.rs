@@ -16,6 +16,7 @@
 use crate::Mode;
 use crate::admission_policies::Enforcement;
 use crate::adoption::Marking;
+use crate::binding_phase::is_workload;
 use crate::in_flight::{InFlight, version};
 use crate::input::Input;
 use crate::invariants::Timer;
@@ -26,7 +27,6 @@ use crate::publish::Publisher;
 use crate::readiness::Readiness;
 use crate::rights::Rights;
 use crate::shrink::LivePods;
-use crate::standing::is_workload;
 use crate::template::{TemplateKey, TemplateKind};
 use crate::template_watches::TemplateWatches;
 use crate::works_read::WorksReader;

@@ -20,10 +20,10 @@
 //! the members. Karmada's detector lifts it at each change of the template; it is set again then.
 
 use crate::asked::{foreign_overrides, sum};
+use crate::binding_phase::own_record;
 use crate::core::Core;
 use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
-use crate::standing::own_record;
 use crds::karmada::{AppliedOverride, ResourceBinding};
 use crds::record::{AdmissionRecord, Parts, RecordState, RecordedOverride};
 use engine::facts::Hold;

@@ -5,12 +5,12 @@
 //! An override keeps members whose operator looks after that time from doing so; the scheduler
 //! writes it before the placement, and it is written here for a time that was added later.
 
+use crate::binding_phase::own_record;
 use crate::core::Core;
 use crate::notes::Note;
 use crate::parts::over_before;
 use crate::placed::{outcome, statuses};
 use crate::reconcile::ReconcileCtx;
-use crate::standing::own_record;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
 use crds::karmada::ResourceBinding;

@@ -1,8 +1,10 @@
 //! From what is seen of a job to what the engine is told: size, queue, priority, placement,
 //! and whether it may be considered at all. Pure.
 
+use crate::binding_phase::{
+    NamespaceRule, has_our_scheduler, is_claimed, own_record, record_problem,
+};
 use crate::parts::over_before;
-use crate::standing::{NamespaceRule, has_our_scheduler, is_claimed, own_record, record_problem};
 use crate::template::Template;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
@@ -51,7 +53,7 @@ impl NamespaceFact {
         of_version == *other
     }
 
-    /// What it says of the standing of its bindings.
+    /// What it says of the phase of its bindings.
     pub(crate) fn rule(&self) -> NamespaceRule {
         NamespaceRule {
             managed: self.managed,

@@ -5,11 +5,11 @@
 //! charged at once by the engine, and pinned back here: an override per job that sets replicas
 //! and requests to what was admitted, kept until the attempt is over.
 
+use crate::binding_phase::own_record;
 use crate::core::Core;
 use crate::fact::Job;
 use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
-use crate::standing::own_record;
 use crate::template_watches::api_resource;
 use crate::world::template_key;
 use crds::karmada::ResourceBinding;

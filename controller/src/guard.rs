@@ -11,10 +11,10 @@
 //! what members are told to run: the job is charged for that, and the record says so from then on.
 //! An override, or a template that was edited, tells members more, too; that is no change of the record.
 
+use crate::binding_phase::{BindingPhase, has_finalizer, own_record, unreadable};
 use crate::core::Core;
 use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
-use crate::standing::{Standing, has_finalizer, own_record, unreadable};
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
@@ -174,21 +174,21 @@ impl Core {
         );
     }
 
-    /// The standing of a job that this leader has not seen yet, whose record may say less than what its
+    /// The phase of a job that this leader has not seen yet, whose record may say less than what its
     /// members are told to run: then with the record that says as much. `None` where that record is
     /// written first, and the job charged by it.
     pub(crate) fn with_what_runs(
         &mut self,
         ctx: &ReconcileCtx<'_>,
-        standing: Standing,
-    ) -> Option<Standing> {
-        let (Standing::Admitted(record)
-        | Standing::Displaced(record)
-        | Standing::Ending(record)
-        | Standing::Deleting(Some(record))
-        | Standing::OpenedByHand(Some(record))) = &standing
+        phase: BindingPhase,
+    ) -> Option<BindingPhase> {
+        let (BindingPhase::Admitted(record)
+        | BindingPhase::Displaced(record)
+        | BindingPhase::Ending(record)
+        | BindingPhase::Deleting(Some(record))
+        | BindingPhase::OpenedByHand(Some(record))) = &phase
         else {
-            return Some(standing);
+            return Some(phase);
         };
         let known = self.engine.job(ctx.key).and_then(|job| job.admission);
         let known = known.is_some_and(|admission| {
@@ -199,14 +199,14 @@ impl Core {
             false => self.as_much_as_runs(ctx, record),
         };
         let Some((whole, lacks)) = whole else {
-            return Some(standing);
+            return Some(phase);
         };
-        match standing {
+        match phase {
             // Where it is was changed, too, and is told by itself.
-            Standing::Displaced(_) => return Some(Standing::Displaced(whole)),
-            Standing::OpenedByHand(_) => return Some(Standing::OpenedByHand(Some(whole))),
-            Standing::Ending(_) => self.tell_evicted(ctx, &whole),
-            Standing::Deleting(_) => self.tell_admission(ctx, &whole, Progress::Ending),
+            BindingPhase::Displaced(_) => return Some(BindingPhase::Displaced(whole)),
+            BindingPhase::OpenedByHand(_) => return Some(BindingPhase::OpenedByHand(Some(whole))),
+            BindingPhase::Ending(_) => self.tell_evicted(ctx, &whole),
+            BindingPhase::Deleting(_) => self.tell_admission(ctx, &whole, Progress::Ending),
             _ => {
                 let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
                 let progress = self.progress_of(ctx, &whole, job.as_ref());

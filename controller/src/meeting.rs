@@ -8,12 +8,12 @@
 //! that is off unless somebody turns it on. A job whose Services it does not take up goes on, since
 //! its pods may be waiting still when that comes; its owner is told.
 
+use crate::binding_phase::own_record;
 use crate::core::Core;
 use crate::fact::Job;
 use crate::input::Input;
 use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
-use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::Admission;

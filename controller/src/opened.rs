@@ -2,10 +2,10 @@
 //! for what runs until that is gone.
 
 use crate::asked::record_of;
+use crate::binding_phase::required_by;
 use crate::core::Core;
 use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
-use crate::standing::required_by;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::{Attempt, Reason};

@@ -1,12 +1,12 @@
 //! Answers that come back: how a write ended, and whether Works of a job are left.
 
+use crate::binding_phase::{BindingPhase, binding_phase};
 use crate::core::Core;
 use crate::fact::NamespaceFact;
 use crate::in_flight::InFlight;
 use crate::input::Input;
 use crate::preserved::is_kept;
 use crate::reconcile::ReconcileCtx;
-use crate::standing::{Standing, standing};
 use crate::world::permanent_id;
 use crds::karmada::Work;
 use crds::names;
@@ -165,9 +165,9 @@ impl Core {
             .cloned()
             .unwrap_or_default();
         let ctx = ReconcileCtx { key, binding, now };
-        match standing(&ctx.binding, namespace.rule()) {
-            Standing::Deleting(_) => self.write(key, &ctx.binding, Write::Finalize),
-            Standing::Ending(record) => {
+        match binding_phase(&ctx.binding, namespace.rule()) {
+            BindingPhase::Deleting(_) => self.write(key, &ctx.binding, Write::Finalize),
+            BindingPhase::Ending(record) => {
                 self.works_gone(key, now);
                 let until = self.engine.job(key).and_then(|job| job.back_off_until);
                 let mut record =
@@ -175,7 +175,7 @@ impl Core {
                 record.not_before = until.map(crds::record::timestamp);
                 self.write(key, &ctx.binding, Write::Record { record });
             }
-            Standing::Waiting(_)
+            BindingPhase::Waiting(_)
                 if self
                     .engine
                     .job(key)

@@ -13,12 +13,12 @@
 //! The parts of an elastic gang are resized by the same override: first the record says what is
 //! charged, then the override follows it.
 
+use crate::binding_phase::own_record;
 use crate::core::Core;
 use crate::input::Input;
 use crate::notes::Note;
 use crate::placed::status_in;
 use crate::reconcile::ReconcileCtx;
-use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::{Hold, Share};

@@ -1,11 +1,11 @@
 //! Jobs that are placed: charged by their record, followed by what their members report, evicted
 //! where what runs is no longer what was admitted.
 
+use crate::binding_phase::own_record;
 use crate::core::Core;
 use crate::fact::{Job, NamespaceFact};
 use crate::parts::led;
 use crate::reconcile::ReconcileCtx;
-use crate::standing::own_record;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordedShare};
 use engine::decision::without_slots;

@@ -3,10 +3,10 @@
 //! The spec says what the gang needs; the status says where it stands. Pure: the object and
 //! the status are computed here and written elsewhere.
 
+use crate::binding_phase::unreadable;
 use crate::outlook;
 use crate::placed::{outcome, status_in, statuses};
 use crate::seen_work::SeenWork;
-use crate::standing::unreadable;
 use crds::conditions::Statement;
 use crds::karmada::ResourceBinding;
 use crds::podgroup::{

@@ -4,12 +4,14 @@
 //! dirty. At most one write of a binding is open; a binding that the watch has not caught up
 //! with is left alone until it has.
 
+use crate::binding_phase::{
+    BindingPhase, binding_phase, has_karmada_finalizer, is_managed, unreadable,
+};
 use crate::core::Core;
 use crate::fact::{self, NamespaceFact};
 use crate::notes::Note;
 use crate::opened::opened_message;
 use crate::parts::led;
-use crate::standing::{Standing, has_karmada_finalizer, is_managed, standing, unreadable};
 use crate::world::template_key;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
@@ -53,58 +55,58 @@ impl Core {
                 return self.restore_record(&ctx);
             }
         }
-        let standing = standing(&ctx.binding, rule);
-        let standing = self.with_its_works(&ctx, standing);
-        let Some(standing) = self.with_what_runs(&ctx, standing) else {
+        let phase = binding_phase(&ctx.binding, rule);
+        let phase = self.with_its_works(&ctx, phase);
+        let Some(phase) = self.with_what_runs(&ctx, phase) else {
             return;
         };
-        if !matches!(standing, Standing::NotTouched(_)) {
+        if !matches!(phase, BindingPhase::NotTouched(_)) {
             self.touched(key);
         }
-        match standing {
-            Standing::Foreign if self.has_remains(key) => self.requeue_at(key, now),
-            Standing::Foreign => self.forget(key),
-            Standing::ToSpread => self.spread(&ctx),
+        match phase {
+            BindingPhase::Foreign if self.has_remains(key) => self.requeue_at(key, now),
+            BindingPhase::Foreign => self.forget(key),
+            BindingPhase::ToSpread => self.spread(&ctx),
             // Its namespace loses the mark first: else what is let go would be evicted when
             // the label comes back.
-            Standing::ToLetGo if !namespace.managed && namespace.adopted => {}
-            Standing::ToLetGo => {
+            BindingPhase::ToLetGo if !namespace.managed && namespace.adopted => {}
+            BindingPhase::ToLetGo => {
                 self.forget(key);
                 self.write(key, &ctx.binding, Write::LetGo);
             }
-            Standing::NotTouched(error) => self.not_touched(&ctx, &namespace, &error),
-            Standing::Deleting(record) => self.deleting(&ctx, record),
-            Standing::Ungated { by_hand } => self.ungated(&ctx, by_hand),
-            Standing::ToAdopt => self.adopt(&ctx),
-            Standing::OpenedByHand(record) => self.opened_by_hand(&ctx, record),
-            Standing::Waiting(record) => self.waiting(&ctx, &namespace, record),
-            Standing::Planned(record) => self.planned(&ctx, &namespace, record),
-            Standing::Refused(record) => self.plan_refused(&ctx, record),
-            Standing::Admitted(record) => self.admitted(&ctx, &namespace, record),
-            Standing::Displaced(record) => self.displaced(&ctx, record),
-            Standing::Ending(record) => self.ending(&ctx, &namespace, record),
+            BindingPhase::NotTouched(error) => self.not_touched(&ctx, &namespace, &error),
+            BindingPhase::Deleting(record) => self.deleting(&ctx, record),
+            BindingPhase::Ungated { by_hand } => self.ungated(&ctx, by_hand),
+            BindingPhase::ToAdopt => self.adopt(&ctx),
+            BindingPhase::OpenedByHand(record) => self.opened_by_hand(&ctx, record),
+            BindingPhase::Waiting(record) => self.waiting(&ctx, &namespace, record),
+            BindingPhase::Planned(record) => self.planned(&ctx, &namespace, record),
+            BindingPhase::Refused(record) => self.plan_refused(&ctx, record),
+            BindingPhase::Admitted(record) => self.admitted(&ctx, &namespace, record),
+            BindingPhase::Displaced(record) => self.displaced(&ctx, record),
+            BindingPhase::Ending(record) => self.ending(&ctx, &namespace, record),
         }
         self.keep_finalizer(&ctx);
     }
 
-    /// The standing of a binding that still has Works, and by itself does not tell of what they run.
-    fn with_its_works(&self, ctx: &ReconcileCtx<'_>, standing: Standing) -> Standing {
+    /// The phase of a binding that still has Works, and by itself does not tell of what they run.
+    fn with_its_works(&self, ctx: &ReconcileCtx<'_>, phase: BindingPhase) -> BindingPhase {
         if !self.has_works(ctx) {
-            return standing;
+            return phase;
         }
         let unknown = self.engine.job(ctx.key).is_none();
-        match standing {
-            Standing::Waiting(None) | Standing::Ungated { .. }
+        match phase {
+            BindingPhase::Waiting(None) | BindingPhase::Ungated { .. }
                 if let Some(error) = unreadable(&ctx.binding) =>
             {
-                Standing::NotTouched(error)
+                BindingPhase::NotTouched(error)
             }
-            Standing::Ungated { .. } => Standing::OpenedByHand(None),
+            BindingPhase::Ungated { .. } => BindingPhase::OpenedByHand(None),
             // It was not placed by this plan.
-            Standing::Planned(record) | Standing::Refused(record) if unknown => {
-                Standing::OpenedByHand(Some(record))
+            BindingPhase::Planned(record) | BindingPhase::Refused(record) if unknown => {
+                BindingPhase::OpenedByHand(Some(record))
             }
-            standing => standing,
+            phase => phase,
         }
     }
 

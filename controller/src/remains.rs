@@ -8,10 +8,10 @@
 //! they apply says what they ask for. What cannot be read of them is charged nothing.
 
 use crate::asked::record_of;
+use crate::binding_phase::{BindingPhase, own_record};
 use crate::core::Core;
 use crate::placed::total;
 use crate::seen_work::SeenWork;
-use crate::standing::{Standing, own_record};
 use crate::world::permanent_id;
 use crds::karmada::ResourceBinding;
 use crds::names;
@@ -132,12 +132,12 @@ impl Core {
             return;
         };
         let rule = self.namespace_of(key).rule();
-        let ungated = crate::standing::standing(&binding, rule);
+        let ungated = crate::binding_phase::binding_phase(&binding, rule);
         let open = self
             .in_flight
             .get(key)
             .is_some_and(|in_flight| in_flight.is_open());
-        if matches!(ungated, Standing::Ungated { .. }) && !open {
+        if matches!(ungated, BindingPhase::Ungated { .. }) && !open {
             self.write(key, &binding, Write::Hold);
         }
     }

@@ -4,9 +4,9 @@
 //! Deltas come in, keys of jobs that may look different come out. It decides nothing and
 //! writes nothing; it is rebuilt from the API server at every start.
 
+use crate::binding_phase::is_workload;
 use crate::fact::NamespaceFact;
 use crate::seen_work::{ReadWork, SeenWork};
-use crate::standing::is_workload;
 use crate::template::{Template, TemplateKey, TemplateKind};
 use crds::capacity_policy::{self, CapacityPolicy};
 use crds::devices::ResourceClaimTemplate;

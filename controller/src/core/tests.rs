@@ -417,7 +417,7 @@ impl Stage {
     }
 
     /// How the binding stands: `Admitted 1 open [m1]`.
-    fn standing(&self, name: &str) -> String {
+    fn shown(&self, name: &str) -> String {
         let binding = self.get(name);
         let gate = match binding["spec"]["suspension"]["scheduling"] == true {
             true => "gated",

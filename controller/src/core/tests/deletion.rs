@@ -61,12 +61,12 @@ async fn deleted_while_placed_it_is_charged_until_its_works_are_gone() {
     stage.job("b", 3);
     stage.rest_later(&["a", "b"], 60_000).await;
     assert_eq!(stage.state("a"), Some(JobState::Ending));
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     stage.work("a", false);
     stage.rest_later(&["a", "b"], 2_000).await;
     assert_eq!(stage.api.get(&path("a")), None);
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +115,7 @@ async fn what_is_made_anew_under_the_same_name_starts_from_nothing() {
     });
     stage.binding("a", 2, binding);
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "2");
 }
 
@@ -173,7 +173,7 @@ async fn one_that_is_made_anew_before_the_end_of_the_first_was_looked_at_can_go_
     });
     stage.binding("a", 3, second);
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
     stage.change("a", deleted());
     stage.rest(&["a"]).await;

@@ -12,7 +12,7 @@ async fn a_job_whose_pods_have_failed_has_started() {
     assert_eq!(stage.state("a"), Some(JobState::Running));
     // Its pods are gone while the next are waited for: that is no start that came to nothing.
     stage.rest_later(&["a"], 20 * 60_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 }
 
 /// A job that is over since a moment ago, whose parts were stopped for `reason`, and that may stay
@@ -100,25 +100,21 @@ const PLACED: &str = r#"Admitted 1 open ["m1", "m2"]"#;
 #[tokio::test(start_paused = true)]
 async fn the_good_end_of_the_part_that_leads_stops_the_others() {
     let mut stage = led(ended("Complete"), runs()).await;
-    assert_eq!(stage.standing("a"), PLACED);
+    assert_eq!(stage.shown("a"), PLACED);
     stage.rest_later(&["a"], 8_000).await;
-    assert_eq!(
-        stage.standing("a"),
-        PLACED,
-        "the others may end by themselves"
-    );
+    assert_eq!(stage.shown("a"), PLACED, "the others may end by themselves");
     stage.rest_later(&["a"], 3_000).await;
-    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
     // Karmada forgets what was reported, and the Works go later.
     stage.change("a", json!({"status": {"aggregatedStatus": null}}));
     stage.rest(&["a"]).await;
     assert_eq!(stage.charged(), "3");
     stage.work("a", false);
     stage.rest_later(&["a"], 10_000).await;
-    assert_eq!(stage.standing("a"), "Requeued 1 gated []");
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
     assert_eq!(stage.charged(), "0");
     stage.rest_later(&["a"], 20 * 60_000).await;
-    assert_eq!(stage.standing("a"), "Requeued 1 gated []", "it runs once");
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []", "it runs once");
     let key = JobKey::new("team", "a");
     let explanation = stage.core.engine.explain(&key).unwrap();
     assert_eq!(explanation.reason, engine::Reason::Succeeded);
@@ -136,7 +132,7 @@ async fn parts_that_end_by_themselves_stay_where_they_ran() {
         ]}}),
     );
     stage.rest_later(&["a"], 60_000).await;
-    assert_eq!(stage.standing("a"), PLACED);
+    assert_eq!(stage.shown("a"), PLACED);
     assert_eq!(stage.state("a"), Some(JobState::Finished));
     assert_eq!(stage.charged(), "0");
 }
@@ -147,11 +143,11 @@ async fn what_has_succeeded_is_not_run_again_whatever_it_is_evicted_for() {
     // Its owner suspends it; that comes too late.
     stage.template("a", 3, json!({"spec": {"suspend": true}}));
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), PLACED);
+    assert_eq!(stage.shown("a"), PLACED);
     // Somebody takes a cluster away.
     stage.change("a", json!({"spec": {"clusters": [{"name": "m1"}]}}));
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
     let record = stage.record("a").unwrap();
     assert_eq!(record.reason, Some(engine::Reason::Succeeded));
 }
@@ -160,7 +156,7 @@ async fn what_has_succeeded_is_not_run_again_whatever_it_is_evicted_for() {
 async fn a_part_that_fails_before_the_one_that_leads_has_ended_fails_the_job() {
     let mut stage = led(runs(), ended("Failed")).await;
     stage.rest_later(&["a"], 4_000).await;
-    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
     let record = stage.record("a").unwrap();
     assert_eq!(record.reason, Some(engine::Reason::PartFailed));
 }
@@ -186,7 +182,7 @@ async fn run_again(status: Value, between: Option<Value>, beside: bool) -> Stage
         stage.change("a", reported(between));
         stage.rest(&["a"]).await;
         assert_eq!(stage.charged(), all);
-        assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+        assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     }
     stage.change("a", reported(json!({"active": 3, "ready": 3})));
     // Charged before anything else is decided.
@@ -214,11 +210,11 @@ async fn a_job_that_runs_again_after_its_end_is_charged_and_evicted_where_that_p
         (aborted(), None, engine::Reason::Evicted),
     ] {
         let stage = run_again(status.clone(), between.clone(), false).await;
-        assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+        assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
         assert_eq!(stage.state("a"), Some(JobState::Running));
 
         let stage = run_again(status, between, true).await;
-        assert_eq!(stage.standing("a"), "Ending 1 gated []");
+        assert_eq!(stage.shown("a"), "Ending 1 gated []");
         let record = stage.record("a").unwrap();
         assert_eq!(record.reason, Some(reason));
         assert!(
@@ -228,7 +224,7 @@ async fn a_job_that_runs_again_after_its_end_is_charged_and_evicted_where_that_p
             "{}",
             record.message
         );
-        assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+        assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
     }
 }
 
@@ -250,6 +246,6 @@ async fn an_end_that_is_reported_late_again_is_no_job_that_runs_again() {
     stage.change("a", reported(complete()));
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.state("a"), Some(JobState::Finished));
 }

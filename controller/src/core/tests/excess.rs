@@ -86,7 +86,7 @@ async fn two_of_four() -> Stage {
     stage.change("a", reported(json!({"active": 2, "ready": 2})));
     stage.rest(&["a"]).await;
     assert_eq!(stage.charged(), "2");
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     stage
 }
 
@@ -99,7 +99,7 @@ async fn what_an_override_adds_is_charged_at_once_and_evicted_after_the_grace() 
     assert!(!stage.is_suspended(), "not believed yet");
     stage.job("b", 1);
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
 
     stage.rest_later(&["a", "b"], 2_500).await;
     assert!(stage.is_suspended());
@@ -112,14 +112,14 @@ async fn what_an_override_adds_is_charged_at_once_and_evicted_after_the_grace() 
     assert_eq!(stage.record("a").unwrap().exceeds_since, since);
 
     stage.rest_later(&["a", "b"], 60_000).await;
-    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
     assert!(!stage.is_suspended());
     assert_eq!(stage.charged(), "4", "its Works are there");
     stage.work("a", false);
     stage.change("a", forgotten());
     stage.rest_later(&["a", "b"], 6_000).await;
-    assert_eq!(stage.standing("a"), "Requeued 1 gated []");
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "1");
     let reason = stage.says();
     assert!(
@@ -131,10 +131,10 @@ async fn what_an_override_adds_is_charged_at_once_and_evicted_after_the_grace() 
 
     // It waits as long as the policy is what it was, whatever time passes and whoever leads.
     stage.rest_later(&["a"], 600_000).await;
-    assert_eq!(stage.standing("a"), "Requeued 1 gated []");
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
     stage.policy_is(Some(2));
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,12 +159,12 @@ async fn the_excess_returns_when_the_override_goes_and_its_pods_have_gone() {
     assert_eq!(stage.charged(), "4", "for a while");
     stage.rest_later(&["a"], 6_000).await;
     assert_eq!(stage.charged(), "2");
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     // The next one has a grace of its own.
     stage.rest_later(&["a"], 100_000).await;
     stage.renders(3, "1", true);
     stage.rest_later(&["a"], 3_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
 
@@ -176,13 +176,13 @@ async fn what_exceeds_without_an_override_is_charged_and_goes_on() {
     stage.rest_later(&["a"], 600_000).await;
     assert_eq!(stage.charged(), "3");
     assert!(!stage.is_suspended());
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     // An override of something else is none.
     stage.renders(2, "1", true);
     stage.rest_later(&["a"], 0).await;
     stage.rest_later(&["a"], 6_000).await;
     assert_eq!(stage.charged(), "2");
     stage.rest_later(&["a"], 600_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert!(!stage.is_suspended());
 }

@@ -26,7 +26,7 @@ async fn a_write_that_conflicts_waits_for_the_watch() {
     for _ in 0..3 {
         stage.rest_later(&["a"], 6_000).await;
     }
-    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +40,7 @@ async fn a_placement_that_is_refused_is_given_back_and_tried_later() {
     assert_eq!(stage.charged(), "0");
     assert_eq!(stage.patches("a").len(), 1);
     stage.rest_later(&["a"], 60_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
     assert_eq!(stage.charged(), "2");
 }
 
@@ -54,7 +54,7 @@ async fn a_placement_whose_answer_is_lost_is_not_made_twice() {
         stage.settle().await;
     }
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "2");
 }
 
@@ -75,7 +75,7 @@ async fn a_resize_that_is_refused_keeps_the_placement_and_its_charge() {
     assert!((1..3).contains(&tries), "{tries} tries in no time");
     assert_eq!(stage.state("a"), Some(JobState::Running));
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,12 +83,12 @@ async fn a_plan_that_no_scheduler_answers_is_evicted() {
     let mut stage = stage_of(false).await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Planned 1 gated []");
+    assert_eq!(stage.shown("a"), "Planned 1 gated []");
     assert_eq!(stage.charged(), "3");
     stage.rest_later(&["a"], 601_000).await;
-    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
     stage.rest_later(&["a"], 6_000).await;
-    assert_eq!(stage.standing("a"), "Requeued 1 gated []");
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
     assert_eq!(stage.charged(), "0");
 }
 
@@ -124,8 +124,8 @@ async fn nothing_is_decided_while_the_admission_policies_are_not_in_force() {
     stage.take(Input::Enforcement(broken));
     stage.job("waits", 2);
     stage.rest(&["runs", "waits"]).await;
-    assert_eq!(stage.standing("waits"), "no record, gated []");
-    assert_eq!(stage.standing("runs"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("waits"), "no record, gated []");
+    assert_eq!(stage.shown("runs"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "2");
     // Nothing asks again and again for what is not decided.
     assert!(stage.core.pause(stage.now()) > Duration::from_secs(1));
@@ -136,5 +136,5 @@ async fn nothing_is_decided_while_the_admission_policies_are_not_in_force() {
     assert_eq!(stage.charged(), "0");
     stage.take(Input::Enforcement(Enforcement::InForce));
     stage.rest(&["waits"]).await;
-    assert_eq!(stage.standing("waits"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("waits"), r#"Admitted 1 open ["m1"]"#);
 }

@@ -39,7 +39,7 @@ async fn nothing_is_written_at_rest() {
         stage.rest_later(&["runs", "waits"], 10_000).await;
     }
     assert_eq!(writes(&stage), before, "{:#?}", last(&stage.api.requests()));
-    assert_eq!(stage.standing("waits"), "no record, gated []");
+    assert_eq!(stage.shown("waits"), "no record, gated []");
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,12 +49,12 @@ async fn a_finished_job_makes_room_for_the_next() {
     stage.rest(&["a"]).await;
     stage.job("b", 3);
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     let complete = json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]});
     stage.change("a", reported(complete));
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.state("a"), Some(JobState::Finished));
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
 
@@ -68,7 +68,7 @@ async fn what_the_webhook_missed_is_gated_first() {
     let [hold] = stage.patches("a").try_into().expect("one patch");
     assert_eq!(hold["spec"], json!({"suspension": {"scheduling": true}}));
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn a_gate_opened_by_hand_is_closed_again() {
         json!({"spec": {"suspension": {"scheduling": false}}}),
     );
     stage.rest(&["big"]).await;
-    assert_eq!(stage.standing("big"), "no record, gated []");
+    assert_eq!(stage.shown("big"), "no record, gated []");
     assert_eq!(stage.core.metrics.opened_by_hand.get(), 1);
 }
 
@@ -95,13 +95,13 @@ async fn what_was_placed_by_hand_is_charged_until_its_works_are_gone() {
     stage.work("big", true);
     stage.change("big", by_hand);
     stage.rest(&["big"]).await;
-    assert_eq!(stage.standing("big"), "Ending 1 gated []");
+    assert_eq!(stage.shown("big"), "Ending 1 gated []");
     assert_eq!(stage.charged(), "5");
     stage.rest_later(&["big"], 10_000).await;
     assert_eq!(stage.charged(), "5");
     stage.work("big", false);
     stage.rest(&["big"]).await;
-    assert_eq!(stage.standing("big"), "Requeued 1 gated []");
+    assert_eq!(stage.shown("big"), "Requeued 1 gated []");
     assert_eq!(stage.charged(), "0");
 }
 
@@ -123,13 +123,13 @@ async fn what_karmada_takes_along_with_another_binding_is_charged_while_it_has_w
     );
     stage.work("dep", true);
     stage.rest(&["dep"]).await;
-    assert_eq!(stage.standing("dep"), "Ending 1 gated []");
+    assert_eq!(stage.shown("dep"), "Ending 1 gated []");
     assert_eq!(stage.charged(), "5");
     // What it follows has gone.
     stage.change("dep", json!({"spec": {"requiredBy": []}}));
     stage.work("dep", false);
     stage.rest_later(&["dep"], 10_000).await;
-    assert_eq!(stage.standing("dep"), "Requeued 1 gated []");
+    assert_eq!(stage.shown("dep"), "Requeued 1 gated []");
     assert_eq!(stage.charged(), "0");
 }
 
@@ -141,13 +141,13 @@ async fn a_binding_whose_namespace_and_policy_go_is_let_go() {
     stage.namespace(false);
     // The policy names us: it stays ours until nobody claims it any more.
     stage.rest(&["big"]).await;
-    assert_eq!(stage.standing("big"), "no record, gated []");
+    assert_eq!(stage.shown("big"), "no record, gated []");
     stage.change(
         "big",
         json!({"metadata": {"labels": {names::POLICY_PERMANENT_ID: null}}}),
     );
     stage.rest(&["big"]).await;
-    assert_eq!(stage.standing("big"), "no record, open []");
+    assert_eq!(stage.shown("big"), "no record, open []");
     assert_eq!(stage.get("big")["metadata"]["finalizers"], json!([]));
     assert_eq!(stage.state("big"), None);
     assert!(!stage.core.told.contains_key(&JobKey::new("team", "big")));
@@ -165,9 +165,9 @@ async fn what_runs_already_is_charged_before_the_first_decision() {
     stage.job("waits", 2);
     stage.list_all();
     stage.rest(&["runs", "waits"]).await;
-    assert_eq!(stage.standing("runs"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("runs"), r#"Admitted 1 open ["m1"]"#);
     assert!(stage.record("runs").unwrap().adopted);
-    assert_eq!(stage.standing("waits"), "no record, gated []");
+    assert_eq!(stage.shown("waits"), "no record, gated []");
     assert_eq!(stage.charged(), "3");
 }
 
@@ -193,7 +193,7 @@ async fn an_adopted_job_is_never_evicted_for_starting_late() {
     for _ in 0..3 {
         stage.rest_later(&["a"], 700_000).await;
     }
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
 
@@ -220,15 +220,15 @@ async fn a_suspended_job_gives_its_quota_back_and_resumes() {
     stage.work("a", true);
     stage.template("a", 2, json!({"spec": {"suspend": true}}));
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
     assert_eq!(stage.charged(), "2");
     stage.work("a", false);
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Requeued 1 gated []");
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
     assert_eq!(stage.charged(), "0");
     stage.template("a", 2, json!({}));
     stage.rest_later(&["a"], 10_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]

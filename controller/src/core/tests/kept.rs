@@ -20,9 +20,9 @@ async fn full() -> Stage {
 
 /// The job runs on, charged, and nothing else got in.
 fn holds(stage: &Stage) {
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     let finalizers = &stage.get("a")["metadata"]["finalizers"];
     assert_eq!(*finalizers, json!([names::ACCOUNTING_FINALIZER]));
 }
@@ -49,7 +49,7 @@ async fn a_job_that_loses_its_policy_while_it_waits_is_not_released() {
     stage.change("b", unclaimed());
     stage.queue("8");
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     let why = stage
         .core
         .engine
@@ -59,7 +59,7 @@ async fn a_job_that_loses_its_policy_while_it_waits_is_not_released() {
     let claimed = json!({"metadata": {"labels": {names::POLICY_PERMANENT_ID: "new"}}});
     stage.change("b", claimed);
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,15 +129,15 @@ async fn an_admission_that_nobody_made_is_closed_and_charged() {
     stage.change("b", change);
     stage.rest(&["a", "b"]).await;
     assert!(
-        stage.standing("b").starts_with("Ending"),
+        stage.shown("b").starts_with("Ending"),
         "{}",
-        stage.standing("b")
+        stage.shown("b")
     );
     assert_eq!(stage.charged(), "5");
     stage.work("b", false);
     stage.rest_later(&["a", "b"], 10_000).await;
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,10 +152,10 @@ async fn a_job_that_was_forged_out_of_its_charge_while_nobody_led_is_charged_for
     stage.list_all();
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     stage.work("a", false);
     stage.rest_later(&["a", "b"], 10_000).await;
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +166,7 @@ async fn what_outlives_its_binding_is_charged_until_its_works_are_gone() {
     stage.echo("a");
     stage.rest_later(&["b"], 30_000).await;
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     // The next of its name waits, too.
     stage.template("a", 2, json!({}));
     stage.binding(
@@ -175,10 +175,10 @@ async fn what_outlives_its_binding_is_charged_until_its_works_are_gone() {
         json!({"metadata": {"labels": {names::BINDING_PERMANENT_ID: "new"}}}),
     );
     stage.rest_later(&["a", "b"], 30_000).await;
-    assert_eq!(stage.standing("a"), "no record, gated []");
+    assert_eq!(stage.shown("a"), "no record, gated []");
     stage.work("a", false);
     stage.rest_later(&["a", "b"], 2_000).await;
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }
 
 /// A job of three CPUs that another scheduler has placed.
@@ -208,7 +208,7 @@ async fn a_namespace_is_marked_once_all_that_ran_there_is_recorded() {
     stage.settle().await;
     // Its template has not been seen: nobody knows its size, and it is there all the same.
     stage.rest_later(&["a"], 4_000).await;
-    assert_eq!(stage.standing("a"), r#"no record, open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"no record, open ["m1"]"#);
     stage.rest_later(&["a"], 4_000).await;
     assert!(stage.record("a").unwrap().adopted);
     assert_eq!(marks(&stage), Vec::<Value>::new());
@@ -230,9 +230,9 @@ async fn nothing_is_adopted_in_a_namespace_that_is_marked() {
     stage.work("a", true);
     stage.job("b", 2);
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,7 +244,7 @@ async fn what_was_queued_is_not_adopted_before_the_mark_either() {
     });
     stage.change("b", change);
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("b"), "Ending 1 gated []");
+    assert_eq!(stage.shown("b"), "Ending 1 gated []");
     assert_eq!(stage.charged(), "5");
 }
 
@@ -258,11 +258,11 @@ async fn the_mark_goes_before_what_is_in_the_namespace_is_let_go() {
     stage.change("a", unclaimed());
     stage.rest(&["a"]).await;
     assert_eq!(marks(&stage), [Value::Null]);
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
     stage.namespace(false);
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"no record, open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"no record, open ["m1"]"#);
     assert_eq!(stage.charged(), "0");
 }
 
@@ -278,7 +278,7 @@ async fn an_adopted_job_that_is_scaled_over_the_bound_is_evicted() {
         json!({"spec": {"clusters": [{"name": "m1", "replicas": 5}]}}),
     );
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
     assert_eq!(stage.charged(), "5");
 }
 

@@ -26,10 +26,10 @@ async fn removed(stage: &mut Stage) {
     stage.member(Some(LEAVING), "it is being removed from the federation");
     stage.change("a", json!({"status": {"aggregatedStatus": null}}));
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
     stage.work("a", false);
     stage.rest_later(&["a"], 10_000).await;
-    assert_eq!(stage.standing("a"), "Requeued 1 gated []");
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
     assert_eq!(stage.charged(), "0");
 }
 
@@ -43,7 +43,7 @@ async fn what_has_ended_leaves_a_cluster_that_is_removed_and_is_not_run_again() 
         removed(&mut stage).await;
         stage.member(None, "");
         stage.rest_later(&["a"], 20 * 60_000).await;
-        assert_eq!(stage.standing("a"), "Requeued 1 gated []", "it runs once");
+        assert_eq!(stage.shown("a"), "Requeued 1 gated []", "it runs once");
         let explanation = stage.core.engine.explain(&JobKey::new("team", "a"));
         assert_eq!(explanation.unwrap().reason, want);
     }
@@ -58,5 +58,5 @@ async fn what_runs_in_a_cluster_that_is_removed_is_queued_again() {
     removed(&mut stage).await;
     stage.member(None, "");
     stage.rest_later(&["a"], 1_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
 }

@@ -99,7 +99,7 @@ async fn services_that_karmada_does_not_carry_are_told_until_it_does() {
         assert!(told[0].contains(words), "{words}: {told:?}");
     }
     // It goes on all the same.
-    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1", "m2"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1", "m2"]"#);
 
     let managed = json!([{"manager": scheduler::overrides::MANAGER, "operation": "Apply"}]);
     let managed = json!({"metadata": {"managedFields": managed}});
@@ -129,5 +129,5 @@ async fn a_service_of_somebody_else_is_told_and_kept() {
     assert!(told[1].contains("is not Muster's"), "{told:?}");
     let kept = stage.api.get(&path).unwrap();
     assert_eq!(kept["spec"], json!({"mine": true}));
-    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1", "m2"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1", "m2"]"#);
 }

@@ -46,7 +46,7 @@ async fn a_placed_job_is_charged_and_nothing_of_it_is_written() {
         stage.rest_later(&["a", "b"], 600_000).await;
         assert_eq!(stage.charged(), "3");
         assert_eq!(stage.patches("a"), Vec::<Value>::new());
-        assert_eq!(stage.standing("b"), "no record, gated []");
+        assert_eq!(stage.shown("b"), "no record, gated []");
         assert_eq!(stage.core.metrics.records_unreadable.get(), 1);
         // It ends by what its member reports, and gives its charge back then.
         stage.change(
@@ -56,7 +56,7 @@ async fn a_placed_job_is_charged_and_nothing_of_it_is_written() {
             ),
         );
         stage.rest(&["a", "b"]).await;
-        assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+        assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
         assert_eq!(stage.patches("a"), Vec::<Value>::new());
     }
 }
@@ -100,7 +100,7 @@ async fn no_job_is_evicted_from_it() {
     stage.rest_later(&["a", "b"], 3_600_000).await;
     assert_eq!(stage.charged(), "4");
     assert_eq!(stage.patches("a"), Vec::<Value>::new());
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
 }
 
 /// Whatever the record was, a version that can read it goes on as if nothing had been.
@@ -114,7 +114,7 @@ async fn it_goes_on_when_its_record_is_read_again() {
     );
     stage.rest(&["a"]).await;
     assert_eq!(stage.core.metrics.records_unreadable.get(), 0);
-    assert_eq!(stage.standing("a"), r#"Admitted 2 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
 
@@ -129,9 +129,9 @@ async fn garbage_is_repaired_by_removing_it() {
     );
     stage.rest(&["a"]).await;
     assert!(
-        stage.standing("a").starts_with("Ending 2 gated"),
+        stage.shown("a").starts_with("Ending 2 gated"),
         "{}",
-        stage.standing("a")
+        stage.shown("a")
     );
     assert_eq!(stage.charged(), "3");
 }
@@ -144,7 +144,7 @@ async fn a_waiting_job_is_not_started_by_garbage() {
     stage.rest(&["b"]).await;
     stage.job("a", 3);
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("a"), "no record, gated []");
+    assert_eq!(stage.shown("a"), "no record, gated []");
     stage.change(
         "a",
         json!({
@@ -154,9 +154,9 @@ async fn a_waiting_job_is_not_started_by_garbage() {
     );
     stage.rest(&["a", "b"]).await;
     assert!(
-        stage.standing("a").starts_with("Ending 1 gated"),
+        stage.shown("a").starts_with("Ending 1 gated"),
         "{}",
-        stage.standing("a")
+        stage.shown("a")
     );
 }
 
@@ -169,10 +169,10 @@ async fn a_deleted_job_is_charged_until_its_works_are_gone() {
     stage.job("b", 2);
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     stage.work("a", false);
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }
 
 /// What a later Muster noted of an attempt that this one can act on is still there when it has.
@@ -184,9 +184,9 @@ async fn unknown_fields_outlive_a_evict() {
     stage.change("a", json!({"spec": {"clusters": [{"name": "m2"}]}}));
     stage.rest(&["a"]).await;
     assert!(
-        stage.standing("a").starts_with("Ending 2 gated"),
+        stage.shown("a").starts_with("Ending 2 gated"),
         "{}",
-        stage.standing("a")
+        stage.shown("a")
     );
     let binding = stage.get("a");
     let text = binding["metadata"]["annotations"][names::ADMISSION_ANNOTATION]
@@ -208,13 +208,13 @@ async fn a_closed_job_with_garbage_is_charged_by_its_works_until_they_are_gone()
         stage.job("b", 2);
         stage.rest_later(&["a", "b"], 60_000).await;
         assert_eq!(stage.charged(), "3", "{gated} {with_template}");
-        assert_eq!(stage.standing("b"), "no record, gated []");
+        assert_eq!(stage.shown("b"), "no record, gated []");
         assert_eq!(stage.patches("a"), Vec::<Value>::new());
         assert_eq!(stage.core.metrics.records_unreadable.get(), 1);
         stage.work("a", false);
         stage.rest_later(&["a", "b"], 60_000).await;
         assert_eq!(
-            stage.standing("b"),
+            stage.shown("b"),
             r#"Admitted 1 open ["m1"]"#,
             "{gated} {with_template}"
         );

@@ -44,7 +44,7 @@ async fn lost() -> Stage {
     stage.job("a", 3);
     stage.rest(&["a"]).await;
     stage.work("a", true);
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     stage
 }
 
@@ -53,13 +53,13 @@ async fn what_is_deleted_in_a_cluster_out_of_service_is_waited_for_no_longer() {
     let mut stage = lost().await;
     stage.member(Some(names::OUT_OF_SERVICE_ANNOTATION), "it does not answer");
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Ending 1 gated []");
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
     stage.rest_later(&["a"], 10_000).await;
     assert_eq!(stage.charged(), "3", "Karmada has not deleted its Work yet");
     stage.work_deleting("a");
     stage.rest_later(&["a"], 2_000).await;
     assert_eq!(stage.charged(), "0");
-    assert_eq!(stage.standing("a"), "Requeued 1 gated []");
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
     assert_eq!(stage.state("a"), Some(JobState::Queued));
 }
 
@@ -84,10 +84,10 @@ async fn nothing_goes_where_an_earlier_attempt_has_yet_to_be_removed() {
     // It is back, with what it had.
     stage.member(None, "");
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Requeued 1 gated []");
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
     stage.work("a", false);
     stage.rest_later(&["a"], 20 * 60_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 3 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,7 +68,7 @@ async fn it_is_dispatched_once_its_work_is_its_part() {
     let mut stage = stage().await;
     stage.split_job(2);
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     let policy = stage.api.get(POLICY).expect("written before the placement");
     let rule = &policy["spec"]["overrideRules"][0];
     assert_eq!(rule["targetCluster"]["clusterNames"], json!(["m1"]));
@@ -95,7 +95,7 @@ async fn an_override_that_was_lost_is_written_anew() {
     stage.rest(&["a"]).await;
     assert!(stage.api.get(POLICY).is_some());
     assert_eq!(stage.core.metrics.parts_repaired.get(), 1);
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     // A template that is another by now has no such parts any more.
     stage.part(Some(PART));
     stage.rest(&["a"]).await;
@@ -103,9 +103,9 @@ async fn an_override_that_was_lost_is_written_anew() {
     stage.part(None);
     stage.rest(&["a"]).await;
     assert!(
-        stage.standing("a").starts_with("Ending 1 gated []"),
+        stage.shown("a").starts_with("Ending 1 gated []"),
         "{}",
-        stage.standing("a")
+        stage.shown("a")
     );
 }
 
@@ -120,9 +120,9 @@ async fn an_override_goes_with_its_attempt() {
     stage.template("a", 2, json!({"spec": {"suspend": true}}));
     stage.rest(&["a"]).await;
     assert!(
-        stage.standing("a").starts_with("Ending 1"),
+        stage.shown("a").starts_with("Ending 1"),
         "{}",
-        stage.standing("a")
+        stage.shown("a")
     );
     assert!(stage.api.get(POLICY).is_some(), "its Works are there");
     // What a server notes of who applied it.
@@ -133,9 +133,9 @@ async fn an_override_goes_with_its_attempt() {
     stage.work("a", false);
     stage.rest_later(&["a"], 60_000).await;
     assert!(
-        stage.standing("a").starts_with("Requeued 1"),
+        stage.shown("a").starts_with("Requeued 1"),
         "{}",
-        stage.standing("a")
+        stage.shown("a")
     );
     assert!(stage.api.get(POLICY).is_none());
 }
@@ -163,6 +163,6 @@ async fn parts_are_held_while_their_namespace_goes() {
     stage.rest_later(&["a"], 10_000).await;
     assert_eq!(stage.dispatching(), true);
     assert_eq!(stage.notes("PartsLost"), 0);
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "2");
 }

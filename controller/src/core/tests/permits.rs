@@ -47,12 +47,12 @@ async fn in_a_closed_tenancy_a_job_waits_until_its_namespace_has_the_right() {
     stage.policy("root", json!({"tenancy": "Closed"}));
     stage.job("a", 2);
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "no record, gated []");
+    assert_eq!(stage.shown("a"), "no record, gated []");
     insta::assert_snapshot!(stage.why("a"), @"QueueNotPermitted: queue q selects no namespaces, and spec.tenancy of capacitypolicy root is Closed, and neither the service accounts of team nor, when it was submitted, its user had the verb use on the Queue; use another queue, or ask its owner");
     granted.store(true, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(10)).await;
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 
     // What runs goes on when the right is withdrawn; what comes then does not start.
     granted.store(false, Ordering::SeqCst);
@@ -60,11 +60,11 @@ async fn in_a_closed_tenancy_a_job_waits_until_its_namespace_has_the_right() {
     stage.rest(&["a"]).await;
     stage.job("b", 1);
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert!(stage.why("b").starts_with("QueueNotPermitted"));
     stage.policy("root", json!({"tenancy": "Open"}));
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn what_the_webhook_wrote_of_who_submitted_it_counts_for_that_queue_only()
         stage.binding(name, 1, json!({}));
     }
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert!(
         stage.why("b").starts_with("QueueNotPermitted"),
         "{}",
@@ -103,7 +103,7 @@ async fn while_the_right_cannot_be_asked_nothing_starts() {
     insta::assert_snapshot!(stage.why("a"), @"NotEvaluated: whether namespace team may use queue q is being asked");
     tokio::time::sleep(Duration::from_secs(11)).await;
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +163,7 @@ async fn a_queue_takes_the_classes_that_its_policy_lists() {
     insta::assert_snapshot!(stage.why("b"), @"PriorityClassNotPermitted: spec.priorityClasses of capacitypolicy q does not list PriorityClass usual; submit it with one that it lists, or to another queue");
     stage.take(class("usual", false));
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]

@@ -79,7 +79,7 @@ async fn family() -> Stage {
     }
     stage.job_in("a", "x", 3);
     stage.rest_with_queues(&["a"], 0).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     stage
 }
 
@@ -94,12 +94,12 @@ async fn a_deleted_queue_stays_below_its_parent_until_nothing_is_charged_to_it()
     stage.job_in("c", "x", 1);
     stage.rest_with_queues(&["a", "b", "c"], 0).await;
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     insta::assert_snapshot!(stage.reason("c"), @"QueueClosed: queue x is deleted and takes no jobs; it stays in the tree until nothing is charged to it or below; name another queue");
     stage.change("a", done());
     stage.rest_with_queues(&["a", "b", "c"], 0).await;
     assert_eq!(stage.api.get(&queue_path("x")), None);
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
     insta::assert_snapshot!(stage.reason("c"), @"QueueNotFound: queue x does not exist; create it or name another");
 }
 
@@ -115,7 +115,7 @@ async fn a_queue_whose_finalizer_was_taken_off_keeps_its_place_all_the_same() {
     stage.job_in("b", "y", 2);
     stage.rest_with_queues(&["a", "b"], 0).await;
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     // Made anew it is where it says.
     stage.put_queue("x", json!({"parent": "q", "capability": {"cpu": "3"}}));
     stage.rest_with_queues(&["a", "b"], 0).await;
@@ -164,10 +164,10 @@ async fn a_new_process_charges_the_parent_of_a_queue_that_is_gone() {
     stage.list_all();
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     stage.change("a", done());
     stage.rest_later(&["a", "b"], 6_000).await;
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
     let x = stage.core.engine.queue_usage(&QueueName::new("x"));
     assert!(x.is_none_or(|x| x.allocated.is_empty()));
 }
@@ -184,7 +184,7 @@ async fn a_charged_queue_that_names_no_parent_that_can_be_one_stays_where_it_is(
         stage.job_in("c", "x", 1);
         stage.rest_with_queues(&["a", "b", "c"], 0).await;
         assert_eq!(stage.charged(), "3", "{parent}");
-        assert_eq!(stage.standing("b"), "no record, gated []");
+        assert_eq!(stage.shown("b"), "no record, gated []");
         let reason = stage.reason("c");
         assert!(
             reason.contains(why) && reason.contains("stays below q"),
@@ -195,7 +195,7 @@ async fn a_charged_queue_that_names_no_parent_that_can_be_one_stays_where_it_is(
         if parent == "nowhere" {
             stage.rest_with_queues(&["a", "b", "c"], 0).await;
             let admitted = r#"Admitted 1 open ["m1"]"#;
-            assert_eq!(stage.standing("b"), admitted, "{}", stage.reason("b"));
+            assert_eq!(stage.shown("b"), admitted, "{}", stage.reason("b"));
         }
     }
 }
@@ -207,7 +207,7 @@ async fn a_parent_that_goes_keeps_its_bound_while_something_is_charged_below() {
     stage.job_in("b", "y", 1);
     stage.rest_with_queues(&["a", "b"], 0).await;
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     assert!(stage.reason("b").contains("queue q is deleted"));
     stage.change("a", done());
     stage.rest_with_queues(&["a", "b"], 0).await;

@@ -36,11 +36,11 @@ async fn one_that_waits_is_not_released_before_its_policy_is_another() {
     stage.template("a", 2, json!({}));
     stage.binding("a", 2, preserved(true));
     stage.rest_later(&["a"], 60_000).await;
-    assert_eq!(stage.standing("a"), "no record, gated []");
+    assert_eq!(stage.shown("a"), "no record, gated []");
     assert_eq!(stage.explained(), "ResourcesPreserved");
     stage.change("a", preserved(false));
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +52,7 @@ async fn one_that_is_placed_is_removed_with_its_works_whatever_its_policy_says_l
         stage.change("a", preserved(true));
         stage.rest(&["a"]).await;
         assert_eq!(stage.get("a")["spec"]["preserveResourcesOnDeletion"], false);
-        assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+        assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     }
 }
 

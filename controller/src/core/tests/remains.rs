@@ -17,17 +17,17 @@ async fn they_are_charged_as_they_were_while_the_process_lived() {
     stage.rest_later(&["b"], 60_000).await;
     assert_eq!(stage.charged(), "3");
     assert_eq!(stage.state("a"), Some(JobState::Ending));
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     // The next of its name waits, too.
     stage.template("a", 1, json!({}));
     let next = json!({"metadata": {"labels": {names::BINDING_PERMANENT_ID: "next"}}});
     stage.binding("a", 1, next);
     stage.rest_later(&["a", "b"], 60_000).await;
-    assert_eq!(stage.standing("a"), "no record, gated []");
+    assert_eq!(stage.shown("a"), "no record, gated []");
     stage.work("a", false);
     stage.rest_later(&["a", "b"], 2_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
 
@@ -46,7 +46,7 @@ async fn a_job_of_the_name_that_runs_is_charged_beside_them() {
     stage.list_all();
     stage.rest_later(&["a", "b"], 60_000).await;
     assert_eq!(stage.charged(), "4");
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     stage.work("a", false);
     stage.rest_later(&["a", "b"], 2_000).await;
     assert_eq!(stage.charged(), "3", "of a and b");

@@ -27,7 +27,7 @@ async fn an_admitted_job_is_charged_by_its_record_before_anything_is_decided() {
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.state("a"), Some(JobState::Running));
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     assert_eq!(stage.patches("a"), Vec::<Value>::new());
 }
 
@@ -45,7 +45,7 @@ async fn nothing_is_decided_before_everything_has_listed() {
     assert_eq!(stage.patches("a"), Vec::<Value>::new());
     stage.list_all();
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,8 +58,8 @@ async fn an_ending_job_is_charged_until_its_works_are_gone() {
     assert_eq!(stage.charged(), "3");
     stage.work("a", false);
     stage.rest(&["a", "b"]).await;
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
-    assert_eq!(stage.standing("a"), "Requeued 2 gated []");
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), "Requeued 2 gated []");
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,13 +70,13 @@ async fn an_ending_job_is_not_queued_again_while_karmada_tells_of_its_end() {
     stage.rest(&["a"]).await;
     // Long after its Works, if there were any, would have been seen to be gone.
     stage.rest_later(&["a"], 60_000).await;
-    assert_eq!(stage.standing("a"), "Ending 2 gated []");
+    assert_eq!(stage.shown("a"), "Ending 2 gated []");
     stage.change("a", forgotten());
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Requeued 2 gated []");
+    assert_eq!(stage.shown("a"), "Requeued 2 gated []");
     stage.rest_later(&["a"], 60_000).await;
     // Not taken for one that has failed.
-    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 3 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
 
@@ -86,9 +86,9 @@ async fn the_number_of_attempts_outlives_the_process() {
     stage.list_all();
     stage.rest(&["a"]).await;
     // Two attempts came to nothing, so it waits a while.
-    assert_eq!(stage.standing("a"), "Requeued 2 gated []");
+    assert_eq!(stage.shown("a"), "Requeued 2 gated []");
     stage.rest_later(&["a"], 10_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 3 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ async fn a_plan_that_nobody_carries_out_is_decided_anew() {
     stage.list_all();
     stage.rest_later(&["a"], 0).await;
     stage.rest_later(&["a"], 10_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 3 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
 
@@ -108,14 +108,14 @@ async fn what_was_suspended_meanwhile_is_evicted_and_resumes() {
     stage.template("a", 3, json!({"spec": {"suspend": true}}));
     stage.list_all();
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Ending 2 gated []");
+    assert_eq!(stage.shown("a"), "Ending 2 gated []");
     stage.rest_later(&["a"], 6_000).await;
     stage.change("a", forgotten());
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), "Requeued 2 gated []");
+    assert_eq!(stage.shown("a"), "Requeued 2 gated []");
     stage.template("a", 3, json!({}));
     stage.rest_later(&["a"], 60_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 3 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,7 @@ async fn a_record_that_was_wiped_keeps_the_charge_until_the_works_are_gone() {
     stage.change("a", forgotten());
     stage.rest(&["a"]).await;
     stage.rest_later(&["a"], 60_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 3 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 3 open ["m1"]"#);
     assert_eq!(stage.charged(), "3");
 }
 
@@ -211,7 +211,7 @@ async fn a_job_that_is_being_shrunk_is_charged_for_what_its_member_still_runs() 
     stage.job("b", 3);
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.charged(), "3");
-    assert_eq!(stage.standing("b"), "no record, gated []");
+    assert_eq!(stage.shown("b"), "no record, gated []");
     shrunk(&mut stage).await;
     assert_eq!(stage.charged(), "3", "three pods are there");
 
@@ -221,7 +221,7 @@ async fn a_job_that_is_being_shrunk_is_charged_for_what_its_member_still_runs() 
     }
     shrunk(&mut stage).await;
     assert_eq!(stage.record("a").unwrap().leaving, Vec::new());
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.charged(), "4");
 }
 
@@ -240,10 +240,10 @@ async fn who_stands_by_follows_and_writes_nothing_until_it_leads_and_has_caught_
     let seen = stage.core.seen;
     stage.take(Input::Lead(scheduler::term::Lead::new(seen + 1)));
     stage.settle().await;
-    assert_eq!(stage.standing("a"), "no record, gated []");
+    assert_eq!(stage.shown("a"), "no record, gated []");
     stage.change("a", json!({"metadata": {"annotations": {"x": "y"}}}));
     stage.rest(&["a"]).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,9 +262,9 @@ async fn a_template_kind_that_cannot_be_listed_stops_only_its_own_jobs() {
     let sim = json!({"spec": {"resource": {"apiVersion": "example.com/v1", "kind": "Sim"}}});
     stage.binding("sim", 2, sim);
     stage.settle_unready().await;
-    assert_eq!(stage.standing("a"), "no record, gated []");
+    assert_eq!(stage.shown("a"), "no record, gated []");
     stage.rest_later(&["a", "sim"], 31_000).await;
-    assert_eq!(stage.standing("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     let held = stage
         .core
         .engine
@@ -300,7 +300,7 @@ async fn a_record_that_says_less_than_what_runs_is_not_believed() {
         stage.list_all();
         stage.rest(&["a", "b"]).await;
         assert_eq!(stage.charged(), "3", "{state:?} {rendered}");
-        assert_eq!(stage.standing("b"), "no record, gated []");
+        assert_eq!(stage.shown("b"), "no record, gated []");
         let record = stage.record("a").unwrap();
         assert_eq!((record.state, cpus(&record)), (state, "3".to_owned()));
         assert_eq!(stage.core.metrics.records_changed.get(), 1);
@@ -327,8 +327,8 @@ async fn what_it_was_rewritten_to_comes_free_with_its_works() {
     stage.rest(&["a", "b"]).await;
     stage.work("a", false);
     stage.rest_later(&["a", "b"], 2_000).await;
-    assert_eq!(stage.standing("a"), "Requeued 2 gated []");
-    assert_eq!(stage.standing("b"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("a"), "Requeued 2 gated []");
+    assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }
 
 /// A job that was deleted, or moved, is charged for what runs, too.
@@ -343,7 +343,7 @@ async fn a_record_that_says_less_is_not_believed_of_a_job_that_goes_or_was_moved
         stage.list_all();
         stage.rest(&["a", "b"]).await;
         assert_eq!(stage.charged(), charged, "{change}");
-        assert_eq!(stage.standing("b"), "no record, gated []");
+        assert_eq!(stage.shown("b"), "no record, gated []");
     }
 }
 

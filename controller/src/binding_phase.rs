@@ -2,16 +2,16 @@
 //! and finalizer together.
 //!
 //! Every pass looks at the whole binding and forgets how it came to be so; a restart at any
-//! line sees the same standing again. Pure.
+//! line sees the same phase again. Pure.
 
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordError, RecordState};
 use serde_json::Value;
 
-/// A binding's standing, from the most binding fact down.
+/// A binding's phase, from the most binding fact down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum BindingPhase {
     /// Not ours, and nothing of ours is on it.
     Foreign,
     /// No workload, under a policy that names Muster: nobody else would place it.
@@ -135,28 +135,28 @@ pub(crate) fn is_workload(binding: &ResourceBinding) -> bool {
     interpreted || workload::may_start_pods(&resource.api_version, &resource.kind)
 }
 
-/// The standing of `binding`. A record of another template counts as none: what it would admit
+/// The phase of `binding`. A record of another template counts as none: what it would admit
 /// is not what is there.
 ///
 /// A record that a later version wrote says what this one cannot know, so the job is not touched,
 /// wherever it stands. One that no version wrote says nothing: where the job is placed it may run
 /// all the same and is not touched either; where it is not, it has no record.
-pub(crate) fn standing(binding: &ResourceBinding, namespace: NamespaceRule) -> Standing {
+pub(crate) fn binding_phase(binding: &ResourceBinding, namespace: NamespaceRule) -> BindingPhase {
     let record = own_record(binding);
     let finalizer = has_finalizer(binding);
     if binding.metadata.deletion_timestamp.is_some() {
         // Without the finalizer it is charged for as long as Karmada keeps it.
         let charged = is_managed(binding, namespace) && record.is_some();
         return match finalizer || charged && has_karmada_finalizer(binding) {
-            true => Standing::Deleting(record),
-            false => Standing::Foreign,
+            true => BindingPhase::Deleting(record),
+            false => BindingPhase::Foreign,
         };
     }
     if !is_managed(binding, namespace) {
         return match is_marked(binding) {
-            true => Standing::ToLetGo,
-            false if is_plain_and_ours(binding) => Standing::ToSpread,
-            false => Standing::Foreign,
+            true => BindingPhase::ToLetGo,
+            false if is_plain_and_ours(binding) => BindingPhase::ToSpread,
+            false => BindingPhase::Foreign,
         };
     }
     let gated = is_gated(binding);
@@ -164,13 +164,13 @@ pub(crate) fn standing(binding: &ResourceBinding, namespace: NamespaceRule) -> S
     if let Some(error) = unreadable(binding)
         && (placed || !error.is_garbage())
     {
-        return Standing::NotTouched(error);
+        return BindingPhase::NotTouched(error);
     }
     match record {
-        None if placed && !gated && !finalizer && !namespace.adopted => Standing::ToAdopt,
-        None if placed => Standing::OpenedByHand(None),
-        None if !gated => Standing::Ungated { by_hand: finalizer },
-        None => Standing::Waiting(None),
+        None if placed && !gated && !finalizer && !namespace.adopted => BindingPhase::ToAdopt,
+        None if placed => BindingPhase::OpenedByHand(None),
+        None if !gated => BindingPhase::Ungated { by_hand: finalizer },
+        None => BindingPhase::Waiting(None),
         Some(record) => with_record(record, binding, gated, placed),
     }
 }
@@ -180,22 +180,22 @@ fn with_record(
     binding: &ResourceBinding,
     gated: bool,
     placed: bool,
-) -> Standing {
+) -> BindingPhase {
     let closed = gated && !placed;
     match record.state {
-        RecordState::Admitted if record.adopted && placed => Standing::Admitted(record),
-        RecordState::Admitted if gated => Standing::OpenedByHand(Some(record)),
-        RecordState::Admitted if same_clusters(&record, binding) => Standing::Admitted(record),
-        RecordState::Admitted => Standing::Displaced(record),
-        RecordState::Planned if closed => Standing::Planned(record),
-        RecordState::Refused if closed => Standing::Refused(record),
-        RecordState::Ending if closed => Standing::Ending(record),
-        RecordState::Requeued if closed => Standing::Waiting(Some(record)),
-        RecordState::Requeued if !placed => Standing::Ungated { by_hand: true },
+        RecordState::Admitted if record.adopted && placed => BindingPhase::Admitted(record),
+        RecordState::Admitted if gated => BindingPhase::OpenedByHand(Some(record)),
+        RecordState::Admitted if same_clusters(&record, binding) => BindingPhase::Admitted(record),
+        RecordState::Admitted => BindingPhase::Displaced(record),
+        RecordState::Planned if closed => BindingPhase::Planned(record),
+        RecordState::Refused if closed => BindingPhase::Refused(record),
+        RecordState::Ending if closed => BindingPhase::Ending(record),
+        RecordState::Requeued if closed => BindingPhase::Waiting(Some(record)),
+        RecordState::Requeued if !placed => BindingPhase::Ungated { by_hand: true },
         RecordState::Planned
         | RecordState::Refused
         | RecordState::Ending
-        | RecordState::Requeued => Standing::OpenedByHand(Some(record)),
+        | RecordState::Requeued => BindingPhase::OpenedByHand(Some(record)),
     }
 }
 

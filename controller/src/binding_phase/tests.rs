@@ -97,22 +97,22 @@ fn binding(case: &Case) -> ResourceBinding {
 fn every_combination_has_one_standing() {
     use RecordState::{Admitted, Ending, Planned, Refused, Requeued};
     let of = |state| Some(record(state));
-    let at = |case: Case| standing(&binding(&case), MANAGED);
-    assert_eq!(at(GATED), Standing::Waiting(None));
+    let at = |case: Case| binding_phase(&binding(&case), MANAGED);
+    assert_eq!(at(GATED), BindingPhase::Waiting(None));
     assert_eq!(
         at(Case {
             gated: false,
             finalizer: false,
             ..GATED
         }),
-        Standing::Ungated { by_hand: false }
+        BindingPhase::Ungated { by_hand: false }
     );
     assert_eq!(
         at(Case {
             gated: false,
             ..GATED
         }),
-        Standing::Ungated { by_hand: true }
+        BindingPhase::Ungated { by_hand: true }
     );
     assert_eq!(
         at(Case {
@@ -121,7 +121,7 @@ fn every_combination_has_one_standing() {
             finalizer: false,
             ..GATED
         }),
-        Standing::ToAdopt
+        BindingPhase::ToAdopt
     );
     assert_eq!(
         at(Case {
@@ -129,7 +129,7 @@ fn every_combination_has_one_standing() {
             placed: &["m1"],
             ..GATED
         }),
-        Standing::OpenedByHand(None)
+        BindingPhase::OpenedByHand(None)
     );
     assert_eq!(
         at(Case {
@@ -137,7 +137,7 @@ fn every_combination_has_one_standing() {
             finalizer: false,
             ..GATED
         }),
-        Standing::OpenedByHand(None)
+        BindingPhase::OpenedByHand(None)
     );
     let open = |state| Case {
         gated: false,
@@ -145,37 +145,40 @@ fn every_combination_has_one_standing() {
         record: Some(state),
         ..GATED
     };
-    assert_eq!(at(open(Admitted)), Standing::Admitted(record(Admitted)));
+    assert_eq!(at(open(Admitted)), BindingPhase::Admitted(record(Admitted)));
     assert_eq!(
         at(Case {
             placed: &["m2"],
             ..open(Admitted)
         }),
-        Standing::Displaced(record(Admitted))
+        BindingPhase::Displaced(record(Admitted))
     );
     assert_eq!(
         at(Case {
             gated: true,
             ..open(Admitted)
         }),
-        Standing::OpenedByHand(of(Admitted))
+        BindingPhase::OpenedByHand(of(Admitted))
     );
-    assert_eq!(at(open(Ending)), Standing::OpenedByHand(of(Ending)));
+    assert_eq!(at(open(Ending)), BindingPhase::OpenedByHand(of(Ending)));
     let closed = |state| Case {
         record: Some(state),
         ..GATED
     };
-    assert_eq!(at(closed(Admitted)), Standing::OpenedByHand(of(Admitted)));
-    assert_eq!(at(closed(Planned)), Standing::Planned(record(Planned)));
-    assert_eq!(at(closed(Refused)), Standing::Refused(record(Refused)));
-    assert_eq!(at(closed(Ending)), Standing::Ending(record(Ending)));
-    assert_eq!(at(closed(Requeued)), Standing::Waiting(of(Requeued)));
+    assert_eq!(
+        at(closed(Admitted)),
+        BindingPhase::OpenedByHand(of(Admitted))
+    );
+    assert_eq!(at(closed(Planned)), BindingPhase::Planned(record(Planned)));
+    assert_eq!(at(closed(Refused)), BindingPhase::Refused(record(Refused)));
+    assert_eq!(at(closed(Ending)), BindingPhase::Ending(record(Ending)));
+    assert_eq!(at(closed(Requeued)), BindingPhase::Waiting(of(Requeued)));
     assert_eq!(
         at(Case {
             deleting: true,
             ..closed(Ending)
         }),
-        Standing::Deleting(of(Ending))
+        BindingPhase::Deleting(of(Ending))
     );
     assert_eq!(
         at(Case {
@@ -183,42 +186,48 @@ fn every_combination_has_one_standing() {
             finalizer: false,
             ..GATED
         }),
-        Standing::Foreign
+        BindingPhase::Foreign
     );
 }
 
 #[test]
 fn what_is_not_managed_is_foreign_or_let_go() {
     let unmanaged = NamespaceRule::default();
-    assert_eq!(standing(&binding(&GATED), unmanaged), Standing::ToLetGo);
     assert_eq!(
-        standing(
+        binding_phase(&binding(&GATED), unmanaged),
+        BindingPhase::ToLetGo
+    );
+    assert_eq!(
+        binding_phase(
             &binding(&Case {
                 finalizer: false,
                 ..GATED
             }),
             unmanaged
         ),
-        Standing::Foreign
+        BindingPhase::Foreign
     );
     let mut own_policy = binding(&GATED);
     own_policy.spec.scheduler_name = Some(names::SCHEDULER_NAME.into());
-    assert_eq!(standing(&own_policy, unmanaged), Standing::Waiting(None));
+    assert_eq!(
+        binding_phase(&own_policy, unmanaged),
+        BindingPhase::Waiting(None)
+    );
     // Without a policy, too, that names it.
     let mut orphan = own_policy;
     orphan.metadata.labels = None;
-    assert_eq!(standing(&orphan, unmanaged), Standing::ToLetGo);
+    assert_eq!(binding_phase(&orphan, unmanaged), BindingPhase::ToLetGo);
 }
 
 #[test]
 fn what_loses_its_policy_in_a_managed_namespace_stays_what_it_is() {
     use RecordState::{Admitted, Ending};
-    let at = |case: Case| standing(&binding(&case), MANAGED);
+    let at = |case: Case| binding_phase(&binding(&case), MANAGED);
     let lost = Case {
         claimed: false,
         ..GATED
     };
-    assert_eq!(at(lost), Standing::Waiting(None));
+    assert_eq!(at(lost), BindingPhase::Waiting(None));
     let runs = |finalizer, deleting| Case {
         claimed: false,
         gated: false,
@@ -228,22 +237,22 @@ fn what_loses_its_policy_in_a_managed_namespace_stays_what_it_is() {
         deleting,
     };
     for finalizer in [true, false] {
-        let admitted = Standing::Admitted(record(Admitted));
+        let admitted = BindingPhase::Admitted(record(Admitted));
         assert_eq!(at(runs(finalizer, false)), admitted);
     }
-    let deleting = Standing::Deleting(Some(record(Admitted)));
+    let deleting = BindingPhase::Deleting(Some(record(Admitted)));
     assert_eq!(at(runs(true, true)), deleting);
     // Without our finalizer it is charged while Karmada keeps it.
     let mut stripped = binding(&runs(false, true));
-    assert_eq!(standing(&stripped, MANAGED), Standing::Foreign);
+    assert_eq!(binding_phase(&stripped, MANAGED), BindingPhase::Foreign);
     stripped.metadata.finalizers = Some(vec!["karmada.io/binding-controller".into()]);
-    assert_eq!(standing(&stripped, MANAGED), deleting);
+    assert_eq!(binding_phase(&stripped, MANAGED), deleting);
     let ending = Case {
         claimed: false,
         record: Some(Ending),
         ..GATED
     };
-    assert_eq!(at(ending), Standing::Ending(record(Ending)));
+    assert_eq!(at(ending), BindingPhase::Ending(record(Ending)));
     // One of nobody's, that runs nowhere.
     let foreign = Case {
         claimed: false,
@@ -251,7 +260,7 @@ fn what_loses_its_policy_in_a_managed_namespace_stays_what_it_is() {
         finalizer: false,
         ..GATED
     };
-    assert_eq!(at(foreign), Standing::Foreign);
+    assert_eq!(at(foreign), BindingPhase::Foreign);
 }
 
 #[test]
@@ -269,20 +278,20 @@ fn a_workload_that_another_binding_takes_along_is_managed_where_its_namespace_is
     };
     follower.spec.required_by = required(serde_json::json!([{"name": "m1"}]));
     assert_eq!(required_by(&follower).as_deref(), Some("team/app-thing"));
-    let ungated = Standing::Ungated { by_hand: false };
-    assert_eq!(standing(&follower, MANAGED), ungated);
+    let ungated = BindingPhase::Ungated { by_hand: false };
+    assert_eq!(binding_phase(&follower, MANAGED), ungated);
     assert_eq!(
-        standing(&follower, NamespaceRule::default()),
-        Standing::Foreign
+        binding_phase(&follower, NamespaceRule::default()),
+        BindingPhase::Foreign
     );
     // What it follows runs nowhere.
     follower.spec.required_by = required(Value::Null);
-    assert_eq!(standing(&follower, MANAGED), Standing::Foreign);
+    assert_eq!(binding_phase(&follower, MANAGED), BindingPhase::Foreign);
     // A ConfigMap may follow.
     follower.spec.required_by = required(serde_json::json!([{"name": "m1"}]));
     follower.spec.resource.api_version = "v1".into();
     follower.spec.resource.kind = "ConfigMap".into();
-    assert_eq!(standing(&follower, MANAGED), Standing::Foreign);
+    assert_eq!(binding_phase(&follower, MANAGED), BindingPhase::Foreign);
 }
 
 #[test]
@@ -293,18 +302,21 @@ fn what_is_placed_after_all_was_adopted_was_opened_by_hand() {
         placed: &["m1"],
         ..GATED
     };
-    assert_eq!(standing(&binding(&placed), MANAGED), Standing::ToAdopt);
+    assert_eq!(
+        binding_phase(&binding(&placed), MANAGED),
+        BindingPhase::ToAdopt
+    );
     let adopted = NamespaceRule {
         adopted: true,
         ..MANAGED
     };
-    let by_hand = Standing::OpenedByHand(None);
-    assert_eq!(standing(&binding(&placed), adopted), by_hand);
+    let by_hand = BindingPhase::OpenedByHand(None);
+    assert_eq!(binding_phase(&binding(&placed), adopted), by_hand);
     let unclaimed = Case {
         claimed: false,
         ..placed
     };
-    assert_eq!(standing(&binding(&unclaimed), adopted), by_hand);
+    assert_eq!(binding_phase(&binding(&unclaimed), adopted), by_hand);
 }
 
 #[test]
@@ -316,15 +328,15 @@ fn what_starts_no_pods_is_spread_if_nobody_else_would() {
     });
     config.spec.resource.api_version = "v1".into();
     config.spec.resource.kind = "ConfigMap".into();
-    assert_eq!(standing(&config, MANAGED), Standing::Foreign);
+    assert_eq!(binding_phase(&config, MANAGED), BindingPhase::Foreign);
     config.spec.scheduler_name = Some(names::SCHEDULER_NAME.into());
     assert_eq!(
-        standing(&config, NamespaceRule::default()),
-        Standing::ToSpread
+        binding_phase(&config, NamespaceRule::default()),
+        BindingPhase::ToSpread
     );
     // A dependency follows its workload.
     config.metadata.labels = None;
-    assert_eq!(standing(&config, MANAGED), Standing::Foreign);
+    assert_eq!(binding_phase(&config, MANAGED), BindingPhase::Foreign);
 }
 
 #[test]
@@ -341,18 +353,18 @@ fn a_record_that_cannot_be_read_is_never_opened_by_hand() {
         });
         binding.metadata.annotations =
             Some([(names::ADMISSION_ANNOTATION.into(), record.into())].into());
-        standing(&binding, MANAGED)
+        binding_phase(&binding, MANAGED)
     };
     for (gated, placed) in [(true, true), (true, false), (false, true), (false, false)] {
         for record in [&later, &unknown] {
-            let standing = at(record, gated, placed);
-            assert!(matches!(standing, Standing::NotTouched(_)), "{standing:?}");
+            let phase = at(record, gated, placed);
+            assert!(matches!(phase, BindingPhase::NotTouched(_)), "{standing:?}");
         }
-        let standing = at(&garbage, gated, placed);
+        let phase = at(&garbage, gated, placed);
         match (placed, gated) {
-            (true, _) => assert!(matches!(standing, Standing::NotTouched(_))),
-            (false, true) => assert_eq!(standing, Standing::Waiting(None)),
-            (false, false) => assert_eq!(standing, Standing::Ungated { by_hand: true }),
+            (true, _) => assert!(matches!(phase, BindingPhase::NotTouched(_))),
+            (false, true) => assert_eq!(phase, BindingPhase::Waiting(None)),
+            (false, false) => assert_eq!(phase, BindingPhase::Ungated { by_hand: true }),
         }
     }
 }
@@ -364,6 +376,6 @@ fn a_record_of_another_template_admits_nothing() {
         ..GATED
     });
     copied.spec.resource.uid = "other".into();
-    assert_eq!(standing(&copied, MANAGED), Standing::Waiting(None));
+    assert_eq!(binding_phase(&copied, MANAGED), BindingPhase::Waiting(None));
     assert!(record_problem(&copied).unwrap().contains("template UID u"));
 }
