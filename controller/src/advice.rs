@@ -81,10 +81,10 @@ impl Core {
         if !self.may_use(key, queue) {
             return false;
         }
-        let binding = self.world.bindings.get(key);
-        let ask = binding.and_then(|binding| self.world.ask_of(binding));
+        let binding = self.mirror.bindings.get(key);
+        let ask = binding.and_then(|binding| self.mirror.ask_of(binding));
         let classes = ask.map(Ask::priority_classes).unwrap_or_default();
-        self.world.refused_class(queue, &classes).is_none()
+        self.mirror.refused_class(queue, &classes).is_none()
     }
 
     /// Whether the namespace of a job is known to have the use of a queue. What only a user may use does
@@ -92,7 +92,7 @@ impl Core {
     pub(crate) fn may_use(&self, key: &JobKey, queue: &QueueName) -> bool {
         let namespace = self.namespace_of(key);
         let closed = self
-            .world
+            .mirror
             .closed_to(queue, &key.namespace, &namespace.labels);
         closed.is_none() || self.rights.is_known(&key.namespace, queue)
     }

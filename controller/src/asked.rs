@@ -24,7 +24,7 @@ impl Core {
     /// What a Work of `job` has its member run, where that can be read and is waited for.
     pub(crate) fn rendered(&self, job: &JobKey, work: &SeenWork) -> Option<Rendered> {
         let asks = work.asks.as_ref().filter(|_| !self.is_given_up(work))?;
-        Some(asks.with_claims(&|template| self.world.claimed_by(job, template)))
+        Some(asks.with_claims(&|template| self.mirror.claimed_by(job, template)))
     }
 
     /// What `works` of a job ask for, by cluster, of those that can be read and are waited for.
@@ -49,10 +49,10 @@ impl Core {
         binding: &ResourceBinding,
         job: Option<&Job>,
     ) -> Vec<RecordedShare> {
-        let mut shares = self.asked_by_works(key, self.world.works_of(binding));
+        let mut shares = self.asked_by_works(key, self.mirror.works_of(binding));
         let is_read = |cluster: &str| shares.iter().any(|share| share.name.as_str() == cluster);
         let mut unread: Vec<TargetCluster> = binding.spec.clusters.clone();
-        for work in self.world.works_of(binding) {
+        for work in self.mirror.works_of(binding) {
             let mut placed = unread.iter();
             if !self.is_given_up(work) && !placed.any(|cluster| cluster.name == work.cluster) {
                 unread.push(TargetCluster {
@@ -80,7 +80,7 @@ impl Core {
             return None;
         }
         let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
-        let template = self.world.template_of(&ctx.binding);
+        let template = self.mirror.template_of(&ctx.binding);
         let edited = template.is_some_and(|seen| seen.generation != Some(1));
         if edited && job.as_ref().is_some_and(|job| has_grown(job, record)) {
             return None;
@@ -112,7 +112,7 @@ impl Core {
         let surge = self.surge_of(&ctx.binding);
         let mut beyond = Vec::new();
         let mut unread: Vec<TargetCluster> = ctx.binding.spec.clusters.clone();
-        for work in self.world.works_of(&ctx.binding) {
+        for work in self.mirror.works_of(&ctx.binding) {
             unread.retain(|cluster| cluster.name != work.cluster);
             let rendered = self.rendered(ctx.key, work);
             let overridden = foreign_overrides(ctx.key, work).next().is_some();
@@ -142,7 +142,7 @@ impl Core {
         key: &JobKey,
         works: impl IntoIterator<Item = &'a SeenWork>,
     ) -> QueueName {
-        let podgroup = self.world.podgroups.get(key);
+        let podgroup = self.mirror.podgroups.get(key);
         let shown = podgroup.map(|podgroup| &*podgroup.spec.queue);
         let named = || works.into_iter().find_map(|work| work.queue.clone());
         let of_namespace = || self.namespace_of(key).default_queue;

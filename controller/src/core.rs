@@ -2,7 +2,7 @@
 //! touch them.
 //!
 //! ```text
-//! inputs ──► world ──► dirty jobs ──► reconcile ──► engine events, binding writes
+//! inputs ──► mirror ──► dirty jobs ──► reconcile ──► engine events, binding writes
 //!                                         │
 //!                     engine.decide(now) ─┴─► plans, take-backs ──► scheduler, committer
 //!                     engine.take_changed() ──► statuses (coalesced)
@@ -21,6 +21,7 @@ use crate::in_flight::{InFlight, version};
 use crate::input::Input;
 use crate::invariants::Timer;
 use crate::metrics::Metrics;
+use crate::mirror::{Mirror, template_key};
 use crate::notes::Notes;
 use crate::places::Places;
 use crate::publish::Publisher;
@@ -30,7 +31,6 @@ use crate::shrink::LivePods;
 use crate::template::{TemplateKey, TemplateKind};
 use crate::template_watches::TemplateWatches;
 use crate::works_read::WorksReader;
-use crate::world::{World, template_key};
 use crds::karmada::ResourceBinding;
 use engine::facts::JobFact;
 use engine::{Engine, Event, JobKey, Time};
@@ -78,7 +78,7 @@ pub(crate) struct Core {
     /// Whether decisions may be taken.
     pub(crate) enforcement: Enforcement,
     pub(crate) engine: Engine,
-    pub(crate) world: World,
+    pub(crate) mirror: Mirror,
     pub(crate) in_flight: HashMap<JobKey, InFlight>,
     /// What the engine was last told of each job: telling it again is left out.
     pub(crate) told: HashMap<JobKey, JobFact>,
@@ -183,7 +183,7 @@ impl Core {
                 }
                 self.watch_record(&delta);
                 // The watch may show the second of a name before a pass saw that the first went.
-                if let Some(key) = self.world.is_another(&delta)
+                if let Some(key) = self.mirror.is_another(&delta)
                     && !self.has_remains(&key)
                 {
                     self.forget(&key);
@@ -192,11 +192,11 @@ impl Core {
                     let namespace = object.namespace.as_deref().unwrap_or_default();
                     self.has_remains(&JobKey::new(namespace, &object.name));
                 }
-                let key = self.world.binding(delta);
+                let key = self.mirror.binding(delta);
                 self.dirty.extend(key);
             }
             Input::Work(delta) => {
-                let key = self.world.work(delta);
+                let key = self.mirror.work(delta);
                 self.dirty.extend(key);
             }
             Input::Override(delta) => {
@@ -209,10 +209,10 @@ impl Core {
             }
             Input::Template(kind, delta) => self.template(&kind, delta),
             Input::Namespace(delta) => {
-                if let Some(namespace) = self.world.namespace(delta) {
-                    self.dirty.extend(self.world.jobs_in(&namespace));
+                if let Some(namespace) = self.mirror.namespace(delta) {
+                    self.dirty.extend(self.mirror.jobs_in(&namespace));
                     if self.leads() {
-                        let fact = self.world.namespaces.get(&namespace);
+                        let fact = self.mirror.namespaces.get(&namespace);
                         self.publisher.namespace(&namespace, fact);
                     }
                     self.note_adoption(&namespace, now);
@@ -314,7 +314,7 @@ impl Core {
             return true;
         }
         if self.readiness.begin_with_templates() {
-            for kind in self.world.template_kinds() {
+            for kind in self.mirror.template_kinds() {
                 self.watch_kind(kind);
             }
         }
@@ -326,9 +326,9 @@ impl Core {
             return false;
         }
         tracing::info!(
-            bindings = self.world.bindings.len(),
-            templates = self.world.templates.len(),
-            queues = self.world.queues.len(),
+            bindings = self.mirror.bindings.len(),
+            templates = self.mirror.templates.len(),
+            queues = self.mirror.queues.len(),
             "every watched kind has listed"
         );
         true
@@ -338,14 +338,14 @@ impl Core {
     fn begin(&mut self, now: Time) {
         self.role = Role::Leads;
         self.find_remains(now);
-        self.dirty.extend(self.world.bindings.keys().cloned());
-        for (name, fact) in &self.world.namespaces {
+        self.dirty.extend(self.mirror.bindings.keys().cloned());
+        for (name, fact) in &self.mirror.namespaces {
             self.publisher.namespace(name, Some(fact));
         }
-        for name in self.world.queues.keys() {
+        for name in self.mirror.queues.keys() {
             self.publisher.queue(name);
         }
-        let templates: Vec<TemplateKey> = self.world.templates.keys().cloned().collect();
+        let templates: Vec<TemplateKey> = self.mirror.templates.keys().cloned().collect();
         for template in templates {
             self.warn(&template);
         }
@@ -357,10 +357,10 @@ impl Core {
     /// replica begins to.
     fn stand_by(&mut self) {
         for key in std::mem::take(&mut self.dirty) {
-            let Some(binding) = self.world.bindings.get(&key) else {
+            let Some(binding) = self.mirror.bindings.get(&key) else {
                 continue;
             };
-            if is_workload(binding) && self.world.template_of(binding).is_none() {
+            if is_workload(binding) && self.mirror.template_of(binding).is_none() {
                 self.watch_kind(template_key(binding).kind);
             }
         }

@@ -154,7 +154,7 @@ impl Core {
         let surge = self.surge_of(&ctx.binding);
         let mut found = Found::default();
         let mut asked: BTreeMap<ClusterName, Rendered> = BTreeMap::new();
-        for work in self.world.works_of(&ctx.binding) {
+        for work in self.mirror.works_of(&ctx.binding) {
             let Some(rendered) = self.rendered(ctx.key, work) else {
                 continue;
             };
@@ -225,7 +225,7 @@ impl Core {
 
     /// What the template says that a rolling update starts besides.
     pub(crate) fn surge_of(&self, binding: &ResourceBinding) -> Resources {
-        let ask = self.world.ask_of(binding);
+        let ask = self.mirror.ask_of(binding);
         let first = ask.and_then(|ask| Some((ask.roles.first()?, ask.surge)));
         let surge = first.and_then(|(role, surge)| role.request.checked_mul(surge));
         surge.unwrap_or_default()
@@ -283,7 +283,7 @@ impl Core {
         );
         let of = |policy: &AppliedOverride| RecordedOverride {
             policy: policy.clone(),
-            generation: self.world.override_generation(policy, &ctx.key.namespace),
+            generation: self.mirror.override_generation(policy, &ctx.key.namespace),
         };
         let record = AdmissionRecord {
             overrides: found.overrides.iter().map(of).collect(),
@@ -303,7 +303,7 @@ impl Core {
         let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
         let mut policies = record.overrides.iter();
         let still = policies.find(|of| {
-            let now = self.world.override_generation(&of.policy, namespace);
+            let now = self.mirror.override_generation(&of.policy, namespace);
             now.is_some() && now == of.generation
         })?;
         Some(Hold {
@@ -331,10 +331,10 @@ impl Core {
             Delta::Gone(key) => (key, None),
             Delta::Listed => return,
         };
-        if !self.world.note_override(policy, generation) {
+        if !self.mirror.note_override(policy, generation) {
             return;
         }
-        let bindings = self.world.bindings.iter();
+        let bindings = self.mirror.bindings.iter();
         let waiting = bindings.filter(|(_, binding)| {
             own_record(binding).is_some_and(|record| !record.overrides.is_empty())
         });

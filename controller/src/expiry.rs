@@ -7,12 +7,12 @@
 
 use crate::binding_phase::own_record;
 use crate::core::Core;
+use crate::mirror::template_key;
 use crate::notes::Note;
 use crate::parts::over_before;
 use crate::placed::{outcome, statuses};
 use crate::reconcile::ReconcileCtx;
 use crate::template_watches::api_resource;
-use crate::world::template_key;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::{Reason, Time};
@@ -64,7 +64,7 @@ impl Core {
 
     /// How long a job stays that nobody is deleting, and the version of its template.
     fn time_to_live(&self, ctx: &ReconcileCtx<'_>) -> Option<(TimeToLive, String)> {
-        let template = self.world.template_of(&ctx.binding)?;
+        let template = self.mirror.template_of(&ctx.binding)?;
         let ttl = template.time_to_live.filter(|_| !template.deleting)?;
         Some((ttl, template.resource_version.clone()))
     }

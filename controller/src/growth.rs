@@ -8,10 +8,10 @@
 use crate::binding_phase::own_record;
 use crate::core::Core;
 use crate::fact::Job;
+use crate::mirror::template_key;
 use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
 use crate::template_watches::api_resource;
-use crate::world::template_key;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState, RecordedShare};
 use engine::facts::{Demand, Held, JobFact, Role};
@@ -57,7 +57,7 @@ impl Core {
                 None => self.unpin(ctx.key, record),
             };
         }
-        let version = self.world.template_of(&ctx.binding);
+        let version = self.mirror.template_of(&ctx.binding);
         let version = version.map_or_else(String::new, |seen| seen.resource_version.clone());
         let (news, edited) = self.in_flight_of(ctx.key).pin(&grown, version);
         if news {
@@ -118,7 +118,7 @@ impl Core {
     /// or what took the job apart, whatever its template or its queue says by now.
     pub(crate) fn drop_override(&mut self, key: &JobKey) {
         let pinned = self.in_flight_of(key).unpin();
-        let binding = self.world.bindings.get(key).cloned();
+        let binding = self.mirror.bindings.get(key).cloned();
         let record = binding.as_deref().and_then(own_record);
         if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
             let overrides = self.overrides.clone();
@@ -134,7 +134,7 @@ impl Core {
         // A pin of an earlier process stays for the next attempt, unless all goes with the binding.
         let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
         let goes = self
-            .world
+            .mirror
             .bindings
             .get(key)
             .is_none_or(|binding| binding.metadata.deletion_timestamp.is_some());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! watches (bindings, works, templates, queues, ...) ─┐
-//! members' nodes and pods (members) ─────────────────┴─► core: world ─► engine ─► decisions
+//! members' nodes and pods (members) ─────────────────┴─► core: mirror ─► engine ─► decisions
 //!                                                                                    │
 //!   PodGroups, Queue and CapacityPolicy status, policies ◄── publish ◄───────────────┤
 //!   bindings ◄── scheduler::commit ◄── plans checked by scheduler::carry_out ◄───────┘
@@ -33,6 +33,7 @@ mod invariants;
 mod leaving;
 mod meeting;
 mod metrics;
+mod mirror;
 mod not_touched;
 mod notes;
 mod opened;
@@ -61,7 +62,6 @@ mod template;
 mod template_watches;
 mod watches;
 mod works_read;
-mod world;
 
 use crate::admission_policies::Enforcement;
 use crate::core::{Core, Role};
@@ -280,7 +280,7 @@ async fn live(
         heart: life.term.leadership.heart(),
         engine: Engine::new(life.options.engine.clone()),
         enforcement,
-        world: world::World::default(),
+        mirror: mirror::Mirror::default(),
         in_flight: std::collections::HashMap::new(),
         told: std::collections::HashMap::new(),
         dirty: std::collections::BTreeSet::new(),

@@ -65,7 +65,7 @@ impl Core {
 
     /// How pods of the job of `binding` are reached from other clusters, as far as that is known.
     pub(crate) fn reach(&self, binding: &ResourceBinding, admission: &Admission) -> Reach {
-        let ask = self.world.ask_of(binding);
+        let ask = self.mirror.ask_of(binding);
         let (Some(ask), Some((_, addresses))) = (ask, self.addresses(&admission.queue)) else {
             return Reach::default();
         };
@@ -152,7 +152,7 @@ impl Core {
     ) {
         let job = self.engine.job(key);
         let current = job.and_then(|job| job.admission.map(|a| a.attempt));
-        let binding = self.world.bindings.get(key).cloned();
+        let binding = self.mirror.bindings.get(key).cloned();
         let Some(binding) = binding.filter(|_| current == Some(attempt)) else {
             return; // of an attempt that is over
         };
@@ -180,12 +180,12 @@ impl Core {
         let mut seen = BTreeSet::new();
         let mut name = Some(queue.clone());
         while let Some(queue) = name.filter(|queue| seen.insert(queue.clone())) {
-            let policy = self.world.policies.get(&queue);
+            let policy = self.mirror.policies.get(&queue);
             let addresses = policy.map(|policy| policy.addresses());
             if let Some(addresses) = addresses.filter(|addresses| !addresses.is_empty()) {
                 return Some((queue, addresses));
             }
-            let above = self.world.queues.get(&queue);
+            let above = self.mirror.queues.get(&queue);
             name = above.and_then(|queue| queue.spec.parent.as_ref().map(QueueName::new));
         }
         None

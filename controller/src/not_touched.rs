@@ -113,7 +113,7 @@ impl Core {
         let queue = queue.or_else(|| charged.map(|charged| charged.queue.clone()));
         let queue = queue.or_else(|| job.map(|job| job.fact.queue.clone()));
         let queue = queue.unwrap_or_else(|| {
-            let works = self.world.works_of(&ctx.binding);
+            let works = self.mirror.works_of(&ctx.binding);
             self.queue_of_works(ctx.key, works)
         });
         let record = AdmissionRecord {

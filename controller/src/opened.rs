@@ -50,7 +50,7 @@ impl Core {
         let recorded = recorded_attempt(&ctx.binding);
         let queue = job.map(|job| job.fact.queue);
         let queue = queue.unwrap_or_else(|| {
-            let works = self.world.works_of(&ctx.binding);
+            let works = self.mirror.works_of(&ctx.binding);
             self.queue_of_works(ctx.key, works)
         });
         let uid = &ctx.binding.spec.resource.uid;

@@ -24,7 +24,7 @@ impl Core {
 
     /// Whether a Work of the binding is waited for, as far as the watch shows.
     pub(crate) fn waits_for_works(&self, binding: &ResourceBinding) -> bool {
-        let mut works = self.world.works_of(binding);
+        let mut works = self.mirror.works_of(binding);
         works.any(|work| !self.is_given_up(work))
     }
 
@@ -33,7 +33,7 @@ impl Core {
     /// where it does not come to that, it would not come to the next attempt either. A binding
     /// that goes has no next one.
     pub(crate) fn is_still_reported(&self, binding: &ResourceBinding) -> bool {
-        let works = self.world.works_of(binding);
+        let works = self.mirror.works_of(binding);
         let left: Vec<&str> = works.map(|work| work.cluster.as_str()).collect();
         let mut reported = binding.status.aggregated_status.iter();
         let is_of_the_past = |item: &AggregatedStatusItem| {
@@ -44,7 +44,7 @@ impl Core {
 
     /// The clusters out of service that the watch shows Works of the job in.
     pub(crate) fn out_of_service(&self, ctx: &ReconcileCtx<'_>) -> BTreeSet<String> {
-        let works = self.world.works_of(&ctx.binding);
+        let works = self.mirror.works_of(&ctx.binding);
         let given_up = works.filter(|work| self.is_given_up(work));
         given_up.map(|work| work.cluster.clone()).collect()
     }
@@ -57,7 +57,7 @@ impl Core {
     ) -> Option<ClusterName> {
         let mut shares = admission.shares.iter().map(|share| &share.cluster);
         let has_left = |cluster: &&ClusterName| {
-            let mut works = self.world.works_of(binding);
+            let mut works = self.mirror.works_of(binding);
             works.any(|work| work.deleting && work.cluster == cluster.as_str())
         };
         shares.find(has_left).cloned()

@@ -5,9 +5,9 @@ use crate::core::Core;
 use crate::fact::NamespaceFact;
 use crate::in_flight::InFlight;
 use crate::input::Input;
+use crate::mirror::permanent_id;
 use crate::preserved::is_kept;
 use crate::reconcile::ReconcileCtx;
-use crate::world::permanent_id;
 use crds::karmada::Work;
 use crds::names;
 use crds::record::RecordState;
@@ -32,7 +32,7 @@ impl Core {
     pub(crate) fn outcome(&mut self, outcome: Outcome, now: Time) {
         let key = outcome.key;
         let bound = self
-            .world
+            .mirror
             .bindings
             .get(&key)
             .and_then(|binding| binding.metadata.uid.clone());
@@ -134,7 +134,7 @@ impl Core {
         gone: Result<bool, String>,
         now: Time,
     ) {
-        let binding = self.world.bindings.get(key).cloned();
+        let binding = self.mirror.bindings.get(key).cloned();
         let Some(binding) = binding.filter(|b| b.metadata.uid.as_deref() == uid) else {
             return; // it was about another binding of this name, and what was in flight for it went with it
         };
@@ -149,7 +149,7 @@ impl Core {
                 return self.requeue_at(key, now.after(1_000));
             }
             Ok(true) => {
-                self.world.drop_left(&binding);
+                self.mirror.drop_left(&binding);
                 self.sweep_services(&binding);
             }
             Ok(false) => return self.requeue_at(key, now.after(1_000)),
@@ -159,7 +159,7 @@ impl Core {
             }
         }
         let namespace: NamespaceFact = self
-            .world
+            .mirror
             .namespaces
             .get(&*key.namespace)
             .cloned()

@@ -238,7 +238,7 @@ impl Core {
         if job.state != JobState::Placed {
             return None;
         }
-        let mut works = self.world.works_of(&ctx.binding);
+        let mut works = self.mirror.works_of(&ctx.binding);
         let is_part = |cluster: &str| shares.iter().any(|share| share.cluster.as_str() == cluster);
         works.find_map(|work| {
             let message = work.refused.as_ref().filter(|_| is_part(&work.cluster))?;
@@ -255,7 +255,7 @@ impl Core {
         let mut resizing = record.resizable;
         let mark = |index| workload::mark(record.attempt, shares, index);
         for (index, share) in shares.iter().enumerate() {
-            let mut works = self.world.works_of(&ctx.binding);
+            let mut works = self.mirror.works_of(&ctx.binding);
             let work = works.find(|work| *work.cluster == *share.cluster.as_str());
             let Some(work) = work else {
                 shown.missing = true;

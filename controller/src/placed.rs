@@ -26,7 +26,7 @@ impl Core {
             self.in_flight_of(ctx.key).works_seen = true;
         }
         self.meeting.remove(ctx.key);
-        self.world.keep_claims(ctx.key);
+        self.mirror.keep_claims(ctx.key);
         let ending = self.ending_of(ctx, &record);
         let outcome = outcome(&ctx.binding);
         let job = self.job_of(ctx.key, &ctx.binding, namespace);

@@ -64,7 +64,7 @@ impl Core {
             Delta::Upserted(queue) => {
                 let name = QueueName::new(queue.metadata.name.as_deref().unwrap_or_default());
                 let parent = queue.spec.parent.clone();
-                let before = self.world.queues.insert(name.clone(), queue);
+                let before = self.mirror.queues.insert(name.clone(), queue);
                 if before.is_some_and(|before| before.spec.parent != parent) {
                     self.dirty.extend(self.meeting.iter().cloned());
                 }
@@ -75,7 +75,7 @@ impl Core {
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
-                let last = self.world.queues.remove(&name);
+                let last = self.mirror.queues.remove(&name);
                 self.dirty.extend(self.meeting.iter().cloned());
                 self.queue_gone(&name, last.as_ref());
                 name
@@ -91,7 +91,7 @@ impl Core {
 
     /// Tells of a queue as its object says, in the place that it has.
     fn tell_queue(&mut self, name: &QueueName) {
-        let Some(queue) = self.world.queues.get(name) else {
+        let Some(queue) = self.mirror.queues.get(name) else {
             self.places.misplaced.remove(name);
             return;
         };
@@ -131,7 +131,7 @@ impl Core {
     pub(crate) fn remember_places(&mut self, record: &AdmissionRecord) {
         let mut above: Option<QueueName> = None;
         for name in record.queues_above.iter().chain([&record.queue]) {
-            let object = self.world.queues.get(name).map(Queue::to_fact);
+            let object = self.mirror.queues.get(name).map(Queue::to_fact);
             match object {
                 Some(fact) => {
                     let at_top = self.queues_above(name).is_empty();
@@ -162,7 +162,7 @@ impl Core {
     /// Why the parent that a queue names cannot be its parent.
     fn misplaced(&self, fact: &QueueFact) -> Option<String> {
         let parent = fact.parent.clone()?;
-        let above = |name: &QueueName| match self.world.queues.get(name) {
+        let above = |name: &QueueName| match self.mirror.queues.get(name) {
             Some(queue) => Some(queue.parent()),
             None => Some(self.places.gone.get(name)?.parent.clone()),
         };
@@ -218,7 +218,7 @@ impl Core {
     }
 
     fn keep_place(&mut self, name: &QueueName, now: Time) {
-        let Some(queue) = self.world.queues.get(name) else {
+        let Some(queue) = self.mirror.queues.get(name) else {
             self.places.idle.remove(name);
             self.places.asked.remove(name);
             return;

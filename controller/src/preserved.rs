@@ -13,10 +13,10 @@
 //! binding. A restart in the moment between the two forgets what the Work said.
 
 use crate::core::Core;
+use crate::mirror::template_key;
 use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
 use crate::template_watches::api_resource;
-use crate::world::template_key;
 use crds::karmada::ResourceBinding;
 use crds::record::RecordState;
 use engine::facts::Hold;
@@ -72,7 +72,7 @@ impl Core {
 
     /// The members that may have kept a job whose Works go.
     pub(crate) fn keepers(&mut self, ctx: &ReconcileCtx<'_>) -> Vec<Keeper> {
-        let mut clusters: BTreeSet<ClusterName> = self.world.left_by(&ctx.binding);
+        let mut clusters: BTreeSet<ClusterName> = self.mirror.left_by(&ctx.binding);
         if preserves(&ctx.binding) {
             let job = self.engine.job(ctx.key);
             let shares = job.and_then(|job| job.admission);

@@ -156,7 +156,7 @@ impl Core {
     }
 
     fn publish_job(&mut self, key: &JobKey, now: Time) {
-        let Some(binding) = self.world.bindings.get(key).cloned() else {
+        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
             return;
         };
         let Some(mut explanation) = self.engine.explain(key) else {
@@ -172,7 +172,7 @@ impl Core {
             return;
         };
         let namespace = self
-            .world
+            .mirror
             .namespaces
             .get(&*key.namespace)
             .cloned()
@@ -180,11 +180,11 @@ impl Core {
         if namespace.terminating {
             return; // nothing can be made in it any more
         }
-        let template = self.world.template_of(&binding);
+        let template = self.mirror.template_of(&binding);
         let ask = self
             .job_of(key, &binding, &namespace)
             .and_then(|job| job.ask);
-        let seen = self.world.podgroups.get(key).cloned();
+        let seen = self.mirror.podgroups.get(key).cloned();
         let spec = podgroups::object(key, &binding, fact, ask.as_ref());
         // What its owner takes along when it goes must not be made again; and without a
         // template nothing better is known than what is there.
@@ -211,7 +211,7 @@ impl Core {
             // Its status follows once it is there.
             return;
         };
-        let works: Vec<_> = self.world.works_of(&binding).cloned().collect();
+        let works: Vec<_> = self.mirror.works_of(&binding).cloned().collect();
         let mut status = podgroups::status(&podgroups::Shown {
             seen: seen.status.as_ref(),
             explanation: &explanation,
@@ -242,7 +242,7 @@ impl Core {
     }
 
     fn publish_queue(&mut self, name: &QueueName, now: Time) {
-        let Some(queue) = self.world.queues.get(name) else {
+        let Some(queue) = self.mirror.queues.get(name) else {
             self.metrics.forget(name);
             return self.drop_policy(name);
         };
@@ -269,7 +269,7 @@ impl Core {
             target::<Queue>(name),
             serde_json::json!({ "status": status }),
         );
-        let Some(policy) = self.world.policies.get(name) else {
+        let Some(policy) = self.mirror.policies.get(name) else {
             return self.make_policy(name, now);
         };
         let status = queue_status::policy(policy, queue, &usage, crds::record::timestamp(now));
@@ -285,7 +285,7 @@ impl Core {
     /// in stays: its queue may come back.
     fn drop_policy(&self, name: &QueueName) {
         if self
-            .world
+            .mirror
             .policies
             .get(name)
             .is_some_and(policies::is_empty)
@@ -297,7 +297,7 @@ impl Core {
     /// Makes the policy of a queue that has none, once its author had the time to apply one:
     /// a file with both must not fail because ours came in between.
     fn make_policy(&mut self, name: &QueueName, now: Time) {
-        let Some(queue) = self.world.queues.get(name) else {
+        let Some(queue) = self.mirror.queues.get(name) else {
             return;
         };
         let created = queue
@@ -314,7 +314,7 @@ impl Core {
 
     /// Applies again what the controller keeps, in case somebody removed it.
     fn keep(&mut self) {
-        for (name, fact) in &self.world.namespaces {
+        for (name, fact) in &self.mirror.namespaces {
             if fact.managed {
                 self.publisher.namespace(name, Some(fact));
             }

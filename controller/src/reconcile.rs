@@ -9,10 +9,10 @@ use crate::binding_phase::{
 };
 use crate::core::Core;
 use crate::fact::{self, NamespaceFact};
+use crate::mirror::template_key;
 use crate::notes::Note;
 use crate::opened::opened_message;
 use crate::parts::led;
-use crate::world::template_key;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
 use engine::{Event, Explanation, JobKey, JobState, Progress, Reason, Time};
@@ -36,7 +36,7 @@ impl Core {
         if self.waits_for_remains(key, now) {
             return;
         }
-        let Some(binding) = self.world.bindings.get(key).cloned() else {
+        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
             return self.forget(key);
         };
         if self.in_flight_of(key).is_busy(&binding, now) {
@@ -47,7 +47,7 @@ impl Core {
         self.publisher.job(key);
         let rule = namespace.rule();
         if is_managed(&ctx.binding, rule) {
-            if self.world.template_of(&ctx.binding).is_none() {
+            if self.mirror.template_of(&ctx.binding).is_none() {
                 // Perhaps the first of its kind.
                 self.watch_kind(template_key(&ctx.binding).kind);
             }
@@ -123,7 +123,7 @@ impl Core {
         self.spread_bindings.remove(key);
         self.meeting.remove(key);
         self.touched(key);
-        self.world.drop_claims(key);
+        self.mirror.drop_claims(key);
         self.publisher.forget(key);
     }
 
@@ -267,7 +267,7 @@ impl Core {
             return self.opened_by_hand(ctx, None);
         }
         self.in_flight_of(ctx.key).ended();
-        self.world.drop_claims(ctx.key);
+        self.mirror.drop_claims(ctx.key);
         match self.job_of(ctx.key, &ctx.binding, namespace) {
             Some(job) => {
                 self.note_meeting(ctx, &job);
@@ -282,7 +282,7 @@ impl Core {
     /// its record was forged while nobody led (`unknown`). Those that a cluster which was given up
     /// has yet to remove are waited for by themselves.
     fn has_unadmitted_works(&self, ctx: &ReconcileCtx<'_>, unknown: bool) -> bool {
-        let mut works = self.world.works_of(&ctx.binding);
+        let mut works = self.mirror.works_of(&ctx.binding);
         works.any(|work| !self.is_given_up(work) && (unknown || !work.deleting))
     }
 

@@ -121,7 +121,7 @@ impl Core {
             preemptor,
             &format!("{key} is shrunk to make room for it: {message}"),
         );
-        if let Some(binding) = self.world.bindings.get(key) {
+        if let Some(binding) = self.mirror.bindings.get(key) {
             let message = self.discreet(key, &format!("for {preemptor}: {message}"));
             let note = Note::normal(reason, "Shrink", message);
             self.notes.say(&binding.spec.resource, note);
@@ -129,7 +129,7 @@ impl Core {
     }
 
     fn tell_taker(&mut self, preemptor: &JobKey, message: &str) {
-        if let Some(binding) = self.world.bindings.get(preemptor) {
+        if let Some(binding) = self.mirror.bindings.get(preemptor) {
             let message = self.discreet(preemptor, message);
             let note = Note::normal(Reason::AwaitingEviction, "Evict", message);
             self.notes.say(&binding.spec.resource, note);
@@ -145,7 +145,7 @@ impl Core {
             message,
             "decision: release"
         );
-        let Some(binding) = self.world.bindings.get(key).cloned() else {
+        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
             return self.refuse(key, admission.attempt, &gone(), now);
         };
         if self.in_flight_of(key).is_busy(&binding, now) {
@@ -166,7 +166,7 @@ impl Core {
     /// A released job whose replicas Karmada holds gets more or fewer of them.
     fn resize(&mut self, key: &JobKey, admission: Admission, message: &str, now: Time) {
         tracing::info!(job = %key, attempt = admission.attempt.0, clusters = %clusters(&admission), message, "decision: resize");
-        let Some(binding) = self.world.bindings.get(key).cloned() else {
+        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
             return;
         };
         if self.in_flight_of(key).is_busy(&binding, now) {
@@ -196,8 +196,8 @@ impl Core {
         let Some(fact) = self.told.get(key) else {
             return self.refuse(key, admission.attempt, &gone(), now);
         };
-        let template = self.world.template_of(binding);
-        let ask = self.world.ask_of(binding);
+        let template = self.mirror.template_of(binding);
+        let ask = self.mirror.ask_of(binding);
         let order = Order {
             binding: Arc::clone(binding),
             demand: fact.demand.clone(),
@@ -235,7 +235,7 @@ impl Core {
         admission: &Admission,
     ) {
         let demand = self.told.get(key).map(|fact| &fact.demand);
-        let ask = self.world.ask_of(binding);
+        let ask = self.mirror.ask_of(binding);
         let write = match demand.filter(|_| !binding.spec.clusters.is_empty()) {
             Some(demand) => Write::Place {
                 record: match in_parts(binding, admission.attempt) {
@@ -273,7 +273,7 @@ impl Core {
         }
         self.in_flight_of(key).closed();
         self.dirty.insert(key.clone());
-        let binding = self.world.bindings.get(key).cloned();
+        let binding = self.mirror.bindings.get(key).cloned();
         let wanted = binding
             .as_ref()
             .is_some_and(|b| b.metadata.deletion_timestamp.is_none())
@@ -297,7 +297,7 @@ impl Core {
     /// Whether `attempt` of the job is placed already, so that a plan for it is a change of its
     /// size. Such a plan is given up, the placement stands and stays charged.
     pub(crate) fn is_placed(&self, key: &JobKey, attempt: Attempt) -> bool {
-        let Some(binding) = self.world.bindings.get(key) else {
+        let Some(binding) = self.mirror.bindings.get(key) else {
             return false;
         };
         AdmissionRecord::read(binding.metadata.annotations.as_ref())
@@ -323,7 +323,7 @@ impl Core {
             avoid: refusal.avoid.clone(),
             at: now,
         });
-        if let Some(binding) = self.world.bindings.get(key).cloned() {
+        if let Some(binding) = self.mirror.bindings.get(key).cloned() {
             let ctx = ReconcileCtx { key, binding, now };
             self.note(
                 &ctx,

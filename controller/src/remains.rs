@@ -10,9 +10,9 @@
 use crate::asked::record_of;
 use crate::binding_phase::{BindingPhase, own_record};
 use crate::core::Core;
+use crate::mirror::permanent_id;
 use crate::placed::total;
 use crate::seen_work::SeenWork;
-use crate::world::permanent_id;
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::RecordState;
@@ -29,7 +29,7 @@ impl Core {
         if self.remains.contains_key(key) {
             return true;
         }
-        let Some(binding) = self.world.bindings.get(key) else {
+        let Some(binding) = self.mirror.bindings.get(key) else {
             return false;
         };
         let charged = self
@@ -48,7 +48,7 @@ impl Core {
 
     /// Finds what is left of bindings that went while this replica did not lead, and has it charged.
     pub(crate) fn find_remains(&mut self, now: Time) {
-        let left = self.world.works_without_binding();
+        let left = self.mirror.works_without_binding();
         let left: Vec<(String, JobKey)> = left
             .filter(|(_, works)| works.iter().any(|work| !self.is_given_up(work)))
             .filter_map(|(id, works)| {
@@ -66,7 +66,7 @@ impl Core {
         if !namespace.managed || names::is_system_namespace(&job.namespace) {
             return;
         }
-        let works: Vec<SeenWork> = self.world.works_with(&id).cloned().collect();
+        let works: Vec<SeenWork> = self.mirror.works_with(&id).cloned().collect();
         let shares = self.asked_by_works(&job, &works);
         if shares.is_empty() {
             return;
@@ -74,7 +74,7 @@ impl Core {
         let queue = self.queue_of_works(&job, &works);
         let record = record_of((&id, Attempt(1)), queue, shares, RecordState::Ending, now);
         // The next of its name waits, unless it runs: then each is charged by itself.
-        let next = self.world.bindings.get(&job);
+        let next = self.mirror.bindings.get(&job);
         let key = match next.is_some_and(|next| runs(next)) {
             true => JobKey::new(&job.namespace, &format!("{}.{id}", job.name)),
             false => job,
@@ -98,14 +98,14 @@ impl Core {
         let Some(id) = self.remains.get(key).cloned() else {
             return false;
         };
-        let binding = self.world.bindings.get(key);
+        let binding = self.mirror.bindings.get(key);
         if binding.and_then(|binding| permanent_id(binding)) == Some(&*id) {
             // It was not gone: the watch of Works was ahead of that of bindings.
             self.remains.remove(key);
             self.forget(key);
             return false;
         }
-        let mut left = self.world.works_with(&id);
+        let mut left = self.mirror.works_with(&id);
         let waits = left.any(|work| !self.is_given_up(work));
         drop(left);
         if !waits {
@@ -128,7 +128,7 @@ impl Core {
 
     /// A new job of the name is kept gated meanwhile.
     fn gate_successor(&mut self, key: &JobKey) {
-        let Some(binding) = self.world.bindings.get(key).cloned() else {
+        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
             return;
         };
         let rule = self.namespace_of(key).rule();

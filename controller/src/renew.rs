@@ -44,7 +44,7 @@ impl Core {
         };
         let clusters: Vec<ClusterName> = record.clusters.iter().map(|c| c.name.clone()).collect();
         let api = fact.demand.placement.api.clone();
-        let ask = self.world.ask_of(&ctx.binding);
+        let ask = self.mirror.ask_of(&ctx.binding);
         let classes = ask.map_or_else(
             || fact.priority_class.iter().cloned().collect(),
             |ask| ask.priority_classes(),

@@ -7,9 +7,9 @@
 
 use crate::core::Core;
 use crate::input::Input;
+use crate::mirror::template_key;
 use crate::reconcile::ReconcileCtx;
 use crate::template_watches::api_resource;
-use crate::world::template_key;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{Admission, Leaving, PodFact, Share};

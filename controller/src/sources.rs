@@ -23,7 +23,7 @@ impl Core {
         let name = match delta {
             Delta::Upserted(policy) => {
                 let name = QueueName::new(policy.metadata.name.as_deref().unwrap_or_default());
-                let seen = self.world.policies.insert(name.clone(), policy.clone());
+                let seen = self.mirror.policies.insert(name.clone(), policy.clone());
                 if seen.is_some_and(|seen| seen.spec == policy.spec) {
                     return; // its status, which is ours
                 }
@@ -31,7 +31,7 @@ impl Core {
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
-                self.world.policies.remove(&name);
+                self.mirror.policies.remove(&name);
                 self.tell(Event::PolicyGone(name.clone()));
                 name
             }
@@ -51,11 +51,11 @@ impl Core {
     }
 
     pub(crate) fn tell_policy(&mut self, name: &QueueName) {
-        let Some(policy) = self.world.policies.get(name) else {
+        let Some(policy) = self.mirror.policies.get(name) else {
             return;
         };
         let strategy = self
-            .world
+            .mirror
             .queues
             .get(name)
             .and_then(|queue| queue.spec.dequeue_strategy.as_deref());
@@ -64,21 +64,21 @@ impl Core {
     }
 
     pub(crate) fn priority_class(&mut self, delta: Delta<PriorityClass>) {
-        let before = self.world.default_class().map(str::to_owned);
+        let before = self.mirror.default_class().map(str::to_owned);
         match delta {
             Delta::Upserted(class) => {
                 let fact = class.to_fact();
-                self.world
+                self.mirror
                     .note_default_class(&fact.name, fact.global_default.then_some(fact.value));
                 self.tell(Event::PriorityClassUpserted(fact));
             }
             Delta::Gone(object) => {
-                self.world.note_default_class(&object.name, None);
+                self.mirror.note_default_class(&object.name, None);
                 self.tell(Event::PriorityClassGone(object.name));
             }
             Delta::Listed => {}
         }
-        if self.world.default_class() != before.as_deref() {
+        if self.mirror.default_class() != before.as_deref() {
             // Queues may not take it.
             self.dirty.extend(self.told.keys().cloned());
         }
@@ -93,7 +93,7 @@ impl Core {
                 if policy.metadata.deletion_timestamp.is_some() {
                     return; // nothing can be applied to it; that it is gone follows
                 }
-                let fact = self.world.namespaces.get(&namespace);
+                let fact = self.mirror.namespaces.get(&namespace);
                 if fact.is_some_and(|fact| !fact.managed) {
                     // Written late by an earlier leader; one of somebody else stays.
                     if self.leads() {
@@ -115,7 +115,7 @@ impl Core {
             Delta::Gone(object) => object.namespace.unwrap_or_default(),
             Delta::Listed => return,
         };
-        let fact = self.world.namespaces.get(&namespace);
+        let fact = self.mirror.namespaces.get(&namespace);
         if self.leads() && fact.is_some_and(|fact| fact.managed) {
             self.publisher.namespace(&namespace, fact);
         }
@@ -123,8 +123,8 @@ impl Core {
 
     /// What pods claim devices by came, changed or went: the jobs that name it have another size.
     pub(crate) fn claim_template(&mut self, delta: Delta<ResourceClaimTemplate>) {
-        if let Some(template) = self.world.claim_template(delta) {
-            self.dirty.extend(self.world.jobs_that_claim(&template));
+        if let Some(template) = self.mirror.claim_template(delta) {
+            self.dirty.extend(self.mirror.jobs_that_claim(&template));
         }
     }
 
@@ -139,7 +139,7 @@ impl Core {
                     podgroup.metadata.name.as_deref().unwrap_or_default(),
                 );
                 if self
-                    .world
+                    .mirror
                     .podgroups
                     .insert(key.clone(), Arc::new(podgroup))
                     .is_none()
@@ -152,7 +152,7 @@ impl Core {
                     object.namespace.as_deref().unwrap_or_default(),
                     &object.name,
                 );
-                self.world.podgroups.remove(&key);
+                self.mirror.podgroups.remove(&key);
                 self.publisher.podgroup_gone(key);
             }
             Delta::Listed => {}
@@ -183,10 +183,10 @@ impl Core {
 
     /// A template came, changed or went.
     pub(crate) fn template(&mut self, kind: &TemplateKind, delta: Delta<Template>) {
-        let Some(key) = self.world.template(kind, delta) else {
+        let Some(key) = self.mirror.template(kind, delta) else {
             return;
         };
-        if let Some(job) = self.world.job_of_template(&key).cloned() {
+        if let Some(job) = self.mirror.job_of_template(&key).cloned() {
             self.dirty.insert(job);
         }
         if self.leads() {
@@ -197,11 +197,11 @@ impl Core {
     /// Tells a template's user what Karmada or a member would refuse, and when its binding's
     /// name is taken by another workload.
     pub(crate) fn warn(&mut self, key: &TemplateKey) {
-        let Some(template) = self.world.templates.get(key) else {
+        let Some(template) = self.mirror.templates.get(key) else {
             return;
         };
         let managed = self
-            .world
+            .mirror
             .namespaces
             .get(&key.namespace)
             .is_some_and(|n| n.managed);
@@ -221,13 +221,13 @@ impl Core {
 
     fn warn_of_collision(&mut self, key: &TemplateKey, own: &ObjectReference) {
         let name = self
-            .world
+            .mirror
             .templates
             .get(key)
             .map(Template::binding_name)
             .unwrap_or_default();
         let job = JobKey::new(&key.namespace, &name);
-        let Some(binding) = self.world.bindings.get(&job) else {
+        let Some(binding) = self.mirror.bindings.get(&job) else {
             return;
         };
         let holder = binding.spec.resource.clone();

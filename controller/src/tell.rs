@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 impl Core {
     pub(crate) fn namespace_of(&self, key: &JobKey) -> NamespaceFact {
-        self.world
+        self.mirror
             .namespaces
             .get(&*key.namespace)
             .cloned()
@@ -28,17 +28,17 @@ impl Core {
         binding: &ResourceBinding,
         namespace: &NamespaceFact,
     ) -> Option<Job> {
-        let template = self.world.template_of(binding)?;
+        let template = self.mirror.template_of(binding)?;
         let permitted = |queue: &QueueName| self.permission(&key.namespace, namespace, queue);
         let class_refused = |queue: &QueueName, classes: &BTreeSet<String>| {
-            self.world.refused_class(queue, classes)
+            self.mirror.refused_class(queue, classes)
         };
         let split = |queue: &QueueName| {
-            let policy = self.world.policies.get(queue);
+            let policy = self.mirror.policies.get(queue);
             policy.map_or(Split::Never, CapacityPolicy::split)
         };
         let filters = |queue: &QueueName| {
-            let policy = self.world.policies.get(queue);
+            let policy = self.mirror.policies.get(queue);
             policy.map_or_else(Filters::default, CapacityPolicy::filters)
         };
         let apart = |queue: &QueueName, meeting| self.apart(queue, meeting);
@@ -49,7 +49,7 @@ impl Core {
             filters: &filters,
             apart: &apart,
         };
-        let claimed = |template: &str| self.world.claimed_by(key, template);
+        let claimed = |template: &str| self.mirror.claimed_by(key, template);
         let mut job = fact::job(key, binding, template, namespace, rules, &claimed);
         if job.fact.hold.is_none() {
             let preserved = crate::preserved::hold(binding);
@@ -60,7 +60,7 @@ impl Core {
 
     /// Whether jobs of a namespace may be in a queue; where only a right could say so it is asked.
     fn permission(&self, name: &str, namespace: &NamespaceFact, queue: &QueueName) -> Permission {
-        let Some(why) = self.world.closed_to(queue, name, &namespace.labels) else {
+        let Some(why) = self.mirror.closed_to(queue, name, &namespace.labels) else {
             return Permission::Granted;
         };
         match self.rights.of(name, queue) {

@@ -106,7 +106,7 @@ impl Stage {
             heart: Heart::default(),
             enforcement: Enforcement::NotRequired,
             engine: Engine::new(EngineConfig::default()),
-            world: World::default(),
+            mirror: Mirror::default(),
             in_flight: HashMap::new(),
             told: HashMap::new(),
             dirty: BTreeSet::new(),

@@ -232,7 +232,7 @@ async fn who_stands_by_follows_and_writes_nothing_until_it_leads_and_has_caught_
     stage.list_all();
     stage.job("a", 2);
     stage.rest(&["a"]).await;
-    assert!(stage.core.world.bindings.len() == 1 && stage.core.dirty.is_empty());
+    assert!(stage.core.mirror.bindings.len() == 1 && stage.core.dirty.is_empty());
     let before = stage.api.requests().len();
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.api.requests().len(), before, "it says nothing");

@@ -26,7 +26,7 @@ mod tests;
 
 /// The mirror.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+pub(crate) struct Mirror {
     pub(crate) bindings: BTreeMap<JobKey, Arc<ResourceBinding>>,
     pub(crate) templates: HashMap<TemplateKey, Template>,
     pub(crate) namespaces: BTreeMap<String, NamespaceFact>,
@@ -55,7 +55,7 @@ pub(crate) struct World {
     by_template: HashMap<TemplateKey, JobKey>,
 }
 
-impl World {
+impl Mirror {
     /// Why a namespace with `labels` may not use a queue without a right to, if so.
     pub(crate) fn closed_to(
         &self,

@@ -35,112 +35,112 @@ fn gone(namespace: &str, name: &str) -> ObjectKey {
     }
 }
 
-fn works(world: &World, name: &str) -> usize {
-    let binding = &world.bindings[&JobKey::new("team", name)];
-    world.works_of(binding).count()
+fn works(mirror: &Mirror, name: &str) -> usize {
+    let binding = &mirror.bindings[&JobKey::new("team", name)];
+    mirror.works_of(binding).count()
 }
 
 #[test]
 fn works_are_filed_by_the_permanent_id_of_their_binding() {
-    let mut world = World::default();
+    let mut mirror = Mirror::default();
     assert_eq!(
-        world.work(work("w", Some("id-a"), "True")),
+        mirror.work(work("w", Some("id-a"), "True")),
         None,
         "no binding yet"
     );
-    world.binding(Delta::Upserted(binding("a", "id-a", "Job")));
-    assert_eq!(works(&world, "a"), 1);
+    mirror.binding(Delta::Upserted(binding("a", "id-a", "Job")));
+    assert_eq!(works(&mirror, "a"), 1);
     assert_eq!(
-        world.work(work("w", Some("id-a"), "True")),
+        mirror.work(work("w", Some("id-a"), "True")),
         None,
         "nothing new"
     );
-    assert_eq!(world.work(work("w", Some("id-a"), "False")), key("a"));
-    let seen = world.bindings[&key("a").unwrap()].clone();
-    let seen: Vec<&SeenWork> = world.works_of(&seen).collect();
+    assert_eq!(mirror.work(work("w", Some("id-a"), "False")), key("a"));
+    let seen = mirror.bindings[&key("a").unwrap()].clone();
+    let seen: Vec<&SeenWork> = mirror.works_of(&seen).collect();
     assert_eq!(seen[0].cluster, "m1");
     assert_eq!(seen[0].refused.as_deref(), Some("why"));
     let delta = Delta::Gone(gone("karmada-es-m1", "w"));
-    assert_eq!(world.work(delta.clone()), key("a"));
-    assert_eq!(works(&world, "a"), 0);
-    assert_eq!(world.work(delta), None);
-    assert!(world.works.is_empty() && world.work_index.is_empty());
+    assert_eq!(mirror.work(delta.clone()), key("a"));
+    assert_eq!(works(&mirror, "a"), 0);
+    assert_eq!(mirror.work(delta), None);
+    assert!(mirror.works.is_empty() && mirror.work_index.is_empty());
 }
 
 #[test]
 fn a_work_that_is_given_to_another_binding_is_no_longer_the_first_ones() {
-    let mut world = World::default();
-    world.binding(Delta::Upserted(binding("a", "id-a", "Job")));
-    world.binding(Delta::Upserted(binding("b", "id-b", "Job")));
-    world.work(work("w", Some("id-a"), "True"));
-    assert_eq!(world.work(work("w", Some("id-b"), "True")), key("b"));
-    assert_eq!((works(&world, "a"), works(&world, "b")), (0, 1));
-    assert_eq!(world.work(work("w", None, "True")), key("b"));
-    assert_eq!((works(&world, "a"), works(&world, "b")), (0, 0));
-    assert!(world.works.is_empty() && world.work_index.is_empty());
+    let mut mirror = Mirror::default();
+    mirror.binding(Delta::Upserted(binding("a", "id-a", "Job")));
+    mirror.binding(Delta::Upserted(binding("b", "id-b", "Job")));
+    mirror.work(work("w", Some("id-a"), "True"));
+    assert_eq!(mirror.work(work("w", Some("id-b"), "True")), key("b"));
+    assert_eq!((works(&mirror, "a"), works(&mirror, "b")), (0, 1));
+    assert_eq!(mirror.work(work("w", None, "True")), key("b"));
+    assert_eq!((works(&mirror, "a"), works(&mirror, "b")), (0, 0));
+    assert!(mirror.works.is_empty() && mirror.work_index.is_empty());
 }
 
 #[test]
 fn a_binding_made_anew_has_none_of_the_earlier_ones_works() {
-    let mut world = World::default();
-    world.binding(Delta::Upserted(binding("a", "id-1", "Job")));
-    world.work(work("w", Some("id-1"), "True"));
-    assert_eq!(world.binding(Delta::Gone(gone("team", "a"))), key("a"));
-    world.binding(Delta::Upserted(binding("a", "id-2", "Job")));
-    assert_eq!(works(&world, "a"), 0);
+    let mut mirror = Mirror::default();
+    mirror.binding(Delta::Upserted(binding("a", "id-1", "Job")));
+    mirror.work(work("w", Some("id-1"), "True"));
+    assert_eq!(mirror.binding(Delta::Gone(gone("team", "a"))), key("a"));
+    mirror.binding(Delta::Upserted(binding("a", "id-2", "Job")));
+    assert_eq!(works(&mirror, "a"), 0);
     let late = Delta::Gone(gone("karmada-es-m1", "w"));
-    assert_eq!(world.work(late), None, "it concerns nobody");
+    assert_eq!(mirror.work(late), None, "it concerns nobody");
 }
 
 #[test]
 fn a_template_is_a_bindings_only_if_it_is_the_one_that_was_bound() {
-    let mut world = World::default();
+    let mut mirror = Mirror::default();
     let bound = binding("a", "id-a", "Job");
-    world.binding(Delta::Upserted(bound.clone()));
+    mirror.binding(Delta::Upserted(bound.clone()));
     let kind = template_key(&bound).kind;
     let template = |uid: &str| {
         let object = read(json!({"metadata": {"namespace": "team", "name": "a", "uid": uid}}));
         Template::read(&kind, object)
     };
-    let seen = world
+    let seen = mirror
         .template(&kind, Delta::Upserted(template("u1")))
         .unwrap();
-    assert_eq!(world.job_of_template(&seen), key("a").as_ref());
-    assert!(world.template_of(&bound).is_some());
-    world.template(&kind, Delta::Upserted(template("u2")));
-    assert!(world.template_of(&bound).is_none());
-    world.template(&kind, Delta::Gone(gone("team", "a")));
-    assert!(world.templates.is_empty());
-    world.binding(Delta::Gone(gone("team", "a")));
-    assert_eq!(world.job_of_template(&seen), None);
+    assert_eq!(mirror.job_of_template(&seen), key("a").as_ref());
+    assert!(mirror.template_of(&bound).is_some());
+    mirror.template(&kind, Delta::Upserted(template("u2")));
+    assert!(mirror.template_of(&bound).is_none());
+    mirror.template(&kind, Delta::Gone(gone("team", "a")));
+    assert!(mirror.templates.is_empty());
+    mirror.binding(Delta::Gone(gone("team", "a")));
+    assert_eq!(mirror.job_of_template(&seen), None);
 }
 
 #[test]
 fn a_namespace_is_told_where_it_says_something_else() {
-    let mut world = World::default();
+    let mut mirror = Mirror::default();
     let named = |labels: Value| {
         Delta::Upserted(read::<Namespace>(
             json!({"metadata": {"name": "team", "labels": labels}}),
         ))
     };
     let managed = || named(json!({ names::MANAGED_LABEL: "true" }));
-    assert_eq!(world.namespace(managed()).as_deref(), Some("team"));
-    assert_eq!(world.namespace(managed()), None);
-    assert_eq!(world.namespace(named(json!({}))).as_deref(), Some("team"));
+    assert_eq!(mirror.namespace(managed()).as_deref(), Some("team"));
+    assert_eq!(mirror.namespace(managed()), None);
+    assert_eq!(mirror.namespace(named(json!({}))).as_deref(), Some("team"));
     let gone = ObjectKey {
         namespace: None,
         name: "team".into(),
     };
     assert_eq!(
-        world.namespace(Delta::Gone(gone.clone())).as_deref(),
+        mirror.namespace(Delta::Gone(gone.clone())).as_deref(),
         Some("team")
     );
-    assert_eq!(world.namespace(Delta::Gone(gone)), None);
+    assert_eq!(mirror.namespace(Delta::Gone(gone)), None);
 }
 
 #[test]
 fn jobs_are_found_by_namespace_and_kinds_by_what_starts_pods() {
-    let mut world = World::default();
+    let mut mirror = Mirror::default();
     for (namespace, name, kind) in [
         ("tea", "x", "Job"),
         ("team", "a", "Job"),
@@ -149,15 +149,15 @@ fn jobs_are_found_by_namespace_and_kinds_by_what_starts_pods() {
     ] {
         let mut binding = binding(name, name, kind);
         binding.metadata.namespace = Some(namespace.into());
-        world.binding(Delta::Upserted(binding));
+        mirror.binding(Delta::Upserted(binding));
     }
-    let names: Vec<String> = world
+    let names: Vec<String> = mirror
         .jobs_in("team")
         .iter()
         .map(ToString::to_string)
         .collect();
     assert_eq!(names, ["team/a", "team/b"]);
-    let kinds: Vec<String> = world
+    let kinds: Vec<String> = mirror
         .template_kinds()
         .iter()
         .map(ToString::to_string)
@@ -167,9 +167,9 @@ fn jobs_are_found_by_namespace_and_kinds_by_what_starts_pods() {
 
 #[test]
 fn a_job_keeps_what_its_claim_templates_claimed_when_it_was_placed() {
-    let mut world = World::default();
+    let mut mirror = Mirror::default();
     let job = JobKey::new("team", "a");
-    world.binding(Delta::Upserted(binding("a", "id-a", "Job")));
+    mirror.binding(Delta::Upserted(binding("a", "id-a", "Job")));
     let kind = TemplateKind {
         api_version: "batch/v1".into(),
         kind: "Job".into(),
@@ -182,7 +182,7 @@ fn a_job_keeps_what_its_claim_templates_claimed_when_it_was_placed() {
         "metadata": {"namespace": "team", "name": "a", "uid": "u1"}, "spec": {"template": pods},
     });
     let template = Template::read(&kind, read(object));
-    world.template(&kind, Delta::Upserted(template));
+    mirror.template(&kind, Delta::Upserted(template));
     let claims = |count: u32| {
         let requests =
             json!([{"name": "r", "exactly": {"deviceClassName": "gpu", "count": count}}]);
@@ -191,27 +191,27 @@ fn a_job_keeps_what_its_claim_templates_claimed_when_it_was_placed() {
             "spec": {"spec": {"devices": {"requests": requests}}},
         })))
     };
-    let request = |world: &World| {
-        let ask = world.ask_of(&world.bindings[&job]).unwrap();
-        let whole = ask.with_claims(&|name| world.claimed_by(&job, name));
+    let request = |mirror: &Mirror| {
+        let ask = mirror.ask_of(&mirror.bindings[&job]).unwrap();
+        let whole = ask.with_claims(&|name| mirror.claimed_by(&job, name));
         whole.map_or("unknown".to_owned(), |ask| ask.roles[0].request.to_string())
     };
     let gpus = |count| format!("deviceclass.resource.kubernetes.io/gpu {count}, pods 1");
-    assert_eq!(request(&world), "unknown");
-    let named = world.claim_template(claims(2)).unwrap();
-    assert_eq!(world.jobs_that_claim(&named), std::slice::from_ref(&job));
-    assert_eq!(world.claim_template(claims(2)), None, "nothing new");
-    assert_eq!(request(&world), gpus(2));
-    world.keep_claims(&job);
-    world.claim_template(claims(4));
-    assert_eq!(request(&world), gpus(2));
-    world.claim_template(Delta::Gone(gone("team", "gpus")));
-    assert_eq!(request(&world), gpus(2));
-    world.drop_claims(&job);
-    assert_eq!(request(&world), "unknown");
-    world.claim_template(claims(4));
-    assert_eq!(request(&world), gpus(4));
+    assert_eq!(request(&mirror), "unknown");
+    let named = mirror.claim_template(claims(2)).unwrap();
+    assert_eq!(mirror.jobs_that_claim(&named), std::slice::from_ref(&job));
+    assert_eq!(mirror.claim_template(claims(2)), None, "nothing new");
+    assert_eq!(request(&mirror), gpus(2));
+    mirror.keep_claims(&job);
+    mirror.claim_template(claims(4));
+    assert_eq!(request(&mirror), gpus(2));
+    mirror.claim_template(Delta::Gone(gone("team", "gpus")));
+    assert_eq!(request(&mirror), gpus(2));
+    mirror.drop_claims(&job);
+    assert_eq!(request(&mirror), "unknown");
+    mirror.claim_template(claims(4));
+    assert_eq!(request(&mirror), gpus(4));
     // Another of that name elsewhere is none of its business.
     let elsewhere = gone("other", "gpus");
-    assert!(world.jobs_that_claim(&elsewhere).is_empty());
+    assert!(mirror.jobs_that_claim(&elsewhere).is_empty());
 }
