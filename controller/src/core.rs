@@ -80,8 +80,8 @@ pub(crate) struct Core {
     pub(crate) engine: Engine,
     pub(crate) mirror: Mirror,
     pub(crate) in_flight: HashMap<JobKey, InFlight>,
-    /// What the engine was last told of each job: telling it again is left out.
-    pub(crate) told: HashMap<JobKey, JobFact>,
+    /// The fact of each job that the engine was last given: the same is not applied twice.
+    pub(crate) last_facts: HashMap<JobKey, JobFact>,
     pub(crate) dirty: BTreeSet<JobKey>,
     /// Jobs to look at again, and when, whatever comes in.
     pub(crate) later: BTreeSet<(Time, JobKey)>,
@@ -228,7 +228,7 @@ impl Core {
             Input::Enforcement(enforcement) => {
                 self.enforcement = enforcement;
                 // What waiting jobs say has another reason now.
-                let jobs: Vec<JobKey> = self.told.keys().cloned().collect();
+                let jobs: Vec<JobKey> = self.last_facts.keys().cloned().collect();
                 jobs.iter().for_each(|key| self.publisher.job(key));
             }
             Input::Outcome(outcome) => self.outcome(outcome, now),
@@ -390,7 +390,7 @@ impl Core {
     pub(crate) fn write(&mut self, key: &JobKey, binding: &Arc<ResourceBinding>, mut write: Write) {
         if let Some(record) = write.record_mut() {
             record.queues_above = self.queues_above(&record.queue);
-            let asked = self.told.get(key).map(|fact| &fact.demand);
+            let asked = self.last_facts.get(key).map(|fact| &fact.demand);
             crate::growth::keep_requests(record, binding, asked);
             self.keep_leaving(key, record);
         }

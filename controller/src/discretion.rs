@@ -190,7 +190,7 @@ impl Core {
     }
 
     fn is_at_or_above(&self, key: &JobKey, queue: &QueueName) -> bool {
-        let own = self.told.get(key).map(|fact| fact.queue.clone());
+        let own = self.last_facts.get(key).map(|fact| fact.queue.clone());
         let up = std::iter::successors(own, |name| self.mirror.queues.get(name)?.parent());
         up.take(DEEPEST).any(|above| above == *queue)
     }

@@ -138,7 +138,7 @@ impl Core {
             .bindings
             .get(key)
             .is_none_or(|binding| binding.metadata.deletion_timestamp.is_some());
-        if pinned || !goes || !self.told.get(key).is_some_and(held) {
+        if pinned || !goes || !self.last_facts.get(key).is_some_and(held) {
             self.delete_override(key);
         }
     }

@@ -282,7 +282,7 @@ async fn live(
         enforcement,
         mirror: mirror::Mirror::default(),
         in_flight: std::collections::HashMap::new(),
-        told: std::collections::HashMap::new(),
+        last_facts: std::collections::HashMap::new(),
         dirty: std::collections::BTreeSet::new(),
         later: std::collections::BTreeSet::new(),
         spread_bindings: std::collections::BTreeSet::new(),

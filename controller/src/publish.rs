@@ -168,7 +168,7 @@ impl Core {
             _ => self.publisher.advice.forget(key),
         }
         self.make_discreet(key, &mut explanation);
-        let (Some(view), Some(fact)) = (self.engine.job(key), self.told.get(key)) else {
+        let (Some(view), Some(fact)) = (self.engine.job(key), self.last_facts.get(key)) else {
             return;
         };
         let namespace = self

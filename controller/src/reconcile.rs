@@ -118,7 +118,7 @@ impl Core {
         if let Some(scheduler) = self.mode.scheduler() {
             scheduler.forget(key);
         }
-        self.told.remove(key);
+        self.last_facts.remove(key);
         self.in_flight.remove(key);
         self.spread_bindings.remove(key);
         self.meeting.remove(key);
@@ -167,7 +167,7 @@ impl Core {
             .is_some_and(|job| job.admission.is_none())
         {
             self.tell(Event::JobGone(ctx.key.clone()));
-            self.told.remove(ctx.key);
+            self.last_facts.remove(ctx.key);
         }
         if has_karmada_finalizer(&ctx.binding) {
             return;

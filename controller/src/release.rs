@@ -96,7 +96,7 @@ impl Core {
         reason: Reason,
         message: &str,
     ) {
-        if let Some(fact) = self.told.get(key) {
+        if let Some(fact) = self.last_facts.get(key) {
             self.metrics.preempted(reason, &fact.queue, Part::Whole);
         }
         self.tell_taker(
@@ -109,7 +109,7 @@ impl Core {
     /// `key`, of `queue`, gives pods above its minimum up for another job.
     fn shrink_for(&mut self, key: &JobKey, queue: &QueueName, preemptor: &JobKey, message: &str) {
         let own = self
-            .told
+            .last_facts
             .get(preemptor)
             .is_some_and(|fact| fact.queue == *queue);
         let reason = match own {
@@ -193,7 +193,7 @@ impl Core {
         let Some(scheduler) = self.mode.scheduler().cloned() else {
             return self.hand_over_by_record(key, binding, &admission);
         };
-        let Some(fact) = self.told.get(key) else {
+        let Some(fact) = self.last_facts.get(key) else {
             return self.refuse(key, admission.attempt, &gone(), now);
         };
         let template = self.mirror.template_of(binding);
@@ -234,7 +234,7 @@ impl Core {
         binding: &Arc<ResourceBinding>,
         admission: &Admission,
     ) {
-        let demand = self.told.get(key).map(|fact| &fact.demand);
+        let demand = self.last_facts.get(key).map(|fact| &fact.demand);
         let ask = self.mirror.ask_of(binding);
         let write = match demand.filter(|_| !binding.spec.clusters.is_empty()) {
             Some(demand) => Write::Place {

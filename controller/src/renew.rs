@@ -38,7 +38,7 @@ impl Core {
         self.in_flight_of(ctx.key).renew_at = Some(next);
         self.requeue_at(ctx.key, next);
         let (Some(scheduler), Some(fact)) =
-            (self.mode.scheduler().cloned(), self.told.get(ctx.key))
+            (self.mode.scheduler().cloned(), self.last_facts.get(ctx.key))
         else {
             return;
         };

@@ -43,7 +43,7 @@ impl Core {
         // Who may submit may have changed; by what `root` says, to any queue.
         let all = name.as_str() == names::ROOT_POLICY;
         let told = self
-            .told
+            .last_facts
             .iter()
             .filter(|(_, fact)| all || fact.queue == name);
         let keys: Vec<JobKey> = told.map(|(key, _)| key.clone()).collect();
@@ -80,7 +80,7 @@ impl Core {
         }
         if self.mirror.default_class() != before.as_deref() {
             // Queues may not take it.
-            self.dirty.extend(self.told.keys().cloned());
+            self.dirty.extend(self.last_facts.keys().cloned());
         }
     }
 

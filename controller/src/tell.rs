@@ -73,7 +73,7 @@ impl Core {
     /// It was answered whether a namespace may use a queue.
     pub(crate) fn right_asked(&mut self, namespace: String, queue: QueueName, allowed: bool) {
         let jobs = self
-            .told
+            .last_facts
             .iter()
             .filter(|(key, fact)| *key.namespace == *namespace && fact.queue == queue);
         let jobs: Vec<JobKey> = jobs.map(|(key, _)| key.clone()).collect();
@@ -84,8 +84,8 @@ impl Core {
 
     /// Tells the engine of the job, unless it knows.
     pub(crate) fn tell_fact(&mut self, fact: &JobFact) {
-        if self.told.get(&fact.key) != Some(fact) {
-            self.told.insert(fact.key.clone(), fact.clone());
+        if self.last_facts.get(&fact.key) != Some(fact) {
+            self.last_facts.insert(fact.key.clone(), fact.clone());
             self.tell(Event::JobUpserted(fact.clone()));
         }
     }

@@ -151,7 +151,7 @@ async fn nothing_is_kept_of_what_is_gone() {
         "{:?}",
         stage.core.in_flight
     );
-    assert!(stage.core.told.is_empty());
+    assert!(stage.core.last_facts.is_empty());
     assert!(stage.core.mirror.bindings.is_empty());
 }
 

@@ -150,7 +150,12 @@ async fn a_binding_whose_namespace_and_policy_go_is_let_go() {
     assert_eq!(stage.shown("big"), "no record, open []");
     assert_eq!(stage.get("big")["metadata"]["finalizers"], json!([]));
     assert_eq!(stage.state("big"), None);
-    assert!(!stage.core.told.contains_key(&JobKey::new("team", "big")));
+    assert!(
+        !stage
+            .core
+            .last_facts
+            .contains_key(&JobKey::new("team", "big"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
