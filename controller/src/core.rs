@@ -380,9 +380,9 @@ impl Core {
         Time(self.clock.now().as_millisecond())
     }
 
-    /// Tells the engine.
-    pub(crate) fn tell(&mut self, event: Event) {
-        tracing::trace!(?event, "told");
+    /// Applies an event to the engine.
+    pub(crate) fn apply(&mut self, event: Event) {
+        tracing::trace!(?event, "applied");
         self.engine.apply(event);
     }
 

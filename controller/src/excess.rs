@@ -176,7 +176,7 @@ impl Core {
         {
             tracing::info!(job = %ctx.key, ?excess, "what its Works ask for beyond its admission is charged");
             let (key, attempt) = (ctx.key.clone(), record.attempt);
-            self.tell(Event::JobExceeds {
+            self.apply(Event::JobExceeds {
                 key,
                 attempt,
                 excess,
@@ -289,7 +289,7 @@ impl Core {
             overrides: found.overrides.iter().map(of).collect(),
             ..record.clone()
         };
-        self.tell_ending(ctx, Reason::OverrideExceeds, &message);
+        self.apply_ending(ctx, Reason::OverrideExceeds, &message);
         self.evict(ctx, &record, Reason::OverrideExceeds, &message);
     }
 

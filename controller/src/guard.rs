@@ -205,12 +205,12 @@ impl Core {
             // Where it is was changed, too, and is told by itself.
             BindingPhase::Displaced(_) => return Some(BindingPhase::Displaced(whole)),
             BindingPhase::OpenedByHand(_) => return Some(BindingPhase::OpenedByHand(Some(whole))),
-            BindingPhase::Ending(_) => self.tell_evicted(ctx, &whole),
-            BindingPhase::Deleting(_) => self.tell_admission(ctx, &whole, Progress::Ending),
+            BindingPhase::Ending(_) => self.apply_evicted(ctx, &whole),
+            BindingPhase::Deleting(_) => self.apply_admission(ctx, &whole, Progress::Ending),
             _ => {
                 let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
                 let progress = self.progress_of(ctx, &whole, job.as_ref());
-                self.tell_admission(ctx, &whole, progress);
+                self.apply_admission(ctx, &whole, progress);
             }
         }
         let message = format!(

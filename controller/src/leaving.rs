@@ -28,7 +28,7 @@ impl Core {
             return false;
         };
         let message = format!("cluster {cluster}, where it was, is being removed");
-        self.tell_ending(ctx, Reason::ClusterDrained, &message);
+        self.apply_ending(ctx, Reason::ClusterDrained, &message);
         self.evict(ctx, record, Reason::ClusterDrained, &message);
         true
     }

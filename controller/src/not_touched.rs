@@ -54,7 +54,7 @@ impl Core {
                 fact.preemptible = false;
                 fact.demand.elastic = false;
                 fact.demand.held = Held::Not;
-                self.tell_fact(&fact);
+                self.apply_fact(&fact);
             }
             None if self.engine.job(ctx.key).is_some() => self.unread(ctx, namespace),
             None => {} // looked at again when its template comes
@@ -75,7 +75,7 @@ impl Core {
             true => Progress::Finished,
             false => Progress::Running,
         };
-        self.tell(Event::JobAdmitted {
+        self.apply(Event::JobAdmitted {
             key: ctx.key.clone(),
             admission,
             progress,

@@ -33,7 +33,7 @@ impl Core {
         let record =
             charged.map(|r| r.in_state(RecordState::Ending, Some(Reason::OpenedByHand), &message));
         if let Some(record) = &record {
-            self.tell_evicted(ctx, record);
+            self.apply_evicted(ctx, record);
         }
         self.write(ctx.key, &ctx.binding, Write::Gate { record });
     }

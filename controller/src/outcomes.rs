@@ -195,7 +195,7 @@ impl Core {
         }
         self.in_flight_of(key).ended();
         self.drop_override(key);
-        self.tell(Event::JobWorksGone {
+        self.apply(Event::JobWorksGone {
             key: key.clone(),
             at: now,
         });

@@ -205,7 +205,7 @@ impl Core {
                 message,
                 avoid,
             }) => {
-                self.tell(Event::JobEnding {
+                self.apply(Event::JobEnding {
                     key: ctx.key.clone(),
                     reason,
                     message: message.clone(),

@@ -42,17 +42,17 @@ impl Core {
         }
         let progress = self.progress_of(ctx, &record, job.as_ref());
         let was_over = self.is_over(ctx, &record);
-        self.tell_admission(ctx, &record, progress);
+        self.apply_admission(ctx, &record, progress);
         if self.is_back(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
             return;
         }
         if let Some(job) = job {
             let suspended = job.ask.as_ref().is_some_and(|ask| ask.suspended);
-            self.tell_fact(&job.fact);
+            self.apply_fact(&job.fact);
             let over = outcome.is_finished() || led(&ctx.binding, &record).is_some();
             if suspended && !over && !record.adopted {
                 let message = "suspended by its owner; its quota goes back when its pods are gone";
-                self.tell_ending(ctx, Reason::Suspended, message);
+                self.apply_ending(ctx, Reason::Suspended, message);
                 return self.evict(ctx, &record, Reason::Suspended, message);
             }
             if self.readopted(ctx, &job, &record, progress) {
@@ -130,14 +130,14 @@ impl Core {
             clusters: now.clusters,
             ..record.clone()
         };
-        self.tell(Event::JobAdmitted {
+        self.apply(Event::JobAdmitted {
             key: ctx.key.clone(),
             admission: record.admission(),
             progress,
         });
         if let Some(over) = self.engine.bound_passed_by(ctx.key).filter(|_| grows) {
             let message = format!("it was scaled by another scheduler, and {over}");
-            self.tell_ending(ctx, Reason::GrowthHeld, &message);
+            self.apply_ending(ctx, Reason::GrowthHeld, &message);
             self.evict(ctx, &record, Reason::GrowthHeld, &message);
             return true;
         }
@@ -179,7 +179,7 @@ impl Core {
             return false;
         };
         let message = format!("it runs again after it was over, and {passed}");
-        self.tell_ending(ctx, Reason::Evicted, &message);
+        self.apply_ending(ctx, Reason::Evicted, &message);
         self.evict(ctx, record, Reason::Evicted, &message);
         true
     }
@@ -235,8 +235,8 @@ impl Core {
             "its clusters were changed to [{}] by somebody else; it is queued again",
             clusters.join(", ")
         );
-        self.tell_admission(ctx, &record, Progress::Placed);
-        self.tell_ending(ctx, Reason::RoomLost, &message);
+        self.apply_admission(ctx, &record, Progress::Placed);
+        self.apply_ending(ctx, Reason::RoomLost, &message);
         self.evict(ctx, &record, Reason::RoomLost, &message);
     }
 }

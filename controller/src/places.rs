@@ -69,8 +69,8 @@ impl Core {
                     self.dirty.extend(self.meeting.iter().cloned());
                 }
                 self.places.gone.remove(&name);
-                self.tell_queue(&name);
-                self.tell_policy(&name);
+                self.apply_queue(&name);
+                self.apply_policy(&name);
                 name
             }
             Delta::Gone(object) => {
@@ -83,14 +83,14 @@ impl Core {
             Delta::Listed => return,
         };
         for other in self.places.misplaced.clone() {
-            self.tell_queue(&other);
+            self.apply_queue(&other);
         }
         self.places.due.insert(name.clone());
         self.publisher.queue(&name);
     }
 
     /// Tells of a queue as its object says, in the place that it has.
-    fn tell_queue(&mut self, name: &QueueName) {
+    fn apply_queue(&mut self, name: &QueueName) {
         let Some(queue) = self.mirror.queues.get(name) else {
             self.places.misplaced.remove(name);
             return;
@@ -104,7 +104,7 @@ impl Core {
             }
             None => _ = self.places.misplaced.remove(name),
         }
-        self.tell(Event::QueueUpserted(fact));
+        self.apply(Event::QueueUpserted(fact));
     }
 
     fn queue_gone(&mut self, name: &QueueName, last: Option<&Queue>) {
@@ -114,7 +114,7 @@ impl Core {
         }
         let keeps = name.as_str() != ROOT && self.engine.is_charged(name);
         let Some(last) = last.filter(|_| keeps) else {
-            return self.tell(Event::QueueGone(name.clone()));
+            return self.apply(Event::QueueGone(name.clone()));
         };
         let fact = QueueFact {
             parent: self.queues_above(name).pop(),
@@ -123,7 +123,7 @@ impl Core {
         };
         tracing::warn!(queue = %name, "a queue went while jobs are charged to it or below; it keeps its place until they have ended");
         self.places.gone.insert(name.clone(), fact.clone());
-        self.tell(Event::QueueUpserted(fact));
+        self.apply(Event::QueueUpserted(fact));
     }
 
     /// Before a charge is told that only its record tells of: the queues that it counts at are
@@ -138,14 +138,14 @@ impl Core {
                     if let Some(problem) = self.misplaced(&fact).filter(|_| at_top) {
                         let fact = kept_in_place(fact, above, &problem);
                         self.places.misplaced.insert(name.clone());
-                        self.tell(Event::QueueUpserted(fact));
+                        self.apply(Event::QueueUpserted(fact));
                     }
                 }
                 None if self.places.gone.contains_key(name) => {}
                 None => {
                     let fact = unknown(name, above);
                     self.places.gone.insert(name.clone(), fact.clone());
-                    self.tell(Event::QueueUpserted(fact));
+                    self.apply(Event::QueueUpserted(fact));
                 }
             }
             above = Some(name.clone());
@@ -209,11 +209,11 @@ impl Core {
     /// Nothing is charged to the queue: it is where its object says, or nowhere.
     fn let_go_of(&mut self, name: &QueueName) {
         if self.places.gone.remove(name).is_some() {
-            self.tell(Event::QueueGone(name.clone()));
+            self.apply(Event::QueueGone(name.clone()));
             self.publisher.queue(name);
         }
         if self.places.misplaced.contains(name) {
-            self.tell_queue(name);
+            self.apply_queue(name);
         }
     }
 

@@ -113,7 +113,7 @@ impl Core {
     /// A job that is not there, or not ours: nothing is charged for it any more.
     pub(crate) fn forget(&mut self, key: &JobKey) {
         if self.engine.job(key).is_some() {
-            self.tell(Event::JobGone(key.clone()));
+            self.apply(Event::JobGone(key.clone()));
         }
         if let Some(scheduler) = self.mode.scheduler() {
             scheduler.forget(key);
@@ -156,7 +156,7 @@ impl Core {
     /// Kept by our finalizer until nothing of it is left in any member.
     fn deleting(&mut self, ctx: &ReconcileCtx<'_>, record: Option<AdmissionRecord>) {
         if let Some(record) = record.filter(|record| record.state != RecordState::Requeued) {
-            self.tell_admission(ctx, &record, Progress::Ending);
+            self.apply_admission(ctx, &record, Progress::Ending);
             self.charge_excess(ctx, &record);
         } else if let Some(error) = unreadable(&ctx.binding) {
             let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
@@ -166,7 +166,7 @@ impl Core {
             .job(ctx.key)
             .is_some_and(|job| job.admission.is_none())
         {
-            self.tell(Event::JobGone(ctx.key.clone()));
+            self.apply(Event::JobGone(ctx.key.clone()));
             self.last_facts.remove(ctx.key);
         }
         if has_karmada_finalizer(&ctx.binding) {
@@ -225,7 +225,7 @@ impl Core {
         );
         // Charged before the record is written: decisions of this very pass count with it.
         let progress = self.progress_of(ctx, &record, job.as_ref());
-        self.tell_admission(ctx, &record, progress);
+        self.apply_admission(ctx, &record, progress);
         self.write(ctx.key, &ctx.binding, Write::Adopt { record });
     }
 
@@ -244,7 +244,7 @@ impl Core {
             // The engine holds it released although no record says so: its own decision that
             // came to nothing, or a record that was wiped. Charged until its Works are gone.
             (Some((true, _)), _) => {
-                self.tell_ending(ctx, Reason::PlanRefused, "its admission record is gone");
+                self.apply_ending(ctx, Reason::PlanRefused, "its admission record is gone");
                 return match self.has_works(ctx) {
                     true => self.sweep_works(ctx),
                     false => self.check_works(ctx),
@@ -254,9 +254,9 @@ impl Core {
             (known, Some(record))
                 if known.is_none_or(|(_, attempts)| attempts < record.attempt) =>
             {
-                self.tell_ended(ctx, record);
-                self.tell_stopped(ctx, record);
-                self.tell(Event::JobWorksGone {
+                self.apply_ended(ctx, record);
+                self.apply_stopped(ctx, record);
+                self.apply(Event::JobWorksGone {
                     key: ctx.key.clone(),
                     at: record_time(record, ctx.now),
                 });
@@ -271,7 +271,7 @@ impl Core {
         match self.job_of(ctx.key, &ctx.binding, namespace) {
             Some(job) => {
                 self.note_meeting(ctx, &job);
-                self.tell_fact(&job.fact);
+                self.apply_fact(&job.fact);
                 self.expire_stopped(ctx);
             }
             None => self.unread(ctx, namespace),
@@ -292,7 +292,7 @@ impl Core {
         let fact = fact::unread(ctx.key, &ctx.binding, namespace);
         let overdue = fact.queued_at.after(TEMPLATE_WITHIN_MS);
         if ctx.now >= overdue {
-            self.tell_fact(&fact);
+            self.apply_fact(&fact);
         } else {
             self.requeue_at(ctx.key, overdue);
         }
@@ -310,14 +310,14 @@ impl Core {
             return self.plan_refused(ctx, record);
         }
         if let Some(job) = self.job_of(ctx.key, &ctx.binding, namespace) {
-            self.tell_fact(&job.fact);
+            self.apply_fact(&job.fact);
         }
         if let Some(why) = self.ending_of(ctx, &record) {
             // No scheduler process has answered in time. Should it answer now, the version that
             // this write is guarded by decides who was first.
             return self.evict(ctx, &record, why.reason, &why.message);
         }
-        self.tell_admission(ctx, &record, Progress::Assumed);
+        self.apply_admission(ctx, &record, Progress::Assumed);
     }
 
     /// Why the engine is taking the attempt of `record` back, if it is.
@@ -341,7 +341,7 @@ impl Core {
             .job(ctx.key)
             .and_then(|job| job.admission.map(|a| a.attempt));
         if holds == Some(record.attempt) {
-            self.tell(Event::JobRefused {
+            self.apply(Event::JobRefused {
                 key: ctx.key.clone(),
                 attempt: record.attempt,
                 reason,
@@ -362,9 +362,9 @@ impl Core {
         record: AdmissionRecord,
     ) {
         if let Some(job) = self.job_of(ctx.key, &ctx.binding, namespace) {
-            self.tell_fact(&job.fact);
+            self.apply_fact(&job.fact);
         }
-        self.tell_evicted(ctx, &record);
+        self.apply_evicted(ctx, &record);
         self.charge_excess(ctx, &record);
         if self.has_works(ctx) {
             self.in_flight_of(ctx.key).works_seen = true;
@@ -412,21 +412,21 @@ impl Core {
     /// Evicted for a reason of our own. One that was over, or aborted in its member, is
     /// charged again first: only what is charged can be evicted, and what is evicted may
     /// still have pods.
-    pub(crate) fn tell_ending(&mut self, ctx: &ReconcileCtx<'_>, reason: Reason, message: &str) {
+    pub(crate) fn apply_ending(&mut self, ctx: &ReconcileCtx<'_>, reason: Reason, message: &str) {
         let over = self
             .engine
             .job(ctx.key)
             .filter(|job| job.state == JobState::Finished)
             .and_then(|job| job.admission.map(|a| a.attempt));
         if let Some(attempt) = over {
-            self.tell(Event::JobProgressed {
+            self.apply(Event::JobProgressed {
                 key: ctx.key.clone(),
                 attempt,
                 progress: Progress::Placed,
                 at: ctx.now,
             });
         }
-        self.tell(Event::JobEnding {
+        self.apply(Event::JobEnding {
             key: ctx.key.clone(),
             reason,
             message: message.to_owned(),

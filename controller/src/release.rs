@@ -315,7 +315,7 @@ impl Core {
         if let Some(scheduler) = self.mode.scheduler() {
             scheduler.forget(key);
         }
-        self.tell(Event::JobRefused {
+        self.apply(Event::JobRefused {
             key: key.clone(),
             attempt,
             reason: refusal.reason,

@@ -84,7 +84,7 @@ impl Core {
             "its binding is gone and its Works are not: they are charged until they are"
         );
         self.remember_places(&record);
-        self.tell(Event::JobAdmitted {
+        self.apply(Event::JobAdmitted {
             key: key.clone(),
             admission: record.admission(),
             progress: Progress::Ending,
@@ -114,7 +114,7 @@ impl Core {
             return false;
         }
         let message = "its binding is gone; it is charged until its Works are";
-        self.tell(Event::JobEnding {
+        self.apply(Event::JobEnding {
             key: key.clone(),
             reason: Reason::Deleting,
             message: message.to_owned(),

@@ -131,12 +131,12 @@ impl Core {
     }
 
     /// Tells of the pods that an earlier process has told to go.
-    pub(crate) fn tell_leaving(&mut self, key: &JobKey, record: &AdmissionRecord) {
+    pub(crate) fn apply_leaving(&mut self, key: &JobKey, record: &AdmissionRecord) {
         if record.leaving.is_empty() {
             return;
         }
         self.in_flight_of(key).shrinks.resume(&record.leaving);
-        self.tell(Event::JobLeaving {
+        self.apply(Event::JobLeaving {
             key: key.clone(),
             attempt: record.attempt,
             leaving: record.leaving.clone(),
@@ -208,7 +208,7 @@ impl Core {
         if self.in_flight_of(key).shrinks.seen(&cluster, small, now) {
             tracing::info!(job = %key, %cluster, pods, "has shrunk; what it gave up is free");
             self.in_flight_of(key).shrinks.open.remove(&cluster);
-            self.tell(Event::JobResized {
+            self.apply(Event::JobResized {
                 key: key.clone(),
                 attempt,
                 cluster,

@@ -32,12 +32,12 @@ impl Core {
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
                 self.mirror.policies.remove(&name);
-                self.tell(Event::PolicyGone(name.clone()));
+                self.apply(Event::PolicyGone(name.clone()));
                 name
             }
             Delta::Listed => return,
         };
-        self.tell_policy(&name);
+        self.apply_policy(&name);
         self.publisher.queue(&name);
         self.dirty.extend(self.meeting.iter().cloned());
         // Who may submit may have changed; by what `root` says, to any queue.
@@ -50,7 +50,7 @@ impl Core {
         self.dirty.extend(keys);
     }
 
-    pub(crate) fn tell_policy(&mut self, name: &QueueName) {
+    pub(crate) fn apply_policy(&mut self, name: &QueueName) {
         let Some(policy) = self.mirror.policies.get(name) else {
             return;
         };
@@ -60,7 +60,7 @@ impl Core {
             .get(name)
             .and_then(|queue| queue.spec.dequeue_strategy.as_deref());
         let fact = policy.to_fact(strategy);
-        self.tell(Event::PolicyUpserted(fact));
+        self.apply(Event::PolicyUpserted(fact));
     }
 
     pub(crate) fn priority_class(&mut self, delta: Delta<PriorityClass>) {
@@ -70,11 +70,11 @@ impl Core {
                 let fact = class.to_fact();
                 self.mirror
                     .note_default_class(&fact.name, fact.global_default.then_some(fact.value));
-                self.tell(Event::PriorityClassUpserted(fact));
+                self.apply(Event::PriorityClassUpserted(fact));
             }
             Delta::Gone(object) => {
                 self.mirror.note_default_class(&object.name, None);
-                self.tell(Event::PriorityClassGone(object.name));
+                self.apply(Event::PriorityClassGone(object.name));
             }
             Delta::Listed => {}
         }
@@ -174,7 +174,7 @@ impl Core {
                     _ => {}
                 }
                 self.pods.note(&fact);
-                self.tell(fact);
+                self.apply(fact);
             }
             MemberEvent::Listed { cluster } => tracing::debug!(%cluster, "member listed"),
             MemberEvent::Ready => {}

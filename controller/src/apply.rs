@@ -83,15 +83,15 @@ impl Core {
     }
 
     /// Tells the engine of the job, unless it knows.
-    pub(crate) fn tell_fact(&mut self, fact: &JobFact) {
+    pub(crate) fn apply_fact(&mut self, fact: &JobFact) {
         if self.last_facts.get(&fact.key) != Some(fact) {
             self.last_facts.insert(fact.key.clone(), fact.clone());
-            self.tell(Event::JobUpserted(fact.clone()));
+            self.apply(Event::JobUpserted(fact.clone()));
         }
     }
 
     /// Makes the engine charge what `record` says, and know how far the job has come.
-    pub(crate) fn tell_admission(
+    pub(crate) fn apply_admission(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
@@ -105,7 +105,7 @@ impl Core {
             Some((uid, attempt, at)) if uid == record.template_uid && attempt == record.attempt => {
                 if at != Some(progress) {
                     let (key, at) = (ctx.key.clone(), ctx.now);
-                    self.tell(Event::JobProgressed {
+                    self.apply(Event::JobProgressed {
                         key,
                         attempt,
                         progress,
@@ -115,28 +115,28 @@ impl Core {
             }
             _ => {
                 self.remember_places(record);
-                self.tell(Event::JobAdmitted {
+                self.apply(Event::JobAdmitted {
                     key: ctx.key.clone(),
                     admission: record.admission(),
                     progress,
                 });
-                self.tell_leaving(ctx.key, record);
+                self.apply_leaving(ctx.key, record);
             }
         }
     }
 
     /// Charged until its Works are gone, whatever was believed of it.
-    pub(crate) fn tell_evicted(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+    pub(crate) fn apply_evicted(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         if self.is_over(ctx, record) {
             let reason = record.reason.unwrap_or(Reason::Evicted);
-            return self.tell_ending(ctx, reason, &record.message);
+            return self.apply_ending(ctx, reason, &record.message);
         }
-        self.tell_ended(ctx, record);
+        self.apply_ended(ctx, record);
     }
 
     /// Tells of an attempt that is being evicted, with why: whether it counts as a failure of
     /// the job, and whether it may compete again, depends on that.
-    pub(crate) fn tell_ended(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+    pub(crate) fn apply_ended(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         let holds = self
             .engine
             .job(ctx.key)
@@ -144,22 +144,22 @@ impl Core {
         match record.reason {
             // Only after a restart: the engine evicts no attempt that it does not know.
             Some(reason) if holds != Some(record.attempt) => {
-                self.tell_admission(ctx, record, Progress::Placed);
-                self.tell_ending(ctx, reason, &record.message);
+                self.apply_admission(ctx, record, Progress::Placed);
+                self.apply_ending(ctx, reason, &record.message);
             }
-            _ => self.tell_admission(ctx, record, Progress::Ending),
+            _ => self.apply_admission(ctx, record, Progress::Ending),
         }
     }
 
     /// Tells of an attempt that was stopped because it ran longer than its queue allows: the
     /// job does not compete again until that changes. The record knows since when the attempt
     /// was admitted, not since when it ran, which is less.
-    pub(crate) fn tell_stopped(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+    pub(crate) fn apply_stopped(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         if let (Some(Reason::RuntimeLimitExceeded), Some(at)) = (record.reason, record.evicted_at) {
             let ran = at
                 .as_millisecond()
                 .saturating_sub(record.time.as_millisecond());
-            self.tell(Event::JobStopped {
+            self.apply(Event::JobStopped {
                 key: ctx.key.clone(),
                 uid: record.template_uid.clone(),
                 ran_ms: ran,
