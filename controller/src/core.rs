@@ -17,12 +17,12 @@ use crate::Mode;
 use crate::admission_policies::Enforcement;
 use crate::adoption::Marking;
 use crate::binding_phase::is_workload;
+use crate::events::EventRecorder;
 use crate::in_flight::{InFlight, version};
 use crate::input::Input;
 use crate::invariants::Timer;
 use crate::metrics::Metrics;
 use crate::mirror::{Mirror, template_key};
-use crate::notes::Notes;
 use crate::places::Places;
 use crate::publish::Publisher;
 use crate::readiness::Readiness;
@@ -114,7 +114,7 @@ pub(crate) struct Core {
     pub(crate) works_reader: WorksReader,
     pub(crate) readiness: Readiness,
     pub(crate) template_watches: TemplateWatches,
-    pub(crate) notes: Notes,
+    pub(crate) events: EventRecorder,
     /// Which namespaces may use which queues.
     pub(crate) rights: Rights,
     pub(crate) publisher: Publisher,

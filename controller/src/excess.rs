@@ -22,7 +22,7 @@
 use crate::asked::{foreign_overrides, sum};
 use crate::binding_phase::own_record;
 use crate::core::Core;
-use crate::notes::Note;
+use crate::events::JobEvent;
 use crate::reconcile::ReconcileCtx;
 use crds::karmada::{AppliedOverride, ResourceBinding};
 use crds::record::{AdmissionRecord, Parts, RecordState, RecordedOverride};
@@ -262,8 +262,8 @@ impl Core {
         let watched = &mut self.in_flight_of(ctx.key).excess;
         if watched.said.as_ref() != Some(&message) {
             watched.said = Some(message.clone());
-            let note = Note::warning(Reason::OverrideExceeds, "Hold", message);
-            self.note(ctx, note);
+            let event = JobEvent::warning(Reason::OverrideExceeds, "Hold", message);
+            self.record_event(ctx, event);
         }
     }
 

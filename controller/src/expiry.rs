@@ -7,8 +7,8 @@
 
 use crate::binding_phase::own_record;
 use crate::core::Core;
+use crate::events::JobEvent;
 use crate::mirror::template_key;
-use crate::notes::Note;
 use crate::parts::over_before;
 use crate::placed::{outcome, statuses};
 use crate::reconcile::ReconcileCtx;
@@ -81,7 +81,7 @@ impl Core {
     /// Deletes the template of a job, in this version: one that was changed is looked at again.
     fn delete_template(&mut self, ctx: &ReconcileCtx<'_>, resource_version: String) {
         let message = "its time after the end is over (ttlSecondsAfterFinished)".to_owned();
-        self.note(ctx, Note::normal(Reason::Finished, "Expire", message));
+        self.record_event(ctx, JobEvent::normal(Reason::Finished, "Expire", message));
         let template = template_key(&ctx.binding);
         let params = DeleteParams::background().preconditions(Preconditions {
             uid: Some(ctx.binding.spec.resource.uid.clone()),

@@ -7,9 +7,9 @@
 
 use crate::binding_phase::own_record;
 use crate::core::Core;
+use crate::events::JobEvent;
 use crate::fact::Job;
 use crate::mirror::template_key;
-use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
 use crate::template_watches::api_resource;
 use crds::karmada::ResourceBinding;
@@ -66,7 +66,7 @@ impl Core {
                  to run it larger, delete it and submit it anew",
                 grown.join(", ")
             );
-            self.note(ctx, Note::warning(Reason::GrowthHeld, "Pin", message));
+            self.record_event(ctx, JobEvent::warning(Reason::GrowthHeld, "Pin", message));
         }
         if record.parts.is_some() || !edited {
             return;

@@ -13,7 +13,7 @@
 
 use crate::binding_phase::{BindingPhase, has_finalizer, own_record, unreadable};
 use crate::core::Core;
-use crate::notes::Note;
+use crate::events::JobEvent;
 use crate::reconcile::ReconcileCtx;
 use crds::karmada::ResourceBinding;
 use crds::names;
@@ -147,7 +147,7 @@ impl Core {
                 names::ADMISSION_ANNOTATION,
                 difference(text.as_deref(), record_text(&ctx.binding)),
             );
-            self.tell_changed(ctx, message);
+            self.record_changed(ctx, message);
         }
         match record {
             Some(record) => self.put_back(ctx, record),
@@ -165,12 +165,12 @@ impl Core {
     }
 
     /// Tells that a record was changed: an event, a metric, and a condition of the PodGroup.
-    fn tell_changed(&mut self, ctx: &ReconcileCtx<'_>, message: String) {
+    fn record_changed(&mut self, ctx: &ReconcileCtx<'_>, message: String) {
         self.metrics.records_changed.inc();
         self.in_flight_of(ctx.key).guard.changed = Some(message.clone());
-        self.note(
+        self.record_event(
             ctx,
-            Note::warning(Reason::RecordChanged, "Restore", message),
+            JobEvent::warning(Reason::RecordChanged, "Restore", message),
         );
     }
 
@@ -217,7 +217,7 @@ impl Core {
             "its annotation {} says less than its members are told to run ({lacks}): it was changed while no replica led, which only Muster may do; it is written anew, and the job is charged for what it runs",
             names::ADMISSION_ANNOTATION,
         );
-        self.tell_changed(ctx, message);
+        self.record_changed(ctx, message);
         self.in_flight_of(ctx.key).guard.replaced = Some(Replaced {
             record: whole.to_annotation().ok(),
             told: true,
@@ -245,9 +245,9 @@ impl Core {
             names::ACCOUNTING_FINALIZER,
             ctx.key
         );
-        self.note(
+        self.record_event(
             ctx,
-            Note::warning(Reason::RecordChanged, "Restore", message),
+            JobEvent::warning(Reason::RecordChanged, "Restore", message),
         );
         self.metrics.finalizers_restored.inc();
         self.write(ctx.key, &ctx.binding, Write::Adopt { record });

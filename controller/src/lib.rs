@@ -23,6 +23,7 @@ mod binding_phase;
 mod core;
 mod discretion;
 mod ensure;
+mod events;
 mod excess;
 mod expiry;
 mod fact;
@@ -36,7 +37,6 @@ mod meeting;
 mod metrics;
 mod mirror;
 mod not_touched;
-mod notes;
 mod opened;
 mod out_of_service;
 mod outcomes;
@@ -66,8 +66,8 @@ mod works_read;
 use crate::admission_policies::Enforcement;
 use crate::core::{Core, Role};
 use crate::ensure::Ensurer;
+use crate::events::EventRecorder;
 use crate::metrics::Metrics;
-use crate::notes::Notes;
 use crate::publish::Publisher;
 use crate::readiness::Readiness;
 use crate::template_watches::TemplateWatches;
@@ -296,7 +296,7 @@ async fn live(
         mode,
         members,
         pods: shrink::LivePods::default(),
-        notes: Notes::spawn(life.client.clone(), life.over.clone()),
+        events: EventRecorder::spawn(life.client.clone(), life.over.clone()),
         publisher: life.publisher(&overrides, status_subresource),
         overrides,
         rights: rights::Rights::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),

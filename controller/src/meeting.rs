@@ -10,9 +10,9 @@
 
 use crate::binding_phase::own_record;
 use crate::core::Core;
+use crate::events::JobEvent;
 use crate::fact::Job;
 use crate::input::Input;
-use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
@@ -85,9 +85,9 @@ impl Core {
         let asks = job.ask.as_ref().is_some_and(|ask| ask.asks_to_be_split);
         if let Some(why) = job.unsplit.as_ref().filter(|_| asks) {
             let message = workload::cannot_meet(why);
-            self.note(
+            self.record_event(
                 ctx,
-                Note::warning(Reason::InvalidTemplate, "Validate", message),
+                JobEvent::warning(Reason::InvalidTemplate, "Validate", message),
             );
         }
     }
@@ -171,7 +171,7 @@ impl Core {
             let message =
                 format!("its pods may not find each other from different clusters: {why}");
             let ctx = ReconcileCtx { key, binding, now };
-            self.note(&ctx, Note::warning(Reason::PodsApart, "Meet", message));
+            self.record_event(&ctx, JobEvent::warning(Reason::PodsApart, "Meet", message));
         }
     }
 

@@ -14,8 +14,8 @@
 
 use crate::asked::cover;
 use crate::core::Core;
+use crate::events::JobEvent;
 use crate::fact::{Job, NamespaceFact};
-use crate::notes::Note;
 use crate::placed::outcome;
 use crate::reconcile::ReconcileCtx;
 use crds::record::{AdmissionRecord, RecordError, RecordState};
@@ -39,8 +39,8 @@ impl Core {
         let message = format!("{error}; it is charged for what runs, and nothing of it is changed");
         if self.untouched.insert(ctx.key.clone()) {
             self.count_untouched();
-            let note = Note::warning(Reason::RecordUnreadable, "Keep", message.clone());
-            self.note(ctx, note);
+            let event = JobEvent::warning(Reason::RecordUnreadable, "Keep", message.clone());
+            self.record_event(ctx, event);
         }
         let job = self.job_of(ctx.key, &ctx.binding, namespace);
         self.charge_unreadable(ctx, error, job.as_ref());

@@ -4,7 +4,7 @@
 use crate::asked::record_of;
 use crate::binding_phase::required_by;
 use crate::core::Core;
-use crate::notes::Note;
+use crate::events::JobEvent;
 use crate::reconcile::ReconcileCtx;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
@@ -23,9 +23,9 @@ impl Core {
             Some(by) => taken_along_message(&by),
             None => opened_message("it was opened or placed without admission"),
         };
-        self.note(
+        self.record_event(
             ctx,
-            Note::warning(Reason::OpenedByHand, "Gate", message.clone()),
+            JobEvent::warning(Reason::OpenedByHand, "Gate", message.clone()),
         );
         self.metrics.opened_by_hand.inc();
         let charged = record.filter(|record| record.state != RecordState::Requeued);

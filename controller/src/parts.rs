@@ -15,8 +15,8 @@
 
 use crate::binding_phase::own_record;
 use crate::core::Core;
+use crate::events::JobEvent;
 use crate::input::Input;
-use crate::notes::Note;
 use crate::placed::status_in;
 use crate::reconcile::ReconcileCtx;
 use crds::karmada::ResourceBinding;
@@ -196,7 +196,7 @@ impl Core {
                 return false;
             }
             Step::Repair => {
-                self.tell_repair(ctx, &shown.astray);
+                self.record_repair(ctx, &shown.astray);
                 self.write_override(ctx, record, shares);
                 return false;
             }
@@ -272,14 +272,14 @@ impl Core {
         shown
     }
 
-    fn tell_repair(&mut self, ctx: &ReconcileCtx<'_>, astray: &[ClusterName]) {
+    fn record_repair(&mut self, ctx: &ReconcileCtx<'_>, astray: &[ClusterName]) {
         self.metrics.parts_repaired.inc();
         let names: Vec<&str> = astray.iter().map(ClusterName::as_str).collect();
         let message = format!(
             "what goes to {} is not the part that was planned; its override is written anew",
             names.join(", ")
         );
-        self.note(ctx, Note::warning(Reason::PartsLost, "Repair", message));
+        self.record_event(ctx, JobEvent::warning(Reason::PartsLost, "Repair", message));
     }
 
     /// Writes the override of the attempt of `record` anew.

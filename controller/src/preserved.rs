@@ -13,8 +13,8 @@
 //! binding. A restart in the moment between the two forgets what the Work said.
 
 use crate::core::Core;
+use crate::events::JobEvent;
 use crate::mirror::template_key;
-use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
 use crate::template_watches::api_resource;
 use crds::karmada::ResourceBinding;
@@ -62,9 +62,9 @@ impl Core {
         let message = "its propagation policy says preserveResourcesOnDeletion: true; its binding is set back to false, \
                        for its quota ends with its Works"
             .to_owned();
-        self.note(
+        self.record_event(
             ctx,
-            Note::warning(Reason::ResourcesPreserved, "Remove", message),
+            JobEvent::warning(Reason::ResourcesPreserved, "Remove", message),
         );
         self.write(ctx.key, &ctx.binding, Write::RemoveWithWorks);
         true
@@ -91,9 +91,9 @@ impl Core {
                 template.name,
                 names.join(", ")
             );
-            self.note(
+            self.record_event(
                 ctx,
-                Note::warning(Reason::ResourcesPreserved, "Charge", message),
+                JobEvent::warning(Reason::ResourcesPreserved, "Charge", message),
             );
         }
         let keeper = |cluster: ClusterName| Keeper {

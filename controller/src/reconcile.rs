@@ -8,9 +8,9 @@ use crate::binding_phase::{
     BindingPhase, binding_phase, has_karmada_finalizer, is_managed, unreadable,
 };
 use crate::core::Core;
+use crate::events::JobEvent;
 use crate::fact::{self, NamespaceFact};
 use crate::mirror::template_key;
-use crate::notes::Note;
 use crate::opened::opened_message;
 use crate::parts::led;
 use crds::karmada::{ResourceBinding, TargetCluster};
@@ -181,9 +181,9 @@ impl Core {
     /// The webhook was away when it was made, or somebody opened its gate.
     fn ungated(&mut self, ctx: &ReconcileCtx<'_>, by_hand: bool) {
         if by_hand {
-            self.note(
+            self.record_event(
                 ctx,
-                Note::warning(
+                JobEvent::warning(
                     Reason::OpenedByHand,
                     "Gate",
                     opened_message("its gate was opened"),
@@ -219,9 +219,9 @@ impl Core {
                 crate::adopt::unsized_record(&fact, ctx.now)
             }
         };
-        self.note(
+        self.record_event(
             ctx,
-            Note::normal(Reason::Adopted, "Adopt", crate::adopt::message(&record)),
+            JobEvent::normal(Reason::Adopted, "Adopt", crate::adopt::message(&record)),
         );
         // Charged before the record is written: decisions of this very pass count with it.
         let progress = self.progress_of(ctx, &record, job.as_ref());
@@ -401,11 +401,11 @@ impl Core {
             exceeds_since: None,
             ..record.in_state(RecordState::Ending, Some(reason), message)
         };
-        let note = match reason {
-            Reason::Succeeded => Note::normal,
-            _ => Note::warning,
+        let event = match reason {
+            Reason::Succeeded => JobEvent::normal,
+            _ => JobEvent::warning,
         };
-        self.note(ctx, note(reason, "Evict", message.to_owned()));
+        self.record_event(ctx, event(reason, "Evict", message.to_owned()));
         self.write(ctx.key, &ctx.binding, Write::Evict { record });
     }
 
@@ -435,11 +435,11 @@ impl Core {
         });
     }
 
-    /// Tells the job's user, on the template and in the log.
-    pub(crate) fn note(&mut self, ctx: &ReconcileCtx<'_>, mut note: Note) {
-        tracing::info!(job = %ctx.key, reason = %note.reason, action = note.action, message = %note.message, "noted");
-        note.message = self.discreet(ctx.key, &note.message);
-        self.notes.say(&ctx.binding.spec.resource, note);
+    /// Records an event on the template, for the job's user, and in the log.
+    pub(crate) fn record_event(&mut self, ctx: &ReconcileCtx<'_>, mut event: JobEvent) {
+        tracing::info!(job = %ctx.key, reason = %event.reason, action = event.action, message = %event.message, "event");
+        event.message = self.discreet(ctx.key, &event.message);
+        self.events.record(&ctx.binding.spec.resource, event);
     }
 }
 

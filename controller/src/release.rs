@@ -6,10 +6,10 @@
 //! record in state Planned, which is the hand-over.
 
 use crate::core::Core;
+use crate::events::JobEvent;
 use crate::in_flight::InFlight;
 use crate::input::Input;
 use crate::metrics::Part;
-use crate::notes::Note;
 use crate::reconcile::ReconcileCtx;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
@@ -99,7 +99,7 @@ impl Core {
         if let Some(fact) = self.last_facts.get(key) {
             self.metrics.preempted(reason, &fact.queue, Part::Whole);
         }
-        self.tell_taker(
+        self.record_for_preemptor(
             &preemptor,
             &format!("{key} is evicted to make room for it: {message}"),
         );
@@ -117,22 +117,22 @@ impl Core {
             false => Reason::Reclaimed,
         };
         self.metrics.preempted(reason, queue, Part::Surplus);
-        self.tell_taker(
+        self.record_for_preemptor(
             preemptor,
             &format!("{key} is shrunk to make room for it: {message}"),
         );
         if let Some(binding) = self.mirror.bindings.get(key) {
             let message = self.discreet(key, &format!("for {preemptor}: {message}"));
-            let note = Note::normal(reason, "Shrink", message);
-            self.notes.say(&binding.spec.resource, note);
+            let event = JobEvent::normal(reason, "Shrink", message);
+            self.events.record(&binding.spec.resource, event);
         }
     }
 
-    fn tell_taker(&mut self, preemptor: &JobKey, message: &str) {
+    fn record_for_preemptor(&mut self, preemptor: &JobKey, message: &str) {
         if let Some(binding) = self.mirror.bindings.get(preemptor) {
             let message = self.discreet(preemptor, message);
-            let note = Note::normal(Reason::AwaitingEviction, "Evict", message);
-            self.notes.say(&binding.spec.resource, note);
+            let event = JobEvent::normal(Reason::AwaitingEviction, "Evict", message);
+            self.events.record(&binding.spec.resource, event);
         }
     }
 
@@ -156,9 +156,9 @@ impl Core {
         }
         self.metrics.released.inc();
         let message = self.discreet(key, message);
-        self.notes.say(
+        self.events.record(
             &binding.spec.resource,
-            Note::normal(Reason::Admitted, "Release", message),
+            JobEvent::normal(Reason::Admitted, "Release", message),
         );
         self.hand_over(key, &binding, admission, now);
     }
@@ -325,9 +325,9 @@ impl Core {
         });
         if let Some(binding) = self.mirror.bindings.get(key).cloned() {
             let ctx = ReconcileCtx { key, binding, now };
-            self.note(
+            self.record_event(
                 &ctx,
-                Note::warning(refusal.reason, "Place", refusal.message.clone()),
+                JobEvent::warning(refusal.reason, "Place", refusal.message.clone()),
             );
         }
         self.dirty.insert(key.clone());

@@ -2,7 +2,7 @@
 //! to the mirror and, where the engine counts with it, on to the engine.
 
 use crate::core::Core;
-use crate::notes::Note;
+use crate::events::JobEvent;
 use crate::policies;
 use crate::template::{Template, TemplateKey, TemplateKind};
 use crds::capacity_policy::CapacityPolicy;
@@ -211,9 +211,9 @@ impl Core {
         let own = reference(template);
         if !template.warnings.is_empty() {
             let note = template.warnings.join("; ");
-            self.notes.say(
+            self.events.record(
                 &own,
-                Note::warning(Reason::InvalidTemplate, "Validate", note),
+                JobEvent::warning(Reason::InvalidTemplate, "Validate", note),
             );
         }
         self.warn_of_collision(key, &own);
@@ -245,13 +245,13 @@ impl Core {
         let to_holder = format!(
             "{ours} wants the same ResourceBinding {name} and waits; give one of them another name"
         );
-        self.notes.say(
+        self.events.record(
             own,
-            Note::warning(Reason::BindingNameCollision, "Bind", to_own),
+            JobEvent::warning(Reason::BindingNameCollision, "Bind", to_own),
         );
-        self.notes.say(
+        self.events.record(
             &holder,
-            Note::warning(Reason::BindingNameCollision, "Bind", to_holder),
+            JobEvent::warning(Reason::BindingNameCollision, "Bind", to_holder),
         );
     }
 }

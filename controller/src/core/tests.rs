@@ -129,7 +129,7 @@ impl Stage {
                 WatchMetrics::default(),
                 cancel.clone(),
             ),
-            notes: Notes::spawn(client.clone(), cancel.clone()),
+            events: EventRecorder::spawn(client.clone(), cancel.clone()),
             publisher,
             overrides,
             rights: Rights::spawn(client.clone(), sender.clone(), cancel.clone()),
