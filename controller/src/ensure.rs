@@ -32,7 +32,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(500), Duration::fr
 
 /// Which object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Name {
+pub(crate) struct ObjectName {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     /// `group/kind`, to order and tell apart.
@@ -41,7 +41,7 @@ pub(crate) struct Name {
 
 /// What is wanted of an object.
 #[derive(Debug, Clone)]
-enum Want {
+enum Desired {
     Applied(Value),
     Deleted,
     /// The pin of a job, in place.
@@ -50,15 +50,15 @@ enum Want {
 }
 
 #[derive(Debug, Clone)]
-struct Order {
+struct ObjectWrite {
     resource: ApiResource,
-    name: Name,
-    want: Want,
+    name: ObjectName,
+    desired: Desired,
 }
 
 /// The entrance; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Ensurer(mpsc::UnboundedSender<Order>);
+pub(crate) struct Ensurer(mpsc::UnboundedSender<ObjectWrite>);
 
 impl Ensurer {
     /// Starts the task that applies.
@@ -80,86 +80,92 @@ impl Ensurer {
         name: &str,
         object: Value,
     ) {
-        self.order(resource, namespace, name, Want::Applied(object));
+        self.submit(resource, namespace, name, Desired::Applied(object));
     }
 
     /// Wants an object gone, if it was applied here: one that somebody else made stays.
     pub(crate) fn delete(&self, resource: &ApiResource, namespace: Option<&str>, name: &str) {
-        self.order(resource, namespace, name, Want::Deleted);
+        self.submit(resource, namespace, name, Desired::Deleted);
     }
 
     /// Wants the job `key` pinned by `policy`.
     pub(crate) fn pin(&self, key: &JobKey, policy: Value) {
-        self.override_of(key, Want::Pinned(key.clone(), policy));
+        self.override_of(key, Desired::Pinned(key.clone(), policy));
     }
 
     /// Wants the job `key` not to be pinned.
     pub(crate) fn unpin(&self, key: &JobKey) {
-        self.override_of(key, Want::Unpinned(key.clone()));
+        self.override_of(key, Desired::Unpinned(key.clone()));
     }
 
-    fn override_of(&self, key: &JobKey, want: Want) {
+    fn override_of(&self, key: &JobKey, desired: Desired) {
         let name = overrides::name(key);
-        self.order(&overrides::resource(), Some(&key.namespace), &name, want);
+        self.submit(&overrides::resource(), Some(&key.namespace), &name, desired);
     }
 
-    fn order(&self, resource: &ApiResource, namespace: Option<&str>, name: &str, want: Want) {
-        let name = Name {
+    fn submit(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+        desired: Desired,
+    ) {
+        let name = ObjectName {
             namespace: namespace.map(str::to_owned),
             name: name.to_owned(),
             kind: format!("{}/{}", resource.group, resource.kind),
         };
         // The task is gone only when the process ends.
-        let _ = self.0.send(Order {
+        let _ = self.0.send(ObjectWrite {
             resource: resource.clone(),
             name,
-            want,
+            desired,
         });
     }
 }
 
 /// What one request came to.
-enum Done {
-    Settled(Name),
-    Failed(Order, u32),
+enum WriteOutcome {
+    Settled(ObjectName),
+    Failed(ObjectWrite, u32),
 }
 
 async fn serve(
     writers: (kube::Client, Overrides),
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut writes: mpsc::UnboundedReceiver<ObjectWrite>,
     cancel: CancellationToken,
 ) {
-    let mut waiting: BTreeMap<Name, Order> = BTreeMap::new();
-    let mut open: BTreeSet<Name> = BTreeSet::new();
-    let mut tasks: JoinSet<Done> = JoinSet::new();
-    // Failed orders that wait out their back-off, and those that have.
-    let mut resting: JoinSet<(Order, u32)> = JoinSet::new();
-    let mut rested: Vec<(Order, u32)> = Vec::new();
+    let mut waiting: BTreeMap<ObjectName, ObjectWrite> = BTreeMap::new();
+    let mut open: BTreeSet<ObjectName> = BTreeSet::new();
+    let mut tasks: JoinSet<WriteOutcome> = JoinSet::new();
+    // Failed writes that wait out their back-off, and those that have.
+    let mut resting: JoinSet<(ObjectWrite, u32)> = JoinSet::new();
+    let mut rested: Vec<(ObjectWrite, u32)> = Vec::new();
     loop {
         if tasks.len() < IN_FLIGHT {
-            if let Some((order, tries)) = rested.pop() {
-                tasks.spawn(carry_out(writers.clone(), order, tries));
+            if let Some((write, tries)) = rested.pop() {
+                tasks.spawn(carry_out(writers.clone(), write, tries));
                 continue;
             }
             let startable = waiting.keys().find(|name| !open.contains(*name)).cloned();
-            if let Some(order) = startable.and_then(|name| waiting.remove(&name)) {
-                open.insert(order.name.clone());
-                tasks.spawn(carry_out(writers.clone(), order, 0));
+            if let Some(write) = startable.and_then(|name| waiting.remove(&name)) {
+                open.insert(write.name.clone());
+                tasks.spawn(carry_out(writers.clone(), write, 0));
                 continue;
             }
         }
         tokio::select! {
             () = cancel.cancelled() => return,
-            order = orders.recv() => match order {
-                Some(order) => { waiting.insert(order.name.clone(), order); }
+            write = writes.recv() => match write {
+                Some(write) => { waiting.insert(write.name.clone(), write); }
                 None => return,
             },
             Some(done) = tasks.join_next() => match done {
-                Ok(Done::Settled(name)) => { open.remove(&name); }
-                Ok(Done::Failed(order, tries)) => {
+                Ok(WriteOutcome::Settled(name)) => { open.remove(&name); }
+                Ok(WriteOutcome::Failed(write, tries)) => {
                     resting.spawn(async move {
                         tokio::time::sleep(back_off(tries)).await;
-                        (order, tries)
+                        (write, tries)
                     });
                 }
                 // Nothing aborts it.
@@ -167,10 +173,10 @@ async fn serve(
                     std::panic::resume_unwind(panic)
                 },
             },
-            Some(Ok((order, tries))) = resting.join_next() => {
+            Some(Ok((write, tries))) = resting.join_next() => {
                 // What came meanwhile is newer.
-                let order = waiting.remove(&order.name).unwrap_or(order);
-                rested.push((order, tries));
+                let write = waiting.remove(&write.name).unwrap_or(write);
+                rested.push((write, tries));
             }
         }
     }
@@ -182,41 +188,41 @@ fn back_off(tries: u32) -> Duration {
 
 async fn carry_out(
     (client, overrides): (kube::Client, Overrides),
-    order: Order,
+    write: ObjectWrite,
     tries: u32,
-) -> Done {
-    let api: Api<DynamicObject> = match &order.name.namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &order.resource),
-        None => Api::all_with(client, &order.resource),
+) -> WriteOutcome {
+    let api: Api<DynamicObject> = match &write.name.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &write.resource),
+        None => Api::all_with(client, &write.resource),
     };
     let request = async {
-        match &order.want {
-            Want::Applied(object) => api
+        match &write.desired {
+            Desired::Applied(object) => api
                 .patch(
-                    &order.name.name,
+                    &write.name.name,
                     &PatchParams::apply(MANAGER).force(),
                     &Patch::Apply(object),
                 )
                 .await
                 .map(drop)
                 .map_err(CallError::from),
-            Want::Deleted => delete_ours(&api, &order.name.name).await,
-            Want::Pinned(key, policy) => overrides.pin(key, policy).await,
-            Want::Unpinned(key) => overrides.unpin(key).await,
+            Desired::Deleted => delete_ours(&api, &write.name.name).await,
+            Desired::Pinned(key, policy) => overrides.pin(key, policy).await,
+            Desired::Unpinned(key) => overrides.unpin(key).await,
         }
     };
     let result = tokio::time::timeout(DEADLINE, request).await;
     let error = match result {
-        Ok(Ok(())) => return Done::Settled(order.name),
+        Ok(Ok(())) => return WriteOutcome::Settled(write.name),
         Ok(Err(CallError::Kube(kube::Error::Api(status)))) if is_final(status.code) => {
-            log_final(&order, &status.message, status.code);
-            return Done::Settled(order.name);
+            log_final(&write, &status.message, status.code);
+            return WriteOutcome::Settled(write.name);
         }
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer in {} s", DEADLINE.as_secs()),
     };
-    tracing::warn!(object = ?order.name, error, tries, "an object was not applied; trying again");
-    Done::Failed(order, tries.saturating_add(1))
+    tracing::warn!(object = ?write.name, error, tries, "an object was not applied; trying again");
+    WriteOutcome::Failed(write, tries.saturating_add(1))
 }
 
 /// Deletes an object, if the controller applied it, in the version that was read.
@@ -241,9 +247,9 @@ fn is_final(code: u16) -> bool {
     matches!(code, 400 | 403 | 404 | 422)
 }
 
-fn log_final(order: &Order, message: &str, code: u16) {
-    match (&order.want, code) {
-        (Want::Deleted | Want::Unpinned(_), 404) => {}
-        _ => tracing::warn!(object = ?order.name, code, message, "an object was not applied"),
+fn log_final(write: &ObjectWrite, message: &str, code: u16) {
+    match (&write.desired, code) {
+        (Desired::Deleted | Desired::Unpinned(_), 404) => {}
+        _ => tracing::warn!(object = ?write.name, code, message, "an object was not applied"),
     }
 }

@@ -1,4 +1,4 @@
-//! From decisions to orders: plans to the scheduler, placements and take-backs to the
+//! Carries decisions out: plans go to the scheduler, placements and evictions to the
 //! committer.
 //!
 //! With the scheduler in this process a plan is checked on its live view, the members are
@@ -15,12 +15,12 @@ use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::Admission;
 use engine::{Attempt, ClusterName, Decision, Event, JobKey, QueueName, Reason, Time};
-use scheduler::carry_out::{Order, Refusal, in_parts};
+use scheduler::carry_out::{PlacementRequest, Refusal, in_parts};
 use scheduler::commit::Write;
 use std::sync::Arc;
 
 impl Core {
-    /// Asks the engine, and orders what it decides.
+    /// Has the engine decide, and carries its decisions out.
     pub(crate) fn decide(&mut self, now: Time) {
         let started = std::time::Instant::now();
         let decided = self.engine.decide(now);
@@ -39,11 +39,11 @@ impl Core {
             decided.wake_at
         };
         for decision in decided.decisions {
-            self.order(decision, now);
+            self.carry_out(decision, now);
         }
     }
 
-    fn order(&mut self, decision: Decision, now: Time) {
+    fn carry_out(&mut self, decision: Decision, now: Time) {
         match decision {
             Decision::Release { key, .. }
             | Decision::Resize { key, .. }
@@ -198,7 +198,7 @@ impl Core {
         };
         let template = self.mirror.template_of(binding);
         let ask = self.mirror.ask_of(binding);
-        let order = Order {
+        let request = PlacementRequest {
             binding: Arc::clone(binding),
             demand: fact.demand.clone(),
             queue: admission.queue.clone(),
@@ -211,10 +211,10 @@ impl Core {
             ),
             admission,
         };
-        let (key, attempt, inputs) = (key.clone(), order.admission.attempt, self.inputs.clone());
+        let (key, attempt, inputs) = (key.clone(), request.admission.attempt, self.inputs.clone());
         self.in_flight_of(&key).begin_preparing(attempt);
         runtime::task::spawn(async move {
-            let result = Box::new(scheduler.prepare(order).await);
+            let result = Box::new(scheduler.prepare(request).await);
             // The owner task is gone only when the process ends.
             let _ = inputs
                 .send(Input::Prepared {

@@ -30,9 +30,9 @@ use workload::Reach;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// A plan to carry out.
+/// A request to place a job as it was admitted.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct PlacementRequest {
     /// The binding as it was when the plan was made.
     pub binding: Arc<ResourceBinding>,
     /// What was admitted, slots included where they are known.
@@ -135,10 +135,10 @@ impl Scheduler {
     ///
     /// # Errors
     /// The refusal, where the plan does not stand; then nothing is held.
-    pub async fn prepare(&self, order: Order) -> Result<Write, Refusal> {
+    pub async fn prepare(&self, request: PlacementRequest) -> Result<Write, Refusal> {
         self.metrics.checked.inc();
-        let key = key_of(&order.binding);
-        let prepared = self.prepare_all(&key, &order).await;
+        let key = key_of(&request.binding);
+        let prepared = self.prepare_all(&key, &request).await;
         if let Err(refusal) = &prepared {
             self.metrics.refused(refusal.reason);
             tracing::debug!(job = %key, reason = %refusal.reason, message = refusal.message, "plan refused");
@@ -172,15 +172,19 @@ impl Scheduler {
         self.live.forget(key);
     }
 
-    async fn prepare_all(&self, key: &JobKey, order: &Order) -> Result<Write, Refusal> {
-        let Order {
+    async fn prepare_all(
+        &self,
+        key: &JobKey,
+        request: &PlacementRequest,
+    ) -> Result<Write, Refusal> {
+        let PlacementRequest {
             binding,
             admission,
             demand,
             queue,
             priority_classes,
             ..
-        } = order;
+        } = request;
         self.live
             .assume(key, demand, &admission.shares)
             .map_err(|(cluster, why)| objection(cluster, why))?;
@@ -190,7 +194,7 @@ impl Scheduler {
                 .prepare(&share.cluster, api, queue, priority_classes)
         });
         let ready = match try_join_all(all).await {
-            Ok(_) => self.record(order).await,
+            Ok(_) => self.record(request).await,
             Err(error) => Err(unprepared(&error)),
         };
         let record = ready.inspect_err(|_| self.forget(key))?;
@@ -207,10 +211,10 @@ impl Scheduler {
 
     /// The record to be written, once the job's overrides are. One that is in parts already has
     /// its override; that is resized when the new shares are charged.
-    async fn record(&self, order: &Order) -> Result<AdmissionRecord, Refusal> {
-        let Order {
+    async fn record(&self, request: &PlacementRequest) -> Result<AdmissionRecord, Refusal> {
+        let PlacementRequest {
             binding, admission, ..
-        } = order;
+        } = request;
         if let Some(placed) = in_parts(binding, admission.attempt) {
             return Ok(placed.resized(admission));
         }
@@ -219,46 +223,52 @@ impl Scheduler {
             record.queues_above = plan.queues_above;
             record.requests = plan.requests;
         }
-        let parts = self.override_it(order).await?;
+        let parts = self.override_it(request).await?;
         Ok(match parts {
             None => record,
             Some(_) => AdmissionRecord {
                 parts,
-                resizable: order.demand.held == Held::ByOverride,
-                leading: order.leading.clone(),
-                ..record.with_reach(order.reach.clone())
+                resizable: request.demand.held == Held::ByOverride,
+                leading: request.leading.clone(),
+                ..record.with_reach(request.reach.clone())
             },
         })
     }
 
     /// Writes the overrides of the job, where it has some: how it is taken apart.
-    async fn override_it(&self, order: &Order) -> Result<Option<Parts>, Refusal> {
-        if let Some(path) = order.time_to_live {
-            let kept = self.overrides.keep_alive(&order.binding, path).await;
+    async fn override_it(&self, request: &PlacementRequest) -> Result<Option<Parts>, Refusal> {
+        if let Some(path) = request.time_to_live {
+            let kept = self.overrides.keep_alive(&request.binding, path).await;
             kept.map_err(not_overridden)?;
         }
-        self.take_apart(order).await
+        self.take_apart(request).await
     }
 
     /// Has each cluster get its own part, where the job asks to be split or has its parts resized:
     /// also where one cluster takes all of it, so that its pods are told the same in every place.
-    async fn take_apart(&self, order: &Order) -> Result<Option<Parts>, Refusal> {
+    async fn take_apart(&self, request: &PlacementRequest) -> Result<Option<Parts>, Refusal> {
         let Admission {
             attempt, shares, ..
-        } = &order.admission;
+        } = &request.admission;
         let overrides = &self.overrides;
-        if !order.demand.in_parts() {
+        if !request.demand.in_parts() {
             // An attempt before may have been in parts, and its end not be told.
-            if attempt.0 > 1 && workload::may_be_in_parts(&order.demand.placement.api) {
-                let cleared = overrides.clear(&order.binding, *attempt).await;
+            if attempt.0 > 1 && workload::may_be_in_parts(&request.demand.placement.api) {
+                let cleared = overrides.clear(&request.binding, *attempt).await;
                 cleared.map_err(not_overridden)?;
             }
             return Ok(None);
         }
-        let resizable = order.demand.held == Held::ByOverride;
-        let done = overrides.take_apart(&order.binding, *attempt, shares, &order.reach, resizable);
+        let resizable = request.demand.held == Held::ByOverride;
+        let done = overrides.take_apart(
+            &request.binding,
+            *attempt,
+            shares,
+            &request.reach,
+            resizable,
+        );
         done.await.map_err(not_overridden)?;
-        Ok(Some(if is_suspended(&order.binding) {
+        Ok(Some(if is_suspended(&request.binding) {
             // By its policy, which is not ours to lift.
             Parts::Dispatched
         } else {

@@ -34,4 +34,4 @@ mod services;
 pub mod term;
 pub mod uninstall;
 
-pub use carry_out::{Order, Refusal, Scheduler, SchedulerOptions};
+pub use carry_out::{PlacementRequest, Refusal, Scheduler, SchedulerOptions};

@@ -86,7 +86,7 @@ fn resources(cpu: &str, gpus: &str, pods: &str) -> Resources {
 }
 
 /// A plan of `pods` pods with 2 GPUs each in `m1`.
-fn order(name: &str, api: &str, pods: u32) -> Order {
+fn request(name: &str, api: &str, pods: u32) -> PlacementRequest {
     let mut binding = ResourceBinding::default();
     binding.metadata.namespace = Some("team".into());
     binding.metadata.name = Some(name.into());
@@ -112,7 +112,7 @@ fn order(name: &str, api: &str, pods: u32) -> Order {
             count: pods,
         }],
     };
-    Order {
+    PlacementRequest {
         binding: Arc::new(binding),
         admission: Admission {
             uid: Uid::new("u"),
@@ -143,12 +143,12 @@ fn order(name: &str, api: &str, pods: u32) -> Order {
     }
 }
 
-fn job(name: &str, pods: u32) -> Order {
-    order(name, "batch/v1/Job", pods)
+fn job(name: &str, pods: u32) -> PlacementRequest {
+    request(name, "batch/v1/Job", pods)
 }
 
-async fn refusal(stage: &Stage, order: Order) -> Refusal {
-    match stage.scheduler.prepare(order).await {
+async fn refusal(stage: &Stage, request: PlacementRequest) -> Refusal {
+    match stage.scheduler.prepare(request).await {
         Err(refusal) => refusal,
         Ok(write) => panic!("not refused: {write:?}"),
     }
@@ -226,7 +226,7 @@ async fn room_is_held_until_the_job_is_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_not_to_be_used_is_named_with_why() {
     let stage = stage();
-    let message = refusal(&stage, order("a", "batch.volcano.sh/v1alpha1/Job", 1))
+    let message = refusal(&stage, request("a", "batch.volcano.sh/v1alpha1/Job", 1))
         .await
         .message;
     assert_eq!(
@@ -254,7 +254,7 @@ async fn a_member_that_is_not_to_be_used_is_named_with_why() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_prepared_is_refused_and_holds_nothing() {
     let stage = stage();
-    let unknown = Order {
+    let unknown = PlacementRequest {
         priority_classes: ["absent".to_owned()].into(),
         ..job("a", 4)
     };
@@ -308,9 +308,9 @@ async fn no_override_of_an_earlier_attempt_meets_a_placement_that_has_none() {
             .put(POLICY, json!({"metadata": {"managedFields": managed}}))
     };
     let attempt = |number: u32| {
-        let mut order = job("a", 1);
-        order.admission.attempt = Attempt(number);
-        order
+        let mut request = job("a", 1);
+        request.admission.attempt = Attempt(number);
+        request
     };
     override_of("somebody");
     stage.scheduler.prepare(attempt(2)).await.unwrap();
@@ -328,16 +328,16 @@ async fn no_override_of_an_earlier_attempt_meets_a_placement_that_has_none() {
 #[tokio::test(start_paused = true)]
 async fn what_asks_to_be_split_is_taken_apart_before_it_is_placed() {
     let stage = stage();
-    let mut order = job("a", 2);
-    order.demand.split = engine::facts::Split::Allowed;
-    let mut binding = (*order.binding).clone();
+    let mut request = job("a", 2);
+    request.demand.split = engine::facts::Split::Allowed;
+    let mut binding = (*request.binding).clone();
     binding.spec.resource = serde_json::from_value(json!({
         "apiVersion": "batch/v1", "kind": "Job", "namespace": "team", "name": "a", "uid": "u",
     }))
     .unwrap();
-    order.binding = Arc::new(binding);
-    order.leading = Some(ClusterName::new("m1"));
-    order.reach = Reach {
+    request.binding = Arc::new(binding);
+    request.leading = Some(ClusterName::new("m1"));
+    request.reach = Reach {
         leader: Some("a-0.example.com".into()),
         hosts: [(ClusterName::new("m1"), "{host}.m1".into())].into(),
     };
@@ -348,35 +348,35 @@ async fn what_asks_to_be_split_is_taken_apart_before_it_is_placed() {
         })
     };
     let path = "/apis/batch/v1/namespaces/team/jobs/a";
-    let refused = refusal(&stage, order.clone()).await;
+    let refused = refusal(&stage, request.clone()).await;
     assert_eq!(refused.message, "its template is gone, or another by now");
     stage.karmada.put(path, template(3));
-    let refused = refusal(&stage, order.clone()).await;
+    let refused = refusal(&stage, request.clone()).await;
     assert_eq!(
         refused.message,
         "its template changed since it was planned: main has 3 pods, 2 were planned"
     );
     assert!(stage.karmada.get(POLICY).is_none());
     stage.karmada.put(path, template(2));
-    let Ok(Write::Place { record, .. }) = stage.scheduler.prepare(order.clone()).await else {
+    let Ok(Write::Place { record, .. }) = stage.scheduler.prepare(request.clone()).await else {
         panic!("refused");
     };
     assert_eq!(record.parts, Some(Parts::Held));
-    assert_eq!(record.leading, order.leading);
-    assert_eq!(record.reach(), order.reach);
+    assert_eq!(record.leading, request.leading);
+    assert_eq!(record.reach(), request.reach);
     let policy = stage.karmada.get(POLICY).unwrap();
     assert_eq!(
         policy["spec"]["overrideRules"][0]["targetCluster"]["clusterNames"][0],
         "m1"
     );
     // Suspended by its policy, it is not ours to dispatch.
-    let mut binding = (*order.binding).clone();
+    let mut binding = (*request.binding).clone();
     binding.spec.suspension = serde_json::from_value(json!({"dispatching": true})).unwrap();
-    let order = Order {
+    let request = PlacementRequest {
         binding: Arc::new(binding),
-        ..order
+        ..request
     };
-    let Ok(Write::Place { record, .. }) = stage.scheduler.prepare(order).await else {
+    let Ok(Write::Place { record, .. }) = stage.scheduler.prepare(request).await else {
         panic!("refused");
     };
     assert_eq!(record.parts, Some(Parts::Dispatched));

@@ -15,7 +15,7 @@ mod events;
 #[cfg(test)]
 mod tests;
 
-use crate::carry_out::{Order, Refusal, Scheduler, SchedulerOptions, key_of};
+use crate::carry_out::{PlacementRequest, Refusal, Scheduler, SchedulerOptions, key_of};
 use crate::commit::{self, CommitOptions, Committer, Failure, Intent, Outcome, Write, WriteKind};
 use crate::demand::{ask, demand};
 use crate::term::{Lead, hold};
@@ -529,7 +529,7 @@ async fn prepare(
     let ask = ask
         .with_claims(&|name| claimed.get(name))
         .map_err(unreadable)?;
-    let order = Order {
+    let request = PlacementRequest {
         demand: demand(binding, &template, &ask, record.parts.is_some()),
         priority_classes: ask.priority_classes(),
         binding: Arc::clone(binding),
@@ -539,7 +539,7 @@ async fn prepare(
         leading: record.leading.clone(),
         time_to_live: workload::time_to_live(&template).and_then(|ttl| ttl.in_members),
     };
-    let prepared = scheduler.prepare(order).await;
+    let prepared = scheduler.prepare(request).await;
     prepared.map_err(
         |Refusal {
              reason, message, ..
