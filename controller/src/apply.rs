@@ -41,13 +41,14 @@ impl Core {
             let policy = self.mirror.policies.get(queue);
             policy.map_or_else(Filters::default, CapacityPolicy::filters)
         };
-        let apart = |queue: &QueueName, meeting| self.apart(queue, meeting);
+        let rendezvous_problem =
+            |queue: &QueueName, meeting| self.rendezvous_problem(queue, meeting);
         let rules = QueueRules {
             permitted: &permitted,
             class_refused: &class_refused,
             split: &split,
             filters: &filters,
-            apart: &apart,
+            rendezvous_problem: &rendezvous_problem,
         };
         let claimed = |template: &str| self.mirror.claimed_by(key, template);
         let mut job = fact::job(key, binding, template, namespace, rules, &claimed);

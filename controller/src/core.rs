@@ -88,7 +88,7 @@ pub(crate) struct Core {
     /// Bindings that are no workloads and go to every cluster: looked at when clusters change.
     pub(crate) spread_bindings: BTreeSet<JobKey>,
     /// Jobs that are split only where their pods can find each other.
-    pub(crate) meeting: BTreeSet<JobKey>,
+    pub(crate) rendezvous_jobs: BTreeSet<JobKey>,
     /// Jobs whose record this version cannot act on.
     pub(crate) untouched: BTreeSet<JobKey>,
     /// Places of queues that their objects do not tell.

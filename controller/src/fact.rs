@@ -88,7 +88,7 @@ pub(crate) struct QueueRules<'a> {
     /// Which clusters are left out for its jobs.
     pub(crate) filters: &'a dyn Fn(&QueueName) -> Filters,
     /// Why pods of different clusters could not find each other, if they could not.
-    pub(crate) apart: &'a dyn Fn(&QueueName, Meeting) -> Option<String>,
+    pub(crate) rendezvous_problem: &'a dyn Fn(&QueueName, Meeting) -> Option<String>,
 }
 
 /// A job as the engine is told of it, and what its PodGroup shows.
@@ -124,7 +124,8 @@ pub(crate) fn job(
     let queue_split = (rules.split)(&queue);
     let unsplit = ask.as_ref().and_then(|ask| {
         let asks = ask.meeting != Meeting::Nobody && ask.may_be_split(queue_split);
-        asks.then(|| (rules.apart)(&queue, ask.meeting)).flatten()
+        asks.then(|| (rules.rendezvous_problem)(&queue, ask.meeting))
+            .flatten()
     });
     let ask = if unsplit.is_some() {
         ask.map(Ask::whole)

@@ -4,8 +4,8 @@
 
 use crate::excess::Watched as Excess;
 use crate::guard::Guard;
-use crate::meeting::Finding;
 use crate::parts::Watched;
+use crate::rendezvous::ServiceDiscovery;
 use crate::shrink::Shrinks;
 use crds::karmada::ResourceBinding;
 use engine::{Attempt, JobKey, Time};
@@ -57,7 +57,7 @@ pub(crate) struct InFlight {
     /// How the parts of the present placement stand, where it has some.
     pub(crate) parts: Watched,
     /// Whether its pods can find each other, where they do by Services.
-    pub(crate) finding: Finding,
+    pub(crate) service_discovery: ServiceDiscovery,
     /// The attempt that is evicted for another job, and that job.
     making_room: Option<(Attempt, JobKey)>,
     /// Whether its members are kept from deleting it when it has ended.
@@ -225,7 +225,7 @@ impl InFlight {
         self.works_seen = false;
         self.shrinks = Shrinks::default();
         self.parts = Watched::default();
-        self.finding = Finding::default();
+        self.service_discovery = ServiceDiscovery::default();
         self.excess = Excess::default();
         self.kept_told = false;
         self.guard.ended();

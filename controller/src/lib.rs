@@ -33,7 +33,6 @@ mod in_flight;
 mod input;
 mod invariants;
 mod leaving;
-mod meeting;
 mod metrics;
 mod mirror;
 mod not_touched;
@@ -53,6 +52,7 @@ mod readiness;
 mod reconcile;
 mod release;
 mod remains;
+mod rendezvous;
 mod renew;
 mod rights;
 mod seen_work;
@@ -286,7 +286,7 @@ async fn live(
         dirty: std::collections::BTreeSet::new(),
         later: std::collections::BTreeSet::new(),
         spread_bindings: std::collections::BTreeSet::new(),
-        meeting: std::collections::BTreeSet::new(),
+        rendezvous_jobs: std::collections::BTreeSet::new(),
         untouched: std::collections::BTreeSet::new(),
         intents: Vec::new(),
         marking: std::collections::BTreeMap::new(),

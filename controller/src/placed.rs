@@ -25,7 +25,7 @@ impl Core {
         if self.has_works(ctx) {
             self.in_flight_of(ctx.key).works_seen = true;
         }
-        self.meeting.remove(ctx.key);
+        self.rendezvous_jobs.remove(ctx.key);
         self.mirror.keep_claims(ctx.key);
         let ending = self.ending_of(ctx, &record);
         let outcome = outcome(&ctx.binding);
@@ -73,7 +73,7 @@ impl Core {
             return;
         }
         if !outcome.is_finished() {
-            self.keep_found(ctx, &record);
+            self.check_services(ctx, &record);
             self.renew(ctx, &record, progress);
         }
         self.confirm_shrinks(ctx, &record);

@@ -66,7 +66,7 @@ impl Core {
                 let parent = queue.spec.parent.clone();
                 let before = self.mirror.queues.insert(name.clone(), queue);
                 if before.is_some_and(|before| before.spec.parent != parent) {
-                    self.dirty.extend(self.meeting.iter().cloned());
+                    self.dirty.extend(self.rendezvous_jobs.iter().cloned());
                 }
                 self.places.gone.remove(&name);
                 self.apply_queue(&name);
@@ -76,7 +76,7 @@ impl Core {
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
                 let last = self.mirror.queues.remove(&name);
-                self.dirty.extend(self.meeting.iter().cloned());
+                self.dirty.extend(self.rendezvous_jobs.iter().cloned());
                 self.queue_gone(&name, last.as_ref());
                 name
             }

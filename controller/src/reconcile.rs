@@ -121,7 +121,7 @@ impl Core {
         self.last_facts.remove(key);
         self.in_flight.remove(key);
         self.spread_bindings.remove(key);
-        self.meeting.remove(key);
+        self.rendezvous_jobs.remove(key);
         self.touched(key);
         self.mirror.drop_claims(key);
         self.publisher.forget(key);
@@ -270,7 +270,7 @@ impl Core {
         self.mirror.drop_claims(ctx.key);
         match self.job_of(ctx.key, &ctx.binding, namespace) {
             Some(job) => {
-                self.note_meeting(ctx, &job);
+                self.note_rendezvous(ctx, &job);
                 self.apply_fact(&job.fact);
                 self.expire_stopped(ctx);
             }

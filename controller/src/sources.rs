@@ -39,7 +39,7 @@ impl Core {
         };
         self.apply_policy(&name);
         self.publisher.queue(&name);
-        self.dirty.extend(self.meeting.iter().cloned());
+        self.dirty.extend(self.rendezvous_jobs.iter().cloned());
         // Who may submit may have changed; by what `root` says, to any queue.
         let all = name.as_str() == names::ROOT_POLICY;
         let told = self
@@ -167,10 +167,12 @@ impl Core {
                         self.dirty.extend(self.spread_bindings.iter().cloned());
                         self.note_leaving(cluster);
                         if self.engine.cluster(&cluster.name).is_none() {
-                            self.dirty.extend(self.meeting.iter().cloned());
+                            self.dirty.extend(self.rendezvous_jobs.iter().cloned());
                         }
                     }
-                    Event::ClusterGone(_) => self.dirty.extend(self.meeting.iter().cloned()),
+                    Event::ClusterGone(_) => {
+                        self.dirty.extend(self.rendezvous_jobs.iter().cloned())
+                    }
                     _ => {}
                 }
                 self.pods.note(&fact);

@@ -13,7 +13,6 @@ mod flow;
 mod growth;
 mod kept;
 mod leaving;
-mod meeting;
 mod not_touched;
 mod out_of_service;
 mod parts;
@@ -21,6 +20,7 @@ mod permits;
 mod places;
 mod preserved;
 mod remains;
+mod rendezvous;
 mod restart;
 
 use super::*;
@@ -112,7 +112,7 @@ impl Stage {
             dirty: BTreeSet::new(),
             later: BTreeSet::new(),
             spread_bindings: BTreeSet::new(),
-            meeting: BTreeSet::new(),
+            rendezvous_jobs: BTreeSet::new(),
             untouched: BTreeSet::new(),
             intents: Vec::new(),
             marking: BTreeMap::new(),

@@ -74,7 +74,9 @@ fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<
                 "at-data" => Filters::named(["DataRegion"]).unwrap(),
                 _ => Filters::default(),
             },
-            apart: &|queue, _| (queue.as_str() != "meets").then(|| "no address".to_owned()),
+            rendezvous_problem: &|queue, _| {
+                (queue.as_str() != "meets").then(|| "no address".to_owned())
+            },
         },
         &|name| (name == "two-gpus").then_some(&*TWO_GPUS),
     )

@@ -1,4 +1,4 @@
-//! Whether the pods of a job can find each other from different clusters.
+//! Rendezvous: whether the pods of a job can find each other from different clusters.
 //!
 //! What resolves between clusters is said by capacity policies, for a queue and those below it.
 //! A job that must meet is split only where its queue has an address for every cluster; else it
@@ -33,7 +33,7 @@ const SWEPT_AFTER: Duration = Duration::from_secs(20);
 
 /// Whether the pods of a placed job can find each other by its Services. May be forgotten.
 #[derive(Debug, Default)]
-pub(crate) enum Finding {
+pub(crate) enum ServiceDiscovery {
     /// Nobody has looked.
     #[default]
     Unknown,
@@ -47,7 +47,7 @@ pub(crate) enum Finding {
 
 impl Core {
     /// Why pods of a job of `queue` could not find each other from every cluster, if so.
-    pub(crate) fn apart(&self, queue: &QueueName, meeting: Meeting) -> Option<String> {
+    pub(crate) fn rendezvous_problem(&self, queue: &QueueName, meeting: Meeting) -> Option<String> {
         let Some((name, addresses)) = self.addresses(queue) else {
             return Some(format!(
                 "spec.placement.addresses of capacitypolicy {queue}, or of one above it, does not say how its pods reach those of other clusters"
@@ -75,12 +75,12 @@ impl Core {
 
     /// Remembers a job whose split hangs on clusters and policies, and tells its owner where
     /// that keeps it from being split.
-    pub(crate) fn note_meeting(&mut self, ctx: &ReconcileCtx<'_>, job: &Job) {
+    pub(crate) fn note_rendezvous(&mut self, ctx: &ReconcileCtx<'_>, job: &Job) {
         let meeting = job.ask.as_ref().map(|ask| ask.meeting);
         if meeting.unwrap_or_default() == Meeting::Nobody {
             return;
         }
-        self.meeting.insert(ctx.key.clone());
+        self.rendezvous_jobs.insert(ctx.key.clone());
         // Who leaves it to the queue has not asked for it.
         let asks = job.ask.as_ref().is_some_and(|ask| ask.asks_to_be_split);
         if let Some(why) = job.unsplit.as_ref().filter(|_| asks) {
@@ -93,21 +93,21 @@ impl Core {
     }
 
     /// Sees to the Services by which pods of a placed job find each other, where they do so.
-    pub(crate) fn keep_found(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+    pub(crate) fn check_services(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         if record.parts.is_none() || !needs_services(record) {
             return;
         }
-        let finding = &mut self.in_flight_of(ctx.key).finding;
-        let from = match finding {
-            Finding::Unknown => ctx.now.after(TAKEN_UP_WITHIN_MS),
-            Finding::From(from) => *from,
-            Finding::Open | Finding::Found => return,
+        let service_discovery = &mut self.in_flight_of(ctx.key).service_discovery;
+        let from = match service_discovery {
+            ServiceDiscovery::Unknown => ctx.now.after(TAKEN_UP_WITHIN_MS),
+            ServiceDiscovery::From(from) => *from,
+            ServiceDiscovery::Open | ServiceDiscovery::Found => return,
         };
         if ctx.now < from {
-            *finding = Finding::From(from);
+            *service_discovery = ServiceDiscovery::From(from);
             return self.requeue_at(ctx.key, from);
         }
-        *finding = Finding::Open;
+        *service_discovery = ServiceDiscovery::Open;
         let (overrides, inputs) = (self.overrides.clone(), self.inputs.clone());
         let (key, binding, attempt) = (ctx.key.clone(), ctx.binding.clone(), record.attempt);
         let (shares, reach) = (record.admission().shares, record.reach());
@@ -162,9 +162,9 @@ impl Core {
             Ok(Some(why)) => Some(why),
             Err(error) => Some(error.to_string()),
         };
-        self.in_flight_of(key).finding = match why {
-            None => Finding::Found,
-            Some(_) => Finding::From(now.after(LOOK_AGAIN_MS)),
+        self.in_flight_of(key).service_discovery = match why {
+            None => ServiceDiscovery::Found,
+            Some(_) => ServiceDiscovery::From(now.after(LOOK_AGAIN_MS)),
         };
         self.dirty.insert(key.clone());
         if let Some(why) = why {
