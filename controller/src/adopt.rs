@@ -1,6 +1,6 @@
 //! Jobs that ran before Muster managed them: charged as they are, never gated. Pure.
 
-use crate::fact::Job;
+use crate::fact::ResolvedJob;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{Admission, Held, JobFact, Role, RolePods, Share};
@@ -14,7 +14,7 @@ const CLASS: &str = "adopted";
 
 /// The record of a job that is placed without Muster: each cluster is charged what Karmada
 /// starts there, which is the whole job unless it divides the replicas.
-pub(crate) fn record(binding: &ResourceBinding, job: &Job, now: Time) -> AdmissionRecord {
+pub(crate) fn record(binding: &ResourceBinding, job: &ResolvedJob, now: Time) -> AdmissionRecord {
     record_in(&binding.spec.clusters, binding, job, now)
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn record(binding: &ResourceBinding, job: &Job, now: Time) -> Admissi
 pub(crate) fn record_in(
     clusters: &[TargetCluster],
     binding: &ResourceBinding,
-    job: &Job,
+    job: &ResolvedJob,
     now: Time,
 ) -> AdmissionRecord {
     let admission = Admission {
@@ -56,7 +56,7 @@ pub(crate) fn unsized_record(fact: &JobFact, now: Time) -> AdmissionRecord {
     }
 }
 
-fn share(cluster: &TargetCluster, job: &Job) -> Share {
+fn share(cluster: &TargetCluster, job: &ResolvedJob) -> Share {
     let roles = &job.fact.demand.roles;
     let held = job.fact.demand.held == Held::ByReplicas && roles.len() == 1;
     let count = |role: &Role| match cluster.replicas.and_then(|r| u32::try_from(r).ok()) {

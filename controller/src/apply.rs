@@ -3,7 +3,7 @@
 //! Telling it what it knows changes nothing, so each look at a job may tell all.
 
 use crate::core::Core;
-use crate::fact::{self, Job, NamespaceFact, Permission, QueueRules};
+use crate::fact::{self, NamespaceFact, Permission, QueueRules, ResolvedJob};
 use crate::reconcile::ReconcileCtx;
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
@@ -27,7 +27,7 @@ impl Core {
         key: &JobKey,
         binding: &ResourceBinding,
         namespace: &NamespaceFact,
-    ) -> Option<Job> {
+    ) -> Option<ResolvedJob> {
         let template = self.mirror.template_of(binding)?;
         let permitted = |queue: &QueueName| self.permission(&key.namespace, namespace, queue);
         let class_refused = |queue: &QueueName, classes: &BTreeSet<String>| {

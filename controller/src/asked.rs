@@ -6,7 +6,7 @@
 
 use crate::adopt;
 use crate::core::Core;
-use crate::fact::Job;
+use crate::fact::ResolvedJob;
 use crate::reconcile::ReconcileCtx;
 use crate::seen_work::SeenWork;
 use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
@@ -47,7 +47,7 @@ impl Core {
         &self,
         key: &JobKey,
         binding: &ResourceBinding,
-        job: Option<&Job>,
+        job: Option<&ResolvedJob>,
     ) -> Vec<RecordedShare> {
         let mut shares = self.asked_by_works(key, self.mirror.works_of(binding));
         let is_read = |cluster: &str| shares.iter().any(|share| share.name.as_str() == cluster);
@@ -107,7 +107,7 @@ impl Core {
         &self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
-        job: Option<&Job>,
+        job: Option<&ResolvedJob>,
     ) -> Vec<(RecordedShare, Resources)> {
         let surge = self.surge_of(&ctx.binding);
         let mut beyond = Vec::new();
@@ -189,7 +189,7 @@ fn share(cluster: &str, rendered: &Rendered) -> RecordedShare {
 
 /// Whether its template asks for more than was admitted: more in each pod, or more pods where
 /// nothing holds their number.
-fn has_grown(job: &Job, record: &AdmissionRecord) -> bool {
+fn has_grown(job: &ResolvedJob, record: &AdmissionRecord) -> bool {
     let demand = &job.fact.demand;
     let pods = |role: &str| -> u32 {
         let shares = record.clusters.iter().flat_map(|share| &share.pods);

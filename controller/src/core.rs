@@ -55,7 +55,7 @@ const BATCH: usize = 1024;
 
 /// Whether the core decides. It begins to once; a replica that leads no longer drops it.
 #[derive(Debug)]
-pub(crate) enum Role {
+pub(crate) enum Leading {
     /// Another leads, or nobody does yet.
     Follows,
     /// This replica leads, and the mirror may be behind what leaders wrote.
@@ -66,7 +66,7 @@ pub(crate) enum Role {
 
 /// The owner of engine and mirror.
 pub(crate) struct Core {
-    pub(crate) role: Role,
+    pub(crate) role: Leading,
     /// The newest version of any binding that was seen.
     pub(crate) seen: u64,
     /// What the engine's time is read from.
@@ -175,7 +175,7 @@ impl Core {
     fn absorb(&mut self, input: Input, now: Time) {
         self.readiness.note(&input);
         match input {
-            Input::Lead(lead) if !self.leads() => self.role = Role::CatchesUp(lead),
+            Input::Lead(lead) if !self.leads() => self.role = Leading::CatchesUp(lead),
             Input::Lead(lead) => lead.caught_up(),
             Input::Binding(delta) => {
                 if let Delta::Upserted(binding) = &delta {
@@ -294,7 +294,7 @@ impl Core {
             return false;
         }
         match &self.role {
-            Role::CatchesUp(lead) if self.seen >= lead.version => {
+            Leading::CatchesUp(lead) if self.seen >= lead.version => {
                 lead.caught_up();
                 self.begin(now);
                 true
@@ -305,7 +305,7 @@ impl Core {
 
     /// Whether decisions are taken and written.
     pub(crate) fn leads(&self) -> bool {
-        matches!(self.role, Role::Leads)
+        matches!(self.role, Leading::Leads)
     }
 
     /// Whether every watched kind has listed.
@@ -336,7 +336,7 @@ impl Core {
 
     /// Begins to decide: every job is looked at, whatever was noted while another led.
     fn begin(&mut self, now: Time) {
-        self.role = Role::Leads;
+        self.role = Leading::Leads;
         self.find_remains(now);
         self.dirty.extend(self.mirror.bindings.keys().cloned());
         for (name, fact) in &self.mirror.namespaces {

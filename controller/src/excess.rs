@@ -45,7 +45,7 @@ const LOOK_MS: i64 = 1_000;
 
 /// What is remembered of a job whose Works ask for more. Since when they do, its record says.
 #[derive(Debug, Default)]
-pub(crate) struct Watched {
+pub(crate) struct ExcessState {
     /// Since when some Work has asked for more.
     since: Option<Time>,
     /// What was asked for in each cluster beyond the charge, and since when that is no more.
@@ -54,7 +54,7 @@ pub(crate) struct Watched {
     said: Option<String>,
 }
 
-impl Watched {
+impl ExcessState {
     /// What its user is told.
     pub(crate) fn said(&self) -> Option<&str> {
         self.said.as_deref()
@@ -63,7 +63,7 @@ impl Watched {
 
 /// What some Works ask for beyond the charge.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ObservedExcess {
     excess: BTreeMap<ClusterName, Resources>,
     /// Policies that apply to these Works, other than those that Muster made for the job.
     overrides: BTreeSet<AppliedOverride>,
@@ -145,14 +145,14 @@ impl Core {
         &mut self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
-    ) -> Found {
+    ) -> ObservedExcess {
         let holds = self.engine.job(ctx.key).and_then(|job| job.admission);
         let charged_now = holds.is_some_and(|held| held.attempt == record.attempt);
         if !charged_now || record.parts == Some(Parts::Held) {
-            return Found::default();
+            return ObservedExcess::default();
         }
         let surge = self.surge_of(&ctx.binding);
-        let mut found = Found::default();
+        let mut found = ObservedExcess::default();
         let mut asked: BTreeMap<ClusterName, Rendered> = BTreeMap::new();
         for work in self.mirror.works_of(&ctx.binding) {
             let Some(rendered) = self.rendered(ctx.key, work) else {
@@ -245,7 +245,7 @@ impl Core {
     }
 
     /// Tells the user, once for each thing that there is to tell.
-    fn say_excess(&mut self, ctx: &ReconcileCtx<'_>, found: &Found, deadline: Time) {
+    fn say_excess(&mut self, ctx: &ReconcileCtx<'_>, found: &ObservedExcess, deadline: Time) {
         let more = told(&found.excess);
         let message = match found.overrides.is_empty() {
             true => format!(
@@ -273,7 +273,7 @@ impl Core {
         &mut self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
-        found: &Found,
+        found: &ObservedExcess,
     ) {
         let message = format!(
             "{} its Works ask for more than was admitted ({}), for more than {} s",

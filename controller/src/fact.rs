@@ -93,7 +93,7 @@ pub(crate) struct QueueRules<'a> {
 
 /// A job as the engine is told of it, and what its PodGroup shows.
 #[derive(Debug, Clone)]
-pub(crate) struct Job {
+pub(crate) struct ResolvedJob {
     pub(crate) fact: JobFact,
     /// What it asks for; `None` where that is not known. Without the devices that its pods claim
     /// where only these are not known.
@@ -110,7 +110,7 @@ pub(crate) fn job(
     namespace: &NamespaceFact,
     rules: QueueRules<'_>,
     claimed: Claimed<'_>,
-) -> Job {
+) -> ResolvedJob {
     let queue = queue(template, namespace);
     let (ask, mut hold) = match size(binding, template) {
         Ok(ask) if ask.claim_templates().is_empty() => (Some(ask), None),
@@ -153,7 +153,7 @@ pub(crate) fn job(
         preemptible: ask.as_ref().is_none_or(|ask| ask.preemptible),
         checkpointed_at: template.checkpointed_at,
     };
-    Job { fact, ask, unsplit }
+    ResolvedJob { fact, ask, unsplit }
 }
 
 /// A job whose template is not to be seen, which is held until it is.

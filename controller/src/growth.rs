@@ -8,7 +8,7 @@
 use crate::binding_phase::own_record;
 use crate::core::Core;
 use crate::events::JobEvent;
-use crate::fact::Job;
+use crate::fact::ResolvedJob;
 use crate::mirror::template_key;
 use crate::reconcile::ReconcileCtx;
 use crate::template_watches::api_resource;
@@ -34,7 +34,7 @@ impl Core {
     pub(crate) fn pin_growth(
         &mut self,
         ctx: &ReconcileCtx<'_>,
-        job: &Job,
+        job: &ResolvedJob,
         record: &AdmissionRecord,
     ) {
         if record.adopted {

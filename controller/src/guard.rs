@@ -30,7 +30,7 @@ mod tests;
 
 /// What is remembered of one binding's record.
 #[derive(Debug, Default)]
-pub(crate) struct Guard {
+pub(crate) struct RecordGuard {
     /// A digest of the record that was written last.
     written: Option<u64>,
     /// The record as it was before somebody else changed it.
@@ -47,7 +47,7 @@ struct Replaced {
     told: bool,
 }
 
-impl Guard {
+impl RecordGuard {
     /// Notes what `write` leaves on the binding.
     pub(crate) fn writes(&mut self, write: &Write) {
         let text = match write {

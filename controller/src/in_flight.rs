@@ -2,9 +2,9 @@
 //! show before the job is looked at again, checks and retries. In memory only: a restart
 //! finds everything again by looking.
 
-use crate::excess::Watched as Excess;
-use crate::guard::Guard;
-use crate::parts::Watched;
+use crate::excess::ExcessState;
+use crate::guard::RecordGuard;
+use crate::parts::PartsState;
 use crate::rendezvous::ServiceDiscovery;
 use crate::shrink::Shrinks;
 use crds::karmada::ResourceBinding;
@@ -55,7 +55,7 @@ pub(crate) struct InFlight {
     /// Clusters that have not confirmed that the job is smaller.
     pub(crate) shrinks: Shrinks,
     /// How the parts of the present placement stand, where it has some.
-    pub(crate) parts: Watched,
+    pub(crate) parts: PartsState,
     /// Whether its pods can find each other, where they do by Services.
     pub(crate) service_discovery: ServiceDiscovery,
     /// The attempt that is evicted for another job, and that job.
@@ -69,11 +69,11 @@ pub(crate) struct InFlight {
     /// The attempt that was over and is charged again, until it is over or seen to run.
     pub(crate) reopened: Option<Attempt>,
     /// What its Works ask for beyond what was admitted.
-    pub(crate) excess: Excess,
+    pub(crate) excess: ExcessState,
     /// Whether its user was told that members have kept it.
     pub(crate) kept_told: bool,
     /// What of its binding others have changed that only Muster writes.
-    pub(crate) guard: Guard,
+    pub(crate) guard: RecordGuard,
     /// Since when it has been looked at to be adopted, without its template.
     adopting_since: Option<Time>,
     /// The growth that its override was last made for, and the version of its template then.
@@ -224,9 +224,9 @@ impl InFlight {
         self.leftover_since = None;
         self.works_seen = false;
         self.shrinks = Shrinks::default();
-        self.parts = Watched::default();
+        self.parts = PartsState::default();
         self.service_discovery = ServiceDiscovery::default();
-        self.excess = Excess::default();
+        self.excess = ExcessState::default();
         self.kept_told = false;
         self.guard.ended();
     }

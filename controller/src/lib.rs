@@ -64,7 +64,7 @@ mod watches;
 mod works_read;
 
 use crate::admission_policies::Enforcement;
-use crate::core::{Core, Role};
+use crate::core::{Core, Leading};
 use crate::ensure::Ensurer;
 use crate::events::EventRecorder;
 use crate::metrics::Metrics;
@@ -272,7 +272,7 @@ async fn live(
         None => Overrides::new(life.client.clone(), life.term),
     };
     let core = Core {
-        role: Role::Follows,
+        role: Leading::Follows,
         seen: 0,
         clock: Clock::new(),
         override_grace_ms: i64::try_from(life.options.override_grace.as_millis())

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 /// Labels by reason.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ReasonLabel {
+pub(crate) struct EvictionReason {
     reason: String,
 }
 
 /// What is taken of a job for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub(crate) enum Part {
+pub(crate) enum EvictedPart {
     /// All of it.
     Whole,
     /// Pods above its minimum.
@@ -35,7 +35,7 @@ pub(crate) enum Part {
 struct EvictionLabel {
     reason: String,
     queue: String,
-    part: Part,
+    part: EvictedPart,
 }
 
 /// Labels by queue.
@@ -85,9 +85,9 @@ pub(crate) struct Metrics {
     over_capability: Family<QueueResourceLabel, Gauge<f64, AtomicU64>>,
     /// What `over_capability` has by now.
     exported: Arc<Mutex<BTreeSet<QueueResourceLabel>>>,
-    evicted: Family<ReasonLabel, Counter>,
+    evicted: Family<EvictionReason, Counter>,
     preemptions: Family<EvictionLabel, Counter>,
-    refused: Family<ReasonLabel, Counter>,
+    refused: Family<EvictionReason, Counter>,
     decide_seconds: Histogram,
 }
 
@@ -251,13 +251,13 @@ impl Metrics {
 
     pub(crate) fn evicted(&self, reason: Reason) {
         self.evicted
-            .get_or_create(&ReasonLabel {
+            .get_or_create(&EvictionReason {
                 reason: reason.to_string(),
             })
             .inc();
     }
 
-    pub(crate) fn preempted(&self, reason: Reason, queue: &QueueName, part: Part) {
+    pub(crate) fn preempted(&self, reason: Reason, queue: &QueueName, part: EvictedPart) {
         let label = EvictionLabel {
             reason: reason.to_string(),
             queue: queue.to_string(),
@@ -268,7 +268,7 @@ impl Metrics {
 
     pub(crate) fn refused(&self, reason: Reason) {
         self.refused
-            .get_or_create(&ReasonLabel {
+            .get_or_create(&EvictionReason {
                 reason: reason.to_string(),
             })
             .inc();

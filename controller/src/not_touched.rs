@@ -15,7 +15,7 @@
 use crate::asked::cover;
 use crate::core::Core;
 use crate::events::JobEvent;
-use crate::fact::{Job, NamespaceFact};
+use crate::fact::{NamespaceFact, ResolvedJob};
 use crate::placed::outcome;
 use crate::reconcile::ReconcileCtx;
 use crds::record::{AdmissionRecord, RecordError, RecordState};
@@ -66,7 +66,7 @@ impl Core {
         &mut self,
         ctx: &ReconcileCtx<'_>,
         error: &RecordError,
-        job: Option<&Job>,
+        job: Option<&ResolvedJob>,
     ) {
         let Some(admission) = self.unreadable_admission(ctx, error, job) else {
             return;
@@ -88,7 +88,7 @@ impl Core {
         &self,
         ctx: &ReconcileCtx<'_>,
         error: &RecordError,
-        job: Option<&Job>,
+        job: Option<&ResolvedJob>,
     ) -> Option<Admission> {
         let readable = &error.readable;
         let known = self.engine.job(ctx.key);

@@ -44,19 +44,19 @@ const LOOK_MS: i64 = 1_000;
 
 /// What is remembered of a job that is placed in parts. All of it may be forgotten.
 #[derive(Debug, Default)]
-pub(crate) struct Watched {
+pub(crate) struct PartsState {
     /// Since when some Work has not been the part that it should be.
     astray: Option<Time>,
     /// Since when there has been a reason to stop all parts, and which.
     stopping: Option<(Reason, Time)>,
     /// The override is being written, or why it cannot be.
-    repair: Repair,
+    repair: OverrideRepair,
     /// What the override was last resized to, by the marks of its parts.
     resized: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default)]
-enum Repair {
+enum OverrideRepair {
     #[default]
     None,
     Open,
@@ -65,7 +65,7 @@ enum Repair {
 
 /// What the Works of a job show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Shown {
+struct ObservedParts {
     /// Clusters whose Work is something else than the part that it should be.
     astray: Vec<ClusterName>,
     /// Whether some cluster has no Work (yet).
@@ -76,14 +76,14 @@ struct Shown {
 
 /// Why a gang is not to go on, if that lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stop {
+pub(crate) struct GangStop {
     pub(crate) reason: Reason,
     pub(crate) message: String,
     /// The cluster that is not to be tried again soon.
     avoid: Option<ClusterName>,
 }
 
-impl Stop {
+impl GangStop {
     /// Milliseconds that it has to last.
     fn patience(&self) -> i64 {
         match self.reason {
@@ -95,7 +95,7 @@ impl Stop {
 
 /// What is to be done about a job's parts.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum PartsStep {
     /// All is as it should be.
     Nothing,
     /// Every Work is its part: they may go.
@@ -103,24 +103,30 @@ enum Step {
     /// To be looked at again then.
     Wait(Time),
     /// The override is to be written anew.
-    Repair,
+    OverrideRepair,
     /// The override is to follow what is charged by now.
     Resize,
     /// It cannot be held together, or need not be any more.
-    Evict(Stop),
+    Evict(GangStop),
 }
 
-impl Watched {
+impl PartsState {
     /// What to do, `now`, about parts that are as far as `parts`.
-    fn step(&mut self, parts: Parts, shown: &Shown, stop: Option<Stop>, now: Time) -> Step {
+    fn step(
+        &mut self,
+        parts: Parts,
+        shown: &ObservedParts,
+        stop: Option<GangStop>,
+        now: Time,
+    ) -> PartsStep {
         if let Some(stop) = stop {
             let since = self.stopping.filter(|(reason, _)| *reason == stop.reason);
             let (_, since) = *self.stopping.insert(since.unwrap_or((stop.reason, now)));
             let believed = since.after(stop.patience());
             return if now >= believed {
-                Step::Evict(stop)
+                PartsStep::Evict(stop)
             } else {
-                Step::Wait(believed)
+                PartsStep::Wait(believed)
             };
         }
         self.stopping = None;
@@ -128,24 +134,24 @@ impl Watched {
             *self = Self::default();
             return match parts {
                 // Karmada is not through with it: its Works come as inputs.
-                Parts::Held if shown.missing => Step::Nothing,
-                Parts::Held => Step::Dispatch,
-                Parts::Dispatched => Step::Nothing,
+                Parts::Held if shown.missing => PartsStep::Nothing,
+                Parts::Held => PartsStep::Dispatch,
+                Parts::Dispatched => PartsStep::Nothing,
             };
         }
-        if let Repair::Failed(message) = &self.repair {
-            return Step::Evict(Stop {
+        if let OverrideRepair::Failed(message) = &self.repair {
+            return PartsStep::Evict(GangStop {
                 reason: Reason::PartsLost,
                 message: format!("its parts cannot be written anew: {message}"),
                 avoid: None,
             });
         }
         let follows = shown.resizing.is_none() || self.resized == shown.resizing;
-        if !follows && !matches!(self.repair, Repair::Open) {
+        if !follows && !matches!(self.repair, OverrideRepair::Open) {
             self.resized.clone_from(&shown.resizing);
             self.astray = Some(now.after(SHOWN_WITHIN_MS));
-            self.repair = Repair::Open;
-            return Step::Resize;
+            self.repair = OverrideRepair::Open;
+            return PartsStep::Resize;
         }
         let since = *self.astray.get_or_insert(now);
         // What is dispatched runs: there is no time to lose.
@@ -153,12 +159,12 @@ impl Watched {
             Parts::Held => SHOWN_WITHIN_MS,
             Parts::Dispatched => 0,
         };
-        if matches!(self.repair, Repair::Open) || now < since.after(patience) {
-            return Step::Wait(now.after(LOOK_MS));
+        if matches!(self.repair, OverrideRepair::Open) || now < since.after(patience) {
+            return PartsStep::Wait(now.after(LOOK_MS));
         }
         self.astray = Some(now.after(SHOWN_WITHIN_MS));
-        self.repair = Repair::Open;
-        Step::Repair
+        self.repair = OverrideRepair::Open;
+        PartsStep::Repair
     }
 }
 
@@ -178,29 +184,29 @@ impl Core {
             .or_else(|| failed_part(ctx, &shares));
         let watched = &mut self.in_flight_of(ctx.key).parts;
         match watched.step(parts, &shown, stop, ctx.now) {
-            Step::Nothing => return false,
-            Step::Wait(until) => {
+            PartsStep::Nothing => return false,
+            PartsStep::Wait(until) => {
                 self.requeue_at(ctx.key, until);
                 return false;
             }
-            Step::Dispatch => {
+            PartsStep::Dispatch => {
                 let record = AdmissionRecord {
                     parts: Some(Parts::Dispatched),
                     ..record.clone()
                 };
                 self.write(ctx.key, &ctx.binding, Write::Dispatch { record });
             }
-            Step::Resize => {
+            PartsStep::Resize => {
                 tracing::info!(job = %ctx.key, parts = ?shown.resizing, "its override follows its size");
                 self.write_override(ctx, record, shares);
                 return false;
             }
-            Step::Repair => {
+            PartsStep::Repair => {
                 self.record_repair(ctx, &shown.astray);
                 self.write_override(ctx, record, shares);
                 return false;
             }
-            Step::Evict(Stop {
+            PartsStep::Evict(GangStop {
                 reason,
                 message,
                 avoid,
@@ -233,7 +239,7 @@ impl Core {
     }
 
     /// A member that has started nothing of the job and refuses its part.
-    fn refused_part(&self, ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<Stop> {
+    fn refused_part(&self, ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
         let job = self.engine.job(ctx.key)?;
         if job.state != JobState::Placed {
             return None;
@@ -242,7 +248,7 @@ impl Core {
         let is_part = |cluster: &str| shares.iter().any(|share| share.cluster.as_str() == cluster);
         works.find_map(|work| {
             let message = work.refused.as_ref().filter(|_| is_part(&work.cluster))?;
-            Some(Stop {
+            Some(GangStop {
                 reason: Reason::MemberRefused,
                 message: format!("{} refused its part: {message}", work.cluster),
                 avoid: Some(ClusterName::new(&work.cluster)),
@@ -250,8 +256,13 @@ impl Core {
         })
     }
 
-    fn shown(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord, shares: &[Share]) -> Shown {
-        let mut shown = Shown::default();
+    fn shown(
+        &self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        shares: &[Share],
+    ) -> ObservedParts {
+        let mut shown = ObservedParts::default();
         let mut resizing = record.resizable;
         let mark = |index| workload::mark(record.attempt, shares, index);
         for (index, share) in shares.iter().enumerate() {
@@ -318,7 +329,7 @@ impl Core {
             return; // of an attempt that is over
         }
         self.in_flight_of(key).parts.repair = match result {
-            Ok(()) => Repair::None,
+            Ok(()) => OverrideRepair::None,
             // The override itself comes before the Services of its pods.
             Err(
                 error @ (OverrideError::Call { .. }
@@ -326,16 +337,16 @@ impl Core {
                 | OverrideError::NotServed(_)),
             ) => {
                 tracing::warn!(job = %key, %error, "its parts were not written anew; trying again");
-                Repair::None
+                OverrideRepair::None
             }
-            Err(error) => Repair::Failed(error.to_string()),
+            Err(error) => OverrideRepair::Failed(error.to_string()),
         };
         self.dirty.insert(key.clone());
     }
 }
 
 /// A part that is over badly, or was aborted in its member, while another goes on.
-fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<Stop> {
+fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
     let of = |share: &Share| outcome_in(&ctx.binding, &share.cluster);
     let outcomes: Vec<Outcome> = shares.iter().map(of).collect();
     if !outcomes.contains(&Outcome::Active) {
@@ -350,7 +361,7 @@ fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<Stop> {
             _ => None,
         });
     let (share, message) = failed?;
-    Some(Stop {
+    Some(GangStop {
         reason: Reason::PartFailed,
         message: format!(
             "the part on {} failed ({message}), the others were stopped",
@@ -362,10 +373,10 @@ fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<Stop> {
 
 /// The part that leads has ended well: the job has succeeded, and what others still run is to be
 /// stopped.
-pub(crate) fn led(binding: &ResourceBinding, record: &AdmissionRecord) -> Option<Stop> {
+pub(crate) fn led(binding: &ResourceBinding, record: &AdmissionRecord) -> Option<GangStop> {
     let leading = record.leading.as_ref()?;
     let ended = outcome_in(binding, leading) == Outcome::Succeeded;
-    ended.then(|| Stop {
+    ended.then(|| GangStop {
         reason: Reason::Succeeded,
         message: format!(
             "the part on {leading}, which leads, has ended well; what others still ran was stopped"

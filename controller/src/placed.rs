@@ -3,7 +3,7 @@
 
 use crate::binding_phase::own_record;
 use crate::core::Core;
-use crate::fact::{Job, NamespaceFact};
+use crate::fact::{NamespaceFact, ResolvedJob};
 use crate::parts::led;
 use crate::reconcile::ReconcileCtx;
 use crds::karmada::ResourceBinding;
@@ -87,7 +87,7 @@ impl Core {
         &self,
         ctx: &ReconcileCtx<'_>,
         record: &AdmissionRecord,
-        job: Option<&Job>,
+        job: Option<&ResolvedJob>,
     ) -> Progress {
         let minimum = job.map_or(1, |job| job.fact.demand.min_available);
         let keeps_pods = job.map(|job| job.ask.as_ref().is_some_and(|ask| ask.keeps_pods));
@@ -108,7 +108,7 @@ impl Core {
     fn readopted(
         &mut self,
         ctx: &ReconcileCtx<'_>,
-        job: &Job,
+        job: &ResolvedJob,
         record: &AdmissionRecord,
         progress: Progress,
     ) -> bool {

@@ -77,7 +77,7 @@ pub(crate) fn says(seen: Option<&PodGroupStatus>, status: &PodGroupStatus) -> bo
 }
 
 /// What a status is made from.
-pub(crate) struct Shown<'a> {
+pub(crate) struct StatusInputs<'a> {
     /// The status as it stands: times of transitions stay.
     pub(crate) seen: Option<&'a PodGroupStatus>,
     pub(crate) explanation: &'a Explanation,
@@ -93,7 +93,7 @@ pub(crate) struct Shown<'a> {
 }
 
 /// The status of a job's PodGroup.
-pub(crate) fn status(shown: &Shown<'_>) -> PodGroupStatus {
+pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
     let counts = counts(shown.binding);
     let refused = shown
         .works
@@ -177,7 +177,7 @@ fn number(count: u32) -> i32 {
 
 /// The job's state; one whose parts were stopped because it was over, and that is kept from
 /// competing again, is over.
-fn state_of(shown: &Shown<'_>) -> JobState {
+fn state_of(shown: &StatusInputs<'_>) -> JobState {
     let over = matches!(shown.explanation.reason, Reason::Failed | Reason::Succeeded);
     match shown.view.state {
         JobState::Queued if over => JobState::Finished,
@@ -198,7 +198,7 @@ fn phase_of(state: JobState) -> &'static str {
 
 /// Our conditions as they hold now. One that came true keeps what was said when it did, for as
 /// long as it holds; one that does not hold says what the job waits for.
-fn conditions(shown: &Shown<'_>, reason: Reason, message: &str) -> Vec<PodGroupCondition> {
+fn conditions(shown: &StatusInputs<'_>, reason: Reason, message: &str) -> Vec<PodGroupCondition> {
     let mut conditions = shown
         .seen
         .map(|seen| seen.conditions.clone())
@@ -256,7 +256,7 @@ fn conditions(shown: &Shown<'_>, reason: Reason, message: &str) -> Vec<PodGroupC
 /// That its Works ask for more than was admitted, or no more.
 fn within_admission(
     conditions: &[PodGroupCondition],
-    shown: &Shown<'_>,
+    shown: &StatusInputs<'_>,
     reason: Reason,
     message: &str,
 ) -> Option<(Reason, String)> {
@@ -275,7 +275,10 @@ fn within_admission(
 }
 
 /// That the record was changed by somebody else, or that it is one of a later attempt.
-fn record_intact(conditions: &[PodGroupCondition], shown: &Shown<'_>) -> Option<(Reason, String)> {
+fn record_intact(
+    conditions: &[PodGroupCondition],
+    shown: &StatusInputs<'_>,
+) -> Option<(Reason, String)> {
     if let Some(message) = shown.record_changed {
         return Some((Reason::RecordChanged, message.to_owned()));
     }
@@ -335,7 +338,7 @@ fn holding(state: JobState) -> [(&'static str, bool, Reason); 4] {
 }
 
 /// Its parts by cluster, with what each member reports.
-fn placement(shown: &Shown<'_>) -> Vec<PlacedPart> {
+fn placement(shown: &StatusInputs<'_>) -> Vec<PlacedPart> {
     let Some(admission) = shown.view.admission else {
         return Vec::new();
     };
@@ -379,7 +382,7 @@ fn part_phase(counts: &PodCounts) -> &'static str {
 }
 
 /// When the job came how far; what was noted of this attempt stays.
-fn timeline(shown: &Shown<'_>, placement: &[PlacedPart]) -> Timeline {
+fn timeline(shown: &StatusInputs<'_>, placement: &[PlacedPart]) -> Timeline {
     use JobState::{Finished, Placed, Running};
     let admitted = shown
         .view

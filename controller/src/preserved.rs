@@ -31,7 +31,7 @@ use std::time::Duration;
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A member in which a job may have been left, and how to ask it.
-pub(crate) struct Keeper {
+pub(crate) struct PreservingMember {
     cluster: ClusterName,
     client: Option<kube::Client>,
 }
@@ -71,7 +71,7 @@ impl Core {
     }
 
     /// The members that may have kept a job whose Works go.
-    pub(crate) fn keepers(&mut self, ctx: &ReconcileCtx<'_>) -> Vec<Keeper> {
+    pub(crate) fn keepers(&mut self, ctx: &ReconcileCtx<'_>) -> Vec<PreservingMember> {
         let mut clusters: BTreeSet<ClusterName> = self.mirror.left_by(&ctx.binding);
         if preserves(&ctx.binding) {
             let job = self.engine.job(ctx.key);
@@ -96,7 +96,7 @@ impl Core {
                 JobEvent::warning(Reason::ResourcesPreserved, "Charge", message),
             );
         }
-        let keeper = |cluster: ClusterName| Keeper {
+        let keeper = |cluster: ClusterName| PreservingMember {
             client: self.members.client(&cluster),
             cluster,
         };
@@ -109,12 +109,12 @@ impl Core {
 /// # Errors
 /// Where one does not tell.
 pub(crate) async fn is_kept(
-    keepers: Vec<Keeper>,
+    keepers: Vec<PreservingMember>,
     binding: &ResourceBinding,
 ) -> Result<bool, String> {
     let template = template_key(binding);
     let kind = api_resource(&template.kind);
-    for Keeper { cluster, client } in keepers {
+    for PreservingMember { cluster, client } in keepers {
         let client = client.ok_or_else(|| format!("{cluster} is not connected"))?;
         let objects: Api<DynamicObject> = Api::namespaced_with(client, &template.namespace, &kind);
         let read = with_deadline(objects.get_opt(&template.name), READ_DEADLINE).await;

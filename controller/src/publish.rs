@@ -212,7 +212,7 @@ impl Core {
             return;
         };
         let works: Vec<_> = self.mirror.works_of(&binding).cloned().collect();
-        let mut status = podgroups::status(&podgroups::Shown {
+        let mut status = podgroups::status(&podgroups::StatusInputs {
             seen: seen.status.as_ref(),
             explanation: &explanation,
             view: &view,

@@ -19,7 +19,7 @@ const TEMPLATES_WITHIN_MS: i64 = 30_000;
 
 /// What must have listed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
+enum ListSource {
     Bindings,
     Works,
     Namespaces,
@@ -37,7 +37,7 @@ enum Source {
 /// Keeps count of what has listed.
 #[derive(Debug)]
 pub(crate) struct Readiness {
-    missing: BTreeSet<Source>,
+    missing: BTreeSet<ListSource>,
     began_with_templates: bool,
     /// Since when nothing but templates is missing.
     only_templates_since: Option<Time>,
@@ -46,7 +46,7 @@ pub(crate) struct Readiness {
 
 impl Readiness {
     pub(crate) fn new() -> Self {
-        use Source::{
+        use ListSource::{
             Bindings, ClaimTemplates, ClusterOverrides, Members, Namespaces, Overrides, PodGroups,
             Policies, PriorityClasses, Queues, Works,
         };
@@ -73,24 +73,24 @@ impl Readiness {
 
     /// A template kind that bindings name has to list before decisions begin.
     pub(crate) fn expect_template(&mut self, kind: TemplateKind) {
-        self.missing.insert(Source::Templates(kind));
+        self.missing.insert(ListSource::Templates(kind));
     }
 
     /// Notes what an input says of it.
     pub(crate) fn note(&mut self, input: &Input) {
         let listed = match input {
-            Input::Binding(Delta::Listed) => Source::Bindings,
-            Input::Work(Delta::Listed) => Source::Works,
-            Input::Namespace(Delta::Listed) => Source::Namespaces,
-            Input::Queue(Delta::Listed) => Source::Queues,
-            Input::Policy(Delta::Listed) => Source::Policies,
-            Input::PriorityClass(Delta::Listed) => Source::PriorityClasses,
-            Input::ClaimTemplate(Delta::Listed) => Source::ClaimTemplates,
-            Input::Override(Delta::Listed) => Source::Overrides,
-            Input::ClusterOverride(Delta::Listed) => Source::ClusterOverrides,
-            Input::PodGroup(Delta::Listed) => Source::PodGroups,
-            Input::Member(MemberEvent::Ready) => Source::Members,
-            Input::Template(kind, Delta::Listed) => Source::Templates(kind.clone()),
+            Input::Binding(Delta::Listed) => ListSource::Bindings,
+            Input::Work(Delta::Listed) => ListSource::Works,
+            Input::Namespace(Delta::Listed) => ListSource::Namespaces,
+            Input::Queue(Delta::Listed) => ListSource::Queues,
+            Input::Policy(Delta::Listed) => ListSource::Policies,
+            Input::PriorityClass(Delta::Listed) => ListSource::PriorityClasses,
+            Input::ClaimTemplate(Delta::Listed) => ListSource::ClaimTemplates,
+            Input::Override(Delta::Listed) => ListSource::Overrides,
+            Input::ClusterOverride(Delta::Listed) => ListSource::ClusterOverrides,
+            Input::PodGroup(Delta::Listed) => ListSource::PodGroups,
+            Input::Member(MemberEvent::Ready) => ListSource::Members,
+            Input::Template(kind, Delta::Listed) => ListSource::Templates(kind.clone()),
             _ => return,
         };
         self.missing.remove(&listed);
@@ -98,7 +98,7 @@ impl Readiness {
 
     /// Whether bindings have listed, so that the kinds of their templates are known: said once.
     pub(crate) fn begin_with_templates(&mut self) -> bool {
-        let listed = !self.missing.contains(&Source::Bindings);
+        let listed = !self.missing.contains(&ListSource::Bindings);
         listed && !std::mem::replace(&mut self.began_with_templates, true)
     }
 
@@ -119,7 +119,7 @@ impl Readiness {
     }
 
     fn waited_for_templates(&mut self, now: Time) -> bool {
-        let is_template = |source: &Source| matches!(source, Source::Templates(_));
+        let is_template = |source: &ListSource| matches!(source, ListSource::Templates(_));
         if !self.missing.iter().all(is_template) {
             return false;
         }

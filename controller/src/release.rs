@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::events::JobEvent;
 use crate::in_flight::InFlight;
 use crate::input::Input;
-use crate::metrics::Part;
+use crate::metrics::EvictedPart;
 use crate::reconcile::ReconcileCtx;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
@@ -97,7 +97,8 @@ impl Core {
         message: &str,
     ) {
         if let Some(fact) = self.last_facts.get(key) {
-            self.metrics.preempted(reason, &fact.queue, Part::Whole);
+            self.metrics
+                .preempted(reason, &fact.queue, EvictedPart::Whole);
         }
         self.record_for_preemptor(
             &preemptor,
@@ -116,7 +117,7 @@ impl Core {
             true => Reason::Preempted,
             false => Reason::Reclaimed,
         };
-        self.metrics.preempted(reason, queue, Part::Surplus);
+        self.metrics.preempted(reason, queue, EvictedPart::Surplus);
         self.record_for_preemptor(
             preemptor,
             &format!("{key} is shrunk to make room for it: {message}"),

@@ -11,7 +11,7 @@
 use crate::binding_phase::own_record;
 use crate::core::Core;
 use crate::events::JobEvent;
-use crate::fact::Job;
+use crate::fact::ResolvedJob;
 use crate::input::Input;
 use crate::reconcile::ReconcileCtx;
 use crds::karmada::ResourceBinding;
@@ -75,7 +75,7 @@ impl Core {
 
     /// Remembers a job whose split hangs on clusters and policies, and tells its owner where
     /// that keeps it from being split.
-    pub(crate) fn note_rendezvous(&mut self, ctx: &ReconcileCtx<'_>, job: &Job) {
+    pub(crate) fn note_rendezvous(&mut self, ctx: &ReconcileCtx<'_>, job: &ResolvedJob) {
         let meeting = job.ask.as_ref().map(|ask| ask.meeting);
         if meeting.unwrap_or_default() == Meeting::Nobody {
             return;

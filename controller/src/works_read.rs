@@ -32,17 +32,17 @@ const APART: Duration = Duration::from_millis(50);
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What is left of a job: the metadata of its Works.
-pub(crate) type Left = Result<Vec<ObjectMeta>, String>;
+pub(crate) type WorksLeft = Result<Vec<ObjectMeta>, String>;
 
-struct Asked {
+struct WorksQuery {
     /// Karmada's permanent id of the binding.
     id: String,
-    answer: oneshot::Sender<Left>,
+    answer: oneshot::Sender<WorksLeft>,
 }
 
 /// The entrance. Clones lead to the same reader.
 #[derive(Debug, Clone)]
-pub(crate) struct WorksReader(mpsc::UnboundedSender<Asked>);
+pub(crate) struct WorksReader(mpsc::UnboundedSender<WorksQuery>);
 
 impl WorksReader {
     /// Starts a reader, which ends with its last clone.
@@ -53,9 +53,9 @@ impl WorksReader {
     }
 
     /// The Works of the binding with the permanent id `id`, by a read that begins after this call.
-    pub(crate) async fn left(&self, id: &str) -> Left {
+    pub(crate) async fn left(&self, id: &str) -> WorksLeft {
         let (answer, answered) = oneshot::channel();
-        let asked = Asked {
+        let asked = WorksQuery {
             id: id.to_owned(),
             answer,
         };
@@ -65,7 +65,7 @@ impl WorksReader {
     }
 }
 
-async fn read(works: Api<Work>, mut asked: mpsc::UnboundedReceiver<Asked>) {
+async fn read(works: Api<Work>, mut asked: mpsc::UnboundedReceiver<WorksQuery>) {
     let mut batch = Vec::with_capacity(JOBS_PER_READ);
     let mut next = Instant::now();
     while asked.recv_many(&mut batch, JOBS_PER_READ).await > 0 {
@@ -80,7 +80,7 @@ async fn read(works: Api<Work>, mut asked: mpsc::UnboundedReceiver<Asked>) {
     }
 }
 
-async fn answer(works: &Api<Work>, batch: Vec<Asked>) {
+async fn answer(works: &Api<Work>, batch: Vec<WorksQuery>) {
     let ids: BTreeSet<&str> = batch.iter().map(|asked| &*asked.id).collect();
     let ids: Vec<&str> = ids.into_iter().collect();
     let own = format!("{BINDING_PERMANENT_ID} in ({})", ids.join(","));

@@ -14,7 +14,7 @@
 //! It reports, and changes nothing: it must never delay a decision, write a policy, or take an answer
 //! that did not come for a verdict.
 
-use super::probe::{self, Attempt};
+use super::probe::{self, ProbeAttempt};
 use super::warn;
 use crds::kubernetes::Namespace;
 use crds::names;
@@ -59,14 +59,14 @@ pub(crate) type Count = Family<Label, Gauge>;
 /// The kinds that are looked at, by Karmada's names.
 #[expect(clippy::enum_variant_names)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum PolicyKind {
     PropagationPolicy,
     ClusterPropagationPolicy,
     OverridePolicy,
     ClusterOverridePolicy,
 }
 
-impl Kind {
+impl PolicyKind {
     const ALL: [Self; 4] = [
         Self::PropagationPolicy,
         Self::ClusterPropagationPolicy,
@@ -99,7 +99,7 @@ impl Kind {
     }
 
     /// What tries `spec`, which is the same type with and without a namespace.
-    fn attempt(self, spec: Value) -> Attempt {
+    fn attempt(self, spec: Value) -> ProbeAttempt {
         match self.overrides() {
             true => probe::override_policy(spec),
             false => probe::propagation_policy(spec),
@@ -116,12 +116,12 @@ impl Kind {
     }
 }
 
-type Key = (Kind, ObjectKey);
+type PolicyKey = (PolicyKind, ObjectKey);
 
 #[derive(Debug)]
-enum Change {
+enum PolicyChange {
     Namespace(Delta<Namespace>),
-    Policy(Kind, Delta<DynamicObject>),
+    Policy(PolicyKind, Delta<DynamicObject>),
 }
 
 /// A rule that a policy breaks.
@@ -158,17 +158,17 @@ pub(crate) fn spawn(
         Api::<Namespace>::all(client.clone()),
         options.clone(),
         "Namespace",
-        Change::Namespace,
+        PolicyChange::Namespace,
         changes.clone(),
         cancel.clone(),
     );
-    for kind in Kind::ALL {
+    for kind in PolicyKind::ALL {
         runtime::watch::watch_dynamic(
             client.clone(),
             &kind.resource(),
             None,
             options.clone(),
-            move |delta| Change::Policy(kind, delta),
+            move |delta| PolicyChange::Policy(kind, delta),
             changes.clone(),
             cancel.clone(),
         );
@@ -178,7 +178,7 @@ pub(crate) fn spawn(
         leadership: term.leadership.clone(),
         in_force,
         count,
-        found: Found::default(),
+        found: StoredPolicies::default(),
     };
     runtime::task::spawn(async move {
         let _ = cancel.run_until_cancelled(looker.run(receiver)).await;
@@ -190,7 +190,7 @@ struct Looker {
     leadership: Leadership,
     in_force: watch::Receiver<bool>,
     count: Count,
-    found: Found,
+    found: StoredPolicies,
 }
 
 impl Drop for Looker {
@@ -201,7 +201,7 @@ impl Drop for Looker {
 }
 
 impl Looker {
-    async fn run(&mut self, mut changes: mpsc::Receiver<Change>) {
+    async fn run(&mut self, mut changes: mpsc::Receiver<PolicyChange>) {
         let mut next = Instant::now();
         loop {
             let may_ask = self.leadership.is_leading() && *self.in_force.borrow();
@@ -229,7 +229,7 @@ impl Looker {
     }
 
     /// Tries one policy; when the next may be tried.
-    async fn look_at(&mut self, key: &Key) -> Instant {
+    async fn look_at(&mut self, key: &PolicyKey) -> Instant {
         let Some(spec) = self.found.to_try(key) else {
             self.found.judged(key, None);
             return Instant::now();
@@ -251,7 +251,7 @@ impl Looker {
         }
     }
 
-    async fn report(&self, (kind, key): &Key, broken: &Broken) {
+    async fn report(&self, (kind, key): &PolicyKey, broken: &Broken) {
         let (kind_name, rule) = (kind.name(), &broken.rule);
         let message = &broken.message;
         tracing::warn!(
@@ -291,21 +291,21 @@ impl Looker {
 
 /// What is known, without any I/O.
 #[derive(Debug, Default)]
-struct Found {
+struct StoredPolicies {
     managed: BTreeSet<String>,
-    policies: BTreeMap<Key, Policy>,
+    policies: BTreeMap<PolicyKey, Policy>,
     /// Those to be tried.
-    due: BTreeSet<Key>,
+    due: BTreeSet<PolicyKey>,
     /// How many kinds have listed; namespaces are one.
-    listed: BTreeSet<Option<Kind>>,
+    listed: BTreeSet<Option<PolicyKind>>,
     /// Whether other policies break a rule than were shown.
     changed: bool,
 }
 
-impl Found {
-    fn note(&mut self, change: Change) {
+impl StoredPolicies {
+    fn note(&mut self, change: PolicyChange) {
         match change {
-            Change::Namespace(Delta::Upserted(namespace)) => {
+            PolicyChange::Namespace(Delta::Upserted(namespace)) => {
                 let managed = namespace.is_managed();
                 let name = namespace.metadata.name.unwrap_or_default();
                 let changes = match managed {
@@ -314,14 +314,14 @@ impl Found {
                 };
                 self.regard(changes);
             }
-            Change::Namespace(Delta::Gone(key)) => {
+            PolicyChange::Namespace(Delta::Gone(key)) => {
                 let changes = self.managed.remove(&key.name);
                 self.regard(changes);
             }
-            Change::Namespace(Delta::Listed) => _ = self.listed.insert(None),
-            Change::Policy(kind, Delta::Listed) => _ = self.listed.insert(Some(kind)),
-            Change::Policy(kind, Delta::Upserted(object)) => self.upserted(kind, &object),
-            Change::Policy(kind, Delta::Gone(object)) => {
+            PolicyChange::Namespace(Delta::Listed) => _ = self.listed.insert(None),
+            PolicyChange::Policy(kind, Delta::Listed) => _ = self.listed.insert(Some(kind)),
+            PolicyChange::Policy(kind, Delta::Upserted(object)) => self.upserted(kind, &object),
+            PolicyChange::Policy(kind, Delta::Gone(object)) => {
                 let key = (kind, object);
                 self.changed |= self
                     .policies
@@ -332,7 +332,7 @@ impl Found {
         }
     }
 
-    fn upserted(&mut self, kind: Kind, object: &DynamicObject) {
+    fn upserted(&mut self, kind: PolicyKind, object: &DynamicObject) {
         let key = (kind, key_of(object));
         if kind.is_ours(&key.1.name) {
             return;
@@ -361,14 +361,14 @@ impl Found {
     }
 
     /// What is to be tried next, once all has listed.
-    fn next(&self) -> Option<Key> {
-        let listed = self.listed.len() > Kind::ALL.len();
+    fn next(&self) -> Option<PolicyKey> {
+        let listed = self.listed.len() > PolicyKind::ALL.len();
         self.due.first().filter(|_| listed).cloned()
     }
 
     /// What is tried of a policy: of one without a namespace no selectors of kinds that have no pods and
     /// of namespaces that are not managed. None where nothing is left.
-    fn to_try(&self, (kind, key): &Key) -> Option<Value> {
+    fn to_try(&self, (kind, key): &PolicyKey) -> Option<Value> {
         let mut spec = self.policies.get(&(*kind, key.clone()))?.spec.clone();
         let concerns = |namespace: &str| self.managed.contains(namespace);
         let within = match &key.namespace {
@@ -400,7 +400,7 @@ impl Found {
     }
 
     /// Notes what came of it; whether that is new.
-    fn judged(&mut self, key: &Key, broken: Option<Broken>) -> bool {
+    fn judged(&mut self, key: &PolicyKey, broken: Option<Broken>) -> bool {
         self.due.remove(key);
         let Some(policy) = self.policies.get_mut(key) else {
             return false;
@@ -411,11 +411,11 @@ impl Found {
         new
     }
 
-    fn uid(&self, key: &Key) -> Option<String> {
+    fn uid(&self, key: &PolicyKey) -> Option<String> {
         self.policies.get(key)?.uid.clone()
     }
 
-    fn broken(&self) -> impl Iterator<Item = (Kind, &Broken)> {
+    fn broken(&self) -> impl Iterator<Item = (PolicyKind, &Broken)> {
         let all = self.policies.iter();
         all.filter_map(|((kind, _), policy)| Some((*kind, policy.broken.as_ref()?)))
     }

@@ -65,7 +65,7 @@ impl From<CallError> for RestoreError {
 
 /// One object of the manifest.
 #[derive(Debug, Clone)]
-struct Wanted {
+struct WantedObject {
     kind: String,
     name: String,
     resource: ApiResource,
@@ -108,7 +108,7 @@ pub async fn remove(client: &Client) -> Result<(), RestoreError> {
 
 // The object is ours as a whole: a patch of fields would leave what somebody added to its lists.
 #[expect(clippy::disallowed_methods)]
-async fn put_right(client: &Client, wanted: &Wanted) -> Result<bool, RestoreError> {
+async fn put_right(client: &Client, wanted: &WantedObject) -> Result<bool, RestoreError> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &wanted.resource);
     let found = with_deadline(api.get_opt(&wanted.name), LIMIT).await?;
     let params = PostParams::default();
@@ -130,7 +130,7 @@ async fn put_right(client: &Client, wanted: &Wanted) -> Result<bool, RestoreErro
     Ok(true)
 }
 
-fn wanted(manifest: &str) -> Result<Vec<Wanted>, RestoreError> {
+fn wanted(manifest: &str) -> Result<Vec<WantedObject>, RestoreError> {
     let objects = runtime::apply::parse(manifest);
     let objects = objects.map_err(|error| RestoreError::BuiltIn(format!("{error:#}")))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -141,7 +141,7 @@ fn wanted(manifest: &str) -> Result<Vec<Wanted>, RestoreError> {
             "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
             _ => "validatingadmissionpolicybindings",
         };
-        Wanted {
+        WantedObject {
             name: text(&object["metadata"]["name"]),
             resource: ApiResource::from_gvk_with_plural(&gvk, plural),
             kind,

@@ -24,7 +24,7 @@ use engine::decision::Explanation;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use probe::Verdict;
+use probe::ProbeVerdict;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use runtime::client::CallError;
@@ -125,13 +125,13 @@ impl Metrics {
 ///
 /// # Errors
 /// Where nothing could be tried until then.
-pub async fn enforced_soon(client: &Client) -> Result<Verdict, CallError> {
+pub async fn enforced_soon(client: &Client) -> Result<ProbeVerdict, CallError> {
     let until = Instant::now() + PROBE;
     loop {
         let verdict = probe::probe(client).await;
         if verdict
             .as_ref()
-            .is_ok_and(|verdict| *verdict == Verdict::InForce)
+            .is_ok_and(|verdict| *verdict == ProbeVerdict::InForce)
             || Instant::now() >= until
         {
             return verdict;
@@ -153,7 +153,7 @@ pub(crate) fn spawn(
     let (in_force, seen_in_force) = watch::channel(false);
     let count = metrics.unsafe_policies.clone();
     existing::spawn(&client, term, seen_in_force, count, cancel.clone());
-    let mut keeper = Keeper {
+    let mut keeper = PolicyKeeper {
         in_force,
         writes: term.client(&client),
         leadership: term.leadership.clone(),
@@ -180,7 +180,7 @@ pub(crate) fn spawn(
     });
 }
 
-struct Keeper {
+struct PolicyKeeper {
     /// For who looks at what is stored.
     in_force: watch::Sender<bool>,
     /// Tries, by dry runs.
@@ -194,7 +194,7 @@ struct Keeper {
     probed: Option<Instant>,
 }
 
-impl Keeper {
+impl PolicyKeeper {
     /// Until the next check.
     async fn rest(&mut self) {
         let pause = match self.leadership.is_leading() && !self.told.lets_decide() {
@@ -222,24 +222,24 @@ impl Keeper {
                 tracing::warn!(error, "the admission policies cannot be read; trying again");
                 return None;
             }
-            Err(error) => Verdict::Broken(error.to_string()),
+            Err(error) => ProbeVerdict::Broken(error.to_string()),
         };
         let enforcement = match verdict {
-            Verdict::InForce => Enforcement::InForce,
-            Verdict::Broken(why) => Enforcement::Broken(why),
+            ProbeVerdict::InForce => Enforcement::InForce,
+            ProbeVerdict::Broken(why) => Enforcement::Broken(why),
         };
         (enforcement != self.told).then(|| self.note(enforcement))
     }
 
     /// Whether they refuse; none if nothing new is known.
-    async fn verdict(&mut self) -> Option<Verdict> {
+    async fn verdict(&mut self) -> Option<ProbeVerdict> {
         let fresh = self.probed.is_some_and(|at| at.elapsed() < PROBE);
         if fresh && self.told == Enforcement::InForce {
             return None;
         }
         match probe::probe(&self.client).await {
             Ok(verdict) => {
-                self.probed = (verdict == Verdict::InForce).then(Instant::now);
+                self.probed = (verdict == ProbeVerdict::InForce).then(Instant::now);
                 Some(verdict)
             }
             Err(error) => {

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProbeVerdict {
     /// A tenant is refused, and Muster passes.
     InForce,
     /// Not so; why, and what helps.
@@ -32,7 +32,7 @@ pub enum Verdict {
 }
 
 /// What a policy is to refuse.
-pub(super) struct Attempt {
+pub(super) struct ProbeAttempt {
     policy: &'static str,
     path: &'static str,
     object: Value,
@@ -42,10 +42,10 @@ pub(super) struct Attempt {
 ///
 /// # Errors
 /// Where an answer does not come, or says nothing of the policies: nothing is known then.
-pub async fn probe(client: &Client) -> Result<Verdict, CallError> {
+pub async fn probe(client: &Client) -> Result<ProbeVerdict, CallError> {
     for attempt in attempts() {
         if let Some(why) = not_refused(client, &attempt).await? {
-            return Ok(Verdict::Broken(why));
+            return Ok(ProbeVerdict::Broken(why));
         }
     }
     let refused = match dry_run(client, &binding(), None).await {
@@ -53,15 +53,15 @@ pub async fn probe(client: &Client) -> Result<Verdict, CallError> {
         Err(error) if is_unknown(&error) => return Err(error),
         Err(error) => Some(error.message()),
     };
-    Ok(refused.map_or(Verdict::InForce, |message| {
-        Verdict::Broken(format!(
+    Ok(refused.map_or(ProbeVerdict::InForce, |message| {
+        ProbeVerdict::Broken(format!(
             "Muster's own account is refused; run `muster install` again: {message}"
         ))
     }))
 }
 
 /// Why the probe's account is not refused by the policy, if so.
-async fn not_refused(client: &Client, attempt: &Attempt) -> Result<Option<String>, CallError> {
+async fn not_refused(client: &Client, attempt: &ProbeAttempt) -> Result<Option<String>, CallError> {
     let policy = attempt.policy;
     let error = match dry_run(client, attempt, Some(ACCOUNT)).await {
         Ok(()) => {
@@ -94,7 +94,7 @@ fn is_unknown(error: &CallError) -> bool {
 /// Where an answer does not come.
 pub(super) async fn refusal(
     client: &Client,
-    attempt: &Attempt,
+    attempt: &ProbeAttempt,
 ) -> Result<Option<String>, CallError> {
     match dry_run(client, attempt, Some(ACCOUNT)).await {
         Ok(()) => Ok(None),
@@ -105,7 +105,7 @@ pub(super) async fn refusal(
 
 async fn dry_run(
     client: &Client,
-    attempt: &Attempt,
+    attempt: &ProbeAttempt,
     account: Option<&str>,
 ) -> Result<(), CallError> {
     let params = PostParams {
@@ -123,10 +123,10 @@ async fn dry_run(
         .map(drop)
 }
 
-fn attempts() -> [Attempt; 7] {
+fn attempts() -> [ProbeAttempt; 7] {
     [
         binding(),
-        Attempt {
+        ProbeAttempt {
             policy: "muster-works",
             path: "/apis/work.karmada.io/v1alpha1/namespaces/muster-system/works",
             object: object(
@@ -135,7 +135,7 @@ fn attempts() -> [Attempt; 7] {
                 json!({"workload": {"manifests": []}}),
             ),
         },
-        Attempt {
+        ProbeAttempt {
             policy: "muster-podgroups",
             path: "/apis/scheduling.volcano.sh/v1beta1/namespaces/muster-system/podgroups",
             object: object(
@@ -168,8 +168,8 @@ fn attempts() -> [Attempt; 7] {
 }
 
 /// A PropagationPolicy.
-pub(super) fn propagation_policy(spec: Value) -> Attempt {
-    Attempt {
+pub(super) fn propagation_policy(spec: Value) -> ProbeAttempt {
+    ProbeAttempt {
         policy: "muster-propagation-policies",
         path: PROPAGATION_POLICIES,
         object: object("policy.karmada.io/v1alpha1", "PropagationPolicy", spec),
@@ -177,8 +177,8 @@ pub(super) fn propagation_policy(spec: Value) -> Attempt {
 }
 
 /// An OverridePolicy.
-pub(super) fn override_policy(spec: Value) -> Attempt {
-    Attempt {
+pub(super) fn override_policy(spec: Value) -> ProbeAttempt {
+    ProbeAttempt {
         policy: "muster-override-policies",
         path: "/apis/policy.karmada.io/v1alpha1/namespaces/muster-system/overridepolicies",
         object: object("policy.karmada.io/v1alpha1", "OverridePolicy", spec),
@@ -186,7 +186,7 @@ pub(super) fn override_policy(spec: Value) -> Attempt {
 }
 
 /// An object that the policies let pass, with annotations that one of them refuses.
-fn annotated(policy: &'static str, annotations: Value) -> Attempt {
+fn annotated(policy: &'static str, annotations: Value) -> ProbeAttempt {
     let mut attempt = propagation_policy(json!({
         "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "probe"}],
         "placement": {},
@@ -197,8 +197,8 @@ fn annotated(policy: &'static str, annotations: Value) -> Attempt {
 }
 
 /// A binding for nothing.
-fn binding() -> Attempt {
-    Attempt {
+fn binding() -> ProbeAttempt {
+    ProbeAttempt {
         policy: "muster-bindings",
         path: "/apis/work.karmada.io/v1alpha2/namespaces/muster-system/resourcebindings",
         object: object(

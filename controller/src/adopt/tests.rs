@@ -6,7 +6,7 @@ use engine::{JobKey, QueueName, Resources};
 use serde_json::json;
 
 /// A job of 4 pods with one CPU each.
-fn job(held: Held) -> Job {
+fn job(held: Held) -> ResolvedJob {
     let role = Role {
         name: "main".into(),
         count: 4,
@@ -15,7 +15,7 @@ fn job(held: Held) -> Job {
         node_terms: Vec::new(),
         tolerations: Vec::new(),
     };
-    Job {
+    ResolvedJob {
         fact: JobFact {
             key: JobKey::new("team", "a"),
             uid: Uid::new("u"),

@@ -99,7 +99,7 @@ impl Stage {
             true,
         );
         let core = Core {
-            role: Role::CatchesUp(scheduler::term::Lead::new(0)),
+            role: Leading::CatchesUp(scheduler::term::Lead::new(0)),
             seen: 0,
             clock: Clock::new(),
             override_grace_ms: 60_000,

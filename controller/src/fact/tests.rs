@@ -48,7 +48,11 @@ fn merge(into: &mut Value, change: Value) {
 }
 
 /// The job, where everybody may use every queue but `closed`.
-fn job_of(template: &Template, binding: &ResourceBinding, default_queue: Option<&str>) -> Job {
+fn job_of(
+    template: &Template,
+    binding: &ResourceBinding,
+    default_queue: Option<&str>,
+) -> ResolvedJob {
     let namespace = NamespaceFact {
         managed: true,
         default_queue: default_queue.map(str::to_owned),

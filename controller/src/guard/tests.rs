@@ -2,9 +2,9 @@ use super::*;
 
 #[test]
 fn a_record_is_ours_or_was_changed_by_somebody() {
-    let mut guard = Guard {
+    let mut guard = RecordGuard {
         written: Some(digest(Some("ours"))),
-        ..Guard::default()
+        ..RecordGuard::default()
     };
     guard.shows(None, Some("ours"));
     assert!(!guard.is_replaced());
@@ -18,9 +18,9 @@ fn a_record_is_ours_or_was_changed_by_somebody() {
 
 #[test]
 fn what_was_written_before_is_not_believed_again() {
-    let mut guard = Guard {
+    let mut guard = RecordGuard {
         written: Some(digest(Some("second"))),
-        ..Guard::default()
+        ..RecordGuard::default()
     };
     guard.shows(Some("first"), Some("second"));
     guard.shows(Some("second"), Some("first"));
@@ -29,7 +29,7 @@ fn what_was_written_before_is_not_believed_again() {
 
 #[test]
 fn a_record_where_none_was_written_is_forged() {
-    let mut guard = Guard::default();
+    let mut guard = RecordGuard::default();
     guard.shows(None, Some("forged"));
     assert!(guard.is_replaced());
     guard.shows(Some("forged"), None);

@@ -3,15 +3,15 @@
 use super::*;
 
 /// Every Work is its part.
-fn whole() -> Shown {
-    Shown::default()
+fn whole() -> ObservedParts {
+    ObservedParts::default()
 }
 
 /// The Work in `b` is something else.
-fn astray() -> Shown {
-    Shown {
+fn astray() -> ObservedParts {
+    ObservedParts {
         astray: vec![ClusterName::new("b")],
-        ..Shown::default()
+        ..ObservedParts::default()
     }
 }
 
@@ -21,46 +21,46 @@ fn seconds(seconds: i64) -> Time {
 
 #[test]
 fn parts_go_once_every_work_shows_its_own() {
-    let mut watched = Watched::default();
-    let missing = Shown {
+    let mut watched = PartsState::default();
+    let missing = ObservedParts {
         missing: true,
         ..whole()
     };
     // However long Karmada takes to make it.
     for second in [0, 600] {
         let step = watched.step(Parts::Held, &missing, None, seconds(second));
-        assert_eq!(step, Step::Nothing);
+        assert_eq!(step, PartsStep::Nothing);
     }
     let step = watched.step(Parts::Held, &astray(), None, seconds(601));
-    assert_eq!(step, Step::Wait(seconds(602)));
+    assert_eq!(step, PartsStep::Wait(seconds(602)));
     let step = watched.step(Parts::Held, &whole(), None, seconds(602));
-    assert_eq!(step, Step::Dispatch);
+    assert_eq!(step, PartsStep::Dispatch);
     let step = watched.step(Parts::Dispatched, &whole(), None, seconds(603));
-    assert_eq!(step, Step::Nothing);
+    assert_eq!(step, PartsStep::Nothing);
 }
 
 #[test]
 fn works_that_stay_astray_are_helped_now_and_then() {
-    let mut watched = Watched::default();
+    let mut watched = PartsState::default();
     let mut step = |second| watched.step(Parts::Held, &astray(), None, seconds(second));
-    assert_eq!(step(0), Step::Wait(seconds(1)));
-    assert_eq!(step(5), Step::Repair);
+    assert_eq!(step(0), PartsStep::Wait(seconds(1)));
+    assert_eq!(step(5), PartsStep::Repair);
     // Until it is answered, nothing more is asked.
-    assert_eq!(step(20), Step::Wait(seconds(21)));
-    watched.repair = Repair::None;
+    assert_eq!(step(20), PartsStep::Wait(seconds(21)));
+    watched.repair = OverrideRepair::None;
     let mut step = |second| watched.step(Parts::Held, &astray(), None, seconds(second));
-    assert_eq!(step(9), Step::Wait(seconds(10)));
-    assert_eq!(step(15), Step::Repair);
+    assert_eq!(step(9), PartsStep::Wait(seconds(10)));
+    assert_eq!(step(15), PartsStep::Repair);
 }
 
 #[test]
 fn a_part_that_is_lost_while_it_runs_is_helped_at_once() {
-    let mut watched = Watched::default();
+    let mut watched = PartsState::default();
     let step = watched.step(Parts::Dispatched, &astray(), None, seconds(0));
-    assert_eq!(step, Step::Repair);
-    watched.repair = Repair::Failed("its template changed".to_owned());
+    assert_eq!(step, PartsStep::Repair);
+    watched.repair = OverrideRepair::Failed("its template changed".to_owned());
     let step = watched.step(Parts::Dispatched, &astray(), None, seconds(1));
-    let Step::Evict(trouble) = step else {
+    let PartsStep::Evict(trouble) = step else {
         panic!("{step:?}")
     };
     assert_eq!(trouble.reason, Reason::PartsLost);
@@ -69,51 +69,51 @@ fn a_part_that_is_lost_while_it_runs_is_helped_at_once() {
 
 #[test]
 fn the_override_follows_what_is_charged_at_once_and_once() {
-    let mut watched = Watched::default();
-    let sized = |worker: u32| Shown {
+    let mut watched = PartsState::default();
+    let sized = |worker: u32| ObservedParts {
         resizing: Some(vec![format!("attempt 1, part 1 of 1: worker={worker}")]),
         ..astray()
     };
-    let step = |watched: &mut Watched, worker, second| {
+    let step = |watched: &mut PartsState, worker, second| {
         watched.step(Parts::Dispatched, &sized(worker), None, seconds(second))
     };
-    assert_eq!(step(&mut watched, 4, 0), Step::Resize);
-    assert_eq!(step(&mut watched, 4, 1), Step::Wait(seconds(2)));
-    watched.repair = Repair::None;
+    assert_eq!(step(&mut watched, 4, 0), PartsStep::Resize);
+    assert_eq!(step(&mut watched, 4, 1), PartsStep::Wait(seconds(2)));
+    watched.repair = OverrideRepair::None;
     // It is written; Karmada is not through with it.
-    assert_eq!(step(&mut watched, 4, 2), Step::Wait(seconds(3)));
+    assert_eq!(step(&mut watched, 4, 2), PartsStep::Wait(seconds(3)));
     // The next size does not wait for that.
-    assert_eq!(step(&mut watched, 6, 3), Step::Resize);
-    watched.repair = Repair::None;
+    assert_eq!(step(&mut watched, 6, 3), PartsStep::Resize);
+    watched.repair = OverrideRepair::None;
     // It does not come: as with any part that was lost.
-    assert_eq!(step(&mut watched, 6, 8), Step::Repair);
-    watched.repair = Repair::None;
+    assert_eq!(step(&mut watched, 6, 8), PartsStep::Repair);
+    watched.repair = OverrideRepair::None;
     let whole = watched.step(Parts::Dispatched, &whole(), None, seconds(9));
-    assert_eq!(whole, Step::Nothing);
-    assert_eq!(step(&mut watched, 4, 10), Step::Resize);
+    assert_eq!(whole, PartsStep::Nothing);
+    assert_eq!(step(&mut watched, 4, 10), PartsStep::Resize);
 }
 
 #[test]
 fn trouble_that_lasts_takes_all_parts_back() {
-    let mut watched = Watched::default();
-    let trouble = Stop {
+    let mut watched = PartsState::default();
+    let trouble = GangStop {
         reason: Reason::MemberRefused,
         message: "b refused its part: exceeded quota".to_owned(),
         avoid: Some(ClusterName::new("b")),
     };
     let mut step =
         |trouble, second| watched.step(Parts::Dispatched, &whole(), trouble, seconds(second));
-    assert_eq!(step(Some(trouble.clone()), 0), Step::Wait(seconds(3)));
+    assert_eq!(step(Some(trouble.clone()), 0), PartsStep::Wait(seconds(3)));
     // A call that only timed out has been made again.
-    assert_eq!(step(None, 1), Step::Nothing);
-    assert_eq!(step(Some(trouble.clone()), 2), Step::Wait(seconds(5)));
-    assert_eq!(step(Some(trouble.clone()), 5), Step::Evict(trouble));
+    assert_eq!(step(None, 1), PartsStep::Nothing);
+    assert_eq!(step(Some(trouble.clone()), 2), PartsStep::Wait(seconds(5)));
+    assert_eq!(step(Some(trouble.clone()), 5), PartsStep::Evict(trouble));
 }
 
 #[test]
 fn parts_may_end_by_themselves_when_the_one_that_leads_has() {
-    let mut watched = Watched::default();
-    let stop = |reason| Stop {
+    let mut watched = PartsState::default();
+    let stop = |reason| GangStop {
         reason,
         message: String::new(),
         avoid: None,
@@ -123,9 +123,18 @@ fn parts_may_end_by_themselves_when_the_one_that_leads_has() {
         watched.step(Parts::Dispatched, &whole(), stop, seconds(second))
     };
     // A part that failed before has nothing to do with how long the others have.
-    assert_eq!(step(Some(Reason::PartFailed), 0), Step::Wait(seconds(3)));
-    assert_eq!(step(Some(Reason::Succeeded), 2), Step::Wait(seconds(12)));
-    assert_eq!(step(Some(Reason::Succeeded), 9), Step::Wait(seconds(12)));
+    assert_eq!(
+        step(Some(Reason::PartFailed), 0),
+        PartsStep::Wait(seconds(3))
+    );
+    assert_eq!(
+        step(Some(Reason::Succeeded), 2),
+        PartsStep::Wait(seconds(12))
+    );
+    assert_eq!(
+        step(Some(Reason::Succeeded), 9),
+        PartsStep::Wait(seconds(12))
+    );
     let end = step(Some(Reason::Succeeded), 12);
-    assert_eq!(end, Step::Evict(stop(Reason::Succeeded)));
+    assert_eq!(end, PartsStep::Evict(stop(Reason::Succeeded)));
 }

@@ -97,7 +97,7 @@ impl Case {
             position: self.position,
             ..Explanation::of(self.reason, "as the engine says".into())
         };
-        status(&Shown {
+        status(&StatusInputs {
             seen: self.seen.as_ref(),
             explanation: &explanation,
             view: &view,

@@ -63,7 +63,7 @@ fn a_kind_that_cannot_be_listed_holds_the_others_up_for_a_while_only() {
     );
     readiness
         .missing
-        .retain(|source| matches!(source, Source::Templates(_)));
+        .retain(|source| matches!(source, ListSource::Templates(_)));
     assert!(!readiness.became_ready(Time(61_000)));
     assert!(!readiness.became_ready(Time(61_000 + TEMPLATES_WITHIN_MS - 1)));
     assert!(readiness.became_ready(Time(61_000 + TEMPLATES_WITHIN_MS)));

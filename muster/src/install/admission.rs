@@ -4,7 +4,7 @@
 use super::MANAGER;
 use super::accounts::{self, Account};
 use anyhow::{Context as _, bail};
-use controller::admission_policies::probe::Verdict;
+use controller::admission_policies::probe::ProbeVerdict;
 use controller::admission_policies::{enforced_soon, manifests};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -39,10 +39,10 @@ pub(crate) async fn install(client: &Client, told: &[Account]) -> anyhow::Result
     let restored = manifests::restore(client).await?;
     restored.iter().for_each(|name| println!("{name} applied"));
     match enforced_soon(client).await? {
-        Verdict::InForce => {
+        ProbeVerdict::InForce => {
             println!("admission policies in force: a tenant is refused, Muster's accounts pass");
         }
-        Verdict::Broken(why) => bail!("the admission policies are not in force: {why}"),
+        ProbeVerdict::Broken(why) => bail!("the admission policies are not in force: {why}"),
     }
     let passing: Vec<String> = passing.iter().map(ToString::to_string).collect();
     match passing.as_slice() {

@@ -9,10 +9,10 @@ fn namespace(name: &str, managed: &str) -> Value {
     json!({"metadata": {"name": name, "labels": {"muster.io/managed": managed}}})
 }
 
-fn known(kind: Kind, namespace_of: Option<&str>, spec: Value) -> (Found, Key) {
-    let mut found = Found::default();
+fn known(kind: PolicyKind, namespace_of: Option<&str>, spec: Value) -> (StoredPolicies, PolicyKey) {
+    let mut found = StoredPolicies::default();
     let team = serde_json::from_value(namespace("team", "true")).unwrap();
-    found.note(Change::Namespace(Delta::Upserted(team)));
+    found.note(PolicyChange::Namespace(Delta::Upserted(team)));
     let object = json!({
         "apiVersion": "policy.karmada.io/v1alpha1",
         "kind": kind.name(),
@@ -21,13 +21,13 @@ fn known(kind: Kind, namespace_of: Option<&str>, spec: Value) -> (Found, Key) {
     });
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let key = (kind, key_of(&object));
-    found.note(Change::Policy(kind, Delta::Upserted(object)));
+    found.note(PolicyChange::Policy(kind, Delta::Upserted(object)));
     (found, key)
 }
 
 #[test]
 fn of_policies_without_a_namespace_only_workloads_in_managed_namespaces_are_tried() {
-    use Kind::*;
+    use PolicyKind::*;
     let job = json!({"apiVersion": "batch/v1", "kind": "Job"});
     let in_namespace =
         |name: &str| json!({"apiVersion": "batch/v1", "kind": "Job", "namespace": name});
@@ -78,13 +78,13 @@ fn of_policies_without_a_namespace_only_workloads_in_managed_namespaces_are_trie
 #[test]
 fn nothing_is_tried_while_no_namespace_is_managed_and_nothing_of_musters_own() {
     let spec = json!({"resourceSelectors": [], "overrideRules": []});
-    let (mut found, key) = known(Kind::ClusterOverridePolicy, None, spec);
+    let (mut found, key) = known(PolicyKind::ClusterOverridePolicy, None, spec);
     let team = serde_json::from_value(namespace("team", "false")).unwrap();
-    found.note(Change::Namespace(Delta::Upserted(team)));
+    found.note(PolicyChange::Namespace(Delta::Upserted(team)));
     assert_eq!(found.to_try(&key), None);
-    assert!(Kind::PropagationPolicy.is_ours("muster"));
-    assert!(Kind::OverridePolicy.is_ours("muster-train-job"));
-    assert!(!Kind::ClusterOverridePolicy.is_ours("muster-train-job"));
+    assert!(PolicyKind::PropagationPolicy.is_ours("muster"));
+    assert!(PolicyKind::OverridePolicy.is_ours("muster-train-job"));
+    assert!(!PolicyKind::ClusterOverridePolicy.is_ours("muster-train-job"));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn stage(first: Option<Fault>) -> Stage {
 }
 
 impl Stage {
-    fn put(&self, path: &str, kind: Kind, spec: Value) {
+    fn put(&self, path: &str, kind: PolicyKind, spec: Value) {
         let name = path.rsplit('/').next().unwrap();
         let path = format!("/apis/policy.karmada.io/v1alpha1/{path}");
         let object = json!({
@@ -160,7 +160,7 @@ impl Stage {
         self.api.put(&path, object);
     }
 
-    async fn counted(&self, kind: Kind) -> i64 {
+    async fn counted(&self, kind: PolicyKind) -> i64 {
         tokio::time::sleep(AGAIN * 3).await;
         let label = Label {
             kind: kind.name().to_owned(),
@@ -186,7 +186,7 @@ fn preserving(preserve: bool) -> Value {
 #[tokio::test(start_paused = true)]
 async fn what_would_be_refused_is_reported_and_counted_until_it_is_mended() {
     let stage = stage(None);
-    let kind = Kind::ClusterPropagationPolicy;
+    let kind = PolicyKind::ClusterPropagationPolicy;
     stage.put("clusterpropagationpolicies/all", kind, preserving(true));
     assert_eq!(stage.counted(kind).await, 0, "nothing refuses yet");
     stage.in_force.send_replace(true);
@@ -221,7 +221,7 @@ async fn what_would_be_refused_is_reported_and_counted_until_it_is_mended() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_does_not_come_is_asked_for_again_and_a_term_that_ends_counts_nothing() {
     let stage = stage(Some(Fault::Status(503, "away")));
-    let kind = Kind::PropagationPolicy;
+    let kind = PolicyKind::PropagationPolicy;
     let own = "namespaces/team/propagationpolicies/own";
     stage.put(own, kind, preserving(true));
     stage.in_force.send_replace(true);

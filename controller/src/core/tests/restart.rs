@@ -228,7 +228,7 @@ async fn a_job_that_is_being_shrunk_is_charged_for_what_its_member_still_runs() 
 #[tokio::test(start_paused = true)]
 async fn who_stands_by_follows_and_writes_nothing_until_it_leads_and_has_caught_up() {
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
-    stage.core.role = Role::Follows;
+    stage.core.role = Leading::Follows;
     stage.list_all();
     stage.job("a", 2);
     stage.rest(&["a"]).await;
@@ -313,7 +313,7 @@ async fn a_record_that_says_less_than_what_runs_is_not_believed() {
         assert!(changed.contains("cpu 2, pods 2 in m1"), "{changed}");
         // Once, and not by the next leader either.
         stage.rest_later(&["a", "b"], 10_000).await;
-        stage.core.role = Role::CatchesUp(scheduler::term::Lead::new(0));
+        stage.core.role = Leading::CatchesUp(scheduler::term::Lead::new(0));
         stage.rest(&["a", "b"]).await;
         assert_eq!(stage.core.metrics.records_changed.get(), 1);
     }
