@@ -15,22 +15,22 @@
 
 use crate::Mode;
 use crate::admission_policies::Enforcement;
-use crate::adoption::Marking;
-use crate::binding_phase::is_workload;
-use crate::events::EventRecorder;
-use crate::in_flight::{InFlight, version};
-use crate::input::Input;
+use crate::effects::rights::Rights;
+use crate::effects::works_reader::WorksReader;
+use crate::facts::queue_places::Places;
+use crate::ingest::input::Input;
+use crate::ingest::readiness::Readiness;
+use crate::ingest::template_watches::TemplateWatches;
 use crate::invariants::Timer;
 use crate::metrics::Metrics;
+use crate::mirror::template::{TemplateKey, TemplateKind};
 use crate::mirror::{Mirror, template_key};
-use crate::places::Places;
-use crate::publish::Publisher;
-use crate::readiness::Readiness;
-use crate::rights::Rights;
-use crate::shrink::LivePods;
-use crate::template::{TemplateKey, TemplateKind};
-use crate::template_watches::TemplateWatches;
-use crate::works_read::WorksReader;
+use crate::reconcile::adoption::Marking;
+use crate::reconcile::binding_phase::is_workload;
+use crate::reconcile::in_flight::{InFlight, version};
+use crate::reconcile::placed::shrink::LivePods;
+use crate::status::Publisher;
+use crate::status::events::EventRecorder;
 use crds::karmada::ResourceBinding;
 use engine::facts::JobFact;
 use engine::{Engine, Event, JobKey, Time};
@@ -391,7 +391,7 @@ impl Core {
         if let Some(record) = write.record_mut() {
             record.queues_above = self.queues_above(&record.queue);
             let asked = self.last_facts.get(key).map(|fact| &fact.demand);
-            crate::growth::keep_requests(record, binding, asked);
+            crate::reconcile::placed::growth::keep_requests(record, binding, asked);
             self.keep_leaving(key, record);
         }
         self.write_as_it_is(key, binding, write);

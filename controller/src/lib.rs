@@ -14,63 +14,31 @@
 //! again on the API server.
 
 pub mod admission_policies;
-mod adopt;
-mod adoption;
-mod advice;
-mod apply;
-mod asked;
-mod binding_phase;
 mod core;
-mod discretion;
-mod ensure;
-mod events;
-mod excess;
-mod expiry;
-mod fact;
-mod growth;
-mod guard;
-mod in_flight;
-mod input;
+mod effects;
+mod facts;
+mod ingest;
 mod invariants;
-mod leaving;
 mod metrics;
 mod mirror;
-mod not_touched;
-mod opened;
-mod out_of_service;
-mod outcomes;
-mod outlook;
-mod parts;
-mod placed;
-mod places;
-mod podgroups;
-mod policies;
-mod preserved;
-mod publish;
-mod queue_status;
-mod readiness;
 mod reconcile;
-mod release;
-mod remains;
-mod rendezvous;
-mod renew;
-mod rights;
-mod seen_work;
-mod shrink;
-mod sources;
-mod template;
-mod template_watches;
-mod watches;
-mod works_read;
+mod status;
 
 use crate::admission_policies::Enforcement;
 use crate::core::{Core, Leading};
-use crate::ensure::Ensurer;
-use crate::events::EventRecorder;
+use crate::effects::object_writer::Ensurer;
+use crate::effects::rights::Rights;
+use crate::effects::works_reader::WorksReader;
+use crate::facts::queue_places::Places;
+use crate::ingest::input::Input;
+use crate::ingest::readiness::Readiness;
+use crate::ingest::template_watches::TemplateWatches;
+use crate::ingest::watches;
 use crate::metrics::Metrics;
-use crate::publish::Publisher;
-use crate::readiness::Readiness;
-use crate::template_watches::TemplateWatches;
+use crate::mirror::Mirror;
+use crate::reconcile::placed::shrink::LivePods;
+use crate::status::Publisher;
+use crate::status::events::EventRecorder;
 use engine::{Engine, EngineConfig};
 use members::{MemberEvent, Members, MembersOptions};
 use runtime::clock::Clock;
@@ -83,6 +51,7 @@ use runtime::watch::WatchMetrics;
 use scheduler::commit::{self, CommitOptions};
 use scheduler::overrides::Overrides;
 use scheduler::{Scheduler, SchedulerOptions, term};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -203,7 +172,7 @@ pub async fn run(
             &context.leadership,
             &term,
             &inputs,
-            input::Input::Lead,
+            Input::Lead,
         );
         tokio::select! {
             () = live => {}
@@ -240,7 +209,7 @@ struct Life<'a> {
     /// Writes during the term only.
     client: kube::Client,
     over: CancellationToken,
-    inputs: mpsc::Sender<input::Input>,
+    inputs: mpsc::Sender<Input>,
 }
 
 /// Follows everything, and decides once the term has begun, until it is over.
@@ -249,7 +218,7 @@ async fn live(
     with_scheduler: bool,
     metrics: Metrics,
     ready_flag: ReadyFlag,
-    receiver: mpsc::Receiver<input::Input>,
+    receiver: mpsc::Receiver<Input>,
 ) {
     let status_subresource = watches::podgroups_have_status(&life.client).await;
     let (mode, members) = life.mode(with_scheduler);
@@ -280,37 +249,37 @@ async fn live(
         heart: life.term.leadership.heart(),
         engine: Engine::new(life.options.engine.clone()),
         enforcement,
-        mirror: mirror::Mirror::default(),
-        in_flight: std::collections::HashMap::new(),
-        last_facts: std::collections::HashMap::new(),
-        dirty: std::collections::BTreeSet::new(),
-        later: std::collections::BTreeSet::new(),
-        spread_bindings: std::collections::BTreeSet::new(),
-        rendezvous_jobs: std::collections::BTreeSet::new(),
-        untouched: std::collections::BTreeSet::new(),
+        mirror: Mirror::default(),
+        in_flight: HashMap::new(),
+        last_facts: HashMap::new(),
+        dirty: BTreeSet::new(),
+        later: BTreeSet::new(),
+        spread_bindings: BTreeSet::new(),
+        rendezvous_jobs: BTreeSet::new(),
+        untouched: BTreeSet::new(),
         intents: Vec::new(),
-        marking: std::collections::BTreeMap::new(),
-        remains: std::collections::BTreeMap::new(),
-        policies_seen: std::collections::BTreeMap::new(),
+        marking: BTreeMap::new(),
+        remains: BTreeMap::new(),
+        policies_seen: BTreeMap::new(),
         committer: life.committer(),
         mode,
         members,
-        pods: shrink::LivePods::default(),
+        pods: LivePods::default(),
         events: EventRecorder::spawn(life.client.clone(), life.over.clone()),
         publisher: life.publisher(&overrides, status_subresource),
         overrides,
-        rights: rights::Rights::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),
+        rights: Rights::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),
         client: life.client.clone(),
         inputs: life.inputs.clone(),
         checks: std::sync::Arc::new(tokio::sync::Semaphore::new(CHECKS)),
-        works_reader: works_read::WorksReader::spawn(life.client.clone()),
+        works_reader: WorksReader::spawn(life.client.clone()),
         readiness,
         template_watches,
         metrics,
         invariants: invariants::Timer::default(),
         ready_flag,
         wake_at: None,
-        places: places::Places::default(),
+        places: Places::default(),
     };
     core.run(receiver, life.over).await;
 }
@@ -334,7 +303,7 @@ impl Life<'_> {
     /// Follows the members, and starts the scheduler where it is part of this process.
     fn mode(&self, with_scheduler: bool) -> (Mode, Members) {
         let (sink, events) = mpsc::channel::<MemberEvent>(INPUTS);
-        watches::forward(events, self.inputs.clone(), input::Input::Member);
+        watches::forward(events, self.inputs.clone(), Input::Member);
         let members = MembersOptions {
             registry: self.context.registry.clone(),
             watch_metrics: self.context.watches.clone(),
@@ -363,7 +332,7 @@ impl Life<'_> {
 
     fn committer(&self) -> commit::Committer {
         let (sink, outcomes) = mpsc::channel(INPUTS);
-        watches::forward(outcomes, self.inputs.clone(), input::Input::Outcome);
+        watches::forward(outcomes, self.inputs.clone(), Input::Outcome);
         commit::spawn(
             self.client.clone(),
             self.options.commit.clone(),

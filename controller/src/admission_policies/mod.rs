@@ -17,7 +17,7 @@ mod existing;
 pub mod manifests;
 pub mod probe;
 
-use crate::input::Input;
+use crate::ingest::input::Input;
 use crds::names;
 use engine::Reason;
 use engine::decision::Explanation;

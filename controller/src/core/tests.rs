@@ -24,10 +24,10 @@ mod rendezvous;
 mod restart;
 
 use super::*;
-use crate::ensure::Ensurer;
-use crate::seen_work::ReadWork;
-use crate::template::Template;
-use crate::watches;
+use crate::effects::object_writer::Ensurer;
+use crate::ingest::watches;
+use crate::mirror::seen_work::ReadWork;
+use crate::mirror::template::Template;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{ClusterFact, NodeFact};
@@ -108,7 +108,7 @@ impl Stage {
             engine: Engine::new(EngineConfig::default()),
             mirror: Mirror::default(),
             in_flight: HashMap::new(),
-            told: HashMap::new(),
+            last_facts: HashMap::new(),
             dirty: BTreeSet::new(),
             later: BTreeSet::new(),
             spread_bindings: BTreeSet::new(),

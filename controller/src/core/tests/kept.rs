@@ -106,7 +106,7 @@ async fn a_record_is_put_back_with_all_that_it_said() {
     assert_eq!(stage.record("a").unwrap(), record);
     let changed = stage
         .core
-        .in_flight(&JobKey::new("team", "a"))
+        .in_flight_of(&JobKey::new("team", "a"))
         .guard
         .changed();
     let changed = changed.unwrap().to_owned();
@@ -283,7 +283,7 @@ async fn an_adopted_job_that_is_scaled_over_the_bound_is_evicted() {
 }
 
 fn propagation(change: Value) -> Input {
-    let object = crate::policies::propagation("team");
+    let object = crate::status::kept_policies::propagation("team");
     let mut object = json!({"metadata": object["metadata"], "spec": object["spec"]});
     merge(&mut object, change);
     Input::Propagation(Delta::Upserted(read(object)))

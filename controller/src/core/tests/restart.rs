@@ -306,7 +306,7 @@ async fn a_record_that_says_less_than_what_runs_is_not_believed() {
         assert_eq!(stage.core.metrics.records_changed.get(), 1);
         let changed = stage
             .core
-            .in_flight(&JobKey::new("team", "a"))
+            .in_flight_of(&JobKey::new("team", "a"))
             .guard
             .changed();
         let changed = changed.unwrap().to_owned();

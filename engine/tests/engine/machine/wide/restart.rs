@@ -1,5 +1,5 @@
 //! Another process leads: it knows nothing, and is told all that the API server shows, with what
-//! the admission records say of each job (`controller/src/tell.rs`).
+//! the admission records say of each job (`controller/src/facts/apply.rs`).
 
 use crate::machine::model::{Model, Told, config};
 use crate::machine::pools::{Phase, Record};

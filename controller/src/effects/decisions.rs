@@ -1,0 +1,377 @@
+//! Carries decisions out: plans go to the scheduler, placements and evictions to the
+//! committer.
+//!
+//! With the scheduler in this process a plan is checked on its live view, the members are
+//! prepared, and release and placement are one patch. Without it the plan is written as a
+//! record in state Planned, which is the hand-over.
+
+use crate::core::Core;
+use crate::ingest::input::Input;
+use crate::metrics::EvictedPart;
+use crate::reconcile::ReconcileCtx;
+use crate::reconcile::in_flight::InFlight;
+use crate::status::events::JobEvent;
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, Parts, RecordState};
+use engine::facts::Admission;
+use engine::{Attempt, ClusterName, Decision, Event, JobKey, QueueName, Reason, Time};
+use scheduler::carry_out::{PlacementRequest, Refusal, in_parts};
+use scheduler::commit::Write;
+use std::sync::Arc;
+
+impl Core {
+    /// Has the engine decide, and carries its decisions out.
+    pub(crate) fn decide(&mut self, now: Time) {
+        let started = std::time::Instant::now();
+        let decided = self.engine.decide(now);
+        self.metrics
+            .decided(started.elapsed(), decided.decisions.len());
+        if decided.cut {
+            self.metrics.decisions_cut.inc();
+            tracing::error!(
+                "a round of decisions was cut short: jobs that cannot start have each other judged \
+                 again and again; this is a defect of Muster, please report it"
+            );
+        }
+        self.wake_at = if decided.more {
+            Some(now)
+        } else {
+            decided.wake_at
+        };
+        for decision in decided.decisions {
+            self.carry_out(decision, now);
+        }
+    }
+
+    fn carry_out(&mut self, decision: Decision, now: Time) {
+        match decision {
+            Decision::Release { key, .. }
+            | Decision::Resize { key, .. }
+            | Decision::Evict { key, .. }
+                if self.untouched.contains(&key) =>
+            {
+                tracing::warn!(job = %key, "a decision is not carried out: its record cannot be read");
+            }
+            Decision::Release {
+                key,
+                admission,
+                message,
+            } => self.release(&key, admission, &message, now),
+            Decision::Resize {
+                key,
+                admission,
+                message,
+                for_job,
+            } => {
+                if let Some(preemptor) = for_job {
+                    self.shrink_for(&key, &admission.queue, &preemptor, &message);
+                }
+                self.resize(&key, admission, &message, now);
+            }
+            Decision::Evict {
+                key,
+                attempt,
+                reason,
+                message,
+                for_job,
+            } => {
+                tracing::info!(job = %key, attempt = attempt.0, %reason, %message, "decision: evict");
+                self.metrics.evicted(reason);
+                if let Some(preemptor) = for_job {
+                    self.make_room(&key, attempt, preemptor, reason, &message);
+                }
+                // The placed binding still stands as admitted: the look at it writes.
+                self.dirty.insert(key.clone());
+                self.reconcile(&key, now);
+            }
+        }
+    }
+
+    /// `key` is evicted for another job: its record and its preemptor's user are told so.
+    fn make_room(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        preemptor: JobKey,
+        reason: Reason,
+        message: &str,
+    ) {
+        if let Some(fact) = self.last_facts.get(key) {
+            self.metrics
+                .preempted(reason, &fact.queue, EvictedPart::Whole);
+        }
+        self.record_for_preemptor(
+            &preemptor,
+            &format!("{key} is evicted to make room for it: {message}"),
+        );
+        self.in_flight_of(key).make_room(attempt, preemptor);
+    }
+
+    /// `key`, of `queue`, gives pods above its minimum up for another job.
+    fn shrink_for(&mut self, key: &JobKey, queue: &QueueName, preemptor: &JobKey, message: &str) {
+        let own = self
+            .last_facts
+            .get(preemptor)
+            .is_some_and(|fact| fact.queue == *queue);
+        let reason = match own {
+            true => Reason::Preempted,
+            false => Reason::Reclaimed,
+        };
+        self.metrics.preempted(reason, queue, EvictedPart::Surplus);
+        self.record_for_preemptor(
+            preemptor,
+            &format!("{key} is shrunk to make room for it: {message}"),
+        );
+        if let Some(binding) = self.mirror.bindings.get(key) {
+            let message = self.discreet(key, &format!("for {preemptor}: {message}"));
+            let event = JobEvent::normal(reason, "Shrink", message);
+            self.events.record(&binding.spec.resource, event);
+        }
+    }
+
+    fn record_for_preemptor(&mut self, preemptor: &JobKey, message: &str) {
+        if let Some(binding) = self.mirror.bindings.get(preemptor) {
+            let message = self.discreet(preemptor, message);
+            let event = JobEvent::normal(Reason::AwaitingEviction, "Evict", message);
+            self.events.record(&binding.spec.resource, event);
+        }
+    }
+
+    fn release(&mut self, key: &JobKey, admission: Admission, message: &str, now: Time) {
+        tracing::info!(
+            job = %key,
+            queue = %admission.queue,
+            attempt = admission.attempt.0,
+            clusters = %clusters(&admission),
+            message,
+            "decision: release"
+        );
+        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
+            return self.refuse(key, admission.attempt, &gone(), now);
+        };
+        if self.in_flight_of(key).is_busy(&binding, now) {
+            return self.refuse(key, admission.attempt, &busy(), now);
+        }
+        if let Some(left) = self.left_in(&binding, &admission) {
+            return self.refuse(key, admission.attempt, &still_there(left), now);
+        }
+        self.metrics.released.inc();
+        let message = self.discreet(key, message);
+        self.events.record(
+            &binding.spec.resource,
+            JobEvent::normal(Reason::Admitted, "Release", message),
+        );
+        self.hand_over(key, &binding, admission, now);
+    }
+
+    /// A released job whose replicas Karmada holds gets more or fewer of them.
+    fn resize(&mut self, key: &JobKey, admission: Admission, message: &str, now: Time) {
+        tracing::info!(job = %key, attempt = admission.attempt.0, clusters = %clusters(&admission), message, "decision: resize");
+        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
+            return;
+        };
+        if self.in_flight_of(key).is_busy(&binding, now) {
+            // The engine's shares stand; the look at the binding writes what differs.
+            self.requeue_at(key, now.after(1));
+            return;
+        }
+        if let Some(before) = admitted(&binding) {
+            self.in_flight_of(key)
+                .shrinks
+                .note(&before.shares, &admission);
+        }
+        self.hand_over(key, &binding, admission, now);
+    }
+
+    /// Gives a plan to the scheduler: in this process, or by the record.
+    pub(crate) fn hand_over(
+        &mut self,
+        key: &JobKey,
+        binding: &Arc<ResourceBinding>,
+        admission: Admission,
+        now: Time,
+    ) {
+        let Some(scheduler) = self.mode.scheduler().cloned() else {
+            return self.hand_over_by_record(key, binding, &admission);
+        };
+        let Some(fact) = self.last_facts.get(key) else {
+            return self.refuse(key, admission.attempt, &gone(), now);
+        };
+        let template = self.mirror.template_of(binding);
+        let ask = self.mirror.ask_of(binding);
+        let request = PlacementRequest {
+            binding: Arc::clone(binding),
+            demand: fact.demand.clone(),
+            queue: admission.queue.clone(),
+            reach: self.reach(binding, &admission),
+            leading: ask.and_then(|ask| ask.leading_cluster(&admission.shares)),
+            time_to_live: template.and_then(|template| template.time_to_live?.in_members),
+            priority_classes: ask.map_or_else(
+                || fact.priority_class.iter().cloned().collect(),
+                |ask| ask.priority_classes(),
+            ),
+            admission,
+        };
+        let (key, attempt, inputs) = (key.clone(), request.admission.attempt, self.inputs.clone());
+        self.in_flight_of(&key).begin_preparing(attempt);
+        runtime::task::spawn(async move {
+            let result = Box::new(scheduler.prepare(request).await);
+            // The owner task is gone only when the process ends.
+            let _ = inputs
+                .send(Input::Prepared {
+                    key,
+                    attempt,
+                    result,
+                })
+                .await;
+        });
+    }
+
+    /// With the scheduler apart a new plan is handed over by its record. A change of a
+    /// placement that stands needs no check of room that is not made here already.
+    fn hand_over_by_record(
+        &mut self,
+        key: &JobKey,
+        binding: &Arc<ResourceBinding>,
+        admission: &Admission,
+    ) {
+        let demand = self.last_facts.get(key).map(|fact| &fact.demand);
+        let ask = self.mirror.ask_of(binding);
+        let write = match demand.filter(|_| !binding.spec.clusters.is_empty()) {
+            Some(demand) => Write::Place {
+                record: match in_parts(binding, admission.attempt) {
+                    Some(placed) => placed.resized(admission),
+                    None => AdmissionRecord::new(admission, RecordState::Admitted),
+                },
+                clusters: scheduler::placement::targets(binding, admission, demand),
+                affinity_name: None,
+            },
+            None => Write::Plan {
+                record: AdmissionRecord {
+                    parts: demand
+                        .filter(|demand| demand.in_parts())
+                        .map(|_| Parts::Held),
+                    leading: ask.and_then(|ask| ask.leading_cluster(&admission.shares)),
+                    ..AdmissionRecord::new(admission, RecordState::Planned)
+                        .with_reach(self.reach(binding, admission))
+                },
+            },
+        };
+        self.write(key, binding, write);
+    }
+
+    /// The scheduler has prepared a placement, or refused the plan.
+    pub(crate) fn prepared(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        result: Result<Write, Refusal>,
+        now: Time,
+    ) {
+        let preparing = |in_flight: &InFlight| in_flight.is_preparing(attempt);
+        if !self.in_flight.get(key).is_some_and(preparing) {
+            return; // forgotten and made anew meanwhile
+        }
+        self.in_flight_of(key).closed();
+        self.dirty.insert(key.clone());
+        let binding = self.mirror.bindings.get(key).cloned();
+        let wanted = binding
+            .as_ref()
+            .is_some_and(|b| b.metadata.deletion_timestamp.is_none())
+            && self
+                .engine
+                .job(key)
+                .is_some_and(|job| job.admission.is_some_and(|a| a.attempt == attempt));
+        match (result, binding) {
+            (Ok(write), Some(binding)) if wanted => self.write(key, &binding, write),
+            (Err(refusal), _) if self.is_placed(key, attempt) => {
+                tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "cannot be resized now");
+                self.metrics.refused(refusal.reason);
+                let until = self.in_flight_of(key).failed(now);
+                self.requeue_at(key, until);
+            }
+            (Ok(_), _) => self.refuse(key, attempt, &gone(), now),
+            (Err(refusal), _) => self.refuse(key, attempt, &refusal, now),
+        }
+    }
+
+    /// Whether `attempt` of the job is placed already, so that a plan for it is a change of its
+    /// size. Such a plan is given up, the placement stands and stays charged.
+    pub(crate) fn is_placed(&self, key: &JobKey, attempt: Attempt) -> bool {
+        let Some(binding) = self.mirror.bindings.get(key) else {
+            return false;
+        };
+        AdmissionRecord::read(binding.metadata.annotations.as_ref())
+            .ok()
+            .flatten()
+            .is_some_and(|record| {
+                record.state == RecordState::Admitted && record.attempt == attempt
+            })
+    }
+
+    /// Gives back what a plan holds: nothing of it was written.
+    pub(crate) fn refuse(&mut self, key: &JobKey, attempt: Attempt, refusal: &Refusal, now: Time) {
+        tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "plan given back");
+        self.metrics.refused(refusal.reason);
+        if let Some(scheduler) = self.mode.scheduler() {
+            scheduler.forget(key);
+        }
+        self.apply(Event::JobRefused {
+            key: key.clone(),
+            attempt,
+            reason: refusal.reason,
+            message: refusal.message.clone(),
+            avoid: refusal.avoid.clone(),
+            at: now,
+        });
+        if let Some(binding) = self.mirror.bindings.get(key).cloned() {
+            let ctx = ReconcileCtx { key, binding, now };
+            self.record_event(
+                &ctx,
+                JobEvent::warning(refusal.reason, "Place", refusal.message.clone()),
+            );
+        }
+        self.dirty.insert(key.clone());
+    }
+}
+
+/// What the binding's record admits.
+fn admitted(binding: &ResourceBinding) -> Option<Admission> {
+    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref());
+    record.ok().flatten().map(|record| record.admission())
+}
+
+/// `gpu-a:8,gpu-b:8`.
+pub(crate) fn clusters(admission: &Admission) -> String {
+    let parts: Vec<String> = admission
+        .shares
+        .iter()
+        .map(|share| format!("{}:{}", share.cluster, share.replicas()))
+        .collect();
+    parts.join(",")
+}
+
+fn gone() -> Refusal {
+    Refusal {
+        reason: Reason::PlanRefused,
+        message: "the binding is gone or is being deleted".into(),
+        avoid: None,
+    }
+}
+
+/// A cluster that was out of service is back, and has yet to remove what it had of the job.
+fn still_there(cluster: ClusterName) -> Refusal {
+    Refusal {
+        reason: Reason::PlanRefused,
+        message: format!("{cluster} has not removed an earlier attempt yet"),
+        avoid: Some(cluster),
+    }
+}
+
+fn busy() -> Refusal {
+    Refusal {
+        reason: Reason::PlanRefused,
+        message: "the binding changed while it was decided on; it is looked at again".into(),
+        avoid: None,
+    }
+}

@@ -1,0 +1,199 @@
+//! Which namespaces have the right to use which queues, where the queues' policies do not say so.
+//!
+//! ```text
+//! a job of a queue that is closed to its namespace ─► Rights::of ─► asker ─► SubjectAccessReview
+//!                        Input::RightAsked ◄──────────────────────────┘  and again, every while
+//! ```
+//!
+//! It is the right of the namespace's service accounts that is asked for. Who submitted a job is known
+//! to the webhook only, which writes what that user may into the template; what stands there counts
+//! without being asked again. No answer is guessed: until there is one the job waits.
+
+use crate::ingest::input::Input;
+use engine::QueueName;
+use futures::StreamExt as _;
+use kube::Client;
+use runtime::Principal;
+use runtime::rights::may_use;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long a yes counts until it is asked again: nothing tells of changed roles.
+const GRANTED_FOR: Duration = Duration::from_secs(60);
+/// How long a no does: somebody may wait for it.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+/// When what could not be asked is asked again.
+const RETRY: Duration = Duration::from_secs(5);
+/// Questions under way at a time.
+const AT_A_TIME: usize = 4;
+
+/// A namespace and a queue.
+pub(crate) type Pair = (String, QueueName);
+
+/// What is known.
+#[derive(Debug)]
+pub(crate) struct Rights {
+    known: BTreeMap<Pair, bool>,
+    /// Unbounded: each job asks once for as long as nothing is known.
+    asks: mpsc::UnboundedSender<Pair>,
+}
+
+impl Rights {
+    /// Starts asking.
+    pub(crate) fn spawn(
+        client: Client,
+        inputs: mpsc::Sender<Input>,
+        cancel: CancellationToken,
+    ) -> Self {
+        let (asks, asked) = mpsc::unbounded_channel();
+        runtime::task::spawn(async move {
+            cancel
+                .run_until_cancelled(keep_asking(client, asked, inputs))
+                .await;
+        });
+        Self {
+            known: BTreeMap::new(),
+            asks,
+        }
+    }
+
+    /// Whether the namespace may use the queue; `None` until that is known, and it is asked.
+    pub(crate) fn of(&self, namespace: &str, queue: &QueueName) -> Option<bool> {
+        let pair = (namespace.to_owned(), queue.clone());
+        let known = self.known.get(&pair).copied();
+        if known.is_none() {
+            // The asker ends with the term, and then nothing is decided any more.
+            let _ = self.asks.send(pair);
+        }
+        known
+    }
+
+    /// Whether it is known that the namespace may use the queue.
+    pub(crate) fn is_known(&self, namespace: &str, queue: &QueueName) -> bool {
+        let pair = (namespace.to_owned(), queue.clone());
+        self.known.get(&pair).copied().unwrap_or(false)
+    }
+
+    /// An answer came. Whether it is another than before.
+    pub(crate) fn note(&mut self, pair: Pair, allowed: bool) -> bool {
+        self.known.insert(pair, allowed) != Some(allowed)
+    }
+}
+
+/// What was answered last, and when it is asked again.
+type Answered = (Option<bool>, Instant);
+
+async fn keep_asking(
+    client: Client,
+    mut asked: mpsc::UnboundedReceiver<Pair>,
+    inputs: mpsc::Sender<Input>,
+) {
+    let mut pairs: BTreeMap<Pair, Answered> = BTreeMap::new();
+    loop {
+        let next = pairs.values().map(|(_, at)| *at).min();
+        let wait = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            pair = asked.recv() => match pair {
+                Some(pair) => _ = pairs.entry(pair).or_insert((None, Instant::now())),
+                None => return,
+            },
+            () = wait => {}
+        }
+        let now = Instant::now();
+        let due = pairs.iter().filter(|(_, (_, at))| *at <= now);
+        let due: Vec<Pair> = due.map(|(pair, _)| pair.clone()).collect();
+        let mut answers = futures::stream::iter(due)
+            .map(|pair| ask(&client, pair))
+            .buffer_unordered(AT_A_TIME);
+        while let Some((pair, answer)) = answers.next().await {
+            let before = pairs.get(&pair).and_then(|(known, _)| *known);
+            let (known, again) = match answer {
+                Some(true) => (Some(true), GRANTED_FOR),
+                Some(false) => (Some(false), REFUSED_FOR),
+                // What was known counts on.
+                None => (before, RETRY),
+            };
+            pairs.insert(pair.clone(), (known, Instant::now() + again));
+            let Some(allowed) = known.filter(|_| known != before) else {
+                continue;
+            };
+            let (namespace, queue) = pair;
+            let input = Input::RightAsked {
+                namespace,
+                queue,
+                allowed,
+            };
+            if inputs.send(input).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn ask(client: &Client, pair: Pair) -> (Pair, Option<bool>) {
+    let (namespace, queue) = &pair;
+    let who = Principal::of_namespace(namespace);
+    let answer = may_use(client, &who, namespace, queue.as_str()).await;
+    if let Err(error) = &answer {
+        let error = error.message();
+        tracing::warn!(namespace, %queue, error, "cannot ask who may use a queue; its jobs wait");
+    }
+    (pair, answer.ok())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use runtime::testing::{FakeApi, Fault};
+    use serde_json::json;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_asked_is_answered_once_and_kept_up_to_date() {
+        let api = FakeApi::new();
+        let granted = Arc::new(AtomicBool::new(false));
+        let grants = granted.clone();
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        api.answers(path, move |review| {
+            json!({"spec": review["spec"], "status": {"allowed": grants.load(Ordering::SeqCst)}})
+        });
+        api.fault(1, Fault::Status(500, "away"), |_| true);
+        let (sender, mut inputs) = mpsc::channel(8);
+        let cancel = CancellationToken::new();
+        let mut rights = Rights::spawn(api.client(), sender, cancel.clone());
+        let _guard = cancel.drop_guard();
+        let queue = QueueName::new("gold");
+        let started = Instant::now();
+        for _ in 0..3 {
+            assert_eq!(rights.of("team-a", &queue), None);
+        }
+        let mut answer = async || match inputs.recv().await.unwrap() {
+            Input::RightAsked {
+                namespace, allowed, ..
+            } => (namespace, allowed),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(answer().await, ("team-a".to_owned(), false));
+        assert_eq!(started.elapsed(), RETRY, "the first call failed");
+        assert_eq!(api.requests().len(), 2);
+        assert!(rights.note(("team-a".to_owned(), queue.clone()), false));
+        assert_eq!(rights.of("team-a", &queue), Some(false));
+
+        granted.store(true, Ordering::SeqCst);
+        assert!(answer().await.1);
+        assert_eq!(started.elapsed(), RETRY + REFUSED_FOR);
+        granted.store(false, Ordering::SeqCst);
+        assert!(!answer().await.1);
+        assert_eq!(started.elapsed(), RETRY + REFUSED_FOR + GRANTED_FOR);
+    }
+}

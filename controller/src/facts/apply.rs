@@ -1,0 +1,182 @@
+//! What the engine is told of one job: what it asks for, what it was admitted, how it ended.
+//!
+//! Telling it what it knows changes nothing, so each look at a job may tell all.
+
+use crate::core::Core;
+use crate::facts::job::{self, NamespaceFact, Permission, QueueRules, ResolvedJob};
+use crate::reconcile::ReconcileCtx;
+use crds::capacity_policy::CapacityPolicy;
+use crds::karmada::ResourceBinding;
+use crds::record::AdmissionRecord;
+use engine::facts::{Filters, JobFact, Split};
+use engine::{Event, JobKey, JobState, Progress, QueueName, Reason};
+use std::collections::BTreeSet;
+
+impl Core {
+    pub(crate) fn namespace_of(&self, key: &JobKey) -> NamespaceFact {
+        self.mirror
+            .namespaces
+            .get(&*key.namespace)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// The job as its template and binding state it, once the template has been seen.
+    pub(crate) fn job_of(
+        &self,
+        key: &JobKey,
+        binding: &ResourceBinding,
+        namespace: &NamespaceFact,
+    ) -> Option<ResolvedJob> {
+        let template = self.mirror.template_of(binding)?;
+        let permitted = |queue: &QueueName| self.permission(&key.namespace, namespace, queue);
+        let class_refused = |queue: &QueueName, classes: &BTreeSet<String>| {
+            self.mirror.refused_class(queue, classes)
+        };
+        let split = |queue: &QueueName| {
+            let policy = self.mirror.policies.get(queue);
+            policy.map_or(Split::Never, CapacityPolicy::split)
+        };
+        let filters = |queue: &QueueName| {
+            let policy = self.mirror.policies.get(queue);
+            policy.map_or_else(Filters::default, CapacityPolicy::filters)
+        };
+        let rendezvous_problem =
+            |queue: &QueueName, meeting| self.rendezvous_problem(queue, meeting);
+        let rules = QueueRules {
+            permitted: &permitted,
+            class_refused: &class_refused,
+            split: &split,
+            filters: &filters,
+            rendezvous_problem: &rendezvous_problem,
+        };
+        let claimed = |template: &str| self.mirror.claimed_by(key, template);
+        let mut job = job::job(key, binding, template, namespace, rules, &claimed);
+        if job.fact.hold.is_none() {
+            let preserved = crate::reconcile::preserved::hold(binding);
+            job.fact.hold = preserved.or_else(|| self.still_overridden(binding));
+        }
+        Some(job)
+    }
+
+    /// Whether jobs of a namespace may be in a queue; where only a right could say so it is asked.
+    fn permission(&self, name: &str, namespace: &NamespaceFact, queue: &QueueName) -> Permission {
+        let Some(why) = self.mirror.closed_to(queue, name, &namespace.labels) else {
+            return Permission::Granted;
+        };
+        match self.rights.of(name, queue) {
+            Some(true) => Permission::Granted,
+            Some(false) => Permission::Refused(why),
+            None => Permission::Asked,
+        }
+    }
+
+    /// It was answered whether a namespace may use a queue.
+    pub(crate) fn right_asked(&mut self, namespace: String, queue: QueueName, allowed: bool) {
+        let jobs = self
+            .last_facts
+            .iter()
+            .filter(|(key, fact)| *key.namespace == *namespace && fact.queue == queue);
+        let jobs: Vec<JobKey> = jobs.map(|(key, _)| key.clone()).collect();
+        if self.rights.note((namespace, queue), allowed) {
+            self.dirty.extend(jobs);
+        }
+    }
+
+    /// Tells the engine of the job, unless it knows.
+    pub(crate) fn apply_fact(&mut self, fact: &JobFact) {
+        if self.last_facts.get(&fact.key) != Some(fact) {
+            self.last_facts.insert(fact.key.clone(), fact.clone());
+            self.apply(Event::JobUpserted(fact.clone()));
+        }
+    }
+
+    /// Makes the engine charge what `record` says, and know how far the job has come.
+    pub(crate) fn apply_admission(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        progress: Progress,
+    ) {
+        let known = self.engine.job(ctx.key).and_then(|job| {
+            job.admission
+                .map(|a| (a.uid.clone(), a.attempt, reached(job.state)))
+        });
+        match known {
+            Some((uid, attempt, at)) if uid == record.template_uid && attempt == record.attempt => {
+                if at != Some(progress) {
+                    let (key, at) = (ctx.key.clone(), ctx.now);
+                    self.apply(Event::JobProgressed {
+                        key,
+                        attempt,
+                        progress,
+                        at,
+                    });
+                }
+            }
+            _ => {
+                self.remember_places(record);
+                self.apply(Event::JobAdmitted {
+                    key: ctx.key.clone(),
+                    admission: record.admission(),
+                    progress,
+                });
+                self.apply_leaving(ctx.key, record);
+            }
+        }
+    }
+
+    /// Charged until its Works are gone, whatever was believed of it.
+    pub(crate) fn apply_evicted(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+        if self.is_over(ctx, record) {
+            let reason = record.reason.unwrap_or(Reason::Evicted);
+            return self.apply_ending(ctx, reason, &record.message);
+        }
+        self.apply_ended(ctx, record);
+    }
+
+    /// Tells of an attempt that is being evicted, with why: whether it counts as a failure of
+    /// the job, and whether it may compete again, depends on that.
+    pub(crate) fn apply_ended(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+        let holds = self
+            .engine
+            .job(ctx.key)
+            .and_then(|job| job.admission.map(|a| a.attempt));
+        match record.reason {
+            // Only after a restart: the engine evicts no attempt that it does not know.
+            Some(reason) if holds != Some(record.attempt) => {
+                self.apply_admission(ctx, record, Progress::Placed);
+                self.apply_ending(ctx, reason, &record.message);
+            }
+            _ => self.apply_admission(ctx, record, Progress::Ending),
+        }
+    }
+
+    /// Tells of an attempt that was stopped because it ran longer than its queue allows: the
+    /// job does not compete again until that changes. The record knows since when the attempt
+    /// was admitted, not since when it ran, which is less.
+    pub(crate) fn apply_stopped(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+        if let (Some(Reason::RuntimeLimitExceeded), Some(at)) = (record.reason, record.evicted_at) {
+            let ran = at
+                .as_millisecond()
+                .saturating_sub(record.time.as_millisecond());
+            self.apply(Event::JobStopped {
+                key: ctx.key.clone(),
+                uid: record.template_uid.clone(),
+                ran_ms: ran,
+            });
+        }
+    }
+}
+
+/// How far the engine believes a released job to have come.
+fn reached(state: JobState) -> Option<Progress> {
+    match state {
+        JobState::Queued => None,
+        JobState::Assumed => Some(Progress::Assumed),
+        JobState::Placed => Some(Progress::Placed),
+        JobState::Running => Some(Progress::Running),
+        JobState::Ending => Some(Progress::Ending),
+        JobState::Finished => Some(Progress::Finished),
+    }
+}

@@ -1,0 +1,405 @@
+//! From what is seen of a job to what the engine is told: size, queue, priority, placement,
+//! and whether it may be considered at all. Pure.
+
+use crate::mirror::template::Template;
+use crate::reconcile::binding_phase::{
+    NamespaceRule, has_our_scheduler, is_claimed, own_record, record_problem,
+};
+use crate::reconcile::placed::parts::over_before;
+use crds::karmada::ResourceBinding;
+use crds::kubernetes::Namespace;
+use crds::names;
+use crds::record::{AdmissionRecord, RecordState};
+use engine::facts::{ClusterPlacement, Demand, Filters, Held, Hold, JobFact, Split};
+use engine::{JobKey, QueueName, Reason, Time, Uid};
+use std::collections::{BTreeMap, BTreeSet};
+use workload::{Ask, AskError, ClaimedDevices, Meeting};
+
+#[cfg(test)]
+mod tests;
+
+/// What a namespace says of its jobs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct NamespaceFact {
+    pub(crate) managed: bool,
+    pub(crate) default_queue: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) terminating: bool,
+    /// Whether all that ran there before it was managed has been adopted.
+    pub(crate) adopted: bool,
+    /// Its resourceVersion, by which what is written of it is guarded.
+    pub(crate) version: Option<String>,
+}
+
+impl NamespaceFact {
+    /// Reads `namespace`.
+    pub(crate) fn of(namespace: &Namespace) -> Self {
+        Self {
+            managed: namespace.is_managed(),
+            default_queue: namespace.default_queue().map(str::to_owned),
+            labels: namespace.metadata.labels.clone().unwrap_or_default(),
+            terminating: namespace.metadata.deletion_timestamp.is_some(),
+            adopted: namespace.is_adopted(),
+            version: namespace.metadata.resource_version.clone(),
+        }
+    }
+
+    /// Whether it says what `other` says, of whatever version.
+    pub(crate) fn says(&self, other: &Self) -> bool {
+        let of_version = Self {
+            version: other.version.clone(),
+            ..self.clone()
+        };
+        of_version == *other
+    }
+
+    /// What it says of the phase of its bindings.
+    pub(crate) fn rule(&self) -> NamespaceRule {
+        NamespaceRule {
+            managed: self.managed,
+            adopted: self.adopted,
+        }
+    }
+}
+
+/// Whether a job may be in its queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Permission {
+    Granted,
+    /// Whether its namespace has the right to is being asked.
+    Asked,
+    /// Why its namespace may not, without a right to.
+    Refused(String),
+}
+
+/// What a ResourceClaimTemplate of the job's namespace claims for one pod.
+pub(crate) type Claimed<'a> = &'a dyn Fn(&str) -> Option<&'a ClaimedDevices>;
+
+/// What queues say of the jobs in them.
+#[derive(Clone, Copy)]
+pub(crate) struct QueueRules<'a> {
+    /// Whether jobs of the namespace may be in a queue. What their users may is not asked.
+    pub(crate) permitted: &'a dyn Fn(&QueueName) -> Permission,
+    /// The PriorityClass of those named that a queue does not take. Where none is named it is the
+    /// cluster's default that counts.
+    pub(crate) class_refused: &'a dyn Fn(&QueueName, &BTreeSet<String>) -> Option<String>,
+    /// Whether jobs that do not say are split.
+    pub(crate) split: &'a dyn Fn(&QueueName) -> Split,
+    /// Which clusters are left out for its jobs.
+    pub(crate) filters: &'a dyn Fn(&QueueName) -> Filters,
+    /// Why pods of different clusters could not find each other, if they could not.
+    pub(crate) rendezvous_problem: &'a dyn Fn(&QueueName, Meeting) -> Option<String>,
+}
+
+/// A job as the engine is told of it, and what its PodGroup shows.
+#[derive(Debug, Clone)]
+pub(crate) struct ResolvedJob {
+    pub(crate) fact: JobFact,
+    /// What it asks for; `None` where that is not known. Without the devices that its pods claim
+    /// where only these are not known.
+    pub(crate) ask: Option<Ask>,
+    /// Why it is not split although it may be, in words.
+    pub(crate) unsplit: Option<String>,
+}
+
+/// The job of `binding` and its `template`.
+pub(crate) fn job(
+    key: &JobKey,
+    binding: &ResourceBinding,
+    template: &Template,
+    namespace: &NamespaceFact,
+    rules: QueueRules<'_>,
+    claimed: Claimed<'_>,
+) -> ResolvedJob {
+    let queue = queue(template, namespace);
+    let (ask, mut hold) = match size(binding, template) {
+        Ok(ask) if ask.claim_templates().is_empty() => (Some(ask), None),
+        Ok(ask) => match ask.with_claims(claimed) {
+            Ok(whole) => (Some(whole), None),
+            // A job that runs goes on by all else that it says.
+            Err(error) => (Some(ask.without_claims()), Some(held(&error))),
+        },
+        Err(error) => (None, Some(held(&error))),
+    };
+    let queue_split = (rules.split)(&queue);
+    let unsplit = ask.as_ref().and_then(|ask| {
+        let asks = ask.meeting != Meeting::Nobody && ask.may_be_split(queue_split);
+        asks.then(|| (rules.rendezvous_problem)(&queue, ask.meeting))
+            .flatten()
+    });
+    let ask = if unsplit.is_some() {
+        ask.map(Ask::whole)
+    } else {
+        ask
+    };
+    let own_hold = own_hold(binding, template, ask.as_ref(), &queue, rules);
+    hold = hold.or(own_hold);
+    let fact = JobFact {
+        key: key.clone(),
+        uid: Uid::new(&binding.spec.resource.uid),
+        demand: demand(
+            binding,
+            template,
+            ask.as_ref(),
+            queue_split,
+            (rules.filters)(&queue),
+        ),
+        queue,
+        priority_class: ask.as_ref().and_then(|ask| ask.priority_class.clone()),
+        queued_at: queued_at(binding, template),
+        hold,
+        expected_duration_ms: ask.as_ref().and_then(|ask| ask.expected_duration_ms),
+        user: template.user.clone(),
+        preemptible: ask.as_ref().is_none_or(|ask| ask.preemptible),
+        checkpointed_at: template.checkpointed_at,
+    };
+    ResolvedJob { fact, ask, unsplit }
+}
+
+/// A job whose template is not to be seen, which is held until it is.
+pub(crate) fn unread(
+    key: &JobKey,
+    binding: &ResourceBinding,
+    namespace: &NamespaceFact,
+) -> JobFact {
+    let resource = &binding.spec.resource;
+    let queue = namespace
+        .default_queue
+        .as_deref()
+        .unwrap_or(names::DEFAULT_QUEUE);
+    let created = binding.metadata.creation_timestamp.as_ref();
+    let message = format!(
+        "its template {} {} ({}) is not to be seen: it is gone, or Muster may not read its kind; \
+         grant get, list and watch on it by a ClusterRole labelled rbac.muster.io/aggregate-to-workloads=true",
+        resource.kind, resource.name, resource.api_version
+    );
+    let api = format!("{}/{}", resource.api_version, resource.kind);
+    JobFact {
+        key: key.clone(),
+        uid: Uid::new(&resource.uid),
+        queue: QueueName::new(queue),
+        priority_class: None,
+        queued_at: Time(created.map_or(0, |at| at.0.as_millisecond())),
+        demand: unknown_demand(workload::cluster_placement(
+            binding.spec.placement.as_ref(),
+            &api,
+        )),
+        hold: Some(Hold {
+            reason: Reason::SizeUnknown,
+            message,
+        }),
+        expected_duration_ms: None,
+        user: String::new(),
+        preemptible: true,
+        checkpointed_at: None,
+    }
+}
+
+/// A demand of nothing, for jobs whose size is not known; never released.
+fn unknown_demand(placement: ClusterPlacement) -> Demand {
+    Demand {
+        roles: Vec::new(),
+        min_available: 0,
+        natively_divisible: false,
+        held: Held::Not,
+        elastic: false,
+        split: Split::Never,
+        topology: None,
+        placement,
+    }
+}
+
+/// The template's own queue, else the namespace's, else `default`.
+fn queue(template: &Template, namespace: &NamespaceFact) -> QueueName {
+    let name = template
+        .queue
+        .as_deref()
+        .or(namespace.default_queue.as_deref())
+        .unwrap_or(names::DEFAULT_QUEUE);
+    QueueName::new(name)
+}
+
+/// By kind, else by what Karmada's interpreter says of it on the binding.
+fn size(binding: &ResourceBinding, template: &Template) -> Result<Ask, AskError> {
+    match &template.ask {
+        Err(AskError::SizeUnknown { .. }) => {
+            let spec = serde_json::json!({
+                "resource": binding.spec.resource,
+                "replicas": binding.spec.replicas,
+                "replicaRequirements": binding.spec.replica_requirements,
+                "components": binding.spec.components,
+            });
+            workload::ask_from_binding(&spec, None)
+        }
+        known => known.clone(),
+    }
+}
+
+fn held(error: &AskError) -> Hold {
+    Hold {
+        reason: error.reason(),
+        message: error.to_string(),
+    }
+}
+
+/// What keeps a job of known size from being considered.
+fn own_hold(
+    binding: &ResourceBinding,
+    template: &Template,
+    ask: Option<&Ask>,
+    queue: &QueueName,
+    rules: QueueRules<'_>,
+) -> Option<Hold> {
+    let held = |reason, message| Some(Hold { reason, message });
+    if !is_claimed(binding) {
+        return held(Reason::PolicyNotFound, unclaimed());
+    }
+    if !has_our_scheduler(binding) {
+        return held(Reason::WrongScheduler, wrong_scheduler(binding));
+    }
+    if let Some(over) = over_before(binding) {
+        return Some(over);
+    }
+    if ask.is_some_and(|ask| ask.suspended) {
+        return held(
+            Reason::Suspended,
+            "suspended by its owner; resume it to have it queued".into(),
+        );
+    }
+    if released(binding).is_some() {
+        // What it may be counts again once it is evicted.
+        return invalid_record(binding);
+    }
+    if let Some(hold) = not_permitted(binding, template, queue, rules) {
+        return Some(hold);
+    }
+    let classes = ask.map(Ask::priority_classes).unwrap_or_default();
+    if let Some(class) = (rules.class_refused)(queue, &classes) {
+        return held(
+            Reason::PriorityClassNotPermitted,
+            format!(
+                "spec.priorityClasses of capacitypolicy {queue} does not list PriorityClass {class}; \
+                 submit it with one that it lists, or to another queue"
+            ),
+        );
+    }
+    invalid_record(binding)
+}
+
+fn invalid_record(binding: &ResourceBinding) -> Option<Hold> {
+    record_problem(binding).map(|message| Hold {
+        reason: Reason::InvalidTemplate,
+        message,
+    })
+}
+
+/// Why the job may not be in its queue: neither may its namespace, nor could who submitted it when it
+/// was.
+fn not_permitted(
+    binding: &ResourceBinding,
+    template: &Template,
+    queue: &QueueName,
+    rules: QueueRules<'_>,
+) -> Option<Hold> {
+    if template.permitted_queue.as_deref() == Some(queue.as_str()) {
+        return None;
+    }
+    let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+    match (rules.permitted)(queue) {
+        Permission::Granted => None,
+        Permission::Asked => Some(Hold {
+            reason: Reason::NotEvaluated,
+            message: format!("whether namespace {namespace} may use queue {queue} is being asked"),
+        }),
+        Permission::Refused(why) => Some(Hold {
+            reason: Reason::QueueNotPermitted,
+            message: format!(
+                "{why}, and neither the service accounts of {namespace} nor, when it was submitted, its user had the verb use \
+                 on the Queue; use another queue, or ask its owner"
+            ),
+        }),
+    }
+}
+
+fn unclaimed() -> String {
+    format!(
+        "no propagation policy claims it; policy {} of its namespace takes it unless one of your own selects it",
+        names::DEFAULT_POLICY
+    )
+}
+
+fn wrong_scheduler(binding: &ResourceBinding) -> String {
+    format!(
+        "its propagation policy names schedulerName {:?} in a namespace that Muster manages; \
+         set schedulerName: {} in a new policy (the field is immutable), or delete the policy so that policy {} takes it",
+        binding
+            .spec
+            .scheduler_name
+            .as_deref()
+            .unwrap_or("default-scheduler"),
+        names::SCHEDULER_NAME,
+        names::DEFAULT_POLICY,
+    )
+}
+
+/// When the template was created; the binding's own creation where the template has none.
+fn queued_at(binding: &ResourceBinding, template: &Template) -> Time {
+    let of_binding = || {
+        binding
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(0, |t| t.0.as_millisecond())
+    };
+    if template.created.0 > 0 {
+        template.created
+    } else {
+        Time(of_binding())
+    }
+}
+
+fn demand(
+    binding: &ResourceBinding,
+    template: &Template,
+    ask: Option<&Ask>,
+    queue_split: Split,
+    filters: Filters,
+) -> Demand {
+    let resource = &binding.spec.resource;
+    let api = format!("{}/{}", resource.api_version, resource.kind);
+    let placement = ClusterPlacement {
+        filters,
+        ..workload::cluster_placement(binding.spec.placement.as_ref(), &api)
+    };
+    let Some(ask) = ask else {
+        return unknown_demand(placement);
+    };
+    let divisible = template.divisible_kind && workload::divided(binding.spec.placement.as_ref());
+    let demand = ask.demand(divisible, queue_split, placement);
+    match released(binding) {
+        Some(record) => as_released(demand, &record),
+        None => demand,
+    }
+}
+
+/// Its record, while it is released.
+fn released(binding: &ResourceBinding) -> Option<AdmissionRecord> {
+    own_record(binding).filter(|record| record.state == RecordState::Admitted)
+}
+
+/// `demand` of a job that is placed: whether its parts are resized was settled when they were
+/// made, whatever its template says by now.
+fn as_released(demand: Demand, record: &AdmissionRecord) -> Demand {
+    match (demand.held, record.resizable) {
+        (Held::ByOverride, false) => Demand {
+            held: Held::Not,
+            elastic: false,
+            ..demand
+        },
+        (Held::Not, true) => Demand {
+            held: Held::ByOverride,
+            ..demand
+        },
+        _ => demand,
+    }
+}

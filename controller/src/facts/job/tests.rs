@@ -1,0 +1,365 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::mirror::template::TemplateKind;
+use engine::facts::Held;
+use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+fn template(change: Value) -> Template {
+    let mut object = json!({
+        "metadata": {"namespace": "team", "name": "a", "uid": "u"},
+        "spec": {"parallelism": 2, "template": {"spec": {"containers": [
+            {"name": "c", "resources": {"requests": {"cpu": "1"}}},
+        ]}}},
+    });
+    merge(&mut object, change);
+    let kind = TemplateKind {
+        api_version: "batch/v1".into(),
+        kind: "Job".into(),
+    };
+    Template::read(&kind, serde_json::from_value(object).unwrap())
+}
+
+fn binding(change: Value) -> ResourceBinding {
+    let mut object = json!({
+        "metadata": {
+            "namespace": "team", "name": "a-job", "creationTimestamp": "1970-01-01T00:00:07Z",
+            "labels": {names::POLICY_PERMANENT_ID: "policy"},
+        },
+        "spec": {
+            "schedulerName": "muster",
+            "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u"},
+        },
+    });
+    merge(&mut object, change);
+    serde_json::from_value(object).unwrap()
+}
+
+fn merge(into: &mut Value, change: Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (name, value) in change {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, change) => *into = change,
+    }
+}
+
+/// The job, where everybody may use every queue but `closed`.
+fn job_of(
+    template: &Template,
+    binding: &ResourceBinding,
+    default_queue: Option<&str>,
+) -> ResolvedJob {
+    let namespace = NamespaceFact {
+        managed: true,
+        default_queue: default_queue.map(str::to_owned),
+        ..NamespaceFact::default()
+    };
+    job(
+        &JobKey::new("team", "a-job"),
+        binding,
+        template,
+        &namespace,
+        QueueRules {
+            permitted: &|queue| match queue.as_str() {
+                "closed" => Permission::Refused("namespace team is not selected".to_owned()),
+                "unknown" => Permission::Asked,
+                _ => Permission::Granted,
+            },
+            class_refused: &|_, classes| classes.get("forbidden").cloned(),
+            split: &|queue| match queue.as_str() {
+                "wide" => Split::Allowed,
+                _ => Split::Never,
+            },
+            filters: &|queue| match queue.as_str() {
+                "at-data" => Filters::named(["DataRegion"]).unwrap(),
+                _ => Filters::default(),
+            },
+            rendezvous_problem: &|queue, _| {
+                (queue.as_str() != "meets").then(|| "no address".to_owned())
+            },
+        },
+        &|name| (name == "two-gpus").then_some(&*TWO_GPUS),
+    )
+}
+
+/// What the one ResourceClaimTemplate that there is claims.
+static TWO_GPUS: LazyLock<ClaimedDevices> = LazyLock::new(|| {
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "gpu.x", "count": 2}}]);
+    workload::claimed_devices(&json!({"spec": {"spec": {"devices": {"requests": requests}}}}))
+});
+
+#[test]
+fn devices_that_pods_claim_are_part_of_what_they_request() {
+    let claiming = |name: &str| {
+        let claims = json!([{"name": "gpus", "resourceClaimTemplateName": name}]);
+        json!({"spec": {"template": {"spec": {"resourceClaims": claims}}}})
+    };
+    let there = job_of(
+        &template_of(claiming("two-gpus")),
+        &binding(json!({})),
+        None,
+    );
+    assert_eq!(there.fact.hold, None);
+    assert_eq!(
+        there.fact.demand.roles[0].request.to_string(),
+        "cpu 1, deviceclass.resource.kubernetes.io/gpu.x 2, pods 1"
+    );
+    let missing = hold(claiming("four-gpus"), json!({}));
+    assert!(
+        missing.starts_with("SizeUnknown: ResourceClaimTemplate four-gpus: it is not to be seen"),
+        "{missing}"
+    );
+    // Karmada's own count knows nothing of claims, and is not asked.
+    let counted = json!({"spec": {"replicas": 2, "replicaRequirements": {}}});
+    assert_eq!(hold(claiming("four-gpus"), counted), missing);
+}
+
+fn hold(template: Value, binding_change: Value) -> String {
+    let job = job_of(&template_of(template), &binding(binding_change), None);
+    let hold = job.fact.hold;
+    hold.map_or("none".to_owned(), |hold| {
+        format!("{}: {}", hold.reason, hold.message)
+    })
+}
+
+fn template_of(change: Value) -> Template {
+    template(change)
+}
+
+fn in_queue(queue: &str) -> Value {
+    json!({"metadata": {"labels": {"muster.io/queue": queue}}})
+}
+
+#[test]
+fn what_keeps_a_job_from_being_considered() {
+    let none = || json!({});
+    assert_eq!(hold(none(), none()), "none");
+    insta::assert_snapshot!(
+        hold(none(), json!({"spec": {"schedulerName": "default-scheduler"}})),
+        @r#"WrongScheduler: its propagation policy names schedulerName "default-scheduler" in a namespace that Muster manages; set schedulerName: muster in a new policy (the field is immutable), or delete the policy so that policy muster takes it"#
+    );
+    insta::assert_snapshot!(
+        hold(json!({"spec": {"suspend": true}}), none()),
+        @"Suspended: suspended by its owner; resume it to have it queued"
+    );
+    insta::assert_snapshot!(
+        hold(in_queue("closed"), none()),
+        @"QueueNotPermitted: namespace team is not selected, and neither the service accounts of team nor, when it was submitted, its user had the verb use on the Queue; use another queue, or ask its owner"
+    );
+    insta::assert_snapshot!(
+        hold(in_queue("unknown"), none()),
+        @"NotEvaluated: whether namespace team may use queue unknown is being asked"
+    );
+    let permitted = |queue: &str| {
+        json!({"metadata": {
+            "labels": {"muster.io/queue": "closed"},
+            "annotations": {names::PERMITTED_QUEUE_ANNOTATION: queue},
+        }})
+    };
+    assert_eq!(hold(permitted("closed"), none()), "none");
+    assert!(hold(permitted("other"), none()).starts_with("QueueNotPermitted"));
+    let class = json!({"spec": {"template": {"spec": {"priorityClassName": "forbidden"}}}});
+    insta::assert_snapshot!(
+        hold(class, none()),
+        @"PriorityClassNotPermitted: spec.priorityClasses of capacitypolicy default does not list PriorityClass forbidden; submit it with one that it lists, or to another queue"
+    );
+    let released = json!({"templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "closed",
+        "clusters": [], "time": "2026-11-21T04:00:00Z"});
+    let annotations = json!({names::ADMISSION_ANNOTATION: released.to_string()});
+    let runs = json!({"metadata": {"annotations": annotations}});
+    assert_eq!(hold(in_queue("closed"), runs), "none", "what runs goes on");
+    let broken = json!({"metadata": {"annotations": {names::ADMISSION_ANNOTATION: "{"}}});
+    assert!(hold(none(), broken).starts_with("InvalidTemplate: annotation muster.io/admission"));
+    let negative = json!({"spec": {"parallelism": -1}});
+    let said = hold(negative, none());
+    assert!(
+        said.starts_with("InvalidTemplate: ") && said.contains("parallelism"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_first_reason_is_the_one_to_act_on() {
+    // Of what is wrong with the template itself nothing else helps.
+    let said = hold(
+        json!({"spec": {"parallelism": -1, "suspend": true}}),
+        json!({"spec": {"schedulerName": "default-scheduler"}}),
+    );
+    assert!(said.starts_with("InvalidTemplate"), "{said}");
+    let said = hold(
+        json!({"spec": {"suspend": true}}),
+        json!({"spec": {"schedulerName": "default-scheduler"}}),
+    );
+    assert!(said.starts_with("WrongScheduler"), "{said}");
+}
+
+#[test]
+fn its_own_queue_goes_before_the_namespaces_and_that_before_the_default() {
+    let queue = |change, default| {
+        job_of(&template(change), &binding(json!({})), default)
+            .fact
+            .queue
+            .to_string()
+    };
+    assert_eq!(queue(in_queue("own"), Some("teams")), "own");
+    assert_eq!(queue(json!({}), Some("teams")), "teams");
+    assert_eq!(queue(json!({}), None), "default");
+}
+
+#[test]
+fn age_counts_from_the_template_else_from_the_binding() {
+    let queued = |change| {
+        job_of(&template(change), &binding(json!({})), None)
+            .fact
+            .queued_at
+    };
+    let created = json!({"metadata": {"creationTimestamp": "1970-01-01T00:00:03Z"}});
+    assert_eq!(queued(created), Time(3_000));
+    assert_eq!(queued(json!({})), Time(7_000));
+}
+
+#[test]
+fn a_kind_that_is_not_known_is_sized_by_its_binding() {
+    let kind = TemplateKind {
+        api_version: "example.com/v1".into(),
+        kind: "Sim".into(),
+    };
+    let object = json!({"metadata": {"namespace": "team", "name": "a", "uid": "u"}, "spec": {}});
+    let template = Template::read(&kind, serde_json::from_value(object).unwrap());
+    let resource = json!({"apiVersion": "example.com/v1", "kind": "Sim"});
+    let sized = json!({"spec": {
+        "resource": resource, "replicas": 3,
+        "replicaRequirements": {"resourceRequest": {"cpu": "2"}},
+    }});
+    let job = job_of(&template, &binding(sized), None);
+    assert_eq!(job.fact.hold, None);
+    assert_eq!(job.fact.demand.total().unwrap().to_list()["cpu"], "6");
+    let unsized_binding = json!({"spec": {"resource": resource}});
+    let job = job_of(&template, &binding(unsized_binding), None);
+    assert_eq!(job.fact.hold.unwrap().reason, Reason::SizeUnknown);
+}
+
+#[test]
+fn a_job_that_does_not_say_is_split_as_its_queue_says() {
+    let split = |queue: &str, asks: Value| {
+        let mut object = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "a", "labels": {"muster.io/queue": queue}, "annotations": asks},
+            "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}},
+        });
+        object["metadata"]["uid"] = json!("u");
+        let kind = TemplateKind {
+            api_version: "batch/v1".into(),
+            kind: "Job".into(),
+        };
+        let template = Template::read(&kind, serde_json::from_value(object).unwrap());
+        let demand = job_of(&template, &binding(json!({})), None).fact.demand;
+        // Each part is held to its size by its override.
+        let held = match demand.split {
+            Split::Never => Held::ByReplicas,
+            _ => Held::Not,
+        };
+        assert_eq!(demand.held, held);
+        demand.split
+    };
+    assert_eq!(split("wide", json!({})), Split::Allowed);
+    assert_eq!(split("narrow", json!({})), Split::Never);
+    assert_eq!(
+        split("wide", json!({"muster.io/split": "Never"})),
+        Split::Never
+    );
+    assert_eq!(
+        split("narrow", json!({"muster.io/split": "Preferred"})),
+        Split::Preferred
+    );
+    assert_eq!(
+        split("wide", json!({"muster.io/elastic": "true"})),
+        Split::Never
+    );
+}
+
+#[test]
+fn whether_a_placed_gang_is_resized_was_settled_when_it_was_placed() {
+    let kind = TemplateKind {
+        api_version: "batch.volcano.sh/v1alpha1".into(),
+        kind: "Job".into(),
+    };
+    let held = |elastic: &str, record: Option<Value>| {
+        let template = json!({
+            "metadata": {
+                "namespace": "team", "name": "a", "uid": "u",
+                "annotations": {"muster.io/elastic": elastic},
+            },
+            "spec": {"minAvailable": 1, "tasks": [
+                {"replicas": 3, "template": {"spec": {"containers": [{"name": "c"}]}}},
+            ]},
+        });
+        let template = Template::read(&kind, serde_json::from_value(template).unwrap());
+        let text = record.map(|more| {
+            let mut record = json!({
+                "templateUID": "u", "attempt": 1, "state": "Admitted", "queue": "q",
+                "time": "1970-01-01T00:00:00Z",
+            });
+            merge(&mut record, more);
+            json!({"metadata": {"annotations": {"muster.io/admission": record.to_string()}}})
+        });
+        let demand = job_of(&template, &binding(text.unwrap_or(json!({}))), None);
+        let demand = demand.fact.demand;
+        (demand.held, demand.elastic)
+    };
+    let resizable = || Some(json!({"parts": "Dispatched", "resizable": true}));
+    assert_eq!(held("true", None), (Held::ByOverride, true));
+    assert_eq!(held("true", resizable()), (Held::ByOverride, true));
+    // What was placed whole has no override to change.
+    assert_eq!(held("true", Some(json!({}))), (Held::Not, false));
+    assert_eq!(held("false", resizable()), (Held::ByOverride, false));
+    // The next attempt is as its template says.
+    let back = Some(json!({"state": "Requeued"}));
+    assert_eq!(held("true", back), (Held::ByOverride, true));
+    assert_eq!(held("false", None), (Held::Not, false));
+}
+
+#[test]
+fn the_filters_of_a_queue_hold_for_its_jobs() {
+    let filters = |queue: &str| {
+        let change = json!({"metadata": {"labels": {"muster.io/queue": queue}}});
+        let job = job_of(&template(change), &binding(json!({})), None);
+        job.fact.demand.placement.filters
+    };
+    assert_eq!(filters("at-data"), Filters::named(["DataRegion"]).unwrap());
+    assert_eq!(filters("elsewhere"), Filters::default());
+}
+
+#[test]
+fn a_job_whose_pods_cannot_find_each_other_is_not_split_and_says_why() {
+    let job = |queue: &str, split: Value| {
+        let container = json!({"name": "pytorch", "command": ["train"]});
+        let group = json!({"template": {"spec": {"containers": [container]}}});
+        let object = json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {
+                "name": "a", "uid": "u", "labels": {"muster.io/queue": queue},
+                "annotations": split,
+            },
+            "spec": {"pytorchReplicaSpecs": {"Master": group, "Worker": group}},
+        });
+        let kind = TemplateKind {
+            api_version: "kubeflow.org/v1".into(),
+            kind: "PyTorchJob".into(),
+        };
+        let template = Template::read(&kind, serde_json::from_value(object).unwrap());
+        let job = job_of(&template, &binding(json!({})), None);
+        (job.fact.demand.split, job.unsplit)
+    };
+    let asks = || json!({"muster.io/split": "Allowed"});
+    assert_eq!(job("meets", asks()), (Split::Allowed, None));
+    let why = Some("no address".to_owned());
+    assert_eq!(job("narrow", asks()), (Split::Never, why.clone()));
+    assert_eq!(job("wide", json!({})), (Split::Never, why));
+    // Who does not ask is not bothered.
+    assert_eq!(job("narrow", json!({})), (Split::Never, None));
+}

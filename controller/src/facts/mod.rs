@@ -1,0 +1,15 @@
+//! From the mirror to the facts that the engine is given: what a job asks for, what it was admitted,
+//! what runs of it, and the places of queues in the tree.
+//!
+//! ```text
+//! mirror: binding, template, namespace, policies ─► job ─► apply ─► engine
+//!         record, Works ─► adopted, running ────────────────┘
+//! ```
+//!
+//! It must never write a binding, and never decide what is done with a job.
+
+pub(crate) mod adopted;
+pub(crate) mod apply;
+pub(crate) mod job;
+pub(crate) mod queue_places;
+pub(crate) mod running;

@@ -1,0 +1,278 @@
+//! What members are told to run of a job: what its Works ask for, and where there is none yet, or
+//! one that cannot be read, what its placement gets of its template.
+//!
+//! It is what a job is charged of which no record says what was admitted, and what a record is
+//! compared with by a new leader.
+
+use crate::core::Core;
+use crate::facts::adopted;
+use crate::facts::job::ResolvedJob;
+use crate::mirror::seen_work::SeenWork;
+use crate::reconcile::ReconcileCtx;
+use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
+use crds::names;
+use crds::record::{AdmissionRecord, Parts, RecordState, RecordedShare};
+use engine::facts::{Admission, Held, Role};
+use engine::{Amount, Attempt, ClusterName, JobKey, PoolClass, QueueName, Resources, Time, Uid};
+use scheduler::overrides;
+use workload::Rendered;
+
+/// The class that is charged for what no record says: on which nodes it runs is the member's choice.
+const CLASS: &str = "unrecorded";
+
+impl Core {
+    /// What a Work of `job` has its member run, where that can be read and is waited for.
+    pub(crate) fn rendered(&self, job: &JobKey, work: &SeenWork) -> Option<Rendered> {
+        let asks = work.asks.as_ref().filter(|_| !self.is_given_up(work))?;
+        Some(asks.with_claims(&|template| self.mirror.claimed_by(job, template)))
+    }
+
+    /// What `works` of a job ask for, by cluster, of those that can be read and are waited for.
+    pub(crate) fn asked_by_works<'a>(
+        &self,
+        job: &JobKey,
+        works: impl IntoIterator<Item = &'a SeenWork>,
+    ) -> Vec<RecordedShare> {
+        let mut shares = Vec::new();
+        for work in works {
+            if let Some(rendered) = self.rendered(job, work) {
+                cover(&mut shares, vec![share(&work.cluster, &rendered)]);
+            }
+        }
+        shares
+    }
+
+    /// What members are told to run of the job of a binding, by cluster.
+    pub(crate) fn as_it_runs(
+        &self,
+        key: &JobKey,
+        binding: &ResourceBinding,
+        job: Option<&ResolvedJob>,
+    ) -> Vec<RecordedShare> {
+        let mut shares = self.asked_by_works(key, self.mirror.works_of(binding));
+        let is_read = |cluster: &str| shares.iter().any(|share| share.name.as_str() == cluster);
+        let mut unread: Vec<TargetCluster> = binding.spec.clusters.clone();
+        for work in self.mirror.works_of(binding) {
+            let mut placed = unread.iter();
+            if !self.is_given_up(work) && !placed.any(|cluster| cluster.name == work.cluster) {
+                unread.push(TargetCluster {
+                    name: work.cluster.clone(),
+                    replicas: None,
+                });
+            }
+        }
+        unread.retain(|cluster| !is_read(&cluster.name));
+        if let Some(job) = job {
+            shares.extend(adopted::record_in(&unread, binding, job, Time(0)).clusters);
+        }
+        shares
+    }
+
+    /// `record` with all that members are told to run, where it says less, and how much less. What an
+    /// override or an edit of the template asks for besides is not counted.
+    pub(crate) fn as_much_as_runs(
+        &self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+    ) -> Option<(AdmissionRecord, String)> {
+        let unsized_yet = record.adopted && record.clusters.is_empty();
+        if record.parts == Some(Parts::Held) || unsized_yet {
+            return None;
+        }
+        let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
+        let template = self.mirror.template_of(&ctx.binding);
+        let edited = template.is_some_and(|seen| seen.generation != Some(1));
+        if edited && job.as_ref().is_some_and(|job| has_grown(job, record)) {
+            return None;
+        }
+        let mut whole = record.clone();
+        let mut lacks = Vec::new();
+        for (asked, beyond) in self.beyond(ctx, record, job.as_ref()) {
+            lacks.push(format!("{beyond} in {}", asked.name));
+            add(&mut whole.clusters, asked, &beyond);
+        }
+        if lacks.is_empty() {
+            return None;
+        }
+        for role in job.iter().flat_map(|job| &job.fact.demand.roles) {
+            if let Some(request) = whole.requests.get_mut(&role.name) {
+                *request = Resources::max(request, &role.request);
+            }
+        }
+        Some((whole, lacks.join(", ")))
+    }
+
+    /// What is told to run in each cluster where that is more than a record charges, and by how much.
+    fn beyond(
+        &self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        job: Option<&ResolvedJob>,
+    ) -> Vec<(RecordedShare, Resources)> {
+        let surge = self.surge_of(&ctx.binding);
+        let mut beyond = Vec::new();
+        let mut unread: Vec<TargetCluster> = ctx.binding.spec.clusters.clone();
+        for work in self.mirror.works_of(&ctx.binding) {
+            unread.retain(|cluster| cluster.name != work.cluster);
+            let rendered = self.rendered(ctx.key, work);
+            let overridden = foreign_overrides(ctx.key, work).next().is_some();
+            if let Some(rendered) = rendered.filter(|_| !overridden) {
+                let charged = charged_in(record, &work.cluster);
+                beyond.push((
+                    share(&work.cluster, &rendered),
+                    rendered.beyond(&charged, &surge),
+                ));
+            }
+        }
+        // A part is not what the template says.
+        if let Some(job) = job.filter(|_| record.parts.is_none()) {
+            for asked in adopted::record_in(&unread, &ctx.binding, job, Time(0)).clusters {
+                let charged = charged_in(record, asked.name.as_str());
+                let lacks = lacking(&charged, &total(&asked));
+                beyond.push((asked, lacks));
+            }
+        }
+        beyond.retain(|(_, beyond)| !beyond.is_empty());
+        beyond
+    }
+
+    /// The queue of a job of which only Works are left.
+    pub(crate) fn queue_of_works<'a>(
+        &self,
+        key: &JobKey,
+        works: impl IntoIterator<Item = &'a SeenWork>,
+    ) -> QueueName {
+        let podgroup = self.mirror.podgroups.get(key);
+        let shown = podgroup.map(|podgroup| &*podgroup.spec.queue);
+        let named = || works.into_iter().find_map(|work| work.queue.clone());
+        let of_namespace = || self.namespace_of(key).default_queue;
+        let of_namespace = || of_namespace().map(|queue| QueueName::new(&queue));
+        let shown = shown.filter(|queue| !queue.is_empty()).map(QueueName::new);
+        shown
+            .or_else(named)
+            .or_else(of_namespace)
+            .unwrap_or_else(|| QueueName::new(names::DEFAULT_QUEUE))
+    }
+}
+
+/// The record of what runs and was never recorded: an attempt of its own, of which `clusters` are all
+/// that is known.
+pub(crate) fn record_of(
+    (uid, attempt): (&str, Attempt),
+    queue: QueueName,
+    clusters: Vec<RecordedShare>,
+    state: RecordState,
+    now: Time,
+) -> AdmissionRecord {
+    let admission = Admission {
+        uid: Uid::new(uid),
+        attempt,
+        queue,
+        admitted_at: now,
+        declared_ms: None,
+        shares: Vec::new(),
+    };
+    AdmissionRecord {
+        clusters,
+        ..AdmissionRecord::new(&admission, state)
+    }
+}
+
+fn share(cluster: &str, rendered: &Rendered) -> RecordedShare {
+    RecordedShare {
+        name: ClusterName::new(cluster),
+        pods: rendered.pods().to_vec(),
+        charge: [(PoolClass::new(CLASS), rendered.total().clone())].into(),
+        unknown: Default::default(),
+    }
+}
+
+/// Whether its template asks for more than was admitted: more in each pod, or more pods where
+/// nothing holds their number.
+fn has_grown(job: &ResolvedJob, record: &AdmissionRecord) -> bool {
+    let demand = &job.fact.demand;
+    let pods = |role: &str| -> u32 {
+        let shares = record.clusters.iter().flat_map(|share| &share.pods);
+        shares
+            .filter(|pods| pods.role == role)
+            .map(|pods| pods.count)
+            .sum()
+    };
+    let more = |role: &Role| role.count > pods(&role.name);
+    let grows = demand.held == Held::Not && demand.roles.iter().any(more);
+    grows || !workload::raised_requests(&demand.roles, &record.requests).is_empty()
+}
+
+/// Policies that apply to a Work of `job`, other than those that Muster made for the job.
+pub(crate) fn foreign_overrides<'a>(
+    job: &JobKey,
+    work: &'a SeenWork,
+) -> impl Iterator<Item = &'a AppliedOverride> {
+    let ours = [overrides::name(job), overrides::keep_name(job)];
+    let applied = work.overrides.iter();
+    applied.filter(move |of| of.cluster_wide || !ours.contains(&of.name))
+}
+
+/// What a record charges in one cluster: its share, and what leaves.
+fn charged_in(record: &AdmissionRecord, cluster: &str) -> Resources {
+    let shares = record.clusters.iter();
+    let shares = shares.filter(|share| share.name.as_str() == cluster);
+    let leaving = record.leaving.iter();
+    let leaving = leaving.filter(|leaving| leaving.cluster.as_str() == cluster);
+    let charges = shares.flat_map(|share| share.charge.values());
+    sum(charges.chain(leaving.flat_map(|leaving| leaving.charge.values())))
+}
+
+/// What `has` lacks of `should`.
+fn lacking(has: &Resources, should: &Resources) -> Resources {
+    let more = should
+        .iter()
+        .filter(|(name, amount)| *amount > has.amount_of(name));
+    more.map(|(name, amount)| {
+        let lacks = amount.0.saturating_sub(has.amount_of(name).0);
+        (name.clone(), Amount(lacks))
+    })
+    .collect()
+}
+
+/// Charges `beyond` in the cluster of `asked` as well, for the pods that are asked for there.
+fn add(shares: &mut Vec<RecordedShare>, asked: RecordedShare, beyond: &Resources) {
+    let Some(share) = shares.iter_mut().find(|share| share.name == asked.name) else {
+        let charge = [(PoolClass::new(CLASS), beyond.clone())].into();
+        return shares.push(RecordedShare { charge, ..asked });
+    };
+    let class = share.charge.entry(PoolClass::new(CLASS)).or_default();
+    // What cannot be counted was refused when it was read.
+    *class = class.checked_add(beyond).unwrap_or_else(|| beyond.clone());
+    for pods in asked.pods {
+        match share.pods.iter_mut().find(|known| known.role == pods.role) {
+            Some(known) => known.count = known.count.max(pods.count),
+            None => share.pods.push(pods),
+        }
+    }
+}
+
+/// Raises `shares` to what `others` charge, cluster by cluster and resource by resource.
+pub(crate) fn cover(shares: &mut Vec<RecordedShare>, others: Vec<RecordedShare>) {
+    for other in others {
+        let Some(share) = shares.iter().find(|share| share.name == other.name) else {
+            shares.push(other);
+            continue;
+        };
+        let lacks = lacking(&total(share), &total(&other));
+        if !lacks.is_empty() {
+            add(shares, other, &lacks);
+        }
+    }
+}
+
+/// What a share charges, over all classes.
+pub(crate) fn total(share: &RecordedShare) -> Resources {
+    sum(share.charge.values())
+}
+
+/// What was charged was counted before.
+pub(crate) fn sum<'a>(mut charges: impl Iterator<Item = &'a Resources>) -> Resources {
+    let sum = charges.try_fold(Resources::new(), |sum, charge| sum.checked_add(charge));
+    sum.unwrap_or_default()
+}

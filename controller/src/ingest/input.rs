@@ -1,0 +1,82 @@
+//! Everything that reaches the controller's one owner task, in one enum.
+
+use crate::admission_policies::Enforcement;
+use crate::mirror::seen_work::ReadWork;
+use crate::mirror::template::{Template, TemplateKind};
+use crds::capacity_policy::CapacityPolicy;
+use crds::devices::ResourceClaimTemplate;
+use crds::karmada::{ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding};
+use crds::kubernetes::{Namespace, PriorityClass};
+use crds::podgroup::PodGroup;
+use crds::queue::Queue;
+use engine::{Attempt, ClusterName, JobKey, QueueName};
+use members::MemberEvent;
+use runtime::watch::Delta;
+use scheduler::carry_out::Refusal;
+use scheduler::commit::{Outcome, Write};
+use scheduler::overrides::OverrideError;
+use scheduler::term::Lead;
+
+/// A change that was seen, or an answer to something that was asked for.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// This replica leads.
+    Lead(Lead),
+    Binding(Delta<ResourceBinding>),
+    Work(Delta<ReadWork>),
+    Override(Delta<OverridePolicy>),
+    ClusterOverride(Delta<ClusterOverridePolicy>),
+    Namespace(Delta<Namespace>),
+    /// The policy that Muster keeps in a managed namespace.
+    Propagation(Delta<PropagationPolicy>),
+    Queue(Delta<Queue>),
+    Policy(Delta<CapacityPolicy>),
+    PriorityClass(Delta<PriorityClass>),
+    ClaimTemplate(Delta<ResourceClaimTemplate>),
+    PodGroup(Delta<PodGroup>),
+    Template(TemplateKind, Delta<Template>),
+    Member(MemberEvent),
+    /// Whether the admission policies are in force is another now.
+    Enforcement(Enforcement),
+    /// A binding write came to its end.
+    Outcome(Outcome),
+    /// The scheduler checked a plan and prepared its members.
+    Prepared {
+        key: JobKey,
+        attempt: Attempt,
+        result: Box<Result<Write, Refusal>>,
+    },
+    /// The API server was asked afresh whether Works of a job are left.
+    WorksChecked {
+        key: JobKey,
+        /// UID of the binding that it was asked for.
+        uid: Option<String>,
+        gone: Result<bool, String>,
+    },
+    /// The parts of a job were written down anew, or cannot be.
+    PartsWritten {
+        key: JobKey,
+        attempt: Attempt,
+        result: Result<(), OverrideError>,
+    },
+    /// The Services by which the pods of a job find each other were seen to: why Karmada does not
+    /// carry them, if so.
+    ServicesSeen {
+        key: JobKey,
+        attempt: Attempt,
+        result: Result<Option<String>, OverrideError>,
+    },
+    /// The API server was asked whether the service accounts of a namespace may use a queue.
+    RightAsked {
+        namespace: String,
+        queue: QueueName,
+        allowed: bool,
+    },
+    /// A member was asked whether it has taken up that a job is smaller.
+    SizeChecked {
+        key: JobKey,
+        attempt: Attempt,
+        cluster: ClusterName,
+        small: Result<bool, String>,
+    },
+}

@@ -1,0 +1,139 @@
+//! Whether everything that a decision depends on has been listed once.
+//!
+//! A template kind that cannot be listed holds up all jobs for a while only, and its own from
+//! then on: placed ones are charged by their records, and waiting ones are held until their
+//! templates are seen.
+
+use crate::ingest::input::Input;
+use crate::mirror::template::TemplateKind;
+use engine::Time;
+use members::MemberEvent;
+use runtime::watch::Delta;
+use std::collections::BTreeSet;
+
+#[cfg(test)]
+mod tests;
+
+/// Milliseconds for which all else waits for the templates of a kind.
+const TEMPLATES_WITHIN_MS: i64 = 30_000;
+
+/// What must have listed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum ListSource {
+    Bindings,
+    Works,
+    Namespaces,
+    Queues,
+    Policies,
+    PriorityClasses,
+    ClaimTemplates,
+    Overrides,
+    ClusterOverrides,
+    PodGroups,
+    Members,
+    Templates(TemplateKind),
+}
+
+/// Keeps count of what has listed.
+#[derive(Debug)]
+pub(crate) struct Readiness {
+    missing: BTreeSet<ListSource>,
+    began_with_templates: bool,
+    /// Since when nothing but templates is missing.
+    only_templates_since: Option<Time>,
+    ready: bool,
+}
+
+impl Readiness {
+    pub(crate) fn new() -> Self {
+        use ListSource::{
+            Bindings, ClaimTemplates, ClusterOverrides, Members, Namespaces, Overrides, PodGroups,
+            Policies, PriorityClasses, Queues, Works,
+        };
+        let missing = BTreeSet::from([
+            Bindings,
+            Works,
+            Namespaces,
+            Queues,
+            Policies,
+            PriorityClasses,
+            ClaimTemplates,
+            Overrides,
+            ClusterOverrides,
+            PodGroups,
+            Members,
+        ]);
+        Self {
+            missing,
+            began_with_templates: false,
+            only_templates_since: None,
+            ready: false,
+        }
+    }
+
+    /// A template kind that bindings name has to list before decisions begin.
+    pub(crate) fn expect_template(&mut self, kind: TemplateKind) {
+        self.missing.insert(ListSource::Templates(kind));
+    }
+
+    /// Notes what an input says of it.
+    pub(crate) fn note(&mut self, input: &Input) {
+        let listed = match input {
+            Input::Binding(Delta::Listed) => ListSource::Bindings,
+            Input::Work(Delta::Listed) => ListSource::Works,
+            Input::Namespace(Delta::Listed) => ListSource::Namespaces,
+            Input::Queue(Delta::Listed) => ListSource::Queues,
+            Input::Policy(Delta::Listed) => ListSource::Policies,
+            Input::PriorityClass(Delta::Listed) => ListSource::PriorityClasses,
+            Input::ClaimTemplate(Delta::Listed) => ListSource::ClaimTemplates,
+            Input::Override(Delta::Listed) => ListSource::Overrides,
+            Input::ClusterOverride(Delta::Listed) => ListSource::ClusterOverrides,
+            Input::PodGroup(Delta::Listed) => ListSource::PodGroups,
+            Input::Member(MemberEvent::Ready) => ListSource::Members,
+            Input::Template(kind, Delta::Listed) => ListSource::Templates(kind.clone()),
+            _ => return,
+        };
+        self.missing.remove(&listed);
+    }
+
+    /// Whether bindings have listed, so that the kinds of their templates are known: said once.
+    pub(crate) fn begin_with_templates(&mut self) -> bool {
+        let listed = !self.missing.contains(&ListSource::Bindings);
+        listed && !std::mem::replace(&mut self.began_with_templates, true)
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether all has listed that is waited for, noted for good.
+    pub(crate) fn became_ready(&mut self, now: Time) -> bool {
+        self.ready = self.missing.is_empty() || self.waited_for_templates(now);
+        if self.ready && !self.missing.is_empty() {
+            tracing::error!(
+                missing = self.missing(),
+                "templates cannot be listed; jobs of these kinds are held, and the others go on"
+            );
+        }
+        self.ready
+    }
+
+    fn waited_for_templates(&mut self, now: Time) -> bool {
+        let is_template = |source: &ListSource| matches!(source, ListSource::Templates(_));
+        if !self.missing.iter().all(is_template) {
+            return false;
+        }
+        let since = *self.only_templates_since.get_or_insert(now);
+        now.millis_since(since) >= TEMPLATES_WITHIN_MS
+    }
+
+    /// What has not listed yet, for `/readyz` and logs.
+    pub(crate) fn missing(&self) -> String {
+        let names: Vec<String> = self
+            .missing
+            .iter()
+            .map(|source| format!("{source:?}"))
+            .collect();
+        names.join(", ")
+    }
+}

@@ -1,0 +1,280 @@
+//! Facts that are not jobs: policies, priority classes, members, templates. Each goes
+//! to the mirror and, where the engine counts with it, on to the engine.
+
+use crate::core::Core;
+use crate::mirror::template::{Template, TemplateKey, TemplateKind};
+use crate::status::events::JobEvent;
+use crate::status::kept_policies;
+use crds::capacity_policy::CapacityPolicy;
+use crds::devices::ResourceClaimTemplate;
+use crds::karmada::{ObjectReference, PropagationPolicy};
+use crds::kubernetes::PriorityClass;
+use crds::names;
+use crds::podgroup::PodGroup;
+use engine::{Event, JobKey, QueueName, Reason};
+use members::MemberEvent;
+use runtime::watch::Delta;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+impl Core {
+    /// A capacity policy came, changed or went.
+    pub(crate) fn policy(&mut self, delta: Delta<CapacityPolicy>) {
+        let name = match delta {
+            Delta::Upserted(policy) => {
+                let name = QueueName::new(policy.metadata.name.as_deref().unwrap_or_default());
+                let seen = self.mirror.policies.insert(name.clone(), policy.clone());
+                if seen.is_some_and(|seen| seen.spec == policy.spec) {
+                    return; // its status, which is ours
+                }
+                name
+            }
+            Delta::Gone(object) => {
+                let name = QueueName::new(&object.name);
+                self.mirror.policies.remove(&name);
+                self.apply(Event::PolicyGone(name.clone()));
+                name
+            }
+            Delta::Listed => return,
+        };
+        self.apply_policy(&name);
+        self.publisher.queue(&name);
+        self.dirty.extend(self.rendezvous_jobs.iter().cloned());
+        // Who may submit may have changed; by what `root` says, to any queue.
+        let all = name.as_str() == names::ROOT_POLICY;
+        let told = self
+            .last_facts
+            .iter()
+            .filter(|(_, fact)| all || fact.queue == name);
+        let keys: Vec<JobKey> = told.map(|(key, _)| key.clone()).collect();
+        self.dirty.extend(keys);
+    }
+
+    pub(crate) fn apply_policy(&mut self, name: &QueueName) {
+        let Some(policy) = self.mirror.policies.get(name) else {
+            return;
+        };
+        let strategy = self
+            .mirror
+            .queues
+            .get(name)
+            .and_then(|queue| queue.spec.dequeue_strategy.as_deref());
+        let fact = policy.to_fact(strategy);
+        self.apply(Event::PolicyUpserted(fact));
+    }
+
+    pub(crate) fn priority_class(&mut self, delta: Delta<PriorityClass>) {
+        let before = self.mirror.default_class().map(str::to_owned);
+        match delta {
+            Delta::Upserted(class) => {
+                let fact = class.to_fact();
+                self.mirror
+                    .note_default_class(&fact.name, fact.global_default.then_some(fact.value));
+                self.apply(Event::PriorityClassUpserted(fact));
+            }
+            Delta::Gone(object) => {
+                self.mirror.note_default_class(&object.name, None);
+                self.apply(Event::PriorityClassGone(object.name));
+            }
+            Delta::Listed => {}
+        }
+        if self.mirror.default_class() != before.as_deref() {
+            // Queues may not take it.
+            self.dirty.extend(self.last_facts.keys().cloned());
+        }
+    }
+
+    /// The policy that Muster keeps in a managed namespace was edited or deleted: it is applied
+    /// again. One that the API server leaves as it was is not tried twice.
+    pub(crate) fn propagation(&mut self, delta: Delta<PropagationPolicy>) {
+        let namespace = match delta {
+            Delta::Upserted(policy) => {
+                let namespace = policy.metadata.namespace.clone().unwrap_or_default();
+                if policy.metadata.deletion_timestamp.is_some() {
+                    return; // nothing can be applied to it; that it is gone follows
+                }
+                let fact = self.mirror.namespaces.get(&namespace);
+                if fact.is_some_and(|fact| !fact.managed) {
+                    // Written late by an earlier leader; one of somebody else stays.
+                    if self.leads() {
+                        self.publisher.namespace(&namespace, fact);
+                    }
+                    return;
+                }
+                if kept_policies::is_kept(&policy) {
+                    self.policies_seen.remove(&namespace);
+                    return;
+                }
+                let seen = digest(&policy.spec.to_string());
+                if self.policies_seen.insert(namespace.clone(), seen) == Some(seen) {
+                    tracing::warn!(%namespace, "policy {} is not as it should be and stays so", names::DEFAULT_POLICY);
+                    return;
+                }
+                namespace
+            }
+            Delta::Gone(object) => object.namespace.unwrap_or_default(),
+            Delta::Listed => return,
+        };
+        let fact = self.mirror.namespaces.get(&namespace);
+        if self.leads() && fact.is_some_and(|fact| fact.managed) {
+            self.publisher.namespace(&namespace, fact);
+        }
+    }
+
+    /// What pods claim devices by came, changed or went: the jobs that name it have another size.
+    pub(crate) fn claim_template(&mut self, delta: Delta<ResourceClaimTemplate>) {
+        if let Some(template) = self.mirror.claim_template(delta) {
+            self.dirty.extend(self.mirror.jobs_that_claim(&template));
+        }
+    }
+
+    /// A PodGroup as it stands: what it already shows is not written again.
+    pub(crate) fn podgroup(&mut self, delta: Delta<PodGroup>) {
+        match delta {
+            Delta::Upserted(mut podgroup) => {
+                podgroup.metadata.managed_fields = None;
+                let namespace = podgroup.metadata.namespace.as_deref().unwrap_or_default();
+                let key = JobKey::new(
+                    namespace,
+                    podgroup.metadata.name.as_deref().unwrap_or_default(),
+                );
+                if self
+                    .mirror
+                    .podgroups
+                    .insert(key.clone(), Arc::new(podgroup))
+                    .is_none()
+                {
+                    self.podgroup_seen(&key);
+                }
+            }
+            Delta::Gone(object) => {
+                let key = JobKey::new(
+                    object.namespace.as_deref().unwrap_or_default(),
+                    &object.name,
+                );
+                self.mirror.podgroups.remove(&key);
+                self.publisher.podgroup_gone(key);
+            }
+            Delta::Listed => {}
+        }
+    }
+
+    pub(crate) fn member(&mut self, event: MemberEvent) {
+        match event {
+            MemberEvent::Fact(fact) => {
+                match &fact {
+                    Event::ClusterUpserted(cluster) => {
+                        self.dirty.extend(self.spread_bindings.iter().cloned());
+                        self.note_leaving(cluster);
+                        if self.engine.cluster(&cluster.name).is_none() {
+                            self.dirty.extend(self.rendezvous_jobs.iter().cloned());
+                        }
+                    }
+                    Event::ClusterGone(_) => {
+                        self.dirty.extend(self.rendezvous_jobs.iter().cloned())
+                    }
+                    _ => {}
+                }
+                self.pods.note(&fact);
+                self.apply(fact);
+            }
+            MemberEvent::Listed { cluster } => tracing::debug!(%cluster, "member listed"),
+            MemberEvent::Ready => {}
+        }
+    }
+
+    /// A template came, changed or went.
+    pub(crate) fn template(&mut self, kind: &TemplateKind, delta: Delta<Template>) {
+        let Some(key) = self.mirror.template(kind, delta) else {
+            return;
+        };
+        if let Some(job) = self.mirror.job_of_template(&key).cloned() {
+            self.dirty.insert(job);
+        }
+        if self.leads() {
+            self.warn(&key);
+        }
+    }
+
+    /// Tells a template's user what Karmada or a member would refuse, and when its binding's
+    /// name is taken by another workload.
+    pub(crate) fn warn(&mut self, key: &TemplateKey) {
+        let Some(template) = self.mirror.templates.get(key) else {
+            return;
+        };
+        let managed = self
+            .mirror
+            .namespaces
+            .get(&key.namespace)
+            .is_some_and(|n| n.managed);
+        if !managed || template.deleting {
+            return;
+        }
+        let own = reference(template);
+        if !template.warnings.is_empty() {
+            let note = template.warnings.join("; ");
+            self.events.record(
+                &own,
+                JobEvent::warning(Reason::InvalidTemplate, "Validate", note),
+            );
+        }
+        self.warn_of_collision(key, &own);
+    }
+
+    fn warn_of_collision(&mut self, key: &TemplateKey, own: &ObjectReference) {
+        let name = self
+            .mirror
+            .templates
+            .get(key)
+            .map(Template::binding_name)
+            .unwrap_or_default();
+        let job = JobKey::new(&key.namespace, &name);
+        let Some(binding) = self.mirror.bindings.get(&job) else {
+            return;
+        };
+        let holder = binding.spec.resource.clone();
+        if holder.kind == own.kind
+            && holder.api_version == own.api_version
+            && holder.name == own.name
+        {
+            return;
+        }
+        let (theirs, ours) = (describe(&holder), describe(own));
+        let to_own = format!(
+            "its ResourceBinding {name} belongs to {theirs}: Karmada names bindings by name and kind without the API group. \
+             It waits until that one is deleted; give one of them another name"
+        );
+        let to_holder = format!(
+            "{ours} wants the same ResourceBinding {name} and waits; give one of them another name"
+        );
+        self.events.record(
+            own,
+            JobEvent::warning(Reason::BindingNameCollision, "Bind", to_own),
+        );
+        self.events.record(
+            &holder,
+            JobEvent::warning(Reason::BindingNameCollision, "Bind", to_holder),
+        );
+    }
+}
+
+fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn reference(template: &Template) -> ObjectReference {
+    ObjectReference {
+        api_version: template.key.kind.api_version.clone(),
+        kind: template.key.kind.kind.clone(),
+        namespace: template.key.namespace.clone(),
+        name: template.key.name.clone(),
+        uid: template.uid.to_string(),
+        resource_version: template.resource_version.clone(),
+    }
+}
+
+fn describe(object: &ObjectReference) -> String {
+    format!("{} {} ({})", object.kind, object.name, object.api_version)
+}

@@ -1,0 +1,449 @@
+//! What the controller has seen of the control plane, by key: the mirror that every pass is
+//! made from.
+//!
+//! Deltas come in, keys of jobs that may look different come out. It decides nothing and
+//! writes nothing; it is rebuilt from the API server at every start.
+
+pub(crate) mod seen_work;
+pub(crate) mod template;
+
+use crate::facts::job::NamespaceFact;
+use crate::mirror::seen_work::{ReadWork, SeenWork};
+use crate::mirror::template::{Template, TemplateKey, TemplateKind};
+use crate::reconcile::binding_phase::is_workload;
+use crds::capacity_policy::{self, CapacityPolicy};
+use crds::devices::ResourceClaimTemplate;
+use crds::karmada::{AppliedOverride, ResourceBinding};
+use crds::kubernetes::Namespace;
+use crds::names;
+use crds::podgroup::PodGroup;
+use crds::queue::Queue;
+use engine::{ClusterName, JobKey, QueueName};
+use runtime::watch::{Delta, ObjectKey};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use workload::{Ask, ClaimedDevices};
+
+#[cfg(test)]
+mod tests;
+
+/// The mirror.
+#[derive(Debug, Default)]
+pub(crate) struct Mirror {
+    pub(crate) bindings: BTreeMap<JobKey, Arc<ResourceBinding>>,
+    pub(crate) templates: HashMap<TemplateKey, Template>,
+    pub(crate) namespaces: BTreeMap<String, NamespaceFact>,
+    pub(crate) queues: BTreeMap<QueueName, Queue>,
+    pub(crate) policies: BTreeMap<QueueName, CapacityPolicy>,
+    /// The priorities of the PriorityClasses that are the default of jobs that name none: one, if
+    /// Kubernetes has its way.
+    default_classes: BTreeMap<String, i32>,
+    pub(crate) podgroups: HashMap<JobKey, Arc<PodGroup>>,
+    /// Generations of override policies that are not Muster's, by namespace and name; those without a
+    /// namespace are for all of them.
+    overrides: HashMap<ObjectKey, i64>,
+    /// What ResourceClaimTemplates claim for one pod.
+    claim_templates: HashMap<ObjectKey, ClaimedDevices>,
+    /// What these claimed, by name, when jobs were placed that name them.
+    claimed: HashMap<JobKey, BTreeMap<String, ClaimedDevices>>,
+    /// Works by the permanent id of their binding, then by namespace and name.
+    works: HashMap<String, BTreeMap<ObjectKey, SeenWork>>,
+    /// By permanent id, the clusters in which Works that went have left what they applied.
+    left: HashMap<String, BTreeSet<ClusterName>>,
+    /// Where a Work is filed, for deltas that carry its name only.
+    work_index: HashMap<ObjectKey, String>,
+    /// The job of each permanent id.
+    by_permanent_id: HashMap<String, JobKey>,
+    /// The job of each template.
+    by_template: HashMap<TemplateKey, JobKey>,
+}
+
+impl Mirror {
+    /// Why a namespace with `labels` may not use a queue without a right to, if so.
+    pub(crate) fn closed_to(
+        &self,
+        queue: &QueueName,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Option<String> {
+        let policy = |name: &str| self.policies.get(&QueueName::new(name));
+        let root = policy(names::ROOT_POLICY);
+        let own = policy(queue.as_str());
+        capacity_policy::closed_to(queue.as_str(), own, root, namespace, labels)
+    }
+
+    /// The first of a job's PriorityClasses that a queue does not take. Of one that names none it is
+    /// the default's.
+    pub(crate) fn refused_class(
+        &self,
+        queue: &QueueName,
+        classes: &BTreeSet<String>,
+    ) -> Option<String> {
+        let policy = self.policies.get(queue)?;
+        let named = classes.iter().map(String::as_str);
+        let default = self.default_class().filter(|_| classes.is_empty());
+        let mut counted = named.chain(default);
+        counted
+            .find(|class| !policy.admits_class(Some(class)))
+            .map(str::to_owned)
+    }
+
+    /// The PriorityClass of jobs that name none. Of several Kubernetes takes the lowest.
+    pub(crate) fn default_class(&self) -> Option<&str> {
+        let lowest = self.default_classes.iter().min_by_key(|(_, value)| **value);
+        lowest.map(|(name, _)| name.as_str())
+    }
+
+    /// Notes the value of a PriorityClass that is a default, or that it is none.
+    pub(crate) fn note_default_class(&mut self, name: &str, value: Option<i32>) {
+        match value {
+            Some(value) => _ = self.default_classes.insert(name.to_owned(), value),
+            None => _ = self.default_classes.remove(name),
+        }
+    }
+
+    /// The job whose binding `delta` replaces by another of the same name.
+    pub(crate) fn is_another(&self, delta: &Delta<ResourceBinding>) -> Option<JobKey> {
+        let Delta::Upserted(binding) = delta else {
+            return None;
+        };
+        let key = job_key(
+            binding.metadata.namespace.as_deref(),
+            binding.metadata.name.as_deref(),
+        );
+        let known = self.bindings.get(&key)?;
+        (known.metadata.uid != binding.metadata.uid).then_some(key)
+    }
+
+    /// Takes in a binding's delta; returns the job that may look different.
+    pub(crate) fn binding(&mut self, delta: Delta<ResourceBinding>) -> Option<JobKey> {
+        match delta {
+            Delta::Upserted(mut binding) => {
+                binding.metadata.managed_fields = None;
+                let key = job_key(
+                    binding.metadata.namespace.as_deref(),
+                    binding.metadata.name.as_deref(),
+                );
+                if self
+                    .bindings
+                    .get(&key)
+                    .is_some_and(|known| known.metadata.uid != binding.metadata.uid)
+                {
+                    self.drop_binding(&key);
+                }
+                if let Some(id) = permanent_id(&binding) {
+                    self.by_permanent_id.insert(id.to_owned(), key.clone());
+                }
+                self.by_template.insert(template_key(&binding), key.clone());
+                self.bindings.insert(key.clone(), Arc::new(binding));
+                Some(key)
+            }
+            Delta::Gone(object) => {
+                let key = job_key(object.namespace.as_deref(), Some(&object.name));
+                self.drop_binding(&key);
+                Some(key)
+            }
+            Delta::Listed => None,
+        }
+    }
+
+    fn drop_binding(&mut self, key: &JobKey) {
+        if let Some(binding) = self.bindings.remove(key) {
+            if let Some(id) = permanent_id(&binding) {
+                self.by_permanent_id.remove(id);
+            }
+            self.by_template.remove(&template_key(&binding));
+        }
+    }
+
+    /// Takes in a Work's delta; returns the job that it belongs to.
+    pub(crate) fn work(&mut self, delta: Delta<ReadWork>) -> Option<JobKey> {
+        let (object, seen) = match delta {
+            Delta::Upserted(work) => (work.object, work.id.map(|id| (id, work.seen))),
+            Delta::Gone(object) => (object, None),
+            Delta::Listed => return None,
+        };
+        let id = match &seen {
+            Some((id, _)) => id.clone(),
+            None => self.work_index.get(&object)?.clone(),
+        };
+        if seen.is_some() {
+            self.refile(&object, &id);
+        }
+        if seen
+            .as_ref()
+            .is_some_and(|(_, work)| work.deleting && work.preserves)
+        {
+            let cluster = seen
+                .as_ref()
+                .map(|(_, work)| ClusterName::new(&work.cluster));
+            self.left.entry(id.clone()).or_default().extend(cluster);
+        }
+        let filed = self.works.entry(id.clone()).or_default();
+        let changed = match seen {
+            Some((_, work)) => filed.insert(object, work.clone()) != Some(work),
+            None => {
+                self.work_index.remove(&object);
+                filed.remove(&object).is_some()
+            }
+        };
+        if filed.is_empty() {
+            self.works.remove(&id);
+        }
+        changed
+            .then(|| self.by_permanent_id.get(&id).cloned())
+            .flatten()
+    }
+
+    /// Files a Work under `id`. Karmada gives one that an earlier binding of the same name has
+    /// left the id of the new one: then it is the earlier one's no more.
+    fn refile(&mut self, object: &ObjectKey, id: &str) {
+        let before = self.work_index.insert(object.clone(), id.to_owned());
+        let Some(before) = before.filter(|before| before != id) else {
+            return;
+        };
+        if let Some(filed) = self.works.get_mut(&before) {
+            filed.remove(object);
+            if filed.is_empty() {
+                self.works.remove(&before);
+            }
+        }
+    }
+
+    /// Takes in a template's delta; returns the job that is made from it, and the template's key.
+    pub(crate) fn template(
+        &mut self,
+        kind: &TemplateKind,
+        delta: Delta<Template>,
+    ) -> Option<TemplateKey> {
+        match delta {
+            Delta::Upserted(template) => {
+                let key = template.key.clone();
+                self.templates.insert(key.clone(), template);
+                Some(key)
+            }
+            Delta::Gone(object) => {
+                let namespace = object.namespace.unwrap_or_default();
+                let key = TemplateKey {
+                    kind: kind.clone(),
+                    namespace,
+                    name: object.name,
+                };
+                self.templates.remove(&key);
+                Some(key)
+            }
+            Delta::Listed => None,
+        }
+    }
+
+    /// Takes in a namespace's delta; returns the namespace where its fact changed.
+    pub(crate) fn namespace(&mut self, delta: Delta<Namespace>) -> Option<String> {
+        match delta {
+            Delta::Upserted(namespace) => {
+                let name = namespace.metadata.name.clone().unwrap_or_default();
+                let fact = NamespaceFact::of(&namespace);
+                let before = self.namespaces.insert(name.clone(), fact.clone());
+                let same = before.is_some_and(|before| before.says(&fact));
+                (!same).then_some(name)
+            }
+            Delta::Gone(object) => self.namespaces.remove(&object.name).map(|_| object.name),
+            Delta::Listed => None,
+        }
+    }
+
+    /// Takes in the delta of a ResourceClaimTemplate; returns which it is where it changed.
+    pub(crate) fn claim_template(
+        &mut self,
+        delta: Delta<ResourceClaimTemplate>,
+    ) -> Option<ObjectKey> {
+        match delta {
+            Delta::Upserted(template) => {
+                let key = object_key(&template.metadata);
+                let claims = template.claimed_devices();
+                let before = self.claim_templates.insert(key.clone(), claims.clone());
+                (before != Some(claims)).then_some(key)
+            }
+            Delta::Gone(key) => self.claim_templates.remove(&key).map(|_| key),
+            Delta::Listed => None,
+        }
+    }
+
+    /// What a ResourceClaimTemplate that `job` names claims for one pod: as it was when the job
+    /// was placed, else as it is, if it is there.
+    pub(crate) fn claimed_by(&self, job: &JobKey, template: &str) -> Option<&ClaimedDevices> {
+        let placed = self.claimed.get(job);
+        let placed = placed.and_then(|claimed| claimed.get(template));
+        placed.or_else(|| {
+            self.claim_templates.get(&ObjectKey {
+                namespace: Some(job.namespace.to_string()),
+                name: template.to_owned(),
+            })
+        })
+    }
+
+    /// `job` is placed: whatever becomes of its ResourceClaimTemplates, its pods have what these
+    /// claim now.
+    pub(crate) fn keep_claims(&mut self, job: &JobKey) {
+        if self.claimed.contains_key(job) {
+            return;
+        }
+        let binding = self.bindings.get(job);
+        let Some(ask) = binding.and_then(|binding| self.ask_of(binding)) else {
+            return;
+        };
+        let names = ask.claim_templates().into_iter();
+        let claimed: BTreeMap<_, _> = names
+            .filter_map(|name| Some((name.to_owned(), self.claimed_by(job, name)?.clone())))
+            .collect();
+        if !claimed.is_empty() {
+            self.claimed.insert(job.clone(), claimed);
+        }
+    }
+
+    /// `job` is queued, or gone: its next pods have what its templates claim then.
+    pub(crate) fn drop_claims(&mut self, job: &JobKey) {
+        self.claimed.remove(job);
+    }
+
+    /// The jobs whose pods claim devices by a ResourceClaimTemplate.
+    pub(crate) fn jobs_that_claim(&self, template: &ObjectKey) -> Vec<JobKey> {
+        let namespace = template.namespace.as_deref().unwrap_or_default();
+        let claims = |key: &JobKey| {
+            let binding = self.bindings.get(key);
+            let ask = binding.and_then(|binding| self.ask_of(binding));
+            ask.is_some_and(|ask| ask.claim_templates().contains(template.name.as_str()))
+        };
+        let jobs = self.jobs_in(namespace).into_iter();
+        jobs.filter(claims).collect()
+    }
+
+    /// The job made from a template, if its binding is there.
+    pub(crate) fn job_of_template(&self, template: &TemplateKey) -> Option<&JobKey> {
+        self.by_template.get(template)
+    }
+
+    /// The template of a binding, if it has been seen and is the one that is bound.
+    pub(crate) fn template_of(&self, binding: &ResourceBinding) -> Option<&Template> {
+        self.templates
+            .get(&template_key(binding))
+            .filter(|template| template.uid == *binding.spec.resource.uid)
+    }
+
+    /// What the template of a binding asks for, where that is known; devices that it claims stand
+    /// under the names of their ResourceClaimTemplates.
+    pub(crate) fn ask_of(&self, binding: &ResourceBinding) -> Option<&Ask> {
+        self.template_of(binding)?.ask.as_ref().ok()
+    }
+
+    /// The Works of a binding that the watch shows.
+    pub(crate) fn works_of<'a>(
+        &'a self,
+        binding: &ResourceBinding,
+    ) -> impl Iterator<Item = &'a SeenWork> {
+        permanent_id(binding)
+            .and_then(|id| self.works.get(id))
+            .into_iter()
+            .flat_map(BTreeMap::values)
+    }
+
+    /// The clusters in which Works of a binding that went have left what they applied.
+    pub(crate) fn left_by(&self, binding: &ResourceBinding) -> BTreeSet<ClusterName> {
+        let left = permanent_id(binding).and_then(|id| self.left.get(id));
+        left.cloned().unwrap_or_default()
+    }
+
+    /// Nothing of a binding is left in any member.
+    pub(crate) fn drop_left(&mut self, binding: &ResourceBinding) {
+        if let Some(id) = permanent_id(binding) {
+            self.left.remove(id);
+        }
+    }
+
+    /// The Works of the binding with a permanent id, whether it is there or not.
+    pub(crate) fn works_with(&self, id: &str) -> impl Iterator<Item = &SeenWork> {
+        self.works.get(id).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Works of bindings that are not there, by the permanent id of these.
+    pub(crate) fn works_without_binding(&self) -> impl Iterator<Item = (&str, Vec<&SeenWork>)> {
+        let left = self.works.iter();
+        let left = left.filter(|(id, _)| !self.by_permanent_id.contains_key(*id));
+        left.map(|(id, works)| (&**id, works.values().collect()))
+    }
+
+    /// Notes the generation of an override policy, or that it is gone; whether that is news.
+    pub(crate) fn note_override(&mut self, policy: ObjectKey, generation: Option<i64>) -> bool {
+        match generation {
+            Some(generation) => {
+                let before = self.overrides.insert(policy, generation);
+                before != Some(generation)
+            }
+            None => self.overrides.remove(&policy).is_some(),
+        }
+    }
+
+    /// The generation of a policy that overrides a job of `namespace`, if it is there.
+    pub(crate) fn override_generation(
+        &self,
+        policy: &AppliedOverride,
+        namespace: &str,
+    ) -> Option<i64> {
+        let key = ObjectKey {
+            namespace: (!policy.cluster_wide).then(|| namespace.to_owned()),
+            name: policy.name.clone(),
+        };
+        self.overrides.get(&key).copied()
+    }
+
+    /// The jobs of a namespace.
+    pub(crate) fn jobs_in(&self, namespace: &str) -> Vec<JobKey> {
+        let from = JobKey::new(namespace, "");
+        self.bindings
+            .range(from..)
+            .take_while(|(key, _)| &*key.namespace == namespace)
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// The kinds of all workloads that bindings name. What starts no pods is not ours to read.
+    pub(crate) fn template_kinds(&self) -> BTreeSet<TemplateKind> {
+        self.bindings
+            .values()
+            .filter(|binding| is_workload(binding))
+            .map(|binding| template_key(binding).kind)
+            .collect()
+    }
+}
+
+/// The template that a binding names.
+pub(crate) fn template_key(binding: &ResourceBinding) -> TemplateKey {
+    let resource = &binding.spec.resource;
+    TemplateKey {
+        kind: TemplateKind {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+        },
+        namespace: resource.namespace.clone(),
+        name: resource.name.clone(),
+    }
+}
+
+/// Karmada's permanent id of a binding, which its Works carry.
+pub(crate) fn permanent_id(binding: &ResourceBinding) -> Option<&str> {
+    label(&binding.metadata, names::BINDING_PERMANENT_ID)
+}
+
+fn label<'a>(metadata: &'a kube::core::ObjectMeta, name: &str) -> Option<&'a str> {
+    metadata.labels.as_ref()?.get(name).map(String::as_str)
+}
+
+fn job_key(namespace: Option<&str>, name: Option<&str>) -> JobKey {
+    JobKey::new(namespace.unwrap_or_default(), name.unwrap_or_default())
+}
+
+fn object_key(metadata: &kube::core::ObjectMeta) -> ObjectKey {
+    ObjectKey {
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone().unwrap_or_default(),
+    }
+}

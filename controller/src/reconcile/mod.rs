@@ -1,0 +1,466 @@
+//! Reconciles one job: from the phase of its binding to what the engine is told and what is written.
+//!
+//! Level-triggered: it reads the mirror and the engine, never the event that made the job
+//! dirty. At most one write of a binding is open; a binding that the watch has not caught up
+//! with is left alone until it has.
+
+pub(crate) mod adoption;
+pub(crate) mod binding_phase;
+pub(crate) mod in_flight;
+pub(crate) mod opened;
+pub(crate) mod out_of_service;
+pub(crate) mod placed;
+pub(crate) mod preserved;
+pub(crate) mod record_guard;
+pub(crate) mod remains;
+pub(crate) mod unreadable;
+
+use crate::core::Core;
+use crate::facts::job::{self, NamespaceFact};
+use crate::mirror::template_key;
+use crate::reconcile::binding_phase::{
+    BindingPhase, binding_phase, has_karmada_finalizer, is_managed, unreadable,
+};
+use crate::reconcile::opened::opened_message;
+use crate::reconcile::placed::parts::led;
+use crate::status::events::JobEvent;
+use crds::karmada::{ResourceBinding, TargetCluster};
+use crds::record::{AdmissionRecord, RecordState};
+use engine::{Event, Explanation, JobKey, JobState, Progress, Reason, Time};
+use scheduler::commit::Write;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Milliseconds in which the template of a binding should have been seen.
+const TEMPLATE_WITHIN_MS: i64 = 5_000;
+
+/// What one call of [`Core::reconcile`] is about: the job, its binding as last seen, and the time.
+pub(crate) struct ReconcileCtx<'a> {
+    pub(crate) key: &'a JobKey,
+    pub(crate) binding: Arc<ResourceBinding>,
+    pub(crate) now: Time,
+}
+
+impl Core {
+    /// Brings engine and binding of `key` in line with what is seen.
+    pub(crate) fn reconcile(&mut self, key: &JobKey, now: Time) {
+        if self.waits_for_remains(key, now) {
+            return;
+        }
+        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
+            return self.forget(key);
+        };
+        if self.in_flight_of(key).is_busy(&binding, now) {
+            return;
+        }
+        let namespace = self.namespace_of(key);
+        let ctx = ReconcileCtx { key, binding, now };
+        self.publisher.job(key);
+        let rule = namespace.rule();
+        if is_managed(&ctx.binding, rule) {
+            if self.mirror.template_of(&ctx.binding).is_none() {
+                // Perhaps the first of its kind.
+                self.watch_kind(template_key(&ctx.binding).kind);
+            }
+            if self.in_flight_of(key).guard.is_replaced() {
+                return self.restore_record(&ctx);
+            }
+        }
+        let phase = binding_phase(&ctx.binding, rule);
+        let phase = self.with_its_works(&ctx, phase);
+        let Some(phase) = self.with_what_runs(&ctx, phase) else {
+            return;
+        };
+        if !matches!(phase, BindingPhase::NotTouched(_)) {
+            self.touched(key);
+        }
+        match phase {
+            BindingPhase::Foreign if self.has_remains(key) => self.requeue_at(key, now),
+            BindingPhase::Foreign => self.forget(key),
+            BindingPhase::ToSpread => self.spread(&ctx),
+            // Its namespace loses the mark first: else what is let go would be evicted when
+            // the label comes back.
+            BindingPhase::ToLetGo if !namespace.managed && namespace.adopted => {}
+            BindingPhase::ToLetGo => {
+                self.forget(key);
+                self.write(key, &ctx.binding, Write::LetGo);
+            }
+            BindingPhase::NotTouched(error) => self.not_touched(&ctx, &namespace, &error),
+            BindingPhase::Deleting(record) => self.deleting(&ctx, record),
+            BindingPhase::Ungated { by_hand } => self.ungated(&ctx, by_hand),
+            BindingPhase::ToAdopt => self.adopt(&ctx),
+            BindingPhase::OpenedByHand(record) => self.opened_by_hand(&ctx, record),
+            BindingPhase::Waiting(record) => self.waiting(&ctx, &namespace, record),
+            BindingPhase::Planned(record) => self.planned(&ctx, &namespace, record),
+            BindingPhase::Refused(record) => self.plan_refused(&ctx, record),
+            BindingPhase::Admitted(record) => self.admitted(&ctx, &namespace, record),
+            BindingPhase::Displaced(record) => self.displaced(&ctx, record),
+            BindingPhase::Ending(record) => self.ending(&ctx, &namespace, record),
+        }
+        self.keep_finalizer(&ctx);
+    }
+
+    /// The phase of a binding that still has Works, and by itself does not tell of what they run.
+    fn with_its_works(&self, ctx: &ReconcileCtx<'_>, phase: BindingPhase) -> BindingPhase {
+        if !self.has_works(ctx) {
+            return phase;
+        }
+        let unknown = self.engine.job(ctx.key).is_none();
+        match phase {
+            BindingPhase::Waiting(None) | BindingPhase::Ungated { .. }
+                if let Some(error) = unreadable(&ctx.binding) =>
+            {
+                BindingPhase::NotTouched(error)
+            }
+            BindingPhase::Ungated { .. } => BindingPhase::OpenedByHand(None),
+            // It was not placed by this plan.
+            BindingPhase::Planned(record) | BindingPhase::Refused(record) if unknown => {
+                BindingPhase::OpenedByHand(Some(record))
+            }
+            phase => phase,
+        }
+    }
+
+    /// A job that is not there, or not ours: nothing is charged for it any more.
+    pub(crate) fn forget(&mut self, key: &JobKey) {
+        if self.engine.job(key).is_some() {
+            self.apply(Event::JobGone(key.clone()));
+        }
+        if let Some(scheduler) = self.mode.scheduler() {
+            scheduler.forget(key);
+        }
+        self.last_facts.remove(key);
+        self.in_flight.remove(key);
+        self.spread_bindings.remove(key);
+        self.rendezvous_jobs.remove(key);
+        self.touched(key);
+        self.mirror.drop_claims(key);
+        self.publisher.forget(key);
+    }
+
+    /// Goes to every cluster that its placement selects, and stays where it is while a cluster
+    /// cannot be reached.
+    fn spread(&mut self, ctx: &ReconcileCtx<'_>) {
+        let spec = &ctx.binding.spec;
+        let api = format!("{}/{}", spec.resource.api_version, spec.resource.kind);
+        let placement = workload::cluster_placement(spec.placement.as_ref(), &api);
+        let mut clusters: BTreeSet<String> = spec.clusters.iter().map(|c| c.name.clone()).collect();
+        clusters.extend(
+            self.engine
+                .eligible_clusters(&placement)
+                .iter()
+                .map(ToString::to_string),
+        );
+        self.spread_bindings.insert(ctx.key.clone());
+        if clusters.len() > spec.clusters.len() {
+            let clusters = clusters
+                .into_iter()
+                .map(|name| TargetCluster {
+                    name,
+                    replicas: None,
+                })
+                .collect();
+            self.write(ctx.key, &ctx.binding, Write::Spread { clusters });
+        }
+    }
+
+    /// Kept by our finalizer until nothing of it is left in any member.
+    fn deleting(&mut self, ctx: &ReconcileCtx<'_>, record: Option<AdmissionRecord>) {
+        if let Some(record) = record.filter(|record| record.state != RecordState::Requeued) {
+            self.apply_admission(ctx, &record, Progress::Ending);
+            self.charge_excess(ctx, &record);
+        } else if let Some(error) = unreadable(&ctx.binding) {
+            let job = self.job_of(ctx.key, &ctx.binding, &self.namespace_of(ctx.key));
+            self.charge_unreadable(ctx, &error, job.as_ref());
+        } else if self
+            .engine
+            .job(ctx.key)
+            .is_some_and(|job| job.admission.is_none())
+        {
+            self.apply(Event::JobGone(ctx.key.clone()));
+            self.last_facts.remove(ctx.key);
+        }
+        if has_karmada_finalizer(&ctx.binding) {
+            return;
+        }
+        if self.has_works(ctx) {
+            return self.sweep_works(ctx);
+        }
+        self.check_works(ctx);
+    }
+
+    /// The webhook was away when it was made, or somebody opened its gate.
+    fn ungated(&mut self, ctx: &ReconcileCtx<'_>, by_hand: bool) {
+        if by_hand {
+            self.record_event(
+                ctx,
+                JobEvent::warning(
+                    Reason::OpenedByHand,
+                    "Gate",
+                    opened_message("its gate was opened"),
+                ),
+            );
+            self.metrics.opened_by_hand.inc();
+        }
+        self.write(ctx.key, &ctx.binding, Write::Hold);
+    }
+
+    /// It ran before Muster managed it: charged as it is, never gated.
+    fn adopt(&mut self, ctx: &ReconcileCtx<'_>) {
+        if self
+            .engine
+            .job(ctx.key)
+            .is_some_and(|job| job.admission.is_none())
+        {
+            // It was queued: it did not run before.
+            return self.opened_by_hand(ctx, None);
+        }
+        let namespace = self.namespace_of(ctx.key);
+        let job = self.job_of(ctx.key, &ctx.binding, &namespace);
+        let overdue = self.in_flight_of(ctx.key).adopting_since(ctx.now);
+        let overdue = overdue.after(TEMPLATE_WITHIN_MS);
+        if job.is_none() && ctx.now < overdue {
+            return self.requeue_at(ctx.key, overdue);
+        }
+        let record = match &job {
+            Some(job) => crate::facts::adopted::record(&ctx.binding, job, ctx.now),
+            // Its template is not to be seen: charged once it is.
+            None => {
+                let fact = job::unread(ctx.key, &ctx.binding, &namespace);
+                crate::facts::adopted::unsized_record(&fact, ctx.now)
+            }
+        };
+        self.record_event(
+            ctx,
+            JobEvent::normal(
+                Reason::Adopted,
+                "Adopt",
+                crate::facts::adopted::message(&record),
+            ),
+        );
+        // Charged before the record is written: decisions of this very pass count with it.
+        let progress = self.progress_of(ctx, &record, job.as_ref());
+        self.apply_admission(ctx, &record, progress);
+        self.write(ctx.key, &ctx.binding, Write::Adopt { record });
+    }
+
+    /// Gated: queued, as far as the engine is concerned.
+    fn waiting(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        namespace: &NamespaceFact,
+        record: Option<AdmissionRecord>,
+    ) {
+        let view = self
+            .engine
+            .job(ctx.key)
+            .map(|job| (job.admission.is_some(), job.attempts));
+        match (view, &record) {
+            // The engine holds it released although no record says so: its own decision that
+            // came to nothing, or a record that was wiped. Charged until its Works are gone.
+            (Some((true, _)), _) => {
+                self.apply_ending(ctx, Reason::PlanRefused, "its admission record is gone");
+                return match self.has_works(ctx) {
+                    true => self.sweep_works(ctx),
+                    false => self.check_works(ctx),
+                };
+            }
+            // After a restart the attempts, and with them the back-off, come from the record.
+            (known, Some(record))
+                if known.is_none_or(|(_, attempts)| attempts < record.attempt) =>
+            {
+                self.apply_ended(ctx, record);
+                self.apply_stopped(ctx, record);
+                self.apply(Event::JobWorksGone {
+                    key: ctx.key.clone(),
+                    at: record_time(record, ctx.now),
+                });
+            }
+            _ => {}
+        }
+        if self.has_unadmitted_works(ctx, view.is_none()) {
+            return self.opened_by_hand(ctx, None);
+        }
+        self.in_flight_of(ctx.key).ended();
+        self.mirror.drop_claims(ctx.key);
+        match self.job_of(ctx.key, &ctx.binding, namespace) {
+            Some(job) => {
+                self.note_rendezvous(ctx, &job);
+                self.apply_fact(&job.fact);
+                self.expire_stopped(ctx);
+            }
+            None => self.unread(ctx, namespace),
+        }
+    }
+
+    /// Whether a job that is queued has Works that may start pods: Karmada was late with them, or
+    /// its record was forged while nobody led (`unknown`). Those that a cluster which was given up
+    /// has yet to remove are waited for by themselves.
+    fn has_unadmitted_works(&self, ctx: &ReconcileCtx<'_>, unknown: bool) -> bool {
+        let mut works = self.mirror.works_of(&ctx.binding);
+        works.any(|work| !self.is_given_up(work) && (unknown || !work.deleting))
+    }
+
+    /// Templates arrive within milliseconds of their bindings; one that does not is said to be
+    /// missing, and the job is held until it comes.
+    pub(crate) fn unread(&mut self, ctx: &ReconcileCtx<'_>, namespace: &NamespaceFact) {
+        let fact = job::unread(ctx.key, &ctx.binding, namespace);
+        let overdue = fact.queued_at.after(TEMPLATE_WITHIN_MS);
+        if ctx.now >= overdue {
+            self.apply_fact(&fact);
+        } else {
+            self.requeue_at(ctx.key, overdue);
+        }
+    }
+
+    /// A scheduler process is to place it. With the scheduler in this process the plan is
+    /// nobody's: an earlier process left it, and it is decided anew.
+    fn planned(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        namespace: &NamespaceFact,
+        record: AdmissionRecord,
+    ) {
+        if self.mode.scheduler().is_some() {
+            return self.plan_refused(ctx, record);
+        }
+        if let Some(job) = self.job_of(ctx.key, &ctx.binding, namespace) {
+            self.apply_fact(&job.fact);
+        }
+        if let Some(why) = self.ending_of(ctx, &record) {
+            // No scheduler process has answered in time. Should it answer now, the version that
+            // this write is guarded by decides who was first.
+            return self.evict(ctx, &record, why.reason, &why.message);
+        }
+        self.apply_admission(ctx, &record, Progress::Assumed);
+    }
+
+    /// Why the engine is taking the attempt of `record` back, if it is.
+    pub(crate) fn ending_of(
+        &self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+    ) -> Option<Explanation> {
+        self.engine
+            .job(ctx.key)
+            .filter(|job| job.state == JobState::Ending)
+            .filter(|job| job.admission.is_some_and(|a| a.attempt == record.attempt))
+            .and_then(|_| self.engine.explain(ctx.key))
+    }
+
+    /// Nothing of the plan was written: quota and room go back, and it is queued again.
+    fn plan_refused(&mut self, ctx: &ReconcileCtx<'_>, record: AdmissionRecord) {
+        let reason = record.reason.unwrap_or(Reason::PlanRefused);
+        let holds = self
+            .engine
+            .job(ctx.key)
+            .and_then(|job| job.admission.map(|a| a.attempt));
+        if holds == Some(record.attempt) {
+            self.apply(Event::JobRefused {
+                key: ctx.key.clone(),
+                attempt: record.attempt,
+                reason,
+                message: record.message.clone(),
+                avoid: None,
+                at: ctx.now,
+            });
+        }
+        let record = record.in_state(RecordState::Requeued, Some(reason), &record.message);
+        self.write(ctx.key, &ctx.binding, Write::Record { record });
+    }
+
+    /// Evicted: charged until no Work is left, then queued again.
+    fn ending(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        namespace: &NamespaceFact,
+        record: AdmissionRecord,
+    ) {
+        if let Some(job) = self.job_of(ctx.key, &ctx.binding, namespace) {
+            self.apply_fact(&job.fact);
+        }
+        self.apply_evicted(ctx, &record);
+        self.charge_excess(ctx, &record);
+        if self.has_works(ctx) {
+            self.in_flight_of(ctx.key).works_seen = true;
+            return self.sweep_works(ctx);
+        }
+        match self.in_flight_of(ctx.key).has_settled(ctx.now) {
+            Ok(()) => self.check_works(ctx),
+            Err(settled) => self.requeue_at(ctx.key, settled),
+        }
+    }
+
+    /// Closes a placed binding; it stays charged. What has ended by then is over, whatever it is
+    /// evicted for: it would be run once more.
+    pub(crate) fn evict(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        reason: Reason,
+        message: &str,
+    ) {
+        let led = led(&ctx.binding, record).map(|led| (led.reason, led.message));
+        let end = self.end_of(ctx, record);
+        let end = end.map(|(end, how)| (end, format!("{how}, and was evicted: {message}")));
+        let over = led.or(end);
+        let (reason, message) = over
+            .as_ref()
+            .map_or((reason, message), |(reason, how)| (*reason, how.as_str()));
+        // Who may look at the namespace may read the record.
+        let message = &self.discreet(ctx.key, message);
+        let for_job = self.in_flight_of(ctx.key).makes_room_for(record.attempt);
+        let record = AdmissionRecord {
+            for_job: for_job.filter(|preemptor| preemptor.namespace == ctx.key.namespace),
+            evicted_at: Some(crds::record::timestamp(ctx.now)),
+            exceeds_since: None,
+            ..record.in_state(RecordState::Ending, Some(reason), message)
+        };
+        let event = match reason {
+            Reason::Succeeded => JobEvent::normal,
+            _ => JobEvent::warning,
+        };
+        self.record_event(ctx, event(reason, "Evict", message.to_owned()));
+        self.write(ctx.key, &ctx.binding, Write::Evict { record });
+    }
+
+    /// Evicted for a reason of our own. One that was over, or aborted in its member, is
+    /// charged again first: only what is charged can be evicted, and what is evicted may
+    /// still have pods.
+    pub(crate) fn apply_ending(&mut self, ctx: &ReconcileCtx<'_>, reason: Reason, message: &str) {
+        let over = self
+            .engine
+            .job(ctx.key)
+            .filter(|job| job.state == JobState::Finished)
+            .and_then(|job| job.admission.map(|a| a.attempt));
+        if let Some(attempt) = over {
+            self.apply(Event::JobProgressed {
+                key: ctx.key.clone(),
+                attempt,
+                progress: Progress::Placed,
+                at: ctx.now,
+            });
+        }
+        self.apply(Event::JobEnding {
+            key: ctx.key.clone(),
+            reason,
+            message: message.to_owned(),
+            avoid: None,
+            at: ctx.now,
+        });
+    }
+
+    /// Records an event on the template, for the job's user, and in the log.
+    pub(crate) fn record_event(&mut self, ctx: &ReconcileCtx<'_>, mut event: JobEvent) {
+        tracing::info!(job = %ctx.key, reason = %event.reason, action = event.action, message = %event.message, "event");
+        event.message = self.discreet(ctx.key, &event.message);
+        self.events.record(&ctx.binding.spec.resource, event);
+    }
+}
+
+/// The back-off of a requeued job counts from when it was evicted.
+fn record_time(record: &AdmissionRecord, now: Time) -> Time {
+    record
+        .not_before
+        .map_or(now, |at| Time(at.as_millisecond().min(now.0)))
+}

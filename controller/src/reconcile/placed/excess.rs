@@ -1,0 +1,370 @@
+//! Jobs whose Works ask for more than the jobs are charged: something was overridden after the charge.
+//!
+//! ```text
+//! Works, as they are applied ─► beyond shares and what leaves? ─► engine: charged at once
+//!                                        │ an override applies, for 2 s
+//!                                        ▼
+//!         dispatching suspended, condition and event ─► after the grace: evicted, waits until the
+//!                                        │              override has changed or is gone
+//!                                        └─► no more beyond: dispatched; the charge falls when the
+//!                                            pods in the member have become fewer
+//! ```
+//!
+//! What a Work asks for is compared each time that it changes. Parts of a gang are compared too: each
+//! asks for its share. While parts are held nothing of them runs. Where a Work's size cannot be read
+//! (its kind is not known) nothing is compared. What is beyond without any override (a placement or
+//! Work that somebody wrote by hand, Karmada behind an edit) is charged and told, and not evicted. A job
+//! that ran before Muster managed it is charged so too, and never evicted for it.
+//!
+//! Suspended dispatching does not reclaim what has been dispatched: it keeps the next override from
+//! the members. Karmada's detector lifts it at each change of the template; it is set again then.
+
+use crate::core::Core;
+use crate::facts::running::{foreign_overrides, sum};
+use crate::reconcile::ReconcileCtx;
+use crate::reconcile::binding_phase::own_record;
+use crate::status::events::JobEvent;
+use crds::karmada::{AppliedOverride, ResourceBinding};
+use crds::record::{AdmissionRecord, Parts, RecordState, RecordedOverride};
+use engine::facts::Hold;
+use engine::{ClusterName, Event, Reason, ResourceName, Resources, Time};
+use kube::core::ObjectMeta;
+use runtime::watch::{Delta, ObjectKey};
+use scheduler::commit::Write;
+use std::collections::{BTreeMap, BTreeSet};
+use workload::Rendered;
+
+/// Milliseconds for which Works have to ask for more until that is believed: a record, a template
+/// and the Works made of them are not seen at the same moment.
+const BELIEVED_AFTER_MS: i64 = 2_000;
+/// Milliseconds for which a Work and the pods of its member have to be back within the charge until the
+/// excess is not charged any more: the member may still start pods of before.
+const SETTLE_MS: i64 = 5_000;
+/// Milliseconds between two looks.
+const LOOK_MS: i64 = 1_000;
+
+/// What is remembered of a job whose Works ask for more. Since when they do, its record says.
+#[derive(Debug, Default)]
+pub(crate) struct ExcessState {
+    /// Since when some Work has asked for more.
+    since: Option<Time>,
+    /// What was asked for in each cluster beyond the charge, and since when that is no more.
+    beyond: BTreeMap<ClusterName, (Rendered, Option<Time>)>,
+    /// What its user is told, while there is something to tell.
+    said: Option<String>,
+}
+
+impl ExcessState {
+    /// What its user is told.
+    pub(crate) fn said(&self) -> Option<&str> {
+        self.said.as_deref()
+    }
+}
+
+/// What some Works ask for beyond the charge.
+#[derive(Debug, Default)]
+pub(crate) struct ObservedExcess {
+    excess: BTreeMap<ClusterName, Resources>,
+    /// Policies that apply to these Works, other than those that Muster made for the job.
+    overrides: BTreeSet<AppliedOverride>,
+}
+
+impl Core {
+    /// Charges what the Works of a placed job ask for beyond its admission, and sees to it that this
+    /// does not last. Whether it wrote.
+    pub(crate) fn keep_within(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let found = self.charge_excess(ctx, record);
+        if record.adopted {
+            return false;
+        }
+        if found.excess.is_empty() {
+            return self.is_within_again(ctx, record);
+        }
+        let since = self
+            .in_flight_of(ctx.key)
+            .excess
+            .since
+            .get_or_insert(ctx.now);
+        let since = match record.exceeds_since {
+            Some(at) => Time(at.as_millisecond()).min(*since),
+            None => *since,
+        };
+        let believed = since.after(BELIEVED_AFTER_MS);
+        if ctx.now < believed {
+            self.requeue_at(ctx.key, believed);
+            return false;
+        }
+        let deadline = since.after(self.override_grace_ms);
+        self.say_excess(ctx, &found, deadline);
+        if found.overrides.is_empty() || self.namespace_of(ctx.key).terminating {
+            return false;
+        }
+        if ctx.now >= deadline && self.enforcement.lets_decide() {
+            self.evict_overridden(ctx, record, &found);
+            return true;
+        }
+        self.requeue_at(ctx.key, deadline);
+        let suspended = ctx.binding.spec.suspension.as_ref();
+        let suspended = suspended.and_then(|suspension| suspension.dispatching) == Some(true);
+        if record.exceeds_since.is_some() && suspended {
+            return false;
+        }
+        let record = AdmissionRecord {
+            exceeds_since: Some(crds::record::timestamp(since)),
+            ..record.clone()
+        };
+        self.write(ctx.key, &ctx.binding, Write::Suspend { record });
+        true
+    }
+
+    /// Its Works ask for what was admitted: they are dispatched again.
+    fn is_within_again(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let still_charged = self.engine.excess(ctx.key).is_some_and(|e| !e.is_empty());
+        let watched = &mut self.in_flight_of(ctx.key).excess;
+        watched.since = None;
+        if !still_charged {
+            watched.said = None;
+        } else if watched.said.is_some() {
+            let message = "its Works ask for what was admitted again; the excess is charged until its pods are gone";
+            watched.said = Some(message.to_owned());
+        }
+        if record.exceeds_since.is_none() || record.parts == Some(Parts::Held) {
+            return false;
+        }
+        let record = AdmissionRecord {
+            exceeds_since: None,
+            ..record.clone()
+        };
+        self.write(ctx.key, &ctx.binding, Write::Dispatch { record });
+        true
+    }
+
+    /// Has the engine charge what the Works of a job ask for beyond its admission, and what pods of
+    /// such Works still have. Returns what they ask for now.
+    pub(crate) fn charge_excess(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+    ) -> ObservedExcess {
+        let holds = self.engine.job(ctx.key).and_then(|job| job.admission);
+        let charged_now = holds.is_some_and(|held| held.attempt == record.attempt);
+        if !charged_now || record.parts == Some(Parts::Held) {
+            return ObservedExcess::default();
+        }
+        let surge = self.surge_of(&ctx.binding);
+        let mut found = ObservedExcess::default();
+        let mut asked: BTreeMap<ClusterName, Rendered> = BTreeMap::new();
+        for work in self.mirror.works_of(&ctx.binding) {
+            let Some(rendered) = self.rendered(ctx.key, work) else {
+                continue;
+            };
+            let cluster = ClusterName::new(&work.cluster);
+            let beyond = rendered.beyond(&self.charged_in(ctx, &cluster), &surge);
+            if beyond.is_empty() {
+                continue;
+            }
+            let others = foreign_overrides(ctx.key, work);
+            found.overrides.extend(others.cloned());
+            found.excess.insert(cluster.clone(), beyond);
+            asked.insert(cluster, rendered);
+        }
+        let excess = self.with_what_lingers(ctx, asked, &surge);
+        if self
+            .engine
+            .excess(ctx.key)
+            .is_some_and(|known| *known != excess)
+        {
+            tracing::info!(job = %ctx.key, ?excess, "what its Works ask for beyond its admission is charged");
+            let (key, attempt) = (ctx.key.clone(), record.attempt);
+            self.apply(Event::JobExceeds {
+                key,
+                attempt,
+                excess,
+            });
+        }
+        found
+    }
+
+    /// What `asked` is beyond the charge, and what was before where that may still run.
+    fn with_what_lingers(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        asked: BTreeMap<ClusterName, Rendered>,
+        surge: &Resources,
+    ) -> BTreeMap<ClusterName, Resources> {
+        let ask_now: BTreeSet<ClusterName> = asked.keys().cloned().collect();
+        let mut remembered = std::mem::take(&mut self.in_flight_of(ctx.key).excess.beyond);
+        for (cluster, rendered) in asked {
+            remembered.insert(cluster, (rendered, None));
+        }
+        let mut excess = BTreeMap::new();
+        remembered.retain(|cluster, (rendered, back_since)| {
+            let charged = self.charged_in(ctx, cluster);
+            let beyond = rendered.beyond(&charged, surge);
+            let pods = self.engine.requested_by_pods(ctx.key, cluster);
+            let stays =
+                |(name, _): (&ResourceName, _)| pods.amount_of(name) > charged.amount_of(name);
+            if ask_now.contains(cluster) || beyond.iter().any(stays) {
+                *back_since = None;
+            } else {
+                back_since.get_or_insert(ctx.now);
+            }
+            let over = back_since.is_some_and(|since| ctx.now >= since.after(SETTLE_MS));
+            if over || beyond.is_empty() {
+                return false;
+            }
+            excess.insert(cluster.clone(), beyond);
+            true
+        });
+        if !remembered.is_empty() {
+            self.requeue_at(ctx.key, ctx.now.after(LOOK_MS));
+        }
+        self.in_flight_of(ctx.key).excess.beyond = remembered;
+        excess
+    }
+
+    /// What the template says that a rolling update starts besides.
+    pub(crate) fn surge_of(&self, binding: &ResourceBinding) -> Resources {
+        let ask = self.mirror.ask_of(binding);
+        let first = ask.and_then(|ask| Some((ask.roles.first()?, ask.surge)));
+        let surge = first.and_then(|(role, surge)| role.request.checked_mul(surge));
+        surge.unwrap_or_default()
+    }
+
+    /// What is charged in one cluster: its share, and what leaves.
+    fn charged_in(&self, ctx: &ReconcileCtx<'_>, cluster: &ClusterName) -> Resources {
+        let job = self.engine.job(ctx.key);
+        let shares = job.and_then(|job| job.admission);
+        let shares = shares.iter().flat_map(|held| &held.shares);
+        let shares = shares.filter(|share| share.cluster == *cluster);
+        let leaving = self.engine.leaving(ctx.key).iter();
+        let leaving = leaving.filter(|leaving| leaving.cluster == *cluster);
+        let charges = shares.flat_map(|share| share.charge.values());
+        let charges = charges.chain(leaving.flat_map(|leaving| leaving.charge.values()));
+        sum(charges)
+    }
+
+    /// Tells the user, once for each thing that there is to tell.
+    fn say_excess(&mut self, ctx: &ReconcileCtx<'_>, found: &ObservedExcess, deadline: Time) {
+        let more = told(&found.excess);
+        let message = match found.overrides.is_empty() {
+            true => format!(
+                "its Works ask for more than was admitted ({more}), and no override applies to them: its placement \
+                 or a Work was changed by hand, or Karmada is behind; the excess is charged"
+            ),
+            false => format!(
+                "{} its Works ask for more than was admitted ({more}): the excess is charged, nothing more is \
+                 dispatched, and at {:.0} the job is evicted; change or delete the policy",
+                have(&found.overrides),
+                crds::record::timestamp(deadline),
+            ),
+        };
+        let watched = &mut self.in_flight_of(ctx.key).excess;
+        if watched.said.as_ref() != Some(&message) {
+            watched.said = Some(message.clone());
+            let event = JobEvent::warning(Reason::OverrideExceeds, "Hold", message);
+            self.record_event(ctx, event);
+        }
+    }
+
+    /// Takes a job back that was overridden for longer than the grace. Which versions of which policies
+    /// did so stands in its record: it waits until they have changed.
+    fn evict_overridden(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        found: &ObservedExcess,
+    ) {
+        let message = format!(
+            "{} its Works ask for more than was admitted ({}), for more than {} s",
+            have(&found.overrides),
+            told(&found.excess),
+            self.override_grace_ms / 1_000,
+        );
+        let of = |policy: &AppliedOverride| RecordedOverride {
+            policy: policy.clone(),
+            generation: self.mirror.override_generation(policy, &ctx.key.namespace),
+        };
+        let record = AdmissionRecord {
+            overrides: found.overrides.iter().map(of).collect(),
+            ..record.clone()
+        };
+        self.apply_ending(ctx, Reason::OverrideExceeds, &message);
+        self.evict(ctx, &record, Reason::OverrideExceeds, &message);
+    }
+
+    /// Why a job that was evicted for overrides waits: they are as they were.
+    pub(crate) fn still_overridden(&self, binding: &ResourceBinding) -> Option<Hold> {
+        let record = own_record(binding)?;
+        let waits = matches!(record.state, RecordState::Ending | RecordState::Requeued);
+        if !waits || record.reason != Some(Reason::OverrideExceeds) {
+            return None;
+        }
+        let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+        let mut policies = record.overrides.iter();
+        let still = policies.find(|of| {
+            let now = self.mirror.override_generation(&of.policy, namespace);
+            now.is_some() && now == of.generation
+        })?;
+        Some(Hold {
+            reason: Reason::OverrideExceeds,
+            message: format!(
+                "{}; {} is as it was: change or delete it, or submit the job with what the policy makes of it",
+                record.message, still.policy
+            ),
+        })
+    }
+
+    /// An override policy came, changed or went: what waits for that is looked at.
+    pub(crate) fn override_policy(&mut self, delta: Delta<ObjectMeta>) {
+        let (policy, generation) = match delta {
+            Delta::Upserted(metadata) => {
+                if is_ours(&metadata) {
+                    return;
+                }
+                let key = ObjectKey {
+                    namespace: metadata.namespace,
+                    name: metadata.name.unwrap_or_default(),
+                };
+                (key, Some(metadata.generation.unwrap_or_default()))
+            }
+            Delta::Gone(key) => (key, None),
+            Delta::Listed => return,
+        };
+        if !self.mirror.note_override(policy, generation) {
+            return;
+        }
+        let bindings = self.mirror.bindings.iter();
+        let waiting = bindings.filter(|(_, binding)| {
+            own_record(binding).is_some_and(|record| !record.overrides.is_empty())
+        });
+        self.dirty.extend(waiting.map(|(key, _)| key.clone()));
+    }
+}
+
+/// Whether Muster made a policy for a job: it is owned by its binding.
+fn is_ours(metadata: &ObjectMeta) -> bool {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let named = |binding: &str| {
+        metadata
+            .name
+            .as_deref()
+            .is_some_and(|name| name.starts_with(&format!("muster-{binding}")))
+    };
+    owners.any(|owner| owner.kind == "ResourceBinding" && named(&owner.name))
+}
+
+/// `nvidia.com/gpu 16 in m1, nvidia.com/gpu 8 in m2`.
+fn told(excess: &BTreeMap<ClusterName, Resources>) -> String {
+    let parts = excess
+        .iter()
+        .map(|(cluster, more)| format!("{more} more in {cluster}"));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// `ClusterOverridePolicy a and OverridePolicy b have`.
+fn have(policies: &BTreeSet<AppliedOverride>) -> String {
+    let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
+    let verb = if names.len() == 1 { "has" } else { "have" };
+    format!("{} {verb}", names.join(" and "))
+}

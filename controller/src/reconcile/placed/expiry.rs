@@ -1,0 +1,123 @@
+//! Jobs whose template says how long they stay after their end: they are deleted then, here, and
+//! nowhere else.
+//!
+//! A member that deleted its copy would have Karmada make it anew, and the job would run again.
+//! An override keeps members whose operator looks after that time from doing so; the scheduler
+//! writes it before the placement, and it is written here for a time that was added later.
+
+use crate::core::Core;
+use crate::ingest::template_watches::api_resource;
+use crate::mirror::template_key;
+use crate::reconcile::ReconcileCtx;
+use crate::reconcile::binding_phase::own_record;
+use crate::reconcile::placed::parts::over_before;
+use crate::reconcile::placed::{outcome, statuses};
+use crate::status::events::JobEvent;
+use crds::karmada::ResourceBinding;
+use crds::record::AdmissionRecord;
+use engine::{Reason, Time};
+use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
+use scheduler::overrides;
+use std::sync::Arc;
+use std::time::Duration;
+use workload::TimeToLive;
+
+/// Deleting takes no longer.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Milliseconds after which a deletion that came to nothing is tried again.
+const RETRY_MS: i64 = 30_000;
+
+impl Core {
+    /// Deletes a job that has ended, once its time is over.
+    pub(crate) fn expire(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+        let Some((ttl, version)) = self.time_to_live(ctx) else {
+            return;
+        };
+        if record.adopted || ttl.by_control_plane {
+            return;
+        }
+        if let Some(path) = ttl.in_members
+            && !std::mem::replace(&mut self.in_flight_of(ctx.key).kept_alive, true)
+        {
+            self.publisher.ensurer.apply(
+                &overrides::resource(),
+                Some(&ctx.key.namespace),
+                &overrides::keep_name(ctx.key),
+                overrides::keep(ctx.key, &ctx.binding, path),
+            );
+        }
+        if let Some(ended_at) = ended_at(&ctx.binding) {
+            self.delete_at(ctx, ended_at.after(ttl.after_ms), version);
+        }
+    }
+
+    /// Deletes a job whose parts were stopped because it was over, once its time is. Its parts are
+    /// gone, and nothing that they reported tells of an end: nobody else would.
+    pub(crate) fn expire_stopped(&mut self, ctx: &ReconcileCtx<'_>) {
+        let stopped = over_before(&ctx.binding).and_then(|_| own_record(&ctx.binding));
+        let ended_at = stopped.and_then(|record| record.evicted_at);
+        if let (Some(at), Some((ttl, version))) = (ended_at, self.time_to_live(ctx)) {
+            let over = Time(at.as_millisecond()).after(ttl.after_ms);
+            self.delete_at(ctx, over, version);
+        }
+    }
+
+    /// How long a job stays that nobody is deleting, and the version of its template.
+    fn time_to_live(&self, ctx: &ReconcileCtx<'_>) -> Option<(TimeToLive, String)> {
+        let template = self.mirror.template_of(&ctx.binding)?;
+        let ttl = template.time_to_live.filter(|_| !template.deleting)?;
+        Some((ttl, template.resource_version.clone()))
+    }
+
+    fn delete_at(&mut self, ctx: &ReconcileCtx<'_>, over: Time, version: String) {
+        if ctx.now < over {
+            return self.requeue_at(ctx.key, over);
+        }
+        // Should it come to nothing: what deletes it may be refused, or another be quicker.
+        self.requeue_at(ctx.key, ctx.now.after(RETRY_MS));
+        self.delete_template(ctx, version);
+    }
+
+    /// Deletes the template of a job, in this version: one that was changed is looked at again.
+    fn delete_template(&mut self, ctx: &ReconcileCtx<'_>, resource_version: String) {
+        let message = "its time after the end is over (ttlSecondsAfterFinished)".to_owned();
+        self.record_event(ctx, JobEvent::normal(Reason::Finished, "Expire", message));
+        let template = template_key(&ctx.binding);
+        let params = DeleteParams::background().preconditions(Preconditions {
+            uid: Some(ctx.binding.spec.resource.uid.clone()),
+            resource_version: Some(resource_version),
+        });
+        let (client, key) = (self.client.clone(), ctx.key.clone());
+        let checks = Arc::clone(&self.checks);
+        runtime::task::spawn(async move {
+            // Never closed.
+            let _slot = checks.acquire().await;
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
+            let deleted = api.delete(&template.name, &params);
+            match tokio::time::timeout(DEADLINE, deleted).await {
+                Ok(Ok(_)) => tracing::info!(job = %key, "deleted, its time is over"),
+                Ok(Err(error)) => {
+                    tracing::warn!(job = %key, %error, "its time is over and it cannot be deleted; trying again");
+                }
+                Err(_) => {
+                    tracing::warn!(job = %key, "its time is over and it was not deleted in time; trying again");
+                }
+            }
+        });
+    }
+}
+
+/// When the last part of a job ended; `None` where one has not, or does not tell when.
+fn ended_at(binding: &ResourceBinding) -> Option<Time> {
+    if !outcome(binding).is_finished() {
+        return None;
+    }
+    let resource = &binding.spec.resource;
+    let ends = statuses(binding).into_iter().map(|status| {
+        let at = workload::ended_at(&resource.api_version, &resource.kind, &status)?;
+        let at: jiff::Timestamp = at.parse().ok()?;
+        Some(Time(at.as_millisecond()))
+    });
+    ends.collect::<Option<Vec<_>>>()?.into_iter().max()
+}

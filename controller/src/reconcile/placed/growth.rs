@@ -1,0 +1,223 @@
+//! Growth after release that was not granted.
+//!
+//! Karmada holds the replicas of some kinds; any other edit goes straight to the members. The
+//! webhook refuses edits that raise replicas or requests; what slips through while it is away is
+//! charged at once by the engine, and pinned back here: an override per job that sets replicas
+//! and requests to what was admitted, kept until the attempt is over.
+
+use crate::core::Core;
+use crate::facts::job::ResolvedJob;
+use crate::ingest::template_watches::api_resource;
+use crate::mirror::template_key;
+use crate::reconcile::ReconcileCtx;
+use crate::reconcile::binding_phase::own_record;
+use crate::status::events::JobEvent;
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, RecordState, RecordedShare};
+use engine::facts::{Demand, Held, JobFact, Role};
+use engine::{JobKey, Reason, Resources};
+use kube::api::{Api, DynamicObject};
+use scheduler::overrides::{self, Rule};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use workload::AdmittedRequests;
+
+#[cfg(test)]
+mod tests;
+
+/// Reading a template takes no longer.
+const READ_DEADLINE: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// Pins a released job that has grown: in pods where Karmada cannot hold these, in requests
+    /// whatever its kind.
+    pub(crate) fn pin_growth(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        job: &ResolvedJob,
+        record: &AdmissionRecord,
+    ) {
+        if record.adopted {
+            return;
+        }
+        let admitted = admitted_pods(record);
+        let roles = &job.fact.demand.roles;
+        let mut grown = workload::raised_requests(roles, &record.requests);
+        if job.fact.demand.held == Held::Not {
+            let before = |role: &Role| admitted.get(&role.name).copied().unwrap_or(0);
+            let more = roles.iter().filter(|role| role.count > before(role));
+            let more = more.map(|role| format!("{} {} -> {}", role.name, before(role), role.count));
+            grown.splice(0..0, more);
+        }
+        if grown.is_empty() {
+            return match record.parts {
+                // Its parts are pinned by the override that made them.
+                Some(_) => _ = self.in_flight_of(ctx.key).unpin(),
+                // A pin would hold up in the members what is charged no more.
+                None => self.unpin(ctx.key, record),
+            };
+        }
+        let version = self.mirror.template_of(&ctx.binding);
+        let version = version.map_or_else(String::new, |seen| seen.resource_version.clone());
+        let (news, edited) = self.in_flight_of(ctx.key).pin(&grown, version);
+        if news {
+            let message = format!(
+                "its template grew after release ({}): the surplus is charged and its members keep what was admitted; \
+                 to run it larger, delete it and submit it anew",
+                grown.join(", ")
+            );
+            self.record_event(ctx, JobEvent::warning(Reason::GrowthHeld, "Pin", message));
+        }
+        if record.parts.is_some() || !edited {
+            return;
+        }
+        self.write_pin(ctx, admitted, record.requests.clone());
+    }
+
+    /// Applies the override that pins a job, rendered from its template as it is now.
+    fn write_pin(
+        &self,
+        ctx: &ReconcileCtx<'_>,
+        admitted: BTreeMap<String, u32>,
+        requests: AdmittedRequests,
+    ) {
+        let (client, ensurer) = (self.client.clone(), self.publisher.ensurer.clone());
+        let (key, binding) = (ctx.key.clone(), ctx.binding.clone());
+        runtime::task::spawn(async move {
+            let template = template_key(&binding);
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
+            match tokio::time::timeout(READ_DEADLINE, api.get(&template.name)).await {
+                Ok(Ok(object)) => {
+                    let value = serde_json::to_value(&object).unwrap_or_default();
+                    match workload::pinned(
+                        &template.kind.api_version,
+                        &template.kind.kind,
+                        &value,
+                        &admitted,
+                        &requests,
+                    ) {
+                        Some(fields) => {
+                            let policy = overrides::policy(&key, &binding, &[everywhere(fields)]);
+                            ensurer.pin(&key, policy);
+                        }
+                        None => {
+                            tracing::warn!(job = %key, "its kind cannot be pinned; the surplus stays charged")
+                        }
+                    }
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(job = %key, %error, "cannot read the template to pin it")
+                }
+                Err(_) => tracing::warn!(job = %key, "cannot read the template to pin it in time"),
+            }
+        });
+    }
+
+    /// Removes the override of an attempt that is over, also one made before a restart: a pin,
+    /// or what took the job apart, whatever its template or its queue says by now.
+    pub(crate) fn drop_override(&mut self, key: &JobKey) {
+        let pinned = self.in_flight_of(key).unpin();
+        let binding = self.mirror.bindings.get(key).cloned();
+        let record = binding.as_deref().and_then(own_record);
+        if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
+            let overrides = self.overrides.clone();
+            let key = key.clone();
+            runtime::task::spawn(async move {
+                // The next attempt writes its own over it, or removes it first.
+                if let Err(error) = overrides.clear(&binding, record.attempt).await {
+                    tracing::warn!(job = %key, %error, "the override of an attempt that is over stays for now");
+                }
+            });
+            return;
+        }
+        // A pin of an earlier process stays for the next attempt, unless all goes with the binding.
+        let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
+        let goes = self
+            .mirror
+            .bindings
+            .get(key)
+            .is_none_or(|binding| binding.metadata.deletion_timestamp.is_some());
+        if pinned || !goes || !self.last_facts.get(key).is_some_and(held) {
+            self.delete_override(key);
+        }
+    }
+
+    /// Lifts the pin of a job that asks for no more than was admitted, also one that an earlier
+    /// process has made: what the job was raised by stays in its charge.
+    fn unpin(&mut self, key: &JobKey, record: &AdmissionRecord) {
+        let was_raised = is_raised(record) && self.in_flight_of(key).begin_unpinned(record.attempt);
+        if self.in_flight_of(key).unpin() || was_raised {
+            self.delete_override(key);
+        }
+    }
+
+    fn delete_override(&self, key: &JobKey) {
+        self.publisher.ensurer.unpin(key);
+    }
+}
+
+/// The rule that pins a job wherever it is.
+fn everywhere(fields: Vec<(String, serde_json::Value)>) -> Rule {
+    Rule {
+        cluster: None,
+        mark: None,
+        fields,
+    }
+}
+
+/// Completes a record that is to be written by what one pod of each role was admitted with: as the
+/// record of the same attempt says, where there is one; else as the job asks now. Roles of which
+/// no pod was admitted have nothing to be held to.
+pub(crate) fn keep_requests(
+    record: &mut AdmissionRecord,
+    binding: &ResourceBinding,
+    asked: Option<&Demand>,
+) {
+    let before = own_record(binding).filter(|before| before.attempt == record.attempt);
+    let known = before
+        .as_ref()
+        .is_some_and(|before| before.state != RecordState::Requeued);
+    if let Some(before) = before {
+        let pods = admitted_pods(&before);
+        let placed = |role: &String| pods.get(role).is_some_and(|count| *count > 0);
+        let kept = before.requests.into_iter().filter(|(role, _)| placed(role));
+        record.requests = kept.collect();
+        if known && record.requests.is_empty() && pods.values().any(|count| *count > 0) {
+            return; // written by a version that did not know them
+        }
+    }
+    for role in asked.into_iter().flat_map(|demand| &demand.roles) {
+        let entry = record.requests.entry(role.name.clone());
+        entry.or_insert_with(|| role.request.clone());
+    }
+}
+
+/// Whether more is charged than was admitted.
+fn is_raised(record: &AdmissionRecord) -> bool {
+    let raised = |share: &RecordedShare| {
+        let charged = sum(share.charge.values().cloned());
+        let admitted = sum(share.pods.iter().filter_map(|pods| {
+            let request = record.requests.get(&pods.role)?;
+            request.checked_mul(pods.count)
+        }));
+        let mut charged = charged.iter();
+        charged.any(|(name, amount)| amount > admitted.amount_of(name))
+    };
+    !record.requests.is_empty() && record.clusters.iter().any(raised)
+}
+
+/// What cannot be counted was refused when the template was read.
+fn sum(mut parts: impl Iterator<Item = Resources>) -> Resources {
+    let sum = parts.try_fold(Resources::new(), |sum, part| sum.checked_add(&part));
+    sum.unwrap_or_default()
+}
+
+/// Pods per role that were admitted, over all clusters.
+fn admitted_pods(record: &AdmissionRecord) -> BTreeMap<String, u32> {
+    let mut pods = BTreeMap::new();
+    for role in record.clusters.iter().flat_map(|share| &share.pods) {
+        *pods.entry(role.role.clone()).or_default() += role.count;
+    }
+    pods
+}

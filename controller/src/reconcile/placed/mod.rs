@@ -1,0 +1,328 @@
+//! Jobs that are placed: charged by their record, followed by what their members report, evicted
+//! where what runs is no longer what was admitted.
+
+pub(crate) mod excess;
+pub(crate) mod expiry;
+pub(crate) mod growth;
+pub(crate) mod leaving;
+pub(crate) mod parts;
+pub(crate) mod rendezvous;
+pub(crate) mod renew;
+pub(crate) mod shrink;
+
+use crate::core::Core;
+use crate::facts::job::{NamespaceFact, ResolvedJob};
+use crate::reconcile::ReconcileCtx;
+use crate::reconcile::binding_phase::own_record;
+use crate::reconcile::placed::parts::led;
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, RecordedShare};
+use engine::decision::without_slots;
+use engine::facts::Held;
+use engine::{Event, JobState, Progress, Reason, Resources};
+use scheduler::commit::Write;
+use workload::Outcome;
+
+impl Core {
+    /// Released and placed: charged by its record, followed by what members report.
+    pub(crate) fn admitted(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        namespace: &NamespaceFact,
+        record: AdmissionRecord,
+    ) {
+        if self.has_works(ctx) {
+            self.in_flight_of(ctx.key).works_seen = true;
+        }
+        self.rendezvous_jobs.remove(ctx.key);
+        self.mirror.keep_claims(ctx.key);
+        let ending = self.ending_of(ctx, &record);
+        let outcome = outcome(&ctx.binding);
+        let job = self.job_of(ctx.key, &ctx.binding, namespace);
+        if outcome.is_finished() {
+            self.in_flight_of(ctx.key).ended = Some((record.attempt, outcome.clone()));
+        }
+        // The engine has taken it back and the write did not get through, or not yet.
+        if let Some(why) = ending {
+            return self.evict(ctx, &record, why.reason, &why.message);
+        }
+        if self.leaves_its_end(ctx, &record) || self.remove_with_works(ctx) {
+            return;
+        }
+        let progress = self.progress_of(ctx, &record, job.as_ref());
+        let was_over = self.is_over(ctx, &record);
+        self.apply_admission(ctx, &record, progress);
+        if self.is_back(ctx, &record, was_over, &outcome) && self.runs_again(ctx, &record) {
+            return;
+        }
+        if let Some(job) = job {
+            let suspended = job.ask.as_ref().is_some_and(|ask| ask.suspended);
+            self.apply_fact(&job.fact);
+            let over = outcome.is_finished() || led(&ctx.binding, &record).is_some();
+            if suspended && !over && !record.adopted {
+                let message = "suspended by its owner; its quota goes back when its pods are gone";
+                self.apply_ending(ctx, Reason::Suspended, message);
+                return self.evict(ctx, &record, Reason::Suspended, message);
+            }
+            if self.readopted(ctx, &job, &record, progress) {
+                return;
+            }
+            self.pin_growth(ctx, &job, &record);
+            if job.fact.demand.held != Held::Not && self.resized(ctx, &record) {
+                return;
+            }
+            if self.left(ctx, &record) {
+                return;
+            }
+        }
+        if !outcome.is_finished() && self.keep_within(ctx, &record) {
+            return;
+        }
+        if !outcome.is_finished() && self.keep_parts(ctx, &record) {
+            return;
+        }
+        if !outcome.is_finished() {
+            self.check_services(ctx, &record);
+            self.renew(ctx, &record, progress);
+        }
+        self.confirm_shrinks(ctx, &record);
+        self.expire(ctx, &record);
+        self.acknowledge(ctx);
+    }
+
+    /// How far a placed job has come. Without its template nobody knows whether it keeps its
+    /// pods when it has ended: then what was known of its end stays.
+    pub(crate) fn progress_of(
+        &self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        job: Option<&ResolvedJob>,
+    ) -> Progress {
+        let minimum = job.map_or(1, |job| job.fact.demand.min_available);
+        let keeps_pods = job.map(|job| job.ask.as_ref().is_some_and(|ask| ask.keeps_pods));
+        match progress(&ctx.binding, minimum, record.parts.is_some()) {
+            // What stays until it is deleted stays charged.
+            Progress::Finished if keeps_pods == Some(true) => Progress::Running,
+            Progress::Finished if keeps_pods.is_none() && !self.is_over(ctx, record) => {
+                Progress::Running
+            }
+            // What ran before us is not asked to start in time, and never evicted for it.
+            Progress::Placed if record.adopted => Progress::Running,
+            progress => progress,
+        }
+    }
+
+    /// An adopted job goes on under whoever placed it: where that one has scaled or moved it, its
+    /// record follows, and with it the charge.
+    fn readopted(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        job: &ResolvedJob,
+        record: &AdmissionRecord,
+        progress: Progress,
+    ) -> bool {
+        if !record.adopted || job.ask.is_none() || progress == Progress::Finished {
+            return false;
+        }
+        let now = crate::facts::adopted::record(&ctx.binding, job, ctx.now);
+        if now.clusters == record.clusters {
+            return false;
+        }
+        // What ran before may have been over the bound of its queue. It does not get further over.
+        let is_known = !record.clusters.is_empty();
+        let grows = is_known && !within(&total(&now.clusters), &total(&record.clusters));
+        let record = AdmissionRecord {
+            queue: match is_known {
+                true => record.queue.clone(),
+                false => now.queue,
+            },
+            clusters: now.clusters,
+            ..record.clone()
+        };
+        self.apply(Event::JobAdmitted {
+            key: ctx.key.clone(),
+            admission: record.admission(),
+            progress,
+        });
+        if let Some(over) = self.engine.bound_passed_by(ctx.key).filter(|_| grows) {
+            let message = format!("it was scaled by another scheduler, and {over}");
+            self.apply_ending(ctx, Reason::GrowthHeld, &message);
+            self.evict(ctx, &record, Reason::GrowthHeld, &message);
+            return true;
+        }
+        self.write(ctx.key, &ctx.binding, Write::Adopt { record });
+        true
+    }
+
+    /// Whether a job that was over is seen to run again. It is charged from when its members do not
+    /// say that it is over, which may be a report that is late or lost: what has ended is evicted
+    /// only once something of it runs.
+    fn is_back(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        was_over: bool,
+        outcome: &Outcome,
+    ) -> bool {
+        let is_over = self.is_over(ctx, record);
+        let in_flight = self.in_flight_of(ctx.key);
+        if is_over {
+            in_flight.reopened = None;
+        } else if was_over {
+            in_flight.reopened = Some(record.attempt);
+        }
+        let is_back = *outcome == Outcome::Active && in_flight.reopened == Some(record.attempt);
+        if is_back {
+            in_flight.reopened = None;
+        }
+        is_back
+    }
+
+    /// A job that was over runs again: its member came back empty and Karmada made it anew, or a
+    /// Volcano Job was aborted and is resumed. It is charged by now; evicted where that passes a
+    /// bound, since what it gave back may be held by others.
+    fn runs_again(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let passed = self.engine.bound_passed_by(ctx.key);
+        tracing::warn!(job = %ctx.key, passed, "it runs again after it was over, and is charged again");
+        let Some(passed) = passed.filter(|_| !record.adopted) else {
+            return false;
+        };
+        let message = format!("it runs again after it was over, and {passed}");
+        self.apply_ending(ctx, Reason::Evicted, &message);
+        self.evict(ctx, record, Reason::Evicted, &message);
+        true
+    }
+
+    /// Whether the engine knows the attempt of `record` as ended.
+    pub(crate) fn is_over(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        self.engine.job(ctx.key).is_some_and(|job| {
+            job.state == JobState::Finished
+                && job.admission.is_some_and(|a| a.attempt == record.attempt)
+        })
+    }
+
+    /// Writes shares that the engine has changed since the record was written, if it has.
+    fn resized(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let admission = self
+            .engine
+            .job(ctx.key)
+            .and_then(|job| job.admission.cloned());
+        let Some(admission) =
+            admission.filter(|a| without_slots(&a.shares) != record.admission().shares)
+        else {
+            return false;
+        };
+        let before = record.admission().shares;
+        self.in_flight_of(ctx.key).shrinks.note(&before, &admission);
+        self.hand_over(ctx.key, &ctx.binding, admission, ctx.now);
+        true
+    }
+
+    /// Says to Karmada's parts what they expect of a scheduler after a placement.
+    fn acknowledge(&mut self, ctx: &ReconcileCtx<'_>) {
+        if self.mode.scheduler().is_none() || self.in_flight_of(ctx.key).is_open() {
+            return;
+        }
+        if let Some(write) = scheduler::ack::ack(&ctx.binding, ctx.now) {
+            self.write(ctx.key, &ctx.binding, write);
+        }
+    }
+
+    /// Somebody took clusters away or added some: the gang is no longer what was admitted.
+    pub(crate) fn displaced(&mut self, ctx: &ReconcileCtx<'_>, record: AdmissionRecord) {
+        if self.is_over(ctx, &record) {
+            return; // it has ended; where it ran may go
+        }
+        let clusters: Vec<&str> = ctx
+            .binding
+            .spec
+            .clusters
+            .iter()
+            .map(|c| c.name.as_str())
+            .collect();
+        let message = format!(
+            "its clusters were changed to [{}] by somebody else; it is queued again",
+            clusters.join(", ")
+        );
+        self.apply_admission(ctx, &record, Progress::Placed);
+        self.apply_ending(ctx, Reason::RoomLost, &message);
+        self.evict(ctx, &record, Reason::RoomLost, &message);
+    }
+}
+
+/// What `shares` are charged together.
+pub(crate) fn total(shares: &[RecordedShare]) -> Resources {
+    let charges = shares.iter().flat_map(|share| share.charge.values());
+    // What was charged was counted before.
+    charges.fold(Resources::new(), |sum, charge| {
+        sum.checked_add(charge).unwrap_or(sum)
+    })
+}
+
+/// Whether there is no more of anything in `some` than in `all`.
+pub(crate) fn within(some: &Resources, all: &Resources) -> bool {
+    some.iter()
+        .all(|(resource, amount)| amount <= all.amount_of(resource))
+}
+
+/// How a placed job fares, from what its members report.
+pub(crate) fn outcome(binding: &ResourceBinding) -> Outcome {
+    let resource = &binding.spec.resource;
+    let leading = own_record(binding).and_then(|record| record.leading);
+    let leading = leading.and_then(|leading| {
+        let mut clusters = binding.spec.clusters.iter();
+        clusters.position(|cluster| cluster.name == leading.as_str())
+    });
+    workload::outcome(
+        &resource.api_version,
+        &resource.kind,
+        &statuses(binding),
+        leading,
+    )
+}
+
+/// The status of each part, null where a member has not reported yet: a part that is silent
+/// is not finished.
+pub(crate) fn statuses(binding: &ResourceBinding) -> Vec<serde_json::Value> {
+    let clusters = binding.spec.clusters.iter();
+    clusters
+        .map(|cluster| status_in(binding, &cluster.name))
+        .collect()
+}
+
+/// The status of the part in one cluster, null where that has not reported.
+pub(crate) fn status_in(binding: &ResourceBinding, cluster: &str) -> serde_json::Value {
+    let reported = &binding.status.aggregated_status;
+    let part = reported.iter().find(|item| item.cluster_name == cluster);
+    part.and_then(|item| item.status.clone())
+        .unwrap_or_default()
+}
+
+/// How far a placed job has come: it runs once its gang's minimum does, and once each part of it
+/// does something, where it is placed in parts. One that holds no pods by its own means (a
+/// Volcano Job that was aborted) is charged nothing, and is charged again at once should it be
+/// resumed in its member.
+fn progress(binding: &ResourceBinding, minimum: u32, in_parts: bool) -> Progress {
+    let outcome = outcome(binding);
+    if outcome.is_finished() || outcome == Outcome::Suspended {
+        return Progress::Finished;
+    }
+    let resource = &binding.spec.resource;
+    let started = |status: &serde_json::Value| {
+        let part = std::slice::from_ref(status);
+        let counts = workload::counts(&resource.api_version, &resource.kind, part);
+        // What has failed has started: its end is its own operator's to decide.
+        let over = counts.succeeded.saturating_add(counts.failed);
+        counts.running.saturating_add(over)
+    };
+    let started: Vec<u32> = statuses(binding).iter().map(started).collect();
+    let all = started
+        .iter()
+        .fold(0, |sum: u32, part| sum.saturating_add(*part));
+    let waits = in_parts && started.contains(&0);
+    if all >= minimum.max(1) && !waits {
+        Progress::Running
+    } else {
+        Progress::Placed
+    }
+}

@@ -1,0 +1,416 @@
+//! Jobs that are placed in parts: dispatched once every Work is the part that it should be, and
+//! watched from then on.
+//!
+//! Karmada makes the Works from its own caches, and nothing says that these have the override
+//! that takes the job apart. A member that got the whole template would run the whole gang. So
+//! dispatching is suspended in the write that places the job, and lifted when every Work shows
+//! its part. A part that its member refuses, or that fails for good while others go on, ends
+//! all of them: a gang is nothing in part. So does the part that leads when it has ended well,
+//! and then the job has succeeded. A Work that loses its part later (somebody removed the
+//! override) has the override written anew; where that cannot be, because the template is
+//! another by now, all parts are evicted.
+//!
+//! The parts of an elastic gang are resized by the same override: first the record says what is
+//! charged, then the override follows it.
+
+use crate::core::Core;
+use crate::ingest::input::Input;
+use crate::reconcile::ReconcileCtx;
+use crate::reconcile::binding_phase::own_record;
+use crate::reconcile::placed::status_in;
+use crate::status::events::JobEvent;
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, Parts, RecordState};
+use engine::facts::{Hold, Share};
+use engine::{Attempt, ClusterName, Event, JobKey, JobState, Reason, Time};
+use scheduler::commit::Write;
+use scheduler::overrides::OverrideError;
+use workload::Outcome;
+
+#[cfg(test)]
+mod tests;
+
+/// Milliseconds after which Works that do not show their parts are helped.
+const SHOWN_WITHIN_MS: i64 = 5_000;
+/// Milliseconds for which a part has to be in trouble before that is believed: Karmada says of a
+/// call that only timed out, too, that it was refused, and parts that end together are not
+/// reported together.
+const BELIEVED_AFTER_MS: i64 = 3_000;
+/// Milliseconds that the other parts have to end by themselves once the one that leads has ended
+/// well: what ends by itself keeps its pods, and their logs, where it ran.
+const ENDS_WITHIN_MS: i64 = 10_000;
+/// Milliseconds between two looks.
+const LOOK_MS: i64 = 1_000;
+
+/// What is remembered of a job that is placed in parts. All of it may be forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct PartsState {
+    /// Since when some Work has not been the part that it should be.
+    astray: Option<Time>,
+    /// Since when there has been a reason to stop all parts, and which.
+    stopping: Option<(Reason, Time)>,
+    /// The override is being written, or why it cannot be.
+    repair: OverrideRepair,
+    /// What the override was last resized to, by the marks of its parts.
+    resized: Option<Vec<String>>,
+}
+
+#[derive(Debug, Default)]
+enum OverrideRepair {
+    #[default]
+    None,
+    Open,
+    Failed(String),
+}
+
+/// What the Works of a job show.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct ObservedParts {
+    /// Clusters whose Work is something else than the part that it should be.
+    astray: Vec<ClusterName>,
+    /// Whether some cluster has no Work (yet).
+    missing: bool,
+    /// The marks that all parts are to have, where those astray have only another size.
+    resizing: Option<Vec<String>>,
+}
+
+/// Why a gang is not to go on, if that lasts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GangStop {
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
+    /// The cluster that is not to be tried again soon.
+    avoid: Option<ClusterName>,
+}
+
+impl GangStop {
+    /// Milliseconds that it has to last.
+    fn patience(&self) -> i64 {
+        match self.reason {
+            Reason::Succeeded => ENDS_WITHIN_MS,
+            _ => BELIEVED_AFTER_MS,
+        }
+    }
+}
+
+/// What is to be done about a job's parts.
+#[derive(Debug, PartialEq, Eq)]
+enum PartsStep {
+    /// All is as it should be.
+    Nothing,
+    /// Every Work is its part: they may go.
+    Dispatch,
+    /// To be looked at again then.
+    Wait(Time),
+    /// The override is to be written anew.
+    Repair,
+    /// The override is to follow what is charged by now.
+    Resize,
+    /// It cannot be held together, or need not be any more.
+    Evict(GangStop),
+}
+
+impl PartsState {
+    /// What to do, `now`, about parts that are as far as `parts`.
+    fn step(
+        &mut self,
+        parts: Parts,
+        shown: &ObservedParts,
+        stop: Option<GangStop>,
+        now: Time,
+    ) -> PartsStep {
+        if let Some(stop) = stop {
+            let since = self.stopping.filter(|(reason, _)| *reason == stop.reason);
+            let (_, since) = *self.stopping.insert(since.unwrap_or((stop.reason, now)));
+            let believed = since.after(stop.patience());
+            return if now >= believed {
+                PartsStep::Evict(stop)
+            } else {
+                PartsStep::Wait(believed)
+            };
+        }
+        self.stopping = None;
+        if shown.astray.is_empty() {
+            *self = Self::default();
+            return match parts {
+                // Karmada is not through with it: its Works come as inputs.
+                Parts::Held if shown.missing => PartsStep::Nothing,
+                Parts::Held => PartsStep::Dispatch,
+                Parts::Dispatched => PartsStep::Nothing,
+            };
+        }
+        if let OverrideRepair::Failed(message) = &self.repair {
+            return PartsStep::Evict(GangStop {
+                reason: Reason::PartsLost,
+                message: format!("its parts cannot be written anew: {message}"),
+                avoid: None,
+            });
+        }
+        let follows = shown.resizing.is_none() || self.resized == shown.resizing;
+        if !follows && !matches!(self.repair, OverrideRepair::Open) {
+            self.resized.clone_from(&shown.resizing);
+            self.astray = Some(now.after(SHOWN_WITHIN_MS));
+            self.repair = OverrideRepair::Open;
+            return PartsStep::Resize;
+        }
+        let since = *self.astray.get_or_insert(now);
+        // What is dispatched runs: there is no time to lose.
+        let patience = match parts {
+            Parts::Held => SHOWN_WITHIN_MS,
+            Parts::Dispatched => 0,
+        };
+        if matches!(self.repair, OverrideRepair::Open) || now < since.after(patience) {
+            return PartsStep::Wait(now.after(LOOK_MS));
+        }
+        self.astray = Some(now.after(SHOWN_WITHIN_MS));
+        self.repair = OverrideRepair::Open;
+        PartsStep::Repair
+    }
+}
+
+impl Core {
+    /// Brings the parts of a placed job on their way, and keeps them apart. Whether it wrote.
+    pub(crate) fn keep_parts(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let Some(parts) = record.parts else {
+            return false;
+        };
+        if self.namespace_of(ctx.key).terminating {
+            return self.hold_parts(ctx, record);
+        }
+        let shares = record.admission().shares;
+        let shown = self.shown(ctx, record, &shares);
+        let stop = led(&ctx.binding, record)
+            .or_else(|| self.refused_part(ctx, &shares))
+            .or_else(|| failed_part(ctx, &shares));
+        let watched = &mut self.in_flight_of(ctx.key).parts;
+        match watched.step(parts, &shown, stop, ctx.now) {
+            PartsStep::Nothing => return false,
+            PartsStep::Wait(until) => {
+                self.requeue_at(ctx.key, until);
+                return false;
+            }
+            PartsStep::Dispatch => {
+                let record = AdmissionRecord {
+                    parts: Some(Parts::Dispatched),
+                    ..record.clone()
+                };
+                self.write(ctx.key, &ctx.binding, Write::Dispatch { record });
+            }
+            PartsStep::Resize => {
+                tracing::info!(job = %ctx.key, parts = ?shown.resizing, "its override follows its size");
+                self.write_override(ctx, record, shares);
+                return false;
+            }
+            PartsStep::Repair => {
+                self.record_repair(ctx, &shown.astray);
+                self.write_override(ctx, record, shares);
+                return false;
+            }
+            PartsStep::Evict(GangStop {
+                reason,
+                message,
+                avoid,
+            }) => {
+                self.apply(Event::JobEnding {
+                    key: ctx.key.clone(),
+                    reason,
+                    message: message.clone(),
+                    avoid,
+                    at: ctx.now,
+                });
+                self.evict(ctx, record, reason, &message);
+            }
+        }
+        true
+    }
+
+    /// All of a namespace goes, the override of a job perhaps before its Works: what is rendered from then
+    /// on is the whole job, and is not to be dispatched. Whether it wrote.
+    fn hold_parts(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        if record.parts != Some(Parts::Dispatched) {
+            return false;
+        }
+        let record = AdmissionRecord {
+            parts: Some(Parts::Held),
+            ..record.clone()
+        };
+        self.write(ctx.key, &ctx.binding, Write::Suspend { record });
+        true
+    }
+
+    /// A member that has started nothing of the job and refuses its part.
+    fn refused_part(&self, ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
+        let job = self.engine.job(ctx.key)?;
+        if job.state != JobState::Placed {
+            return None;
+        }
+        let mut works = self.mirror.works_of(&ctx.binding);
+        let is_part = |cluster: &str| shares.iter().any(|share| share.cluster.as_str() == cluster);
+        works.find_map(|work| {
+            let message = work.refused.as_ref().filter(|_| is_part(&work.cluster))?;
+            Some(GangStop {
+                reason: Reason::MemberRefused,
+                message: format!("{} refused its part: {message}", work.cluster),
+                avoid: Some(ClusterName::new(&work.cluster)),
+            })
+        })
+    }
+
+    fn shown(
+        &self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        shares: &[Share],
+    ) -> ObservedParts {
+        let mut shown = ObservedParts::default();
+        let mut resizing = record.resizable;
+        let mark = |index| workload::mark(record.attempt, shares, index);
+        for (index, share) in shares.iter().enumerate() {
+            let mut works = self.mirror.works_of(&ctx.binding);
+            let work = works.find(|work| *work.cluster == *share.cluster.as_str());
+            let Some(work) = work else {
+                shown.missing = true;
+                continue;
+            };
+            if work.part.as_deref() != Some(&mark(index)) {
+                let made_for = work.part.as_deref().and_then(workload::attempt_of);
+                resizing &= made_for == Some(record.attempt);
+                shown.astray.push(share.cluster.clone());
+            }
+        }
+        let all = || (0..shares.len()).map(mark).collect();
+        shown.resizing = (resizing && !shown.astray.is_empty()).then(all);
+        shown
+    }
+
+    fn record_repair(&mut self, ctx: &ReconcileCtx<'_>, astray: &[ClusterName]) {
+        self.metrics.parts_repaired.inc();
+        let names: Vec<&str> = astray.iter().map(ClusterName::as_str).collect();
+        let message = format!(
+            "what goes to {} is not the part that was planned; its override is written anew",
+            names.join(", ")
+        );
+        self.record_event(ctx, JobEvent::warning(Reason::PartsLost, "Repair", message));
+    }
+
+    /// Writes the override of the attempt of `record` anew.
+    fn write_override(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord, shares: Vec<Share>) {
+        let (overrides, inputs) = (self.overrides.clone(), self.inputs.clone());
+        let (key, binding) = (ctx.key.clone(), ctx.binding.clone());
+        let (attempt, reach, resizable) = (record.attempt, record.reach(), record.resizable);
+        runtime::task::spawn(async move {
+            let result = if resizable {
+                overrides.resize(&binding, attempt, &shares, &reach).await
+            } else {
+                let written = overrides.take_apart(&binding, attempt, &shares, &reach, false);
+                written.await
+            };
+            // The owner task is gone only when the process ends.
+            let _ = inputs
+                .send(Input::PartsWritten {
+                    key,
+                    attempt,
+                    result,
+                })
+                .await;
+        });
+    }
+
+    /// The override was written anew, or cannot be.
+    pub(crate) fn parts_written(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        result: Result<(), OverrideError>,
+    ) {
+        let job = self.engine.job(key);
+        let current = job.and_then(|job| job.admission.map(|a| a.attempt));
+        if current != Some(attempt) {
+            return; // of an attempt that is over
+        }
+        self.in_flight_of(key).parts.repair = match result {
+            Ok(()) => OverrideRepair::None,
+            // The override itself comes before the Services of its pods.
+            Err(
+                error @ (OverrideError::Call { .. }
+                | OverrideError::Foreign { .. }
+                | OverrideError::NotServed(_)),
+            ) => {
+                tracing::warn!(job = %key, %error, "its parts were not written anew; trying again");
+                OverrideRepair::None
+            }
+            Err(error) => OverrideRepair::Failed(error.to_string()),
+        };
+        self.dirty.insert(key.clone());
+    }
+}
+
+/// A part that is over badly, or was aborted in its member, while another goes on.
+fn failed_part(ctx: &ReconcileCtx<'_>, shares: &[Share]) -> Option<GangStop> {
+    let of = |share: &Share| outcome_in(&ctx.binding, &share.cluster);
+    let outcomes: Vec<Outcome> = shares.iter().map(of).collect();
+    if !outcomes.contains(&Outcome::Active) {
+        return None;
+    }
+    let failed = shares
+        .iter()
+        .zip(&outcomes)
+        .find_map(|(share, outcome)| match outcome {
+            Outcome::Failed { message } => Some((share, message.as_str())),
+            Outcome::Suspended => Some((share, "aborted")),
+            _ => None,
+        });
+    let (share, message) = failed?;
+    Some(GangStop {
+        reason: Reason::PartFailed,
+        message: format!(
+            "the part on {} failed ({message}), the others were stopped",
+            share.cluster
+        ),
+        avoid: None,
+    })
+}
+
+/// The part that leads has ended well: the job has succeeded, and what others still run is to be
+/// stopped.
+pub(crate) fn led(binding: &ResourceBinding, record: &AdmissionRecord) -> Option<GangStop> {
+    let leading = record.leading.as_ref()?;
+    let ended = outcome_in(binding, leading) == Outcome::Succeeded;
+    ended.then(|| GangStop {
+        reason: Reason::Succeeded,
+        message: format!(
+            "the part on {leading}, which leads, has ended well; what others still ran was stopped"
+        ),
+        avoid: None,
+    })
+}
+
+/// Where the part in one cluster is.
+fn outcome_in(binding: &ResourceBinding, cluster: &ClusterName) -> Outcome {
+    let resource = &binding.spec.resource;
+    let status = status_in(binding, cluster.as_str());
+    workload::outcome(&resource.api_version, &resource.kind, &[status], None)
+}
+
+/// Why a job does not compete again: it was over when it was evicted, as its record tells.
+pub(crate) fn over_before(binding: &ResourceBinding) -> Option<Hold> {
+    // Known before its quota comes free, so that it is not even decided on.
+    let back = |record: &AdmissionRecord| {
+        matches!(record.state, RecordState::Ending | RecordState::Requeued)
+    };
+    let record = own_record(binding).filter(back)?;
+    match record.reason? {
+        Reason::PartFailed => Some(Hold {
+            reason: Reason::Failed,
+            message: format!(
+                "{}; delete it and submit it anew to run it again",
+                record.message
+            ),
+        }),
+        Reason::Succeeded => Some(Hold {
+            reason: Reason::Succeeded,
+            message: record.message,
+        }),
+        _ => None,
+    }
+}

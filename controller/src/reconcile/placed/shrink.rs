@@ -1,0 +1,386 @@
+//! Shrinks, until members confirm them.
+//!
+//! A job that was made smaller stays charged for the pods that leave until its member shows the
+//! new size, and shows no more pods than that. The size is read from the member itself, not from
+//! what Karmada reports: a report may be older than the write. That the member's controllers act
+//! on the size takes a moment too, so it has to hold for a while before it is believed.
+
+use crate::core::Core;
+use crate::ingest::input::Input;
+use crate::ingest::template_watches::api_resource;
+use crate::mirror::template_key;
+use crate::reconcile::ReconcileCtx;
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, RecordState};
+use engine::facts::{Admission, Leaving, PodFact, Share};
+use engine::{Attempt, ClusterName, Event, JobKey, Time, Uid};
+use kube::api::{Api, DynamicObject};
+use scheduler::commit::Write;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reading an object of a member takes no longer.
+const READ_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Milliseconds between two looks at a shrink that is not confirmed.
+const LOOK_MS: i64 = 1_000;
+
+/// Milliseconds for which the new size has to be seen before it is believed: the member's
+/// controllers and our own watch of its pods get so long to catch up.
+const SETTLE_MS: i64 = 2_000;
+
+/// Pods of jobs that members show and that have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct LivePods {
+    by_uid: HashMap<Uid, (JobKey, ClusterName)>,
+    counts: HashMap<(JobKey, ClusterName), u32>,
+}
+
+impl LivePods {
+    /// Takes in what a member tells.
+    pub(crate) fn note(&mut self, fact: &Event) {
+        match fact {
+            Event::PodUpserted(pod) => self.pod(pod),
+            Event::PodGone(_, uid) => self.gone(uid),
+            Event::ClusterGone(cluster) => {
+                self.by_uid.retain(|_, (_, of)| of != cluster);
+                self.counts.retain(|(_, of), _| of != cluster);
+            }
+            _ => {}
+        }
+    }
+
+    fn pod(&mut self, pod: &PodFact) {
+        self.gone(&pod.uid);
+        if let Some(job) = pod.job.as_ref().filter(|_| !pod.ended) {
+            let place = (job.clone(), pod.cluster.clone());
+            *self.counts.entry(place.clone()).or_default() += 1;
+            self.by_uid.insert(pod.uid.clone(), place);
+        }
+    }
+
+    fn gone(&mut self, uid: &Uid) {
+        let Some(place) = self.by_uid.remove(uid) else {
+            return;
+        };
+        if let Some(count) = self.counts.get_mut(&place) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&place);
+            }
+        }
+    }
+
+    fn count(&self, job: &JobKey, cluster: &ClusterName) -> u32 {
+        let place = (job.clone(), cluster.clone());
+        self.counts.get(&place).copied().unwrap_or_default()
+    }
+}
+
+/// Shrinks of one job that are not confirmed, by cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Shrinks {
+    /// Since when the new size has been seen, if it has.
+    open: BTreeMap<ClusterName, Option<Time>>,
+    checking: bool,
+}
+
+impl Shrinks {
+    /// Notes the clusters in which `after` has fewer pods than `before`.
+    pub(crate) fn note(&mut self, before: &[Share], after: &Admission) {
+        for share in before {
+            if pods_in(&after.shares, &share.cluster) < share.replicas() {
+                self.open.insert(share.cluster.clone(), None);
+            }
+        }
+    }
+
+    /// Notes the clusters that pods leave, as a record has them.
+    fn resume(&mut self, leaving: &[Leaving]) {
+        for leaving in leaving {
+            self.open.entry(leaving.cluster.clone()).or_default();
+        }
+    }
+
+    /// Notes what a member said of its size. Whether it may be believed by now.
+    fn seen(&mut self, cluster: &ClusterName, small: bool, now: Time) -> bool {
+        self.checking = false;
+        let Some(since) = self.open.get_mut(cluster) else {
+            return false;
+        };
+        *since = since.or(Some(now)).filter(|_| small);
+        since.is_some_and(|since| now >= since.after(SETTLE_MS))
+    }
+}
+
+impl Core {
+    /// Completes a record that is to be written by the pods that were told to go, so that a new
+    /// process charges them, too.
+    pub(crate) fn keep_leaving(&self, key: &JobKey, record: &mut AdmissionRecord) {
+        let admission = self.engine.job(key).and_then(|job| job.admission);
+        let same = admission.is_some_and(|admission| admission.attempt == record.attempt);
+        record.leaving = match record.state {
+            RecordState::Admitted | RecordState::Ending if same => {
+                self.engine.leaving(key).to_vec()
+            }
+            RecordState::Admitted | RecordState::Ending => std::mem::take(&mut record.leaving),
+            RecordState::Planned | RecordState::Refused | RecordState::Requeued => Vec::new(),
+        };
+    }
+
+    /// Tells of the pods that an earlier process has told to go.
+    pub(crate) fn apply_leaving(&mut self, key: &JobKey, record: &AdmissionRecord) {
+        if record.leaving.is_empty() {
+            return;
+        }
+        self.in_flight_of(key).shrinks.resume(&record.leaving);
+        self.apply(Event::JobLeaving {
+            key: key.clone(),
+            attempt: record.attempt,
+            leaving: record.leaving.clone(),
+        });
+    }
+
+    /// Writes the record of a job of which fewer pods leave than it says, if so.
+    pub(crate) fn left(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
+        let left = record.leaving != self.engine.leaving(ctx.key);
+        if left {
+            let record = record.clone();
+            self.write(ctx.key, &ctx.binding, Write::Record { record });
+        }
+        left
+    }
+
+    /// Asks the first member that has not confirmed a shrink of the job, if there is one.
+    pub(crate) fn confirm_shrinks(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
+        let shrinks = &mut self.in_flight_of(ctx.key).shrinks;
+        let Some(cluster) = shrinks.open.keys().next().cloned() else {
+            return;
+        };
+        if std::mem::replace(&mut shrinks.checking, true) {
+            return;
+        }
+        let (key, attempt) = (ctx.key.clone(), record.attempt);
+        let (members, inputs) = (self.members.clone(), self.inputs.clone());
+        let held = record
+            .parts
+            .map(|_| pods_in(&record.admission().shares, &cluster));
+        let (binding, checks) = (Arc::clone(&ctx.binding), Arc::clone(&self.checks));
+        runtime::task::spawn(async move {
+            // Never closed.
+            let _slot = checks.acquire().await;
+            let small = match members.client(&cluster) {
+                Some(client) => is_small(client, &binding, &cluster, held).await,
+                None => Err("it is not connected".to_owned()),
+            };
+            let answer = Input::SizeChecked {
+                key,
+                attempt,
+                cluster,
+                small,
+            };
+            // The owner task is gone only when the process ends.
+            let _ = inputs.send(answer).await;
+        });
+    }
+
+    /// What a member said of the size of a job that was made smaller.
+    pub(crate) fn size_checked(
+        &mut self,
+        key: &JobKey,
+        attempt: Attempt,
+        cluster: ClusterName,
+        small: Result<bool, String>,
+        now: Time,
+    ) {
+        let admission = self.engine.job(key).and_then(|job| job.admission);
+        let Some(admission) = admission.filter(|admission| admission.attempt == attempt) else {
+            return; // that attempt is over, and with it all that it held
+        };
+        let pods = pods_in(&admission.shares, &cluster);
+        if let Err(error) = &small {
+            tracing::debug!(job = %key, %cluster, error, "whether it has shrunk is not known yet");
+        }
+        let gone = self.pods.count(key, &cluster) <= pods;
+        let small = gone && small == Ok(true);
+        if self.in_flight_of(key).shrinks.seen(&cluster, small, now) {
+            tracing::info!(job = %key, %cluster, pods, "has shrunk; what it gave up is free");
+            self.in_flight_of(key).shrinks.open.remove(&cluster);
+            self.apply(Event::JobResized {
+                key: key.clone(),
+                attempt,
+                cluster,
+                pods,
+                at: now,
+            });
+        }
+        self.requeue_at(key, now.after(LOOK_MS));
+    }
+}
+
+fn pods_in(shares: &[Share], cluster: &ClusterName) -> u32 {
+    let in_it = shares.iter().filter(|share| share.cluster == *cluster);
+    in_it.map(Share::replicas).sum()
+}
+
+/// Whether the object in the member is no larger than its override makes it (`held`), or else
+/// than its binding says, and its controller has seen that.
+async fn is_small(
+    client: kube::Client,
+    binding: &ResourceBinding,
+    cluster: &ClusterName,
+    held: Option<u32>,
+) -> Result<bool, String> {
+    let template = template_key(binding);
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
+    let read = api.get_opt(&template.name);
+    let object = match tokio::time::timeout(READ_DEADLINE, read).await {
+        Ok(Ok(object)) => object,
+        Ok(Err(error)) => return Err(error.to_string()),
+        Err(_) => return Err(format!("no answer in {} s", READ_DEADLINE.as_secs())),
+    };
+    let mut clusters = binding.spec.clusters.iter();
+    let placed = clusters.find(|placed| placed.name == cluster.as_str());
+    let replicas = placed.and_then(|placed| placed.replicas).unwrap_or(0);
+    let most = held.map_or(i64::from(replicas), i64::from);
+    let Some(object) = object else {
+        return Ok(placed.is_none());
+    };
+    let generation = object.metadata.generation;
+    Ok(has_taken(&object.data, generation, most))
+}
+
+/// Whether an object of a kind that is resized runs at most `most` pods by now, by what it is
+/// told and by what its controller says.
+fn has_taken(object: &Value, generation: Option<i64>, most: i64) -> bool {
+    let number = |path: &str| object.pointer(path).and_then(Value::as_i64);
+    let told = number("/spec/parallelism")
+        .or_else(|| number("/spec/replicas"))
+        .or_else(|| of_tasks(object));
+    let observed = number("/status/observedGeneration");
+    // Jobs do not say what they have observed; they count what they keep active, Volcano's by
+    // how far their pods are.
+    let by_phase = ["/status/pending", "/status/running", "/status/terminating"];
+    let by_phase = by_phase.iter().filter_map(|phase| number(phase)).sum();
+    let runs = number("/status/active")
+        .or_else(|| number("/status/replicas"))
+        .unwrap_or(by_phase);
+    told.is_some_and(|told| told <= most)
+        && runs <= most
+        && observed.is_none_or(|observed| Some(observed) >= generation)
+}
+
+/// Pods that the tasks of a Volcano Job are to have.
+fn of_tasks(object: &Value) -> Option<i64> {
+    let tasks = object.pointer("/spec/tasks")?.as_array()?;
+    Some(
+        tasks
+            .iter()
+            .filter_map(|task| task["replicas"].as_i64())
+            .sum(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::Resources;
+    use serde_json::json;
+
+    #[test]
+    fn live_pods_are_counted_by_job_and_cluster() {
+        let mut pods = LivePods::default();
+        let (job, m1) = (JobKey::new("team", "a"), ClusterName::new("m1"));
+        let pod = |uid: &str, ended| {
+            Event::PodUpserted(PodFact {
+                cluster: m1.clone(),
+                uid: Uid::new(uid),
+                node: None,
+                request: Resources::new(),
+                job: Some(job.clone()),
+                ended,
+            })
+        };
+        for fact in [
+            pod("1", false),
+            pod("2", false),
+            pod("2", false),
+            pod("3", true),
+        ] {
+            pods.note(&fact);
+        }
+        assert_eq!(pods.count(&job, &m1), 2);
+        pods.note(&pod("2", true));
+        pods.note(&Event::PodGone(m1.clone(), Uid::new("1")));
+        pods.note(&Event::PodGone(m1.clone(), Uid::new("unknown")));
+        assert_eq!(pods.count(&job, &m1), 0);
+        pods.note(&pod("4", false));
+        pods.note(&Event::ClusterGone(m1.clone()));
+        assert_eq!(pods.count(&job, &m1), 0);
+        assert!(pods.by_uid.is_empty() && pods.counts.is_empty());
+    }
+
+    #[test]
+    fn a_size_is_taken_once_told_observed_and_reached() {
+        let taken = |object: Value, generation| has_taken(&object, Some(generation), 2);
+        for (object, want) in [
+            (
+                json!({"spec": {"replicas": 2}, "status": {"observedGeneration": 3, "replicas": 2}}),
+                true,
+            ),
+            (
+                json!({"spec": {"replicas": 4}, "status": {"observedGeneration": 3, "replicas": 2}}),
+                false,
+            ),
+            (
+                json!({"spec": {"replicas": 2}, "status": {"observedGeneration": 2, "replicas": 2}}),
+                false,
+            ),
+            (
+                json!({"spec": {"replicas": 2}, "status": {"observedGeneration": 3, "replicas": 3}}),
+                false,
+            ),
+            (
+                json!({"spec": {"parallelism": 2, "completions": 9}, "status": {"active": 2}}),
+                true,
+            ),
+            (
+                json!({"spec": {"parallelism": 2}, "status": {"active": 4}}),
+                false,
+            ),
+            (
+                json!({
+                    "spec": {"tasks": [{"replicas": 1}, {"replicas": 1}]},
+                    "status": {"running": 1, "pending": 1, "succeeded": 4},
+                }),
+                true,
+            ),
+            (
+                json!({"spec": {"tasks": [{"replicas": 2}]}, "status": {"running": 2, "terminating": 1}}),
+                false,
+            ),
+            (
+                json!({"spec": {"tasks": [{"replicas": 3}]}, "status": {}}),
+                false,
+            ),
+            (json!({"spec": {}, "status": {}}), false),
+        ] {
+            assert_eq!(taken(object.clone(), 3), want, "{object}");
+        }
+    }
+
+    #[test]
+    fn a_size_has_to_hold_for_a_while() {
+        let m1 = ClusterName::new("m1");
+        let mut shrinks = Shrinks::default();
+        shrinks.open.insert(m1.clone(), None);
+        assert!(!shrinks.seen(&m1, true, Time(0)));
+        assert!(!shrinks.seen(&m1, false, Time(1_000)), "it grew again");
+        assert!(!shrinks.seen(&m1, true, Time(2_500)));
+        assert!(shrinks.seen(&m1, true, Time(4_500)));
+        assert!(!shrinks.seen(&ClusterName::new("m2"), true, Time(9_000)));
+    }
+}

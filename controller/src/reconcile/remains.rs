@@ -1,0 +1,150 @@
+//! What is left of jobs whose bindings are gone.
+//!
+//! Our finalizer keeps a binding until its Works are gone. Whoever takes it off in the moment of a
+//! deletion has the binding gone before them; their pods run on until the members have removed
+//! them, and stay charged until then. A job of the same name waits for that.
+//!
+//! A new leader finds such Works by themselves: they name the binding that they were made of, and what
+//! they apply says what they ask for. What cannot be read of them is charged nothing.
+
+use crate::core::Core;
+use crate::facts::running::record_of;
+use crate::mirror::permanent_id;
+use crate::mirror::seen_work::SeenWork;
+use crate::reconcile::binding_phase::{BindingPhase, own_record};
+use crate::reconcile::placed::total;
+use crds::karmada::ResourceBinding;
+use crds::names;
+use crds::record::RecordState;
+use engine::{Attempt, Event, JobKey, Progress, Reason, Time};
+use scheduler::commit::Write;
+
+/// Milliseconds between two looks.
+const LOOK_MS: i64 = 1_000;
+
+impl Core {
+    /// Whether the job, whose binding goes, has Works left that it is charged for. If so they are
+    /// remembered.
+    pub(crate) fn has_remains(&mut self, key: &JobKey) -> bool {
+        if self.remains.contains_key(key) {
+            return true;
+        }
+        let Some(binding) = self.mirror.bindings.get(key) else {
+            return false;
+        };
+        let charged = self
+            .engine
+            .job(key)
+            .is_some_and(|job| job.admission.is_some());
+        if !charged || !self.waits_for_works(binding) {
+            return false;
+        }
+        let Some(id) = permanent_id(binding) else {
+            return false;
+        };
+        self.remains.insert(key.clone(), id.to_owned());
+        true
+    }
+
+    /// Finds what is left of bindings that went while this replica did not lead, and has it charged.
+    pub(crate) fn find_remains(&mut self, now: Time) {
+        let left = self.mirror.works_without_binding();
+        let left: Vec<(String, JobKey)> = left
+            .filter(|(_, works)| works.iter().any(|work| !self.is_given_up(work)))
+            .filter_map(|(id, works)| {
+                let job = works.iter().find_map(|work| work.job.clone())?;
+                Some((id.to_owned(), job))
+            })
+            .collect();
+        for (id, job) in left {
+            self.charge_remains(id, job, now);
+        }
+    }
+
+    fn charge_remains(&mut self, id: String, job: JobKey, now: Time) {
+        let namespace = self.namespace_of(&job);
+        if !namespace.managed || names::is_system_namespace(&job.namespace) {
+            return;
+        }
+        let works: Vec<SeenWork> = self.mirror.works_with(&id).cloned().collect();
+        let shares = self.asked_by_works(&job, &works);
+        if shares.is_empty() {
+            return;
+        }
+        let queue = self.queue_of_works(&job, &works);
+        let record = record_of((&id, Attempt(1)), queue, shares, RecordState::Ending, now);
+        // The next of its name waits, unless it runs: then each is charged by itself.
+        let next = self.mirror.bindings.get(&job);
+        let key = match next.is_some_and(|next| runs(next)) {
+            true => JobKey::new(&job.namespace, &format!("{}.{id}", job.name)),
+            false => job,
+        };
+        tracing::warn!(
+            job = %key, queue = %record.queue, charge = %total(&record.clusters),
+            "its binding is gone and its Works are not: they are charged until they are"
+        );
+        self.remember_places(&record);
+        self.apply(Event::JobAdmitted {
+            key: key.clone(),
+            admission: record.admission(),
+            progress: Progress::Ending,
+        });
+        self.remains.insert(key.clone(), id);
+        self.dirty.insert(key);
+    }
+
+    /// Whether what is left of an earlier binding of this name is waited for.
+    pub(crate) fn waits_for_remains(&mut self, key: &JobKey, now: Time) -> bool {
+        let Some(id) = self.remains.get(key).cloned() else {
+            return false;
+        };
+        let binding = self.mirror.bindings.get(key);
+        if binding.and_then(|binding| permanent_id(binding)) == Some(&*id) {
+            // It was not gone: the watch of Works was ahead of that of bindings.
+            self.remains.remove(key);
+            self.forget(key);
+            return false;
+        }
+        let mut left = self.mirror.works_with(&id);
+        let waits = left.any(|work| !self.is_given_up(work));
+        drop(left);
+        if !waits {
+            self.remains.remove(key);
+            self.forget(key);
+            return false;
+        }
+        let message = "its binding is gone; it is charged until its Works are";
+        self.apply(Event::JobEnding {
+            key: key.clone(),
+            reason: Reason::Deleting,
+            message: message.to_owned(),
+            avoid: None,
+            at: now,
+        });
+        self.requeue_at(key, now.after(LOOK_MS));
+        self.gate_successor(key);
+        true
+    }
+
+    /// A new job of the name is kept gated meanwhile.
+    fn gate_successor(&mut self, key: &JobKey) {
+        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
+            return;
+        };
+        let rule = self.namespace_of(key).rule();
+        let ungated = crate::reconcile::binding_phase::binding_phase(&binding, rule);
+        let open = self
+            .in_flight
+            .get(key)
+            .is_some_and(|in_flight| in_flight.is_open());
+        if matches!(ungated, BindingPhase::Ungated { .. }) && !open {
+            self.write(key, &binding, Write::Hold);
+        }
+    }
+}
+
+/// Whether a binding is charged for something itself.
+fn runs(binding: &ResourceBinding) -> bool {
+    let charged = own_record(binding).filter(|record| record.state != RecordState::Requeued);
+    !binding.spec.clusters.is_empty() || charged.is_some()
+}

@@ -1,0 +1,355 @@
+//! What people see: PodGroups, queue and capacity-policy statuses, and the objects that the
+//! controller keeps for them. Output only: no decision is read from any of it.
+//!
+//! Written on change, coalesced by the writers to at most once a second per object.
+
+pub(crate) mod advice;
+pub(crate) mod discretion;
+pub(crate) mod events;
+pub(crate) mod kept_policies;
+pub(crate) mod outlook;
+pub(crate) mod podgroups;
+pub(crate) mod queue_status;
+
+use crate::core::Core;
+use crate::effects::object_writer::Ensurer;
+use crate::facts::job::NamespaceFact;
+use crate::status::advice::Advice;
+use crds::capacity_policy::CapacityPolicy;
+use crds::podgroup::PodGroup;
+use crds::queue::Queue;
+use engine::{JobKey, QueueName, Time};
+use kube::Resource;
+use kube::api::ApiResource;
+use runtime::status_writer::{StatusWriter, Target};
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+use std::time::{Duration, Instant};
+
+/// Milliseconds after which what the controller keeps is applied again, in case somebody
+/// removed it. Applying what is there writes nothing.
+const KEEP_EVERY_MS: i64 = 300_000;
+
+/// Milliseconds that the author of a queue has to apply a policy for it, before it gets one.
+const POLICY_AFTER_MS: i64 = 5_000;
+
+/// How long one pass may explain jobs: decisions wait meanwhile.
+const PASS: Duration = Duration::from_millis(25);
+
+/// The writers, and what waits to be published.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    pub(crate) status: StatusWriter,
+    pub(crate) ensurer: Ensurer,
+    /// Whether the PodGroup CRD has a status subresource (ours has; Volcano's has not).
+    status_subresource: bool,
+    jobs: BTreeSet<JobKey>,
+    /// The job that was published last, where time ran out: the next pass goes on behind it.
+    reached: Option<JobKey>,
+    queues: BTreeSet<QueueName>,
+    /// What would help who stands first.
+    pub(crate) advice: Advice,
+    /// PodGroup specs as they were last applied.
+    applied: HashMap<JobKey, Value>,
+    kept_at: Option<Time>,
+}
+
+impl Publisher {
+    pub(crate) fn new(status: StatusWriter, ensurer: Ensurer, status_subresource: bool) -> Self {
+        Self {
+            status,
+            ensurer,
+            status_subresource,
+            jobs: BTreeSet::new(),
+            reached: None,
+            queues: BTreeSet::new(),
+            advice: Advice::default(),
+            applied: HashMap::new(),
+            kept_at: None,
+        }
+    }
+
+    /// A namespace was labelled, unlabelled or went.
+    pub(crate) fn namespace(&self, name: &str, fact: Option<&NamespaceFact>) {
+        match fact {
+            Some(fact) if fact.managed && !fact.terminating => {
+                kept_policies::keep_propagation(&self.ensurer, name)
+            }
+            Some(fact) if !fact.terminating => kept_policies::drop_propagation(&self.ensurer, name),
+            _ => {}
+        }
+    }
+
+    /// A job was looked at: what it shows may have changed.
+    pub(crate) fn job(&mut self, key: &JobKey) {
+        self.jobs.insert(key.clone());
+    }
+
+    pub(crate) fn queue(&mut self, name: &QueueName) {
+        self.queues.insert(name.clone());
+    }
+
+    /// Forgets what waits to be published: another publishes it.
+    pub(crate) fn rest(&mut self) {
+        self.jobs.clear();
+        self.queues.clear();
+    }
+
+    /// Whether something is left to be published.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// The next job, in turn: none is passed over because others change all the time.
+    fn next_job(&mut self) -> Option<JobKey> {
+        let behind = self.reached.take();
+        let next = behind
+            .and_then(|reached| {
+                let mut after = self
+                    .jobs
+                    .range((Bound::Excluded(reached), Bound::Unbounded));
+                after.next().cloned()
+            })
+            .or_else(|| self.jobs.first().cloned())?;
+        self.jobs.remove(&next);
+        self.reached = Some(next.clone());
+        Some(next)
+    }
+
+    /// Its PodGroup goes with its template, by owner reference.
+    pub(crate) fn forget(&mut self, key: &JobKey) {
+        self.jobs.remove(key);
+        self.applied.remove(key);
+        self.advice.forget(key);
+        self.status
+            .forget(&podgroup_target(key, self.status_subresource));
+    }
+
+    /// Somebody removed a PodGroup; it is made again while the job is there.
+    pub(crate) fn podgroup_gone(&mut self, key: JobKey) {
+        self.applied.remove(&key);
+        self.status
+            .forget(&podgroup_target(&key, self.status_subresource));
+        self.jobs.insert(key);
+    }
+}
+
+impl Core {
+    /// Publishes what changed since the last pass.
+    pub(crate) fn publish(&mut self, now: Time) {
+        let changed = self.engine.take_changed();
+        self.places.charged(&changed.queues);
+        self.keep_places(now);
+        self.publisher.jobs.extend(changed.jobs);
+        self.publisher.queues.extend(changed.queues);
+        let started = Instant::now();
+        while started.elapsed() < PASS
+            && let Some(key) = self.publisher.next_job()
+        {
+            self.publish_job(&key, now);
+        }
+        for name in std::mem::take(&mut self.publisher.queues) {
+            self.publish_queue(&name, now);
+        }
+        if self
+            .publisher
+            .kept_at
+            .is_none_or(|at| now.millis_since(at) >= KEEP_EVERY_MS)
+        {
+            self.publisher.kept_at = Some(now);
+            self.keep();
+        }
+    }
+
+    fn publish_job(&mut self, key: &JobKey, now: Time) {
+        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
+            return;
+        };
+        let Some(mut explanation) = self.engine.explain(key) else {
+            return;
+        };
+        self.enforcement.show_in(&mut explanation);
+        match explanation.position {
+            Some(1) => explanation.helps = self.advise(key, now),
+            _ => self.publisher.advice.forget(key),
+        }
+        self.make_discreet(key, &mut explanation);
+        let (Some(view), Some(fact)) = (self.engine.job(key), self.last_facts.get(key)) else {
+            return;
+        };
+        let namespace = self
+            .mirror
+            .namespaces
+            .get(&*key.namespace)
+            .cloned()
+            .unwrap_or_default();
+        if namespace.terminating {
+            return; // nothing can be made in it any more
+        }
+        let template = self.mirror.template_of(&binding);
+        let ask = self
+            .job_of(key, &binding, &namespace)
+            .and_then(|job| job.ask);
+        let seen = self.mirror.podgroups.get(key).cloned();
+        let spec = podgroups::object(key, &binding, fact, ask.as_ref());
+        // What its owner takes along when it goes must not be made again; and without a
+        // template nothing better is known than what is there.
+        let going = binding.metadata.deletion_timestamp.is_some()
+            || template.map_or(seen.is_some(), |template| template.deleting);
+        // After a restart most are there already, and applying them anew would cost the API
+        // server as much as placing them did.
+        let known = self.publisher.applied.contains_key(key);
+        if !known
+            && seen
+                .as_ref()
+                .is_some_and(|seen| podgroups::shows(seen, &spec))
+        {
+            self.publisher.applied.insert(key.clone(), spec.clone());
+        }
+        if !going && self.publisher.applied.get(key) != Some(&spec) {
+            let resource = ApiResource::erase::<PodGroup>(&());
+            self.publisher
+                .ensurer
+                .apply(&resource, Some(&key.namespace), &key.name, spec.clone());
+            self.publisher.applied.insert(key.clone(), spec);
+        }
+        let Some(seen) = seen else {
+            // Its status follows once it is there.
+            return;
+        };
+        let works: Vec<_> = self.mirror.works_of(&binding).cloned().collect();
+        let mut status = podgroups::status(&podgroups::StatusInputs {
+            seen: seen.status.as_ref(),
+            explanation: &explanation,
+            view: &view,
+            fact,
+            binding: &binding,
+            works: &works,
+            excess: self
+                .in_flight
+                .get(key)
+                .and_then(|in_flight| in_flight.excess.said()),
+            record_changed: self
+                .in_flight
+                .get(key)
+                .and_then(|in_flight| in_flight.guard.changed()),
+            now: crds::record::timestamp(now),
+        });
+        let federation = status.federation.iter_mut();
+        for back in federation.flat_map(|federation| &mut federation.eviction) {
+            self.make_discreet_back(key, back);
+        }
+        if !podgroups::says(seen.status.as_ref(), &status) {
+            let target = podgroup_target(key, self.publisher.status_subresource);
+            self.publisher
+                .status
+                .write(target, serde_json::json!({ "status": status }));
+        }
+    }
+
+    fn publish_queue(&mut self, name: &QueueName, now: Time) {
+        let Some(queue) = self.mirror.queues.get(name) else {
+            self.metrics.forget(name);
+            return self.drop_policy(name);
+        };
+        let Some(usage) = self.engine.queue_usage(name) else {
+            return;
+        };
+        let label = crate::metrics::QueueLabel {
+            queue: name.to_string(),
+        };
+        self.metrics
+            .pending_jobs
+            .get_or_create(&label)
+            .set(i64::from(usage.pending_jobs));
+        let active = usage.admitted_jobs + usage.running_jobs + usage.ending_jobs;
+        self.metrics
+            .active_jobs
+            .get_or_create(&label)
+            .set(i64::from(active));
+        self.metrics.reserved(name, self.engine.reserved(name));
+        self.metrics
+            .charged(name, &usage.allocated, &usage.real_capability);
+        let status = queue_status::queue(queue, &usage);
+        self.publisher.status.write(
+            target::<Queue>(name),
+            serde_json::json!({ "status": status }),
+        );
+        let Some(policy) = self.mirror.policies.get(name) else {
+            return self.make_policy(name, now);
+        };
+        let status = queue_status::policy(policy, queue, &usage, crds::record::timestamp(now));
+        if policy.status.as_ref() != Some(&status) {
+            self.publisher.status.write(
+                target::<CapacityPolicy>(name),
+                serde_json::json!({ "status": status }),
+            );
+        }
+    }
+
+    /// Removes the policy that was made for a queue which is gone. One that somebody has written
+    /// in stays: its queue may come back.
+    fn drop_policy(&self, name: &QueueName) {
+        if self
+            .mirror
+            .policies
+            .get(name)
+            .is_some_and(kept_policies::is_empty)
+        {
+            kept_policies::drop_policy(&self.publisher.ensurer, name.as_str());
+        }
+    }
+
+    /// Makes the policy of a queue that has none, once its author had the time to apply one:
+    /// a file with both must not fail because ours came in between.
+    fn make_policy(&mut self, name: &QueueName, now: Time) {
+        let Some(queue) = self.mirror.queues.get(name) else {
+            return;
+        };
+        let created = queue
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(0, |at| at.0.as_millisecond());
+        if now.millis_since(Time(created)) >= POLICY_AFTER_MS {
+            kept_policies::make_policy(&self.publisher.ensurer, queue);
+        } else {
+            self.publisher.queues.insert(name.clone());
+        }
+    }
+
+    /// Applies again what the controller keeps, in case somebody removed it.
+    fn keep(&mut self) {
+        for (name, fact) in &self.mirror.namespaces {
+            if fact.managed {
+                self.publisher.namespace(name, Some(fact));
+            }
+        }
+    }
+
+    /// A PodGroup that was made has to get its status.
+    pub(crate) fn podgroup_seen(&mut self, key: &JobKey) {
+        if self.engine.job(key).is_some() {
+            self.publisher.jobs.insert(key.clone());
+        }
+    }
+}
+
+fn target<K: Resource<DynamicType = ()>>(name: &QueueName) -> Target {
+    Target {
+        api_resource: ApiResource::erase::<K>(&()),
+        namespace: None,
+        name: name.to_string(),
+        subresource: Some("status"),
+    }
+}
+
+fn podgroup_target(key: &JobKey, status_subresource: bool) -> Target {
+    Target {
+        api_resource: ApiResource::erase::<PodGroup>(&()),
+        namespace: Some(key.namespace.to_string()),
+        name: key.name.to_string(),
+        subresource: status_subresource.then_some("status"),
+    }
+}

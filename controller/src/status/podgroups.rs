@@ -1,0 +1,416 @@
+//! PodGroups on the control plane: one per job, named as its binding, owned by its template.
+//!
+//! The spec says what the gang needs; the status says where it stands. Pure: the object and
+//! the status are computed here and written elsewhere.
+
+use crate::mirror::seen_work::SeenWork;
+use crate::reconcile::binding_phase::unreadable;
+use crate::reconcile::placed::{outcome, status_in, statuses};
+use crate::status::outlook;
+use crds::conditions::Statement;
+use crds::karmada::ResourceBinding;
+use crds::podgroup::{
+    FederationStatus, PlacedPart, PodGroup, PodGroupCondition, PodGroupStatus, Timeline,
+    condition_type, phase, placement_summary, set_condition, shown_position,
+};
+use crds::record::AdmissionRecord;
+use engine::facts::JobFact;
+use engine::{Explanation, JobKey, JobState, JobView, Reason};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+use workload::{Ask, Outcome, PodCounts};
+
+#[cfg(test)]
+mod tests;
+
+/// The object without its status, for a server-side apply.
+pub(crate) fn object(
+    key: &JobKey,
+    binding: &ResourceBinding,
+    fact: &JobFact,
+    ask: Option<&Ask>,
+) -> Value {
+    let template = &binding.spec.resource;
+    let mut spec = json!({ "queue": fact.queue });
+    if let Some(ask) = ask {
+        spec["minMember"] = ask.min_available.into();
+        spec["minResources"] = json!(ask.min_resources);
+        spec["minTaskMember"] = json!(ask.min_task_member);
+        if let Some(class) = &ask.priority_class {
+            spec["priorityClassName"] = class.clone().into();
+        }
+        if let Some(topology) = &ask.network_topology {
+            spec["networkTopology"] = topology.clone();
+        }
+    }
+    json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "ownerReferences": [{
+                "apiVersion": template.api_version,
+                "kind": template.kind,
+                "name": template.name,
+                "uid": template.uid,
+            }],
+        },
+        "spec": spec,
+    })
+}
+
+/// Whether a PodGroup as it stands has all that `object` would apply.
+pub(crate) fn shows(seen: &PodGroup, object: &Value) -> bool {
+    let owned = |podgroup: &PodGroup| {
+        let owners = podgroup.metadata.owner_references.iter().flatten();
+        owners.map(|owner| owner.uid.clone()).collect::<Vec<_>>()
+    };
+    serde_json::from_value::<PodGroup>(object.clone())
+        .is_ok_and(|wanted| wanted.spec == seen.spec && owned(&wanted) == owned(seen))
+}
+
+/// Whether a status as it stands says what `status` does. The API has times by the second, and its
+/// lists without what is null: so what would be written is compared.
+pub(crate) fn says(seen: Option<&PodGroupStatus>, status: &PodGroupStatus) -> bool {
+    seen == Some(status) || seen.is_some_and(|seen| json!(seen) == json!(status))
+}
+
+/// What a status is made from.
+pub(crate) struct StatusInputs<'a> {
+    /// The status as it stands: times of transitions stay.
+    pub(crate) seen: Option<&'a PodGroupStatus>,
+    pub(crate) explanation: &'a Explanation,
+    pub(crate) view: &'a JobView<'a>,
+    pub(crate) fact: &'a JobFact,
+    pub(crate) binding: &'a ResourceBinding,
+    pub(crate) works: &'a [SeenWork],
+    /// What its Works ask for beyond what was admitted, in words, if they do.
+    pub(crate) excess: Option<&'a str>,
+    /// What somebody else has changed of its admission record, if they have.
+    pub(crate) record_changed: Option<&'a str>,
+    pub(crate) now: jiff::Timestamp,
+}
+
+/// The status of a job's PodGroup.
+pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
+    let counts = counts(shown.binding);
+    let refused = shown
+        .works
+        .iter()
+        .find_map(|work| Some((work, work.refused.as_ref()?)));
+    let explained = &shown.explanation.message;
+    let unreadable = unreadable(shown.binding).map(|error| error.to_string());
+    let (reason, message) = match (shown.view.state, refused, outcome(shown.binding)) {
+        _ if let Some(message) = unreadable => (Reason::RecordUnreadable, message),
+        (JobState::Placed | JobState::Running, _, _) if let Some(excess) = shown.excess => {
+            (Reason::OverrideExceeds, excess.to_owned())
+        }
+        (JobState::Placed, Some((work, message)), _) => (
+            Reason::MemberRefused,
+            format!("{} refused it: {message}", work.cluster),
+        ),
+        (JobState::Finished, _, Outcome::Succeeded) => (Reason::Succeeded, explained.clone()),
+        (JobState::Finished, _, Outcome::Failed { message }) => {
+            (Reason::Failed, format!("failed: {message}; {explained}"))
+        }
+        (JobState::Finished, _, Outcome::Suspended) => (
+            Reason::Suspended,
+            "aborted in its member; it is charged again at once if it is resumed there".to_owned(),
+        ),
+        _ => (shown.explanation.reason, explained.clone()),
+    };
+    let seen = shown.seen.and_then(|seen| seen.federation.as_ref());
+    let placement = placement(shown);
+    let timeline = timeline(shown, &placement);
+    let conditions = conditions(shown, reason, &message);
+    PodGroupStatus {
+        phase: Some(phase_of(state_of(shown)).to_owned()),
+        conditions,
+        running: Some(number(counts.running)),
+        succeeded: Some(number(counts.succeeded)),
+        failed: Some(number(counts.failed)),
+        federation: Some(FederationStatus {
+            position: shown
+                .explanation
+                .position
+                .map(|place| shown_position(place as u64)),
+            placement_summary: placement_summary(&placement),
+            placement,
+            reason: Some(reason.to_string()),
+            message: Some(message),
+            evidence: outlook::evidence(&shown.explanation.evidence),
+            helps: outlook::helps(&shown.explanation.helps),
+            ahead: shown.explanation.ahead.map(outlook::ahead),
+            start: shown
+                .explanation
+                .start
+                .as_ref()
+                .map(|range| outlook::start(range, shown.now)),
+            eviction: outlook::last_eviction(
+                record(shown.binding).as_ref(),
+                seen.and_then(|seen| seen.eviction.as_ref().or(seen.taken_back.as_ref())),
+            ),
+            taken_back: None,
+            attempt: Some(number(shown.view.attempts.0)),
+            priority: Some(shown.view.priority),
+            timeline,
+        }),
+    }
+}
+
+fn counts(binding: &ResourceBinding) -> PodCounts {
+    let resource = &binding.spec.resource;
+    workload::counts(&resource.api_version, &resource.kind, &statuses(binding))
+}
+
+/// The binding's admission record, if it has one that can be read.
+fn record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
+    AdmissionRecord::read(binding.metadata.annotations.as_ref())
+        .ok()
+        .flatten()
+}
+
+fn number(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// The job's state; one whose parts were stopped because it was over, and that is kept from
+/// competing again, is over.
+fn state_of(shown: &StatusInputs<'_>) -> JobState {
+    let over = matches!(shown.explanation.reason, Reason::Failed | Reason::Succeeded);
+    match shown.view.state {
+        JobState::Queued if over => JobState::Finished,
+        state => state,
+    }
+}
+
+/// Volcano's phase of a job's state.
+fn phase_of(state: JobState) -> &'static str {
+    match state {
+        JobState::Queued => phase::PENDING,
+        JobState::Assumed | JobState::Placed => phase::INQUEUE,
+        JobState::Running => phase::RUNNING,
+        JobState::Ending => phase::UNKNOWN,
+        JobState::Finished => phase::COMPLETED,
+    }
+}
+
+/// Our conditions as they hold now. One that came true keeps what was said when it did, for as
+/// long as it holds; one that does not hold says what the job waits for.
+fn conditions(shown: &StatusInputs<'_>, reason: Reason, message: &str) -> Vec<PodGroupCondition> {
+    let mut conditions = shown
+        .seen
+        .map(|seen| seen.conditions.clone())
+        .unwrap_or_default();
+    for (type_, holds, came_true) in holding(state_of(shown)) {
+        let stands = conditions
+            .iter()
+            .any(|condition| condition.type_ == type_ && condition.status == "True");
+        if holds && stands {
+            continue;
+        }
+        let reason = match (holds, type_) {
+            (true, condition_type::FINISHED) | (false, _) => reason,
+            (true, _) => came_true,
+        };
+        let statement = Statement {
+            type_,
+            holds: Some(holds),
+            reason: reason.as_str(),
+            message,
+        };
+        set_condition(&mut conditions, &statement, shown.now);
+    }
+    if let Some(statement) = record_readable(&conditions, shown.binding) {
+        let (reason, message) = &statement;
+        let statement = Statement {
+            type_: condition_type::RECORD_READABLE,
+            holds: Some(*reason != Reason::RecordUnreadable),
+            reason: reason.as_str(),
+            message,
+        };
+        set_condition(&mut conditions, &statement, shown.now);
+    }
+    if let Some((reason, message)) = within_admission(&conditions, shown, reason, message) {
+        let statement = Statement {
+            type_: condition_type::WITHIN_ADMISSION,
+            holds: Some(reason != Reason::OverrideExceeds),
+            reason: reason.as_str(),
+            message: &message,
+        };
+        set_condition(&mut conditions, &statement, shown.now);
+    }
+    if let Some((reason, message)) = record_intact(&conditions, shown) {
+        let statement = Statement {
+            type_: condition_type::RECORD_INTACT,
+            holds: Some(reason != Reason::RecordChanged),
+            reason: reason.as_str(),
+            message: &message,
+        };
+        set_condition(&mut conditions, &statement, shown.now);
+    }
+    conditions
+}
+
+/// That its Works ask for more than was admitted, or no more.
+fn within_admission(
+    conditions: &[PodGroupCondition],
+    shown: &StatusInputs<'_>,
+    reason: Reason,
+    message: &str,
+) -> Option<(Reason, String)> {
+    if let Some(excess) = shown.excess {
+        return Some((Reason::OverrideExceeds, excess.to_owned()));
+    }
+    if reason == Reason::OverrideExceeds {
+        return Some((reason, message.to_owned()));
+    }
+    let mut conditions = conditions.iter();
+    let was = conditions.any(|condition| condition.type_ == condition_type::WITHIN_ADMISSION);
+    was.then(|| {
+        let message = "what its Works ask for is what was admitted";
+        (Reason::Admitted, message.to_owned())
+    })
+}
+
+/// That the record was changed by somebody else, or that it is one of a later attempt.
+fn record_intact(
+    conditions: &[PodGroupCondition],
+    shown: &StatusInputs<'_>,
+) -> Option<(Reason, String)> {
+    if let Some(message) = shown.record_changed {
+        return Some((Reason::RecordChanged, message.to_owned()));
+    }
+    let mut conditions = conditions.iter();
+    let was = conditions.any(|condition| condition.type_ == condition_type::RECORD_INTACT);
+    let seen = shown.seen.and_then(|seen| seen.federation.as_ref());
+    let of_now = seen.and_then(|seen| seen.attempt) == Some(number(shown.view.attempts.0));
+    (was && !of_now).then(|| {
+        (
+            Reason::Admitted,
+            "its admission record is of a later attempt".to_owned(),
+        )
+    })
+}
+
+/// Why the record cannot be acted on, or that it can again.
+fn record_readable(
+    conditions: &[PodGroupCondition],
+    binding: &ResourceBinding,
+) -> Option<(Reason, String)> {
+    if let Some(error) = unreadable(binding) {
+        return Some((Reason::RecordUnreadable, error.to_string()));
+    }
+    let mut conditions = conditions.iter();
+    let was = conditions.any(|condition| condition.type_ == condition_type::RECORD_READABLE);
+    was.then(|| {
+        (
+            Reason::Admitted,
+            "its admission record is read again".to_owned(),
+        )
+    })
+}
+
+/// Our conditions, in the order in which a job meets them: the type, whether it holds, and the
+/// reason that it came true by.
+fn holding(state: JobState) -> [(&'static str, bool, Reason); 4] {
+    use JobState::{Ending, Finished, Placed, Queued, Running};
+    let placed = matches!(state, Placed | Running | Finished);
+    [
+        (
+            condition_type::ADMITTED,
+            !matches!(state, Queued | Ending),
+            Reason::Admitted,
+        ),
+        (condition_type::PLACED, placed, Reason::Placed),
+        (
+            condition_type::READY,
+            matches!(state, Running),
+            Reason::Running,
+        ),
+        (
+            condition_type::FINISHED,
+            matches!(state, Finished),
+            Reason::Succeeded,
+        ),
+    ]
+}
+
+/// Its parts by cluster, with what each member reports.
+fn placement(shown: &StatusInputs<'_>) -> Vec<PlacedPart> {
+    let Some(admission) = shown.view.admission else {
+        return Vec::new();
+    };
+    let resource = &shown.binding.spec.resource;
+    admission
+        .shares
+        .iter()
+        .map(|share| {
+            let cluster = share.cluster.as_str();
+            let status = status_in(shown.binding, cluster);
+            let counts = workload::counts(&resource.api_version, &resource.kind, &[status]);
+            let refused = shown
+                .works
+                .iter()
+                .find(|work| work.cluster == cluster)
+                .and_then(|work| work.refused.as_ref());
+            PlacedPart {
+                cluster: cluster.to_owned(),
+                pods: number(share.replicas()),
+                ready: number(counts.running),
+                phase: part_phase(&counts).to_owned(),
+                reason: refused
+                    .map(|_| Reason::MemberRefused.to_string())
+                    .unwrap_or_default(),
+            }
+        })
+        .collect()
+}
+
+fn part_phase(counts: &PodCounts) -> &'static str {
+    match counts {
+        PodCounts { running: 1.., .. } => phase::RUNNING,
+        PodCounts { failed: 1.., .. } => "Failed",
+        PodCounts {
+            succeeded: 1..,
+            pending: 0,
+            ..
+        } => phase::COMPLETED,
+        _ => phase::PENDING,
+    }
+}
+
+/// When the job came how far; what was noted of this attempt stays.
+fn timeline(shown: &StatusInputs<'_>, placement: &[PlacedPart]) -> Timeline {
+    use JobState::{Finished, Placed, Running};
+    let admitted = shown
+        .view
+        .admission
+        .map(|a| Time(crds::record::timestamp(a.admitted_at)));
+    let seen = shown
+        .seen
+        .and_then(|seen| seen.federation.as_ref())
+        .filter(|federation| federation.attempt == Some(number(shown.view.attempts.0)));
+    let pods = |parts: &[PlacedPart]| parts.iter().map(|part| i64::from(part.pods)).sum::<i64>();
+    let before = seen.map_or(0, |federation| pods(&federation.placement));
+    let now = pods(placement);
+    let resized = before > 0 && now > 0 && before != now;
+    let seen = seen
+        .map(|federation| federation.timeline.clone())
+        .unwrap_or_default();
+    let state = state_of(shown);
+    let first =
+        |noted: Option<Time>, reached: bool| noted.or_else(|| reached.then_some(Time(shown.now)));
+    Timeline {
+        queued: Some(Time(crds::record::timestamp(shown.fact.queued_at))),
+        placed: first(seen.placed, matches!(state, Placed | Running | Finished)),
+        running: first(seen.running, matches!(state, Running)),
+        resized: match resized {
+            true => Some(Time(shown.now)),
+            false => seen.resized,
+        },
+        finished: first(seen.finished, matches!(state, Finished)),
+        admitted,
+    }
+}
