@@ -428,8 +428,7 @@ impl PriorityClass {
 pub fn api_resource(api_version: &str, kind: &str) -> ApiResource {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let gvk = GroupVersionKind::gvk(group, version, kind);
-    let known = workload::KNOWN_KINDS
-        .iter()
+    let known = workload::known_kinds()
         .find(|known| known.group == group && known.version == version && known.kind == kind);
     match known {
         Some(known) => ApiResource::from_gvk_with_plural(&gvk, known.plural),

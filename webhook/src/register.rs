@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
-use workload::{KNOWN_KINDS, KnownKind, RELATED_KINDS, holds_replicas};
+use workload::{KnownKind, holds_replicas, known_kinds};
 
 /// Name of both configurations.
 pub const NAME: &str = "muster";
@@ -153,8 +153,8 @@ fn with_scale(mut all: Vec<Value>) -> Value {
 
 fn rules(operations: &[&str], resource: impl Fn(&KnownKind) -> Option<String>) -> Vec<Value> {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for kind in KNOWN_KINDS.iter().chain(RELATED_KINDS) {
-        if let Some(resource) = resource(kind) {
+    for kind in known_kinds() {
+        if let Some(resource) = resource(&kind) {
             groups.entry(kind.group).or_default().push(resource);
         }
     }

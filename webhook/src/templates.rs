@@ -15,7 +15,7 @@ use crate::review::{Answer, Denial, Request, Resource};
 use crds::names::{binding_name, is_system_namespace};
 use runtime::ObjectKey;
 use serde_json::Value;
-use workload::{AskError, Growth, KNOWN_KINDS, RELATED_KINDS};
+use workload::{AskError, Growth, known_kinds};
 
 /// The subresource that changes the number of replicas.
 pub(crate) const SCALE: &str = "scale";
@@ -71,7 +71,7 @@ fn concerns<T>(request: &Request<T>) -> bool {
 /// Why a `scale` request makes a released job larger than what was admitted, if it does.
 fn scale_of_released(request: &Request<Value>, new: &Value, released: &Released) -> Option<String> {
     let Resource { group, resource } = &request.resource;
-    let mut kinds = KNOWN_KINDS.iter().chain(RELATED_KINDS);
+    let mut kinds = known_kinds();
     let kind = kinds.find(|kind| kind.group == group && kind.plural == resource)?;
     let job = released.get(&key_of(request, kind.kind), text(new, "/metadata/uid"))?;
     if workload::holds_replicas(&kind.api_version(), kind.kind) && !job.in_parts {

@@ -4,7 +4,7 @@ use crate::claims::{self, ClaimedDevices};
 use crate::duration;
 use crate::error::AskError;
 use crate::field::Field;
-use crate::kinds;
+use crate::kinds::{self, WorkloadKind};
 use crate::queue::named_queue;
 use crate::rendezvous::{Addresses, Meeting, Reach};
 use crate::size::{PriorityOf, Size, check_total};
@@ -89,9 +89,9 @@ impl Ask {
         placement: ClusterPlacement,
     ) -> Demand {
         let split = self.split.unwrap_or(queue_split);
-        // Karmada divides a Job's completions with its replicas, and they cannot change while
-        // it runs: one that is resized has to stay in one cluster.
-        let stays = self.elastic && placement.api.starts_with("batch/");
+        // What cannot be resized once it is divided has to stay in one cluster.
+        let stays = self.elastic
+            && kinds::of_api(&placement.api).is_some_and(WorkloadKind::is_fixed_once_divided);
         // Each part is held to its size by the override that makes it, which is changed only
         // where the parts were made for that.
         let held = match (self.replicas_held, split) {
@@ -227,7 +227,7 @@ pub fn ask_with(template: &Value, priority_of: PriorityOf<'_>) -> Result<Ask, As
     let Some(known) = kinds::of(api_version, kind) else {
         return Err(unknown(api_version, kind, "this kind is not known"));
     };
-    let size = (known.size)(&root, priority_of)?;
+    let size = known.size(&root, priority_of)?;
     finish(size, &root, kinds::holds_replicas(api_version, kind))
 }
 
@@ -319,9 +319,8 @@ fn pod_templates<'a>(template: &Field<'a>) -> Vec<&'a Value> {
     let Some(object) = template.value() else {
         return Vec::new();
     };
-    let text = |key| object.get(key).and_then(Value::as_str).unwrap_or_default();
-    let known = kinds::of(text("apiVersion"), text("kind"));
-    known.map_or_else(Vec::new, |kind| (kind.pod_templates)(object))
+    let known = kinds::of_template(object);
+    known.map_or_else(Vec::new, |kind| kind.pod_templates(object))
 }
 
 fn priority_classes(pod_templates: &[&Value]) -> BTreeSet<String> {

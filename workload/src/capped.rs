@@ -7,8 +7,8 @@
 
 use crate::ask::ask;
 use crate::field::Field;
-use crate::kinds::{self, batch, kubeflow, ray, volcano};
 use crate::pod::{self, Pod};
+use crate::pod_specs;
 use engine::Resources;
 use engine::quantity::Amount;
 use engine::resources::ResourceName;
@@ -50,7 +50,7 @@ pub fn capped(template: &Value, admitted: &AdmittedRequests) -> Value {
         return template.clone();
     };
     let mut capped = template.clone();
-    for (role, spec) in pod_specs(&mut capped) {
+    for (role, spec) in pod_specs::of(&mut capped) {
         let asked = ask.roles.iter().find(|asked| asked.name == role);
         let (Some(most), Some(asked)) = (admitted.get(&role), asked) else {
             continue;
@@ -68,107 +68,6 @@ pub fn capped(template: &Value, admitted: &AdmittedRequests) -> Value {
         }
     }
     capped
-}
-
-/// The pod specs of a template, each with the role that its pods have.
-pub(crate) fn pod_specs(template: &mut Value) -> Vec<(String, &mut Value)> {
-    let text = |key| {
-        template
-            .get(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
-    let Some(spec) = template.get_mut("spec") else {
-        return Vec::new();
-    };
-    match (kinds::group(&api_version), kind.as_str()) {
-        ("batch", "Job") | ("apps", _) => main(spec.pointer_mut("/template/spec")),
-        ("", "Pod") => main(Some(spec)),
-        ("batch.volcano.sh", "Job") => listed(
-            spec.get_mut("tasks"),
-            "name",
-            "/template/spec",
-            volcano::task_name,
-        ),
-        ("jobset.x-k8s.io", "JobSet") => listed(
-            spec.get_mut("replicatedJobs"),
-            "name",
-            "/template/spec/template/spec",
-            |_, name| name.unwrap_or_default().to_owned(),
-        ),
-        ("kubeflow.org", kind) => {
-            let groups = kubeflow::replica_specs(kind).and_then(|field| spec.get_mut(field));
-            let groups = groups.and_then(Value::as_object_mut).into_iter().flatten();
-            let pods = groups.filter_map(|(name, group)| {
-                Some((name.to_lowercase(), group.pointer_mut("/template/spec")?))
-            });
-            pods.collect()
-        }
-        ("ray.io", "RayCluster") => ray_pods(spec),
-        ("ray.io", "RayJob") => {
-            let Some(spec) = spec.as_object_mut() else {
-                return Vec::new();
-            };
-            let mut pods = Vec::new();
-            for (field, value) in spec {
-                match field.as_str() {
-                    "rayClusterSpec" => pods.extend(ray_pods(value)),
-                    "submitterPodTemplate" => {
-                        let spec = value.get_mut("spec");
-                        pods.extend(spec.map(|spec| (ray::SUBMITTER.to_owned(), spec)));
-                    }
-                    _ => {}
-                }
-            }
-            pods
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn main(spec: Option<&mut Value>) -> Vec<(String, &mut Value)> {
-    let main = spec.map(|spec| (batch::MAIN.to_owned(), spec));
-    main.into_iter().collect()
-}
-
-fn ray_pods(cluster: &mut Value) -> Vec<(String, &mut Value)> {
-    let Some(cluster) = cluster.as_object_mut() else {
-        return Vec::new();
-    };
-    let mut pods = Vec::new();
-    for (field, value) in cluster {
-        match field.as_str() {
-            "headGroupSpec" => {
-                let spec = value.pointer_mut("/template/spec");
-                pods.extend(spec.map(|spec| (ray::HEAD.to_owned(), spec)));
-            }
-            "workerGroupSpecs" => {
-                pods.extend(listed(
-                    Some(value),
-                    "groupName",
-                    "/template/spec",
-                    ray::group_name,
-                ));
-            }
-            _ => {}
-        }
-    }
-    pods
-}
-
-fn listed<'a>(
-    groups: Option<&'a mut Value>,
-    name: &str,
-    path: &str,
-    role: impl Fn(usize, Option<&str>) -> String,
-) -> Vec<(String, &'a mut Value)> {
-    let groups = groups.and_then(Value::as_array_mut).into_iter().flatten();
-    let pods = groups.enumerate().filter_map(|(index, group)| {
-        let role = role(index, group.get(name).and_then(Value::as_str));
-        Some((role, group.pointer_mut(path)?))
-    });
-    pods.collect()
 }
 
 /// Takes what a pod requests of a resource down to `most`.

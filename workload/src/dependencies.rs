@@ -43,32 +43,17 @@ const VOLUME_SECRETS: &[&str] = &[
 /// out: the member's API server will say.
 #[must_use]
 pub fn dependencies(template: &Value) -> Vec<Dependency> {
-    let text = |key| {
-        template
-            .get(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let Some(kind) = kinds::of(text("apiVersion"), text("kind")) else {
+    let Some(kind) = kinds::of_template(template) else {
         return Vec::new();
     };
-    let mut named = Named::default();
-    for pods in (kind.pod_templates)(template) {
+    let mut named = NamedObjects::default();
+    for pods in kind.pod_templates(template) {
         if let Some(spec) = pods.get("spec") {
             of_pod(spec, &mut named);
         }
     }
-    if kinds::group(text("apiVersion")) == "batch.volcano.sh" {
-        of_volcano_volumes(template, &mut named);
-    }
-    if text("kind") == "MPIJob" {
-        let annotations = template.pointer("/metadata/annotations");
-        named.add(
-            "Secret",
-            annotations.and_then(|all| all.get(kinds::kubeflow::mpi::SSH_SECRET)),
-        );
-    }
-    let claims_of_its_own = own_claims(template);
+    kind.add_dependencies(template, &mut named);
+    let claims_of_its_own = kind.own_claims(template);
     named.0.retain(|(kind, name)| {
         *kind != "PersistentVolumeClaim" || !claims_of_its_own.contains(name)
     });
@@ -79,11 +64,13 @@ pub fn dependencies(template: &Value) -> Vec<Dependency> {
     named.into_dependencies(namespace)
 }
 
+/// The objects that a template names, by kind and name.
 #[derive(Default)]
-struct Named<'a>(BTreeSet<(&'static str, &'a str)>);
+pub(crate) struct NamedObjects<'a>(BTreeSet<(&'static str, &'a str)>);
 
-impl<'a> Named<'a> {
-    fn add(&mut self, kind: &'static str, name: Option<&'a Value>) {
+impl<'a> NamedObjects<'a> {
+    /// Adds one, unless there is no name, or one that every namespace has.
+    pub(crate) fn add(&mut self, kind: &'static str, name: Option<&'a Value>) {
         let name = name.and_then(Value::as_str).unwrap_or_default();
         let is_everywhere = matches!(
             (kind, name),
@@ -112,7 +99,7 @@ fn api_version(kind: &str) -> &'static str {
     }
 }
 
-fn of_pod<'a>(spec: &'a Value, named: &mut Named<'a>) {
+fn of_pod<'a>(spec: &'a Value, named: &mut NamedObjects<'a>) {
     named.add("ServiceAccount", spec.get("serviceAccountName"));
     for secret in list(spec, "imagePullSecrets") {
         named.add("Secret", secret.get("name"));
@@ -130,7 +117,7 @@ fn of_pod<'a>(spec: &'a Value, named: &mut Named<'a>) {
     }
 }
 
-fn of_volume<'a>(volume: &'a Value, named: &mut Named<'a>) {
+fn of_volume<'a>(volume: &'a Value, named: &mut NamedObjects<'a>) {
     named.add("ConfigMap", volume.pointer("/configMap/name"));
     named.add(
         "PersistentVolumeClaim",
@@ -149,7 +136,7 @@ fn of_volume<'a>(volume: &'a Value, named: &mut Named<'a>) {
     }
 }
 
-fn of_container<'a>(container: &'a Value, named: &mut Named<'a>) {
+fn of_container<'a>(container: &'a Value, named: &mut NamedObjects<'a>) {
     for from in list(container, "envFrom") {
         named.add("ConfigMap", from.pointer("/configMapRef/name"));
         named.add("Secret", from.pointer("/secretRef/name"));
@@ -161,32 +148,6 @@ fn of_container<'a>(container: &'a Value, named: &mut Named<'a>) {
         );
         named.add("Secret", variable.pointer("/valueFrom/secretKeyRef/name"));
     }
-}
-
-/// Claims that a Volcano Job mounts into all its pods; those it brings along are made by the
-/// member's Volcano.
-fn of_volcano_volumes<'a>(template: &'a Value, named: &mut Named<'a>) {
-    for volume in template
-        .get("spec")
-        .map(|spec| list(spec, "volumes"))
-        .unwrap_or_default()
-    {
-        if volume.get("volumeClaim").is_none_or(Value::is_null) {
-            named.add("PersistentVolumeClaim", volume.get("volumeClaimName"));
-        }
-    }
-}
-
-/// Names of the claims that a StatefulSet makes in the member.
-fn own_claims(template: &Value) -> BTreeSet<&str> {
-    let claims = template
-        .get("spec")
-        .map(|spec| list(spec, "volumeClaimTemplates"))
-        .unwrap_or_default();
-    claims
-        .iter()
-        .filter_map(|claim| claim.pointer("/metadata/name")?.as_str())
-        .collect()
 }
 
 fn list<'a>(object: &'a Value, key: &str) -> &'a [Value] {

@@ -4,95 +4,16 @@
 //! others still do. An operator sees to that in its own cluster only. Where a gang is in several,
 //! the part with that pod ends the gang: so it has to be one pod, which is in one part.
 
-use crate::kinds::{self, jobset, kubeflow, ray, volcano};
+use crate::kinds;
 use serde_json::Value;
 
 /// The role of that pod, where a template has one.
 pub(crate) fn role(template: &Value) -> Option<String> {
-    let text = |key| template.get(key).and_then(Value::as_str);
-    match (kinds::group(text("apiVersion")?), text("kind")?) {
-        ("kubeflow.org", kind @ ("PyTorchJob" | "TFJob" | "MPIJob")) => kubeflow(template, kind),
-        ("batch.volcano.sh", "Job") => volcano(template),
-        ("jobset.x-k8s.io", "JobSet") => jobset(template),
-        // What it runs is submitted to its head. A RayCluster goes on until it is deleted.
-        ("ray.io", "RayJob") if template.pointer("/spec/rayClusterSpec").is_some() => {
-            Some(ray::HEAD.to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// training-operator takes a PyTorchJob for done when its master is, and a TFJob when its chief is,
-/// which may be called its master (`UpdateJobStatus`, v1.9); mpi-operator an MPIJob when its launcher
-/// is (`updateMPIJobStatus`, v0.8).
-fn kubeflow(template: &Value, kind: &str) -> Option<String> {
-    let field = kubeflow::replica_specs(kind)?;
-    let groups = template.get("spec")?.get(field)?.as_object()?;
-    let leads = |key: &str| match kind {
-        "MPIJob" => key == "launcher",
-        kind => key == "master" || (key == "chief" && kind == "TFJob"),
-    };
-    let mut leading = groups
-        .iter()
-        .map(|(key, group)| (key.to_lowercase(), group))
-        .filter(|(key, _)| leads(key));
-    let (key, group) = leading.next().filter(|_| leading.next().is_none())?;
-    is_one(group.get("replicas").unwrap_or(&Value::Null), true).then_some(key)
-}
-
-/// The one task of a Volcano Job that completes it.
-fn volcano(template: &Value) -> Option<String> {
-    let tasks = template.pointer("/spec/tasks")?.as_array()?;
-    let mut completing = tasks.iter().enumerate().filter(|(_, task)| completes(task));
-    let (index, task) = completing.next().filter(|_| completing.next().is_none())?;
-    let name = task.get("name").and_then(Value::as_str);
-    leads(task).then(|| volcano::task_name(index, name))
-}
-
-/// The one replicated job that the success policy of a JobSet names, where others have to end
-/// otherwise. Of one that is all there is every part has to succeed.
-fn jobset(template: &Value) -> Option<String> {
-    let target = match *jobset::targets(template) {
-        [target] => target,
-        _ => return None,
-    };
-    let jobs = jobset::replicated_jobs(template);
-    let job = jobs.iter().find(|job| jobset::name(job) == target)?;
-    jobset::Shape::of(job)
-        .is_one_pod()
-        .then(|| target.to_owned())
-}
-
-/// Whether a policy of `object`, a Volcano Job's spec or a task, completes the whole job.
-pub(crate) fn completes(object: &Value) -> bool {
-    policies(object).any(|policy| action(policy) == Some("CompleteJob"))
-}
-
-/// Whether a task that completes its job does so by being completed itself, with its one pod.
-/// What else completes it (a pod that fails, an exit code) would say nothing of how it ended.
-pub(crate) fn leads(task: &Value) -> bool {
-    let mut completing = policies(task).filter(|policy| action(policy) == Some("CompleteJob"));
-    let by_its_end = completing.all(|policy| {
-        let one = policy.get("event").filter(|event| !event.is_null());
-        let many = policy.get("events").and_then(Value::as_array);
-        let mut events = one.into_iter().chain(many.into_iter().flatten()).peekable();
-        let names_one = events.peek().is_some();
-        names_one && events.all(|event| event == "TaskCompleted")
-    });
-    by_its_end && is_one(task.get("replicas").unwrap_or(&Value::Null), false)
-}
-
-fn policies(object: &Value) -> impl Iterator<Item = &Value> {
-    let policies = object.get("policies").and_then(Value::as_array);
-    policies.into_iter().flatten()
-}
-
-fn action(policy: &Value) -> Option<&str> {
-    policy.get("action").and_then(Value::as_str)
+    kinds::of_template(template)?.leading_role(template)
 }
 
 /// Whether a count is one; where there is none, `unstated`.
-fn is_one(count: &Value, unstated: bool) -> bool {
+pub(crate) fn is_one(count: &Value, unstated: bool) -> bool {
     match count {
         Value::Null => unstated,
         count => count.as_u64() == Some(1),

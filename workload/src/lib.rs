@@ -33,6 +33,7 @@ mod parts;
 mod pin;
 mod placement;
 mod pod;
+mod pod_specs;
 mod queue;
 mod rendered;
 mod rendezvous;
@@ -54,7 +55,7 @@ pub use duration::parse_millis as duration_millis;
 pub use error::AskError;
 pub use growth::{Growth, growth, growth_beside_replicas};
 pub use kinds::{
-    KNOWN_KINDS, KnownKind, RELATED_KINDS, divisible_kind, holds_replicas, is_known_kind,
+    KnownKind, default_kinds, divisible_kind, holds_replicas, is_known_kind, known_kinds,
     may_start_pods,
 };
 pub use outcome::{Outcome, PodCounts, counts, outcome};

@@ -63,8 +63,11 @@ pub fn outcome(
     statuses: &[Value],
     leading: Option<usize>,
 ) -> Outcome {
-    let part = kinds::of(api_version, kind)
-        .map_or(unknown_part as fn(&Value) -> Outcome, |kind| kind.part);
+    let kind = kinds::of(api_version, kind);
+    let part = |status| match kind {
+        Some(kind) => kind.part_outcome(status),
+        None => active_if_told(status),
+    };
     let parts: Vec<Outcome> = statuses.iter().map(part).collect();
     let has = |outcome: Outcome| parts.contains(&outcome);
     let led = leading.and_then(|leading| parts.get(leading)) == Some(&Outcome::Succeeded);
@@ -110,13 +113,8 @@ pub fn counts(api_version: &str, kind: &str, statuses: &[Value]) -> PodCounts {
     statuses
         .iter()
         .filter(|status| is_told(status))
-        .map(kind.counts)
+        .map(|status| kind.counts(status))
         .fold(PodCounts::default(), PodCounts::plus)
-}
-
-/// A part of a kind that is not known.
-fn unknown_part(status: &Value) -> Outcome {
-    active_if_told(status)
 }
 
 /// For a part that is not over: active, if anything is told of it.

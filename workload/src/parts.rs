@@ -21,17 +21,16 @@ pub(crate) mod metadata;
 mod resize;
 
 use crate::ask::ask;
-use crate::kinds::{self, batch, jobset, kubeflow, ray, volcano};
+use crate::kinds::{self, WorkloadKind};
 use crate::rendezvous::{Meeting, Reach};
 use crate::services::Whose;
-use crate::{apportion, rendezvous, services};
+use crate::{rendezvous, services};
 use engine::facts::{RolePods, Share};
 use engine::{Attempt, ClusterName};
 use metadata::Written;
+pub use resize::resized;
+pub(crate) use resize::{PartResizing, resizing};
 use serde_json::{Map, Value, json};
-
-/// The gates of pods that stand in for one in another cluster, and never start.
-pub(crate) const STAND_INS: [&str; 2] = [kubeflow::mpi::GATE, ray::parts::GATE];
 
 /// What makes one cluster's part out of the whole template.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,26 +97,8 @@ pub fn attempt_of(mark: &str) -> Option<Attempt> {
 /// Whether objects of `api` (`batch/v1/Job`) can be taken apart.
 #[must_use]
 pub fn may_be_in_parts(api: &str) -> bool {
-    let (api_version, kind) = api.rsplit_once('/').unwrap_or(("", api));
-    how(api_version, kind).is_some()
+    kinds::of_api(api).is_some_and(|kind| kind.part_fields().is_some())
 }
-
-/// How one kind is taken apart.
-fn how(api_version: &str, kind: &str) -> Option<fn(&Value, &Gang<'_>, usize) -> Fields> {
-    match (kinds::group(api_version), kind) {
-        ("batch.volcano.sh", "Job") => Some(volcano_job),
-        ("batch", "Job") => Some(batch_job),
-        ("kubeflow.org", "PyTorchJob") => Some(kubeflow::pytorch::fields),
-        ("kubeflow.org", "TFJob") => Some(kubeflow::tensorflow::fields),
-        ("kubeflow.org", "MPIJob") => Some(kubeflow::mpi::fields),
-        ("jobset.x-k8s.io", "JobSet") => Some(jobset::parts::fields),
-        ("ray.io", "RayCluster" | "RayJob") => Some(ray::parts::fields),
-        _ => None,
-    }
-}
-
-pub(crate) use resize::may_be_resized;
-pub use resize::resized;
 
 /// What each cluster of `shares` gets of `template`, in their order. `reach` is how pods of
 /// other clusters are reached, as far as that is known. Parts that are `resizable` may have fewer
@@ -132,12 +113,10 @@ pub fn parts(
     reach: &Reach,
     resizable: bool,
 ) -> Result<Vec<Part>, PartsError> {
-    let text = |key| template.get(key).and_then(Value::as_str);
-    let (api_version, kind) = (
-        text("apiVersion").unwrap_or_default(),
-        text("kind").unwrap_or_default(),
-    );
-    let fields = how(api_version, kind).ok_or_else(|| PartsError::Kind(kind.to_owned()))?;
+    let kind = template.get("kind").and_then(Value::as_str);
+    let fields = kinds::of_template(template)
+        .and_then(WorkloadKind::part_fields)
+        .ok_or_else(|| PartsError::Kind(kind.unwrap_or_default().to_owned()))?;
     let gang = Gang::read(template, attempt, shares, reach, resizable)?;
     gang.can_meet()?;
     let part = |(index, share): (usize, &Share)| Part {
@@ -356,100 +335,6 @@ fn of_role(share: &Share, role: &str) -> u32 {
     pods.map(|pods| pods.count).sum()
 }
 
-/// The tasks with the pods that the cluster gets; a task with none is left out. Minimums are
-/// divided as the pods are, so that the parts' add up to the whole's; a part needs no fewer than
-/// its tasks do, where that held for the whole.
-fn volcano_job(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
-    let list = template.pointer("/spec/tasks").and_then(Value::as_array);
-    let mut tasks = Vec::new();
-    let mut needed = 0_u64;
-    for (position, task) in list.into_iter().flatten().enumerate() {
-        let name = volcano::task_name(position, task.get("name").and_then(Value::as_str));
-        let each = gang.per_cluster(&name);
-        let (count, Some(task)) = (each[index], task.as_object()) else {
-            continue;
-        };
-        // No task may be added to a Job that runs.
-        if count == 0 && !gang.resizable {
-            continue;
-        }
-        let mut task = task.clone();
-        let minimum = task.get("minAvailable").and_then(Value::as_u64);
-        let minimum = minimum.map(|minimum| apportion::apportion(minimum, &each)[index]);
-        if let Some(minimum) = minimum {
-            task.insert("minAvailable".to_owned(), minimum.into());
-        }
-        needed += minimum.unwrap_or(count);
-        task.insert("name".to_owned(), json!(name));
-        task.insert("replicas".to_owned(), count.into());
-        let environment = gang.environment(index, gang.rank_offset(&name, &each, index));
-        if let Some(pods) = task.get_mut("template").and_then(Value::as_object_mut) {
-            tell(pods, &environment);
-            gang.label(index, pods);
-        }
-        tasks.push(Value::Object(task));
-    }
-    let mut fields = vec![("/spec/tasks".to_owned(), Value::Array(tasks))];
-    let stated = template
-        .pointer("/spec/minAvailable")
-        .and_then(Value::as_u64);
-    if stated.is_some_and(|stated| stated > 0) {
-        let all = gang.replicas();
-        let share = apportion::apportion(u64::from(gang.min_available), &all)[index];
-        let of_tasks = if gang.tasks_hold { needed } else { 1 };
-        let minimum = share.max(of_tasks).max(1).min(all[index]);
-        fields.push(("/spec/minAvailable".to_owned(), minimum.into()));
-    }
-    fields
-}
-
-/// What the cluster runs at once, and completes: the indexes of an indexed Job count from 0 in
-/// each cluster.
-fn batch_job(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
-    let at_once = gang.per_cluster(batch::MAIN);
-    let mut fields = vec![("/spec/parallelism".to_owned(), at_once[index].into())];
-    let completions = template
-        .pointer("/spec/completions")
-        .and_then(Value::as_u64);
-    let ranks = completions.map_or_else(
-        || at_once.clone(),
-        |completions| apportion::apportion(completions, &at_once),
-    );
-    if completions.is_some() {
-        fields.push(("/spec/completions".to_owned(), ranks[index].into()));
-    }
-    let environment = gang.environment(index, gang.rank_offset(batch::MAIN, &ranks, index));
-    for list in CONTAINERS {
-        let path = format!("/spec/template/spec/{list}");
-        if let Some(containers) = template.pointer(&path) {
-            let mut containers = containers.clone();
-            tell_each(&mut containers, &environment);
-            fields.push((path, containers));
-        }
-    }
-    fields.extend(
-        gang.part_label(index)
-            .map(|part| own_label(template, &part)),
-    );
-    fields
-}
-
-/// The label of a Job's pods with their part, in as small a field as there is: Karmada takes away
-/// what the API server has added beside it.
-fn own_label(template: &Value, part: &str) -> (String, Value) {
-    let (metadata, labels) = ("/spec/template/metadata", "/spec/template/metadata/labels");
-    let is_object = |path| template.pointer(path).is_some_and(Value::is_object);
-    let label = json!({ (services::PART_LABEL): part });
-    match (is_object(metadata), is_object(labels)) {
-        (_, true) => {
-            let key = services::PART_LABEL.replace('/', "~1");
-            (format!("{labels}/{key}"), json!(part))
-        }
-        (true, false) => (labels.to_owned(), label),
-        (false, false) => (metadata.to_owned(), json!({ "labels": label })),
-    }
-}
-
 /// Where pods have containers that may be given an environment.
 pub(crate) const CONTAINERS: [&str; 2] = ["initContainers", "containers"];
 
@@ -467,7 +352,7 @@ pub(crate) fn tell(pods: &mut Map<String, Value>, environment: &Environment) {
 
 /// Before the container's own variables, so that those may refer to these; one that it sets
 /// itself stays its own.
-fn tell_each(containers: &mut Value, environment: &Environment) {
+pub(crate) fn tell_each(containers: &mut Value, environment: &Environment) {
     let objects = containers.as_array_mut().into_iter().flatten();
     for container in objects.filter_map(Value::as_object_mut) {
         let own = container.get("env").and_then(Value::as_array);

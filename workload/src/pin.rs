@@ -5,13 +5,10 @@
 //! misapplied. Groups that were not admitted at all are left out.
 
 use crate::capped::{AdmittedRequests, capped};
-use crate::field::Field;
-use crate::kinds::{self, batch, kubeflow, ray, volcano};
+use crate::kinds;
+use crate::parts::Fields;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-
-/// Pods by role that were admitted.
-type Admitted = BTreeMap<String, u32>;
 
 /// Paths and the values that replace them in every member, or `None` for kinds that are not
 /// known to take it.
@@ -22,43 +19,23 @@ pub fn pinned(
     template: &Value,
     admitted: &BTreeMap<String, u32>,
     requests: &AdmittedRequests,
-) -> Option<Vec<(String, Value)>> {
-    let held = &capped(template, requests);
-    match (kinds::group(api_version), kind) {
-        ("apps", _) | ("batch", "Job") => {
-            subtree(held, "/spec/template/spec").map(|pods| vec![pods])
-        }
-        ("batch.volcano.sh", "Job") => tasks(held, admitted),
-        ("kubeflow.org", _) => replica_specs(kubeflow::replica_specs(kind)?, held, admitted),
-        ("jobset.x-k8s.io", "JobSet") => replicated_jobs(held, admitted),
-        ("ray.io", "RayCluster") => {
-            let workers = worker_groups("/spec/workerGroupSpecs", held, admitted)?;
-            let others = ["/spec/headGroupSpec"];
-            Some(with_changed(workers, &others, template, held))
-        }
-        ("ray.io", "RayJob") => {
-            let workers = worker_groups("/spec/rayClusterSpec/workerGroupSpecs", held, admitted)?;
-            let others = [
-                "/spec/rayClusterSpec/headGroupSpec",
-                "/spec/submitterPodTemplate",
-            ];
-            Some(with_changed(workers, &others, template, held))
-        }
-        _ => None,
-    }
+) -> Option<Fields> {
+    let kind = kinds::of_group(api_version, kind)?;
+    kind.pinned(template, &capped(template, requests), admitted)
 }
 
-fn subtree(template: &Value, path: &str) -> Option<(String, Value)> {
+/// The field at `path`, with its path.
+pub(crate) fn subtree(template: &Value, path: &str) -> Option<(String, Value)> {
     Some((path.to_owned(), template.pointer(path)?.clone()))
 }
 
 /// `pinned` with those of `paths` at which `held` is another than `template`.
-fn with_changed(
-    mut pinned: Vec<(String, Value)>,
+pub(crate) fn with_changed(
+    mut pinned: Fields,
     paths: &[&str],
     template: &Value,
     held: &Value,
-) -> Vec<(String, Value)> {
+) -> Fields {
     let changed = paths
         .iter()
         .filter(|path| template.pointer(path) != held.pointer(path));
@@ -66,106 +43,8 @@ fn with_changed(
     pinned
 }
 
-/// The replicated jobs with as many Jobs as were admitted.
-fn replicated_jobs(template: &Value, admitted: &Admitted) -> Option<Vec<(String, Value)>> {
-    let jobs = template.pointer("/spec/replicatedJobs")?.as_array()?.iter();
-    let jobs = jobs.filter_map(|job| {
-        let name = job.get("name")?.as_str()?;
-        let pods = admitted.get(name).copied().filter(|pods| *pods > 0)?;
-        let spec = Field::at("spec", job.pointer("/template/spec")?);
-        let each = batch::pods_at_once(&spec).ok()?.max(1);
-        let mut job = job.as_object()?.clone();
-        job.insert("replicas".into(), (pods / each).into());
-        Some(Value::Object(job))
-    });
-    Some(vec![(
-        "/spec/replicatedJobs".to_owned(),
-        Value::Array(jobs.collect()),
-    )])
-}
-
-/// The tasks with their admitted replicas; minimums never above what is there.
-fn tasks(template: &Value, admitted: &Admitted) -> Option<Vec<(String, Value)>> {
-    let mut total = 0_u64;
-    let tasks: Vec<Value> = template
-        .pointer("/spec/tasks")?
-        .as_array()?
-        .iter()
-        .enumerate()
-        .filter_map(|(index, task)| {
-            let name = volcano::task_name(index, task.get("name").and_then(Value::as_str));
-            let count = admitted.get(&name).copied().filter(|count| *count > 0)?;
-            total += u64::from(count);
-            let mut task = task.as_object()?.clone();
-            task.insert("name".into(), name.into());
-            task.insert("replicas".into(), count.into());
-            clip(&mut task, "minAvailable", u64::from(count));
-            Some(Value::Object(task))
-        })
-        .collect();
-    let mut pinned = vec![("/spec/tasks".to_owned(), Value::Array(tasks))];
-    if let Some(minimum) = template
-        .pointer("/spec/minAvailable")
-        .and_then(Value::as_u64)
-    {
-        pinned.push(("/spec/minAvailable".to_owned(), minimum.min(total).into()));
-    }
-    Some(pinned)
-}
-
-/// The replica specs with their admitted replicas.
-fn replica_specs(
-    field: &str,
-    template: &Value,
-    admitted: &Admitted,
-) -> Option<Vec<(String, Value)>> {
-    let groups: Map<String, Value> = template
-        .pointer(&format!("/spec/{field}"))?
-        .as_object()?
-        .iter()
-        .filter_map(|(key, group)| {
-            let count = admitted
-                .get(&key.to_lowercase())
-                .copied()
-                .filter(|count| *count > 0)?;
-            let mut group = group.as_object()?.clone();
-            group.insert("replicas".into(), count.into());
-            Some((key.clone(), Value::Object(group)))
-        })
-        .collect();
-    Some(vec![(format!("/spec/{field}"), Value::Object(groups))])
-}
-
-/// The groups of workers with their admitted replicas, each of several hosts; a group that was
-/// not admitted keeps none. An autoscaler may go no higher.
-fn worker_groups(
-    path: &str,
-    template: &Value,
-    admitted: &Admitted,
-) -> Option<Vec<(String, Value)>> {
-    let groups = template.pointer(path)?.as_array()?.iter().enumerate();
-    let pinned = groups.map(|(index, group)| {
-        let mut group = group.as_object()?.clone();
-        let name = ray::group_name(index, group.get("groupName").and_then(Value::as_str));
-        let hosts = group
-            .get("numOfHosts")
-            .and_then(Value::as_u64)
-            .unwrap_or(1)
-            .max(1);
-        let replicas = u64::from(admitted.get(&name).copied().unwrap_or(0)) / hosts;
-        group.insert("replicas".into(), replicas.into());
-        clip(&mut group, "minReplicas", replicas);
-        clip(&mut group, "maxReplicas", replicas);
-        Some(Value::Object(group))
-    });
-    Some(vec![(
-        path.to_owned(),
-        Value::Array(pinned.collect::<Option<_>>()?),
-    )])
-}
-
 /// Lowers a number that is there to at most `most`.
-fn clip(object: &mut Map<String, Value>, field: &str, most: u64) {
+pub(crate) fn clip(object: &mut Map<String, Value>, field: &str, most: u64) {
     if let Some(value) = object.get(field).and_then(Value::as_u64) {
         object.insert(field.to_owned(), value.min(most).into());
     }
@@ -174,6 +53,7 @@ fn clip(object: &mut Map<String, Value>, field: &str, most: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    type Admitted = BTreeMap<String, u32>;
     use serde_json::json;
 
     #[test]

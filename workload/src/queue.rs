@@ -44,20 +44,15 @@ pub fn queue_of(template: &Value, namespace_default: Option<&str>) -> String {
 }
 
 fn own_field(template: &Value) -> Option<&str> {
-    let path = match kinds::group(text(template.get("apiVersion"))?) {
-        "batch.volcano.sh" => "/spec/queue",
-        "kubeflow.org" => "/spec/runPolicy/schedulingPolicy/queue",
-        _ => return None,
-    };
+    let api_version = text(template.get("apiVersion"))?;
+    let kind = text(template.get("kind")).unwrap_or_default();
+    let path = kinds::of_group(api_version, kind)?.queue_field()?;
     text(template.pointer(path)).filter(|name| *name != DEFAULT_QUEUE)
 }
 
 fn of_pods(template: &Value) -> Option<&str> {
-    let kind = kinds::of(
-        text(template.get("apiVersion"))?,
-        text(template.get("kind"))?,
-    )?;
-    (kind.pod_templates)(template)
+    kinds::of_template(template)?
+        .pod_templates(template)
         .into_iter()
         .find_map(|pods| entry(pods.get("metadata"), "annotations", SCHEDULING_QUEUE))
 }

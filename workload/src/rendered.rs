@@ -7,10 +7,8 @@
 //! what Karmada's interpreter read from the template, before any override.
 
 use crate::ask::ask;
-use crate::capped::pod_specs;
 use crate::claims::{self, ClaimedDevices};
-use crate::kinds::ray::{HEAD, SUBMITTER};
-use crate::parts::STAND_INS;
+use crate::{kinds, pod_specs};
 use engine::Resources;
 use engine::facts::RolePods;
 use engine::quantity::Amount;
@@ -33,16 +31,16 @@ pub struct Rendered {
 #[must_use]
 pub fn rendered(mut manifest: Value) -> Option<Rendered> {
     let ask = ask(&manifest).ok()?;
-    let stand_ins: Vec<String> = pod_specs(&mut manifest)
+    let kind = kinds::of_template(&manifest)?;
+    let stand_ins: Vec<String> = pod_specs::of(&mut manifest)
         .into_iter()
         .filter(|(_, spec)| never_starts(spec))
         .map(|(role, _)| role)
         .collect();
-    // A RayJob is submitted where its head is.
-    let without_head = stand_ins.iter().any(|role| role == HEAD);
+    let is_absent = |role: &str| stand_ins.iter().any(|stand_in| stand_in == role);
     let roles = ask.roles.iter().filter(|role| {
-        let submits = role.name == SUBMITTER && without_head;
-        !stand_ins.contains(&role.name) && !submits
+        let never_started = kind.role_started_by(&role.name).is_some_and(is_absent);
+        !is_absent(&role.name) && !never_started
     });
     let first = ask.roles.first();
     let surge = first.map_or(Some(Resources::new()), |first| {
@@ -70,7 +68,7 @@ fn never_starts(spec: &Value) -> bool {
         .flatten()
         .filter_map(|g| g["name"].as_str());
     let mut names = names.into_iter();
-    names.any(|name| STAND_INS.contains(&name))
+    names.any(|name| kinds::all().any(|kind| kind.stand_in_gate() == Some(name)))
 }
 
 impl Rendered {

@@ -13,7 +13,7 @@
 //! gets a Service of its own there ([`mod@crate::services`]), whose name is known once the job is
 //! taken apart; until then it is left open.
 
-use crate::kinds::volcano;
+use crate::kinds;
 use engine::ClusterName;
 use engine::facts::Share;
 use serde_json::Value;
@@ -222,30 +222,7 @@ pub(crate) fn endpoint(address: &str, port: impl fmt::Display) -> String {
 /// The name by which pods of the same cluster and namespace reach the pod of rank 0; `None`
 /// where it has none.
 pub(crate) fn host(template: &Value) -> Option<String> {
-    let text = |path| template.pointer(path).and_then(Value::as_str);
-    let name = text("/metadata/name")?;
-    match (crate::kinds::group(text("/apiVersion")?), text("/kind")?) {
-        // The operator makes a Service of that name (replicaName in its envvar.go).
-        ("kubeflow.org", "PyTorchJob") => Some(format!("{name}-master-0")),
-        // The operator names pods so in a headless Service of the job's name (newJobService).
-        ("kubeflow.org", "MPIJob") => Some(format!("{name}-launcher.{name}")),
-        // Its plugin svc makes a headless Service of the job's name, and names each pod
-        // (MakePodName in pkg/controllers/job/helpers).
-        ("batch.volcano.sh", "Job") => {
-            template.pointer("/spec/plugins/svc")?;
-            let task = text("/spec/tasks/0/name");
-            Some(format!("{name}-{}-0.{name}", volcano::task_name(0, task)))
-        }
-        // Pods of an indexed Job have their index in their hostname; the Service is the user's.
-        ("batch", "Job") => {
-            let indexed = text("/spec/completionMode") == Some("Indexed");
-            let service = text("/spec/template/spec/subdomain").filter(|_| indexed)?;
-            Some(format!("{name}-0.{service}"))
-        }
-        ("jobset.x-k8s.io", "JobSet") => crate::kinds::jobset::first_host(template),
-        ("ray.io", "RayCluster" | "RayJob") => crate::kinds::ray::head_service(template),
-        _ => None,
-    }
+    kinds::of_template(template)?.first_host(template)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 //! can be taken for the new one's.
 
 use crate::ask::ask;
-use crate::kinds::{self, batch, jobset};
+use crate::kinds;
 use crate::parts::PartsError;
 use crate::rendezvous::{Meeting, Reach, leading};
 use engine::facts::Share;
@@ -64,7 +64,7 @@ pub fn services(
     let whose = Whose::of(template, attempt);
     let service = |share: &Share, role: &str, index: u32| {
         let others = shares.iter().map(|other| &other.cluster);
-        let mut selector = labels(template, role, index)?;
+        let mut selector = pod_labels(template, role, index)?;
         selector.insert(PART_LABEL.to_owned(), whose.part_label(&share.cluster));
         Some(PodService {
             name: whose.service(&share.cluster, role, index),
@@ -110,48 +110,19 @@ pub fn needs_services(clusters: usize, reach: &Reach) -> bool {
 
 /// Whether a Service can select single pods of a job.
 pub(crate) fn can_select(template: &Value) -> bool {
-    labels(template, "", 0).is_some()
+    pod_labels(template, "", 0).is_some()
 }
 
 /// The labels that an operator writes on the pod with this index of a role; `None` where none of
 /// them tell it.
-fn labels(template: &Value, role: &str, index: u32) -> Option<BTreeMap<String, String>> {
-    let text = |path| template.pointer(path).and_then(Value::as_str);
-    let index = index.to_string();
-    let labels: &[(&str, &str)] = match (kinds::group(text("/apiVersion")?), text("/kind")?) {
-        // SetReplicaType and its kin of training-operator.
-        ("kubeflow.org", "PyTorchJob" | "TFJob") => &[
-            ("training.kubeflow.org/replica-type", role),
-            ("training.kubeflow.org/replica-index", &index),
-        ],
-        // defaultLabels and newWorker of mpi-operator; its launcher has no index.
-        ("kubeflow.org", "MPIJob") if role == "launcher" => {
-            &[("training.kubeflow.org/job-role", role)]
-        }
-        ("kubeflow.org", "MPIJob") => &[
-            ("training.kubeflow.org/job-role", role),
-            ("training.kubeflow.org/replica-index", &index),
-        ],
-        // createJobPod (pkg/controllers/job/job_controller_util.go).
-        ("batch.volcano.sh", "Job") => &[
-            ("volcano.sh/task-spec", role),
-            ("volcano.sh/task-index", &index),
-        ],
-        ("batch", "Job") if batch::is_indexed(template) => {
-            &[("batch.kubernetes.io/job-completion-index", &index)]
-        }
-        // Pods of Jobs without names have no indexes either, as far as others can tell.
-        ("jobset.x-k8s.io", "JobSet") if jobset::first_host(template).is_some() => &[
-            ("jobset.sigs.k8s.io/replicatedjob-name", role),
-            ("jobset.sigs.k8s.io/job-index", &index),
-            ("batch.kubernetes.io/job-completion-index", "0"),
-        ],
-        // Each cluster has one head, or what stands for it (labelPod).
-        ("ray.io", "RayCluster" | "RayJob") => &[("ray.io/node-type", "head")],
-        _ => return None,
-    };
+fn pod_labels(template: &Value, role: &str, index: u32) -> Option<BTreeMap<String, String>> {
+    kinds::of_template(template)?.pod_labels(template, role, index)
+}
+
+/// Labels by key.
+pub(crate) fn labels(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-    Some(labels.iter().map(owned).collect())
+    labels.iter().map(owned).collect()
 }
 
 /// One attempt of one job.

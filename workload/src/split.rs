@@ -11,18 +11,14 @@
 
 use crate::error::AskError;
 use crate::field::Field;
-use crate::kinds::{self, jobset, kubeflow, ray, volcano};
+use crate::kinds;
 use crate::rendezvous::Meeting;
-use crate::{leading, parts, wishes};
+use crate::{parts, wishes};
 use engine::facts::Split;
 use serde_json::Value;
 
 /// Annotation: over how many clusters the job may be placed.
 pub(crate) const SPLIT: &str = "muster.io/split";
-
-/// Volcano's plugins that give the pods each other's names, for a rendezvous inside one cluster
-/// (pkg/controllers/job/plugins, v1.14).
-const RENDEZVOUS_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tensorflow"];
 
 /// What a template says of being split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,17 +52,10 @@ pub(crate) fn refused(template: &Value) -> Option<String> {
 
 /// Whom the pods of a job of this kind have to find from other clusters.
 pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, AskError> {
-    let group = kinds::group(template.get("apiVersion")?.text()?.unwrap_or_default());
-    Ok(match (group, template.get("kind")?.text()?) {
-        ("kubeflow.org", Some("PyTorchJob")) => Meeting::First,
-        ("kubeflow.org", Some("TFJob" | "MPIJob")) => Meeting::All,
-        ("ray.io", Some("RayCluster" | "RayJob")) => Meeting::First,
-        // Each of its pods is told where the coordinator is.
-        ("jobset.x-k8s.io", Some("JobSet")) if template.get("spec.coordinator")?.is_set() => {
-            Meeting::First
-        }
-        _ => Meeting::Nobody,
-    })
+    let api_version = template.get("apiVersion")?.text()?.unwrap_or_default();
+    let kind = template.get("kind")?.text()?.unwrap_or_default();
+    let kind = kinds::of(api_version, kind);
+    kind.map_or(Ok(Meeting::Nobody), |kind| kind.meeting(template))
 }
 
 /// What a job that must meet, and cannot, is told: why its fleet does not let it.
@@ -108,80 +97,18 @@ impl Wish {
 
 /// Why a job cannot be split.
 fn cannot(template: &Value) -> Option<String> {
-    let text = |key| template.get(key).and_then(Value::as_str);
-    let (api_version, kind) = (text("apiVersion").unwrap_or_default(), text("kind")?);
+    let kind = template.get("kind").and_then(Value::as_str)?;
     // What cannot be read is complained of elsewhere.
     let elastic = wishes::asks_elastic(&Field::root(template)) == Ok(true);
-    if elastic && !parts::may_be_resized(template) {
+    if elastic && parts::resizing(template).is_none() {
         return Some(format!(
             "an elastic {kind} is grown and shrunk in one cluster"
         ));
     }
-    match (kinds::group(api_version), kind) {
-        ("batch.volcano.sh", "Job") => volcano(template),
-        ("batch", "Job") => batch(template),
-        ("kubeflow.org", "PyTorchJob") => kubeflow::pytorch::cannot(template),
-        ("kubeflow.org", "TFJob") => kubeflow::tensorflow::cannot(template),
-        ("kubeflow.org", "MPIJob") => kubeflow::mpi::cannot(template),
-        ("jobset.x-k8s.io", "JobSet") => jobset::unsplittable::cannot(template),
-        ("ray.io", "RayCluster" | "RayJob") => ray::unsplittable::cannot(template),
-        ("apps", "Deployment") => Some(
-            "Karmada divides a Deployment itself, where its policy says replicaSchedulingType Divided"
-                .to_owned(),
-        ),
-        ("", "Pod") => Some("a Pod is one".to_owned()),
-        _ => Some(format!(
-            "the pods of a {kind} find each other by names that only one cluster resolves"
-        )),
+    match kinds::of_template(template) {
+        Some(known) => known.unsplittable(template),
+        None => Some(kinds::only_one_cluster_resolves(kind)),
     }
-}
-
-/// What of a Volcano Job makes sense only where all of it is.
-fn volcano(template: &Value) -> Option<String> {
-    let spec = template.get("spec")?;
-    let plugins = spec.get("plugins").and_then(Value::as_object);
-    let named = |name: &&&str| plugins.is_some_and(|plugins| plugins.contains_key(**name));
-    if let Some(plugin) = RENDEZVOUS_PLUGINS.iter().find(named) {
-        return Some(format!(
-            "spec.plugins.{plugin} gives its pods names that only one cluster resolves"
-        ));
-    }
-    if leading::completes(spec) {
-        return Some(
-            "spec.policies: CompleteJob would end the part of one cluster and not the others"
-                .to_owned(),
-        );
-    }
-    let tasks = spec.get("tasks").and_then(Value::as_array)?;
-    let leads = leading::role(template);
-    tasks.iter().enumerate().find_map(|(index, task)| {
-        let of_one_cluster = |key: &str, why: &str| {
-            let set = task.get(key).is_some_and(|value| !value.is_null());
-            set.then(|| format!("spec.tasks[{index}].{key} {why}"))
-        };
-        let name = volcano::task_name(index, task.get("name").and_then(Value::as_str));
-        if leading::completes(task) && leads.as_ref() != Some(&name) {
-            return Some(format!(
-                "spec.tasks[{index}].policies: CompleteJob would end the part of one cluster and not the others, unless it is by TaskCompleted of a single task of one pod"
-            ));
-        }
-        of_one_cluster("dependsOn", "waits for pods that may be in another cluster")
-            .or_else(|| of_one_cluster("partitionPolicy", "counts partitions over all of its pods"))
-    })
-}
-
-/// What of a batch/v1 Job makes sense only where all of it is.
-pub(crate) fn batch(template: &Value) -> Option<String> {
-    let set = |key: &str| {
-        let value = template.pointer(&format!("/spec/{key}"));
-        value.is_some_and(|value| !value.is_null())
-    };
-    let of_all = [
-        ("successPolicy", "names indexes of the whole job"),
-        ("maxFailedIndexes", "counts indexes of the whole job"),
-    ];
-    let found = of_all.iter().find(|(key, _)| set(key));
-    found.map(|(key, why)| format!("spec.{key} {why}"))
 }
 
 #[cfg(test)]

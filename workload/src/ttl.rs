@@ -6,7 +6,7 @@
 //! looked after where the job was submitted.
 
 use crate::kinds;
-use crate::outcome::{condition, text};
+use crate::outcome::text;
 use serde_json::{Value, json};
 
 /// How long a job stays after its end.
@@ -21,21 +21,28 @@ pub struct TimeToLive {
     pub by_control_plane: bool,
 }
 
+/// The field of a kind that says how long it stays after its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TtlField {
+    /// Its path.
+    pub(crate) path: &'static str,
+    /// Whether members would act on it.
+    pub(crate) in_members: bool,
+    /// Whether the control plane's own controller looks after it.
+    pub(crate) by_control_plane: bool,
+}
+
 /// What the template of a job says of that; `None` where it says nothing, or its kind has no such
 /// time.
 #[must_use]
 pub fn time_to_live(template: &Value) -> Option<TimeToLive> {
-    let (path, in_members) = match group_and_kind(template) {
-        ("batch.volcano.sh" | "batch", "Job") => ("/spec/ttlSecondsAfterFinished", false),
-        ("kubeflow.org", _) => ("/spec/runPolicy/ttlSecondsAfterFinished", true),
-        ("jobset.x-k8s.io", "JobSet") => ("/spec/ttlSecondsAfterFinished", true),
-        _ => return None,
-    };
-    let seconds = template.pointer(path)?.as_i64()?;
+    let (api_version, kind) = (text(template, "apiVersion"), text(template, "kind"));
+    let field = kinds::of_group(api_version, kind)?.ttl_field()?;
+    let seconds = template.pointer(field.path)?.as_i64()?;
     Some(TimeToLive {
-        by_control_plane: matches!(group_and_kind(template), ("batch", _)),
+        by_control_plane: field.by_control_plane,
         after_ms: seconds.max(0).saturating_mul(1000),
-        in_members: in_members.then_some(path),
+        in_members: field.in_members.then_some(field.path),
     })
 }
 
@@ -43,25 +50,7 @@ pub fn time_to_live(template: &Value) -> Option<TimeToLive> {
 /// not.
 #[must_use]
 pub fn ended_at<'a>(api_version: &str, kind: &str, status: &'a Value) -> Option<&'a str> {
-    let at = match (kinds::group(api_version), kind) {
-        ("batch.volcano.sh", "Job") => {
-            let state = status.get("state")?;
-            let over = matches!(text(state, "phase"), "Completed" | "Failed" | "Terminated");
-            over.then(|| text(state, "lastTransitionTime"))?
-        }
-        ("kubeflow.org", _) => {
-            let over = condition(status, "Succeeded").or_else(|| condition(status, "Failed"))?;
-            match text(status, "completionTime") {
-                "" => text(over, "lastTransitionTime"),
-                at => at,
-            }
-        }
-        ("jobset.x-k8s.io", "JobSet") => {
-            let over = condition(status, "Completed").or_else(|| condition(status, "Failed"))?;
-            text(over, "lastTransitionTime")
-        }
-        _ => return None,
-    };
+    let at = kinds::of_group(api_version, kind)?.ended_at(status)?;
     Some(at).filter(|at| !at.is_empty())
 }
 
@@ -69,13 +58,6 @@ pub fn ended_at<'a>(api_version: &str, kind: &str, status: &'a Value) -> Option<
 #[must_use]
 pub fn for_ever() -> Value {
     json!(i32::MAX)
-}
-
-fn group_and_kind(template: &Value) -> (&str, &str) {
-    (
-        kinds::group(text(template, "apiVersion")),
-        text(template, "kind"),
-    )
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use crate::error::AskError;
 use crate::field::Field;
+use crate::kinds::{self, WorkloadKind};
 use crate::parts;
 use crate::size::{self, MIN_AVAILABLE, Size};
 use engine::ClusterName;
@@ -11,9 +12,9 @@ use engine::facts::Topology;
 use serde_json::Value;
 
 /// Annotation: whether the job may run with fewer pods than it has, and be grown and shrunk.
-const ELASTIC: &str = "muster.io/elastic";
+pub(crate) const ELASTIC: &str = "muster.io/elastic";
 /// Annotation: pods below which an elastic job neither starts nor is shrunk.
-const MIN_REPLICAS: &str = "muster.io/min-replicas";
+pub(crate) const MIN_REPLICAS: &str = "muster.io/min-replicas";
 /// Annotation: names of the clusters that hold the data it works on, with commas between.
 const DATA_CLUSTERS: &str = "muster.io/data-clusters";
 /// Volcano's label or annotation, on the job or on its pods: whether they may be evicted.
@@ -34,14 +35,15 @@ pub(crate) fn elastic(
     }
     let annotations = template.get("metadata.annotations")?;
     let asked = annotations.entry(ELASTIC)?;
-    if template.value().is_some_and(parts::may_be_resized) {
-        return elastic_gang(template, size);
+    if let Some(resizing) = template.value().and_then(parts::resizing) {
+        return (resizing.is_elastic)(template, size);
     }
     let surge = size.surge;
     let [role] = size.roles.as_mut_slice() else {
         return Err(asked.invalid(RESIZABLE));
     };
-    if !replicas_held || template.get("kind")?.text()? == Some("Pod") {
+    let kind = template.value().and_then(kinds::of_template);
+    if !replicas_held || kind.is_some_and(WorkloadKind::is_one_pod) {
         return Err(asked.invalid(RESIZABLE));
     }
     if surge > 0 {
@@ -68,30 +70,6 @@ pub(crate) fn elastic(
     let smallest = [(&role.request, role.min)];
     size.min_resources = size::sum(&asked, smallest)?;
     Ok(role.min < role.count)
-}
-
-/// The same for a kind whose own fields say with how few of its pods it runs.
-fn elastic_gang(template: &Field<'_>, size: &Size) -> Result<bool, AskError> {
-    let field = template.get("metadata.annotations")?.entry(MIN_REPLICAS)?;
-    if field.is_set() {
-        return Err(field.invalid("nothing: spec.minAvailable says it for this kind"));
-    }
-    let minimum = template.get("spec.minAvailable")?;
-    let pods: u64 = size.roles.iter().map(|role| u64::from(role.count)).sum();
-    if minimum.count()?.unwrap_or(0) == 0 {
-        return Err(minimum.invalid(format!(
-            "with how few of its {pods} pods it may run, since {ELASTIC} is true"
-        )));
-    }
-    for task in template.get("spec.tasks")?.items()? {
-        let partitions = task.get("partitionPolicy")?;
-        if partitions.is_set() {
-            return Err(partitions.invalid(format!(
-                "nothing, since {ELASTIC} is true: all of its partitions have to be there"
-            )));
-        }
-    }
-    Ok(u64::from(size.min_available) < pods)
 }
 
 /// Whether the template asks to be grown and shrunk, whether or not it can be.

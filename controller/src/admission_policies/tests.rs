@@ -275,7 +275,7 @@ fn kinds_that_tenants_may_propagate_are_gated_or_have_no_pods() {
             "{group}/{kind}"
         );
     }
-    for known in workload::KNOWN_KINDS.iter().chain(workload::RELATED_KINDS) {
+    for known in workload::known_kinds() {
         let group = if known.group.is_empty() {
             "v1"
         } else {

@@ -102,7 +102,7 @@ impl Each<'_> {
 
 /// The template kinds that are watched whether or not a binding names them.
 pub(crate) fn known_template_kinds() -> impl Iterator<Item = TemplateKind> {
-    workload::KNOWN_KINDS.iter().map(|kind| TemplateKind {
+    workload::default_kinds().map(|kind| TemplateKind {
         api_version: kind.api_version(),
         kind: kind.kind.to_owned(),
     })

@@ -37,8 +37,7 @@ pub(crate) fn drop_propagation(ensurer: &Ensurer, namespace: &str) {
 }
 
 pub(crate) fn propagation(namespace: &str) -> Value {
-    let selectors: Vec<Value> = workload::KNOWN_KINDS
-        .iter()
+    let selectors: Vec<Value> = workload::default_kinds()
         .map(|kind| json!({ "apiVersion": kind.api_version(), "kind": kind.kind }))
         .collect();
     json!({

@@ -27,7 +27,7 @@ fn the_policy_of_a_namespace_claims_known_kinds_for_us_below_every_other() {
             "{kind} in {selectors:?}"
         );
     }
-    assert_eq!(selectors.len(), workload::KNOWN_KINDS.len());
+    assert_eq!(selectors.len(), workload::default_kinds().count());
     assert!(
         spec["resourceSelectors"][0]["name"].is_null(),
         "all of a kind"

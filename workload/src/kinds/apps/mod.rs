@@ -1,22 +1,118 @@
 //! Deployments, StatefulSets and ReplicaSets: services. They start with one pod and are
 //! charged in full; a gang only where the annotation says so.
 
-use super::batch::MAIN;
+use super::batch::{MAIN, POD_SPEC};
+use super::{KnownKind, WorkloadKind, known, only_one_cluster_resolves};
 use crate::error::AskError;
 use crate::field::{Field, MAX_PODS};
 use crate::outcome::{self, Outcome, PodCounts};
+use crate::parts::Fields;
+use crate::pin;
 use crate::pod::Pod;
+use crate::pod_specs;
 use crate::size::{self, PriorityOf, Size};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
-/// What a StatefulSet or ReplicaSet asks for.
-pub(crate) fn size(template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
-    with_surge(template, 0)
+pub(crate) const DEPLOYMENT: AppsKind = AppsKind {
+    is_deployment: true,
+    ..service(known("apps", "v1", "Deployment", "deployments"))
+};
+pub(crate) const STATEFUL_SET: AppsKind =
+    service(known("apps", "v1", "StatefulSet", "statefulsets"));
+pub(crate) const REPLICA_SET: AppsKind = AppsKind {
+    in_default_policy: false,
+    ..service(known("apps", "v1", "ReplicaSet", "replicasets"))
+};
+
+/// A kind of the group `apps` with replicas.
+pub(crate) struct AppsKind {
+    api: KnownKind,
+    /// Whether rolling updates start more pods than its replicas, and Karmada divides it.
+    is_deployment: bool,
+    in_default_policy: bool,
 }
 
-/// What a Deployment asks for: its replicas, and what a rolling update starts besides.
-pub(crate) fn deployment(template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
-    with_surge(template, surge(&template.get("spec")?)?)
+const fn service(api: KnownKind) -> AppsKind {
+    AppsKind {
+        api,
+        is_deployment: false,
+        in_default_policy: true,
+    }
+}
+
+impl WorkloadKind for AppsKind {
+    fn api(&self) -> KnownKind {
+        self.api
+    }
+
+    fn in_default_policy(&self) -> bool {
+        self.in_default_policy
+    }
+
+    /// What it asks for: its replicas, and what a rolling update starts besides.
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+        let surge = match self.is_deployment {
+            true => surge(&template.get("spec")?)?,
+            false => 0,
+        };
+        with_surge(template, surge)
+    }
+
+    fn pod_templates<'a>(&self, template: &'a Value) -> Vec<&'a Value> {
+        template.pointer("/spec/template").into_iter().collect()
+    }
+
+    fn pod_specs<'a>(&self, spec: &'a mut Value) -> Vec<(String, &'a mut Value)> {
+        pod_specs::only(spec.pointer_mut("/template/spec"))
+    }
+
+    /// A service never finishes.
+    fn part_outcome(&self, status: &Value) -> Outcome {
+        outcome::active_if_told(status)
+    }
+
+    /// Those that are ready run.
+    fn counts(&self, status: &Value) -> PodCounts {
+        let running = outcome::number(status, "readyReplicas");
+        let pending = outcome::number(status, "replicas").saturating_sub(running);
+        PodCounts {
+            pending,
+            running,
+            ..PodCounts::default()
+        }
+    }
+
+    /// Those of a StatefulSet's `volumeClaimTemplates`.
+    fn own_claims<'a>(&self, template: &'a Value) -> Vec<&'a str> {
+        let claims = template.pointer("/spec/volumeClaimTemplates");
+        let claims = claims.and_then(Value::as_array).into_iter().flatten();
+        claims
+            .filter_map(|claim| claim.pointer("/metadata/name")?.as_str())
+            .collect()
+    }
+
+    fn holds_replicas(&self) -> bool {
+        true
+    }
+
+    /// A Deployment whose update starts more than its replicas cannot be divided exactly,
+    /// because each part rounds its surge up.
+    fn is_divisible(&self, template: &Value) -> bool {
+        self.is_deployment && !surges(template)
+    }
+
+    fn pinned(&self, _: &Value, capped: &Value, _: &BTreeMap<String, u32>) -> Option<Fields> {
+        pin::subtree(capped, POD_SPEC).map(|pods| vec![pods])
+    }
+
+    fn unsplittable(&self, _: &Value) -> Option<String> {
+        Some(match self.is_deployment {
+            true => "Karmada divides a Deployment itself, where its policy says replicaSchedulingType Divided"
+                .to_owned(),
+            false => only_one_cluster_resolves(self.api.kind),
+        })
+    }
 }
 
 fn with_surge(template: &Field<'_>, surge: u32) -> Result<Size, AskError> {
@@ -63,26 +159,10 @@ fn surge(spec: &Field<'_>) -> Result<u32, AskError> {
 }
 
 /// Whether an update of the Deployment `template` may start more pods than its replicas.
-pub(crate) fn surges(template: &Value) -> bool {
+fn surges(template: &Value) -> bool {
     let spec = Field::root(template).get("spec");
     spec.and_then(|spec| surge(&spec))
         .is_ok_and(|pods| pods > 0)
-}
-
-/// Where a part of it is: a service never finishes.
-pub(crate) fn part(status: &Value) -> Outcome {
-    outcome::active_if_told(status)
-}
-
-/// Its pods in one member: those that are ready run.
-pub(crate) fn counts(status: &Value) -> PodCounts {
-    let running = outcome::number(status, "readyReplicas");
-    let pending = outcome::number(status, "replicas").saturating_sub(running);
-    PodCounts {
-        pending,
-        running,
-        ..PodCounts::default()
-    }
 }
 
 #[cfg(test)]

@@ -1,29 +1,143 @@
 //! batch/v1 Jobs.
 
+mod parts;
+
+use super::{KnownKind, PartFields, WorkloadKind, known};
 use crate::error::AskError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
+use crate::parts::Fields;
+use crate::pin;
 use crate::pod::Pod;
+use crate::pod_specs;
+use crate::services;
 use crate::size::{self, PriorityOf, Size};
+use crate::ttl::TtlField;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Name of the only role of a kind with one pod template.
 pub(crate) const MAIN: &str = "main";
 
-/// What a Job asks for: all that run at once, unless its annotation lowers the minimum.
-pub(crate) fn size(template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
-    let spec = template.get("spec")?;
-    let pods = pods_at_once(&spec)?;
-    let min = size::annotated_minimum(template, pods)?.unwrap_or(pods);
-    let pod = Pod::read(&spec.get("template.spec")?)?;
-    let priority_class = pod.priority_class.clone();
-    let role = pod.role(MAIN, pods, min)?;
-    Ok(Size {
-        priority_class,
-        suspended: spec.get("suspend")?.flag()?,
-        duration_ms: size::deadline(&spec.get("activeDeadlineSeconds")?)?,
-        ..Size::gang(&spec, vec![role], min)?
-    })
+/// Path of the pod spec of a kind with one pod template.
+pub(crate) const POD_SPEC: &str = "/spec/template/spec";
+
+/// batch/v1 Jobs.
+pub(crate) struct BatchJobKind;
+
+impl WorkloadKind for BatchJobKind {
+    fn api(&self) -> KnownKind {
+        known("batch", "v1", "Job", "jobs")
+    }
+
+    /// All that run at once, unless its annotation lowers the minimum.
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+        let spec = template.get("spec")?;
+        let pods = pods_at_once(&spec)?;
+        let min = size::annotated_minimum(template, pods)?.unwrap_or(pods);
+        let pod = Pod::read(&spec.get("template.spec")?)?;
+        let priority_class = pod.priority_class.clone();
+        let role = pod.role(MAIN, pods, min)?;
+        Ok(Size {
+            priority_class,
+            suspended: spec.get("suspend")?.flag()?,
+            duration_ms: size::deadline(&spec.get("activeDeadlineSeconds")?)?,
+            ..Size::gang(&spec, vec![role], min)?
+        })
+    }
+
+    fn pod_templates<'a>(&self, template: &'a Value) -> Vec<&'a Value> {
+        template.pointer("/spec/template").into_iter().collect()
+    }
+
+    fn pod_specs<'a>(&self, spec: &'a mut Value) -> Vec<(String, &'a mut Value)> {
+        pod_specs::only(spec.pointer_mut("/template/spec"))
+    }
+
+    /// `SuccessCriteriaMet` and `FailureTarget` come before the end: its pods are still being
+    /// stopped.
+    fn part_outcome(&self, status: &Value) -> Outcome {
+        if let Some(failed) = outcome::condition(status, "Failed") {
+            return outcome::failed_by(failed);
+        }
+        if outcome::condition(status, "Complete").is_some() {
+            return Outcome::Succeeded;
+        }
+        if outcome::condition(status, "Suspended").is_some() {
+            return Outcome::Suspended;
+        }
+        outcome::active_if_told(status)
+    }
+
+    /// `active` counts pending pods too; `ready`, where it is told, tells them apart.
+    fn counts(&self, status: &Value) -> PodCounts {
+        let active = outcome::number(status, "active");
+        let running = match status.get("ready") {
+            Some(_) => outcome::number(status, "ready").min(active),
+            None => active,
+        };
+        PodCounts {
+            pending: active - running,
+            running,
+            succeeded: outcome::number(status, "succeeded"),
+            failed: outcome::number(status, "failed"),
+        }
+    }
+
+    /// Kubernetes' own controller acts on it, on the control plane.
+    fn ttl_field(&self) -> Option<TtlField> {
+        Some(TtlField {
+            path: "/spec/ttlSecondsAfterFinished",
+            in_members: false,
+            by_control_plane: true,
+        })
+    }
+
+    fn holds_replicas(&self) -> bool {
+        true
+    }
+
+    fn is_divisible(&self, template: &Value) -> bool {
+        !is_indexed(template)
+    }
+
+    /// Karmada divides its completions with its replicas, and they cannot change while it runs.
+    fn is_fixed_once_divided(&self) -> bool {
+        true
+    }
+
+    fn pinned(&self, _: &Value, capped: &Value, _: &BTreeMap<String, u32>) -> Option<Fields> {
+        pin::subtree(capped, POD_SPEC).map(|pods| vec![pods])
+    }
+
+    fn part_fields(&self) -> Option<PartFields> {
+        Some(parts::fields)
+    }
+
+    fn unsplittable(&self, template: &Value) -> Option<String> {
+        unsplittable(template)
+    }
+
+    /// Pods of an indexed Job have their index in their hostname; the Service is the user's.
+    fn first_host(&self, template: &Value) -> Option<String> {
+        let text = |path| template.pointer(path).and_then(Value::as_str);
+        let name = text("/metadata/name")?;
+        let service = text("/spec/template/spec/subdomain").filter(|_| is_indexed(template))?;
+        Some(format!("{name}-0.{service}"))
+    }
+
+    fn pod_labels(
+        &self,
+        template: &Value,
+        _: &str,
+        index: u32,
+    ) -> Option<BTreeMap<String, String>> {
+        let labels = [(
+            "batch.kubernetes.io/job-completion-index",
+            &*index.to_string(),
+        )];
+        is_indexed(template).then(|| services::labels(&labels))
+    }
 }
 
 /// Pods that a Job runs at the same time: its parallelism, never more than its completions.
@@ -45,47 +159,25 @@ pub(crate) fn pods_at_once(spec: &Field<'_>) -> Result<u32, AskError> {
 }
 
 /// Whether its pods have identities of their own.
-pub(crate) fn is_indexed(template: &Value) -> bool {
+fn is_indexed(template: &Value) -> bool {
     template
         .pointer("/spec/completionMode")
         .and_then(Value::as_str)
         == Some("Indexed")
 }
 
-/// Its pod template.
-pub(crate) fn pod_templates(template: &Value) -> Vec<&Value> {
-    template.pointer("/spec/template").into_iter().collect()
-}
-
-/// Where a part of it is. `SuccessCriteriaMet` and `FailureTarget` come before the end: its
-/// pods are still being stopped.
-pub(crate) fn part(status: &Value) -> Outcome {
-    if let Some(failed) = outcome::condition(status, "Failed") {
-        return outcome::failed_by(failed);
-    }
-    if outcome::condition(status, "Complete").is_some() {
-        return Outcome::Succeeded;
-    }
-    if outcome::condition(status, "Suspended").is_some() {
-        return Outcome::Suspended;
-    }
-    outcome::active_if_told(status)
-}
-
-/// Its pods in one member. `active` counts pending pods too; `ready`, where it is told, tells
-/// them apart.
-pub(crate) fn counts(status: &Value) -> PodCounts {
-    let active = outcome::number(status, "active");
-    let running = match status.get("ready") {
-        Some(_) => outcome::number(status, "ready").min(active),
-        None => active,
+/// What of a batch/v1 Job makes sense only where all of it is.
+pub(crate) fn unsplittable(template: &Value) -> Option<String> {
+    let set = |key: &str| {
+        let value = template.pointer(&format!("/spec/{key}"));
+        value.is_some_and(|value| !value.is_null())
     };
-    PodCounts {
-        pending: active - running,
-        running,
-        succeeded: outcome::number(status, "succeeded"),
-        failed: outcome::number(status, "failed"),
-    }
+    let of_all = [
+        ("successPolicy", "names indexes of the whole job"),
+        ("maxFailedIndexes", "counts indexes of the whole job"),
+    ];
+    let found = of_all.iter().find(|(key, _)| set(key));
+    found.map(|(key, why)| format!("spec.{key} {why}"))
 }
 
 #[cfg(test)]

@@ -1,19 +1,132 @@
 //! JobSets (jobset.x-k8s.io): groups of identical batch/v1 Jobs.
 
-pub(crate) mod parts;
-pub(crate) mod unsplittable;
+mod parts;
+mod unsplittable;
 
 use super::batch;
+use super::{KnownKind, PartFields, WorkloadKind, known};
 use crate::error::AskError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
+use crate::parts::Fields;
 use crate::pod::Pod;
+use crate::rendezvous::Meeting;
 use crate::size::{self, PriorityOf, Size};
+use crate::ttl::TtlField;
+use crate::{pod_specs, services};
 use engine::facts::Role;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
-/// What a JobSet asks for: every pod of every Job, unless its annotation lowers the minimum.
-pub(crate) fn size(template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+/// JobSets.
+pub(crate) struct JobSetKind;
+
+impl WorkloadKind for JobSetKind {
+    fn api(&self) -> KnownKind {
+        known("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
+    }
+
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+        size(template)
+    }
+
+    /// The pod templates of its Jobs.
+    fn pod_templates<'a>(&self, template: &'a Value) -> Vec<&'a Value> {
+        let jobs = replicated_jobs(template).iter();
+        jobs.filter_map(|job| job.pointer("/template/spec/template"))
+            .collect()
+    }
+
+    fn pod_specs<'a>(&self, spec: &'a mut Value) -> Vec<(String, &'a mut Value)> {
+        pod_specs::listed(
+            spec.get_mut("replicatedJobs"),
+            "name",
+            "/template/spec/template/spec",
+            |_, name| name.unwrap_or_default().to_owned(),
+        )
+    }
+
+    fn part_outcome(&self, status: &Value) -> Outcome {
+        part_outcome(status)
+    }
+
+    fn counts(&self, status: &Value) -> PodCounts {
+        counts(status)
+    }
+
+    fn ended_at<'a>(&self, status: &'a Value) -> Option<&'a str> {
+        let over = outcome::condition(status, "Completed")
+            .or_else(|| outcome::condition(status, "Failed"))?;
+        Some(outcome::text(over, "lastTransitionTime"))
+    }
+
+    fn ttl_field(&self) -> Option<TtlField> {
+        Some(TtlField {
+            path: "/spec/ttlSecondsAfterFinished",
+            in_members: true,
+            by_control_plane: false,
+        })
+    }
+
+    fn pinned(
+        &self,
+        _: &Value,
+        capped: &Value,
+        admitted: &BTreeMap<String, u32>,
+    ) -> Option<Fields> {
+        pinned(capped, admitted)
+    }
+
+    fn part_fields(&self) -> Option<PartFields> {
+        Some(parts::fields)
+    }
+
+    fn unsplittable(&self, template: &Value) -> Option<String> {
+        unsplittable::unsplittable(template)
+    }
+
+    /// Each of its pods is told where the coordinator is.
+    fn meeting(&self, template: &Field<'_>) -> Result<Meeting, AskError> {
+        Ok(match template.get("spec.coordinator")?.is_set() {
+            true => Meeting::First,
+            false => Meeting::Nobody,
+        })
+    }
+
+    /// The one replicated job that the success policy names, where others have to end otherwise.
+    /// Of one that is all there is every part has to succeed.
+    fn leading_role(&self, template: &Value) -> Option<String> {
+        let target = match *targets(template) {
+            [target] => target,
+            _ => return None,
+        };
+        let mut jobs = replicated_jobs(template).iter();
+        let job = jobs.find(|job| name(job) == target)?;
+        Shape::of(job).is_one_pod().then(|| target.to_owned())
+    }
+
+    fn first_host(&self, template: &Value) -> Option<String> {
+        first_host(template)
+    }
+
+    /// Pods of Jobs without names have no indexes either, as far as others can tell.
+    fn pod_labels(
+        &self,
+        template: &Value,
+        role: &str,
+        index: u32,
+    ) -> Option<BTreeMap<String, String>> {
+        first_host(template)?;
+        Some(services::labels(&[
+            ("jobset.sigs.k8s.io/replicatedjob-name", role),
+            ("jobset.sigs.k8s.io/job-index", &index.to_string()),
+            ("batch.kubernetes.io/job-completion-index", "0"),
+        ]))
+    }
+}
+
+/// Every pod of every Job, unless its annotation lowers the minimum.
+fn size(template: &Field<'_>) -> Result<Size, AskError> {
     let spec = template.get("spec")?;
     let jobs = spec.get("replicatedJobs")?;
     let mut roles = Vec::new();
@@ -54,16 +167,8 @@ fn role(job: &Field<'_>) -> Result<(Role, Option<String>), AskError> {
     Ok((pod.role(name, pods, pods)?, class))
 }
 
-/// The pod templates of its Jobs.
-pub(crate) fn pod_templates(template: &Value) -> Vec<&Value> {
-    replicated_jobs(template)
-        .iter()
-        .filter_map(|job| job.pointer("/template/spec/template"))
-        .collect()
-}
-
 /// Where a part of it is.
-pub(crate) fn part(status: &Value) -> Outcome {
+fn part_outcome(status: &Value) -> Outcome {
     if let Some(failed) = outcome::condition(status, "Failed") {
         return outcome::failed_by(failed);
     }
@@ -83,7 +188,7 @@ pub(crate) fn part(status: &Value) -> Outcome {
 
 /// Its pods in one member. A JobSet reports Jobs; how many pods each runs at once is `pods`, which
 /// `deploy/interpreter-jobset.yaml` adds. Active Jobs are pending until all their pods are ready.
-pub(crate) fn counts(status: &Value) -> PodCounts {
+fn counts(status: &Value) -> PodCounts {
     let groups = status.get("replicatedJobsStatus").and_then(Value::as_array);
     groups
         .into_iter()
@@ -101,20 +206,38 @@ pub(crate) fn counts(status: &Value) -> PodCounts {
         })
 }
 
+/// The replicated jobs with as many Jobs as were admitted.
+fn pinned(template: &Value, admitted: &BTreeMap<String, u32>) -> Option<Fields> {
+    let jobs = template.pointer("/spec/replicatedJobs")?.as_array()?.iter();
+    let jobs = jobs.filter_map(|job| {
+        let name = job.get("name")?.as_str()?;
+        let pods = admitted.get(name).copied().filter(|pods| *pods > 0)?;
+        let spec = Field::at("spec", job.pointer("/template/spec")?);
+        let each = batch::pods_at_once(&spec).ok()?.max(1);
+        let mut job = job.as_object()?.clone();
+        job.insert("replicas".into(), (pods / each).into());
+        Some(Value::Object(job))
+    });
+    Some(vec![(
+        "/spec/replicatedJobs".to_owned(),
+        Value::Array(jobs.collect()),
+    )])
+}
+
 /// How many Jobs a replicated job makes, and what each of them runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+struct Shape {
     /// Its Jobs.
-    pub(crate) jobs: u64,
+    jobs: u64,
     /// Pods of one Job that run at once.
-    pub(crate) at_once: u64,
+    at_once: u64,
     /// Pods of one Job that have to end well, where that is said.
-    pub(crate) completions: Option<u64>,
+    completions: Option<u64>,
 }
 
 impl Shape {
-    /// That of a replicated job that [`size()`] has read.
-    pub(crate) fn of(replicated: &Value) -> Self {
+    /// That of a replicated job that [`size`] has read.
+    fn of(replicated: &Value) -> Self {
         let number = |path| replicated.pointer(path).and_then(Value::as_u64);
         let completions = number("/template/spec/completions");
         let parallelism = number("/template/spec/parallelism").unwrap_or(1);
@@ -126,13 +249,13 @@ impl Shape {
     }
 
     /// Whether there is never more than one pod of it, so that one cluster gets it.
-    pub(crate) fn is_one_pod(self) -> bool {
+    fn is_one_pod(self) -> bool {
         self.jobs == 1 && self.at_once == 1
     }
 }
 
 /// Its replicated jobs.
-pub(crate) fn replicated_jobs(template: &Value) -> &[Value] {
+fn replicated_jobs(template: &Value) -> &[Value] {
     let jobs = template
         .pointer("/spec/replicatedJobs")
         .and_then(Value::as_array);
@@ -140,21 +263,21 @@ pub(crate) fn replicated_jobs(template: &Value) -> &[Value] {
 }
 
 /// The replicated jobs that its success policy names.
-pub(crate) fn targets(template: &Value) -> Vec<&str> {
+fn targets(template: &Value) -> Vec<&str> {
     let names = template.pointer("/spec/successPolicy/targetReplicatedJobs");
     let names = names.and_then(Value::as_array).into_iter().flatten();
     names.filter_map(Value::as_str).collect()
 }
 
 /// The name of a replicated job.
-pub(crate) fn name(replicated: &Value) -> &str {
+fn name(replicated: &Value) -> &str {
     outcome::text(replicated, "name")
 }
 
 /// The name by which pods of the same cluster reach the first pod of its first replicated job:
 /// `<jobset>-<replicated job>-<job>-<pod>.<subdomain>` (`GenPodName` and `GetSubdomain`, v0.11).
 /// Its webhook has Jobs indexed and their pods named unless the template says otherwise.
-pub(crate) fn first_host(template: &Value) -> Option<String> {
+fn first_host(template: &Value) -> Option<String> {
     let text = |path| template.pointer(path).and_then(Value::as_str);
     let first = replicated_jobs(template).first()?;
     let named = template.pointer("/spec/network/enableDNSHostnames");
@@ -168,7 +291,7 @@ pub(crate) fn first_host(template: &Value) -> Option<String> {
 }
 
 /// Whether pods of a Job of a replicated job have indexes: they do unless it says otherwise.
-pub(crate) fn is_indexed(replicated: &Value) -> bool {
+fn is_indexed(replicated: &Value) -> bool {
     let mode = replicated.pointer("/template/spec/completionMode");
     mode.and_then(Value::as_str)
         .is_none_or(|mode| mode == "Indexed")

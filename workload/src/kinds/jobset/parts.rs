@@ -23,7 +23,7 @@ const COORDINATOR: &str = "jobset.sigs.k8s.io/coordinator";
 const LABEL_CHARS: usize = 63;
 
 /// What the cluster at `index` gets.
-pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let elsewhere = coordinator_elsewhere(template, gang, index);
     let (mut jobs, mut ranks_before) = (Vec::new(), 0);
     for job in replicated_jobs(template) {

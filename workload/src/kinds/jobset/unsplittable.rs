@@ -3,12 +3,13 @@
 
 use super::parts::set;
 use super::{Shape, first_host, name, replicated_jobs, targets};
+use crate::kinds::batch;
 use crate::parts::CONTAINERS;
-use crate::{leading, outcome, split};
+use crate::{leading, outcome};
 use serde_json::Value;
 
 /// What keeps one from being split.
-pub(crate) fn cannot(template: &Value) -> Option<String> {
+pub(super) fn unsplittable(template: &Value) -> Option<String> {
     of_the_whole(template)
         .or_else(|| coordinator(template))
         .or_else(|| success_policy(template))
@@ -106,7 +107,7 @@ fn indivisible(index: usize, job: &Value) -> Option<String> {
     if shape.jobs > 1 || shape.is_one_pod() {
         return None;
     }
-    let why = split::batch(job.get("template")?)?;
+    let why = batch::unsplittable(job.get("template")?)?;
     Some(format!("{path}.template.{why}"))
 }
 

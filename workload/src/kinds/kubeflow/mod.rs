@@ -1,199 +1,230 @@
 //! Training jobs of Kubeflow: PyTorchJob, TFJob, MPIJob and kin (training-operator v1,
-//! mpi-operator v2beta1). They differ in the name of one field and a few defaults.
+//! mpi-operator v2beta1). They differ in the name of one field and a few defaults, and those that
+//! can be split over clusters in how their pods find each other: [`TrainingJobKind`] says how.
 
 pub(crate) mod mpi;
 mod parts;
 pub(crate) mod pytorch;
+mod size;
 pub(crate) mod tensorflow;
 
+use super::{KnownKind, PartFields, WorkloadKind, known, only_one_cluster_resolves};
+use crate::dependencies::NamedObjects;
 use crate::error::AskError;
 use crate::field::Field;
+use crate::leading::is_one;
 use crate::outcome::{self, Outcome, PodCounts};
-use crate::pod::Pod;
-use crate::size::{self, PriorityOf, Size};
-use engine::facts::Role;
-use serde_json::Value;
+use crate::parts::Fields;
+use crate::rendezvous::Meeting;
+use crate::size::{PriorityOf, Size};
+use crate::ttl::TtlField;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
-/// The field of `kind` that holds its groups of pods.
-pub(crate) fn replica_specs(kind: &str) -> Option<&'static str> {
-    Some(match kind {
-        "PyTorchJob" => "pytorchReplicaSpecs",
-        "TFJob" => "tfReplicaSpecs",
-        "MPIJob" => "mpiReplicaSpecs",
-        "XGBoostJob" => "xgbReplicaSpecs",
-        "PaddleJob" => "paddleReplicaSpecs",
-        "JAXJob" => "jaxReplicaSpecs",
-        _ => return None,
-    })
+pub(crate) const XGBOOST_JOB: TrainingJobKind =
+    unsplit("XGBoostJob", "xgboostjobs", "xgbReplicaSpecs");
+pub(crate) const PADDLE_JOB: TrainingJobKind =
+    unsplit("PaddleJob", "paddlejobs", "paddleReplicaSpecs");
+pub(crate) const JAX_JOB: TrainingJobKind = unsplit("JAXJob", "jaxjobs", "jaxReplicaSpecs");
+
+/// What differs between the kinds of training jobs.
+pub(crate) struct TrainingJobKind {
+    api: KnownKind,
+    in_default_policy: bool,
+    /// The field of the spec with its groups of pods.
+    groups: &'static str,
+    /// Groups whose end is the end of the job, in lower case.
+    leaders: &'static [&'static str],
+    /// Replicas of a group that names none, by apiVersion and group.
+    default_replicas: fn(&str, &str) -> u32,
+    /// Annotation that names a Secret which its pods need.
+    secret: Option<&'static str>,
+    split: Option<SplitTrainingJob>,
 }
 
-struct Group {
-    role: Role,
-    /// Its replicas as stated; the role counts what an autoscaler may add, too.
-    replicas: u32,
-    priority_class: Option<String>,
+/// How a kind of training jobs is split over clusters.
+struct SplitTrainingJob {
+    fields: PartFields,
+    unsplittable: fn(&Value) -> Option<String>,
+    meeting: Meeting,
+    /// The host of the pod of rank 0, by the name of the job.
+    first_host: fn(&str) -> Option<String>,
+    /// The labels of the pod with this index of a role.
+    pod_labels: fn(&str, u32) -> BTreeMap<String, String>,
+    stand_in_gate: Option<&'static str>,
 }
 
-/// What a training job asks for.
-pub(crate) fn size(template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
-    let kind = template.get("kind")?;
-    let field = kind
-        .text()?
-        .and_then(replica_specs)
-        .ok_or_else(|| kind.invalid("a kind of Kubeflow"))?;
-    let spec = template.get("spec")?;
-    let specs = spec.get(field)?;
-    let groups = groups(template, &spec, &specs)?;
-    if groups.is_empty() {
-        return Err(specs.invalid("at least one group of replicas"));
+/// A kind that runs in one cluster, and that no default policy selects.
+const fn unsplit(
+    kind: &'static str,
+    plural: &'static str,
+    groups: &'static str,
+) -> TrainingJobKind {
+    TrainingJobKind {
+        api: known("kubeflow.org", "v1", kind, plural),
+        in_default_policy: false,
+        groups,
+        leaders: &[],
+        default_replicas: |_, _| 1,
+        secret: None,
+        split: None,
     }
-    let policy = spec.get("runPolicy.schedulingPolicy")?;
-    let min_available = min_available(&policy.get("minAvailable")?, &groups)?;
-    let priority_class = match policy.get("priorityClass")?.name()? {
-        Some(class) => Some(class.to_owned()),
-        None => groups.iter().find_map(|group| group.priority_class.clone()),
-    };
-    let mut size = Size::gang(&specs, roles(groups, min_available), min_available)?;
-    if policy.get("minResources")?.is_set() {
-        size.min_resources = policy.get("minResources")?.resources()?;
-    }
-    Ok(Size {
-        priority_class,
-        suspended: spec.get("runPolicy.suspend")?.flag()?,
-        duration_ms: size::deadline(&spec.get("runPolicy.activeDeadlineSeconds")?)?,
-        ..size
-    })
 }
 
-/// Its groups of pods, those that lead first (the order in which mpi-operator looks for the
-/// priority of the whole).
-fn groups(
-    template: &Field<'_>,
-    spec: &Field<'_>,
-    specs: &Field<'_>,
-) -> Result<Vec<Group>, AskError> {
-    let mut groups = Vec::new();
-    for (key, field) in specs.entries()? {
-        let name = key.to_lowercase();
-        let replicas = field
-            .get("replicas")?
-            .count()?
-            .unwrap_or(default_replicas(template, &name)?);
-        let most = if name == "worker" {
-            elastic_most(spec, replicas)?
-        } else {
-            replicas
-        };
-        let pod = Pod::read(&field.get("template.spec")?)?;
-        let priority_class = pod.priority_class.clone();
-        groups.push(Group {
-            role: pod.role(name, most, 0)?,
-            replicas,
-            priority_class,
+impl TrainingJobKind {
+    /// The groups of pods of `template`.
+    fn groups<'a>(&self, template: &'a Value) -> Option<&'a Map<String, Value>> {
+        template.get("spec")?.get(self.groups)?.as_object()
+    }
+}
+
+impl WorkloadKind for TrainingJobKind {
+    fn api(&self) -> KnownKind {
+        self.api
+    }
+
+    fn in_default_policy(&self) -> bool {
+        self.in_default_policy
+    }
+
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+        size::size(self, template)
+    }
+
+    fn pod_templates<'a>(&self, template: &'a Value) -> Vec<&'a Value> {
+        let groups = self.groups(template).into_iter().flatten();
+        groups
+            .filter_map(|(_, group)| group.get("template"))
+            .collect()
+    }
+
+    fn pod_specs<'a>(&self, spec: &'a mut Value) -> Vec<(String, &'a mut Value)> {
+        let groups = spec.get_mut(self.groups).and_then(Value::as_object_mut);
+        let pods = groups.into_iter().flatten().filter_map(|(name, group)| {
+            Some((name.to_lowercase(), group.pointer_mut("/template/spec")?))
         });
+        pods.collect()
     }
-    groups.sort_by(|a, b| order(&a.role.name).cmp(&order(&b.role.name)));
-    Ok(groups)
-}
 
-fn order(name: &str) -> (usize, &str) {
-    const LEADERS: [&str; 5] = ["launcher", "master", "chief", "ps", "scheduler"];
-    (
-        LEADERS
-            .iter()
-            .position(|leader| *leader == name)
-            .unwrap_or(LEADERS.len()),
-        name,
-    )
-}
-
-/// Replicas of a group that names none: one; mpi-operator starts no worker then.
-fn default_replicas(template: &Field<'_>, name: &str) -> Result<u32, AskError> {
-    let is_mpi_operator = template.get("kind")?.text()? == Some("MPIJob")
-        && template.get("apiVersion")?.text()? != Some("kubeflow.org/v1");
-    Ok(u32::from(!(is_mpi_operator && name == "worker")))
-}
-
-/// Workers that the members may start: training-operator makes an autoscaler for an elastic
-/// policy that names metrics, and only then.
-fn elastic_most(spec: &Field<'_>, replicas: u32) -> Result<u32, AskError> {
-    let policy = spec.get("elasticPolicy")?;
-    if policy.get("metrics")?.items()?.is_empty() {
-        return Ok(replicas);
+    fn part_outcome(&self, status: &Value) -> Outcome {
+        if let Some(failed) = outcome::condition(status, "Failed") {
+            return outcome::failed_by(failed);
+        }
+        if outcome::condition(status, "Succeeded").is_some() {
+            return Outcome::Succeeded;
+        }
+        if outcome::condition(status, "Suspended").is_some() {
+            return Outcome::Suspended;
+        }
+        outcome::active_if_told(status)
     }
-    Ok(policy
-        .get("maxReplicas")?
-        .count()?
-        .unwrap_or(replicas)
-        .max(replicas))
-}
 
-/// The gang's minimum: what the policy says, else all replicas as stated.
-fn min_available(field: &Field<'_>, groups: &[Group]) -> Result<u32, AskError> {
-    let stated: u64 = groups.iter().map(|group| u64::from(group.replicas)).sum();
-    let most: u64 = groups.iter().map(|group| u64::from(group.role.count)).sum();
-    match field.count()? {
-        Some(min) if u64::from(min) <= most => Ok(min),
-        Some(_) => Err(field.invalid(format!("at most {most}, all its replicas"))),
-        // More than fits a u32 is refused with the total.
-        None => Ok(u32::try_from(stated).unwrap_or(u32::MAX)),
-    }
-}
-
-/// The roles with their minimums: those that lead come first, workers fill the gang.
-fn roles(groups: Vec<Group>, min_available: u32) -> Vec<Role> {
-    let mut left = min_available;
-    let fill = |group: Group| {
-        let min = left.min(group.role.count).min(group.replicas);
-        left -= min;
-        Role { min, ..group.role }
-    };
-    groups.into_iter().map(fill).collect()
-}
-
-/// The pod templates of its groups.
-pub(crate) fn pod_templates(template: &Value) -> Vec<&Value> {
-    let kind = template
-        .get("kind")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    replica_specs(kind)
-        .and_then(|field| template.get("spec")?.get(field)?.as_object())
-        .map(|groups| {
-            groups
-                .values()
-                .filter_map(|group| group.get("template"))
-                .collect()
+    /// The sum over all groups; the operators tell nothing of pending pods.
+    fn counts(&self, status: &Value) -> PodCounts {
+        let groups = status.get("replicaStatuses").and_then(Value::as_object);
+        let each = groups.into_iter().flat_map(|groups| groups.values());
+        each.fold(PodCounts::default(), |sum, group| {
+            sum.plus(PodCounts {
+                pending: 0,
+                running: outcome::number(group, "active"),
+                succeeded: outcome::number(group, "succeeded"),
+                failed: outcome::number(group, "failed"),
+            })
         })
-        .unwrap_or_default()
-}
+    }
 
-/// Where a part of it is.
-pub(crate) fn part(status: &Value) -> Outcome {
-    if let Some(failed) = outcome::condition(status, "Failed") {
-        return outcome::failed_by(failed);
-    }
-    if outcome::condition(status, "Succeeded").is_some() {
-        return Outcome::Succeeded;
-    }
-    if outcome::condition(status, "Suspended").is_some() {
-        return Outcome::Suspended;
-    }
-    outcome::active_if_told(status)
-}
-
-/// Its pods in one member, over all groups; the operators tell nothing of pending pods.
-pub(crate) fn counts(status: &Value) -> PodCounts {
-    let groups = status.get("replicaStatuses").and_then(Value::as_object);
-    let each = groups.into_iter().flat_map(|groups| groups.values());
-    each.fold(PodCounts::default(), |sum, group| {
-        sum.plus(PodCounts {
-            pending: 0,
-            running: outcome::number(group, "active"),
-            succeeded: outcome::number(group, "succeeded"),
-            failed: outcome::number(group, "failed"),
+    fn ended_at<'a>(&self, status: &'a Value) -> Option<&'a str> {
+        let over = outcome::condition(status, "Succeeded")
+            .or_else(|| outcome::condition(status, "Failed"))?;
+        Some(match outcome::text(status, "completionTime") {
+            "" => outcome::text(over, "lastTransitionTime"),
+            at => at,
         })
-    })
+    }
+
+    fn queue_field(&self) -> Option<&'static str> {
+        Some("/spec/runPolicy/schedulingPolicy/queue")
+    }
+
+    fn ttl_field(&self) -> Option<TtlField> {
+        Some(TtlField {
+            path: "/spec/runPolicy/ttlSecondsAfterFinished",
+            in_members: true,
+            by_control_plane: false,
+        })
+    }
+
+    fn add_dependencies<'a>(&self, template: &'a Value, named: &mut NamedObjects<'a>) {
+        let annotations = template.pointer("/metadata/annotations");
+        let secret = self.secret.zip(annotations);
+        named.add("Secret", secret.and_then(|(key, all)| all.get(key)));
+    }
+
+    /// The groups with their admitted replicas.
+    fn pinned(
+        &self,
+        _: &Value,
+        capped: &Value,
+        admitted: &BTreeMap<String, u32>,
+    ) -> Option<Fields> {
+        let groups = self.groups(capped)?.iter().filter_map(|(key, group)| {
+            let count = admitted.get(&key.to_lowercase()).copied();
+            let count = count.filter(|count| *count > 0)?;
+            let mut group = group.as_object()?.clone();
+            group.insert("replicas".into(), count.into());
+            Some((key.clone(), Value::Object(group)))
+        });
+        let path = format!("/spec/{}", self.groups);
+        Some(vec![(path, Value::Object(groups.collect()))])
+    }
+
+    fn part_fields(&self) -> Option<PartFields> {
+        self.split.as_ref().map(|split| split.fields)
+    }
+
+    fn unsplittable(&self, template: &Value) -> Option<String> {
+        match &self.split {
+            Some(split) => (split.unsplittable)(template),
+            None => Some(only_one_cluster_resolves(self.api.kind)),
+        }
+    }
+
+    fn meeting(&self, _: &Field<'_>) -> Result<Meeting, AskError> {
+        let split = self.split.as_ref();
+        Ok(split.map_or(Meeting::Nobody, |split| split.meeting))
+    }
+
+    /// The one group of one pod that leads.
+    fn leading_role(&self, template: &Value) -> Option<String> {
+        let groups = self.groups(template)?.iter();
+        let mut leading = groups
+            .map(|(key, group)| (key.to_lowercase(), group))
+            .filter(|(key, _)| self.leaders.contains(&key.as_str()));
+        let (key, group) = leading.next().filter(|_| leading.next().is_none())?;
+        is_one(group.get("replicas").unwrap_or(&Value::Null), true).then_some(key)
+    }
+
+    fn first_host(&self, template: &Value) -> Option<String> {
+        let name = template.pointer("/metadata/name")?.as_str()?;
+        (self.split.as_ref()?.first_host)(name)
+    }
+
+    fn pod_labels(&self, _: &Value, role: &str, index: u32) -> Option<BTreeMap<String, String>> {
+        let split = self.split.as_ref()?;
+        Some((split.pod_labels)(role, index))
+    }
+
+    fn stand_in_gate(&self) -> Option<&'static str> {
+        self.split.as_ref()?.stand_in_gate
+    }
+}
+
+/// The labels of training-operator (SetReplicaType and its kin).
+fn replica_labels(role: &str, index: u32) -> BTreeMap<String, String> {
+    crate::services::labels(&[
+        ("training.kubeflow.org/replica-type", role),
+        ("training.kubeflow.org/replica-index", &index.to_string()),
+    ])
 }
 
 #[cfg(test)]

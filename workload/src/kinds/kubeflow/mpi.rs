@@ -16,13 +16,43 @@
 //! look for the launcher by its hostname, as Hydra does.
 
 use super::parts::{self, cannot_be_led, containers, own_index, put_first, words};
+use super::{SplitTrainingJob, TrainingJobKind, known};
 use crate::leading;
 use crate::parts::{Environment, Fields, Gang};
+use crate::rendezvous::Meeting;
+use crate::services;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// mpi-operator takes it for done when its launcher is (`updateMPIJobStatus`, v0.8), starts no
+/// worker unless it is told how many, and names pods in a headless Service of the job's name
+/// (newJobService).
+pub(crate) const MPI_JOB: TrainingJobKind = TrainingJobKind {
+    api: known("kubeflow.org", "v2beta1", "MPIJob", "mpijobs"),
+    in_default_policy: true,
+    groups: GROUPS,
+    leaders: &[LAUNCHER],
+    default_replicas: |api_version, group| {
+        let is_mpi_operator = api_version != TRAINING_OPERATOR;
+        u32::from(!(is_mpi_operator && group == WORKER))
+    },
+    secret: Some(SSH_SECRET),
+    split: Some(SplitTrainingJob {
+        fields,
+        unsplittable,
+        meeting: Meeting::All,
+        first_host: |job| Some(format!("{job}-{LAUNCHER}.{job}")),
+        pod_labels,
+        stand_in_gate: Some(GATE),
+    }),
+};
+
+/// The apiVersion of MPIJobs that training-operator runs.
+const TRAINING_OPERATOR: &str = "kubeflow.org/v1";
 
 /// Annotation: the Secret with the keys by which the launcher logs in to the workers of all
 /// clusters, of the same entries as the operator's own.
-pub(crate) const SSH_SECRET: &str = "muster.io/ssh-auth-secret";
+const SSH_SECRET: &str = "muster.io/ssh-auth-secret";
 /// The field of the spec with its groups of pods.
 const GROUPS: &str = "mpiReplicaSpecs";
 /// The group of the launcher.
@@ -30,7 +60,7 @@ const LAUNCHER: &str = "launcher";
 /// The group of the workers.
 const WORKER: &str = "worker";
 /// What keeps the launcher that takes the place of one elsewhere from being scheduled.
-pub(crate) const GATE: &str = "muster.io/launcher-is-elsewhere";
+const GATE: &str = "muster.io/launcher-is-elsewhere";
 /// Where the operator mounts its list of hosts; it updates that while workers come and go.
 const OPERATORS_LIST: &str = "/etc/mpi/";
 /// Where it is made to mount its own keys.
@@ -118,7 +148,7 @@ done < /proc/net/route"#
 }
 
 /// What the cluster at `index` gets.
-pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let place =
         |name: &str, pods: &mut Map<String, Value>| place(template, gang, index, name, pods);
     let mut fields = parts::groups(GROUPS, template, gang, index, place);
@@ -130,6 +160,21 @@ pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
         without_launcher(template, gang, index, &mut fields);
     }
     fields
+}
+
+/// What defaultLabels and newWorker of mpi-operator write; its launcher has no index.
+fn pod_labels(role: &str, index: u32) -> BTreeMap<String, String> {
+    let index = index.to_string();
+    let labels = [
+        ("training.kubeflow.org/job-role", role),
+        ("training.kubeflow.org/replica-index", &index),
+    ];
+    let told = if role == LAUNCHER {
+        &labels[..1]
+    } else {
+        &labels
+    };
+    services::labels(told)
 }
 
 /// Has the pods of a group use the user's keys, and the launcher all hosts; returns what they are
@@ -278,8 +323,8 @@ fn stand_in(launcher: &Value) -> Value {
 }
 
 /// What keeps one from being split.
-pub(crate) fn cannot(template: &Value) -> Option<String> {
-    if template["apiVersion"] == "kubeflow.org/v1" {
+fn unsplittable(template: &Value) -> Option<String> {
+    if template["apiVersion"] == TRAINING_OPERATOR {
         return Some(
             "the launcher of an MPIJob kubeflow.org/v1 reaches its workers by kubectl exec, which goes to one cluster; one of kubeflow.org/v2beta1 does by ssh"
                 .to_owned(),

@@ -130,7 +130,7 @@ impl Framework {
     }
 
     /// What keeps a job from being split whatever its framework.
-    pub(super) fn cannot(&self, template: &Value) -> Option<String> {
+    pub(super) fn unsplittable(&self, template: &Value) -> Option<String> {
         if let Some(why) = of_the_whole(template) {
             return Some(why);
         }

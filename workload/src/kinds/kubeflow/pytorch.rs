@@ -3,8 +3,29 @@
 //! that would wait for one: it succeeds when they all have.
 
 use super::parts::{self, Framework};
+use super::{SplitTrainingJob, TrainingJobKind, known, replica_labels};
 use crate::parts::{Environment, Fields, Gang};
+use crate::rendezvous::Meeting;
 use serde_json::{Value, json};
+
+/// training-operator takes it for done when its master is (`UpdateJobStatus`, v1.9), and makes a
+/// Service for each pod, named like it (replicaName in its envvar.go).
+pub(crate) const PYTORCH_JOB: TrainingJobKind = TrainingJobKind {
+    api: known("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs"),
+    in_default_policy: true,
+    groups: TORCH.groups,
+    leaders: &["master"],
+    default_replicas: |_, _| 1,
+    secret: None,
+    split: Some(SplitTrainingJob {
+        fields,
+        unsplittable,
+        meeting: Meeting::First,
+        first_host: |job| Some(format!("{job}-master-0")),
+        pod_labels: replica_labels,
+        stand_in_gate: None,
+    }),
+};
 
 /// `PyTorchJobDefaultContainerName` and its kin. Kubernetes puts in what it knows for `$(NAME)`, and
 /// leaves the sum as it is: no variable has such a name.
@@ -33,7 +54,7 @@ exec "$@""#,
 };
 
 /// What the cluster at `index` gets.
-pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     parts::fields(&TORCH, template, gang, index, |_| {
         rendezvous(template, gang)
     })
@@ -53,7 +74,7 @@ fn rendezvous(template: &Value, gang: &Gang<'_>) -> Environment {
 }
 
 /// What keeps one from being split.
-pub(crate) fn cannot(template: &Value) -> Option<String> {
+fn unsplittable(template: &Value) -> Option<String> {
     let elastic = template.pointer("/spec/elasticPolicy");
     if elastic.is_some_and(|policy| !policy.is_null()) {
         return Some("spec.elasticPolicy has its pods meet in one cluster".to_owned());
@@ -65,5 +86,5 @@ pub(crate) fn cannot(template: &Value) -> Option<String> {
                 .to_owned()
         })
     };
-    TORCH.cannot(template).or_else(no_master)
+    TORCH.unsplittable(template).or_else(no_master)
 }

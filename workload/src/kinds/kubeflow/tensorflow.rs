@@ -6,10 +6,30 @@
 //! them; what leads is the part with the chief.
 
 use super::parts::{self, Framework};
+use super::{SplitTrainingJob, TrainingJobKind, known, replica_labels};
 use crate::leading;
 use crate::parts::{Environment, Fields, Gang};
-use crate::rendezvous::endpoint;
+use crate::rendezvous::{Meeting, endpoint};
 use serde_json::{Map, Value, json};
+
+/// training-operator takes it for done when its chief is, which may be called its master
+/// (`UpdateJobStatus`, v1.9).
+pub(crate) const TF_JOB: TrainingJobKind = TrainingJobKind {
+    api: known("kubeflow.org", "v1", "TFJob", "tfjobs"),
+    in_default_policy: true,
+    groups: TENSORFLOW.groups,
+    leaders: &["master", "chief"],
+    default_replicas: |_, _| 1,
+    secret: None,
+    split: Some(SplitTrainingJob {
+        fields,
+        unsplittable,
+        meeting: Meeting::All,
+        first_host: |_| None,
+        pod_labels: replica_labels,
+        stand_in_gate: None,
+    }),
+};
 
 /// `TFJobDefaultContainerName` and its kin.
 const TENSORFLOW: Framework = Framework {
@@ -23,7 +43,7 @@ exec "$@""#,
 };
 
 /// What the cluster at `index` gets.
-pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let pods = cluster(template, gang, index).to_string();
     let told = |name: &str| task(gang, index, name, &pods);
     let mut fields = parts::fields(&TENSORFLOW, template, gang, index, told);
@@ -67,7 +87,7 @@ fn cluster(template: &Value, gang: &Gang<'_>, index: usize) -> Value {
 }
 
 /// What keeps one from being split.
-pub(crate) fn cannot(template: &Value) -> Option<String> {
+fn unsplittable(template: &Value) -> Option<String> {
     if template.pointer("/spec/enableDynamicWorker") == Some(&json!(true)) {
         return Some("spec.enableDynamicWorker has workers come and go in one cluster".to_owned());
     }
@@ -78,5 +98,5 @@ pub(crate) fn cannot(template: &Value) -> Option<String> {
                 .to_owned()
         })
     };
-    TENSORFLOW.cannot(template).or_else(no_chief)
+    TENSORFLOW.unsplittable(template).or_else(no_chief)
 }

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 
 /// What keeps the stand-in for a head from being scheduled. The interpreters of RayCluster and
 /// RayJob know a part without the head by it.
-pub(crate) const GATE: &str = "muster.io/head-is-elsewhere";
+pub(super) const GATE: &str = "muster.io/head-is-elsewhere";
 /// The label in which KubeRay writes a worker's index within its group, from v1.6 on; without it the
 /// variable is empty.
 const INDEX_LABEL: &str = "ray.io/worker-group-replica-index";
@@ -34,7 +34,7 @@ const OF_THE_HEAD: [&str; 4] = [
 ];
 
 /// What the cluster at `index` gets.
-pub(crate) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     let path = if is_job(template) {
         "/spec/rayClusterSpec"
     } else {

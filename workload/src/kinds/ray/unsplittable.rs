@@ -13,7 +13,7 @@ const KUBERAY: &str = "ray.io/kuberay-operator";
 const HEAD_SERVICE: &str = "RAY_IP";
 
 /// What keeps one from being split.
-pub(crate) fn cannot(template: &Value) -> Option<String> {
+pub(super) fn unsplittable(template: &Value) -> Option<String> {
     let path = if is_job(template) {
         if template
             .pointer("/spec/clusterSelector")

@@ -1,19 +1,26 @@
 //! Volcano Jobs (batch.volcano.sh), with the defaults of Volcano's webhook, which need not be
 //! there on the control plane (pkg/webhooks/admission/jobs/mutate, v1.14).
 
+mod parts;
+mod resize;
+mod unsplittable;
+
+use super::{KnownKind, PartFields, WorkloadKind, known};
+use crate::dependencies::NamedObjects;
 use crate::error::AskError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
+use crate::parts::{Fields, PartResizing};
 use crate::pod::Pod;
 use crate::size::{self, PriorityOf, Size};
+use crate::ttl::TtlField;
+use crate::{pod_specs, services, warnings};
 use engine::Resources;
 use engine::facts::Role;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
-/// Longest name of a component in a binding (work.karmada.io, `Component.name`).
-pub(crate) const COMPONENT_NAME_CHARS: usize = 32;
-
-struct Task {
+struct VolcanoTask {
     role: Role,
     /// Its own minimum, as it goes into `minTaskMember`.
     min: u32,
@@ -21,8 +28,132 @@ struct Task {
     priority: i32,
 }
 
-/// What a Volcano Job asks for.
-pub(crate) fn size(template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, AskError> {
+/// Volcano Jobs.
+pub(crate) struct VolcanoJobKind;
+
+impl WorkloadKind for VolcanoJobKind {
+    fn api(&self) -> KnownKind {
+        known("batch.volcano.sh", "v1alpha1", "Job", "jobs")
+    }
+
+    fn size(&self, template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, AskError> {
+        size(template, priority_of)
+    }
+
+    fn pod_templates<'a>(&self, template: &'a Value) -> Vec<&'a Value> {
+        let tasks = tasks(template).iter();
+        tasks.filter_map(|task| task.get("template")).collect()
+    }
+
+    fn pod_specs<'a>(&self, spec: &'a mut Value) -> Vec<(String, &'a mut Value)> {
+        pod_specs::listed(spec.get_mut("tasks"), "name", "/template/spec", task_name)
+    }
+
+    fn part_outcome(&self, status: &Value) -> Outcome {
+        let state = status.get("state").unwrap_or(&Value::Null);
+        match outcome::text(state, "phase") {
+            "Completed" => Outcome::Succeeded,
+            phase @ ("Failed" | "Terminated") => Outcome::failed(&[
+                phase,
+                outcome::text(state, "reason"),
+                outcome::text(state, "message"),
+            ]),
+            // By a Command or a policy; it can be resumed, and holds no pods until then.
+            "Aborted" => Outcome::Suspended,
+            "" => Outcome::Unknown,
+            _ => Outcome::Active,
+        }
+    }
+
+    fn counts(&self, status: &Value) -> PodCounts {
+        PodCounts {
+            pending: outcome::number(status, "pending"),
+            running: outcome::number(status, "running"),
+            succeeded: outcome::number(status, "succeeded"),
+            failed: outcome::number(status, "failed"),
+        }
+    }
+
+    fn ended_at<'a>(&self, status: &'a Value) -> Option<&'a str> {
+        let state = status.get("state")?;
+        let phase = outcome::text(state, "phase");
+        let over = matches!(phase, "Completed" | "Failed" | "Terminated");
+        over.then(|| outcome::text(state, "lastTransitionTime"))
+    }
+
+    fn queue_field(&self) -> Option<&'static str> {
+        Some("/spec/queue")
+    }
+
+    /// Karmada takes the field away from every kind named Job, so no member acts on it.
+    fn ttl_field(&self) -> Option<TtlField> {
+        Some(TtlField {
+            path: "/spec/ttlSecondsAfterFinished",
+            in_members: false,
+            by_control_plane: false,
+        })
+    }
+
+    /// Claims that it mounts into all its pods; those it brings along are made by the member's
+    /// Volcano.
+    fn add_dependencies<'a>(&self, template: &'a Value, named: &mut NamedObjects<'a>) {
+        let volumes = template.pointer("/spec/volumes").and_then(Value::as_array);
+        for volume in volumes.into_iter().flatten() {
+            if volume.get("volumeClaim").is_none_or(Value::is_null) {
+                named.add("PersistentVolumeClaim", volume.get("volumeClaimName"));
+            }
+        }
+    }
+
+    fn warnings(&self, template: &Value) -> Vec<String> {
+        warnings::long_names(template, "/spec/tasks", "name")
+    }
+
+    fn part_resizing(&self) -> Option<PartResizing> {
+        Some(resize::RESIZING)
+    }
+
+    fn pinned(
+        &self,
+        _: &Value,
+        capped: &Value,
+        admitted: &BTreeMap<String, u32>,
+    ) -> Option<Fields> {
+        resize::pinned(capped, admitted)
+    }
+
+    fn part_fields(&self) -> Option<PartFields> {
+        Some(parts::fields)
+    }
+
+    fn unsplittable(&self, template: &Value) -> Option<String> {
+        unsplittable::unsplittable(template)
+    }
+
+    fn leading_role(&self, template: &Value) -> Option<String> {
+        unsplittable::leading_role(template)
+    }
+
+    /// Its plugin svc makes a headless Service of the job's name, and names each pod
+    /// (MakePodName in pkg/controllers/job/helpers).
+    fn first_host(&self, template: &Value) -> Option<String> {
+        let text = |path| template.pointer(path).and_then(Value::as_str);
+        let name = text("/metadata/name")?;
+        template.pointer("/spec/plugins/svc")?;
+        let task = task_name(0, text("/spec/tasks/0/name"));
+        Some(format!("{name}-{task}-0.{name}"))
+    }
+
+    /// createJobPod (pkg/controllers/job/job_controller_util.go).
+    fn pod_labels(&self, _: &Value, role: &str, index: u32) -> Option<BTreeMap<String, String>> {
+        Some(services::labels(&[
+            ("volcano.sh/task-spec", role),
+            ("volcano.sh/task-index", &index.to_string()),
+        ]))
+    }
+}
+
+fn size(template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, AskError> {
     let spec = template.get("spec")?;
     let tasks_field = spec.get("tasks")?;
     let mut tasks = tasks_field
@@ -55,7 +186,11 @@ pub(crate) fn size(template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<
     })
 }
 
-fn task(index: usize, task: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Task, AskError> {
+fn task(
+    index: usize,
+    task: &Field<'_>,
+    priority_of: PriorityOf<'_>,
+) -> Result<VolcanoTask, AskError> {
     let name = task_name(index, task.get("name")?.text()?);
     let replicas = task.get("replicas")?.count()?.unwrap_or(0);
     let min = task_min(task, replicas)?;
@@ -65,7 +200,7 @@ fn task(index: usize, task: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<T
         .as_deref()
         .and_then(priority_of)
         .unwrap_or(0);
-    Ok(Task {
+    Ok(VolcanoTask {
         role: pod.role(name, replicas, min)?,
         min,
         priority,
@@ -106,7 +241,7 @@ fn task_min(task: &Field<'_>, replicas: u32) -> Result<u32, AskError> {
 }
 
 /// The job's minimum; what its tasks add up to where it names none.
-fn min_available(field: &Field<'_>, tasks: &[Task]) -> Result<u32, AskError> {
+fn min_available(field: &Field<'_>, tasks: &[VolcanoTask]) -> Result<u32, AskError> {
     let pods: u64 = tasks.iter().map(|task| u64::from(task.role.count)).sum();
     match field.count()?.filter(|min| *min > 0) {
         Some(min) if u64::from(min) <= pods => Ok(min),
@@ -116,7 +251,7 @@ fn min_available(field: &Field<'_>, tasks: &[Task]) -> Result<u32, AskError> {
     }
 }
 
-fn task_minimum(tasks: &[Task]) -> u64 {
+fn task_minimum(tasks: &[VolcanoTask]) -> u64 {
     tasks.iter().map(|task| u64::from(task.min)).sum()
 }
 
@@ -124,13 +259,13 @@ fn task_minimum(tasks: &[Task]) -> u64 {
 /// tasks need first, then filled up to the job's minimum. The tasks add up: they were checked.
 fn min_resources(
     from: &Field<'_>,
-    tasks: &[Task],
+    tasks: &[VolcanoTask],
     min_available: u32,
 ) -> Result<Resources, AskError> {
-    let mut order: Vec<&Task> = tasks.iter().collect();
+    let mut order: Vec<&VolcanoTask> = tasks.iter().collect();
     order.sort_by_key(|task| std::cmp::Reverse(task.priority));
     let by_task = u64::from(min_available) >= task_minimum(tasks);
-    let own = |task: &Task| if by_task { task.min } else { 0 };
+    let own = |task: &VolcanoTask| if by_task { task.min } else { 0 };
     let mut left = min_available.saturating_sub(order.iter().map(|task| own(task)).sum());
     let counts = order.iter().map(|task| {
         let more = left.min(task.role.count - own(task));
@@ -140,44 +275,9 @@ fn min_resources(
     size::sum(from, counts)
 }
 
-/// The pod templates of its tasks.
-pub(crate) fn pod_templates(template: &Value) -> Vec<&Value> {
-    tasks(template)
-        .iter()
-        .filter_map(|task| task.get("template"))
-        .collect()
-}
-
 fn tasks(template: &Value) -> &[Value] {
     let tasks = template.pointer("/spec/tasks").and_then(Value::as_array);
     tasks.map_or(&[], Vec::as_slice)
-}
-
-/// Where a part of it is.
-pub(crate) fn part(status: &Value) -> Outcome {
-    let state = status.get("state").unwrap_or(&Value::Null);
-    match outcome::text(state, "phase") {
-        "Completed" => Outcome::Succeeded,
-        phase @ ("Failed" | "Terminated") => Outcome::failed(&[
-            phase,
-            outcome::text(state, "reason"),
-            outcome::text(state, "message"),
-        ]),
-        // By a Command or a policy; it can be resumed, and holds no pods until then.
-        "Aborted" => Outcome::Suspended,
-        "" => Outcome::Unknown,
-        _ => Outcome::Active,
-    }
-}
-
-/// Its pods in one member.
-pub(crate) fn counts(status: &Value) -> PodCounts {
-    PodCounts {
-        pending: outcome::number(status, "pending"),
-        running: outcome::number(status, "running"),
-        succeeded: outcome::number(status, "succeeded"),
-        failed: outcome::number(status, "failed"),
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::kinds::jobset::unsplittable::cannot;
+use crate::kinds::jobset::unsplittable::unsplittable as cannot;
 use crate::parts::tests::{field, leader, shares, variable};
 use crate::parts::{Part, parts};
 use crate::rendezvous::Reach;

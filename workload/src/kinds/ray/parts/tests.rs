@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::kinds::ray::unsplittable::cannot;
+use crate::kinds::ray::unsplittable::unsplittable as cannot;
 use crate::parts::tests::{field, shares, variable};
 use crate::parts::{Part, parts};
 use crate::rendezvous::Reach;

@@ -1,0 +1,122 @@
+//! The size of a training job: its groups of pods, and the minimum of its scheduling policy.
+
+use super::TrainingJobKind;
+use crate::error::AskError;
+use crate::field::Field;
+use crate::pod::Pod;
+use crate::size::{self, Size};
+use engine::facts::Role;
+
+struct ReplicaGroup {
+    role: Role,
+    /// Its replicas as stated; the role counts what an autoscaler may add, too.
+    replicas: u32,
+    priority_class: Option<String>,
+}
+
+/// What a training job of `kind` asks for.
+pub(super) fn size(kind: &TrainingJobKind, template: &Field<'_>) -> Result<Size, AskError> {
+    let spec = template.get("spec")?;
+    let specs = spec.get(kind.groups)?;
+    let groups = groups(kind, template, &spec, &specs)?;
+    if groups.is_empty() {
+        return Err(specs.invalid("at least one group of replicas"));
+    }
+    let policy = spec.get("runPolicy.schedulingPolicy")?;
+    let min_available = min_available(&policy.get("minAvailable")?, &groups)?;
+    let priority_class = match policy.get("priorityClass")?.name()? {
+        Some(class) => Some(class.to_owned()),
+        None => groups.iter().find_map(|group| group.priority_class.clone()),
+    };
+    let mut size = Size::gang(&specs, roles(groups, min_available), min_available)?;
+    if policy.get("minResources")?.is_set() {
+        size.min_resources = policy.get("minResources")?.resources()?;
+    }
+    Ok(Size {
+        priority_class,
+        suspended: spec.get("runPolicy.suspend")?.flag()?,
+        duration_ms: size::deadline(&spec.get("runPolicy.activeDeadlineSeconds")?)?,
+        ..size
+    })
+}
+
+/// Its groups of pods, those that lead first (the order in which mpi-operator looks for the
+/// priority of the whole).
+fn groups(
+    kind: &TrainingJobKind,
+    template: &Field<'_>,
+    spec: &Field<'_>,
+    specs: &Field<'_>,
+) -> Result<Vec<ReplicaGroup>, AskError> {
+    let api_version = template.get("apiVersion")?.text()?.unwrap_or_default();
+    let mut groups = Vec::new();
+    for (key, field) in specs.entries()? {
+        let name = key.to_lowercase();
+        let replicas = field
+            .get("replicas")?
+            .count()?
+            .unwrap_or_else(|| (kind.default_replicas)(api_version, &name));
+        let most = if name == "worker" {
+            elastic_most(spec, replicas)?
+        } else {
+            replicas
+        };
+        let pod = Pod::read(&field.get("template.spec")?)?;
+        let priority_class = pod.priority_class.clone();
+        groups.push(ReplicaGroup {
+            role: pod.role(name, most, 0)?,
+            replicas,
+            priority_class,
+        });
+    }
+    groups.sort_by(|a, b| order(&a.role.name).cmp(&order(&b.role.name)));
+    Ok(groups)
+}
+
+fn order(name: &str) -> (usize, &str) {
+    const LEADERS: [&str; 5] = ["launcher", "master", "chief", "ps", "scheduler"];
+    (
+        LEADERS
+            .iter()
+            .position(|leader| *leader == name)
+            .unwrap_or(LEADERS.len()),
+        name,
+    )
+}
+
+/// Workers that the members may start: training-operator makes an autoscaler for an elastic
+/// policy that names metrics, and only then.
+fn elastic_most(spec: &Field<'_>, replicas: u32) -> Result<u32, AskError> {
+    let policy = spec.get("elasticPolicy")?;
+    if policy.get("metrics")?.items()?.is_empty() {
+        return Ok(replicas);
+    }
+    Ok(policy
+        .get("maxReplicas")?
+        .count()?
+        .unwrap_or(replicas)
+        .max(replicas))
+}
+
+/// The gang's minimum: what the policy says, else all replicas as stated.
+fn min_available(field: &Field<'_>, groups: &[ReplicaGroup]) -> Result<u32, AskError> {
+    let stated: u64 = groups.iter().map(|group| u64::from(group.replicas)).sum();
+    let most: u64 = groups.iter().map(|group| u64::from(group.role.count)).sum();
+    match field.count()? {
+        Some(min) if u64::from(min) <= most => Ok(min),
+        Some(_) => Err(field.invalid(format!("at most {most}, all its replicas"))),
+        // More than fits a u32 is refused with the total.
+        None => Ok(u32::try_from(stated).unwrap_or(u32::MAX)),
+    }
+}
+
+/// The roles with their minimums: those that lead come first, workers fill the gang.
+fn roles(groups: Vec<ReplicaGroup>, min_available: u32) -> Vec<Role> {
+    let mut left = min_available;
+    let fill = |group: ReplicaGroup| {
+        let min = left.min(group.role.count).min(group.replicas);
+        left -= min;
+        Role { min, ..group.role }
+    };
+    groups.into_iter().map(fill).collect()
+}

@@ -1,0 +1,194 @@
+//! The size of a RayCluster, and of a RayJob with the pod that submits it, by KubeRay's rules.
+
+use super::{HEAD, SUBMITTER, group_name, keeps_cluster};
+use crate::error::AskError;
+use crate::field::{Field, MAX_PODS};
+use crate::pod::{self, Pod};
+use crate::size::{self, Size};
+use engine::Resources;
+use engine::facts::Role;
+use engine::quantity::Amount;
+use engine::resources::ResourceName;
+
+/// Label by which KubeRay takes the PriorityClass of a cluster's gang.
+const PRIORITY_LABEL: &str = "ray.io/priority-class-name";
+
+/// Head, workers, and the class that the head's pod names.
+struct RayRoles {
+    roles: Vec<Role>,
+    min_available: u32,
+    priority_class: Option<String>,
+}
+
+/// What a RayCluster asks for.
+pub(super) fn of_cluster(template: &Field<'_>) -> Result<Size, AskError> {
+    let spec = template.get("spec")?;
+    let cluster = cluster(&spec, None)?;
+    let suspended = spec.get("suspend")?.flag()?;
+    gang(template, &spec, cluster, suspended, None)
+}
+
+/// What a RayJob asks for: its cluster, and the pod that submits to it.
+pub(super) fn of_job(template: &Field<'_>) -> Result<Size, AskError> {
+    let spec = template.get("spec")?;
+    let mode = spec.get("submissionMode")?.name()?.unwrap_or("K8sJobMode");
+    let in_head = (mode == "SidecarMode").then(default_submitter);
+    let cluster_spec = spec.get("rayClusterSpec")?;
+    let mut whole = if cluster_spec.is_set() {
+        cluster(&cluster_spec, in_head.as_ref())?
+    } else if spec.get("clusterSelector")?.is_set() {
+        // It runs in a cluster that is there already and charged by itself.
+        RayRoles {
+            roles: Vec::new(),
+            min_available: 0,
+            priority_class: None,
+        }
+    } else {
+        return Err(cluster_spec.invalid("the cluster to run in, or a clusterSelector"));
+    };
+    let submitters = u32::from(mode == "K8sJobMode");
+    if submitters > 0 || whole.roles.is_empty() {
+        // It starts when the cluster is up, so it is no part of the gang.
+        whole
+            .roles
+            .push(submitter(&spec)?.role(SUBMITTER, submitters, 0)?);
+    }
+    let suspended = spec.get("suspend")?.flag()?;
+    let deadline = size::deadline(&spec.get("activeDeadlineSeconds")?)?;
+    let keeps_pods = template.value().is_some_and(keeps_cluster);
+    Ok(Size {
+        keeps_pods,
+        ..gang(template, &spec, whole, suspended, deadline)?
+    })
+}
+
+fn gang(
+    template: &Field<'_>,
+    spec: &Field<'_>,
+    cluster: RayRoles,
+    suspended: bool,
+    duration_ms: Option<i64>,
+) -> Result<Size, AskError> {
+    let label = template
+        .get("metadata.labels")?
+        .entry(PRIORITY_LABEL)?
+        .name()?
+        .map(str::to_owned);
+    let min_task_member = cluster
+        .roles
+        .iter()
+        .map(|role| (role.name.clone(), role.min))
+        .collect();
+    Ok(Size {
+        min_task_member,
+        priority_class: label.or(cluster.priority_class),
+        suspended,
+        duration_ms,
+        ..Size::gang(spec, cluster.roles, cluster.min_available)?
+    })
+}
+
+/// Head and workers of a cluster; `beside` is one more container in its head.
+fn cluster(spec: &Field<'_>, beside: Option<&Resources>) -> Result<RayRoles, AskError> {
+    let autoscaling = spec.get("enableInTreeAutoscaling")?.flag()?;
+    let mut head = Pod::read(&spec.get("headGroupSpec.template.spec")?)?;
+    if let Some(container) = beside {
+        head = head.and(container)?;
+    }
+    if autoscaling {
+        head = head.and(&autoscaler(spec)?)?;
+    }
+    let priority_class = head.priority_class.clone();
+    let mut roles = vec![head.role(HEAD, 1, 1)?];
+    for (index, group) in spec.get("workerGroupSpecs")?.items()?.iter().enumerate() {
+        roles.push(workers(group, index, autoscaling)?);
+    }
+    let min_available = roles
+        .iter()
+        .fold(0_u32, |sum, role| sum.saturating_add(role.min));
+    Ok(RayRoles {
+        roles,
+        min_available,
+        priority_class,
+    })
+}
+
+/// A group of workers: all that its bounds allow where an autoscaler runs, else its replicas
+/// within its bounds; each replica may span several hosts.
+fn workers(group: &Field<'_>, index: usize, autoscaling: bool) -> Result<Role, AskError> {
+    let name = group_name(index, group.get("groupName")?.text()?);
+    let min = group.get("minReplicas")?.count()?.unwrap_or(0);
+    let most = most_replicas(&group.get("maxReplicas")?, autoscaling)?;
+    let replicas = if group.get("suspend")?.flag()? {
+        0
+    } else if autoscaling {
+        most
+    } else {
+        group
+            .get("replicas")?
+            .count()?
+            .unwrap_or(min)
+            .max(min)
+            .min(most)
+    };
+    let hosts = group.get("numOfHosts")?.count()?.unwrap_or(1);
+    let pods = size::times(group, replicas, hosts)?;
+    let needed = size::times(group, min.min(replicas), hosts)?;
+    Pod::read(&group.get("template.spec")?)?.role(name, pods, needed)
+}
+
+/// The upper bound of a group. Its schema's default is 2147483647, which only bounds what is
+/// asked for; an autoscaler may really start that many.
+fn most_replicas(field: &Field<'_>, autoscaling: bool) -> Result<u32, AskError> {
+    let most = match field.value() {
+        None => None,
+        Some(value) => Some(
+            value
+                .as_u64()
+                .ok_or_else(|| field.invalid("a whole number from 0"))?,
+        ),
+    };
+    match most.and_then(|most| u32::try_from(most).ok()).filter(|most| *most <= MAX_PODS) {
+        Some(most) => Ok(most),
+        None if !autoscaling => Ok(u32::MAX),
+        None => Err(field.invalid(format!(
+            "a number up to {MAX_PODS}: with enableInTreeAutoscaling every worker that may be started is charged"
+        ))),
+    }
+}
+
+/// The container that KubeRay adds to the head of a cluster that scales itself.
+fn autoscaler(spec: &Field<'_>) -> Result<Resources, AskError> {
+    let own = spec.get("autoscalerOptions.resources")?;
+    if own.is_set() {
+        pod::requirements(&own)
+    } else {
+        Ok(cpu_and_memory(500, 512 << 20))
+    }
+}
+
+/// The pod that submits, as stated or as KubeRay makes it.
+fn submitter(spec: &Field<'_>) -> Result<Pod, AskError> {
+    let own = spec.get("submitterPodTemplate.spec")?;
+    if own.is_set() {
+        Pod::read(&own)
+    } else {
+        Ok(Pod::with(
+            own.path(),
+            default_submitter(),
+            Vec::new(),
+            Vec::new(),
+        ))
+    }
+}
+
+fn default_submitter() -> Resources {
+    cpu_and_memory(500, 200 << 20)
+}
+
+fn cpu_and_memory(milli: i64, bytes: i64) -> Resources {
+    [(ResourceName::CPU, milli), (ResourceName::MEMORY, bytes)]
+        .map(|(name, amount)| (ResourceName::new(name), Amount(amount)))
+        .into_iter()
+        .collect()
+}

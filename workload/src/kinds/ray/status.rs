@@ -1,0 +1,68 @@
+//! What a member reports of its part of a RayCluster or a RayJob.
+
+use crate::outcome::{self, Outcome, PodCounts};
+use serde_json::Value;
+
+/// What deploy/interpreter-raycluster.yaml and deploy/interpreter-rayjob.yaml add to the status of a
+/// part whose head is in another cluster: the pod that stands for it here counts as none.
+const HEAD_ELSEWHERE: &str = "headElsewhere";
+
+/// Where a part of a RayCluster is: it never finishes by itself.
+pub(super) fn of_cluster(status: &Value) -> Outcome {
+    let suspended = outcome::condition(status, "RayClusterSuspended").is_some();
+    if suspended || outcome::text(status, "state") == "suspended" {
+        return Outcome::Suspended;
+    }
+    outcome::active_if_told(status)
+}
+
+/// Where a part of a RayJob is.
+pub(super) fn of_job(status: &Value) -> Outcome {
+    let job = outcome::text(status, "jobStatus");
+    let failed = || {
+        Outcome::failed(&[
+            job,
+            outcome::text(status, "reason"),
+            outcome::text(status, "message"),
+        ])
+    };
+    match outcome::text(status, "jobDeploymentStatus") {
+        "Complete" if matches!(job, "FAILED" | "STOPPED") => failed(),
+        "Complete" => Outcome::Succeeded,
+        "Failed" | "ValidationFailed" => failed(),
+        "Suspended" => Outcome::Suspended,
+        "" => Outcome::Unknown,
+        _ => Outcome::Active,
+    }
+}
+
+/// Workers and head of a RayCluster in one member.
+pub(super) fn cluster_counts(status: &Value) -> PodCounts {
+    counts(status, head_is_elsewhere(status))
+}
+
+fn head_is_elsewhere(status: &Value) -> bool {
+    status.get(HEAD_ELSEWHERE).and_then(Value::as_bool) == Some(true)
+}
+
+fn counts(status: &Value, head_is_elsewhere: bool) -> PodCounts {
+    let is_ready = outcome::text(status, "state") == "ready"
+        || outcome::condition(status, "HeadPodReady").is_some();
+    let workers = outcome::number(status, "availableWorkerReplicas");
+    let wanted = outcome::number(status, "desiredWorkerReplicas");
+    let heads = u32::from(!head_is_elsewhere);
+    let head = u32::from(is_ready).min(heads);
+    PodCounts {
+        pending: wanted.saturating_sub(workers) + (heads - head),
+        running: workers.saturating_add(head),
+        ..PodCounts::default()
+    }
+}
+
+/// The pods of a RayJob's cluster in one member.
+pub(super) fn job_counts(status: &Value) -> PodCounts {
+    status
+        .get("rayClusterStatus")
+        .map(|cluster| counts(cluster, head_is_elsewhere(status)))
+        .unwrap_or_default()
+}

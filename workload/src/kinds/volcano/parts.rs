@@ -1,0 +1,53 @@
+//! Parts of a Volcano Job: its tasks with their shares of the pods and of the minimums.
+
+use super::task_name;
+use crate::apportion::apportion;
+use crate::parts::{Fields, Gang, tell};
+use serde_json::{Value, json};
+
+/// The tasks with the pods that the cluster gets; a task with none is left out. Minimums are
+/// divided as the pods are, so that the parts' add up to the whole's; a part needs no fewer than
+/// its tasks do, where that held for the whole.
+pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
+    let list = template.pointer("/spec/tasks").and_then(Value::as_array);
+    let mut tasks = Vec::new();
+    let mut needed = 0_u64;
+    for (position, task) in list.into_iter().flatten().enumerate() {
+        let name = task_name(position, task.get("name").and_then(Value::as_str));
+        let each = gang.per_cluster(&name);
+        let (count, Some(task)) = (each[index], task.as_object()) else {
+            continue;
+        };
+        // No task may be added to a Job that runs.
+        if count == 0 && !gang.resizable {
+            continue;
+        }
+        let mut task = task.clone();
+        let minimum = task.get("minAvailable").and_then(Value::as_u64);
+        let minimum = minimum.map(|minimum| apportion(minimum, &each)[index]);
+        if let Some(minimum) = minimum {
+            task.insert("minAvailable".to_owned(), minimum.into());
+        }
+        needed += minimum.unwrap_or(count);
+        task.insert("name".to_owned(), json!(name));
+        task.insert("replicas".to_owned(), count.into());
+        let environment = gang.environment(index, gang.rank_offset(&name, &each, index));
+        if let Some(pods) = task.get_mut("template").and_then(Value::as_object_mut) {
+            tell(pods, &environment);
+            gang.label(index, pods);
+        }
+        tasks.push(Value::Object(task));
+    }
+    let mut fields = vec![("/spec/tasks".to_owned(), Value::Array(tasks))];
+    let stated = template
+        .pointer("/spec/minAvailable")
+        .and_then(Value::as_u64);
+    if stated.is_some_and(|stated| stated > 0) {
+        let all = gang.replicas();
+        let share = apportion(u64::from(gang.min_available), &all)[index];
+        let of_tasks = if gang.tasks_hold { needed } else { 1 };
+        let minimum = share.max(of_tasks).max(1).min(all[index]);
+        fields.push(("/spec/minAvailable".to_owned(), minimum.into()));
+    }
+    fields
+}
