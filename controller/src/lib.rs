@@ -5,11 +5,11 @@
 //! members' nodes and pods (members) ─────────────────┴─► core: mirror ─► engine ─► decisions
 //!                                                                                    │
 //!   PodGroups, Queue and CapacityPolicy status, policies ◄── publish ◄───────────────┤
-//!   bindings ◄── scheduler::commit ◄── plans checked by scheduler::carry_out ◄───────┘
+//!   bindings ◄── binding_writer ◄── plans that scheduler::Scheduler has checked ◄────┘
 //! ```
 //!
 //! It must never take a decision before every watched kind has listed once and this replica has
-//! begun its term ([`scheduler::term`]), never write a
+//! begun its term ([`binding_writer::term`]), never write a
 //! binding but through the committer, and never keep anything that a restart could not find
 //! again on the API server.
 
@@ -39,6 +39,9 @@ use crate::mirror::Mirror;
 use crate::reconcile::placed::shrink::LivePods;
 use crate::status::Publisher;
 use crate::status::events::EventRecorder;
+use binding_writer::overrides::Overrides;
+use binding_writer::term;
+use binding_writer::{CommitOptions, Committer};
 use engine::{Engine, EngineConfig};
 use members::{MemberEvent, Members, MembersOptions};
 use runtime::clock::Clock;
@@ -48,9 +51,7 @@ use runtime::lease::{Leadership, Term};
 use runtime::metrics::Registry;
 use runtime::status_writer::{StatusWriter, StatusWriterOptions};
 use runtime::watch::WatchMetrics;
-use scheduler::commit::{self, CommitOptions};
-use scheduler::overrides::Overrides;
-use scheduler::{Scheduler, SchedulerOptions, term};
+use scheduler::{Scheduler, SchedulerOptions};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -330,10 +331,10 @@ impl Life<'_> {
         (Mode::All(Box::new(scheduler)), members)
     }
 
-    fn committer(&self) -> commit::Committer {
+    fn committer(&self) -> Committer {
         let (sink, outcomes) = mpsc::channel(INPUTS);
         watches::forward(outcomes, self.inputs.clone(), Input::Outcome);
-        commit::spawn(
+        Committer::spawn(
             self.client.clone(),
             self.options.commit.clone(),
             Some(self.term.clone()),

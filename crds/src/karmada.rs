@@ -8,6 +8,7 @@ use crate::names::{
     APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES, BINDING_NAME_ANNOTATION,
     BINDING_NAMESPACE_ANNOTATION, PART_ANNOTATION,
 };
+use engine::JobKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,17 @@ slim_resource!(
     "ResourceBinding",
     "resourcebindings"
 );
+
+impl ResourceBinding {
+    /// The job that it binds, which is known by its name.
+    #[must_use]
+    pub fn job_key(&self) -> JobKey {
+        JobKey::new(
+            self.metadata.namespace.as_deref().unwrap_or_default(),
+            self.metadata.name.as_deref().unwrap_or_default(),
+        )
+    }
+}
 
 /// `policy.karmada.io/v1alpha1 PropagationPolicy`, as it stands.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -14,7 +14,7 @@
 //! - A record of a later version, or with a value that is not known (a state, a reason), is never
 //!   acted on and never written. [`RecordError`] has what of it can be read, for the charge.
 
-use crate::karmada::AppliedOverride;
+use crate::karmada::{AppliedOverride, ResourceBinding};
 use crate::names::ADMISSION_ANNOTATION;
 use engine::facts::{Admission, Leaving, RolePods, Share};
 use engine::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Reason, Resources, Time, Uid};
@@ -302,6 +302,19 @@ impl AdmissionRecord {
             .and_then(|annotations| annotations.get(ADMISSION_ANNOTATION))
             .map(|text| Self::parse(text))
             .transpose()
+    }
+
+    /// That of `binding`, if it can be read and is of `attempt`.
+    #[must_use]
+    pub fn of_attempt(binding: &ResourceBinding, attempt: Attempt) -> Option<Self> {
+        let record = Self::read(binding.metadata.annotations.as_ref()).ok()??;
+        (record.attempt == attempt).then_some(record)
+    }
+
+    /// That of `binding`, if `attempt` is placed in parts there.
+    #[must_use]
+    pub fn placed_in_parts(binding: &ResourceBinding, attempt: Attempt) -> Option<Self> {
+        Self::of_attempt(binding, attempt).filter(|record| record.is_in_parts(attempt))
     }
 
     fn parse(text: &str) -> Result<Self, RecordError> {

@@ -115,9 +115,9 @@ pub(crate) async fn uninstall(connection: &Connection) -> anyhow::Result<()> {
         .await
         .context("cannot remove the webhook registrations")?;
     println!("webhook registrations removed");
-    let count = scheduler::uninstall::unmark_namespaces(&client).await?;
+    let count = binding_writer::uninstall::unmark_namespaces(&client).await?;
     println!("mark of what was adopted taken off {count} namespaces");
-    let count = scheduler::uninstall::let_go_of_all(&client).await?;
+    let count = binding_writer::uninstall::let_go_of_all(&client).await?;
     admission::remove(&client).await?;
     println!("{count} bindings let go; CRDs, queues and policies stay");
     Ok(())

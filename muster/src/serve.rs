@@ -2,13 +2,13 @@
 
 use crate::args::{Connection, Process};
 use anyhow::{Context as _, bail};
+use binding_writer::CommitOptions;
 use controller::{Context, Options};
 use engine::EngineConfig;
 use runtime::lease::ledger::LedgerOptions;
 use runtime::lease::{self, LeaseOptions};
 use runtime::watch::WatchMetrics;
 use runtime::{Health, Leadership, Registry};
-use scheduler::commit::CommitOptions;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

@@ -4,17 +4,16 @@
 //! Whoever asked submits the write. A plan is carried out whole or refused with a reason;
 //! nothing here looks for another place.
 
-use crate::commit::Write;
 use crate::live::{Live, Objection};
 use crate::metrics::PlanMetrics;
-use crate::overrides::{OverrideError, Overrides};
-use crate::placement;
 use crate::pools;
 use crate::prepare::{PrepareError, Preparer};
+use binding_writer::overrides::{OverrideError, Overrides};
+use binding_writer::{Write, placement};
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::{Admission, Demand, Held};
-use engine::{Attempt, ClusterName, JobKey, QueueName, Reason};
+use engine::{ClusterName, JobKey, QueueName, Reason};
 use futures::future::try_join_all;
 use kube::Client;
 use members::{MemberEvent, Members};
@@ -137,7 +136,7 @@ impl Scheduler {
     /// The refusal, where the plan does not stand; then nothing is held.
     pub async fn prepare(&self, request: PlacementRequest) -> Result<Write, Refusal> {
         self.metrics.checked.inc();
-        let key = key_of(&request.binding);
+        let key = request.binding.job_key();
         let prepared = self.prepare_all(&key, &request).await;
         if let Err(refusal) = &prepared {
             self.metrics.refused(refusal.reason);
@@ -215,11 +214,11 @@ impl Scheduler {
         let PlacementRequest {
             binding, admission, ..
         } = request;
-        if let Some(placed) = in_parts(binding, admission.attempt) {
+        if let Some(placed) = AdmissionRecord::placed_in_parts(binding, admission.attempt) {
             return Ok(placed.resized(admission));
         }
         let mut record = AdmissionRecord::new(admission, RecordState::Admitted);
-        if let Some(plan) = of_attempt(binding, admission.attempt) {
+        if let Some(plan) = AdmissionRecord::of_attempt(binding, admission.attempt) {
             record.queues_above = plan.queues_above;
             record.requests = plan.requests;
         }
@@ -277,32 +276,10 @@ impl Scheduler {
     }
 }
 
-/// The record of `binding`, if `attempt` is placed in parts there.
-#[must_use]
-pub fn in_parts(binding: &ResourceBinding, attempt: Attempt) -> Option<AdmissionRecord> {
-    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref()).ok()??;
-    record.is_in_parts(attempt).then_some(record)
-}
-
-/// The record of `binding`, if it is of `attempt`.
-pub(crate) fn of_attempt(binding: &ResourceBinding, attempt: Attempt) -> Option<AdmissionRecord> {
-    let record = AdmissionRecord::read(binding.metadata.annotations.as_ref()).ok()??;
-    (record.attempt == attempt).then_some(record)
-}
-
 /// Whether dispatching is suspended.
 fn is_suspended(binding: &ResourceBinding) -> bool {
     let suspension = binding.spec.suspension.as_ref();
     suspension.and_then(|suspension| suspension.dispatching) == Some(true)
-}
-
-/// The job of `binding`.
-pub(crate) fn key_of(binding: &ResourceBinding) -> JobKey {
-    let meta = &binding.metadata;
-    JobKey::new(
-        meta.namespace.as_deref().unwrap_or_default(),
-        meta.name.as_deref().unwrap_or_default(),
-    )
 }
 
 fn objection(cluster: ClusterName, objection: Objection) -> Refusal {

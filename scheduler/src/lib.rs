@@ -1,37 +1,31 @@
-//! The scheduler: it carries plans out.
+//! The scheduler: a dispatcher, which carries out what the engine decided. It decides nothing.
 //!
 //! ```text
-//! members (nodes, pods, Cluster objects) ─┬─► the engine, in the controller, which decides
-//!                                         └─► live view ─► GpuPools, for people
-//!                                                 │
-//! plan (admission, demand) ─► carry_out: checked on the live view ─► prepare: Queue and
-//!      PriorityClass in the members ─► overrides: a gang's parts, by its OverridePolicy
-//!      ─► services: where its first pod, or each, is found from other clusters
-//!      ─► placement: what spec.clusters says ─► a Write
-//!                                                                               │
-//! bindings ◄── commit ◄─────────────────────────────────────────────────────────┘
+//! members ─► live: a picture of its own ─► GpuPools, for people
+//!                     │
+//! plan (admission, demand) ─► carry_out: checked on the picture ─► prepare: Queue and
+//!      PriorityClass in the members ─► binding_writer::overrides: a gang's parts, and the Services
+//!      by which its pods are found ─► a Write, or a Refusal with its reason
+//!                                         │
+//! bindings ◄── binding_writer::Committer ◄┘ (whoever gave the plan submits it)
 //! ```
 //!
-//! In one process with the controller ([`Scheduler`] is its handle) a plan comes and the write
-//! goes back in memory; as a process of its own ([`process`]) plans come as admission records.
-//! The code between is the same.
+//! It runs in one of two ways, and the code between is the same:
+//!
+//! - In the controller's process: [`Scheduler`] is its handle, to which a [`PlacementRequest`] is given, and
+//!   from which the write or a [`Refusal`] comes back in memory. The controller needs nothing else
+//!   of this crate, and nothing of it where the scheduler is apart.
+//! - As a [`process`] of its own: plans come as admission records, and it writes the answers.
 //!
 //! It must never place what has no admission record, never choose for itself where a job
 //! goes (it carries a plan out whole or refuses it), and never update anything in a member.
 
-pub mod ack;
-pub mod carry_out;
-pub mod commit;
+mod carry_out;
 mod demand;
 mod live;
 mod metrics;
-pub mod overrides;
-pub mod placement;
 mod pools;
 mod prepare;
 pub mod process;
-mod services;
-pub mod term;
-pub mod uninstall;
 
 pub use carry_out::{PlacementRequest, Refusal, Scheduler, SchedulerOptions};

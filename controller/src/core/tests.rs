@@ -28,6 +28,7 @@ use crate::effects::object_writer::Ensurer;
 use crate::ingest::watches;
 use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::Template;
+use binding_writer::{CommitOptions, Committer};
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{ClusterFact, NodeFact};
@@ -40,7 +41,6 @@ use runtime::metrics::Registry;
 use runtime::status_writer::StatusWriter;
 use runtime::testing::{FakeApi, Recorded};
 use runtime::watch::{Delta, ObjectKey, WatchMetrics};
-use scheduler::commit::{self, CommitOptions};
 use scheduler::{Scheduler, SchedulerOptions};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Stage {
         };
         let (sink, outcomes) = mpsc::channel(64);
         watches::forward(outcomes, sender.clone(), Input::Outcome);
-        let committer = commit::spawn(
+        let committer = Committer::spawn(
             client.clone(),
             CommitOptions::default(),
             None,
@@ -99,7 +99,7 @@ impl Stage {
             true,
         );
         let core = Core {
-            role: Leading::CatchesUp(scheduler::term::Lead::new(0)),
+            role: Leading::CatchesUp(binding_writer::term::Lead::new(0)),
             seen: 0,
             clock: Clock::new(),
             override_grace_ms: 60_000,

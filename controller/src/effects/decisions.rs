@@ -11,12 +11,12 @@ use crate::metrics::EvictedPart;
 use crate::reconcile::ReconcileCtx;
 use crate::reconcile::in_flight::InFlight;
 use crate::status::events::JobEvent;
+use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::Admission;
 use engine::{Attempt, ClusterName, Decision, Event, JobKey, QueueName, Reason, Time};
-use scheduler::carry_out::{PlacementRequest, Refusal, in_parts};
-use scheduler::commit::Write;
+use scheduler::{PlacementRequest, Refusal};
 use std::sync::Arc;
 
 impl Core {
@@ -239,11 +239,11 @@ impl Core {
         let ask = self.mirror.ask_of(binding);
         let write = match demand.filter(|_| !binding.spec.clusters.is_empty()) {
             Some(demand) => Write::Place {
-                record: match in_parts(binding, admission.attempt) {
+                record: match AdmissionRecord::placed_in_parts(binding, admission.attempt) {
                     Some(placed) => placed.resized(admission),
                     None => AdmissionRecord::new(admission, RecordState::Admitted),
                 },
-                clusters: scheduler::placement::targets(binding, admission, demand),
+                clusters: binding_writer::placement::targets(binding, admission, demand),
                 affinity_name: None,
             },
             None => Write::Plan {

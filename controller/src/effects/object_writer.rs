@@ -7,10 +7,10 @@
 //! is under way. A pin is written as all overrides are that say how large a job is
 //! ([`Overrides::pin`]).
 
+use binding_writer::overrides::{self, Overrides};
 use engine::JobKey;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use runtime::client::CallError;
-use scheduler::overrides::{self, Overrides};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

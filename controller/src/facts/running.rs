@@ -9,12 +9,12 @@ use crate::facts::adopted;
 use crate::facts::job::ResolvedJob;
 use crate::mirror::seen_work::SeenWork;
 use crate::reconcile::ReconcileCtx;
+use binding_writer::overrides;
 use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
 use crds::names;
 use crds::record::{AdmissionRecord, Parts, RecordState, RecordedShare};
 use engine::facts::{Admission, Held, Role};
 use engine::{Amount, Attempt, ClusterName, JobKey, PoolClass, QueueName, Resources, Time, Uid};
-use scheduler::overrides;
 use workload::Rendered;
 
 /// The class that is charged for what no record says: on which nodes it runs is the member's choice.

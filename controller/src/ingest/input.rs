@@ -3,6 +3,9 @@
 use crate::admission_policies::Enforcement;
 use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::{Template, TemplateKind};
+use binding_writer::overrides::OverrideError;
+use binding_writer::term::Lead;
+use binding_writer::{Outcome, Write};
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
 use crds::karmada::{ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding};
@@ -12,10 +15,7 @@ use crds::queue::Queue;
 use engine::{Attempt, ClusterName, JobKey, QueueName};
 use members::MemberEvent;
 use runtime::watch::Delta;
-use scheduler::carry_out::Refusal;
-use scheduler::commit::{Outcome, Write};
-use scheduler::overrides::OverrideError;
-use scheduler::term::Lead;
+use scheduler::Refusal;
 
 /// A change that was seen, or an answer to something that was asked for.
 #[derive(Debug)]

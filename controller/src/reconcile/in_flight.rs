@@ -7,9 +7,9 @@ use crate::reconcile::placed::parts::PartsState;
 use crate::reconcile::placed::rendezvous::ServiceDiscovery;
 use crate::reconcile::placed::shrink::Shrinks;
 use crate::reconcile::record_guard::RecordGuard;
+use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use engine::{Attempt, JobKey, Time};
-use scheduler::commit::Write;
 use workload::Outcome;
 
 #[cfg(test)]

@@ -24,10 +24,10 @@ use crate::reconcile::binding_phase::{
 use crate::reconcile::opened::opened_message;
 use crate::reconcile::placed::parts::led;
 use crate::status::events::JobEvent;
+use binding_writer::Write;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, RecordState};
 use engine::{Event, Explanation, JobKey, JobState, Progress, Reason, Time};
-use scheduler::commit::Write;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -6,10 +6,10 @@ use crate::facts::running::record_of;
 use crate::reconcile::ReconcileCtx;
 use crate::reconcile::binding_phase::required_by;
 use crate::status::events::JobEvent;
+use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::{Attempt, Reason};
-use scheduler::commit::Write;
 
 impl Core {
     /// Placed or opened without an admission that says so: closed again. What it was charged

@@ -17,13 +17,13 @@ use crate::ingest::template_watches::api_resource;
 use crate::mirror::template_key;
 use crate::reconcile::ReconcileCtx;
 use crate::status::events::JobEvent;
+use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::RecordState;
 use engine::facts::Hold;
 use engine::{ClusterName, Reason};
 use kube::api::{Api, DynamicObject};
 use runtime::with_deadline;
-use scheduler::commit::Write;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -13,11 +13,11 @@ use crate::mirror::permanent_id;
 use crate::mirror::seen_work::SeenWork;
 use crate::reconcile::binding_phase::{BindingPhase, own_record};
 use crate::reconcile::placed::total;
+use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::RecordState;
 use engine::{Attempt, Event, JobKey, Progress, Reason, Time};
-use scheduler::commit::Write;
 
 /// Milliseconds between two looks.
 const LOOK_MS: i64 = 1_000;

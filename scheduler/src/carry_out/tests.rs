@@ -315,7 +315,7 @@ async fn no_override_of_an_earlier_attempt_meets_a_placement_that_has_none() {
     override_of("somebody");
     stage.scheduler.prepare(attempt(2)).await.unwrap();
     assert!(stage.karmada.get(POLICY).is_some(), "not ours");
-    override_of(crate::overrides::MANAGER);
+    override_of(binding_writer::overrides::MANAGER);
     stage.scheduler.prepare(attempt(1)).await.unwrap();
     assert!(stage.karmada.get(POLICY).is_some(), "there was none before");
     let Ok(Write::Place { record, .. }) = stage.scheduler.prepare(attempt(2)).await else {

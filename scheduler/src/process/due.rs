@@ -1,7 +1,6 @@
 //! What a binding asks of the scheduler process. Pure.
 
-use crate::ack::ack;
-use crate::commit::Write;
+use binding_writer::{Write, ack};
 use crds::karmada::ResourceBinding;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};

@@ -15,10 +15,10 @@ mod events;
 #[cfg(test)]
 mod tests;
 
-use crate::carry_out::{PlacementRequest, Refusal, Scheduler, SchedulerOptions, key_of};
-use crate::commit::{self, CommitOptions, Committer, Failure, Intent, Outcome, Write, WriteKind};
+use crate::carry_out::{PlacementRequest, Refusal, Scheduler, SchedulerOptions};
 use crate::demand::{ask, demand};
-use crate::term::{Lead, hold};
+use binding_writer::term::{Lead, hold};
+use binding_writer::{CommitOptions, Committer, Failure, Intent, Outcome, Write, WriteKind};
 use crds::devices::ResourceClaimTemplate;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
@@ -112,7 +112,7 @@ async fn live(
     let watch_metrics = options.members.watch_metrics.clone();
     let members = options.members.clone();
     let scheduler = spawn_scheduler(&client, members, registry, term, &over);
-    let committer = commit::spawn(
+    let committer = Committer::spawn(
         client.clone(),
         options.commit.clone(),
         Some(term.clone()),
@@ -291,7 +291,7 @@ impl Process {
     fn input(&mut self, input: Input) {
         match input {
             Input::Binding(Delta::Upserted(binding)) => {
-                let key = key_of(&binding);
+                let key = binding.job_key();
                 self.seen = self.seen.max(seen(&binding));
                 self.bindings.insert(key.clone(), Arc::new(binding));
                 self.dirty.insert(key);
@@ -387,7 +387,7 @@ impl Process {
     }
 
     fn write(&mut self, binding: Arc<ResourceBinding>, write: Write) {
-        self.open.insert(key_of(&binding), Open::Writing);
+        self.open.insert(binding.job_key(), Open::Writing);
         self.committer.submit(vec![Intent { binding, write }]);
     }
 
@@ -410,7 +410,7 @@ impl Process {
     }
 
     fn prepared(&mut self, ordered: &Arc<ResourceBinding>, answer: Result<Write, Answer>) {
-        let key = key_of(ordered);
+        let key = ordered.job_key();
         self.open.remove(&key);
         let write = match answer {
             Ok(write) => write,

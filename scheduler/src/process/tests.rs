@@ -24,7 +24,7 @@ fn process(stage: &Stage) -> tokio_util::sync::DropGuard {
     let process = Process::new(
         &client,
         stage.scheduler.clone(),
-        commit::spawn(
+        Committer::spawn(
             client.clone(),
             CommitOptions::default(),
             None,

@@ -67,7 +67,7 @@ async fn requests_that_were_raised_are_charged_and_pinned_to_what_was_admitted()
 async fn begun_anew(before: &Stage, pods: &Value) -> Stage {
     let left = before.get("a");
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
-    let ours = json!([{"manager": scheduler::overrides::MANAGER, "operation": "Apply"}]);
+    let ours = json!([{"manager": binding_writer::overrides::MANAGER, "operation": "Apply"}]);
     stage
         .api
         .put(PIN, json!({"metadata": {"managedFields": ours}}));

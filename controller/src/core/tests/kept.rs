@@ -333,7 +333,10 @@ async fn a_policy_that_an_earlier_leader_wrote_late_is_removed() {
         let managed = json!([{"manager": manager, "operation": "Apply"}]);
         json!({"metadata": {"managedFields": managed}})
     };
-    for (manager, stays) in [("kubectl", true), (scheduler::overrides::MANAGER, false)] {
+    for (manager, stays) in [
+        ("kubectl", true),
+        (binding_writer::overrides::MANAGER, false),
+    ] {
         stage.api.put(path, late(manager));
         stage.take(propagation(json!({})));
         stage.settle().await;

@@ -1,7 +1,7 @@
 //! Jobs that are placed in parts: held until their Works are what they should be.
 
 use super::*;
-use scheduler::overrides;
+use binding_writer::overrides;
 
 const TEMPLATE: &str = "/apis/batch/v1/namespaces/team/jobs/a";
 const POLICY: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/team/overridepolicies/muster-a";

@@ -230,7 +230,7 @@ impl Stage {
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_was_made_for_a_queue_goes_with_it() {
-    let ours = scheduler::overrides::MANAGER;
+    let ours = binding_writer::overrides::MANAGER;
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
     // Its queue went while no Muster was there.
     stage.put_policy("before", ours, json!({}));

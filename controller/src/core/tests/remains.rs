@@ -56,7 +56,7 @@ async fn a_job_of_the_name_that_runs_is_charged_beside_them() {
 async fn those_of_a_namespace_that_is_not_managed_are_charged_to_no_queue() {
     let mut stage = left_behind().await;
     stage.list_all();
-    stage.core.role = Leading::CatchesUp(scheduler::term::Lead::new(0));
+    stage.core.role = Leading::CatchesUp(binding_writer::term::Lead::new(0));
     stage.namespace(false);
     stage.rest(&["b"]).await;
     assert_eq!(stage.state("a"), None);

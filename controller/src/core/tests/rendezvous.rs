@@ -101,7 +101,7 @@ async fn services_that_karmada_does_not_carry_are_told_until_it_does() {
     // It goes on all the same.
     assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1", "m2"]"#);
 
-    let managed = json!([{"manager": scheduler::overrides::MANAGER, "operation": "Apply"}]);
+    let managed = json!([{"manager": binding_writer::overrides::MANAGER, "operation": "Apply"}]);
     let managed = json!({"metadata": {"managedFields": managed}});
     for path in [&services[0], &carried[0]] {
         stage.api.merge(path, &managed);

@@ -238,7 +238,7 @@ async fn who_stands_by_follows_and_writes_nothing_until_it_leads_and_has_caught_
     assert_eq!(stage.api.requests().len(), before, "it says nothing");
     // It leads, and its watch is behind what the last leader wrote.
     let seen = stage.core.seen;
-    stage.take(Input::Lead(scheduler::term::Lead::new(seen + 1)));
+    stage.take(Input::Lead(binding_writer::term::Lead::new(seen + 1)));
     stage.settle().await;
     assert_eq!(stage.shown("a"), "no record, gated []");
     stage.change("a", json!({"metadata": {"annotations": {"x": "y"}}}));
@@ -313,7 +313,7 @@ async fn a_record_that_says_less_than_what_runs_is_not_believed() {
         assert!(changed.contains("cpu 2, pods 2 in m1"), "{changed}");
         // Once, and not by the next leader either.
         stage.rest_later(&["a", "b"], 10_000).await;
-        stage.core.role = Leading::CatchesUp(scheduler::term::Lead::new(0));
+        stage.core.role = Leading::CatchesUp(binding_writer::term::Lead::new(0));
         stage.rest(&["a", "b"]).await;
         assert_eq!(stage.core.metrics.records_changed.get(), 1);
     }

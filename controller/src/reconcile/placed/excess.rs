@@ -24,13 +24,13 @@ use crate::facts::running::{foreign_overrides, sum};
 use crate::reconcile::ReconcileCtx;
 use crate::reconcile::binding_phase::own_record;
 use crate::status::events::JobEvent;
+use binding_writer::Write;
 use crds::karmada::{AppliedOverride, ResourceBinding};
 use crds::record::{AdmissionRecord, Parts, RecordState, RecordedOverride};
 use engine::facts::Hold;
 use engine::{ClusterName, Event, Reason, ResourceName, Resources, Time};
 use kube::core::ObjectMeta;
 use runtime::watch::{Delta, ObjectKey};
-use scheduler::commit::Write;
 use std::collections::{BTreeMap, BTreeSet};
 use workload::Rendered;
 

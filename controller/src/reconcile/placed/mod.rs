@@ -15,12 +15,12 @@ use crate::facts::job::{NamespaceFact, ResolvedJob};
 use crate::reconcile::ReconcileCtx;
 use crate::reconcile::binding_phase::own_record;
 use crate::reconcile::placed::parts::led;
+use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordedShare};
 use engine::decision::without_slots;
 use engine::facts::Held;
 use engine::{Event, JobState, Progress, Reason, Resources};
-use scheduler::commit::Write;
 use workload::Outcome;
 
 impl Core {
@@ -223,7 +223,7 @@ impl Core {
         if self.mode.scheduler().is_none() || self.in_flight_of(ctx.key).is_open() {
             return;
         }
-        if let Some(write) = scheduler::ack::ack(&ctx.binding, ctx.now) {
+        if let Some(write) = binding_writer::ack(&ctx.binding, ctx.now) {
             self.write(ctx.key, &ctx.binding, write);
         }
     }

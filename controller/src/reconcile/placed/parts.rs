@@ -19,12 +19,12 @@ use crate::reconcile::ReconcileCtx;
 use crate::reconcile::binding_phase::own_record;
 use crate::reconcile::placed::status_in;
 use crate::status::events::JobEvent;
+use binding_writer::Write;
+use binding_writer::overrides::OverrideError;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::{Hold, Share};
 use engine::{Attempt, ClusterName, Event, JobKey, JobState, Reason, Time};
-use scheduler::commit::Write;
-use scheduler::overrides::OverrideError;
 use workload::Outcome;
 
 #[cfg(test)]

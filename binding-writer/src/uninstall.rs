@@ -3,7 +3,7 @@
 //!
 //! To be used when no Muster process runs any more, or it would gate again what is let go.
 
-use crate::commit::{self, CommitOptions, Failure, Intent, Write};
+use crate::commit::{CommitOptions, Committer, Failure, Intent, Write};
 use crate::overrides::LIMIT;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::Namespace;
@@ -63,7 +63,7 @@ pub async fn let_go_of_all(client: &Client) -> anyhow::Result<usize> {
     let (sink, mut outcomes) = mpsc::channel(count.max(1));
     let cancel = CancellationToken::new();
     let _stop = cancel.clone().drop_guard();
-    commit::spawn(
+    Committer::spawn(
         client.clone(),
         CommitOptions::default(),
         None,

@@ -16,11 +16,11 @@
 //! the same in all terms.
 
 pub(crate) mod guarded;
+mod services;
 
-use crate::carry_out::{key_of, of_attempt};
-use crate::services::Services;
 use crds::karmada::ResourceBinding;
 use crds::names;
+use crds::record::AdmissionRecord;
 use engine::facts::Share;
 use engine::{Attempt, ClusterName, JobKey};
 use guarded::Writer;
@@ -30,6 +30,7 @@ use kube::{Client, ResourceExt};
 use runtime::Term;
 use runtime::client::{CallError, CallFault, with_deadline};
 use serde_json::{Value, json};
+use services::Services;
 use std::fmt;
 use std::time::Duration;
 use workload::{Part, PartsError, Reach};
@@ -167,7 +168,7 @@ impl Overrides {
     /// # Errors
     /// Where the control plane does not answer.
     pub async fn sweep_services(&self, namespace: &str) -> Result<(), CallError> {
-        crate::services::sweep(&self.client, namespace).await
+        services::sweep(&self.client, namespace).await
     }
 
     fn services<'a>(&self, binding: &'a ResourceBinding) -> Services<'a> {
@@ -189,7 +190,7 @@ impl Overrides {
         let template = template(&self.client, binding).await?;
         let template = as_admitted(template, binding, attempt);
         let parts = workload::parts(&template, attempt, shares, reach, true)?;
-        let key = key_of(binding);
+        let key = binding.job_key();
         let resized = |there: Option<&DynamicObject>| {
             let placed = there.map_or_else(Vec::new, |policy| rules_of(&policy.data, attempt));
             let rules = parts.iter().cloned().map(|part| {
@@ -210,7 +211,7 @@ impl Overrides {
         parts: Vec<Part>,
     ) -> Result<(), OverrideError> {
         let rules: Vec<Rule> = parts.into_iter().map(Rule::from).collect();
-        let key = key_of(binding);
+        let key = binding.job_key();
         let policy = policy(&key, binding, &rules);
         self.write(&key, |_| Some(policy.clone())).await
     }
@@ -262,7 +263,7 @@ impl Overrides {
         binding: &ResourceBinding,
         path: &str,
     ) -> Result<(), OverrideError> {
-        let key = key_of(binding);
+        let key = binding.job_key();
         let policies: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), &key.namespace, &resource());
         let (params, policy) = (
@@ -296,7 +297,7 @@ impl Overrides {
         binding: &ResourceBinding,
         ended: Attempt,
     ) -> Result<(), OverrideError> {
-        let (key, name) = (key_of(binding), name(&key_of(binding)));
+        let (key, name) = (binding.job_key(), name(&binding.job_key()));
         let turn = self.writer.turn(&key.namespace, &name).await;
         let is_over = |there: &DynamicObject| attempt_of(&there.data).is_none_or(|of| of <= ended);
         let removed = turn.delete(is_over).await;
@@ -347,7 +348,7 @@ pub fn is_ours(metadata: &ObjectMeta) -> bool {
 /// `template` with no more in each pod than `attempt` was admitted with: what was added since
 /// then was granted by nobody.
 fn as_admitted(template: Value, binding: &ResourceBinding, attempt: Attempt) -> Value {
-    match of_attempt(binding, attempt) {
+    match AdmissionRecord::of_attempt(binding, attempt) {
         Some(record) => workload::capped(&template, &record.requests),
         None => template,
     }
@@ -373,7 +374,7 @@ async fn template(client: &Client, binding: &ResourceBinding) -> Result<Value, O
     })
 }
 
-pub(crate) fn failed(what: &'static str, error: &CallError) -> OverrideError {
+fn failed(what: &'static str, error: &CallError) -> OverrideError {
     OverrideError::Call {
         what,
         error: error.message(),

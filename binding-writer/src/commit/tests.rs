@@ -102,7 +102,7 @@ fn bench() -> Bench {
 fn bench_of(api: &FakeApi, term: Option<Term>) -> Bench {
     let (sender, outcomes) = mpsc::channel(4);
     let cancel = CancellationToken::new();
-    let committer = spawn(
+    let committer = Committer::spawn(
         api.client(),
         CommitOptions::default(),
         term,

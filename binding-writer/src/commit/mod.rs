@@ -1,5 +1,5 @@
-//! How decisions become writes: the only code, besides the webhook's gate, that writes to a
-//! binding.
+//! How decisions become writes: the only code, besides the webhook's gate, that writes what a
+//! binding says.
 //!
 //! ```text
 //! submit([Intent]) ─► one line per binding ─► opened in the ledger, all that wait in one write
@@ -84,6 +84,43 @@ pub struct Committer {
 }
 
 impl Committer {
+    /// Starts it. It sends one [`Outcome`] per [`Intent`] to `outcomes`, waiting for
+    /// room there; with `term` it writes only while that lasts. At `cancel` it finishes what
+    /// is in flight and drops the rest: the next leader decides anew.
+    #[must_use]
+    pub fn spawn(
+        client: Client,
+        options: CommitOptions,
+        term: Option<Term>,
+        outcomes: mpsc::Sender<Outcome>,
+        registry: &Registry,
+        cancel: CancellationToken,
+    ) -> Self {
+        let (inbox, batches) = mpsc::unbounded_channel();
+        let (behind, followers) = mpsc::unbounded_channel();
+        let Term { leadership, ledger } = term.unwrap_or_else(Term::always);
+        let context = Arc::new(Context {
+            client,
+            leadership,
+            ledger,
+            metrics: Metrics::new(registry),
+            slots: Semaphore::new(options.in_flight.max(1)),
+            options,
+            writing: AtomicUsize::new(0),
+        });
+        let lines = Lines {
+            context: context.clone(),
+            outcomes,
+            behind,
+            waiting: HashMap::new(),
+            ready: VecDeque::new(),
+            in_flight: FuturesUnordered::new(),
+        };
+        task::spawn(lines.run(batches, cancel.clone()));
+        task::spawn(status::follow(context, followers, cancel));
+        Self { inbox }
+    }
+
     /// Asks for `batch` to be written, in its order per binding. Never blocks; how much is open
     /// is bounded by the callers, who keep one open intent per binding. After shutdown nothing
     /// is written and no outcome comes.
@@ -91,43 +128,6 @@ impl Committer {
         // The receiver is gone only at shutdown.
         let _ = self.inbox.send(batch);
     }
-}
-
-/// Starts the committer. It sends one [`Outcome`] per [`Intent`] to `outcomes`, waiting for
-/// room there; with `term` it writes only while that lasts. At `cancel` it finishes what
-/// is in flight and drops the rest: the next leader decides anew.
-#[must_use]
-pub fn spawn(
-    client: Client,
-    options: CommitOptions,
-    term: Option<Term>,
-    outcomes: mpsc::Sender<Outcome>,
-    registry: &Registry,
-    cancel: CancellationToken,
-) -> Committer {
-    let (inbox, batches) = mpsc::unbounded_channel();
-    let (behind, followers) = mpsc::unbounded_channel();
-    let Term { leadership, ledger } = term.unwrap_or_else(Term::always);
-    let context = Arc::new(Context {
-        client,
-        leadership,
-        ledger,
-        metrics: Metrics::new(registry),
-        slots: Semaphore::new(options.in_flight.max(1)),
-        options,
-        writing: AtomicUsize::new(0),
-    });
-    let lines = Lines {
-        context: context.clone(),
-        outcomes,
-        behind,
-        waiting: HashMap::new(),
-        ready: VecDeque::new(),
-        in_flight: FuturesUnordered::new(),
-    };
-    task::spawn(lines.run(batches, cancel.clone()));
-    task::spawn(status::follow(context, followers, cancel));
-    Committer { inbox }
 }
 
 /// What every write needs.

@@ -14,8 +14,7 @@
 //! Services takes it before Karmada's controller of MultiClusterServices does. Its own binding is
 //! claimed by no policy then, and so none of Muster's business either.
 
-use crate::carry_out::key_of;
-use crate::overrides::{LIMIT, MANAGER, OverrideError, failed, is_ours};
+use super::{LIMIT, MANAGER, OverrideError, failed, is_ours};
 use crds::karmada::{ResourceBinding, Work};
 use crds::names;
 use engine::Attempt;
@@ -45,7 +44,7 @@ const MCS_NAMESPACE: &str = "multiclusterservice.karmada.io/namespace";
 const IN_FLIGHT: usize = 8;
 
 /// Writes and removes them.
-pub(crate) struct Services<'a> {
+pub(super) struct Services<'a> {
     client: Client,
     binding: &'a ResourceBinding,
     namespace: String,
@@ -53,16 +52,16 @@ pub(crate) struct Services<'a> {
 
 impl<'a> Services<'a> {
     /// Those of the job of `binding`.
-    pub(crate) fn of(client: Client, binding: &'a ResourceBinding) -> Self {
+    pub(super) fn of(client: Client, binding: &'a ResourceBinding) -> Self {
         Self {
             client,
             binding,
-            namespace: key_of(binding).namespace.to_string(),
+            namespace: binding.job_key().namespace.to_string(),
         }
     }
 
     /// Has the API server have `services`, which are of `attempt`.
-    pub(crate) async fn apply(
+    pub(super) async fn apply(
         &self,
         attempt: Attempt,
         services: &[PodService],
@@ -109,7 +108,7 @@ impl<'a> Services<'a> {
     }
 
     /// Removes those of attempts up to `ended`. What cannot be removed goes with the binding.
-    pub(crate) async fn clear(&self, ended: Attempt) {
+    pub(super) async fn clear(&self, ended: Attempt) {
         // Services first: one that loses its MultiClusterService before is given back to the
         // policies that select Services.
         for kind in [service_kind(), mcs_kind()] {
@@ -139,7 +138,7 @@ impl<'a> Services<'a> {
     }
 
     /// Why Karmada does not carry `services`, if so.
-    pub(crate) async fn trouble(
+    pub(super) async fn trouble(
         &self,
         services: &[PodService],
     ) -> Result<Option<String>, OverrideError> {
@@ -227,7 +226,7 @@ impl<'a> Services<'a> {
 /// Removes what Karmada has left of Services of a namespace that are gone: it may collect an
 /// EndpointSlice that changes while its MultiClusterService goes, and then keeps it in a Work for
 /// good (`handleEndpointSliceEvent`, v1.18).
-pub(crate) async fn sweep(client: &Client, namespace: &str) -> Result<(), CallError> {
+pub(super) async fn sweep(client: &Client, namespace: &str) -> Result<(), CallError> {
     let kept: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &mcs_kind());
     let works: Api<Work> = Api::all(client.clone());
     let of_namespace = ListParams::default().labels(&format!("{MCS_NAMESPACE}={namespace}"));

@@ -21,11 +21,7 @@ impl Intent {
     /// The job whose binding it is.
     #[must_use]
     pub fn key(&self) -> JobKey {
-        let meta = &self.binding.metadata;
-        JobKey::new(
-            meta.namespace.as_deref().unwrap_or_default(),
-            meta.name.as_deref().unwrap_or_default(),
-        )
+        self.binding.job_key()
     }
 }
 
