@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use testbed::KARMADA_CONTROLLER_MANAGER;
 
 use super::QUIET;
 use super::cost::{self, Cost, Memory, Moment};
@@ -13,7 +14,6 @@ use super::plane::Plane;
 use super::raw::{self, Raw};
 use super::report::{Milliseconds, middle_rate, per_job, rate, round};
 use crate::harness::muster::Part;
-use crate::testbed::KARMADA_CONTROLLER_MANAGER;
 
 /// Brackets that differ by more make the ratio worthless.
 const BRACKETS_DIFFER_AT_MOST: f64 = 0.25;

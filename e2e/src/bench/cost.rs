@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde::Serialize;
-
-use crate::testbed::{ProcessId, Testbed};
+use testbed::{ProcessId, Testbed};
 
 /// `USER_HZ`, in which `/proc` counts: 100 on every platform that Kubernetes runs on.
 const TICKS_PER_SECOND: f64 = 100.0;

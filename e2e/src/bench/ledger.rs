@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 
-use super::seen::BindingId;
+/// Namespace and name of a binding.
+pub(super) type BindingId = (String, String);
 
 /// What a revision of a binding or of its Work says.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -203,5 +203,5 @@ fn machine(options: &Options) -> serde_json::Value {
 /// The default folder for the state: beside the testbed's.
 #[must_use]
 pub fn default_state() -> PathBuf {
-    crate::testbed::default_dir().with_file_name("bench")
+    testbed::default_dir().with_file_name("bench")
 }

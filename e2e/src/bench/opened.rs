@@ -7,6 +7,7 @@
 use std::time::Instant;
 
 use serde::Serialize;
+use testbed::KARMADA_CONTROLLER_MANAGER;
 
 use super::QUIET;
 use super::admission::gate;
@@ -14,7 +15,6 @@ use super::load::Batch;
 use super::plane::Plane;
 use super::report::{rate, round};
 use crate::harness::muster::Part;
-use crate::testbed::KARMADA_CONTROLLER_MANAGER;
 
 /// The two in turn.
 const TURNS: [Part; 2] = [Part::AllUnregistered, Part::WithoutLedger];

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use kube::Client;
 use parking_lot::Mutex;
+use testbed::tools;
+use testbed::{KARMADA_SCHEDULER, KarmadaSpec, MemberSpec, NodeGroup, Spec, State, Testbed};
 use tokio::task::JoinSet;
 
 use super::cost;
@@ -16,8 +18,6 @@ use super::seen::{Seen, Sighting};
 use super::watch;
 use crate::harness::muster::{self, Muster, Part};
 use crate::harness::objects::Objects;
-use crate::testbed::{KARMADA_SCHEDULER, KarmadaSpec, MemberSpec, NodeGroup, Spec, State, Testbed};
-use crate::tools;
 
 /// Karmada's own client limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,10 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::ledger::{Entry, Ledger};
-
-/// Namespace and name of a binding.
-pub(super) type BindingId = (String, String);
+use super::ledger::{BindingId, Entry, Ledger};
 
 const GPU: &str = "nvidia.com/gpu";
 

@@ -9,10 +9,11 @@ use serde::Serialize;
 
 use super::QUIET;
 use super::cost::{self, Cost, Memory, Moment};
+use super::ledger::BindingId;
 use super::load::{Batch, MemberPod, binding_name};
 use super::plane::Plane;
 use super::report::{Milliseconds, milliseconds, round};
-use super::seen::{BindingId, Changes};
+use super::seen::Changes;
 use crate::harness::muster::Part;
 
 /// How long one job may take to end, and the next to be admitted.

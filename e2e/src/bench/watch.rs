@@ -17,7 +17,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::task::JoinSet;
 
-use super::seen::{BindingId, BindingNow, Seen, WorkNow};
+use super::ledger::BindingId;
+use super::seen::{BindingNow, Seen, WorkNow};
 use crate::harness::kinds::{BINDING, POD_GROUP, WORK};
 
 const BINDING_NAME: &str = "resourcebinding.karmada.io/name";

@@ -1,11 +1,10 @@
 //! The examples, applied with plain kubectl as a user would.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use jiff::Timestamp;
-use tokio::process::Command;
 
 use super::plane::Plane;
 use super::world::Job;
@@ -71,38 +70,6 @@ pub(super) const JOBS: [Example; 5] = [
         gpus: 16,
     },
 ];
-
-/// kubectl against the demo's control plane.
-pub(super) struct Kubectl {
-    pub(super) program: PathBuf,
-    pub(super) kubeconfig: PathBuf,
-}
-
-impl Kubectl {
-    /// Runs it and shows what it prints, as in a terminal.
-    ///
-    /// # Errors
-    /// If it fails.
-    pub(super) async fn run(&self, args: &[&str]) -> Result<()> {
-        println!("$ kubectl {}", args.join(" "));
-        let mut command = Command::new(&self.program);
-        command
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .args(args)
-            .kill_on_drop(true);
-        let output = command.output().await.context("run kubectl")?;
-        print!("{}", String::from_utf8_lossy(&output.stdout));
-        if !output.status.success() {
-            bail!(
-                "kubectl {}: {}",
-                args.join(" "),
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-        }
-        Ok(())
-    }
-}
 
 /// Applies them all and waits until every job of them has run.
 ///

@@ -1,8 +1,8 @@
 //! The demo's clusters: three fleets that differ as real ones do.
 
-use crate::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
-use crate::tools::{Tools, ToolsError};
-use crate::training_operator;
+use testbed::operators::training_operator;
+use testbed::tools::{Tools, ToolsError};
+use testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
 
 /// The cluster that has the H100s, and no other does.
 pub(super) const H100S: &str = "gpu-a";

@@ -10,6 +10,7 @@
 mod end;
 mod examples;
 mod fleet;
+mod kubectl;
 mod plane;
 mod replay;
 mod screen;
@@ -24,8 +25,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use testbed::Testbed;
 
-use crate::testbed::Testbed;
 use plane::Plane;
 use replay::Replay;
 
@@ -77,7 +78,7 @@ async fn keep(testbed: &Testbed) -> Result<()> {
 /// The default folder for the state: beside the testbed's.
 #[must_use]
 pub fn default_state() -> PathBuf {
-    crate::testbed::default_dir().with_file_name("demo")
+    testbed::default_dir().with_file_name("demo")
 }
 
 /// The examples in the source tree that this was built from.

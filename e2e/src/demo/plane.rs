@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use parking_lot::Mutex;
+use testbed::Testbed;
+use testbed::operators::training_operator;
+use testbed::tools::{self, Tool, Toolset};
 use tokio::task::JoinSet;
 
-use super::examples::Kubectl;
+use super::kubectl::Kubectl;
 use super::world::World;
 use super::{fleet, watch};
 use crate::harness::muster::{self, Muster, Part};
 use crate::harness::objects::Objects;
-use crate::testbed::Testbed;
-use crate::tools::{self, Tool, Toolset};
-use crate::training_operator;
 
 /// Everything that runs; it ends with this.
 pub(super) struct Plane {

@@ -10,11 +10,11 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use parking_lot::Mutex;
 use serde_json::Value;
+use testbed::Testbed;
 use tokio::task::JoinSet;
 
 use super::world::World;
 use crate::harness::kinds::{BINDING, Kind, POD};
-use crate::testbed::Testbed;
 
 /// Watches until the set is dropped.
 ///

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
-
-use crate::tools::cache_dir;
+use testbed::tools::cache_dir;
 
 /// The commit whose records later ones have to read: the first whose binary is kept for that. It
 /// knows neither versions of records nor unknown fields in them.

@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::Path;
 
+use testbed::{RunState, Testbed};
+
 use super::muster::{Muster, Part, metric};
-use crate::testbed::{RunState, Testbed};
 
 /// Counters that stay at zero while Muster is right.
 const ZERO: [&str; 2] = [

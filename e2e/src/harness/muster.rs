@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use testbed::{Cluster, Testbed};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::kinds::{Kind, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use super::objects::Objects;
 use super::wait::eventually;
-use crate::testbed::{Cluster, Testbed};
 
 /// How long a process may take until it is ready, and as long again until it leads: the Lease of a
 /// process that was killed lasts 15 s.

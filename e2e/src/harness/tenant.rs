@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use kube::Client;
 use serde_json::json;
+use testbed::Testbed;
 
 use super::kinds::{ROLE_BINDING, SELF_ACCESS_REVIEW};
 use super::objects::Objects;
 use super::wait::eventually;
-use crate::testbed::Testbed;
 
 /// How long the API server may take to know a new RoleBinding, and to aggregate ClusterRoles.
 const KNOWN: Duration = Duration::from_secs(60);

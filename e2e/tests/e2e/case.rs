@@ -13,8 +13,8 @@ use e2e::harness::objects::Objects;
 use e2e::harness::tenant::Tenant;
 use e2e::harness::turns::Turn;
 use e2e::harness::wait::{eventually, never_within};
-use e2e::testbed::{MemberSpec, NodeGroup, SyncMode};
 use serde_json::{Value, json};
+use testbed::{MemberSpec, NodeGroup, SyncMode};
 
 use crate::audited::Audited;
 use crate::job::{Job, clusters, condition, is_gated, is_placed};

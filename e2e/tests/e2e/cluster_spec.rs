@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use e2e::harness::jobs::annotated;
-use e2e::testbed::free_port;
 use serde_json::{Value, json};
+use testbed::free_port;
 
 use crate::case::Case;
 use crate::job::{Job, record};

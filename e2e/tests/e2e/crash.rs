@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use e2e::harness::kinds::{BINDING, POD_GROUP};
 use e2e::harness::muster::Part;
 use e2e::harness::wait::eventually;
-use e2e::testbed::MemberProcess;
 use serde_json::{Value, json};
+use testbed::MemberProcess;
 
 use crate::case::{A_WHILE, Case};
 use crate::job::{Job, condition, record};

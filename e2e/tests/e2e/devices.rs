@@ -7,8 +7,8 @@ use e2e::harness::kinds::{
 };
 use e2e::harness::objects::Objects;
 use e2e::harness::wait::eventually;
-use e2e::testbed::NodeGroup;
 use serde_json::{Value, json};
+use testbed::NodeGroup;
 
 use crate::case::{A_WHILE, Case, SOON, brief};
 use crate::job::Job;

@@ -8,8 +8,8 @@ use e2e::harness::kinds::{
     BATCH_JOB, CAPACITY_POLICY, DEPLOYMENT, JOB_SET, Kind, MPI_JOB, PYTORCH_JOB, RAY_JOB,
     VOLCANO_JOB,
 };
-use e2e::testbed::{NodeGroup, Testbed};
-use e2e::tools::Tool;
+use testbed::tools::Tool;
+use testbed::{NodeGroup, Testbed};
 use tokio::process::Command;
 
 use crate::case::{Case, SOON};

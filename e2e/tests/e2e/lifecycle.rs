@@ -5,8 +5,8 @@ use std::time::Duration;
 use e2e::harness::kinds::{EVENT, NODE, POD, VOLCANO_JOB};
 use e2e::harness::objects::Objects;
 use e2e::harness::wait::eventually;
-use e2e::testbed::MemberProcess;
 use serde_json::{Value, json};
+use testbed::MemberProcess;
 
 use crate::case::{Case, SOON, brief};
 use crate::job::{Job, record};

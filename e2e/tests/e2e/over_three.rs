@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use e2e::harness::jobs::annotated;
-use e2e::testbed::{SyncMode, free_port};
 use serde_json::{Value, json};
+use testbed::{SyncMode, free_port};
 
 use crate::case::Case;
 use crate::job::Job;

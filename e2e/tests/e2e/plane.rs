@@ -17,10 +17,10 @@ use e2e::harness::muster::{self, Muster, Part};
 use e2e::harness::objects::Objects;
 use e2e::harness::tenant::Tenant;
 use e2e::harness::turns::{Line, Mode, Needs, Turn};
-use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed, jobset};
-use e2e::tools::{self, Toolset};
-use e2e::{kuberay, mpi_operator, training_operator};
 use serde_json::Value;
+use testbed::operators::{jobset, kuberay, mpi_operator, training_operator};
+use testbed::tools::{self, Toolset};
+use testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec, Testbed};
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, OnceCell};
 

@@ -11,8 +11,8 @@ use e2e::harness::kinds::{
     BATCH_JOB, CLUSTER, GPU_POOL, Kind, PROPAGATION_POLICY, QUEUE, VOLCANO_JOB,
 };
 use e2e::harness::wait::eventually;
-use e2e::testbed::SyncMode;
 use serde_json::{Value, json};
+use testbed::SyncMode;
 
 use crate::case::{Case, SOON, brief};
 use crate::job::Job;

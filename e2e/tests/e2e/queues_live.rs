@@ -6,8 +6,8 @@ use anyhow::{Context as _, ensure};
 use e2e::harness::jobs;
 use e2e::harness::kinds::{BINDING, CAPACITY_POLICY, POD_GROUP, QUEUE};
 use e2e::harness::wait::eventually;
-use e2e::tools::Tool;
 use serde_json::json;
+use testbed::tools::Tool;
 use tokio::process::Command;
 
 use crate::case::{A_WHILE, Case, SOON};

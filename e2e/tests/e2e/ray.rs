@@ -11,8 +11,8 @@ use anyhow::{Context as _, ensure};
 use e2e::harness::jobs::annotated;
 use e2e::harness::kinds::{POD, RAY_JOB, SERVICE};
 use e2e::harness::wait::eventually;
-use e2e::testbed::free_port;
 use serde_json::{Value, json};
+use testbed::free_port;
 
 use crate::case::{Case, SOON};
 use crate::job::Job;

@@ -7,10 +7,8 @@ use e2e::harness::jobs::{self, Gang};
 use e2e::harness::kinds::{BATCH_JOB, BINDING, NAMESPACE, QUEUE};
 use e2e::harness::muster::{Part, metric};
 use e2e::harness::wait::eventually;
-use e2e::testbed::{
-    ETCD, KARMADA_APISERVER, KarmadaSpec, MemberProcess, MemberSpec, NodeGroup, Spec,
-};
 use serde_json::{Value, json};
+use testbed::{ETCD, KARMADA_APISERVER, KarmadaSpec, MemberProcess, MemberSpec, NodeGroup, Spec};
 
 use crate::case::SOON;
 use crate::crash::CLEANED;

@@ -9,8 +9,8 @@ use e2e::harness::kinds::{
     BINDING, ENDPOINT_SLICE, MULTI_CLUSTER_SERVICE, OVERRIDE_POLICY, SERVICE, WORK,
 };
 use e2e::harness::wait::eventually;
-use e2e::testbed::free_port;
 use serde_json::{Value, json};
+use testbed::free_port;
 
 use crate::case::{Case, SOON};
 use crate::job::{Job, condition, record};

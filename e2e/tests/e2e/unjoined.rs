@@ -1,8 +1,8 @@
 //! A member that is removed from the federation: what runs there goes on elsewhere, what has
 //! ended there stays ended, and the member is let go.
 
-use e2e::testbed::SyncMode;
 use serde_json::{Value, json};
+use testbed::SyncMode;
 
 use crate::case::{A_WHILE, Case};
 use crate::job::{Job, clusters, record};

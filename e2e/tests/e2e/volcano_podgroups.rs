@@ -9,8 +9,8 @@ use e2e::harness::kinds::{
 };
 use e2e::harness::muster::Part;
 use e2e::harness::wait::eventually;
-use e2e::testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
 use serde_json::{Value, json};
+use testbed::{KarmadaSpec, MemberSpec, NodeGroup, Spec};
 
 use crate::audited;
 use crate::case::SOON;

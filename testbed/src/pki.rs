@@ -13,7 +13,7 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Names by which the API servers, the aggregated one and the webhook are reached.
 const SERVER_NAMES: [&str; 5] = [

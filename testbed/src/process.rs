@@ -16,9 +16,9 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 use parking_lot::Mutex;
 
-use super::error::{Error, Result};
-use super::ports::Ports;
-use super::proc::{ProcessId, RunState, nix_pid};
+use crate::error::{Error, Result};
+use crate::ports::Ports;
+use crate::proc::{ProcessId, RunState, nix_pid};
 
 /// How many lines of a log an error shows.
 const TAIL_LINES: usize = 20;
@@ -471,7 +471,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut owner = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact"])
-            .arg("testbed::process::tests::owner_that_waits_to_be_killed")
+            .arg("process::tests::owner_that_waits_to_be_killed")
             .env("TESTBED_OWNER_DIR", dir.path())
             .stdout(Stdio::null())
             .spawn()

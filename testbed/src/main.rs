@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
 use comfy_table::Table;
-use e2e::testbed::{Phase, RunState, Spec, State, Testbed, default_dir};
-use e2e::tools::{self, Tool, Toolset};
+use testbed::tools::{self, Tool, Toolset};
+use testbed::{Phase, RunState, Spec, State, Testbed, default_dir};
 
 /// A real Karmada control plane with member clusters, as plain processes on 127.0.0.1.
 #[derive(Debug, Parser)]

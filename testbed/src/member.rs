@@ -12,14 +12,14 @@ use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::cluster::Cluster;
-use super::components::{KARMADA_CONTROLLER_MANAGER, MemberProcess};
-use super::control_plane::{namespace, volcano_crds};
-use super::error::{Error, Result, describe};
-use super::manifests::Manifests;
-use super::spec::{MemberSpec, SyncMode};
-use super::{Testbed, nodes, processes_of, wait};
+use crate::cluster::Cluster;
+use crate::components::{KARMADA_CONTROLLER_MANAGER, MemberProcess};
+use crate::control_plane::{namespace, volcano_crds};
+use crate::error::{Error, Result, describe};
+use crate::manifests::Manifests;
+use crate::spec::{MemberSpec, SyncMode};
 use crate::tools::Toolset;
+use crate::{Testbed, nodes, processes_of, wait};
 
 /// The queue of jobs that name none; Volcano's scheduler makes it when it starts.
 const DEFAULT_QUEUE: &str = "default";

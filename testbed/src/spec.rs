@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A control plane with its members.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

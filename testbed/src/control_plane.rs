@@ -9,15 +9,15 @@ use base64::prelude::BASE64_STANDARD;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::Testbed;
-use super::components::{
+use crate::Testbed;
+use crate::components::{
     KARMADA_AGGREGATED_APISERVER, KARMADA_APISERVER, KARMADA_CONTROLLER_MANAGER, KARMADA_SCHEDULER,
     KARMADA_WEBHOOK,
 };
-use super::error::{Error, Result};
-use super::manifests::{Manifests, unserved};
-use super::wait;
+use crate::error::{Error, Result};
+use crate::manifests::{Manifests, unserved};
 use crate::tools::{Tools, Toolset};
+use crate::wait;
 
 /// Volcano's PodGroup CRD, in whose place Muster puts a superset of it.
 const PODGROUP_CRD: &str = "podgroups.scheduling.volcano.sh";

@@ -11,8 +11,8 @@ use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, P
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
 
-use super::error::{Error, Result, describe};
-use super::spec::{NodeGroup, NodeTaint};
+use crate::error::{Error, Result, describe};
+use crate::spec::{NodeGroup, NodeTaint};
 
 /// The extended resource that GPUs are.
 pub const GPU_RESOURCE: &str = "nvidia.com/gpu";

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::cluster::{Cluster, KARMADA};
-use super::error::{Error, Result};
-use super::pki::{FRONT_PROXY_NAME, Pki};
-use super::process::{Launch, Supervisor};
-use super::spec::{KarmadaSpec, MemberSpec};
+use crate::cluster::{Cluster, KARMADA};
+use crate::error::{Error, Result};
+use crate::pki::{FRONT_PROXY_NAME, Pki};
+use crate::process::{Launch, Supervisor};
+use crate::spec::{KarmadaSpec, MemberSpec};
 use crate::tools::{Tool, Tools, Toolset};
 
 /// Name of etcd among the processes.
@@ -117,8 +117,8 @@ const KWOK_STAGES: [&str; 8] = [
 
 /// Our own stages: pods end after the time in an annotation.
 const OWN_STAGES: [&str; 2] = [
-    include_str!("../../stages/pod-run-for.yaml"),
-    include_str!("../../stages/pod-fail.yaml"),
+    include_str!("../stages/pod-run-for.yaml"),
+    include_str!("../stages/pod-fail.yaml"),
 ];
 
 /// Volcano's default policy for members: gangs, priorities, weighted queues, dense packing.
@@ -483,7 +483,7 @@ impl Components<'_> {
 
     pub(super) fn write_conf(&self, name: &str, content: &str) -> Result<PathBuf> {
         let path = self.conf_dir.join(name);
-        super::pki::write_private(&path, content)?;
+        crate::pki::write_private(&path, content)?;
         Ok(path)
     }
 }

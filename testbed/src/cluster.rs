@@ -9,8 +9,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::error::{Error, Result};
-use super::pki::{Pki, write_private};
+use crate::error::{Error, Result};
+use crate::pki::{Pki, write_private};
 
 /// Name of the control plane among the clusters.
 pub const KARMADA: &str = "karmada";

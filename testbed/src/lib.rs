@@ -1,29 +1,42 @@
 //! A Karmada control plane with member clusters: real components, plain processes, on loopback.
 //!
+//! ```text
+//! Go modules in testbed/tools ─► tools: built into a per-user cache
+//! Spec ─► Testbed::up ─► etcd, API servers, Karmada, and in each member controllers, schedulers,
+//!                        KWOK ─► kubeconfigs, a state folder, processes that are killed, paused
+//!                        and restarted by name
+//! operators: what runs the kinds of others (JobSet, KubeRay, Kubeflow), started in members
+//! ```
+//!
 //! [`Testbed::up`] starts what a [`Spec`] describes and returns once every member is Ready in
 //! Karmada; the process that called it owns all the others, and they end with it, however it ends.
 //! Tests then kill, pause and restart components by name, and change nodes. Another process finds a
-//! running testbed by its state folder ([`State::load`]).
+//! running testbed by its state folder ([`State::load`]). The command `testbed` is a thin layer
+//! over this library.
 //!
 //! API servers keep their data in one etcd, each under a prefix of its own. Kubelets and containers
 //! are played by KWOK: pods run at once, and end after the duration in their annotation
 //! `muster.io/run-for`, with failure if `muster.io/fail` is `true`; without either they run for ever.
+//!
+//! It plays the part of the clusters that Muster is installed on, and must know nothing of Muster.
+//! It must never listen on anything but loopback and never leave a process behind.
 
 mod cluster;
 mod components;
 mod control_plane;
 mod emptied;
 mod error;
-pub mod jobset;
 mod manifests;
 mod member;
 pub mod nodes;
+pub mod operators;
 mod pki;
 mod ports;
 mod proc;
 mod process;
 mod spec;
 mod state;
+pub mod tools;
 mod wait;
 
 use std::path::{Path, PathBuf};
@@ -52,8 +65,7 @@ use components::{Components, KARMADA_PROCESSES};
 use pki::Pki;
 use ports::Ports;
 use process::{Launch, Supervisor};
-
-use crate::tools::{Tools, Toolset};
+use tools::{Tools, Toolset};
 
 /// What a testbed keeps in its state folder, and clears there before it starts.
 const OWN_FOLDERS: [&str; 5] = ["conf", "etcd", "kubeconfig", "log", "pki"];

@@ -8,18 +8,18 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::cluster::Cluster;
-use super::components::flag;
-use super::error::Result;
-use super::manifests::Manifests;
-use super::process::Launch;
-use super::{Testbed, wait};
+use crate::cluster::Cluster;
+use crate::components::flag;
+use crate::error::Result;
+use crate::manifests::Manifests;
+use crate::process::Launch;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
+use crate::{Testbed, wait};
 
 /// Of its webhooks those for JobSets; those for pods see to exclusive placement only.
 const WEBHOOKS: [&str; 2] = ["mjobset.kb.io", "vjobset.kb.io"];
 
-/// The CRD of JobSets, for [`super::Spec`]'s lists of CRDs.
+/// The CRD of JobSets, for [`crate::Spec`]'s lists of CRDs.
 ///
 /// # Errors
 /// [`ToolsError::NotBuilt`] if its set was not asked for.

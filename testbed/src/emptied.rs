@@ -9,12 +9,12 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::Testbed;
-use super::components::MemberProcess;
-use super::error::{Error, Result};
-use super::nodes;
-use super::spec::MemberSpec;
-use super::{processes_of, wait};
+use crate::Testbed;
+use crate::components::MemberProcess;
+use crate::error::{Error, Result};
+use crate::nodes;
+use crate::spec::MemberSpec;
+use crate::{processes_of, wait};
 
 /// How long etcd may take.
 const ANSWER: Duration = Duration::from_secs(30);

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::cluster::Cluster;
-use super::error::{Error, Result};
-use super::proc::ProcessId;
-use super::process::GONE_DEADLINE;
+use crate::cluster::Cluster;
+use crate::error::{Error, Result};
+use crate::proc::ProcessId;
+use crate::process::GONE_DEADLINE;
 
 const FILE: &str = "state.json";
 

@@ -1,15 +1,15 @@
 //! Kubeflow's mpi-operator in members, so that MPIJobs run.
 //!
-//! It is the real controller in a program of the testbed's own (`e2e/tools/mpi-operator`). The control
+//! It is the real controller in a program of the testbed's own (`testbed/tools/mpi-operator`). The control
 //! plane needs only the kind, before karmada-controller-manager starts; a member needs the kind
 //! before it is joined, and the operator.
 
 use std::path::PathBuf;
 
-use crate::testbed::Testbed;
+use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// The CRD of MPIJobs, for [`crate::testbed::Spec`]'s lists of CRDs.
+/// The CRD of MPIJobs, for [`crate::Spec`]'s lists of CRDs.
 ///
 /// # Errors
 /// [`ToolsError::NotBuilt`] if the operator's set was not asked for.

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use parking_lot::Mutex;
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
 const LOWEST: u16 = 15_000;
 

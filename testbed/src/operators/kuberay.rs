@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::testbed::Testbed;
+use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// The CRDs that KubeRay needs, for [`crate::testbed::Spec`]'s lists of CRDs.
+/// The CRDs that KubeRay needs, for [`crate::Spec`]'s lists of CRDs.
 ///
 /// # Errors
 /// [`ToolsError::NotBuilt`] if its set was not asked for.

@@ -1,6 +1,6 @@
 //! The real components, built from their Go modules into a per-user cache.
 //!
-//! Each set of components has a Go module of its own in `e2e/tools/<set>` (they pin different
+//! Each set of components has a Go module of its own in `testbed/tools/<set>` (they pin different
 //! Kubernetes libraries) with `tool` lines; [`ensure`] builds what the cache lacks, one set after
 //! another, and finds the folders of the modules whose manifests are needed. The cache's key is a
 //! hash of what determines the binaries, so a second checkout builds nothing, and a set is moved
@@ -261,7 +261,11 @@ pub fn ensure(sets: &[Toolset], progress: &dyn Fn(&str)) -> Result<Tools> {
     Ok(tools)
 }
 
-pub(crate) fn cache_dir() -> Result<PathBuf> {
+/// The folder of what is built, in the user's cache: `$XDG_CACHE_HOME` or `~/.cache`.
+///
+/// # Errors
+/// [`ToolsError::NoCacheDir`] if neither is set.
+pub fn cache_dir() -> Result<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())

@@ -13,7 +13,7 @@ use kube::{Client, ResourceExt as _};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::error::{Error, Result, describe};
+use crate::error::{Error, Result, describe};
 
 const FIELD_MANAGER: &str = "testbed";
 

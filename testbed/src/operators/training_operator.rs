@@ -1,15 +1,15 @@
 //! Kubeflow's training-operator in members, so that PyTorchJobs and TFJobs run.
 //!
-//! It is the real controllers in a program without their webhook (`e2e/tools/training-operator`).
+//! It is the real controllers in a program without their webhook (`testbed/tools/training-operator`).
 //! The control plane needs only the kinds, before karmada-controller-manager starts; a member needs
 //! the kinds before it is joined, and the operator.
 
 use std::path::PathBuf;
 
-use crate::testbed::Testbed;
+use crate::Testbed;
 use crate::tools::{Tool, Tools, ToolsError, Toolset};
 
-/// The CRDs of PyTorchJobs and TFJobs, for [`crate::testbed::Spec`]'s lists of CRDs.
+/// The CRDs of PyTorchJobs and TFJobs, for [`crate::Spec`]'s lists of CRDs.
 ///
 /// # Errors
 /// [`ToolsError::NotBuilt`] if the operator's set was not asked for.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 
-use super::error::{Error, Result, describe};
-use super::process::Supervisor;
+use crate::error::{Error, Result, describe};
+use crate::process::Supervisor;
 
 /// How often is looked.
 const PERIOD: Duration = Duration::from_millis(100);

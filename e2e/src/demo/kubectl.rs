@@ -1,0 +1,38 @@
+//! Plain kubectl, as a user would run it, against the demo's control plane.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::process::Command;
+
+/// kubectl against the demo's control plane.
+pub(super) struct Kubectl {
+    pub(super) program: PathBuf,
+    pub(super) kubeconfig: PathBuf,
+}
+
+impl Kubectl {
+    /// Runs it and shows what it prints, as in a terminal.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub(super) async fn run(&self, args: &[&str]) -> Result<()> {
+        println!("$ kubectl {}", args.join(" "));
+        let mut command = Command::new(&self.program);
+        command
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(args)
+            .kill_on_drop(true);
+        let output = command.output().await.context("run kubectl")?;
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        if !output.status.success() {
+            bail!(
+                "kubectl {}: {}",
+                args.join(" "),
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Ok(())
+    }
+}
