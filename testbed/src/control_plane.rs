@@ -10,12 +10,12 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::Testbed;
-use crate::components::{
+use crate::error::{Error, Result};
+use crate::manifests::{Manifests, unserved};
+use crate::names::{
     KARMADA_AGGREGATED_APISERVER, KARMADA_APISERVER, KARMADA_CONTROLLER_MANAGER, KARMADA_SCHEDULER,
     KARMADA_WEBHOOK,
 };
-use crate::error::{Error, Result};
-use crate::manifests::{Manifests, unserved};
 use crate::tools::{Tools, Toolset};
 use crate::wait;
 

@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::Testbed;
-use crate::components::MemberProcess;
 use crate::error::{Error, Result};
+use crate::names::MemberProcess;
 use crate::nodes;
 use crate::spec::MemberSpec;
 use crate::{processes_of, wait};

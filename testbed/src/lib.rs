@@ -28,6 +28,7 @@ mod emptied;
 mod error;
 mod manifests;
 mod member;
+mod names;
 pub mod nodes;
 pub mod operators;
 mod pki;
@@ -48,11 +49,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use cluster::{Cluster, KARMADA};
-pub use components::{
+pub use error::{Error, Result};
+pub use names::{
     ETCD, KARMADA_AGGREGATED_APISERVER, KARMADA_APISERVER, KARMADA_CONTROLLER_MANAGER,
     KARMADA_KUBE_CONTROLLER_MANAGER, KARMADA_SCHEDULER, KARMADA_WEBHOOK, MemberProcess,
 };
-pub use error::{Error, Result};
 pub use ports::free_port;
 pub use proc::{ProcessId, RunState};
 pub use process::ProcessStatus;
@@ -61,7 +62,8 @@ pub use spec::{
 };
 pub use state::{Phase, ProcessRecord, State, default_dir};
 
-use components::{Components, KARMADA_PROCESSES};
+use components::Components;
+use names::KARMADA_PROCESSES;
 use pki::Pki;
 use ports::Ports;
 use process::{Launch, Supervisor};

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::cluster::Cluster;
-use crate::components::{KARMADA_CONTROLLER_MANAGER, MemberProcess};
 use crate::control_plane::{namespace, volcano_crds};
 use crate::error::{Error, Result, describe};
 use crate::manifests::Manifests;
+use crate::names::{KARMADA_CONTROLLER_MANAGER, MemberProcess};
 use crate::spec::{MemberSpec, SyncMode};
 use crate::tools::Toolset;
 use crate::{Testbed, nodes, processes_of, wait};

@@ -12,14 +12,13 @@
 
 mod due;
 mod events;
+mod plan;
 #[cfg(test)]
 mod tests;
 
-use crate::carry_out::{PlacementRequest, Refusal, Scheduler, SchedulerOptions};
-use crate::demand::{ask, demand};
+use crate::carry_out::{Scheduler, SchedulerOptions};
 use binding_writer::term::{Lead, hold};
 use binding_writer::{CommitOptions, Committer, Failure, Intent, Outcome, Write, WriteKind};
-use crds::devices::ResourceClaimTemplate;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
 use due::{Due, due};
@@ -27,8 +26,8 @@ use engine::{JobKey, Reason, Time};
 use events::Events;
 use kube::{Api, Client};
 use members::{MemberEvent, Members, MembersOptions};
+use plan::{Answer, prepare};
 use prometheus_client::metrics::counter::Counter;
-use runtime::client::{CallFault, with_deadline};
 use runtime::clock::Clock;
 use runtime::health::{Health, ReadyFlag};
 use runtime::kinds::Kinds;
@@ -43,7 +42,6 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use workload::{Ask, ClaimedDevices};
 
 /// Inputs that may wait; watches wait beyond that.
 const INPUTS: usize = 1024;
@@ -55,9 +53,6 @@ const RETRY: Duration = Duration::from_secs(1);
 const RETRY_WRITE: Duration = Duration::from_secs(15);
 /// Looks at retries between two looks at every binding.
 const RETRIES_PER_SWEEP: u32 = 60;
-/// How long reading a template may take.
-const TEMPLATE_LIMIT: Duration = Duration::from_secs(10);
-
 /// How the process works.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -183,14 +178,6 @@ enum Input {
     },
     /// The term has begun.
     Lead(Lead),
-}
-
-/// Why a plan led to no placement.
-enum Answer {
-    /// To be written: the controller decides again.
-    Refuse(Box<AdmissionRecord>),
-    /// Nothing is known yet: tried again.
-    Later(String),
 }
 
 /// What is open for a binding.
@@ -483,84 +470,4 @@ fn seen(binding: &ResourceBinding) -> u64 {
         .as_deref()
         .and_then(|version| version.parse().ok())
         .unwrap_or(0)
-}
-
-/// Checks the plan in `record` and prepares its members.
-async fn prepare(
-    kinds: &Kinds,
-    scheduler: &Scheduler,
-    binding: &Arc<ResourceBinding>,
-    record: &AdmissionRecord,
-) -> Result<Write, Answer> {
-    let refuse = |reason, message: &str| {
-        Answer::Refuse(Box::new(record.in_state(
-            RecordState::Refused,
-            Some(reason),
-            message,
-        )))
-    };
-    let reference = &binding.spec.resource;
-    let templates = kinds
-        .api(
-            &reference.api_version,
-            &reference.kind,
-            &reference.namespace,
-        )
-        .await;
-    let templates = templates.map_err(|error| Answer::Later(error.to_string()))?;
-    let template = match with_deadline(templates.get(&reference.name), TEMPLATE_LIMIT).await {
-        Ok(template) => template,
-        Err(error) if error.fault() == CallFault::NotFound => {
-            return Err(refuse(Reason::PlanRefused, "its template is gone"));
-        }
-        Err(error) => return Err(Answer::Later(error.message())),
-    };
-    if template.metadata.uid.as_deref() != Some(&reference.uid) {
-        return Err(refuse(
-            Reason::PlanRefused,
-            "its template is another by now",
-        ));
-    }
-    let template =
-        serde_json::to_value(&template).map_err(|error| Answer::Later(error.to_string()))?;
-    let unreadable = |error: workload::AskError| refuse(Reason::PlanRefused, &error.to_string());
-    let ask = ask(binding, &template).map_err(unreadable)?;
-    let claimed = claimed(kinds.client(), &reference.namespace, &ask).await?;
-    let ask = ask
-        .with_claims(&|name| claimed.get(name))
-        .map_err(unreadable)?;
-    let request = PlacementRequest {
-        demand: demand(binding, &template, &ask, record.parts.is_some()),
-        priority_classes: ask.priority_classes(),
-        binding: Arc::clone(binding),
-        admission: record.admission(),
-        queue: record.queue.clone(),
-        reach: record.reach(),
-        leading: record.leading.clone(),
-        time_to_live: workload::time_to_live(&template).and_then(|ttl| ttl.in_members),
-    };
-    let prepared = scheduler.prepare(request).await;
-    prepared.map_err(
-        |Refusal {
-             reason, message, ..
-         }| refuse(reason, &message),
-    )
-}
-
-/// What the ResourceClaimTemplates that `ask` names claim, as far as they are there.
-async fn claimed(
-    client: &Client,
-    namespace: &str,
-    ask: &Ask,
-) -> Result<BTreeMap<String, ClaimedDevices>, Answer> {
-    let templates: Api<ResourceClaimTemplate> = Api::namespaced(client.clone(), namespace);
-    let mut claimed = BTreeMap::new();
-    for name in ask.claim_templates() {
-        match with_deadline(templates.get(name), TEMPLATE_LIMIT).await {
-            Ok(template) => claimed.insert(name.to_owned(), template.claimed_devices()),
-            Err(error) if error.fault() == CallFault::NotFound => None,
-            Err(error) => return Err(Answer::Later(error.message())),
-        };
-    }
-    Ok(claimed)
 }

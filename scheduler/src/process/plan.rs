@@ -1,0 +1,109 @@
+//! From an admission record to a placement request: the template is read, and what it asks for.
+//!
+//! What the record says is carried out as it stands; what is read here says of which pods it is.
+
+use crate::carry_out::{PlacementRequest, Refusal, Scheduler};
+use crate::demand::{ask, demand};
+use binding_writer::Write;
+use crds::devices::ResourceClaimTemplate;
+use crds::karmada::ResourceBinding;
+use crds::record::{AdmissionRecord, RecordState};
+use engine::Reason;
+use kube::{Api, Client};
+use runtime::client::{CallFault, with_deadline};
+use runtime::kinds::Kinds;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use workload::{Ask, ClaimedDevices};
+
+/// How long reading a template may take.
+const TEMPLATE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a plan led to no placement.
+pub(super) enum Answer {
+    /// To be written: the controller decides again.
+    Refuse(Box<AdmissionRecord>),
+    /// Nothing is known yet: tried again.
+    Later(String),
+}
+
+/// Checks the plan in `record` and prepares its members.
+pub(super) async fn prepare(
+    kinds: &Kinds,
+    scheduler: &Scheduler,
+    binding: &Arc<ResourceBinding>,
+    record: &AdmissionRecord,
+) -> Result<Write, Answer> {
+    let refuse = |reason, message: &str| {
+        Answer::Refuse(Box::new(record.in_state(
+            RecordState::Refused,
+            Some(reason),
+            message,
+        )))
+    };
+    let reference = &binding.spec.resource;
+    let templates = kinds
+        .api(
+            &reference.api_version,
+            &reference.kind,
+            &reference.namespace,
+        )
+        .await;
+    let templates = templates.map_err(|error| Answer::Later(error.to_string()))?;
+    let template = match with_deadline(templates.get(&reference.name), TEMPLATE_LIMIT).await {
+        Ok(template) => template,
+        Err(error) if error.fault() == CallFault::NotFound => {
+            return Err(refuse(Reason::PlanRefused, "its template is gone"));
+        }
+        Err(error) => return Err(Answer::Later(error.message())),
+    };
+    if template.metadata.uid.as_deref() != Some(&reference.uid) {
+        return Err(refuse(
+            Reason::PlanRefused,
+            "its template is another by now",
+        ));
+    }
+    let template =
+        serde_json::to_value(&template).map_err(|error| Answer::Later(error.to_string()))?;
+    let unreadable = |error: workload::AskError| refuse(Reason::PlanRefused, &error.to_string());
+    let ask = ask(binding, &template).map_err(unreadable)?;
+    let claimed = claimed(kinds.client(), &reference.namespace, &ask).await?;
+    let ask = ask
+        .with_claims(&|name| claimed.get(name))
+        .map_err(unreadable)?;
+    let request = PlacementRequest {
+        demand: demand(binding, &template, &ask, record.parts.is_some()),
+        priority_classes: ask.priority_classes(),
+        binding: Arc::clone(binding),
+        admission: record.admission(),
+        queue: record.queue.clone(),
+        reach: record.reach(),
+        leading: record.leading.clone(),
+        time_to_live: workload::time_to_live(&template).and_then(|ttl| ttl.in_members),
+    };
+    let prepared = scheduler.prepare(request).await;
+    prepared.map_err(
+        |Refusal {
+             reason, message, ..
+         }| refuse(reason, &message),
+    )
+}
+
+/// What the ResourceClaimTemplates that `ask` names claim, as far as they are there.
+async fn claimed(
+    client: &Client,
+    namespace: &str,
+    ask: &Ask,
+) -> Result<BTreeMap<String, ClaimedDevices>, Answer> {
+    let templates: Api<ResourceClaimTemplate> = Api::namespaced(client.clone(), namespace);
+    let mut claimed = BTreeMap::new();
+    for name in ask.claim_templates() {
+        match with_deadline(templates.get(name), TEMPLATE_LIMIT).await {
+            Ok(template) => claimed.insert(name.to_owned(), template.claimed_devices()),
+            Err(error) if error.fault() == CallFault::NotFound => None,
+            Err(error) => return Err(Answer::Later(error.message())),
+        };
+    }
+    Ok(claimed)
+}
