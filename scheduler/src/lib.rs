@@ -1,9 +1,9 @@
 //! The scheduler: a dispatcher, which carries out what the engine decided. It decides nothing.
 //!
 //! ```text
-//! members ─► live: a picture of its own ─► GpuPools, for people
+//! members ─► live: a view of its own ─► GpuPools, for people
 //!                     │
-//! plan (admission, demand) ─► carry_out: checked on the picture ─► prepare: Queue and
+//! plan (admission, demand) ─► carry_out: checked on that view ─► prepare: Queue and
 //!      PriorityClass in the members ─► binding_writer::overrides: a gang's parts, and the Services
 //!      by which its pods are found ─► a Write, or a Refusal with its reason
 //!                                         │
