@@ -1,10 +1,10 @@
 //! What a tenant may not say in PropagationPolicies and OverridePolicies, nor on templates instead of
 //! them: part of the story in `tenants.rs`.
 
-use e2e::harness::kinds::{OVERRIDE_POLICY, PROPAGATION_POLICY};
+use e2e::harness::kinds::{CLUSTER_OVERRIDE_POLICY, OVERRIDE_POLICY, PROPAGATION_POLICY};
 use serde_json::{Value, json};
 
-use crate::tenants::{DOOR, Tries, Try};
+use crate::tenants::{DOOR, RBAC, Tries, Try};
 
 impl Tries<'_> {
     /// Policies by which pods would run that no queue is charged for.

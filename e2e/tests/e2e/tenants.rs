@@ -24,8 +24,7 @@
 
 use anyhow::ensure;
 use e2e::harness::kinds::{
-    BINDING, CLUSTER_OVERRIDE_POLICY, Kind, NAMESPACE, OVERRIDE_POLICY, POD_GROUP,
-    PROPAGATION_POLICY, QUEUE, WORK,
+    BINDING, Kind, NAMESPACE, OVERRIDE_POLICY, POD_GROUP, PROPAGATION_POLICY, QUEUE, WORK,
 };
 use e2e::harness::tenant::Tenant;
 use e2e::harness::wait::eventually;
@@ -60,7 +59,7 @@ impl Try<'_> {
 /// A policy's refusal says who refuses.
 pub(crate) const DOOR: &str = "ValidatingAdmissionPolicy 'muster-";
 /// RBAC's does.
-const RBAC: &str = "cannot";
+pub(crate) const RBAC: &str = "cannot";
 
 /// Tries of one tenant.
 pub(crate) struct Tries<'a> {
