@@ -158,9 +158,7 @@ pub(crate) fn reserve_for_taker(
         relief: Vec::new(),
         awaits: victims,
     };
-    let nodes = planned.nodes.clone();
     set_reservation(engine, planned);
-    window::unsettle_beside(engine, &nodes);
 }
 
 /// What was evicted of a job, or shrunk, is gone: those who waited for nobody else are
@@ -249,12 +247,18 @@ fn set_reservation(engine: &mut Engine, mut planned: Reservation) {
         // Whoever was outdone by another before may have a better claim than this one.
         engine.pending.heads.ask_fronts();
     }
+    let as_it_was =
+        |known: &Reservation| known.nodes == planned.nodes && known.preemptor == planned.preemptor;
+    let elsewhere = !known.is_some_and(as_it_was);
     if let Some(known) = known.cloned() {
         // What it kept before it keeps no more, and it may start later.
         engine.reservations.hope();
         infeasible::note_unkept(engine, &known);
         engine.pending.shapes.open_timed();
         engine.pending.queues.wake(&RequeueCondition::Reservation);
+    }
+    if elsewhere {
+        window::replan_beside(engine, &planned);
     }
     engine.reservations.set(planned);
 }

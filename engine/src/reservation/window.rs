@@ -8,14 +8,14 @@
 //! whoever comes to stand first the next moment. So a reservation stands until its holder
 //! starts, or one with a better claim comes.
 
-use crate::amounts::tally::Tally;
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
 use crate::cycle::decide;
+use crate::cycle::evaluate::Request;
 use crate::pending::shapes::ShapeId;
 use crate::reservation::reserve;
-use crate::reservation::store::{Reservation, ReservationSlot, ReservedNode};
+use crate::reservation::store::{Reservation, ReservationSlot};
 use crate::state::{Engine, Inputs};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -68,30 +68,33 @@ pub(crate) fn make_way(engine: &mut Engine, planned: &Reservation) -> bool {
     true
 }
 
-/// Nodes are a preemptor's from now on: of those that cannot be another's too, who keeps them
-/// chooses anew, or it would go on keeping what it cannot have from those behind it.
-pub(crate) fn unsettle_beside(engine: &mut Engine, nodes: &[ReservedNode]) {
-    let is_over = |kept: &&ReservedNode| {
-        let (cluster, name) = (&kept.cluster, &kept.node);
-        let all = engine.reservations.kept_on(cluster, name);
-        let node = engine
-            .capacity
-            .room
-            .cluster(cluster)
-            .and_then(|r| r.nodes().get(name));
-        all.zip(node).is_some_and(|(all, node)| {
-            let has = Tally::from(&node.fact.allocatable);
-            let mut all = all.iter();
-            all.any(|(resource, amount)| amount > has.get(resource))
+/// Nodes are kept for a job from now on: whoever keeps some of them too and has to leave alone
+/// what that job keeps chooses anew, or it would go on keeping what it cannot have from those
+/// behind it.
+pub(crate) fn replan_beside(engine: &mut Engine, planned: &Reservation) {
+    let shares_nodes = |kept: &&Reservation| {
+        let mut nodes = kept.nodes.iter();
+        nodes.any(|kept| {
+            let mut planned = planned.nodes.iter();
+            planned.any(|node| node.node == kept.node && node.cluster == kept.cluster)
         })
     };
-    let over = nodes.iter().filter(is_over);
-    let over: BTreeSet<_> = over.map(|kept| (&kept.cluster, &kept.node)).collect();
-    let on_them = |kept: &&Reservation| {
-        let mut nodes = kept.nodes.iter();
-        !kept.taking() && nodes.any(|node| over.contains(&(&node.cluster, &node.node)))
+    let has_to_leave_it = |kept: &&Reservation| {
+        let shape = reserve::shape_of(engine.inputs(), &kept.rank.key);
+        let shape = shape.and_then(|shape| engine.pending.shapes.get(shape));
+        shape.is_some_and(|shape| {
+            let request = Request {
+                queue: &kept.queue,
+                rank: &kept.rank,
+                shape,
+                tells: false,
+            };
+            reserve::binds(engine.inputs(), planned, request)
+        })
     };
-    let holders = engine.reservations.with_nodes().filter(on_them);
+    let holders = engine.reservations.with_nodes();
+    let holders = holders.filter(|kept| !kept.taking() && kept.rank != planned.rank);
+    let holders = holders.filter(shares_nodes).filter(has_to_leave_it);
     let holders: Vec<JobKey> = holders.map(|kept| kept.rank.key.clone()).collect();
     for holder in holders {
         reserve::rouse_job(engine, &holder);

@@ -1,7 +1,7 @@
 //! The classes of bugs that others had (volcano-global A1 to B2, Volcano), each as a story.
 
 use crate::world::{World, capped, gang, key, pods, queue, role};
-use engine::facts::{Admission, Hold, QueueFact, QueueState, RolePods, Share};
+use engine::facts::{Admission, Demand, Hold, QueueFact, QueueState, RolePods, Share};
 use engine::{
     Attempt, ClusterName, Engine, EngineConfig, Event, JobState, PoolClass, Progress, QueueName,
     Reason, Time, Uid,
@@ -377,4 +377,40 @@ fn a_job_that_ended_and_is_removed_is_not_charged_again_and_may_be_queued_again(
     world.works_gone("job");
     world.wait(1);
     assert_snapshot!(world.decide(), @"release job #2 a(n0)");
+}
+
+/// A holder that stands ahead comes to keep a node that another one keeps: that one moves, and
+/// what it leaves goes to those behind it.
+#[test]
+fn a_holder_moves_off_a_node_that_one_ahead_of_it_comes_to_need() {
+    let mut world = World::new();
+    world.cluster("a", 2, "cpu 10").cluster("b", 1, "cpu 10");
+    let mut first = queue("first");
+    first.priority = 1;
+    world.queue(first).queue(queue("q"));
+    // Free are 8 and 1 on a, 5 on b.
+    for (name, cluster, cpu) in [
+        ("x", "a", "cpu 9"),
+        ("y", "a", "cpu 2"),
+        ("z", "b", "cpu 5"),
+    ] {
+        let job = world.job(name, "q", only_on(cluster, pods(1, cpu)));
+        world.submit(job);
+        world.decide();
+    }
+    world.add("holder", "q", 1, "cpu 9");
+    let job = world.job("small", "q", only_on("a", pods(1, "cpu 2")));
+    world.submit(job);
+    assert_snapshot!(world.decide(), @"");
+    assert_snapshot!(world.why("small"), @"#2 ReservedForAnother: what is free is kept for ns/holder, further ahead; beside that it needs 1 pod × cpu 2; a has room for 0 of 1");
+    world.add("ahead", "first", 2, "cpu 6");
+    assert_snapshot!(world.decide(), @"release small #1 a(n1)");
+}
+
+fn only_on(cluster: &str, mut demand: Demand) -> Demand {
+    demand.placement.groups = vec![engine::matching::ClusterRule {
+        names: Some(std::iter::once(ClusterName::from(cluster)).collect()),
+        ..Default::default()
+    }];
+    demand
 }

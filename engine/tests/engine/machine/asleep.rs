@@ -96,7 +96,6 @@ fn a_pod_of_others_on_a_node_that_is_kept_wakes_those_behind_the_holder() {
 }
 
 #[test]
-#[ignore = "defect: a job behind holders sleeps that a restored engine lets go"]
 fn a_job_behind_a_holder_goes_as_soon_as_it_may() {
     take(
         6,
