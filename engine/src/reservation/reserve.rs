@@ -52,7 +52,10 @@ pub(crate) fn reserve_for(engine: &mut Engine, request: Request<'_>, block: &Blo
         drop_reservation_of(engine, &request.rank.key);
     }
     let front = window::front(engine.inputs(), request.queue).jobs;
-    drop_behind(engine, request.queue, &front);
+    // What cannot go as things are does not stand in front any more: others still do.
+    if !matches!(block.gate, Gate::Never | Gate::Limit) {
+        drop_behind(engine, request.queue, &front);
+    }
     // What stops the first of a group stops the others: they are kept for by its verdict.
     let alike = alike(engine.inputs(), request, &front);
     for rank in &alike {

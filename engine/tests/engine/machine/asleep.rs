@@ -45,7 +45,6 @@ fn take(row: u8, size: Size, steps: Vec<Wide>) {
 }
 
 #[test]
-#[ignore = "defect: an elastic gang does not grow where a restored engine would have it grow"]
 fn an_elastic_gang_grows_as_soon_as_it_may() {
     let mut model = Model::new(Layout::small());
     let timed = Submitted {
