@@ -1,50 +1,38 @@
-//! The controller's one owner task: it holds the engine and the mirror, and nothing else may
-//! touch them.
+//! The controller's one owner task: it takes inputs in and makes a pass for each batch of them.
 //!
 //! ```text
-//! inputs ──► mirror ──► dirty jobs ──► reconcile ──► engine events, binding writes
-//!                                         │
-//!                     engine.decide(now) ─┴─► plans, take-backs ──► scheduler, committer
-//!                     engine.take_changed() ──► statuses (coalesced)
+//! inputs ──► mirror ──► dirty jobs ──► reconciler ──► actions ──► effects
+//!                                          │             ▲
+//!                      engine.decide(now) ─┴─► decisions ┘
+//!                      engine.take_changed() ──► statuses (coalesced)
 //! ```
 //!
 //! No decision is taken before every watched kind has listed once, and none before this replica
 //! leads: until then the mirror, and what the engine knows of queues and members, are kept up to
-//! date, and nothing is written ([`Role`]). Nothing here waits on the
+//! date, and nothing is written ([`Leading`]). Nothing here waits on the
 //! network: what does runs in a task of its own and comes back as an input.
 
-use crate::Mode;
-use crate::admission_policies::Enforcement;
-use crate::effects::rights::Rights;
-use crate::effects::works_reader::WorksReader;
-use crate::facts::queue_places::Places;
+use crate::effects::Effects;
 use crate::ingest::input::Input;
 use crate::ingest::readiness::Readiness;
 use crate::ingest::template_watches::TemplateWatches;
 use crate::invariants::Timer;
 use crate::metrics::Metrics;
 use crate::mirror::template::{TemplateKey, TemplateKind};
-use crate::mirror::{Mirror, template_key};
-use crate::reconcile::adoption::Marking;
+use crate::mirror::template_key;
+use crate::reconcile::Reconciler;
 use crate::reconcile::binding_phase::is_workload;
-use crate::reconcile::in_flight::{InFlight, version};
-use crate::reconcile::placed::shrink::LivePods;
+use crate::reconcile::in_flight::version;
 use crate::status::Publisher;
-use crate::status::events::EventRecorder;
-use binding_writer::overrides::Overrides;
 use binding_writer::term::Lead;
-use binding_writer::{Committer, Intent, Write};
-use crds::karmada::ResourceBinding;
-use engine::facts::JobFact;
-use engine::{Engine, Event, JobKey, Time};
-use members::Members;
+use engine::{JobKey, Time};
 use runtime::clock::Clock;
 use runtime::health::ReadyFlag;
 use runtime::lease::Heart;
 use runtime::watch::Delta;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
-use tokio::sync::{Semaphore, mpsc};
+use std::collections::BTreeMap;
+use std::time::Instant;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 #[cfg(test)]
@@ -64,61 +52,22 @@ pub(crate) enum Leading {
     Leads,
 }
 
-/// The owner of engine and mirror.
+/// The owner of everything that a replica knows and does in one life.
 pub(crate) struct Core {
     pub(crate) role: Leading,
     /// The newest version of any binding that was seen.
     pub(crate) seen: u64,
     /// What the engine's time is read from.
     pub(crate) clock: Clock,
-    /// Milliseconds for which a job may ask for more than it was admitted with.
-    pub(crate) override_grace_ms: i64,
     /// Beats while this task makes progress.
     pub(crate) heart: Heart,
-    /// Whether decisions may be taken.
-    pub(crate) enforcement: Enforcement,
-    pub(crate) engine: Engine,
-    pub(crate) mirror: Mirror,
-    pub(crate) in_flight: HashMap<JobKey, InFlight>,
-    /// The fact of each job that the engine was last given: the same is not applied twice.
-    pub(crate) last_facts: HashMap<JobKey, JobFact>,
-    pub(crate) dirty: BTreeSet<JobKey>,
-    /// Jobs to look at again, and when, whatever comes in.
-    pub(crate) later: BTreeSet<(Time, JobKey)>,
-    /// Bindings that are no workloads and go to every cluster: looked at when clusters change.
-    pub(crate) spread_bindings: BTreeSet<JobKey>,
-    /// Jobs that are split only where their pods can find each other.
-    pub(crate) rendezvous_jobs: BTreeSet<JobKey>,
-    /// Jobs whose record this version cannot act on.
-    pub(crate) untouched: BTreeSet<JobKey>,
-    /// Places of queues that their objects do not tell.
-    pub(crate) places: Places,
-    /// Writes decided in this pass.
-    pub(crate) intents: Vec<Intent>,
-    /// Namespaces whose mark of what was adopted there is to change.
-    pub(crate) marking: Marking,
-    /// Jobs whose bindings are gone and that still have Works: the permanent id of those.
-    pub(crate) remains: BTreeMap<JobKey, String>,
+    pub(crate) reconciler: Reconciler,
+    pub(crate) effects: Effects,
+    pub(crate) publisher: Publisher,
     /// The policies `muster` that differ from what they should be, as they were last seen.
     pub(crate) policies_seen: BTreeMap<String, u64>,
-    /// Pods of jobs that members show.
-    pub(crate) pods: LivePods,
-    pub(crate) members: Members,
-    pub(crate) mode: Mode,
-    pub(crate) client: kube::Client,
-    pub(crate) committer: Committer,
-    pub(crate) inputs: mpsc::Sender<Input>,
-    /// Questions to members, and removals of Works left behind, that may run at a time.
-    pub(crate) checks: Arc<Semaphore>,
-    /// Tells what Works are left, by fresh reads.
-    pub(crate) works_reader: WorksReader,
     pub(crate) readiness: Readiness,
     pub(crate) template_watches: TemplateWatches,
-    pub(crate) events: EventRecorder,
-    /// Which namespaces may use which queues.
-    pub(crate) rights: Rights,
-    pub(crate) publisher: Publisher,
-    pub(crate) overrides: Overrides,
     pub(crate) metrics: Metrics,
     pub(crate) invariants: Timer,
     pub(crate) ready_flag: ReadyFlag,
@@ -157,11 +106,10 @@ impl Core {
         if !self.leads() {
             return std::time::Duration::from_millis(LONGEST_MS);
         }
-        if !self.dirty.is_empty() || self.publisher.is_behind() {
+        if !self.reconciler.dirty.is_empty() || self.publisher.is_behind() {
             return std::time::Duration::from_millis(1);
         }
-        let later = self.later.first().map(|(at, _)| *at);
-        let until = [self.wake_at, later]
+        let until = [self.wake_at, self.reconciler.next_requeue()]
             .into_iter()
             .flatten()
             .min()
@@ -174,6 +122,11 @@ impl Core {
     /// Files one input; what it may have changed becomes dirty.
     fn absorb(&mut self, input: Input, now: Time) {
         self.readiness.note(&input);
+        self.file(input, now);
+        self.run_actions();
+    }
+
+    fn file(&mut self, input: Input, now: Time) {
         match input {
             Input::Lead(lead) if !self.leads() => self.role = Leading::CatchesUp(lead),
             Input::Lead(lead) => lead.caught_up(),
@@ -181,86 +134,93 @@ impl Core {
                 if let Delta::Upserted(binding) = &delta {
                     self.seen = self.seen.max(version(binding));
                 }
-                self.watch_record(&delta);
+                let leads = self.leads();
+                self.reconciler.watch_record(&delta, leads);
                 // The watch may show the second of a name before a pass saw that the first went.
-                if let Some(key) = self.mirror.is_another(&delta)
-                    && !self.has_remains(&key)
+                if let Some(key) = self.reconciler.mirror.is_another(&delta)
+                    && !self.reconciler.has_remains(&key)
                 {
-                    self.forget(&key);
+                    self.reconciler.forget(&key);
                 }
                 if let Delta::Gone(object) = &delta {
                     let namespace = object.namespace.as_deref().unwrap_or_default();
-                    self.has_remains(&JobKey::new(namespace, &object.name));
+                    self.reconciler
+                        .has_remains(&JobKey::new(namespace, &object.name));
                 }
-                let key = self.mirror.binding(delta);
-                self.dirty.extend(key);
+                let key = self.reconciler.mirror.binding(delta);
+                self.reconciler.dirty.extend(key);
             }
             Input::Work(delta) => {
-                let key = self.mirror.work(delta);
-                self.dirty.extend(key);
+                let key = self.reconciler.mirror.work(delta);
+                self.reconciler.dirty.extend(key);
             }
             Input::Override(delta) => {
                 let delta = delta.map(|policy| policy.metadata);
-                self.override_policy(delta);
+                self.reconciler.override_policy(delta);
             }
             Input::ClusterOverride(delta) => {
                 let delta = delta.map(|policy| policy.metadata);
-                self.override_policy(delta);
+                self.reconciler.override_policy(delta);
             }
             Input::Template(kind, delta) => self.template(&kind, delta),
             Input::Namespace(delta) => {
-                if let Some(namespace) = self.mirror.namespace(delta) {
-                    self.dirty.extend(self.mirror.jobs_in(&namespace));
+                if let Some(namespace) = self.reconciler.mirror.namespace(delta) {
+                    self.reconciler
+                        .dirty
+                        .extend(self.reconciler.mirror.jobs_in(&namespace));
                     if self.leads() {
-                        let fact = self.mirror.namespaces.get(&namespace);
+                        let fact = self.reconciler.mirror.namespaces.get(&namespace);
                         self.publisher.namespace(&namespace, fact);
                     }
-                    self.note_adoption(&namespace, now);
+                    self.reconciler.note_adoption(&namespace, now);
                 }
             }
             Input::Propagation(delta) => self.propagation(delta),
-            Input::Queue(delta) => self.queue(delta),
-            Input::Policy(delta) => self.policy(delta),
-            Input::PriorityClass(delta) => self.priority_class(delta),
-            Input::ClaimTemplate(delta) => self.claim_template(delta),
+            Input::Queue(delta) => self.reconciler.queue(delta),
+            Input::Policy(delta) => self.reconciler.policy(delta),
+            Input::PriorityClass(delta) => self.reconciler.priority_class(delta),
+            Input::ClaimTemplate(delta) => self.reconciler.claim_template(delta),
             Input::PodGroup(delta) => self.podgroup(delta),
-            Input::Member(event) => self.member(event),
+            Input::Member(event) => self.reconciler.member(event),
             Input::Enforcement(enforcement) => {
-                self.enforcement = enforcement;
+                self.reconciler.enforcement = enforcement;
                 // What waiting jobs say has another reason now.
-                let jobs: Vec<JobKey> = self.last_facts.keys().cloned().collect();
+                let jobs: Vec<JobKey> = self.reconciler.last_facts.keys().cloned().collect();
                 jobs.iter().for_each(|key| self.publisher.job(key));
             }
-            Input::Outcome(outcome) => self.outcome(outcome, now),
+            Input::Outcome(outcome) => self.reconciler.outcome(outcome, now),
             Input::Prepared {
                 key,
                 attempt,
                 result,
-            } => self.prepared(&key, attempt, *result, now),
+            } => self.reconciler.prepared(&key, attempt, *result, now),
             Input::WorksChecked { key, uid, gone } => {
-                self.works_checked(&key, uid.as_deref(), gone, now)
+                self.reconciler
+                    .works_checked(&key, uid.as_deref(), gone, now)
             }
             Input::PartsWritten {
                 key,
                 attempt,
                 result,
-            } => self.parts_written(&key, attempt, result),
+            } => self.reconciler.parts_written(&key, attempt, result),
             Input::ServicesSeen {
                 key,
                 attempt,
                 result,
-            } => self.services_seen(&key, attempt, result, now),
+            } => self.reconciler.services_seen(&key, attempt, result, now),
             Input::RightAsked {
                 namespace,
                 queue,
                 allowed,
-            } => self.right_asked(namespace, queue, allowed),
+            } => self.reconciler.right_asked(namespace, queue, allowed),
             Input::SizeChecked {
                 key,
                 attempt,
                 cluster,
                 small,
-            } => self.size_checked(&key, attempt, cluster, small, now),
+            } => self
+                .reconciler
+                .size_checked(&key, attempt, cluster, small, now),
         }
     }
 
@@ -269,20 +229,33 @@ impl Core {
         if !self.may_decide(now) {
             return self.stand_by();
         }
-        self.wake(now);
-        for key in std::mem::take(&mut self.dirty) {
+        self.reconciler.requeue_due(now);
+        for key in std::mem::take(&mut self.reconciler.dirty) {
             self.heart.beat();
-            self.reconcile(&key, now);
+            self.reconciler.reconcile(&key, now);
+            self.run_actions();
         }
-        self.mark_adopted(now);
-        match self.enforcement.lets_decide() {
+        self.reconciler.mark_adopted(now);
+        self.run_actions();
+        match self.reconciler.enforcement.lets_decide() {
             true => self.decide(now),
             // Asked again when that changes, which is an input.
             false => self.wake_at = None,
         }
-        self.flush();
+        self.run_actions();
+        self.effects.submit_writes();
         self.publish(now);
+        self.run_actions();
         self.check_invariants(now);
+    }
+
+    /// Has the engine decide, and its decisions carried out.
+    fn decide(&mut self, now: Time) {
+        let started = Instant::now();
+        let decided = self.reconciler.engine.decide(now);
+        self.metrics
+            .decided(started.elapsed(), decided.decisions.len());
+        self.wake_at = self.reconciler.decided(decided, now);
     }
 
     /// Whether it decides: every watched kind has listed, and this replica leads.
@@ -314,7 +287,7 @@ impl Core {
             return true;
         }
         if self.readiness.begin_with_templates() {
-            for kind in self.mirror.template_kinds() {
+            for kind in self.reconciler.mirror.template_kinds() {
                 self.watch_kind(kind);
             }
         }
@@ -326,9 +299,9 @@ impl Core {
             return false;
         }
         tracing::info!(
-            bindings = self.mirror.bindings.len(),
-            templates = self.mirror.templates.len(),
-            queues = self.mirror.queues.len(),
+            bindings = self.reconciler.mirror.bindings.len(),
+            templates = self.reconciler.mirror.templates.len(),
+            queues = self.reconciler.mirror.queues.len(),
             "every watched kind has listed"
         );
         true
@@ -337,15 +310,18 @@ impl Core {
     /// Begins to decide: every job is looked at, whatever was noted while another led.
     fn begin(&mut self, now: Time) {
         self.role = Leading::Leads;
-        self.find_remains(now);
-        self.dirty.extend(self.mirror.bindings.keys().cloned());
-        for (name, fact) in &self.mirror.namespaces {
+        self.reconciler.find_remains(now);
+        self.reconciler
+            .dirty
+            .extend(self.reconciler.mirror.bindings.keys().cloned());
+        for (name, fact) in &self.reconciler.mirror.namespaces {
             self.publisher.namespace(name, Some(fact));
         }
-        for name in self.mirror.queues.keys() {
+        for name in self.reconciler.mirror.queues.keys() {
             self.publisher.queue(name);
         }
-        let templates: Vec<TemplateKey> = self.mirror.templates.keys().cloned().collect();
+        let templates: Vec<TemplateKey> =
+            self.reconciler.mirror.templates.keys().cloned().collect();
         for template in templates {
             self.warn(&template);
         }
@@ -356,16 +332,16 @@ impl Core {
     /// Another decides: what would be looked at, or published, is all looked at when this
     /// replica begins to.
     fn stand_by(&mut self) {
-        for key in std::mem::take(&mut self.dirty) {
-            let Some(binding) = self.mirror.bindings.get(&key) else {
+        for key in std::mem::take(&mut self.reconciler.dirty) {
+            let Some(binding) = self.reconciler.mirror.bindings.get(&key) else {
                 continue;
             };
-            if is_workload(binding) && self.mirror.template_of(binding).is_none() {
+            if is_workload(binding) && self.reconciler.mirror.template_of(binding).is_none() {
                 self.watch_kind(template_key(binding).kind);
             }
         }
         self.publisher.rest();
-        self.engine.take_changed();
+        self.reconciler.engine.take_changed();
     }
 
     /// Starts the watch of a template kind unless it runs.
@@ -378,61 +354,5 @@ impl Core {
     /// The time, which only shells read.
     fn now(&self) -> Time {
         Time(self.clock.now().as_millisecond())
-    }
-
-    /// Applies an event to the engine.
-    pub(crate) fn apply(&mut self, event: Event) {
-        tracing::trace!(?event, "applied");
-        self.engine.apply(event);
-    }
-
-    /// Notes a write of `binding` to be made in this pass. One is open at a time.
-    pub(crate) fn write(&mut self, key: &JobKey, binding: &Arc<ResourceBinding>, mut write: Write) {
-        if let Some(record) = write.record_mut() {
-            record.queues_above = self.queues_above(&record.queue);
-            let asked = self.last_facts.get(key).map(|fact| &fact.demand);
-            crate::reconcile::placed::growth::keep_requests(record, binding, asked);
-            self.keep_leaving(key, record);
-        }
-        self.write_as_it_is(key, binding, write);
-    }
-
-    /// The same of a record that says all already.
-    pub(crate) fn write_as_it_is(
-        &mut self,
-        key: &JobKey,
-        binding: &Arc<ResourceBinding>,
-        write: Write,
-    ) {
-        self.in_flight_of(key).begin_write(binding, &write);
-        self.intents.push(Intent {
-            binding: Arc::clone(binding),
-            write,
-        });
-    }
-
-    /// What is in flight for `key`, made where there is none.
-    pub(crate) fn in_flight_of(&mut self, key: &JobKey) -> &mut InFlight {
-        self.in_flight.entry(key.clone()).or_default()
-    }
-
-    fn flush(&mut self) {
-        if !self.intents.is_empty() {
-            self.committer.submit(std::mem::take(&mut self.intents));
-        }
-    }
-
-    /// Reconciles `key` again at `at`, whatever comes in until then.
-    pub(crate) fn requeue_at(&mut self, key: &JobKey, at: Time) {
-        self.later.insert((at, key.clone()));
-    }
-
-    /// Jobs whose time has come become dirty.
-    fn wake(&mut self, now: Time) {
-        while self.later.first().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, key)) = self.later.pop_first() {
-                self.dirty.insert(key);
-            }
-        }
     }
 }

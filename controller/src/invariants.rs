@@ -42,7 +42,7 @@ impl Core {
             return;
         }
         let started = Instant::now();
-        let engine = self.engine.clone();
+        let engine = self.reconciler.engine.clone();
         let held_up = started.elapsed();
         self.invariants.put_off(now, held_up);
         self.metrics

@@ -1,17 +1,20 @@
 //! The queue controller: watches in, one engine, writes out.
 //!
 //! ```text
-//! watches (bindings, works, templates, queues, ...) ─┐
-//! members' nodes and pods (members) ─────────────────┴─► core: mirror ─► engine ─► decisions
-//!                                                                                    │
-//!   PodGroups, Queue and CapacityPolicy status, policies ◄── publish ◄───────────────┤
-//!   bindings ◄── binding_writer ◄── plans that scheduler::Scheduler has checked ◄────┘
+//! watches, members ─► ingest ─► mirror ─► facts ─► engine ─► decisions ─┐
+//!                                 │                                     ▼
+//!                                 └──────────── dirty jobs ─────► reconcile ─► actions
+//!                                                                                │
+//!   bindings, overrides, members ◄── committer, scheduler, object writer ◄── effects
+//!   PodGroups, Queue and CapacityPolicy status ◄──────────────────────────── status
 //! ```
 //!
-//! It must never take a decision before every watched kind has listed once and this replica has
-//! begun its term ([`binding_writer::term`]), never write a
-//! binding but through the committer, and never keep anything that a restart could not find
-//! again on the API server.
+//! `reconcile` reads the mirror and the engine and asks for effects by values; `effects` alone has a
+//! client, the committer and the channels.
+//!
+//! The controller must never take a decision before every watched kind has listed once and this replica
+//! has begun its term ([`binding_writer::term`]), never write a binding but through the committer, and never
+//! keep anything that a restart could not find again on the API server.
 
 pub mod admission_policies;
 mod core;
@@ -26,17 +29,17 @@ mod status;
 
 use crate::admission_policies::Enforcement;
 use crate::core::{Core, Leading};
-use crate::effects::object_writer::Ensurer;
-use crate::effects::rights::Rights;
+use crate::effects::Effects;
+use crate::effects::object_writer::ObjectWriter;
+use crate::effects::rights::RightsAsker;
 use crate::effects::works_reader::WorksReader;
-use crate::facts::queue_places::Places;
 use crate::ingest::input::Input;
 use crate::ingest::readiness::Readiness;
 use crate::ingest::template_watches::TemplateWatches;
 use crate::ingest::watches;
 use crate::metrics::Metrics;
-use crate::mirror::Mirror;
-use crate::reconcile::placed::shrink::LivePods;
+use crate::reconcile::Reconciler;
+use crate::reconcile::reconciler::ReconcileOptions;
 use crate::status::Publisher;
 use crate::status::events::EventRecorder;
 use binding_writer::overrides::Overrides;
@@ -52,9 +55,10 @@ use runtime::metrics::Registry;
 use runtime::status_writer::{StatusWriter, StatusWriterOptions};
 use runtime::watch::WatchMetrics;
 use scheduler::{Scheduler, SchedulerOptions};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// Inputs that may wait for the owner task; watches wait beyond that.
@@ -65,24 +69,6 @@ const CHECKS: usize = 16;
 
 /// A replica that does not lead by then stands by.
 const STAND_BY_AFTER: Duration = Duration::from_secs(5);
-
-/// Who carries plans out.
-#[derive(Clone)]
-pub enum Mode {
-    /// The scheduler in this process: release and placement are one patch.
-    All(Box<Scheduler>),
-    /// A scheduler process of its own: the record in state Planned is the hand-over.
-    Apart,
-}
-
-impl Mode {
-    fn scheduler(&self) -> Option<&Scheduler> {
-        match self {
-            Self::All(scheduler) => Some(scheduler),
-            Self::Apart => None,
-        }
-    }
-}
 
 /// What the controller shares with its process.
 #[derive(Clone)]
@@ -222,7 +208,7 @@ async fn live(
     receiver: mpsc::Receiver<Input>,
 ) {
     let status_subresource = watches::podgroups_have_status(&life.client).await;
-    let (mode, members) = life.mode(with_scheduler);
+    let (scheduler, members) = life.follow_members(with_scheduler);
     let watch_metrics = &life.context.watches;
     watches::spawn(&life.client, &life.inputs, watch_metrics, &life.over);
     let mut template_watches = TemplateWatches::new(
@@ -237,55 +223,61 @@ async fn live(
         readiness.expect_template(kind);
     }
     let enforcement = life.enforcement(&metrics);
-    let overrides = match mode.scheduler() {
+    let overrides = match &scheduler {
         Some(scheduler) => scheduler.overrides(),
         None => Overrides::new(life.client.clone(), life.term),
+    };
+    let places_itself = scheduler.is_some();
+    let publisher = life.publisher(&overrides, status_subresource);
+    let effects = Effects {
+        client: life.client.clone(),
+        committer: life.committer(),
+        scheduler,
+        members,
+        objects: publisher.objects.clone(),
+        overrides,
+        works_reader: WorksReader::spawn(life.client.clone()),
+        events: EventRecorder::spawn(life.client.clone(), life.over.clone()),
+        rights: RightsAsker::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),
+        inputs: life.inputs.clone(),
+        checks: Arc::new(Semaphore::new(CHECKS)),
+        writes: Vec::new(),
     };
     let core = Core {
         role: Leading::Follows,
         seen: 0,
         clock: Clock::new(),
-        override_grace_ms: i64::try_from(life.options.override_grace.as_millis())
-            .unwrap_or(i64::MAX),
         heart: life.term.leadership.heart(),
-        engine: Engine::new(life.options.engine.clone()),
-        enforcement,
-        mirror: Mirror::default(),
-        in_flight: HashMap::new(),
-        last_facts: HashMap::new(),
-        dirty: BTreeSet::new(),
-        later: BTreeSet::new(),
-        spread_bindings: BTreeSet::new(),
-        rendezvous_jobs: BTreeSet::new(),
-        untouched: BTreeSet::new(),
-        intents: Vec::new(),
-        marking: BTreeMap::new(),
-        remains: BTreeMap::new(),
+        reconciler: life.reconciler(places_itself, enforcement, metrics.clone()),
+        effects,
+        publisher,
         policies_seen: BTreeMap::new(),
-        committer: life.committer(),
-        mode,
-        members,
-        pods: LivePods::default(),
-        events: EventRecorder::spawn(life.client.clone(), life.over.clone()),
-        publisher: life.publisher(&overrides, status_subresource),
-        overrides,
-        rights: Rights::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),
-        client: life.client.clone(),
-        inputs: life.inputs.clone(),
-        checks: std::sync::Arc::new(tokio::sync::Semaphore::new(CHECKS)),
-        works_reader: WorksReader::spawn(life.client.clone()),
         readiness,
         template_watches,
         metrics,
         invariants: invariants::Timer::default(),
         ready_flag,
         wake_at: None,
-        places: Places::default(),
     };
     core.run(receiver, life.over).await;
 }
 
 impl Life<'_> {
+    fn reconciler(
+        &self,
+        places_itself: bool,
+        enforcement: Enforcement,
+        metrics: Metrics,
+    ) -> Reconciler {
+        let grace = self.options.override_grace.as_millis();
+        let options = ReconcileOptions {
+            override_grace_ms: i64::try_from(grace).unwrap_or(i64::MAX),
+            places_itself,
+        };
+        let engine = Engine::new(self.options.engine.clone());
+        Reconciler::new(options, engine, enforcement, metrics)
+    }
+
     /// Whether anything may be decided yet; sees to it that this is told where it changes.
     fn enforcement(&self, metrics: &Metrics) -> Enforcement {
         let enforcement = Enforcement::at_start(!self.options.without_admission_policies);
@@ -302,7 +294,7 @@ impl Life<'_> {
     }
 
     /// Follows the members, and starts the scheduler where it is part of this process.
-    fn mode(&self, with_scheduler: bool) -> (Mode, Members) {
+    fn follow_members(&self, with_scheduler: bool) -> (Option<Scheduler>, Members) {
         let (sink, events) = mpsc::channel::<MemberEvent>(INPUTS);
         watches::forward(events, self.inputs.clone(), Input::Member);
         let members = MembersOptions {
@@ -313,7 +305,7 @@ impl Life<'_> {
         let follow = |sinks| Members::spawn(self.client.clone(), members, sinks, self.over.clone());
         if !with_scheduler {
             let members = follow(vec![sink]);
-            return (Mode::Apart, members);
+            return (None, members);
         }
         let (live, live_events) = mpsc::channel::<MemberEvent>(INPUTS);
         let members = follow(vec![sink, live]);
@@ -328,7 +320,7 @@ impl Life<'_> {
             options,
             self.over.clone(),
         );
-        (Mode::All(Box::new(scheduler)), members)
+        (Some(scheduler), members)
     }
 
     fn committer(&self) -> Committer {
@@ -356,7 +348,7 @@ impl Life<'_> {
         let status = StatusWriter::spawn_with(self.client.clone(), options, self.over.clone());
         Publisher::new(
             status,
-            Ensurer::spawn(self.client.clone(), overrides.clone(), self.over.clone()),
+            ObjectWriter::spawn(self.client.clone(), overrides.clone(), self.over.clone()),
             status_subresource,
         )
     }

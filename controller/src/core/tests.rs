@@ -24,18 +24,25 @@ mod rendezvous;
 mod restart;
 
 use super::*;
-use crate::effects::object_writer::Ensurer;
+use crate::admission_policies::Enforcement;
+use crate::effects::object_writer::ObjectWriter;
+use crate::effects::rights::RightsAsker;
+use crate::effects::works_reader::WorksReader;
 use crate::ingest::watches;
 use crate::mirror::seen_work::ReadWork;
 use crate::mirror::template::Template;
+use crate::reconcile::reconciler::ReconcileOptions;
+use crate::status::events::EventRecorder;
+use binding_writer::overrides::Overrides;
 use binding_writer::{CommitOptions, Committer};
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{ClusterFact, NodeFact};
-use engine::{ClusterName, EngineConfig, JobState, NodeName, PoolClass, QueueName, Resources};
+use engine::{
+    ClusterName, Engine, EngineConfig, Event, JobState, NodeName, PoolClass, QueueName, Resources,
+};
 use kube::api::DynamicObject;
-use members::MemberEvent;
-use members::Members;
+use members::{MemberEvent, Members};
 use runtime::health::Health;
 use runtime::metrics::Registry;
 use runtime::status_writer::StatusWriter;
@@ -43,7 +50,9 @@ use runtime::testing::{FakeApi, Recorded};
 use runtime::watch::{Delta, ObjectKey, WatchMetrics};
 use scheduler::{Scheduler, SchedulerOptions};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio_util::sync::DropGuard;
 
 /// Rounds after which what still moves is taken for a loop that never rests.
@@ -78,9 +87,9 @@ impl Stage {
         let cancel = CancellationToken::new();
         let registry = Registry::new();
         let client = api.client();
-        let mode = match with_scheduler {
-            true => Mode::All(Box::new(Self::scheduler(api, &cancel).await)),
-            false => Mode::Apart,
+        let scheduler = match with_scheduler {
+            true => Some(Self::scheduler(api, &cancel).await),
+            false => None,
         };
         let (sink, outcomes) = mpsc::channel(64);
         watches::forward(outcomes, sender.clone(), Input::Outcome);
@@ -95,33 +104,26 @@ impl Stage {
         let overrides = Overrides::new(client.clone(), &runtime::Term::always());
         let publisher = Publisher::new(
             StatusWriter::spawn(client.clone(), 4, cancel.clone()),
-            Ensurer::spawn(client.clone(), overrides.clone(), cancel.clone()),
+            ObjectWriter::spawn(client.clone(), overrides.clone(), cancel.clone()),
             true,
         );
+        let options = ReconcileOptions {
+            override_grace_ms: 60_000,
+            places_itself: with_scheduler,
+        };
+        let metrics = Metrics::new(&registry);
         let core = Core {
             role: Leading::CatchesUp(binding_writer::term::Lead::new(0)),
             seen: 0,
             clock: Clock::new(),
-            override_grace_ms: 60_000,
             heart: Heart::default(),
-            enforcement: Enforcement::NotRequired,
-            engine: Engine::new(EngineConfig::default()),
-            mirror: Mirror::default(),
-            in_flight: HashMap::new(),
-            last_facts: HashMap::new(),
-            dirty: BTreeSet::new(),
-            later: BTreeSet::new(),
-            spread_bindings: BTreeSet::new(),
-            rendezvous_jobs: BTreeSet::new(),
-            untouched: BTreeSet::new(),
-            intents: Vec::new(),
-            marking: BTreeMap::new(),
-            remains: BTreeMap::new(),
+            reconciler: Reconciler::new(
+                options,
+                Engine::new(EngineConfig::default()),
+                Enforcement::NotRequired,
+                metrics.clone(),
+            ),
             policies_seen: BTreeMap::new(),
-            mode,
-            members: Members::default(),
-            pods: LivePods::default(),
-            committer,
             readiness: Readiness::new(),
             template_watches: TemplateWatches::new(
                 client.clone(),
@@ -129,19 +131,25 @@ impl Stage {
                 WatchMetrics::default(),
                 cancel.clone(),
             ),
-            events: EventRecorder::spawn(client.clone(), cancel.clone()),
+            effects: Effects {
+                committer,
+                scheduler,
+                members: Members::default(),
+                objects: publisher.objects.clone(),
+                overrides,
+                works_reader: WorksReader::spawn(client.clone()),
+                events: EventRecorder::spawn(client.clone(), cancel.clone()),
+                rights: RightsAsker::spawn(client.clone(), sender.clone(), cancel.clone()),
+                checks: Arc::new(Semaphore::new(2)),
+                inputs: sender,
+                writes: Vec::new(),
+                client,
+            },
             publisher,
-            overrides,
-            rights: Rights::spawn(client.clone(), sender.clone(), cancel.clone()),
-            metrics: Metrics::new(&registry),
+            metrics,
             invariants: Timer::default(),
             ready_flag: Health::new().ready_check("controller"),
-            checks: Arc::new(Semaphore::new(2)),
-            works_reader: WorksReader::spawn(client.clone()),
-            client,
-            inputs: sender,
             wake_at: None,
-            places: Places::default(),
         };
         Self {
             api: api.clone(),
@@ -348,7 +356,7 @@ impl Stage {
             self.core.pass(now);
             let wait = tokio::time::timeout(Duration::from_millis(100), self.inputs.recv());
             let Ok(Some(input)) = wait.await else {
-                if self.core.dirty.is_empty() {
+                if self.core.reconciler.dirty.is_empty() {
                     return;
                 }
                 continue;
@@ -440,14 +448,19 @@ impl Stage {
 
     /// CPUs that are charged to the queue.
     fn charged(&self) -> String {
-        let usage = self.core.engine.queue_usage(&QueueName::new("q")).unwrap();
+        let usage = self
+            .core
+            .reconciler
+            .engine
+            .queue_usage(&QueueName::new("q"))
+            .unwrap();
         let charged = usage.allocated.to_list().remove("cpu");
         charged.unwrap_or_else(|| "0".to_owned())
     }
 
     fn state(&self, name: &str) -> Option<JobState> {
         let key = JobKey::new("team", name);
-        self.core.engine.job(&key).map(|job| job.state)
+        self.core.reconciler.engine.job(&key).map(|job| job.state)
     }
 
     /// The patches of the binding itself, in order.

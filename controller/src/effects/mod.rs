@@ -1,15 +1,160 @@
-//! What goes out and what comes back: decisions are carried out, writes are made, and their outcomes
+//! What happens outside: the actions that a reconcile asks for are carried out here, and their outcomes
 //! return as inputs.
 //!
 //! ```text
-//! decisions, writes ─► scheduler, committer, object writer, works reader ─► API server
-//!                                                                   Input ◄─┘
+//! ReconcileAction ─► Effects::run ─┬─► committer ─► bindings
+//!                                  ├─► scheduler, members, overrides ─► members, OverridePolicies
+//!                                  └─► object writer, event recorder, works reader ─► API server
+//!                                                       Input ◄── outcomes, answers ─────┘
 //! ```
 //!
-//! It must never decide which job starts or ends: the engine does, and `reconcile`.
+//! It alone has a client, the committer and the channels. Nothing here waits: what speaks to a network
+//! runs in a task of its own. It must never decide which job starts or ends.
 
-pub(crate) mod decisions;
+pub(crate) mod jobs;
 pub(crate) mod object_writer;
-pub(crate) mod outcomes;
+pub(crate) mod objects;
 pub(crate) mod rights;
+pub(crate) mod works;
 pub(crate) mod works_reader;
+
+use crate::core::Core;
+use crate::effects::object_writer::ObjectWriter;
+use crate::effects::rights::RightsAsker;
+use crate::effects::works_reader::WorksReader;
+use crate::ingest::input::Input;
+use crate::reconcile::action::ReconcileAction;
+use crate::status::events::EventRecorder;
+use binding_writer::overrides::{self, Overrides};
+use binding_writer::{Committer, Intent};
+use members::Members;
+use scheduler::Scheduler;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+
+/// The sole owner of what reaches the API server and the members.
+pub(crate) struct Effects {
+    pub(crate) client: kube::Client,
+    pub(crate) committer: Committer,
+    /// The scheduler, where it runs in this process.
+    pub(crate) scheduler: Option<Scheduler>,
+    pub(crate) members: Members,
+    pub(crate) overrides: Overrides,
+    pub(crate) objects: ObjectWriter,
+    pub(crate) works_reader: WorksReader,
+    pub(crate) events: EventRecorder,
+    pub(crate) rights: RightsAsker,
+    /// Where answers go.
+    pub(crate) inputs: mpsc::Sender<Input>,
+    /// Questions to members, and removals of Works left behind, that may run at a time.
+    pub(crate) checks: Arc<Semaphore>,
+    /// Binding writes of this pass.
+    pub(crate) writes: Vec<Intent>,
+}
+
+impl Core {
+    /// Carries out what was asked for since the last call, in its order.
+    pub(crate) fn run_actions(&mut self) {
+        for action in self.reconciler.take_actions() {
+            match action {
+                ReconcileAction::PublishJob(key) => self.publisher.job(&key),
+                ReconcileAction::PublishQueue(name) => self.publisher.queue(&name),
+                ReconcileAction::ForgetJob(key) => self.publisher.forget(&key),
+                ReconcileAction::WatchTemplates(kind) => self.watch_kind(kind),
+                action => self.effects.run(action),
+            }
+        }
+    }
+}
+
+impl Effects {
+    /// Carries out one action, or starts a task that does.
+    fn run(&mut self, action: ReconcileAction) {
+        match action {
+            ReconcileAction::WriteBinding(intent) => self.writes.push(*intent),
+            ReconcileAction::RecordEvent { object, event } => self.events.record(&object, event),
+            ReconcileAction::AskRight { namespace, queue } => self.rights.ask((namespace, queue)),
+            ReconcileAction::ForgetPlacement(key) => {
+                if let Some(scheduler) = &self.scheduler {
+                    scheduler.forget(&key);
+                }
+            }
+            ReconcileAction::UnpinJob(key) => self.objects.unpin(&key),
+            ReconcileAction::KeepInMembers { job, path } => self.objects.apply(
+                &overrides::resource(),
+                Some(&job.key.namespace),
+                &overrides::keep_name(&job.key),
+                overrides::keep(&job.key, &job.binding, path),
+            ),
+            action => self.start(action),
+        }
+    }
+
+    /// Starts the task that carries out `action`.
+    fn start(&self, action: ReconcileAction) {
+        use ReconcileAction as Action;
+        match action {
+            Action::PreparePlacement { key, request } => self.prepare_placement(key, *request),
+            Action::RenewMembers {
+                key,
+                clusters,
+                api,
+                queue,
+                priority_classes,
+            } => self.renew_members(key, (clusters, api, queue, priority_classes)),
+            Action::CheckWorks {
+                job,
+                out_of_service,
+                preserving,
+            } => self.check_works(job, out_of_service, preserving),
+            Action::RemoveWorks(job) => self.remove_works(job),
+            Action::ConfirmSize {
+                job,
+                attempt,
+                cluster,
+                held,
+            } => self.confirm_size(job, attempt, cluster, held),
+            Action::WriteOverride {
+                job,
+                parts,
+                resizable,
+            } => self.write_override(job, parts, resizable),
+            Action::ClearOverride { job, attempt } => self.clear_override(job, attempt),
+            Action::PinJob {
+                job,
+                pods,
+                requests,
+            } => self.pin_job(job, pods, requests),
+            Action::DeleteTemplate {
+                job,
+                resource_version,
+            } => self.delete_template(job, resource_version),
+            Action::CheckServices { job, parts } => self.check_services(job, parts),
+            Action::SweepServices { namespace } => self.sweep_services(namespace),
+            Action::WriteQueueFinalizer { queue, keep } => self.write_finalizer(*queue, keep),
+            Action::MarkNamespace {
+                namespace,
+                version,
+                adopted_at,
+            } => self.mark_namespace(namespace, version, adopted_at),
+            // Carried out at once, by `run` and by the core.
+            Action::WriteBinding(_)
+            | Action::RecordEvent { .. }
+            | Action::AskRight { .. }
+            | Action::ForgetPlacement(_)
+            | Action::UnpinJob(_)
+            | Action::KeepInMembers { .. }
+            | Action::PublishJob(_)
+            | Action::PublishQueue(_)
+            | Action::ForgetJob(_)
+            | Action::WatchTemplates(_) => {}
+        }
+    }
+
+    /// Submits the binding writes of this pass.
+    pub(crate) fn submit_writes(&mut self) {
+        if !self.writes.is_empty() {
+            self.committer.submit(std::mem::take(&mut self.writes));
+        }
+    }
+}

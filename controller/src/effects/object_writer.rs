@@ -58,9 +58,9 @@ struct ObjectWrite {
 
 /// The entrance; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Ensurer(mpsc::UnboundedSender<ObjectWrite>);
+pub(crate) struct ObjectWriter(mpsc::UnboundedSender<ObjectWrite>);
 
-impl Ensurer {
+impl ObjectWriter {
     /// Starts the task that applies.
     pub(crate) fn spawn(
         client: kube::Client,

@@ -1,16 +1,16 @@
-//! Which namespaces have the right to use which queues, where the queues' policies do not say so.
+//! Asks which namespaces have the right to use which queues, where the queues' policies do not say so.
 //!
 //! ```text
-//! a job of a queue that is closed to its namespace ─► Rights::of ─► asker ─► SubjectAccessReview
-//!                        Input::RightAsked ◄──────────────────────────┘  and again, every while
+//! QueueRights::of, nothing known ─► AskRight ─► asker ─► SubjectAccessReview
+//!               Input::RightAsked ◄──────────────┘  and again, every while
 //! ```
 //!
 //! It is the right of the namespace's service accounts that is asked for. Who submitted a job is known
 //! to the webhook only, which writes what that user may into the template; what stands there counts
 //! without being asked again. No answer is guessed: until there is one the job waits.
 
+use crate::facts::queue_rights::Pair;
 use crate::ingest::input::Input;
-use engine::QueueName;
 use futures::StreamExt as _;
 use kube::Client;
 use runtime::Principal;
@@ -30,18 +30,14 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Questions under way at a time.
 const AT_A_TIME: usize = 4;
 
-/// A namespace and a queue.
-pub(crate) type Pair = (String, QueueName);
-
-/// What is known.
+/// The entrance of the task that asks.
 #[derive(Debug)]
-pub(crate) struct Rights {
-    known: BTreeMap<Pair, bool>,
+pub(crate) struct RightsAsker {
     /// Unbounded: each job asks once for as long as nothing is known.
     asks: mpsc::UnboundedSender<Pair>,
 }
 
-impl Rights {
+impl RightsAsker {
     /// Starts asking.
     pub(crate) fn spawn(
         client: Client,
@@ -54,32 +50,13 @@ impl Rights {
                 .run_until_cancelled(keep_asking(client, asked, inputs))
                 .await;
         });
-        Self {
-            known: BTreeMap::new(),
-            asks,
-        }
+        Self { asks }
     }
 
-    /// Whether the namespace may use the queue; `None` until that is known, and it is asked.
-    pub(crate) fn of(&self, namespace: &str, queue: &QueueName) -> Option<bool> {
-        let pair = (namespace.to_owned(), queue.clone());
-        let known = self.known.get(&pair).copied();
-        if known.is_none() {
-            // The asker ends with the term, and then nothing is decided any more.
-            let _ = self.asks.send(pair);
-        }
-        known
-    }
-
-    /// Whether it is known that the namespace may use the queue.
-    pub(crate) fn is_known(&self, namespace: &str, queue: &QueueName) -> bool {
-        let pair = (namespace.to_owned(), queue.clone());
-        self.known.get(&pair).copied().unwrap_or(false)
-    }
-
-    /// An answer came. Whether it is another than before.
-    pub(crate) fn note(&mut self, pair: Pair, allowed: bool) -> bool {
-        self.known.insert(pair, allowed) != Some(allowed)
+    /// Has it asked whether a namespace may use a queue, unless it was.
+    pub(crate) fn ask(&self, pair: Pair) {
+        // The asker ends with the term, and then nothing is decided any more.
+        let _ = self.asks.send(pair);
     }
 }
 
@@ -153,6 +130,8 @@ async fn ask(client: &Client, pair: Pair) -> (Pair, Option<bool>) {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
+    use crate::facts::queue_rights::QueueRights;
+    use engine::QueueName;
     use runtime::testing::{FakeApi, Fault};
     use serde_json::json;
     use std::sync::Arc;
@@ -170,12 +149,17 @@ mod tests {
         api.fault(1, Fault::Status(500, "away"), |_| true);
         let (sender, mut inputs) = mpsc::channel(8);
         let cancel = CancellationToken::new();
-        let mut rights = Rights::spawn(api.client(), sender, cancel.clone());
+        let mut rights = QueueRights::default();
+        let asker = RightsAsker::spawn(api.client(), sender, cancel.clone());
         let _guard = cancel.drop_guard();
         let queue = QueueName::new("gold");
         let started = Instant::now();
         for _ in 0..3 {
             assert_eq!(rights.of("team-a", &queue), None);
+            rights
+                .take_asked()
+                .into_iter()
+                .for_each(|pair| asker.ask(pair));
         }
         let mut answer = async || match inputs.recv().await.unwrap() {
             Input::RightAsked {

@@ -2,9 +2,8 @@
 //!
 //! Telling it what it knows changes nothing, so each look at a job may tell all.
 
-use crate::core::Core;
 use crate::facts::job::{self, NamespaceFact, Permission, QueueRules, ResolvedJob};
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
@@ -12,7 +11,7 @@ use engine::facts::{Filters, JobFact, Split};
 use engine::{Event, JobKey, JobState, Progress, QueueName, Reason};
 use std::collections::BTreeSet;
 
-impl Core {
+impl Reconciler {
     pub(crate) fn namespace_of(&self, key: &JobKey) -> NamespaceFact {
         self.mirror
             .namespaces

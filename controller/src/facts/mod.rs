@@ -12,4 +12,5 @@ pub(crate) mod adopted;
 pub(crate) mod apply;
 pub(crate) mod job;
 pub(crate) mod queue_places;
+pub(crate) mod queue_rights;
 pub(crate) mod running;

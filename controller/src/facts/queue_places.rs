@@ -12,20 +12,15 @@
 //! it has. So what runs is always charged to all queues that it was admitted below, unless it is
 //! moved to another valid place. It writes nothing of a Queue but our finalizer.
 
-use crate::core::Core;
-use crds::names::ACCOUNTING_FINALIZER;
+use crate::reconcile::Reconciler;
+use crate::reconcile::action::ReconcileAction;
 use crds::queue::{Queue, ROOT};
 use crds::record::AdmissionRecord;
 use engine::facts::{QueueFact, QueueState};
 use engine::{Event, QueueName, Resources, Time};
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use runtime::watch::Delta;
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-/// A patch takes no longer.
-const DEADLINE: Duration = Duration::from_secs(10);
 /// Milliseconds after which a patch that did not show is tried again.
 const RETRY_MS: i64 = 5_000;
 /// Milliseconds for which nothing has to be charged to a queue before it loses the finalizer: jobs
@@ -56,7 +51,7 @@ impl Places {
     }
 }
 
-impl Core {
+impl Reconciler {
     /// A queue came, changed or went. Its policy is told again, since the queue's strategy
     /// has a say in it.
     pub(crate) fn queue(&mut self, delta: Delta<Queue>) {
@@ -86,7 +81,7 @@ impl Core {
             self.apply_queue(&other);
         }
         self.places.due.insert(name.clone());
-        self.publisher.queue(&name);
+        self.push(ReconcileAction::PublishQueue(name));
     }
 
     /// Tells of a queue as its object says, in the place that it has.
@@ -210,7 +205,7 @@ impl Core {
     fn let_go_of(&mut self, name: &QueueName) {
         if self.places.gone.remove(name).is_some() {
             self.apply(Event::QueueGone(name.clone()));
-            self.publisher.queue(name);
+            self.push(ReconcileAction::PublishQueue(name.clone()));
         }
         if self.places.misplaced.contains(name) {
             self.apply_queue(name);
@@ -249,51 +244,12 @@ impl Core {
             self.places.later.insert((retry_at, name.clone()));
             return;
         }
-        self.write_finalizer(queue.clone(), keep);
+        let queue = Box::new(queue.clone());
+        self.push(ReconcileAction::WriteQueueFinalizer { queue, keep });
         self.places.asked.insert(name.clone(), (version, now));
         self.places
             .later
             .insert((now.after(RETRY_MS), name.clone()));
-    }
-
-    /// Writes our finalizer, in the version that was seen. What comes of it the watch shows.
-    fn write_finalizer(&self, queue: Queue, keep: bool) {
-        let name = queue.metadata.name.unwrap_or_default();
-        let mut finalizers = queue.metadata.finalizers.unwrap_or_default();
-        finalizers.retain(|finalizer| finalizer != ACCOUNTING_FINALIZER);
-        finalizers.extend(keep.then(|| ACCOUNTING_FINALIZER.to_owned()));
-        let patch = json!({"metadata": {
-            "resourceVersion": queue.metadata.resource_version, "finalizers": finalizers,
-        }});
-        let resource = ApiResource::erase::<Queue>(&());
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-        let slots = std::sync::Arc::clone(&self.checks);
-        runtime::task::spawn(async move {
-            // Never closed.
-            let _slot = slots.acquire().await;
-            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-            let request = api.patch_metadata(&name, &params, &patch);
-            match tokio::time::timeout(DEADLINE, request).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
-                    tracing::debug!(
-                        queue = name,
-                        message = status.message,
-                        "the queue has changed or is gone; it is looked at again"
-                    );
-                }
-                Ok(Err(error)) => {
-                    tracing::warn!(queue = name, %error, keep, "the finalizer of a queue was not written; trying again");
-                }
-                Err(_) => {
-                    tracing::warn!(
-                        queue = name,
-                        keep,
-                        "no answer when the finalizer of a queue was written; trying again"
-                    );
-                }
-            }
-        });
     }
 }
 

@@ -4,11 +4,10 @@
 //! It is what a job is charged of which no record says what was admitted, and what a record is
 //! compared with by a new leader.
 
-use crate::core::Core;
 use crate::facts::adopted;
 use crate::facts::job::ResolvedJob;
 use crate::mirror::seen_work::SeenWork;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::overrides;
 use crds::karmada::{AppliedOverride, ResourceBinding, TargetCluster};
 use crds::names;
@@ -20,7 +19,7 @@ use workload::Rendered;
 /// The class that is charged for what no record says: on which nodes it runs is the member's choice.
 const CLASS: &str = "unrecorded";
 
-impl Core {
+impl Reconciler {
     /// What a Work of `job` has its member run, where that can be read and is waited for.
     pub(crate) fn rendered(&self, job: &JobKey, work: &SeenWork) -> Option<Rendered> {
         let asks = work.asks.as_ref().filter(|_| !self.is_given_up(work))?;

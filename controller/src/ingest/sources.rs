@@ -3,6 +3,8 @@
 
 use crate::core::Core;
 use crate::mirror::template::{Template, TemplateKey, TemplateKind};
+use crate::reconcile::Reconciler;
+use crate::reconcile::action::ReconcileAction;
 use crate::status::events::JobEvent;
 use crate::status::kept_policies;
 use crds::capacity_policy::CapacityPolicy;
@@ -17,7 +19,7 @@ use runtime::watch::Delta;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-impl Core {
+impl Reconciler {
     /// A capacity policy came, changed or went.
     pub(crate) fn policy(&mut self, delta: Delta<CapacityPolicy>) {
         let name = match delta {
@@ -38,7 +40,7 @@ impl Core {
             Delta::Listed => return,
         };
         self.apply_policy(&name);
-        self.publisher.queue(&name);
+        self.push(ReconcileAction::PublishQueue(name.clone()));
         self.dirty.extend(self.rendezvous_jobs.iter().cloned());
         // Who may submit may have changed; by what `root` says, to any queue.
         let all = name.as_str() == names::ROOT_POLICY;
@@ -84,78 +86,10 @@ impl Core {
         }
     }
 
-    /// The policy that Muster keeps in a managed namespace was edited or deleted: it is applied
-    /// again. One that the API server leaves as it was is not tried twice.
-    pub(crate) fn propagation(&mut self, delta: Delta<PropagationPolicy>) {
-        let namespace = match delta {
-            Delta::Upserted(policy) => {
-                let namespace = policy.metadata.namespace.clone().unwrap_or_default();
-                if policy.metadata.deletion_timestamp.is_some() {
-                    return; // nothing can be applied to it; that it is gone follows
-                }
-                let fact = self.mirror.namespaces.get(&namespace);
-                if fact.is_some_and(|fact| !fact.managed) {
-                    // Written late by an earlier leader; one of somebody else stays.
-                    if self.leads() {
-                        self.publisher.namespace(&namespace, fact);
-                    }
-                    return;
-                }
-                if kept_policies::is_kept(&policy) {
-                    self.policies_seen.remove(&namespace);
-                    return;
-                }
-                let seen = digest(&policy.spec.to_string());
-                if self.policies_seen.insert(namespace.clone(), seen) == Some(seen) {
-                    tracing::warn!(%namespace, "policy {} is not as it should be and stays so", names::DEFAULT_POLICY);
-                    return;
-                }
-                namespace
-            }
-            Delta::Gone(object) => object.namespace.unwrap_or_default(),
-            Delta::Listed => return,
-        };
-        let fact = self.mirror.namespaces.get(&namespace);
-        if self.leads() && fact.is_some_and(|fact| fact.managed) {
-            self.publisher.namespace(&namespace, fact);
-        }
-    }
-
     /// What pods claim devices by came, changed or went: the jobs that name it have another size.
     pub(crate) fn claim_template(&mut self, delta: Delta<ResourceClaimTemplate>) {
         if let Some(template) = self.mirror.claim_template(delta) {
             self.dirty.extend(self.mirror.jobs_that_claim(&template));
-        }
-    }
-
-    /// A PodGroup as it stands: what it already shows is not written again.
-    pub(crate) fn podgroup(&mut self, delta: Delta<PodGroup>) {
-        match delta {
-            Delta::Upserted(mut podgroup) => {
-                podgroup.metadata.managed_fields = None;
-                let namespace = podgroup.metadata.namespace.as_deref().unwrap_or_default();
-                let key = JobKey::new(
-                    namespace,
-                    podgroup.metadata.name.as_deref().unwrap_or_default(),
-                );
-                if self
-                    .mirror
-                    .podgroups
-                    .insert(key.clone(), Arc::new(podgroup))
-                    .is_none()
-                {
-                    self.podgroup_seen(&key);
-                }
-            }
-            Delta::Gone(object) => {
-                let key = JobKey::new(
-                    object.namespace.as_deref().unwrap_or_default(),
-                    &object.name,
-                );
-                self.mirror.podgroups.remove(&key);
-                self.publisher.podgroup_gone(key);
-            }
-            Delta::Listed => {}
         }
     }
 
@@ -182,14 +116,85 @@ impl Core {
             MemberEvent::Ready => {}
         }
     }
+}
+
+impl Core {
+    /// The policy that Muster keeps in a managed namespace was edited or deleted: it is applied
+    /// again. One that the API server leaves as it was is not tried twice.
+    pub(crate) fn propagation(&mut self, delta: Delta<PropagationPolicy>) {
+        let namespace = match delta {
+            Delta::Upserted(policy) => {
+                let namespace = policy.metadata.namespace.clone().unwrap_or_default();
+                if policy.metadata.deletion_timestamp.is_some() {
+                    return; // nothing can be applied to it; that it is gone follows
+                }
+                let fact = self.reconciler.mirror.namespaces.get(&namespace);
+                if fact.is_some_and(|fact| !fact.managed) {
+                    // Written late by an earlier leader; one of somebody else stays.
+                    if self.leads() {
+                        self.publisher.namespace(&namespace, fact);
+                    }
+                    return;
+                }
+                if kept_policies::is_kept(&policy) {
+                    self.policies_seen.remove(&namespace);
+                    return;
+                }
+                let seen = digest(&policy.spec.to_string());
+                if self.policies_seen.insert(namespace.clone(), seen) == Some(seen) {
+                    tracing::warn!(%namespace, "policy {} is not as it should be and stays so", names::DEFAULT_POLICY);
+                    return;
+                }
+                namespace
+            }
+            Delta::Gone(object) => object.namespace.unwrap_or_default(),
+            Delta::Listed => return,
+        };
+        let fact = self.reconciler.mirror.namespaces.get(&namespace);
+        if self.leads() && fact.is_some_and(|fact| fact.managed) {
+            self.publisher.namespace(&namespace, fact);
+        }
+    }
+
+    /// A PodGroup as it stands: what it already shows is not written again.
+    pub(crate) fn podgroup(&mut self, delta: Delta<PodGroup>) {
+        match delta {
+            Delta::Upserted(mut podgroup) => {
+                podgroup.metadata.managed_fields = None;
+                let namespace = podgroup.metadata.namespace.as_deref().unwrap_or_default();
+                let key = JobKey::new(
+                    namespace,
+                    podgroup.metadata.name.as_deref().unwrap_or_default(),
+                );
+                if self
+                    .reconciler
+                    .mirror
+                    .podgroups
+                    .insert(key.clone(), Arc::new(podgroup))
+                    .is_none()
+                {
+                    self.podgroup_seen(&key);
+                }
+            }
+            Delta::Gone(object) => {
+                let key = JobKey::new(
+                    object.namespace.as_deref().unwrap_or_default(),
+                    &object.name,
+                );
+                self.reconciler.mirror.podgroups.remove(&key);
+                self.publisher.podgroup_gone(key);
+            }
+            Delta::Listed => {}
+        }
+    }
 
     /// A template came, changed or went.
     pub(crate) fn template(&mut self, kind: &TemplateKind, delta: Delta<Template>) {
-        let Some(key) = self.mirror.template(kind, delta) else {
+        let Some(key) = self.reconciler.mirror.template(kind, delta) else {
             return;
         };
-        if let Some(job) = self.mirror.job_of_template(&key).cloned() {
-            self.dirty.insert(job);
+        if let Some(job) = self.reconciler.mirror.job_of_template(&key).cloned() {
+            self.reconciler.dirty.insert(job);
         }
         if self.leads() {
             self.warn(&key);
@@ -199,10 +204,11 @@ impl Core {
     /// Tells a template's user what Karmada or a member would refuse, and when its binding's
     /// name is taken by another workload.
     pub(crate) fn warn(&mut self, key: &TemplateKey) {
-        let Some(template) = self.mirror.templates.get(key) else {
+        let Some(template) = self.reconciler.mirror.templates.get(key) else {
             return;
         };
         let managed = self
+            .reconciler
             .mirror
             .namespaces
             .get(&key.namespace)
@@ -213,23 +219,22 @@ impl Core {
         let own = reference(template);
         if !template.warnings.is_empty() {
             let note = template.warnings.join("; ");
-            self.events.record(
-                &own,
-                JobEvent::warning(Reason::InvalidTemplate, "Validate", note),
-            );
+            let event = JobEvent::warning(Reason::InvalidTemplate, "Validate", note);
+            self.effects.events.record(&own, event);
         }
         self.warn_of_collision(key, &own);
     }
 
     fn warn_of_collision(&mut self, key: &TemplateKey, own: &ObjectReference) {
         let name = self
+            .reconciler
             .mirror
             .templates
             .get(key)
             .map(Template::binding_name)
             .unwrap_or_default();
         let job = JobKey::new(&key.namespace, &name);
-        let Some(binding) = self.mirror.bindings.get(&job) else {
+        let Some(binding) = self.reconciler.mirror.bindings.get(&job) else {
             return;
         };
         let holder = binding.spec.resource.clone();
@@ -247,14 +252,10 @@ impl Core {
         let to_holder = format!(
             "{ours} wants the same ResourceBinding {name} and waits; give one of them another name"
         );
-        self.events.record(
-            own,
-            JobEvent::warning(Reason::BindingNameCollision, "Bind", to_own),
-        );
-        self.events.record(
-            &holder,
-            JobEvent::warning(Reason::BindingNameCollision, "Bind", to_holder),
-        );
+        let event = JobEvent::warning(Reason::BindingNameCollision, "Bind", to_own);
+        self.effects.events.record(own, event);
+        let event = JobEvent::warning(Reason::BindingNameCollision, "Bind", to_holder);
+        self.effects.events.record(&holder, event);
     }
 }
 

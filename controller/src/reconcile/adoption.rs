@@ -8,26 +8,20 @@
 //! leads. A namespace that is managed no longer loses the mark before anything in it is let go, so
 //! that what is let go is adopted when the label comes back.
 
-use crate::core::Core;
+use crate::reconcile::Reconciler;
+use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
-use crds::kubernetes::Namespace;
-use crds::names;
 use engine::Time;
-use kube::api::{Api, Patch, PatchParams};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// Milliseconds for which a namespace that is managed from now on is looked through for what runs
 /// there: the watch of bindings may be behind that of namespaces.
 const ADOPTS_FOR_MS: i64 = 10_000;
-/// A patch of a Namespace that takes longer is given up and tried again.
-const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Namespaces whose mark is to change, and when to try.
 pub(crate) type Marking = BTreeMap<String, Time>;
 
-impl Core {
+impl Reconciler {
     /// Notes a namespace whose mark does not fit its label.
     pub(crate) fn note_adoption(&mut self, namespace: &str, now: Time) {
         let fact = self.mirror.namespaces.get(namespace);
@@ -55,7 +49,11 @@ impl Core {
                 continue;
             }
             let at = managed.then(|| crds::record::timestamp(now).to_string());
-            self.mark(&namespace, version, json!(at));
+            self.push(ReconcileAction::MarkNamespace {
+                namespace: namespace.clone(),
+                version,
+                adopted_at: at,
+            });
             // Until the watch shows it.
             self.marking.insert(namespace, now.after(ADOPTS_FOR_MS));
         }
@@ -75,26 +73,5 @@ impl Core {
             let binding = self.mirror.bindings.get(key);
             binding.is_some_and(|binding| binding_phase(binding, rule) == BindingPhase::ToAdopt)
         })
-    }
-
-    /// Writes the mark, in the version of the namespace that was seen: with another label it is another
-    /// mark that fits.
-    fn mark(&self, namespace: &str, version: Option<String>, at: Value) {
-        let api: Api<Namespace> = Api::all(self.client.clone());
-        let namespace = namespace.to_owned();
-        runtime::task::spawn(async move {
-            let annotations = json!({ names::ADOPTED_AT_ANNOTATION: at });
-            let metadata = json!({"resourceVersion": version, "annotations": annotations});
-            let patch = Patch::Merge(json!({ "metadata": metadata }));
-            let params = PatchParams::default();
-            let patched = api.patch_metadata(&namespace, &params, &patch);
-            match tokio::time::timeout(DEADLINE, patched).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(namespace, %error, "it was not marked; trying again")
-                }
-                Err(_) => tracing::warn!(namespace, "it was not marked in time; trying again"),
-            }
-        });
     }
 }

@@ -4,20 +4,26 @@
 //! dirty. At most one write of a binding is open; a binding that the watch has not caught up
 //! with is left alone until it has.
 
+pub(crate) mod action;
 pub(crate) mod adoption;
 pub(crate) mod binding_phase;
+pub(crate) mod decisions;
 pub(crate) mod in_flight;
 pub(crate) mod opened;
 pub(crate) mod out_of_service;
+pub(crate) mod outcomes;
 pub(crate) mod placed;
 pub(crate) mod preserved;
+pub(crate) mod reconciler;
 pub(crate) mod record_guard;
 pub(crate) mod remains;
 pub(crate) mod unreadable;
 
-use crate::core::Core;
+pub(crate) use crate::reconcile::reconciler::Reconciler;
+
 use crate::facts::job::{self, NamespaceFact};
 use crate::mirror::template_key;
+use crate::reconcile::action::{BoundJob, ReconcileAction};
 use crate::reconcile::binding_phase::{
     BindingPhase, binding_phase, has_karmada_finalizer, is_managed, unreadable,
 };
@@ -34,14 +40,24 @@ use std::sync::Arc;
 /// Milliseconds in which the template of a binding should have been seen.
 const TEMPLATE_WITHIN_MS: i64 = 5_000;
 
-/// What one call of [`Core::reconcile`] is about: the job, its binding as last seen, and the time.
+/// What one call of [`Reconciler::reconcile`] is about: the job, its binding as last seen, and the time.
 pub(crate) struct ReconcileCtx<'a> {
     pub(crate) key: &'a JobKey,
     pub(crate) binding: Arc<ResourceBinding>,
     pub(crate) now: Time,
 }
 
-impl Core {
+impl ReconcileCtx<'_> {
+    /// The job and its binding, for an action.
+    pub(crate) fn job(&self) -> BoundJob {
+        BoundJob {
+            key: self.key.clone(),
+            binding: Arc::clone(&self.binding),
+        }
+    }
+}
+
+impl Reconciler {
     /// Brings engine and binding of `key` in line with what is seen.
     pub(crate) fn reconcile(&mut self, key: &JobKey, now: Time) {
         if self.waits_for_remains(key, now) {
@@ -55,12 +71,13 @@ impl Core {
         }
         let namespace = self.namespace_of(key);
         let ctx = ReconcileCtx { key, binding, now };
-        self.publisher.job(key);
+        self.push(ReconcileAction::PublishJob(key.clone()));
         let rule = namespace.rule();
         if is_managed(&ctx.binding, rule) {
             if self.mirror.template_of(&ctx.binding).is_none() {
                 // Perhaps the first of its kind.
-                self.watch_kind(template_key(&ctx.binding).kind);
+                let kind = template_key(&ctx.binding).kind;
+                self.push(ReconcileAction::WatchTemplates(kind));
             }
             if self.in_flight_of(key).guard.is_replaced() {
                 return self.restore_record(&ctx);
@@ -126,16 +143,14 @@ impl Core {
         if self.engine.job(key).is_some() {
             self.apply(Event::JobGone(key.clone()));
         }
-        if let Some(scheduler) = self.mode.scheduler() {
-            scheduler.forget(key);
-        }
+        self.push(ReconcileAction::ForgetPlacement(key.clone()));
         self.last_facts.remove(key);
         self.in_flight.remove(key);
         self.spread_bindings.remove(key);
         self.rendezvous_jobs.remove(key);
         self.touched(key);
         self.mirror.drop_claims(key);
-        self.publisher.forget(key);
+        self.push(ReconcileAction::ForgetJob(key.clone()));
     }
 
     /// Goes to every cluster that its placement selects, and stays where it is while a cluster
@@ -321,7 +336,7 @@ impl Core {
         namespace: &NamespaceFact,
         record: AdmissionRecord,
     ) {
-        if self.mode.scheduler().is_some() {
+        if self.options.places_itself {
             return self.plan_refused(ctx, record);
         }
         if let Some(job) = self.job_of(ctx.key, &ctx.binding, namespace) {
@@ -454,7 +469,8 @@ impl Core {
     pub(crate) fn record_event(&mut self, ctx: &ReconcileCtx<'_>, mut event: JobEvent) {
         tracing::info!(job = %ctx.key, reason = %event.reason, action = event.action, message = %event.message, "event");
         event.message = self.discreet(ctx.key, &event.message);
-        self.events.record(&ctx.binding.spec.resource, event);
+        let object = ctx.binding.spec.resource.clone();
+        self.push(ReconcileAction::RecordEvent { object, event });
     }
 }
 

@@ -1,17 +1,16 @@
 //! Bindings that were opened or placed, or have Works, without an admission: closed again, and charged
 //! for what runs until that is gone.
 
-use crate::core::Core;
 use crate::facts::running::record_of;
-use crate::reconcile::ReconcileCtx;
 use crate::reconcile::binding_phase::required_by;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::{Attempt, Reason};
 
-impl Core {
+impl Reconciler {
     /// Placed or opened without an admission that says so: closed again. What it was charged
     /// stays charged until its Works are gone.
     pub(crate) fn opened_by_hand(

@@ -7,16 +7,15 @@
 //! answer. They stay, so that a cluster that comes back removes what it had; until it has,
 //! nothing of the same job goes there.
 
-use crate::core::Core;
 use crate::mirror::seen_work::SeenWork;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::karmada::{AggregatedStatusItem, ResourceBinding};
 use crds::names;
 use engine::ClusterName;
 use engine::facts::Admission;
 use std::collections::BTreeSet;
 
-impl Core {
+impl Reconciler {
     /// Whether a Work of the job is waited for, as far as the watch shows.
     pub(crate) fn has_works(&self, ctx: &ReconcileCtx<'_>) -> bool {
         self.waits_for_works(&ctx.binding)

@@ -12,29 +12,14 @@
 //! That a Work left something is known by the Work as it was when it went, and by the field of the
 //! binding. A restart in the moment between the two forgets what the Work said.
 
-use crate::core::Core;
-use crate::ingest::template_watches::api_resource;
-use crate::mirror::template_key;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::RecordState;
 use engine::facts::Hold;
 use engine::{ClusterName, Reason};
-use kube::api::{Api, DynamicObject};
-use runtime::with_deadline;
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-/// Reading an object of a member takes no longer.
-const READ_DEADLINE: Duration = Duration::from_secs(10);
-
-/// A member in which a job may have been left, and how to ask it.
-pub(crate) struct PreservingMember {
-    cluster: ClusterName,
-    client: Option<kube::Client>,
-}
 
 /// Whether members keep what is started for `binding`.
 pub(crate) fn preserves(binding: &ResourceBinding) -> bool {
@@ -53,7 +38,7 @@ pub(crate) fn hold(binding: &ResourceBinding) -> Option<Hold> {
     })
 }
 
-impl Core {
+impl Reconciler {
     /// Has members remove a placed job with its Works, whatever its policy says. Whether it wrote.
     pub(crate) fn remove_with_works(&mut self, ctx: &ReconcileCtx<'_>) -> bool {
         if !preserves(&ctx.binding) {
@@ -71,7 +56,7 @@ impl Core {
     }
 
     /// The members that may have kept a job whose Works go.
-    pub(crate) fn keepers(&mut self, ctx: &ReconcileCtx<'_>) -> Vec<PreservingMember> {
+    pub(crate) fn preserving_members(&mut self, ctx: &ReconcileCtx<'_>) -> BTreeSet<ClusterName> {
         let mut clusters: BTreeSet<ClusterName> = self.mirror.left_by(&ctx.binding);
         if preserves(&ctx.binding) {
             let job = self.engine.job(ctx.key);
@@ -96,37 +81,6 @@ impl Core {
                 JobEvent::warning(Reason::ResourcesPreserved, "Charge", message),
             );
         }
-        let keeper = |cluster: ClusterName| PreservingMember {
-            client: self.members.client(&cluster),
-            cluster,
-        };
-        clusters.into_iter().map(keeper).collect()
+        clusters
     }
-}
-
-/// Whether one of `keepers` has the object of `binding`, and it has not ended.
-///
-/// # Errors
-/// Where one does not tell.
-pub(crate) async fn is_kept(
-    keepers: Vec<PreservingMember>,
-    binding: &ResourceBinding,
-) -> Result<bool, String> {
-    let template = template_key(binding);
-    let kind = api_resource(&template.kind);
-    for PreservingMember { cluster, client } in keepers {
-        let client = client.ok_or_else(|| format!("{cluster} is not connected"))?;
-        let objects: Api<DynamicObject> = Api::namespaced_with(client, &template.namespace, &kind);
-        let read = with_deadline(objects.get_opt(&template.name), READ_DEADLINE).await;
-        let Some(object) = read.map_err(|error| format!("{cluster}: {}", error.message()))? else {
-            continue;
-        };
-        let status = object.data["status"].clone();
-        let resource = &binding.spec.resource;
-        let outcome = workload::outcome(&resource.api_version, &resource.kind, &[status], None);
-        if !outcome.is_finished() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

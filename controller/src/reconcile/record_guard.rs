@@ -11,9 +11,8 @@
 //! what members are told to run: the job is charged for that, and the record says so from then on.
 //! An override, or a template that was edited, tells members more, too; that is no change of the record.
 
-use crate::core::Core;
-use crate::reconcile::ReconcileCtx;
 use crate::reconcile::binding_phase::{BindingPhase, has_finalizer, own_record, unreadable};
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
@@ -103,9 +102,10 @@ fn digest(text: Option<&str>) -> u64 {
     hasher.finish()
 }
 
-impl Core {
-    /// Compares the record that a binding shows with the one that it showed before.
-    pub(crate) fn watch_record(&mut self, delta: &Delta<ResourceBinding>) {
+impl Reconciler {
+    /// Compares the record that a binding shows with the one that it showed before, where this replica
+    /// `leads`.
+    pub(crate) fn watch_record(&mut self, delta: &Delta<ResourceBinding>, leads: bool) {
         let Delta::Upserted(binding) = delta else {
             return;
         };
@@ -119,10 +119,10 @@ impl Core {
         };
         let (before, now) = (record_text(&known), record_text(binding));
         let same = known.metadata.uid == metadata.uid && before == now;
-        if !self.leads() || same || known.metadata.uid != metadata.uid {
+        if !leads || same || known.metadata.uid != metadata.uid {
             return;
         }
-        let answers = self.mode.scheduler().is_none() && is_answer(&known, binding);
+        let answers = !self.options.places_itself && is_answer(&known, binding);
         let guard = &mut self.in_flight_of(&key).guard;
         // One that this version cannot act on is for an operator, or a later version, to repair.
         if answers || !guard.is_replaced() && unreadable(&known).is_some() {

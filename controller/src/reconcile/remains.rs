@@ -7,10 +7,10 @@
 //! A new leader finds such Works by themselves: they name the binding that they were made of, and what
 //! they apply says what they ask for. What cannot be read of them is charged nothing.
 
-use crate::core::Core;
 use crate::facts::running::record_of;
 use crate::mirror::permanent_id;
 use crate::mirror::seen_work::SeenWork;
+use crate::reconcile::Reconciler;
 use crate::reconcile::binding_phase::{BindingPhase, own_record};
 use crate::reconcile::placed::total;
 use binding_writer::Write;
@@ -22,7 +22,7 @@ use engine::{Attempt, Event, JobKey, Progress, Reason, Time};
 /// Milliseconds between two looks.
 const LOOK_MS: i64 = 1_000;
 
-impl Core {
+impl Reconciler {
     /// Whether the job, whose binding goes, has Works left that it is charged for. If so they are
     /// remembered.
     pub(crate) fn has_remains(&mut self, key: &JobKey) -> bool {

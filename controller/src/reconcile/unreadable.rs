@@ -12,17 +12,16 @@
 //! its record, and is closed at once. One that is closed and has Works is charged until these are
 //! gone; then it waits without a record, until the annotation is removed.
 
-use crate::core::Core;
 use crate::facts::job::{NamespaceFact, ResolvedJob};
 use crate::facts::running::cover;
-use crate::reconcile::ReconcileCtx;
 use crate::reconcile::placed::outcome;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use crds::record::{AdmissionRecord, RecordError, RecordState};
 use engine::facts::{Admission, Held, Hold};
 use engine::{Attempt, Event, JobKey, JobState, Progress, Reason, Uid};
 
-impl Core {
+impl Reconciler {
     /// Charges a job whose record cannot be acted on, and tells of it.
     pub(crate) fn not_touched(
         &mut self,

@@ -6,6 +6,7 @@
 //! named that the job's namespace may not use.
 
 use crate::core::Core;
+use crate::reconcile::Reconciler;
 use engine::decision::Help;
 use engine::{JobKey, QueueName, Time};
 use std::collections::HashMap;
@@ -56,25 +57,28 @@ impl Core {
         let advice = &self.publisher.advice;
         if let Some((until, helps)) = advice.fresh(key, now) {
             // Something has changed since it was asked: what helps may have, too.
-            self.requeue_at(key, until);
+            self.reconciler.requeue_at(key, until);
             return helps;
         }
         if advice.rests() {
             // On the second, so that many who ask in one wait for the same look.
             let again = (now.0 / AGAIN_MS + 2) * AGAIN_MS;
-            self.requeue_at(key, Time(again));
+            self.reconciler.requeue_at(key, Time(again));
             let known = self.publisher.advice.known.get(key);
             return known.map_or_else(Vec::new, |(_, helps)| helps.clone());
         }
         let started = Instant::now();
-        let helps = self
+        let reconciler = &self.reconciler;
+        let helps = reconciler
             .engine
-            .advise(key, &|queue| self.may_be_named(key, queue));
+            .advise(key, &|queue| reconciler.may_be_named(key, queue));
         let took = started.elapsed();
         self.publisher.advice.note(key, now, &helps, took);
         helps
     }
+}
 
+impl Reconciler {
     /// Whether a queue may be named as one to submit to: the job's namespace may use it, and it takes
     /// the job's PriorityClasses.
     fn may_be_named(&self, key: &JobKey, queue: &QueueName) -> bool {

@@ -9,7 +9,7 @@
 //! ([`Core::discreet`]), and none has to know who reads it. Job keys are `NAMESPACE/NAME`; queues are
 //! named after the words `queue` and `queues`.
 
-use crate::core::Core;
+use crate::reconcile::Reconciler;
 use crds::podgroup::Eviction;
 use engine::{Explanation, JobKey, QueueName};
 
@@ -149,7 +149,7 @@ impl List<'_> {
     }
 }
 
-impl Core {
+impl Reconciler {
     /// `text`, which was made for the job `key`, as it may be shown in its namespace.
     pub(crate) fn discreet(&self, key: &JobKey, text: &str) -> String {
         let shown = discreet(

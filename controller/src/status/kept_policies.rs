@@ -1,7 +1,7 @@
 //! Objects that Muster keeps so that nobody has to write them: the propagation policy of a
 //! managed namespace, the capacity policy of a queue that has none.
 
-use crate::effects::object_writer::Ensurer;
+use crate::effects::object_writer::ObjectWriter;
 use crds::capacity_policy::{CapacityPolicy, CapacityPolicySpec};
 use crds::karmada::PropagationPolicy;
 use crds::names;
@@ -18,8 +18,8 @@ const PRIORITY: i32 = -1000;
 
 /// Keeps the propagation policy of a managed namespace: every workload of a kind that Muster
 /// knows is claimed by it, unless a policy of the user's own claims it.
-pub(crate) fn keep_propagation(ensurer: &Ensurer, namespace: &str) {
-    ensurer.apply(
+pub(crate) fn keep_propagation(objects: &ObjectWriter, namespace: &str) {
+    objects.apply(
         &propagation_policy(),
         Some(namespace),
         names::DEFAULT_POLICY,
@@ -28,8 +28,8 @@ pub(crate) fn keep_propagation(ensurer: &Ensurer, namespace: &str) {
 }
 
 /// Removes it again: the namespace is no longer managed.
-pub(crate) fn drop_propagation(ensurer: &Ensurer, namespace: &str) {
-    ensurer.delete(
+pub(crate) fn drop_propagation(objects: &ObjectWriter, namespace: &str) {
+    objects.delete(
         &propagation_policy(),
         Some(namespace),
         names::DEFAULT_POLICY,
@@ -89,7 +89,7 @@ fn says(seen: &Value, object: &Value) -> bool {
 }
 
 /// Makes the capacity policy of a queue that has none. What a user writes in it stays.
-pub(crate) fn make_policy(ensurer: &Ensurer, queue: &Queue) {
+pub(crate) fn make_policy(objects: &ObjectWriter, queue: &Queue) {
     let Some(name) = queue.metadata.name.as_deref() else {
         return;
     };
@@ -99,7 +99,7 @@ pub(crate) fn make_policy(ensurer: &Ensurer, queue: &Queue) {
         "metadata": { "name": name },
         "spec": {},
     });
-    ensurer.apply(
+    objects.apply(
         &ApiResource::erase::<CapacityPolicy>(&()),
         None,
         name,
@@ -113,8 +113,8 @@ pub(crate) fn is_empty(policy: &CapacityPolicy) -> bool {
 }
 
 /// Removes the capacity policy of a queue that is gone, if it was made here.
-pub(crate) fn drop_policy(ensurer: &Ensurer, queue: &str) {
-    ensurer.delete(&ApiResource::erase::<CapacityPolicy>(&()), None, queue);
+pub(crate) fn drop_policy(objects: &ObjectWriter, queue: &str) {
+    objects.delete(&ApiResource::erase::<CapacityPolicy>(&()), None, queue);
 }
 
 fn propagation_policy() -> ApiResource {

@@ -12,7 +12,7 @@ pub(crate) mod podgroups;
 pub(crate) mod queue_status;
 
 use crate::core::Core;
-use crate::effects::object_writer::Ensurer;
+use crate::effects::object_writer::ObjectWriter;
 use crate::facts::job::NamespaceFact;
 use crate::status::advice::Advice;
 use crds::capacity_policy::CapacityPolicy;
@@ -41,7 +41,7 @@ const PASS: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub(crate) struct Publisher {
     pub(crate) status: StatusWriter,
-    pub(crate) ensurer: Ensurer,
+    pub(crate) objects: ObjectWriter,
     /// Whether the PodGroup CRD has a status subresource (ours has; Volcano's has not).
     status_subresource: bool,
     jobs: BTreeSet<JobKey>,
@@ -56,10 +56,14 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(status: StatusWriter, ensurer: Ensurer, status_subresource: bool) -> Self {
+    pub(crate) fn new(
+        status: StatusWriter,
+        objects: ObjectWriter,
+        status_subresource: bool,
+    ) -> Self {
         Self {
             status,
-            ensurer,
+            objects,
             status_subresource,
             jobs: BTreeSet::new(),
             reached: None,
@@ -74,9 +78,9 @@ impl Publisher {
     pub(crate) fn namespace(&self, name: &str, fact: Option<&NamespaceFact>) {
         match fact {
             Some(fact) if fact.managed && !fact.terminating => {
-                kept_policies::keep_propagation(&self.ensurer, name)
+                kept_policies::keep_propagation(&self.objects, name)
             }
-            Some(fact) if !fact.terminating => kept_policies::drop_propagation(&self.ensurer, name),
+            Some(fact) if !fact.terminating => kept_policies::drop_propagation(&self.objects, name),
             _ => {}
         }
     }
@@ -138,9 +142,10 @@ impl Publisher {
 impl Core {
     /// Publishes what changed since the last pass.
     pub(crate) fn publish(&mut self, now: Time) {
-        let changed = self.engine.take_changed();
-        self.places.charged(&changed.queues);
-        self.keep_places(now);
+        let changed = self.reconciler.engine.take_changed();
+        self.reconciler.places.charged(&changed.queues);
+        self.reconciler.keep_places(now);
+        self.run_actions();
         self.publisher.jobs.extend(changed.jobs);
         self.publisher.queues.extend(changed.queues);
         let started = Instant::now();
@@ -163,22 +168,26 @@ impl Core {
     }
 
     fn publish_job(&mut self, key: &JobKey, now: Time) {
-        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
+        let Some(binding) = self.reconciler.mirror.bindings.get(key).cloned() else {
             return;
         };
-        let Some(mut explanation) = self.engine.explain(key) else {
+        let Some(mut explanation) = self.reconciler.engine.explain(key) else {
             return;
         };
-        self.enforcement.show_in(&mut explanation);
+        self.reconciler.enforcement.show_in(&mut explanation);
         match explanation.position {
             Some(1) => explanation.helps = self.advise(key, now),
             _ => self.publisher.advice.forget(key),
         }
-        self.make_discreet(key, &mut explanation);
-        let (Some(view), Some(fact)) = (self.engine.job(key), self.last_facts.get(key)) else {
+        self.reconciler.make_discreet(key, &mut explanation);
+        let (Some(view), Some(fact)) = (
+            self.reconciler.engine.job(key),
+            self.reconciler.last_facts.get(key),
+        ) else {
             return;
         };
         let namespace = self
+            .reconciler
             .mirror
             .namespaces
             .get(&*key.namespace)
@@ -187,11 +196,12 @@ impl Core {
         if namespace.terminating {
             return; // nothing can be made in it any more
         }
-        let template = self.mirror.template_of(&binding);
+        let template = self.reconciler.mirror.template_of(&binding);
         let ask = self
+            .reconciler
             .job_of(key, &binding, &namespace)
             .and_then(|job| job.ask);
-        let seen = self.mirror.podgroups.get(key).cloned();
+        let seen = self.reconciler.mirror.podgroups.get(key).cloned();
         let spec = podgroups::object(key, &binding, fact, ask.as_ref());
         // What its owner takes along when it goes must not be made again; and without a
         // template nothing better is known than what is there.
@@ -210,7 +220,7 @@ impl Core {
         if !going && self.publisher.applied.get(key) != Some(&spec) {
             let resource = ApiResource::erase::<PodGroup>(&());
             self.publisher
-                .ensurer
+                .objects
                 .apply(&resource, Some(&key.namespace), &key.name, spec.clone());
             self.publisher.applied.insert(key.clone(), spec);
         }
@@ -218,7 +228,7 @@ impl Core {
             // Its status follows once it is there.
             return;
         };
-        let works: Vec<_> = self.mirror.works_of(&binding).cloned().collect();
+        let works: Vec<_> = self.reconciler.mirror.works_of(&binding).cloned().collect();
         let mut status = podgroups::status(&podgroups::StatusInputs {
             seen: seen.status.as_ref(),
             explanation: &explanation,
@@ -227,10 +237,12 @@ impl Core {
             binding: &binding,
             works: &works,
             excess: self
+                .reconciler
                 .in_flight
                 .get(key)
                 .and_then(|in_flight| in_flight.excess.said()),
             record_changed: self
+                .reconciler
                 .in_flight
                 .get(key)
                 .and_then(|in_flight| in_flight.guard.changed()),
@@ -238,7 +250,7 @@ impl Core {
         });
         let federation = status.federation.iter_mut();
         for back in federation.flat_map(|federation| &mut federation.eviction) {
-            self.make_discreet_back(key, back);
+            self.reconciler.make_discreet_back(key, back);
         }
         if !podgroups::says(seen.status.as_ref(), &status) {
             let target = podgroup_target(key, self.publisher.status_subresource);
@@ -249,11 +261,11 @@ impl Core {
     }
 
     fn publish_queue(&mut self, name: &QueueName, now: Time) {
-        let Some(queue) = self.mirror.queues.get(name) else {
+        let Some(queue) = self.reconciler.mirror.queues.get(name) else {
             self.metrics.forget(name);
             return self.drop_policy(name);
         };
-        let Some(usage) = self.engine.queue_usage(name) else {
+        let Some(usage) = self.reconciler.engine.queue_usage(name) else {
             return;
         };
         let label = crate::metrics::QueueLabel {
@@ -268,7 +280,8 @@ impl Core {
             .active_jobs
             .get_or_create(&label)
             .set(i64::from(active));
-        self.metrics.reserved(name, self.engine.reserved(name));
+        self.metrics
+            .reserved(name, self.reconciler.engine.reserved(name));
         self.metrics
             .charged(name, &usage.allocated, &usage.real_capability);
         let status = queue_status::queue(queue, &usage);
@@ -276,7 +289,7 @@ impl Core {
             target::<Queue>(name),
             serde_json::json!({ "status": status }),
         );
-        let Some(policy) = self.mirror.policies.get(name) else {
+        let Some(policy) = self.reconciler.mirror.policies.get(name) else {
             return self.make_policy(name, now);
         };
         let status = queue_status::policy(policy, queue, &usage, crds::record::timestamp(now));
@@ -292,19 +305,20 @@ impl Core {
     /// in stays: its queue may come back.
     fn drop_policy(&self, name: &QueueName) {
         if self
+            .reconciler
             .mirror
             .policies
             .get(name)
             .is_some_and(kept_policies::is_empty)
         {
-            kept_policies::drop_policy(&self.publisher.ensurer, name.as_str());
+            kept_policies::drop_policy(&self.publisher.objects, name.as_str());
         }
     }
 
     /// Makes the policy of a queue that has none, once its author had the time to apply one:
     /// a file with both must not fail because ours came in between.
     fn make_policy(&mut self, name: &QueueName, now: Time) {
-        let Some(queue) = self.mirror.queues.get(name) else {
+        let Some(queue) = self.reconciler.mirror.queues.get(name) else {
             return;
         };
         let created = queue
@@ -313,7 +327,7 @@ impl Core {
             .as_ref()
             .map_or(0, |at| at.0.as_millisecond());
         if now.millis_since(Time(created)) >= POLICY_AFTER_MS {
-            kept_policies::make_policy(&self.publisher.ensurer, queue);
+            kept_policies::make_policy(&self.publisher.objects, queue);
         } else {
             self.publisher.queues.insert(name.clone());
         }
@@ -321,7 +335,7 @@ impl Core {
 
     /// Applies again what the controller keeps, in case somebody removed it.
     fn keep(&mut self) {
-        for (name, fact) in &self.mirror.namespaces {
+        for (name, fact) in &self.reconciler.mirror.namespaces {
             if fact.managed {
                 self.publisher.namespace(name, Some(fact));
             }
@@ -330,7 +344,7 @@ impl Core {
 
     /// A PodGroup that was made has to get its status.
     pub(crate) fn podgroup_seen(&mut self, key: &JobKey) {
-        if self.engine.job(key).is_some() {
+        if self.reconciler.engine.job(key).is_some() {
             self.publisher.jobs.insert(key.clone());
         }
     }

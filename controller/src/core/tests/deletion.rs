@@ -147,12 +147,12 @@ async fn nothing_is_kept_of_what_is_gone() {
         stage.settle().await;
     }
     assert!(
-        stage.core.in_flight.is_empty(),
+        stage.core.reconciler.in_flight.is_empty(),
         "{:?}",
-        stage.core.in_flight
+        stage.core.reconciler.in_flight
     );
-    assert!(stage.core.last_facts.is_empty());
-    assert!(stage.core.mirror.bindings.is_empty());
+    assert!(stage.core.reconciler.last_facts.is_empty());
+    assert!(stage.core.reconciler.mirror.bindings.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

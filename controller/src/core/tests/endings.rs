@@ -116,7 +116,7 @@ async fn the_good_end_of_the_part_that_leads_stops_the_others() {
     stage.rest_later(&["a"], 20 * 60_000).await;
     assert_eq!(stage.shown("a"), "Requeued 1 gated []", "it runs once");
     let key = JobKey::new("team", "a");
-    let explanation = stage.core.engine.explain(&key).unwrap();
+    let explanation = stage.core.reconciler.engine.explain(&key).unwrap();
     assert_eq!(explanation.reason, engine::Reason::Succeeded);
     assert!(explanation.message.contains("the part on m1"));
 }

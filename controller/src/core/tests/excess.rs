@@ -71,7 +71,7 @@ impl Stage {
 
     fn says(&self) -> String {
         let key = JobKey::new("team", "a");
-        let why = self.core.engine.explain(&key).unwrap();
+        let why = self.core.reconciler.engine.explain(&key).unwrap();
         format!("{}: {}", why.reason, why.message)
     }
 }

@@ -153,6 +153,7 @@ async fn a_binding_whose_namespace_and_policy_go_is_let_go() {
     assert!(
         !stage
             .core
+            .reconciler
             .last_facts
             .contains_key(&JobKey::new("team", "big"))
     );
@@ -259,7 +260,14 @@ async fn a_queue_that_changes_moves_a_waiting_job_only() {
     assert_eq!(stage.charged(), "2");
     let queue_of = |stage: &Stage, name: &str| {
         let key = JobKey::new("team", name);
-        stage.core.engine.job(&key).unwrap().queue.to_string()
+        stage
+            .core
+            .reconciler
+            .engine
+            .job(&key)
+            .unwrap()
+            .queue
+            .to_string()
     };
     assert_eq!(queue_of(&stage, "a"), "q");
     assert_eq!(queue_of(&stage, "b"), "other");

@@ -52,6 +52,7 @@ async fn a_job_that_loses_its_policy_while_it_waits_is_not_released() {
     assert_eq!(stage.shown("b"), "no record, gated []");
     let why = stage
         .core
+        .reconciler
         .engine
         .explain(&JobKey::new("team", "b"))
         .unwrap();
@@ -106,6 +107,7 @@ async fn a_record_is_put_back_with_all_that_it_said() {
     assert_eq!(stage.record("a").unwrap(), record);
     let changed = stage
         .core
+        .reconciler
         .in_flight_of(&JobKey::new("team", "a"))
         .guard
         .changed();

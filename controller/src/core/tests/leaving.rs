@@ -44,7 +44,11 @@ async fn what_has_ended_leaves_a_cluster_that_is_removed_and_is_not_run_again() 
         stage.member(None, "");
         stage.rest_later(&["a"], 20 * 60_000).await;
         assert_eq!(stage.shown("a"), "Requeued 1 gated []", "it runs once");
-        let explanation = stage.core.engine.explain(&JobKey::new("team", "a"));
+        let explanation = stage
+            .core
+            .reconciler
+            .engine
+            .explain(&JobKey::new("team", "a"));
         assert_eq!(explanation.unwrap().reason, want);
     }
 }

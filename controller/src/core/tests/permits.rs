@@ -20,6 +20,7 @@ impl Stage {
     fn why(&self, name: &str) -> String {
         let explained = self
             .core
+            .reconciler
             .engine
             .explain(&JobKey::new("team", name))
             .unwrap();

@@ -56,7 +56,11 @@ impl Stage {
     }
 
     fn reason(&self, name: &str) -> String {
-        let explanation = self.core.engine.explain(&JobKey::new("team", name));
+        let explanation = self
+            .core
+            .reconciler
+            .engine
+            .explain(&JobKey::new("team", name));
         let explanation = explanation.unwrap();
         format!("{}: {}", explanation.reason, explanation.message)
     }
@@ -168,7 +172,11 @@ async fn a_new_process_charges_the_parent_of_a_queue_that_is_gone() {
     stage.change("a", done());
     stage.rest_later(&["a", "b"], 6_000).await;
     assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
-    let x = stage.core.engine.queue_usage(&QueueName::new("x"));
+    let x = stage
+        .core
+        .reconciler
+        .engine
+        .queue_usage(&QueueName::new("x"));
     assert!(x.is_none_or(|x| x.allocated.is_empty()));
 }
 

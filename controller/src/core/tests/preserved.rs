@@ -26,7 +26,13 @@ impl Stage {
 
     fn explained(&self) -> String {
         let key = JobKey::new("team", "a");
-        self.core.engine.explain(&key).unwrap().reason.to_string()
+        self.core
+            .reconciler
+            .engine
+            .explain(&key)
+            .unwrap()
+            .reason
+            .to_string()
     }
 }
 

@@ -232,7 +232,9 @@ async fn who_stands_by_follows_and_writes_nothing_until_it_leads_and_has_caught_
     stage.list_all();
     stage.job("a", 2);
     stage.rest(&["a"]).await;
-    assert!(stage.core.mirror.bindings.len() == 1 && stage.core.dirty.is_empty());
+    assert!(
+        stage.core.reconciler.mirror.bindings.len() == 1 && stage.core.reconciler.dirty.is_empty()
+    );
     let before = stage.api.requests().len();
     stage.rest_later(&["a"], 60_000).await;
     assert_eq!(stage.api.requests().len(), before, "it says nothing");
@@ -267,6 +269,7 @@ async fn a_template_kind_that_cannot_be_listed_stops_only_its_own_jobs() {
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     let held = stage
         .core
+        .reconciler
         .engine
         .explain(&JobKey::new("team", "sim"))
         .unwrap();
@@ -306,6 +309,7 @@ async fn a_record_that_says_less_than_what_runs_is_not_believed() {
         assert_eq!(stage.core.metrics.records_changed.get(), 1);
         let changed = stage
             .core
+            .reconciler
             .in_flight_of(&JobKey::new("team", "a"))
             .guard
             .changed();

@@ -25,14 +25,14 @@ fn managed_by(manager: &str) -> Value {
 
 struct Bench {
     api: FakeApi,
-    ensurer: Ensurer,
+    ensurer: ObjectWriter,
     _cancel: tokio_util::sync::DropGuard,
 }
 
 fn bench() -> Bench {
     let (api, cancel) = (FakeApi::new(), CancellationToken::new());
     let overrides = Overrides::new(api.client(), &runtime::Term::always());
-    let ensurer = Ensurer::spawn(api.client(), overrides, cancel.clone());
+    let ensurer = ObjectWriter::spawn(api.client(), overrides, cancel.clone());
     Bench {
         api,
         ensurer,

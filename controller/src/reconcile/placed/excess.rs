@@ -19,10 +19,9 @@
 //! Suspended dispatching does not reclaim what has been dispatched: it keeps the next override from
 //! the members. Karmada's detector lifts it at each change of the template; it is set again then.
 
-use crate::core::Core;
 use crate::facts::running::{foreign_overrides, sum};
-use crate::reconcile::ReconcileCtx;
 use crate::reconcile::binding_phase::own_record;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::{AppliedOverride, ResourceBinding};
@@ -69,7 +68,7 @@ pub(crate) struct ObservedExcess {
     overrides: BTreeSet<AppliedOverride>,
 }
 
-impl Core {
+impl Reconciler {
     /// Charges what the Works of a placed job ask for beyond its admission, and sees to it that this
     /// does not last. Whether it wrote.
     pub(crate) fn keep_within(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
@@ -94,7 +93,7 @@ impl Core {
             self.requeue_at(ctx.key, believed);
             return false;
         }
-        let deadline = since.after(self.override_grace_ms);
+        let deadline = since.after(self.options.override_grace_ms);
         self.say_excess(ctx, &found, deadline);
         if found.overrides.is_empty() || self.namespace_of(ctx.key).terminating {
             return false;
@@ -279,7 +278,7 @@ impl Core {
             "{} its Works ask for more than was admitted ({}), for more than {} s",
             have(&found.overrides),
             told(&found.excess),
-            self.override_grace_ms / 1_000,
+            self.options.override_grace_ms / 1_000,
         );
         let of = |policy: &AppliedOverride| RecordedOverride {
             policy: policy.clone(),

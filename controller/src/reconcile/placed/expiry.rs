@@ -5,29 +5,21 @@
 //! An override keeps members whose operator looks after that time from doing so; the scheduler
 //! writes it before the placement, and it is written here for a time that was added later.
 
-use crate::core::Core;
-use crate::ingest::template_watches::api_resource;
-use crate::mirror::template_key;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::binding_phase::own_record;
 use crate::reconcile::placed::parts::over_before;
 use crate::reconcile::placed::{outcome, statuses};
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
-use binding_writer::overrides;
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::{Reason, Time};
-use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
-use std::sync::Arc;
-use std::time::Duration;
 use workload::TimeToLive;
 
-/// Deleting takes no longer.
-const DEADLINE: Duration = Duration::from_secs(10);
 /// Milliseconds after which a deletion that came to nothing is tried again.
 const RETRY_MS: i64 = 30_000;
 
-impl Core {
+impl Reconciler {
     /// Deletes a job that has ended, once its time is over.
     pub(crate) fn expire(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) {
         let Some((ttl, version)) = self.time_to_live(ctx) else {
@@ -39,12 +31,8 @@ impl Core {
         if let Some(path) = ttl.in_members
             && !std::mem::replace(&mut self.in_flight_of(ctx.key).kept_alive, true)
         {
-            self.publisher.ensurer.apply(
-                &overrides::resource(),
-                Some(&ctx.key.namespace),
-                &overrides::keep_name(ctx.key),
-                overrides::keep(ctx.key, &ctx.binding, path),
-            );
+            let job = ctx.job();
+            self.push(ReconcileAction::KeepInMembers { job, path });
         }
         if let Some(ended_at) = ended_at(&ctx.binding) {
             self.delete_at(ctx, ended_at.after(ttl.after_ms), version);
@@ -82,28 +70,10 @@ impl Core {
     fn delete_template(&mut self, ctx: &ReconcileCtx<'_>, resource_version: String) {
         let message = "its time after the end is over (ttlSecondsAfterFinished)".to_owned();
         self.record_event(ctx, JobEvent::normal(Reason::Finished, "Expire", message));
-        let template = template_key(&ctx.binding);
-        let params = DeleteParams::background().preconditions(Preconditions {
-            uid: Some(ctx.binding.spec.resource.uid.clone()),
-            resource_version: Some(resource_version),
-        });
-        let (client, key) = (self.client.clone(), ctx.key.clone());
-        let checks = Arc::clone(&self.checks);
-        runtime::task::spawn(async move {
-            // Never closed.
-            let _slot = checks.acquire().await;
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
-            let deleted = api.delete(&template.name, &params);
-            match tokio::time::timeout(DEADLINE, deleted).await {
-                Ok(Ok(_)) => tracing::info!(job = %key, "deleted, its time is over"),
-                Ok(Err(error)) => {
-                    tracing::warn!(job = %key, %error, "its time is over and it cannot be deleted; trying again");
-                }
-                Err(_) => {
-                    tracing::warn!(job = %key, "its time is over and it was not deleted in time; trying again");
-                }
-            }
+        let job = ctx.job();
+        self.push(ReconcileAction::DeleteTemplate {
+            job,
+            resource_version,
         });
     }
 }

@@ -5,30 +5,21 @@
 //! charged at once by the engine, and pinned back here: an override per job that sets replicas
 //! and requests to what was admitted, kept until the attempt is over.
 
-use crate::core::Core;
 use crate::facts::job::ResolvedJob;
-use crate::ingest::template_watches::api_resource;
-use crate::mirror::template_key;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::action::{BoundJob, ReconcileAction};
 use crate::reconcile::binding_phase::own_record;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
-use binding_writer::overrides::{self, Rule};
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState, RecordedShare};
 use engine::facts::{Demand, Held, JobFact, Role};
 use engine::{JobKey, Reason, Resources};
-use kube::api::{Api, DynamicObject};
 use std::collections::BTreeMap;
-use std::time::Duration;
-use workload::AdmittedRequests;
 
 #[cfg(test)]
 mod tests;
 
-/// Reading a template takes no longer.
-const READ_DEADLINE: Duration = Duration::from_secs(10);
-
-impl Core {
+impl Reconciler {
     /// Pins a released job that has grown: in pods where Karmada cannot hold these, in requests
     /// whatever its kind.
     pub(crate) fn pin_growth(
@@ -71,46 +62,10 @@ impl Core {
         if record.parts.is_some() || !edited {
             return;
         }
-        self.write_pin(ctx, admitted, record.requests.clone());
-    }
-
-    /// Applies the override that pins a job, rendered from its template as it is now.
-    fn write_pin(
-        &self,
-        ctx: &ReconcileCtx<'_>,
-        admitted: BTreeMap<String, u32>,
-        requests: AdmittedRequests,
-    ) {
-        let (client, ensurer) = (self.client.clone(), self.publisher.ensurer.clone());
-        let (key, binding) = (ctx.key.clone(), ctx.binding.clone());
-        runtime::task::spawn(async move {
-            let template = template_key(&binding);
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
-            match tokio::time::timeout(READ_DEADLINE, api.get(&template.name)).await {
-                Ok(Ok(object)) => {
-                    let value = serde_json::to_value(&object).unwrap_or_default();
-                    match workload::pinned(
-                        &template.kind.api_version,
-                        &template.kind.kind,
-                        &value,
-                        &admitted,
-                        &requests,
-                    ) {
-                        Some(fields) => {
-                            let policy = overrides::policy(&key, &binding, &[everywhere(fields)]);
-                            ensurer.pin(&key, policy);
-                        }
-                        None => {
-                            tracing::warn!(job = %key, "its kind cannot be pinned; the surplus stays charged")
-                        }
-                    }
-                }
-                Ok(Err(error)) => {
-                    tracing::warn!(job = %key, %error, "cannot read the template to pin it")
-                }
-                Err(_) => tracing::warn!(job = %key, "cannot read the template to pin it in time"),
-            }
+        self.push(ReconcileAction::PinJob {
+            job: ctx.job(),
+            pods: admitted,
+            requests: record.requests.clone(),
         });
     }
 
@@ -121,15 +76,9 @@ impl Core {
         let binding = self.mirror.bindings.get(key).cloned();
         let record = binding.as_deref().and_then(own_record);
         if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
-            let overrides = self.overrides.clone();
-            let key = key.clone();
-            runtime::task::spawn(async move {
-                // The next attempt writes its own over it, or removes it first.
-                if let Err(error) = overrides.clear(&binding, record.attempt).await {
-                    tracing::warn!(job = %key, %error, "the override of an attempt that is over stays for now");
-                }
-            });
-            return;
+            let (key, attempt) = (key.clone(), record.attempt);
+            let job = BoundJob { key, binding };
+            return self.push(ReconcileAction::ClearOverride { job, attempt });
         }
         // A pin of an earlier process stays for the next attempt, unless all goes with the binding.
         let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
@@ -152,17 +101,8 @@ impl Core {
         }
     }
 
-    fn delete_override(&self, key: &JobKey) {
-        self.publisher.ensurer.unpin(key);
-    }
-}
-
-/// The rule that pins a job wherever it is.
-fn everywhere(fields: Vec<(String, serde_json::Value)>) -> Rule {
-    Rule {
-        cluster: None,
-        mark: None,
-        fields,
+    fn delete_override(&mut self, key: &JobKey) {
+        self.push(ReconcileAction::UnpinJob(key.clone()));
     }
 }
 

@@ -5,8 +5,7 @@
 //! is emptied (`engine::matching::LEAVING`), and goes on elsewhere. What has ended must not run
 //! again: its placement is taken away too, and its record says for good how it ended.
 
-use crate::core::Core;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::karmada::ResourceBinding;
 use crds::record::AdmissionRecord;
 use engine::facts::ClusterFact;
@@ -14,7 +13,7 @@ use engine::matching::LEAVING;
 use engine::{ClusterName, Reason};
 use workload::Outcome;
 
-impl Core {
+impl Reconciler {
     /// Takes a job that has ended out of a cluster that is being removed, if it is in one.
     pub(crate) fn leaves_its_end(
         &mut self,

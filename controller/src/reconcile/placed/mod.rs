@@ -10,11 +10,10 @@ pub(crate) mod rendezvous;
 pub(crate) mod renew;
 pub(crate) mod shrink;
 
-use crate::core::Core;
 use crate::facts::job::{NamespaceFact, ResolvedJob};
-use crate::reconcile::ReconcileCtx;
 use crate::reconcile::binding_phase::own_record;
 use crate::reconcile::placed::parts::led;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordedShare};
@@ -23,7 +22,7 @@ use engine::facts::Held;
 use engine::{Event, JobState, Progress, Reason, Resources};
 use workload::Outcome;
 
-impl Core {
+impl Reconciler {
     /// Released and placed: charged by its record, followed by what members report.
     pub(crate) fn admitted(
         &mut self,
@@ -220,7 +219,7 @@ impl Core {
 
     /// Says to Karmada's parts what they expect of a scheduler after a placement.
     fn acknowledge(&mut self, ctx: &ReconcileCtx<'_>) {
-        if self.mode.scheduler().is_none() || self.in_flight_of(ctx.key).is_open() {
+        if !self.options.places_itself || self.in_flight_of(ctx.key).is_open() {
             return;
         }
         if let Some(write) = binding_writer::ack(&ctx.binding, ctx.now) {

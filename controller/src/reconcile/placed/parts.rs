@@ -13,11 +13,10 @@
 //! The parts of an elastic gang are resized by the same override: first the record says what is
 //! charged, then the override follows it.
 
-use crate::core::Core;
-use crate::ingest::input::Input;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::action::{PlacedParts, ReconcileAction};
 use crate::reconcile::binding_phase::own_record;
 use crate::reconcile::placed::status_in;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;
 use binding_writer::overrides::OverrideError;
@@ -168,7 +167,7 @@ impl PartsState {
     }
 }
 
-impl Core {
+impl Reconciler {
     /// Brings the parts of a placed job on their way, and keeps them apart. Whether it wrote.
     pub(crate) fn keep_parts(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {
         let Some(parts) = record.parts else {
@@ -293,26 +292,21 @@ impl Core {
         self.record_event(ctx, JobEvent::warning(Reason::PartsLost, "Repair", message));
     }
 
-    /// Writes the override of the attempt of `record` anew.
-    fn write_override(&self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord, shares: Vec<Share>) {
-        let (overrides, inputs) = (self.overrides.clone(), self.inputs.clone());
-        let (key, binding) = (ctx.key.clone(), ctx.binding.clone());
-        let (attempt, reach, resizable) = (record.attempt, record.reach(), record.resizable);
-        runtime::task::spawn(async move {
-            let result = if resizable {
-                overrides.resize(&binding, attempt, &shares, &reach).await
-            } else {
-                let written = overrides.take_apart(&binding, attempt, &shares, &reach, false);
-                written.await
-            };
-            // The owner task is gone only when the process ends.
-            let _ = inputs
-                .send(Input::PartsWritten {
-                    key,
-                    attempt,
-                    result,
-                })
-                .await;
+    /// Writes the override of the attempt of `record` again.
+    fn write_override(
+        &mut self,
+        ctx: &ReconcileCtx<'_>,
+        record: &AdmissionRecord,
+        shares: Vec<Share>,
+    ) {
+        self.push(ReconcileAction::WriteOverride {
+            job: ctx.job(),
+            parts: PlacedParts {
+                attempt: record.attempt,
+                shares,
+                reach: record.reach(),
+            },
+            resizable: record.resizable,
         });
     }
 

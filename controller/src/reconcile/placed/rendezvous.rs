@@ -8,11 +8,10 @@
 //! that is off unless somebody turns it on. A job whose Services it does not take up goes on, since
 //! its pods may be waiting still when that comes; its owner is told.
 
-use crate::core::Core;
 use crate::facts::job::ResolvedJob;
-use crate::ingest::input::Input;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::action::{PlacedParts, ReconcileAction};
 use crate::reconcile::binding_phase::own_record;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::overrides::OverrideError;
 use crds::karmada::ResourceBinding;
@@ -20,16 +19,12 @@ use crds::record::AdmissionRecord;
 use engine::facts::Admission;
 use engine::{Attempt, JobKey, QueueName, Reason, Time};
 use std::collections::BTreeSet;
-use std::time::Duration;
 use workload::{Addresses, Meeting, Reach};
 
 /// Milliseconds in which Karmada should have taken up the Services of a job.
 const TAKEN_UP_WITHIN_MS: i64 = 30_000;
 /// Milliseconds after which Services that it has not taken up are looked at again.
 const LOOK_AGAIN_MS: i64 = 60_000;
-
-/// When nothing of a job's Services should be left, after its Works are gone.
-const SWEPT_AFTER: Duration = Duration::from_secs(20);
 
 /// Whether the pods of a placed job can find each other by its Services. May be forgotten.
 #[derive(Debug, Default)]
@@ -45,7 +40,7 @@ pub(crate) enum ServiceDiscovery {
     Found,
 }
 
-impl Core {
+impl Reconciler {
     /// Why pods of a job of `queue` could not find each other from every cluster, if so.
     pub(crate) fn rendezvous_problem(&self, queue: &QueueName, meeting: Meeting) -> Option<String> {
         let Some((name, addresses)) = self.addresses(queue) else {
@@ -108,38 +103,23 @@ impl Core {
             return self.requeue_at(ctx.key, from);
         }
         *service_discovery = ServiceDiscovery::Open;
-        let (overrides, inputs) = (self.overrides.clone(), self.inputs.clone());
-        let (key, binding, attempt) = (ctx.key.clone(), ctx.binding.clone(), record.attempt);
-        let (shares, reach) = (record.admission().shares, record.reach());
-        runtime::task::spawn(async move {
-            let seen = overrides.find_each_other(&binding, attempt, &shares, &reach);
-            let result = seen.await;
-            // The owner task is gone only when the process ends.
-            let _ = inputs
-                .send(Input::ServicesSeen {
-                    key,
-                    attempt,
-                    result,
-                })
-                .await;
-        });
+        let parts = PlacedParts {
+            attempt: record.attempt,
+            shares: record.admission().shares,
+            reach: record.reach(),
+        };
+        let job = ctx.job();
+        self.push(ReconcileAction::CheckServices { job, parts });
     }
 
     /// Has what Karmada may leave of the Services of a job removed, whose Works are gone. A restart
     /// meanwhile leaves it to the next such job of the namespace.
-    pub(crate) fn sweep_services(&self, binding: &ResourceBinding) {
+    pub(crate) fn sweep_services(&mut self, binding: &ResourceBinding) {
         let record = own_record(binding);
-        if !record.as_ref().is_some_and(needs_services) {
-            return;
+        if record.as_ref().is_some_and(needs_services) {
+            let namespace = binding.metadata.namespace.clone().unwrap_or_default();
+            self.push(ReconcileAction::SweepServices { namespace });
         }
-        let overrides = self.overrides.clone();
-        let namespace = binding.metadata.namespace.clone().unwrap_or_default();
-        runtime::task::spawn(async move {
-            tokio::time::sleep(SWEPT_AFTER).await;
-            if let Err(error) = overrides.sweep_services(&namespace).await {
-                tracing::warn!(namespace, %error, "Services that are gone may have left Works");
-            }
-        });
     }
 
     /// The Services of a job were seen to.

@@ -6,15 +6,15 @@
 //!
 //! A scheduler process of its own does not look: there they are made with the next job that is placed.
 
-use crate::core::Core;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::action::ReconcileAction;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::record::AdmissionRecord;
 use engine::{ClusterName, Progress};
 
 /// Milliseconds from one look to the next.
 const EVERY_MS: i64 = 30_000;
 
-impl Core {
+impl Reconciler {
     /// Has the members of a job of which nothing runs looked at, if it is time for that.
     pub(crate) fn renew(
         &mut self,
@@ -37,23 +37,26 @@ impl Core {
         }
         self.in_flight_of(ctx.key).renew_at = Some(next);
         self.requeue_at(ctx.key, next);
-        let (Some(scheduler), Some(fact)) =
-            (self.mode.scheduler().cloned(), self.last_facts.get(ctx.key))
+        let Some(fact) = self
+            .last_facts
+            .get(ctx.key)
+            .filter(|_| self.options.places_itself)
         else {
             return;
         };
         let clusters: Vec<ClusterName> = record.clusters.iter().map(|c| c.name.clone()).collect();
-        let api = fact.demand.placement.api.clone();
         let ask = self.mirror.ask_of(&ctx.binding);
-        let classes = ask.map_or_else(
+        let priority_classes = ask.map_or_else(
             || fact.priority_class.iter().cloned().collect(),
             |ask| ask.priority_classes(),
         );
-        let (key, queue) = (ctx.key.clone(), record.queue.clone());
-        runtime::task::spawn(async move {
-            if let Err(error) = scheduler.renew(&clusters, &api, &queue, &classes).await {
-                tracing::warn!(job = %key, error = error.message, "its members may lack what it needs; trying again");
-            }
+        let api = fact.demand.placement.api.clone();
+        self.push(ReconcileAction::RenewMembers {
+            key: ctx.key.clone(),
+            clusters,
+            api,
+            queue: record.queue.clone(),
+            priority_classes,
         });
     }
 }

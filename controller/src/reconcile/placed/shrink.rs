@@ -5,24 +5,13 @@
 //! what Karmada reports: a report may be older than the write. That the member's controllers act
 //! on the size takes a moment too, so it has to hold for a while before it is believed.
 
-use crate::core::Core;
-use crate::ingest::input::Input;
-use crate::ingest::template_watches::api_resource;
-use crate::mirror::template_key;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::action::ReconcileAction;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;
-use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{Admission, Leaving, PodFact, Share};
 use engine::{Attempt, ClusterName, Event, JobKey, Time, Uid};
-use kube::api::{Api, DynamicObject};
-use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::time::Duration;
-
-/// Reading an object of a member takes no longer.
-const READ_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Milliseconds between two looks at a shrink that is not confirmed.
 const LOOK_MS: i64 = 1_000;
@@ -115,7 +104,7 @@ impl Shrinks {
     }
 }
 
-impl Core {
+impl Reconciler {
     /// Completes a record that is to be written by the pods that were told to go, so that a new
     /// process charges them, too.
     pub(crate) fn keep_leaving(&self, key: &JobKey, record: &mut AdmissionRecord) {
@@ -162,27 +151,14 @@ impl Core {
         if std::mem::replace(&mut shrinks.checking, true) {
             return;
         }
-        let (key, attempt) = (ctx.key.clone(), record.attempt);
-        let (members, inputs) = (self.members.clone(), self.inputs.clone());
         let held = record
             .parts
             .map(|_| pods_in(&record.admission().shares, &cluster));
-        let (binding, checks) = (Arc::clone(&ctx.binding), Arc::clone(&self.checks));
-        runtime::task::spawn(async move {
-            // Never closed.
-            let _slot = checks.acquire().await;
-            let small = match members.client(&cluster) {
-                Some(client) => is_small(client, &binding, &cluster, held).await,
-                None => Err("it is not connected".to_owned()),
-            };
-            let answer = Input::SizeChecked {
-                key,
-                attempt,
-                cluster,
-                small,
-            };
-            // The owner task is gone only when the process ends.
-            let _ = inputs.send(answer).await;
+        self.push(ReconcileAction::ConfirmSize {
+            job: ctx.job(),
+            attempt: record.attempt,
+            cluster,
+            held,
         });
     }
 
@@ -225,70 +201,10 @@ fn pods_in(shares: &[Share], cluster: &ClusterName) -> u32 {
     in_it.map(Share::replicas).sum()
 }
 
-/// Whether the object in the member is no larger than its override makes it (`held`), or else
-/// than its binding says, and its controller has seen that.
-async fn is_small(
-    client: kube::Client,
-    binding: &ResourceBinding,
-    cluster: &ClusterName,
-    held: Option<u32>,
-) -> Result<bool, String> {
-    let template = template_key(binding);
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(client, &template.namespace, &api_resource(&template.kind));
-    let read = api.get_opt(&template.name);
-    let object = match tokio::time::timeout(READ_DEADLINE, read).await {
-        Ok(Ok(object)) => object,
-        Ok(Err(error)) => return Err(error.to_string()),
-        Err(_) => return Err(format!("no answer in {} s", READ_DEADLINE.as_secs())),
-    };
-    let mut clusters = binding.spec.clusters.iter();
-    let placed = clusters.find(|placed| placed.name == cluster.as_str());
-    let replicas = placed.and_then(|placed| placed.replicas).unwrap_or(0);
-    let most = held.map_or(i64::from(replicas), i64::from);
-    let Some(object) = object else {
-        return Ok(placed.is_none());
-    };
-    let generation = object.metadata.generation;
-    Ok(has_taken(&object.data, generation, most))
-}
-
-/// Whether an object of a kind that is resized runs at most `most` pods by now, by what it is
-/// told and by what its controller says.
-fn has_taken(object: &Value, generation: Option<i64>, most: i64) -> bool {
-    let number = |path: &str| object.pointer(path).and_then(Value::as_i64);
-    let told = number("/spec/parallelism")
-        .or_else(|| number("/spec/replicas"))
-        .or_else(|| of_tasks(object));
-    let observed = number("/status/observedGeneration");
-    // Jobs do not say what they have observed; they count what they keep active, Volcano's by
-    // how far their pods are.
-    let by_phase = ["/status/pending", "/status/running", "/status/terminating"];
-    let by_phase = by_phase.iter().filter_map(|phase| number(phase)).sum();
-    let runs = number("/status/active")
-        .or_else(|| number("/status/replicas"))
-        .unwrap_or(by_phase);
-    told.is_some_and(|told| told <= most)
-        && runs <= most
-        && observed.is_none_or(|observed| Some(observed) >= generation)
-}
-
-/// Pods that the tasks of a Volcano Job are to have.
-fn of_tasks(object: &Value) -> Option<i64> {
-    let tasks = object.pointer("/spec/tasks")?.as_array()?;
-    Some(
-        tasks
-            .iter()
-            .filter_map(|task| task["replicas"].as_i64())
-            .sum(),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use engine::Resources;
-    use serde_json::json;
 
     #[test]
     fn live_pods_are_counted_by_job_and_cluster() {
@@ -321,55 +237,6 @@ mod tests {
         pods.note(&Event::ClusterGone(m1.clone()));
         assert_eq!(pods.count(&job, &m1), 0);
         assert!(pods.by_uid.is_empty() && pods.counts.is_empty());
-    }
-
-    #[test]
-    fn a_size_is_taken_once_told_observed_and_reached() {
-        let taken = |object: Value, generation| has_taken(&object, Some(generation), 2);
-        for (object, want) in [
-            (
-                json!({"spec": {"replicas": 2}, "status": {"observedGeneration": 3, "replicas": 2}}),
-                true,
-            ),
-            (
-                json!({"spec": {"replicas": 4}, "status": {"observedGeneration": 3, "replicas": 2}}),
-                false,
-            ),
-            (
-                json!({"spec": {"replicas": 2}, "status": {"observedGeneration": 2, "replicas": 2}}),
-                false,
-            ),
-            (
-                json!({"spec": {"replicas": 2}, "status": {"observedGeneration": 3, "replicas": 3}}),
-                false,
-            ),
-            (
-                json!({"spec": {"parallelism": 2, "completions": 9}, "status": {"active": 2}}),
-                true,
-            ),
-            (
-                json!({"spec": {"parallelism": 2}, "status": {"active": 4}}),
-                false,
-            ),
-            (
-                json!({
-                    "spec": {"tasks": [{"replicas": 1}, {"replicas": 1}]},
-                    "status": {"running": 1, "pending": 1, "succeeded": 4},
-                }),
-                true,
-            ),
-            (
-                json!({"spec": {"tasks": [{"replicas": 2}]}, "status": {"running": 2, "terminating": 1}}),
-                false,
-            ),
-            (
-                json!({"spec": {"tasks": [{"replicas": 3}]}, "status": {}}),
-                false,
-            ),
-            (json!({"spec": {}, "status": {}}), false),
-        ] {
-            assert_eq!(taken(object.clone(), 3), want, "{object}");
-        }
     }
 
     #[test]

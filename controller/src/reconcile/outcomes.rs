@@ -1,33 +1,20 @@
 //! Answers that come back: how a write ended, and whether Works of a job are left.
 
-use crate::core::Core;
 use crate::facts::job::NamespaceFact;
-use crate::ingest::input::Input;
-use crate::mirror::permanent_id;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
 use crate::reconcile::in_flight::InFlight;
-use crate::reconcile::preserved::is_kept;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::{Failure, Outcome, Write, WriteKind};
-use crds::karmada::Work;
-use crds::names;
 use crds::record::RecordState;
 use engine::{Event, JobKey, Reason, Time};
-use kube::api::{Api, DeleteParams, Preconditions};
-use kube::core::ObjectMeta;
 use scheduler::Refusal;
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
-
-/// A removal of what a job has left that takes longer is given up and tried again.
-const REMOVE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Milliseconds after a placement at which it is looked at for what Karmada's parts still wait
 /// to be told: the status that follows a placement may get lost.
 const ACK_LOOK_MS: i64 = 61_000;
 
-impl Core {
+impl Reconciler {
     /// A write ended.
     pub(crate) fn outcome(&mut self, outcome: Outcome, now: Time) {
         let key = outcome.key;
@@ -71,13 +58,14 @@ impl Core {
     /// Asks the API server afresh whether any Work of the job is left: a watch may be behind.
     pub(crate) fn check_works(&mut self, ctx: &ReconcileCtx<'_>) {
         let out_of_service = self.out_of_service(ctx);
-        let (keepers, binding) = (self.keepers(ctx), ctx.binding.clone());
-        self.look_at_works(ctx, async move |works| {
-            if works.iter().any(|work| counts(work, &out_of_service)) {
-                return Ok(false);
-            }
-            is_kept(keepers, &binding).await.map(|kept| !kept)
-        });
+        let preserving = self.preserving_members(ctx);
+        if self.in_flight_of(ctx.key).begin_check() {
+            self.push(ReconcileAction::CheckWorks {
+                job: ctx.job(),
+                out_of_service,
+                preserving,
+            });
+        }
     }
 
     /// Removes Works that Karmada has left behind: those that its cache did not show yet when it
@@ -85,45 +73,12 @@ impl Core {
     pub(crate) fn sweep_works(&mut self, ctx: &ReconcileCtx<'_>) {
         match self.in_flight_of(ctx.key).are_left_behind(ctx.now) {
             Ok(()) => {
-                let (client, checks) = (self.client.clone(), Arc::clone(&self.checks));
-                self.look_at_works(ctx, async move |works| {
-                    // Never closed.
-                    let _slot = checks.acquire().await;
-                    let removed = remove_works(works, client);
-                    match tokio::time::timeout(REMOVE_DEADLINE, removed).await {
-                        Ok(removed) => removed.map(|()| false).map_err(|error| error.to_string()),
-                        Err(_) => Err(format!("no answer in {} s", REMOVE_DEADLINE.as_secs())),
-                    }
-                });
+                if self.in_flight_of(ctx.key).begin_check() {
+                    self.push(ReconcileAction::RemoveWorks(ctx.job()));
+                }
             }
             Err(until) => self.requeue_at(ctx.key, until),
         }
-    }
-
-    /// Has `judge` tell by what Works are left whether they are gone, unless that is being asked
-    /// already.
-    fn look_at_works<J, F>(&mut self, ctx: &ReconcileCtx<'_>, judge: J)
-    where
-        J: FnOnce(Vec<ObjectMeta>) -> F + Send + 'static,
-        F: Future<Output = Result<bool, String>> + Send,
-    {
-        if !self.in_flight_of(ctx.key).begin_check() {
-            return;
-        }
-        let (reader, inputs) = (self.works_reader.clone(), self.inputs.clone());
-        let (key, binding) = (ctx.key.clone(), ctx.binding.clone());
-        runtime::task::spawn(async move {
-            let gone = match permanent_id(&binding) {
-                Some(id) => match reader.left(id).await {
-                    Ok(works) => judge(works).await,
-                    Err(error) => Err(error),
-                },
-                None => Ok(true),
-            };
-            let uid = binding.metadata.uid.clone();
-            // The owner task is gone only when the process ends.
-            let _ = inputs.send(Input::WorksChecked { key, uid, gone }).await;
-        });
     }
 
     /// What a fresh look at the Works said.
@@ -190,9 +145,7 @@ impl Core {
 
     fn works_gone(&mut self, key: &JobKey, now: Time) {
         tracing::info!(job = %key, "its Works are gone; quota is back");
-        if let Some(scheduler) = self.mode.scheduler() {
-            scheduler.forget(key);
-        }
+        self.push(ReconcileAction::ForgetPlacement(key.clone()));
         self.in_flight_of(key).ended();
         self.drop_override(key);
         self.apply(Event::JobWorksGone {
@@ -221,37 +174,4 @@ fn refusal(failure: &Failure) -> Refusal {
         message,
         avoid: None,
     }
-}
-
-/// Whether a Work that is there keeps its job charged: not where it is being deleted in one of the
-/// clusters `out_of_service`.
-fn counts(work: &ObjectMeta, out_of_service: &BTreeSet<String>) -> bool {
-    let namespace = work.namespace.as_deref().unwrap_or_default();
-    let cluster = namespace.strip_prefix(names::EXECUTION_NAMESPACE_PREFIX);
-    let given_up = out_of_service.contains(cluster.unwrap_or(namespace));
-    work.deletion_timestamp.is_none() || !given_up
-}
-
-/// Deletes those of `works` that nobody is deleting. Whether they are gone shows later.
-async fn remove_works(works: Vec<ObjectMeta>, client: kube::Client) -> kube::Result<()> {
-    let left = works.into_iter();
-    for work in left.filter(|work| work.deletion_timestamp.is_none()) {
-        let namespace = work.namespace.unwrap_or_default();
-        let name = work.name.unwrap_or_default();
-        let only = Preconditions {
-            uid: work.uid,
-            resource_version: None,
-        };
-        let options = DeleteParams::background().preconditions(only);
-        let works: Api<Work> = Api::namespaced(client.clone(), &namespace);
-        match works.delete(&name, &options).await {
-            Ok(_) => {
-                tracing::warn!(%namespace, %name, "removed a Work that Karmada had left behind");
-            }
-            // It went, or it is another's by now.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

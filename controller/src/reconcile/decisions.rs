@@ -5,27 +5,23 @@
 //! prepared, and release and placement are one patch. Without it the plan is written as a
 //! record in state Planned, which is the hand-over.
 
-use crate::core::Core;
-use crate::ingest::input::Input;
 use crate::metrics::EvictedPart;
-use crate::reconcile::ReconcileCtx;
+use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::in_flight::InFlight;
+use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
 use engine::facts::Admission;
-use engine::{Attempt, ClusterName, Decision, Event, JobKey, QueueName, Reason, Time};
+use engine::{Attempt, ClusterName, Decision, Decisions, Event, JobKey, QueueName, Reason, Time};
 use scheduler::{PlacementRequest, Refusal};
 use std::sync::Arc;
 
-impl Core {
-    /// Has the engine decide, and carries its decisions out.
-    pub(crate) fn decide(&mut self, now: Time) {
-        let started = std::time::Instant::now();
-        let decided = self.engine.decide(now);
-        self.metrics
-            .decided(started.elapsed(), decided.decisions.len());
+impl Reconciler {
+    /// Carries out what the engine has decided. Returns when it wants to be asked again although nothing
+    /// came in.
+    pub(crate) fn decided(&mut self, decided: Decisions, now: Time) -> Option<Time> {
         if decided.cut {
             self.metrics.decisions_cut.inc();
             tracing::error!(
@@ -33,13 +29,12 @@ impl Core {
                  again and again; this is a defect of Muster, please report it"
             );
         }
-        self.wake_at = if decided.more {
-            Some(now)
-        } else {
-            decided.wake_at
-        };
         for decision in decided.decisions {
             self.carry_out(decision, now);
+        }
+        match decided.more {
+            true => Some(now),
+            false => decided.wake_at,
         }
     }
 
@@ -125,7 +120,8 @@ impl Core {
         if let Some(binding) = self.mirror.bindings.get(key) {
             let message = self.discreet(key, &format!("for {preemptor}: {message}"));
             let event = JobEvent::normal(reason, "Shrink", message);
-            self.events.record(&binding.spec.resource, event);
+            let object = binding.spec.resource.clone();
+            self.push(ReconcileAction::RecordEvent { object, event });
         }
     }
 
@@ -133,7 +129,8 @@ impl Core {
         if let Some(binding) = self.mirror.bindings.get(preemptor) {
             let message = self.discreet(preemptor, message);
             let event = JobEvent::normal(Reason::AwaitingEviction, "Evict", message);
-            self.events.record(&binding.spec.resource, event);
+            let object = binding.spec.resource.clone();
+            self.push(ReconcileAction::RecordEvent { object, event });
         }
     }
 
@@ -157,10 +154,10 @@ impl Core {
         }
         self.metrics.released.inc();
         let message = self.discreet(key, message);
-        self.events.record(
-            &binding.spec.resource,
-            JobEvent::normal(Reason::Admitted, "Release", message),
-        );
+        self.push(ReconcileAction::RecordEvent {
+            object: binding.spec.resource.clone(),
+            event: JobEvent::normal(Reason::Admitted, "Release", message),
+        });
         self.hand_over(key, &binding, admission, now);
     }
 
@@ -191,9 +188,9 @@ impl Core {
         admission: Admission,
         now: Time,
     ) {
-        let Some(scheduler) = self.mode.scheduler().cloned() else {
+        if !self.options.places_itself {
             return self.hand_over_by_record(key, binding, &admission);
-        };
+        }
         let Some(fact) = self.last_facts.get(key) else {
             return self.refuse(key, admission.attempt, &gone(), now);
         };
@@ -212,18 +209,11 @@ impl Core {
             ),
             admission,
         };
-        let (key, attempt, inputs) = (key.clone(), request.admission.attempt, self.inputs.clone());
-        self.in_flight_of(&key).begin_preparing(attempt);
-        runtime::task::spawn(async move {
-            let result = Box::new(scheduler.prepare(request).await);
-            // The owner task is gone only when the process ends.
-            let _ = inputs
-                .send(Input::Prepared {
-                    key,
-                    attempt,
-                    result,
-                })
-                .await;
+        self.in_flight_of(key)
+            .begin_preparing(request.admission.attempt);
+        self.push(ReconcileAction::PreparePlacement {
+            key: key.clone(),
+            request: Box::new(request),
         });
     }
 
@@ -313,9 +303,7 @@ impl Core {
     pub(crate) fn refuse(&mut self, key: &JobKey, attempt: Attempt, refusal: &Refusal, now: Time) {
         tracing::info!(job = %key, attempt = attempt.0, reason = %refusal.reason, message = %refusal.message, "plan given back");
         self.metrics.refused(refusal.reason);
-        if let Some(scheduler) = self.mode.scheduler() {
-            scheduler.forget(key);
-        }
+        self.push(ReconcileAction::ForgetPlacement(key.clone()));
         self.apply(Event::JobRefused {
             key: key.clone(),
             attempt,

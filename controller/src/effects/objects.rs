@@ -1,0 +1,83 @@
+//! Effects on objects that are no job's: our finalizer on queues, the mark of adopted namespaces.
+//!
+//! Each is a patch in the version that was seen; what comes of it the watch shows.
+
+use crate::effects::Effects;
+use crds::kubernetes::Namespace;
+use crds::names::{self, ACCOUNTING_FINALIZER};
+use crds::queue::Queue;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use serde_json::json;
+use std::time::Duration;
+
+/// A patch of a Queue takes no longer.
+const PATCH_DEADLINE: Duration = Duration::from_secs(10);
+/// A patch of a Namespace that takes longer is given up and tried again.
+const MARK_DEADLINE: Duration = Duration::from_secs(5);
+
+impl Effects {
+    /// Writes our finalizer, in the version that was seen. What comes of it the watch shows.
+    pub(super) fn write_finalizer(&self, queue: Queue, keep: bool) {
+        let name = queue.metadata.name.unwrap_or_default();
+        let mut finalizers = queue.metadata.finalizers.unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != ACCOUNTING_FINALIZER);
+        finalizers.extend(keep.then(|| ACCOUNTING_FINALIZER.to_owned()));
+        let patch = json!({"metadata": {
+            "resourceVersion": queue.metadata.resource_version, "finalizers": finalizers,
+        }});
+        let resource = ApiResource::erase::<Queue>(&());
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let slots = std::sync::Arc::clone(&self.checks);
+        runtime::task::spawn(async move {
+            // Never closed.
+            let _slot = slots.acquire().await;
+            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+            let request = api.patch_metadata(&name, &params, &patch);
+            match tokio::time::timeout(PATCH_DEADLINE, request).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
+                    tracing::debug!(
+                        queue = name,
+                        message = status.message,
+                        "the queue has changed or is gone; it is looked at again"
+                    );
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(queue = name, %error, keep, "the finalizer of a queue was not written; trying again");
+                }
+                Err(_) => {
+                    tracing::warn!(
+                        queue = name,
+                        keep,
+                        "no answer when the finalizer of a queue was written; trying again"
+                    );
+                }
+            }
+        });
+    }
+
+    /// Writes the mark, in the version of the namespace that was seen: with another label it is another
+    /// mark that fits.
+    pub(super) fn mark_namespace(
+        &self,
+        namespace: String,
+        version: Option<String>,
+        adopted_at: Option<String>,
+    ) {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        runtime::task::spawn(async move {
+            let annotations = json!({ names::ADOPTED_AT_ANNOTATION: adopted_at });
+            let metadata = json!({"resourceVersion": version, "annotations": annotations});
+            let patch = Patch::Merge(json!({ "metadata": metadata }));
+            let params = PatchParams::default();
+            let patched = api.patch_metadata(&namespace, &params, &patch);
+            match tokio::time::timeout(MARK_DEADLINE, patched).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(namespace, %error, "it was not marked; trying again")
+                }
+                Err(_) => tracing::warn!(namespace, "it was not marked in time; trying again"),
+            }
+        });
+    }
+}

@@ -1,0 +1,168 @@
+//! All that reconciling reads and remembers: the mirror, the engine, and what is under way for jobs.
+//!
+//! ```text
+//! inputs ─► mirror ─► reconcile(key, now) ─► engine events
+//!                            │
+//!                            └─► Vec<ReconcileAction> ─► effects
+//! ```
+//!
+//! It has no client, no clock and no channel: the time is an argument, and what is to happen outside is
+//! a [`ReconcileAction`]. All of it but the engine's facts may be forgotten: a restart finds it again.
+
+use crate::admission_policies::Enforcement;
+use crate::facts::queue_places::Places;
+use crate::facts::queue_rights::QueueRights;
+use crate::metrics::Metrics;
+use crate::mirror::Mirror;
+use crate::reconcile::action::ReconcileAction;
+use crate::reconcile::adoption::Marking;
+use crate::reconcile::in_flight::InFlight;
+use crate::reconcile::placed::shrink::LivePods;
+use binding_writer::{Intent, Write};
+use crds::karmada::ResourceBinding;
+use engine::facts::JobFact;
+use engine::{Engine, Event, JobKey, Time};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// What differs between controllers and never changes in one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReconcileOptions {
+    /// Milliseconds for which a job may ask for more than it was admitted with.
+    pub(crate) override_grace_ms: i64,
+    /// Whether the scheduler runs in this process: then a plan is placed by one patch, else its
+    /// record in state Planned hands it over.
+    pub(crate) places_itself: bool,
+}
+
+/// See the module's documentation.
+pub(crate) struct Reconciler {
+    pub(crate) options: ReconcileOptions,
+    pub(crate) engine: Engine,
+    pub(crate) mirror: Mirror,
+    /// Whether decisions may be taken.
+    pub(crate) enforcement: Enforcement,
+    pub(crate) in_flight: HashMap<JobKey, InFlight>,
+    /// The fact of each job that the engine was last given: the same is not applied twice.
+    pub(crate) last_facts: HashMap<JobKey, JobFact>,
+    /// Jobs to reconcile in the next pass.
+    pub(crate) dirty: BTreeSet<JobKey>,
+    /// Jobs to reconcile again, and when, whatever comes in.
+    delayed: BTreeSet<(Time, JobKey)>,
+    /// Bindings that are no workloads and go to every cluster: reconciled when clusters change.
+    pub(crate) spread_bindings: BTreeSet<JobKey>,
+    /// Jobs that are split only where their pods can find each other.
+    pub(crate) rendezvous_jobs: BTreeSet<JobKey>,
+    /// Jobs whose record this version cannot act on.
+    pub(crate) untouched: BTreeSet<JobKey>,
+    /// Places of queues that their objects do not tell.
+    pub(crate) places: Places,
+    /// Which namespaces may use which queues.
+    pub(crate) rights: QueueRights,
+    /// Namespaces whose mark of what was adopted there is to change.
+    pub(crate) marking: Marking,
+    /// Jobs whose bindings are gone and that still have Works: the permanent id of those.
+    pub(crate) remains: BTreeMap<JobKey, String>,
+    /// Pods of jobs that members show.
+    pub(crate) pods: LivePods,
+    pub(crate) metrics: Metrics,
+    actions: Vec<ReconcileAction>,
+}
+
+impl Reconciler {
+    /// Knows nothing yet.
+    pub(crate) fn new(
+        options: ReconcileOptions,
+        engine: Engine,
+        enforcement: Enforcement,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            options,
+            engine,
+            mirror: Mirror::default(),
+            enforcement,
+            in_flight: HashMap::new(),
+            last_facts: HashMap::new(),
+            dirty: BTreeSet::new(),
+            delayed: BTreeSet::new(),
+            spread_bindings: BTreeSet::new(),
+            rendezvous_jobs: BTreeSet::new(),
+            untouched: BTreeSet::new(),
+            places: Places::default(),
+            rights: QueueRights::default(),
+            marking: Marking::new(),
+            remains: BTreeMap::new(),
+            pods: LivePods::default(),
+            metrics,
+            actions: Vec::new(),
+        }
+    }
+
+    /// What was asked for since the last call, in its order.
+    pub(crate) fn take_actions(&mut self) -> Vec<ReconcileAction> {
+        let asked = self.rights.take_asked().into_iter();
+        let asked = asked.map(|(namespace, queue)| ReconcileAction::AskRight { namespace, queue });
+        self.actions.extend(asked);
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Asks for something outside the process.
+    pub(crate) fn push(&mut self, action: ReconcileAction) {
+        self.actions.push(action);
+    }
+
+    /// Applies an event to the engine.
+    pub(crate) fn apply(&mut self, event: Event) {
+        tracing::trace!(?event, "applied");
+        self.engine.apply(event);
+    }
+
+    /// Asks for a write of `binding` in this pass. One is open at a time.
+    pub(crate) fn write(&mut self, key: &JobKey, binding: &Arc<ResourceBinding>, mut write: Write) {
+        if let Some(record) = write.record_mut() {
+            record.queues_above = self.queues_above(&record.queue);
+            let asked = self.last_facts.get(key).map(|fact| &fact.demand);
+            crate::reconcile::placed::growth::keep_requests(record, binding, asked);
+            self.keep_leaving(key, record);
+        }
+        self.write_as_it_is(key, binding, write);
+    }
+
+    /// The same of a record that says all already.
+    pub(crate) fn write_as_it_is(
+        &mut self,
+        key: &JobKey,
+        binding: &Arc<ResourceBinding>,
+        write: Write,
+    ) {
+        self.in_flight_of(key).begin_write(binding, &write);
+        let binding = Arc::clone(binding);
+        let intent = Box::new(Intent { binding, write });
+        self.push(ReconcileAction::WriteBinding(intent));
+    }
+
+    /// What is in flight for `key`, made where there is none.
+    pub(crate) fn in_flight_of(&mut self, key: &JobKey) -> &mut InFlight {
+        self.in_flight.entry(key.clone()).or_default()
+    }
+
+    /// Reconciles `key` again at `at`, whatever comes in until then.
+    pub(crate) fn requeue_at(&mut self, key: &JobKey, at: Time) {
+        self.delayed.insert((at, key.clone()));
+    }
+
+    /// When the next job is reconciled again although nothing comes in.
+    pub(crate) fn next_requeue(&self) -> Option<Time> {
+        self.delayed.first().map(|(at, _)| *at)
+    }
+
+    /// Jobs whose time has come become dirty.
+    pub(crate) fn requeue_due(&mut self, now: Time) {
+        while self.delayed.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, key)) = self.delayed.pop_first() {
+                self.dirty.insert(key);
+            }
+        }
+    }
+}
