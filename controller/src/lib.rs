@@ -31,7 +31,7 @@ use crate::admission_policies::Enforcement;
 use crate::core::{Core, Leading};
 use crate::effects::Effects;
 use crate::effects::object_writer::ObjectWriter;
-use crate::effects::rights::RightsAsker;
+use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
 use crate::ingest::input::Input;
 use crate::ingest::readiness::Readiness;
@@ -119,7 +119,7 @@ impl Default for Options {
 /// Runs the controller until `cancel`. `with_scheduler` says whether it carries its plans out
 /// itself. It follows everything at all times, and decides while this replica leads.
 ///
-/// Everything is built anew from the API server after each term, so that nothing assumed in it
+/// Everything is built again from the API server after each term, so that nothing assumed in it
 /// can survive it.
 pub async fn run(
     context: Context,
@@ -238,7 +238,7 @@ async fn live(
         overrides,
         works_reader: WorksReader::spawn(life.client.clone()),
         events: EventRecorder::spawn(life.client.clone(), life.over.clone()),
-        rights: RightsAsker::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),
+        rights: RightsReviewer::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),
         inputs: life.inputs.clone(),
         checks: Arc::new(Semaphore::new(CHECKS)),
         writes: Vec::new(),
@@ -278,7 +278,7 @@ impl Life<'_> {
         Reconciler::new(options, engine, enforcement, metrics)
     }
 
-    /// Whether anything may be decided yet; sees to it that this is told where it changes.
+    /// Whether anything may be decided yet; has it reported where it changes.
     fn enforcement(&self, metrics: &Metrics) -> Enforcement {
         let enforcement = Enforcement::at_start(!self.options.without_admission_policies);
         if enforcement == Enforcement::Unknown {

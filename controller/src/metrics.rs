@@ -51,9 +51,9 @@ struct QueueResourceLabel {
     resource: String,
 }
 
-/// What is kept for a waiting job.
+/// What is reserved for a waiting job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-enum Kept {
+enum ReservedFor {
     Nodes,
     Headroom,
     Evictions,
@@ -63,7 +63,7 @@ enum Kept {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReservationLabel {
     queue: String,
-    kept: Kept,
+    kept: ReservedFor,
 }
 
 /// The controller's metrics.
@@ -123,12 +123,12 @@ impl Metrics {
             ),
             parts_repaired: registry.register(
                 "parts_repaired",
-                "Overrides written anew because what went to a cluster was not its part of a gang",
+                "Overrides written again because what went to a cluster was not its part of a gang",
                 Counter::default(),
             ),
             decisions_cut: registry.register(
                 "decisions_cut",
-                "Rounds of decisions that ended early since too many jobs were judged in vain",
+                "Rounds of decisions that ended early since too many jobs were evaluated without result",
                 Counter::default(),
             ),
             invariant_violations: registry.register(
@@ -187,9 +187,9 @@ impl Metrics {
 
     pub(crate) fn reserved(&self, queue: &QueueName, reserved: Reserved) {
         for (kept, count) in [
-            (Kept::Nodes, reserved.nodes),
-            (Kept::Headroom, reserved.headroom),
-            (Kept::Evictions, reserved.evictions),
+            (ReservedFor::Nodes, reserved.nodes),
+            (ReservedFor::Headroom, reserved.headroom),
+            (ReservedFor::Evictions, reserved.evictions),
         ] {
             let label = ReservationLabel {
                 queue: queue.to_string(),

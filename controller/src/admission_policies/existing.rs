@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The rules stand in `deploy/admission-policies.yaml` and nowhere else. What a policy says is posted
-//! anew as a dry run, by the account and in the namespace in which the admission policies are tried
+//! again as a dry run, by the account and in the namespace in which the admission policies are tried
 //! anyway ([`super::probe`]); the refusal names the field. Only the leader asks, only while the
 //! admission policies are in force, a few policies a second.
 //!
@@ -231,13 +231,13 @@ impl Looker {
     /// Tries one policy; when the next may be tried.
     async fn look_at(&mut self, key: &PolicyKey) -> Instant {
         let Some(spec) = self.found.to_try(key) else {
-            self.found.judged(key, None);
+            self.found.note_result(key, None);
             return Instant::now();
         };
         match probe::refusal(&self.client, &key.0.attempt(spec)).await {
             Ok(refusal) => {
                 let broken = refusal.as_deref().and_then(broken);
-                if self.found.judged(key, broken.clone())
+                if self.found.note_result(key, broken.clone())
                     && let Some(broken) = broken
                 {
                     self.report(key, &broken).await;
@@ -400,7 +400,7 @@ impl StoredPolicies {
     }
 
     /// Notes what came of it; whether that is new.
-    fn judged(&mut self, key: &PolicyKey, broken: Option<Broken>) -> bool {
+    fn note_result(&mut self, key: &PolicyKey, broken: Option<Broken>) -> bool {
         self.due.remove(key);
         let Some(policy) = self.policies.get_mut(key) else {
             return false;

@@ -72,8 +72,8 @@ struct WantedObject {
     object: Value,
 }
 
-/// Puts every object right that is missing or differs, and returns the names of those. Whoever
-/// changes one at the same time wins until the next call.
+/// Puts every object right that is missing or differs, and returns the names of those. A user
+/// who changes one at the same time wins until the next call.
 ///
 /// # Errors
 /// At the first object that cannot be read or written.

@@ -11,7 +11,7 @@ const POLICY: &str =
 const BINDING: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/muster-bindings";
 
-/// A control plane that refuses the probe as the policies do, and what the owner task is told.
+/// A control plane that refuses the probe as the policies do, and what the owner task receives.
 struct Stage {
     api: FakeApi,
     inputs: mpsc::Receiver<Input>,
@@ -167,7 +167,7 @@ async fn a_server_that_does_not_answer_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_or_kinds_that_are_missing_are_told_with_what_helps() {
+async fn rights_or_kinds_that_are_missing_are_reported_with_what_helps() {
     for (fault, says) in [
         (
             Fault::Status(403, "cannot get resource"),
@@ -191,7 +191,7 @@ async fn rights_or_kinds_that_are_missing_are_told_with_what_helps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn muster_refused_by_its_own_policies_is_told() {
+async fn muster_refused_by_its_own_policies_is_reported() {
     let api = FakeApi::new();
     refuse(&api, 1_000);
     api.fault(1_000, Fault::Status(403, "denied"), |request: &Recorded| {
@@ -212,7 +212,7 @@ fn nothing_is_decided_before_they_were_seen_unless_a_flag_gives_them_up() {
 }
 
 /// What a server would add to a policy as defaults stands in the manifests, or the leader would write
-/// them anew at each check.
+/// them again at each check.
 #[test]
 fn the_policy_of_permitted_queues_lets_nobody_pass_and_names_its_defaults() {
     let objects: Vec<Value> = runtime::apply::parse(manifests::PERMITTED_QUEUE).unwrap();

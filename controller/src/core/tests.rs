@@ -1,6 +1,6 @@
 //! The whole owner task without a server: inputs in, writes out to a fake API server.
 //!
-//! Watches are played by hand ([`Stage::echo`]), so that what happens between a write and its
+//! Watches are simulated by hand ([`Stage::echo`]), so that what happens between a write and its
 //! echo can be looked at.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -14,6 +14,7 @@ mod growth;
 mod kept;
 mod leaving;
 mod not_touched;
+mod objects;
 mod out_of_service;
 mod parts;
 mod permits;
@@ -26,7 +27,7 @@ mod restart;
 use super::*;
 use crate::admission_policies::Enforcement;
 use crate::effects::object_writer::ObjectWriter;
-use crate::effects::rights::RightsAsker;
+use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
 use crate::ingest::watches;
 use crate::mirror::seen_work::ReadWork;
@@ -43,6 +44,7 @@ use engine::{
 };
 use kube::api::DynamicObject;
 use members::{MemberEvent, Members};
+use objects::*;
 use runtime::health::Health;
 use runtime::metrics::Registry;
 use runtime::status_writer::StatusWriter;
@@ -139,7 +141,7 @@ impl Stage {
                 overrides,
                 works_reader: WorksReader::spawn(client.clone()),
                 events: EventRecorder::spawn(client.clone(), cancel.clone()),
-                rights: RightsAsker::spawn(client.clone(), sender.clone(), cancel.clone()),
+                rights: RightsReviewer::spawn(client.clone(), sender.clone(), cancel.clone()),
                 checks: Arc::new(Semaphore::new(2)),
                 inputs: sender,
                 writes: Vec::new(),
@@ -471,95 +473,4 @@ impl Stage {
             .map(|request| request.body)
             .collect()
     }
-}
-
-fn last(requests: &[Recorded]) -> &[Recorded] {
-    &requests[requests.len().saturating_sub(6)..]
-}
-
-fn member_facts() -> [Event; 2] {
-    let cluster = ClusterFact {
-        name: ClusterName::new("m1"),
-        labels: Default::default(),
-        provider: String::new(),
-        region: String::new(),
-        zones: Vec::new(),
-        taints: Vec::new(),
-        price_milli: None,
-        network: std::collections::BTreeMap::new(),
-        apis: Some(["batch/v1/Job".to_owned()].into()),
-        usable: true,
-        unusable_because: String::new(),
-    };
-    let node = NodeFact {
-        cluster: ClusterName::new("m1"),
-        name: NodeName::new("n1"),
-        class: PoolClass::new("cpu"),
-        labels: Default::default(),
-        taints: Vec::new(),
-        domains: Vec::new(),
-        allocatable: Resources::parse([("cpu", "8"), ("pods", "110")]).unwrap(),
-        usable: true,
-    };
-    [Event::ClusterUpserted(cluster), Event::NodeUpserted(node)]
-}
-
-fn job_kind() -> TemplateKind {
-    TemplateKind {
-        api_version: "batch/v1".into(),
-        kind: "Job".into(),
-    }
-}
-
-fn path(name: &str) -> String {
-    format!("/apis/work.karmada.io/v1alpha2/namespaces/team/resourcebindings/{name}")
-}
-
-fn work_path(name: &str) -> String {
-    format!("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works/{name}")
-}
-
-fn object_key(namespace: &str, name: &str) -> ObjectKey {
-    ObjectKey {
-        namespace: Some(namespace.to_owned()),
-        name: name.to_owned(),
-    }
-}
-
-fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
-}
-
-fn merge(into: &mut Value, change: Value) {
-    match (into, change) {
-        (Value::Object(into), Value::Object(change)) => {
-            for (name, value) in change {
-                merge(into.entry(name).or_insert(Value::Null), value);
-            }
-        }
-        (into, change) => *into = change,
-    }
-}
-
-/// What a member reports of a job, for `status.aggregatedStatus`.
-fn reported(status: Value) -> Value {
-    json!({"status": {"aggregatedStatus": [{"clusterName": "m1", "status": status}]}})
-}
-
-/// What Karmada tells of a job without Works.
-fn forgotten() -> Value {
-    json!({"status": {"aggregatedStatus": []}})
-}
-
-/// The annotation of a record as an earlier process left it.
-fn left(name: &str, state: RecordState, attempt: u32, cpus: u32) -> Value {
-    let record = json!({
-        "templateUID": format!("{name}-uid"), "attempt": attempt, "state": state, "queue": "q",
-        "clusters": [{
-            "name": "m1", "pods": [{"role": "main", "count": cpus}],
-            "charge": {"cpu": {"cpu": cpus.to_string(), "pods": cpus.to_string()}},
-        }],
-        "time": jiff::Timestamp::now().to_string(),
-    });
-    json!({ names::ADMISSION_ANNOTATION: record.to_string() })
 }

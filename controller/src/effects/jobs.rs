@@ -266,8 +266,8 @@ async fn is_small(
     Ok(has_taken(&object.data, generation, most))
 }
 
-/// Whether an object of a kind that is resized runs at most `most` pods by now, by what it is
-/// told and by what its controller says.
+/// Whether an object of a kind that is resized runs at most `most` pods by now, by its
+/// spec and by what its controller says.
 fn has_taken(object: &Value, generation: Option<i64>, most: i64) -> bool {
     let number = |path: &str| object.pointer(path).and_then(Value::as_i64);
     let told = number("/spec/parallelism")

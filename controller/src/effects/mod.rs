@@ -20,7 +20,7 @@ pub(crate) mod works_reader;
 
 use crate::core::Core;
 use crate::effects::object_writer::ObjectWriter;
-use crate::effects::rights::RightsAsker;
+use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
 use crate::ingest::input::Input;
 use crate::reconcile::action::ReconcileAction;
@@ -43,7 +43,7 @@ pub(crate) struct Effects {
     pub(crate) objects: ObjectWriter,
     pub(crate) works_reader: WorksReader,
     pub(crate) events: EventRecorder,
-    pub(crate) rights: RightsAsker,
+    pub(crate) rights: RightsReviewer,
     /// Where answers go.
     pub(crate) inputs: mpsc::Sender<Input>,
     /// Questions to members, and removals of Works left behind, that may run at a time.

@@ -1,7 +1,7 @@
 //! Asks which namespaces have the right to use which queues, where the queues' policies do not say so.
 //!
 //! ```text
-//! QueueRights::of, nothing known ─► AskRight ─► asker ─► SubjectAccessReview
+//! QueueRights::of, nothing known ─► AskRight ─► reviewer ─► SubjectAccessReview
 //!               Input::RightAsked ◄──────────────┘  and again, every while
 //! ```
 //!
@@ -32,12 +32,12 @@ const AT_A_TIME: usize = 4;
 
 /// The entrance of the task that asks.
 #[derive(Debug)]
-pub(crate) struct RightsAsker {
+pub(crate) struct RightsReviewer {
     /// Unbounded: each job asks once for as long as nothing is known.
     asks: mpsc::UnboundedSender<Pair>,
 }
 
-impl RightsAsker {
+impl RightsReviewer {
     /// Starts asking.
     pub(crate) fn spawn(
         client: Client,
@@ -55,7 +55,7 @@ impl RightsAsker {
 
     /// Has it asked whether a namespace may use a queue, unless it was.
     pub(crate) fn ask(&self, pair: Pair) {
-        // The asker ends with the term, and then nothing is decided any more.
+        // The reviewer ends with the term, and then nothing is decided any more.
         let _ = self.asks.send(pair);
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         let (sender, mut inputs) = mpsc::channel(8);
         let cancel = CancellationToken::new();
         let mut rights = QueueRights::default();
-        let asker = RightsAsker::spawn(api.client(), sender, cancel.clone());
+        let reviewer = RightsReviewer::spawn(api.client(), sender, cancel.clone());
         let _guard = cancel.drop_guard();
         let queue = QueueName::new("gold");
         let started = Instant::now();
@@ -159,7 +159,7 @@ mod tests {
             rights
                 .take_asked()
                 .into_iter()
-                .for_each(|pair| asker.ask(pair));
+                .for_each(|pair| reviewer.ask(pair));
         }
         let mut answer = async || match inputs.recv().await.unwrap() {
             Input::RightAsked {

@@ -99,7 +99,7 @@ async fn answer(works: &Api<Work>, batch: Vec<WorksQuery>) {
     };
     for asked in batch {
         let own = left.get(&asked.id).cloned().unwrap_or_default();
-        // Whoever asked may have ended meanwhile.
+        // The one that asked may have ended meanwhile.
         let _ = asked.answer.send(error.clone().map_or(Ok(own), Err));
     }
 }

@@ -85,7 +85,7 @@ fn share(cluster: &TargetCluster, job: &ResolvedJob) -> Share {
     }
 }
 
-/// What its user is told.
+/// The message to its user.
 pub(crate) fn message(record: &AdmissionRecord) -> String {
     let clusters: Vec<&str> = record
         .clusters

@@ -1,4 +1,4 @@
-//! What the engine is told of one job: what it asks for, what it was admitted, how it ended.
+//! The facts and events of one job for the engine: what it asks for, what it was admitted, how it ended.
 //!
 //! Telling it what it knows changes nothing, so each look at a job may tell all.
 
@@ -66,7 +66,7 @@ impl Reconciler {
         match self.rights.of(name, queue) {
             Some(true) => Permission::Granted,
             Some(false) => Permission::Refused(why),
-            None => Permission::Asked,
+            None => Permission::Unknown,
         }
     }
 

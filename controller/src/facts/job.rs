@@ -1,4 +1,4 @@
-//! From what is seen of a job to what the engine is told: size, queue, priority, placement,
+//! From what is seen of a job to the facts that the engine receives: size, queue, priority, placement,
 //! and whether it may be considered at all. Pure.
 
 use crate::mirror::template::Template;
@@ -67,7 +67,7 @@ impl NamespaceFact {
 pub(crate) enum Permission {
     Granted,
     /// Whether its namespace has the right to is being asked.
-    Asked,
+    Unknown,
     /// Why its namespace may not, without a right to.
     Refused(String),
 }
@@ -91,7 +91,7 @@ pub(crate) struct QueueRules<'a> {
     pub(crate) rendezvous_problem: &'a dyn Fn(&QueueName, Meeting) -> Option<String>,
 }
 
-/// A job as the engine is told of it, and what its PodGroup shows.
+/// A job as the engine receives it, and what its PodGroup shows.
 #[derive(Debug, Clone)]
 pub(crate) struct ResolvedJob {
     pub(crate) fact: JobFact,
@@ -307,7 +307,7 @@ fn not_permitted(
     let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
     match (rules.permitted)(queue) {
         Permission::Granted => None,
-        Permission::Asked => Some(Hold {
+        Permission::Unknown => Some(Hold {
             reason: Reason::NotEvaluated,
             message: format!("whether namespace {namespace} may use queue {queue} is being asked"),
         }),

@@ -1,7 +1,7 @@
 //! Places of queues in the tree, which last as long as something is charged to them or below.
 //!
 //! ```text
-//! Queue objects ─► what the engine is told ─► what is charged ─► our finalizer on Queue objects
+//! Queue objects ─► what the engine receives ─► what is charged ─► our finalizer on Queue objects
 //!                        ▲
 //! queues above, in admission records (a queue that is gone when this process starts)
 //! ```
@@ -52,7 +52,7 @@ impl Places {
 }
 
 impl Reconciler {
-    /// A queue came, changed or went. Its policy is told again, since the queue's strategy
+    /// A queue came, changed or went. Its policy is applied again, since the queue's strategy
     /// has a say in it.
     pub(crate) fn queue(&mut self, delta: Delta<Queue>) {
         let name = match delta {
@@ -121,7 +121,7 @@ impl Reconciler {
         self.apply(Event::QueueUpserted(fact));
     }
 
-    /// Before a charge is told that only its record tells of: the queues that it counts at are
+    /// Before a charge is applied that only its record has: the queues that it counts at are
     /// there, in the places that they had.
     pub(crate) fn remember_places(&mut self, record: &AdmissionRecord) {
         let mut above: Option<QueueName> = None;
@@ -177,7 +177,7 @@ impl Reconciler {
         None
     }
 
-    /// Gives Queue objects our finalizer, or takes it off, by what is charged; lets go of queues
+    /// Gives Queue objects our finalizer, or takes it off, by what is charged; drops queues
     /// without objects when nothing is.
     pub(crate) fn keep_places(&mut self, now: Time) {
         while self.places.later.first().is_some_and(|(at, _)| *at <= now) {
@@ -193,7 +193,7 @@ impl Reconciler {
             if self.engine.is_charged(&name) {
                 self.places.idle.remove(&name);
             } else {
-                self.let_go_of(&name);
+                self.drop_place(&name);
             }
             if name.as_str() != ROOT {
                 self.keep_place(&name, now);
@@ -202,7 +202,7 @@ impl Reconciler {
     }
 
     /// Nothing is charged to the queue: it is where its object says, or nowhere.
-    fn let_go_of(&mut self, name: &QueueName) {
+    fn drop_place(&mut self, name: &QueueName) {
         if self.places.gone.remove(name).is_some() {
             self.apply(Event::QueueGone(name.clone()));
             self.push(ReconcileAction::PublishQueue(name.clone()));

@@ -1,4 +1,4 @@
-//! What members are told to run of a job: what its Works ask for, and where there is none yet, or
+//! What members run of a job: what its Works ask for, and where there is none yet, or
 //! one that cannot be read, what its placement gets of its template.
 //!
 //! It is what a job is charged of which no record says what was admitted, and what a record is
@@ -41,7 +41,7 @@ impl Reconciler {
         shares
     }
 
-    /// What members are told to run of the job of a binding, by cluster.
+    /// What members run of the job of a binding, by cluster.
     pub(crate) fn as_it_runs(
         &self,
         key: &JobKey,
@@ -67,7 +67,7 @@ impl Reconciler {
         shares
     }
 
-    /// `record` with all that members are told to run, where it says less, and how much less. What an
+    /// `record` with all that members run, where it says less, and how much less. What an
     /// override or an edit of the template asks for besides is not counted.
     pub(crate) fn as_much_as_runs(
         &self,
@@ -101,7 +101,7 @@ impl Reconciler {
         Some((whole, lacks.join(", ")))
     }
 
-    /// What is told to run in each cluster where that is more than a record charges, and by how much.
+    /// What runs in each cluster where that is more than a record charges, and by how much.
     fn beyond(
         &self,
         ctx: &ReconcileCtx<'_>,
@@ -127,7 +127,7 @@ impl Reconciler {
         if let Some(job) = job.filter(|_| record.parts.is_none()) {
             for asked in adopted::record_in(&unread, &ctx.binding, job, Time(0)).clusters {
                 let charged = charged_in(record, asked.name.as_str());
-                let lacks = lacking(&charged, &total(&asked));
+                let lacks = shortfall(&charged, &total(&asked));
                 beyond.push((asked, lacks));
             }
         }
@@ -223,7 +223,7 @@ fn charged_in(record: &AdmissionRecord, cluster: &str) -> Resources {
 }
 
 /// What `has` lacks of `should`.
-fn lacking(has: &Resources, should: &Resources) -> Resources {
+fn shortfall(has: &Resources, should: &Resources) -> Resources {
     let more = should
         .iter()
         .filter(|(name, amount)| *amount > has.amount_of(name));
@@ -258,7 +258,7 @@ pub(crate) fn cover(shares: &mut Vec<RecordedShare>, others: Vec<RecordedShare>)
             shares.push(other);
             continue;
         };
-        let lacks = lacking(&total(share), &total(&other));
+        let lacks = shortfall(&total(share), &total(&other));
         if !lacks.is_empty() {
             add(shares, other, &lacks);
         }

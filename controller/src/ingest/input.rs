@@ -53,7 +53,7 @@ pub(crate) enum Input {
         uid: Option<String>,
         gone: Result<bool, String>,
     },
-    /// The parts of a job were written down anew, or cannot be.
+    /// The parts of a job were written down again, or cannot be.
     PartsWritten {
         key: JobKey,
         attempt: Attempt,

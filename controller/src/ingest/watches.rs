@@ -127,7 +127,7 @@ pub(crate) fn forward<T: Send + 'static>(
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Whether the control plane's PodGroups have a status subresource: ours have, those of
-/// Volcano's own CRD have not, and are then written as a whole object is. Asks until it is told.
+/// Volcano's own CRD have not, and are then written as a whole object is. Asks until it has an answer.
 pub(crate) async fn podgroups_have_status(client: &Client) -> bool {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let crd = loop {

@@ -62,7 +62,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Reads `object`, of a kind whose type is told because list items carry none.
+    /// Reads `object`, of a kind whose type is given because list items carry none.
     pub(crate) fn read(kind: &TemplateKind, object: DynamicObject) -> Self {
         let metadata = object.metadata.clone();
         let annotation = |name| metadata.annotations.as_ref()?.get(name).cloned();

@@ -81,7 +81,7 @@ fn a_work_that_is_given_to_another_binding_is_no_longer_the_first_ones() {
 }
 
 #[test]
-fn a_binding_made_anew_has_none_of_the_earlier_ones_works() {
+fn a_binding_made_again_has_none_of_the_earlier_ones_works() {
     let mut mirror = Mirror::default();
     mirror.binding(Delta::Upserted(binding("a", "id-1", "Job")));
     mirror.work(work("w", Some("id-1"), "True"));
@@ -116,7 +116,7 @@ fn a_template_is_a_bindings_only_if_it_is_the_one_that_was_bound() {
 }
 
 #[test]
-fn a_namespace_is_told_where_it_says_something_else() {
+fn a_namespace_is_reported_where_it_says_something_else() {
     let mut mirror = Mirror::default();
     let named = |labels: Value| {
         Delta::Upserted(read::<Namespace>(

@@ -4,9 +4,9 @@
 //! its queue if need be. That may not be had again later by taking marks off a binding. So once all
 //! that ran there is recorded the Namespace is marked (`muster.io/adopted-at`), which those who may
 //! edit what is in a namespace may not do, and from then on what is found placed without an
-//! admission is evicted. No clock is compared with another: the mark is there or is not, whoever
-//! leads. A namespace that is managed no longer loses the mark before anything in it is let go, so
-//! that what is let go is adopted when the label comes back.
+//! admission is evicted. No clock is compared with another: the mark is there or is not, any leader
+//! leads. A namespace that is managed no longer loses the mark before anything in it is unmanaged, so
+//! that what is unmanaged is adopted when the label comes back.
 
 use crate::reconcile::Reconciler;
 use crate::reconcile::action::ReconcileAction;

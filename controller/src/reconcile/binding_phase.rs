@@ -17,7 +17,7 @@ pub(crate) enum BindingPhase {
     /// No workload, under a policy that names Muster: nobody else would place it.
     ToSpread,
     /// No longer ours, but it carries our gate, record or finalizer.
-    ToLetGo,
+    ToUnmanage,
     /// Ours, with a record that this version cannot act on: charged, and not touched.
     NotTouched(RecordError),
     /// Being deleted; kept by our finalizer until its Works are gone.
@@ -154,7 +154,7 @@ pub(crate) fn binding_phase(binding: &ResourceBinding, namespace: NamespaceRule)
     }
     if !is_managed(binding, namespace) {
         return match is_marked(binding) {
-            true => BindingPhase::ToLetGo,
+            true => BindingPhase::ToUnmanage,
             false if is_plain_and_ours(binding) => BindingPhase::ToSpread,
             false => BindingPhase::Foreign,
         };

@@ -25,7 +25,7 @@ impl Reconciler {
         if decided.cut {
             self.metrics.decisions_cut.inc();
             tracing::error!(
-                "a round of decisions was cut short: jobs that cannot start have each other judged \
+                "a round of decisions was cut short: jobs that cannot start have each other evaluated \
                  again and again; this is a defect of Muster, please report it"
             );
         }
@@ -82,7 +82,7 @@ impl Reconciler {
         }
     }
 
-    /// `key` is evicted for another job: its record and its preemptor's user are told so.
+    /// `key` is evicted for another job: its record and its preemptor's user say so.
     fn make_room(
         &mut self,
         key: &JobKey,
@@ -260,7 +260,7 @@ impl Reconciler {
     ) {
         let preparing = |in_flight: &InFlight| in_flight.is_preparing(attempt);
         if !self.in_flight.get(key).is_some_and(preparing) {
-            return; // forgotten and made anew meanwhile
+            return; // forgotten and made again meanwhile
         }
         self.in_flight_of(key).closed();
         self.dirty.insert(key.clone());

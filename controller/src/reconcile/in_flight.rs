@@ -38,7 +38,7 @@ enum Open {
 pub(crate) struct InFlight {
     open: Option<Open>,
     /// Own writes are assumed until the watch has caught up with them.
-    awaited: Option<u64>,
+    expected_version: Option<u64>,
     /// The version that the last write was decided on.
     decided_on: u64,
     /// A version that is known to be outdated, and until when the watch gets to show another.
@@ -90,10 +90,13 @@ impl InFlight {
         }
         self.backing_off_until = None;
         let seen = version(binding);
-        if self.awaited.is_some_and(|awaited| seen < awaited) {
+        if self
+            .expected_version
+            .is_some_and(|expected_version| seen < expected_version)
+        {
             return true;
         }
-        self.awaited = None;
+        self.expected_version = None;
         if self
             .outdated
             .is_some_and(|(version, until)| seen <= version && now < until)
@@ -132,7 +135,7 @@ impl InFlight {
     /// The open write was made; the watch will show `resource_version`.
     pub(crate) fn written(&mut self, resource_version: &str) {
         self.open = None;
-        self.awaited = resource_version.parse().ok();
+        self.expected_version = resource_version.parse().ok();
     }
 
     /// What was open is off.

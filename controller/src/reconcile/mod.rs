@@ -1,4 +1,4 @@
-//! Reconciles one job: from the phase of its binding to what the engine is told and what is written.
+//! Reconciles one job: from the phase of its binding to the facts that the engine receives and what is written.
 //!
 //! Level-triggered: it reads the mirror and the engine, never the event that made the job
 //! dirty. At most one write of a binding is open; a binding that the watch has not caught up
@@ -95,10 +95,10 @@ impl Reconciler {
             BindingPhase::Foreign if self.has_remains(key) => self.requeue_at(key, now),
             BindingPhase::Foreign => self.forget(key),
             BindingPhase::ToSpread => self.spread(&ctx),
-            // Its namespace loses the mark first: else what is let go would be evicted when
+            // Its namespace loses the mark first: else what is unmanaged would be evicted when
             // the label comes back.
-            BindingPhase::ToLetGo if !namespace.managed && namespace.adopted => {}
-            BindingPhase::ToLetGo => {
+            BindingPhase::ToUnmanage if !namespace.managed && namespace.adopted => {}
+            BindingPhase::ToUnmanage => {
                 self.forget(key);
                 self.write(key, &ctx.binding, Write::LetGo);
             }
@@ -329,7 +329,7 @@ impl Reconciler {
     }
 
     /// A scheduler process is to place it. With the scheduler in this process the plan is
-    /// nobody's: an earlier process left it, and it is decided anew.
+    /// no controller.s: an earlier process left it, and it is decided again.
     fn planned(
         &mut self,
         ctx: &ReconcileCtx<'_>,

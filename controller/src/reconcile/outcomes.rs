@@ -25,7 +25,7 @@ impl Reconciler {
             .and_then(|binding| binding.metadata.uid.clone());
         let of_another = bound.is_some_and(|uid| uid != outcome.uid);
         if of_another || !self.in_flight.get(&key).is_some_and(InFlight::is_open) {
-            return; // it was forgotten, and perhaps made anew, meanwhile
+            return; // it was forgotten, and perhaps made again, meanwhile
         }
         self.dirty.insert(key.clone());
         match outcome.result {

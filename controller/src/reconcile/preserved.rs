@@ -4,7 +4,7 @@
 //! evicted would run twice. So
 //!
 //! 1. one that waits is not released: its policy has to be another first;
-//! 2. one that is placed has the field set back on its binding, which Karmada's detector writes anew
+//! 2. one that is placed has the field set back on its binding, which Karmada's detector writes again
 //!    at each change of template or policy only, so that its Works are deleted as those of all others;
 //! 3. what a Work left in its member all the same stays charged until the object is deleted there, or has
 //!    ended: the field was set in the moment of the deletion, or Muster was away.

@@ -1,14 +1,14 @@
 //! What only Muster writes on a binding and others have changed: the admission record and the
 //! finalizer.
 //!
-//! Whoever may edit a namespace may, as Karmada installs it, edit its bindings too. A record that
+//! A user who may edit a namespace may, as Karmada installs it, edit its bindings too. A record that
 //! changes without a write of ours is not believed while this process leads: the job stays charged
 //! as it is known, the record is put back, and it is said to the user and counted; a condition of the
 //! PodGroup says so until the next attempt.
 //!
 //! What changed while none led cannot be told from what an earlier leader wrote, and the admission
 //! policies refuse such a change also then. A new leader does not believe a record that says less than
-//! what members are told to run: the job is charged for that, and the record says so from then on.
+//! what members run: the job is charged for that, and the record says so from then on.
 //! An override, or a template that was edited, tells members more, too; that is no change of the record.
 
 use crate::reconcile::binding_phase::{BindingPhase, has_finalizer, own_record, unreadable};
@@ -175,7 +175,7 @@ impl Reconciler {
     }
 
     /// The phase of a job that this leader has not seen yet, whose record may say less than what its
-    /// members are told to run: then with the record that says as much. `None` where that record is
+    /// members run: then with the record that says as much. `None` where that record is
     /// written first, and the job charged by it.
     pub(crate) fn with_what_runs(
         &mut self,
@@ -202,7 +202,7 @@ impl Reconciler {
             return Some(phase);
         };
         match phase {
-            // Where it is was changed, too, and is told by itself.
+            // Where it is was changed, too, and is reported by itself.
             BindingPhase::Displaced(_) => return Some(BindingPhase::Displaced(whole)),
             BindingPhase::OpenedByHand(_) => return Some(BindingPhase::OpenedByHand(Some(whole))),
             BindingPhase::Ending(_) => self.apply_evicted(ctx, &whole),
@@ -214,7 +214,7 @@ impl Reconciler {
             }
         }
         let message = format!(
-            "its annotation {} says less than its members are told to run ({lacks}): it was changed while no replica led, which only Muster may do; it is written anew, and the job is charged for what it runs",
+            "its annotation {} says less than its members run ({lacks}): it was changed while no replica led, which only Muster may do; it is written again, and the job is charged for what it runs",
             names::ADMISSION_ANNOTATION,
         );
         self.record_changed(ctx, message);

@@ -1,6 +1,6 @@
 //! What is left of jobs whose bindings are gone.
 //!
-//! Our finalizer keeps a binding until its Works are gone. Whoever takes it off in the moment of a
+//! Our finalizer keeps a binding until its Works are gone. A user who takes it off in the moment of a
 //! deletion has the binding gone before them; their pods run on until the members have removed
 //! them, and stay charged until then. A job of the same name waits for that.
 //!

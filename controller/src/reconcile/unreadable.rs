@@ -8,7 +8,7 @@
 //!
 //! A record of a later version is acted on again by that version. A record that no version wrote
 //! is repaired by an operator, who removes the annotation: the job then has none, and is closed
-//! and queued again. A binding that the leader knows as waiting was opened by whoever wrote over
+//! and queued again. A binding that the leader knows as waiting was opened by the user who wrote over
 //! its record, and is closed at once. One that is closed and has Works is charged until these are
 //! gone; then it waits without a record, until the annotation is removed.
 

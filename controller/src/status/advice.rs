@@ -1,7 +1,7 @@
 //! What would help the first job of each queue, asked of the engine now and then.
 //!
 //! An answer tries out several changes on the engine's own checks, which costs more than all else
-//! that is said of a job. So only who stands first is advised, an answer is kept for a while, and
+//! that is said of a job. So only who stands first is advised, an answer is cached for a while, and
 //! answers together take no more than a small share of the time: decisions come first. No queue is
 //! named that the job's namespace may not use.
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_kept_for_a_while_and_followed_by_a_rest() {
+    fn an_answer_is_cached_for_a_while_and_followed_by_a_rest() {
         let (key, now) = (JobKey::new("team", "a"), Time(0));
         let mut advice = Advice::default();
         assert!(!advice.rests());

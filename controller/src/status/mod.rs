@@ -207,7 +207,7 @@ impl Core {
         // template nothing better is known than what is there.
         let going = binding.metadata.deletion_timestamp.is_some()
             || template.map_or(seen.is_some(), |template| template.deleting);
-        // After a restart most are there already, and applying them anew would cost the API
+        // After a restart most are there already, and applying them again would cost the API
         // server as much as placing them did.
         let known = self.publisher.applied.contains_key(key);
         if !known

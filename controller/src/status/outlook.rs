@@ -1,4 +1,4 @@
-//! What a waiting job is told beside its reason: what that rests on, what would help, what stands
+//! What a waiting job shows beside its reason: what that rests on, what would help, what stands
 //! ahead, when it may start. Pure.
 //!
 //! All of it moves with the queue, so it is rounded before it is shown: a status is written when
@@ -117,7 +117,7 @@ mod tests {
     use engine::{ClusterName, PoolClass, QueueName};
 
     #[test]
-    fn helps_are_told_in_words() {
+    fn helps_are_said_in_words() {
         let all = [
             Help::FewerPods {
                 role: "worker".into(),

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Seeds played where nothing else is said.
+/// Seeds simulated where nothing else is said.
 const SEEDS: u64 = 200;
 
 /// splitmix64.

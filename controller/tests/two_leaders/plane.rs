@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Jobs of one CPU that the queue may hold.
+/// Jobs of one CPU that the queue admits.
 pub(crate) const BOUND: usize = 4;
 pub(crate) const BINDINGS: &str = "/apis/work.karmada.io/v1alpha2/namespaces/team/resourcebindings";
 const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// More than the queue may hold.
+/// More than the queue admits.
 const JOBS: usize = 40;
 
 fn name(index: usize) -> String {

@@ -101,7 +101,7 @@ async fn deleted_while_it_ends_it_goes_with_its_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_made_anew_under_the_same_name_starts_from_nothing() {
+async fn what_is_made_again_under_the_same_name_starts_from_nothing() {
     let mut stage = stage().await;
     stage.job("a", 3);
     stage.rest(&["a"]).await;
@@ -156,7 +156,7 @@ async fn nothing_is_kept_of_what_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_made_anew_before_the_end_of_the_first_was_looked_at_can_go_too() {
+async fn one_that_is_made_again_before_the_end_of_the_first_was_looked_at_can_go_too() {
     let mut stage = stage().await;
     stage.job("a", 2);
     stage.rest(&["a"]).await;
@@ -187,7 +187,7 @@ async fn works_that_karmada_has_left_behind_are_removed() {
     stage.job("a", 3);
     stage.rest(&["a"]).await;
     stage.work("a", true);
-    // Karmada did not see the Work when it removed what the binding had, and let go of it.
+    // Karmada did not see the Work when it removed what the binding had, and dropped it.
     stage.change("a", deleted());
     stage.rest_later(&["a"], 2_000).await;
     assert!(stage.api.get(&work_path("a")).is_some(), "not at once");

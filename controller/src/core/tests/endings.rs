@@ -203,10 +203,10 @@ async fn a_job_that_runs_again_after_its_end_is_charged_and_evicted_where_that_p
     // As a Volcano Job that was aborted in its member.
     let aborted = || json!({"conditions": [{"type": "Suspended", "status": "True"}]});
     // A member that came back empty has made the job, and has not said anything of it.
-    let made_anew = || Some(json!({}));
+    let made_again = || Some(json!({}));
     for (status, between, reason) in [
         (complete(), None, engine::Reason::Succeeded),
-        (complete(), made_anew(), engine::Reason::Succeeded),
+        (complete(), made_again(), engine::Reason::Succeeded),
         (aborted(), None, engine::Reason::Evicted),
     ] {
         let stage = run_again(status.clone(), between.clone(), false).await;

@@ -129,7 +129,7 @@ async fn what_an_override_adds_is_charged_at_once_and_evicted_after_the_grace() 
     );
     assert!(reason.contains("cpu 2, pods 2 more in m1"), "{reason}");
 
-    // It waits as long as the policy is what it was, whatever time passes and whoever leads.
+    // It waits as long as the policy is what it was, at any time and under any leader.
     stage.rest_later(&["a"], 600_000).await;
     assert_eq!(stage.shown("a"), "Requeued 1 gated []");
     stage.policy_is(Some(2));

@@ -1,4 +1,4 @@
-//! A job's way: queued, released, followed, given up, let go.
+//! A job's way: queued, released, followed, given up, unmanaged.
 
 use super::*;
 
@@ -134,7 +134,7 @@ async fn what_karmada_takes_along_with_another_binding_is_charged_while_it_has_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_whose_namespace_and_policy_go_is_let_go() {
+async fn a_binding_whose_namespace_and_policy_go_is_unmanaged() {
     let mut stage = stage().await;
     stage.job("big", 5);
     stage.rest(&["big"]).await;
@@ -274,7 +274,7 @@ async fn a_queue_that_changes_moves_a_waiting_job_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stands_first_is_told_what_would_help() {
+async fn the_first_job_shows_what_would_help() {
     let mut stage = stage().await;
     for name in ["a", "b", "c"] {
         stage.job(name, 3);

@@ -53,18 +53,18 @@ async fn requests_that_were_raised_are_charged_and_pinned_to_what_was_admitted()
     assert_eq!(stage.pinned(), Some(pods(1, "v2")));
 
     // A new process knows what was admitted by the record.
-    let stage = begun_anew(&stage, &pods(3, "v2")).await;
+    let stage = begun_again(&stage, &pods(3, "v2")).await;
     assert_eq!(stage.charged(), "6");
     assert_eq!(stage.pinned(), Some(pods(1, "v2")));
 
     // It lifts a pin that is not called for any more.
-    let stage = begun_anew(&stage, &pods(1, "v3")).await;
+    let stage = begun_again(&stage, &pods(1, "v3")).await;
     assert_eq!(stage.charged(), "6");
     assert_eq!(stage.api.get(PIN), None);
 }
 
 /// A new process, with an override that the one before has left, and a template of these pods.
-async fn begun_anew(before: &Stage, pods: &Value) -> Stage {
+async fn begun_again(before: &Stage, pods: &Value) -> Stage {
     let left = before.get("a");
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
     let ours = json!([{"manager": binding_writer::overrides::MANAGER, "operation": "Apply"}]);

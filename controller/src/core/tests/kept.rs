@@ -163,7 +163,7 @@ async fn a_job_that_was_forged_out_of_its_charge_while_nobody_led_is_charged_for
 #[tokio::test(start_paused = true)]
 async fn what_outlives_its_binding_is_charged_until_its_works_are_gone() {
     let mut stage = full().await;
-    // Whoever deletes it takes the finalizer off in the same moment.
+    // A user who deletes it takes the finalizer off in the same moment.
     stage.api.remove(&path("a"));
     stage.echo("a");
     stage.rest_later(&["b"], 30_000).await;
@@ -251,7 +251,7 @@ async fn what_was_queued_is_not_adopted_before_the_mark_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_mark_goes_before_what_is_in_the_namespace_is_let_go() {
+async fn the_mark_goes_before_what_is_in_the_namespace_is_unmanaged() {
     let mut stage = stage().await;
     stage.marked_namespace(true);
     stage.job("a", 3);

@@ -84,7 +84,7 @@ async fn it_is_dispatched_once_its_work_is_its_part() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_override_that_was_lost_is_written_anew() {
+async fn an_override_that_was_lost_is_written_again() {
     let mut stage = stage().await;
     stage.split_job(2);
     stage.rest(&["a"]).await;
@@ -155,7 +155,7 @@ async fn parts_are_held_while_their_namespace_goes() {
     stage.take(Input::Namespace(Delta::Upserted(read(namespace))));
     stage.rest(&["a"]).await;
     assert_eq!(stage.dispatching(), true);
-    // Its override goes before its Works: nothing is mended, and nothing is let go.
+    // Its override goes before its Works: nothing is mended, and nothing is dispatched.
     stage.api.remove(POLICY);
     stage.part(None);
     stage.rest(&["a"]).await;

@@ -74,7 +74,7 @@ fn done() -> Value {
     reported(json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]}))
 }
 
-/// `x` and `y` below `q`, which may hold 4 CPUs, and job `a` that holds 3 of them in `x`.
+/// `x` and `y` below `q`, whose limit is 4 CPUs, and job `a` that holds 3 of them in `x`.
 async fn family() -> Stage {
     let mut stage = stage().await;
     stage.put_queue("q", json!({"capability": {"cpu": "4"}}));
@@ -120,7 +120,7 @@ async fn a_queue_whose_finalizer_was_taken_off_keeps_its_place_all_the_same() {
     stage.rest_with_queues(&["a", "b"], 0).await;
     assert_eq!(stage.charged(), "3");
     assert_eq!(stage.shown("b"), "no record, gated []");
-    // Made anew it is where it says.
+    // Made again it is where it says.
     stage.put_queue("x", json!({"parent": "q", "capability": {"cpu": "3"}}));
     stage.rest_with_queues(&["a", "b"], 0).await;
     assert_eq!(stage.charged(), "3");

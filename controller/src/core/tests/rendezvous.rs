@@ -86,7 +86,7 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_that_karmada_does_not_carry_are_told_until_it_does() {
+async fn services_that_karmada_does_not_carry_are_reported_until_it_does() {
     let mut stage = over_two().await;
     assert_eq!(stage.looks(), 0, "Karmada has its time");
     stage.rest_later(&["a"], 31_000).await;
@@ -117,7 +117,7 @@ async fn services_that_karmada_does_not_carry_are_told_until_it_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_of_somebody_else_is_told_and_kept() {
+async fn a_service_of_somebody_else_is_reported_and_kept() {
     let mut stage = over_two().await;
     stage.rest_later(&["a"], 31_000).await;
     let path = stage.applied_under(SERVICES).remove(0);

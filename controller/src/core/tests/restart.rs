@@ -92,7 +92,7 @@ async fn the_number_of_attempts_outlives_the_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_nobody_carries_out_is_decided_anew() {
+async fn a_plan_that_nobody_carries_out_is_decided_again() {
     let mut stage = after_restart(Planned, 3, json!({})).await;
     stage.list_all();
     stage.rest_later(&["a"], 0).await;

@@ -66,7 +66,7 @@ fn job_of(
         QueueRules {
             permitted: &|queue| match queue.as_str() {
                 "closed" => Permission::Refused("namespace team is not selected".to_owned()),
-                "unknown" => Permission::Asked,
+                "unknown" => Permission::Unknown,
                 _ => Permission::Granted,
             },
             class_refused: &|_, classes| classes.get("forbidden").cloned(),

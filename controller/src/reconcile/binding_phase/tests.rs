@@ -191,11 +191,11 @@ fn every_combination_has_one_phase() {
 }
 
 #[test]
-fn what_is_not_managed_is_foreign_or_let_go() {
+fn what_is_not_managed_is_foreign_or_unmanaged() {
     let unmanaged = NamespaceRule::default();
     assert_eq!(
         binding_phase(&binding(&GATED), unmanaged),
-        BindingPhase::ToLetGo
+        BindingPhase::ToUnmanage
     );
     assert_eq!(
         binding_phase(
@@ -216,7 +216,7 @@ fn what_is_not_managed_is_foreign_or_let_go() {
     // Without a policy, too, that names it.
     let mut orphan = own_policy;
     orphan.metadata.labels = None;
-    assert_eq!(binding_phase(&orphan, unmanaged), BindingPhase::ToLetGo);
+    assert_eq!(binding_phase(&orphan, unmanaged), BindingPhase::ToUnmanage);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn what_loses_its_policy_in_a_managed_namespace_stays_what_it_is() {
         ..GATED
     };
     assert_eq!(at(ending), BindingPhase::Ending(record(Ending)));
-    // One of nobody's, that runs nowhere.
+    // One without an owner, that runs nowhere.
     let foreign = Case {
         claimed: false,
         gated: false,

@@ -49,12 +49,12 @@ pub(crate) struct ExcessState {
     since: Option<Time>,
     /// What was asked for in each cluster beyond the charge, and since when that is no more.
     beyond: BTreeMap<ClusterName, (Rendered, Option<Time>)>,
-    /// What its user is told, while there is something to tell.
+    /// The message to its user, while there is one.
     said: Option<String>,
 }
 
 impl ExcessState {
-    /// What its user is told.
+    /// The message to its user.
     pub(crate) fn said(&self) -> Option<&str> {
         self.said.as_deref()
     }
@@ -167,7 +167,7 @@ impl Reconciler {
             found.excess.insert(cluster.clone(), beyond);
             asked.insert(cluster, rendered);
         }
-        let excess = self.with_what_lingers(ctx, asked, &surge);
+        let excess = self.with_remaining_excess(ctx, asked, &surge);
         if self
             .engine
             .excess(ctx.key)
@@ -185,7 +185,7 @@ impl Reconciler {
     }
 
     /// What `asked` is beyond the charge, and what was before where that may still run.
-    fn with_what_lingers(
+    fn with_remaining_excess(
         &mut self,
         ctx: &ReconcileCtx<'_>,
         asked: BTreeMap<ClusterName, Rendered>,

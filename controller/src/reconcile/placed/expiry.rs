@@ -1,7 +1,7 @@
 //! Jobs whose template says how long they stay after their end: they are deleted then, here, and
 //! nowhere else.
 //!
-//! A member that deleted its copy would have Karmada make it anew, and the job would run again.
+//! A member that deleted its copy would have Karmada make it again, and the job would run again.
 //! An override keeps members whose operator looks after that time from doing so; the scheduler
 //! writes it before the placement, and it is written here for a time that was added later.
 

@@ -54,7 +54,7 @@ impl Reconciler {
         if news {
             let message = format!(
                 "its template grew after release ({}): the surplus is charged and its members keep what was admitted; \
-                 to run it larger, delete it and submit it anew",
+                 to run it larger, delete it and submit it again",
                 grown.join(", ")
             );
             self.record_event(ctx, JobEvent::warning(Reason::GrowthHeld, "Pin", message));

@@ -111,7 +111,7 @@ impl Reconciler {
         }
     }
 
-    /// An adopted job goes on under whoever placed it: where that one has scaled or moved it, its
+    /// An adopted job goes on under the scheduler that placed it: where that has scaled or moved it, its
     /// record follows, and with it the charge.
     fn readopted(
         &mut self,
@@ -177,7 +177,7 @@ impl Reconciler {
         is_back
     }
 
-    /// A job that was over runs again: its member came back empty and Karmada made it anew, or a
+    /// A job that was over runs again: its member came back empty and Karmada made it again, or a
     /// Volcano Job was aborted and is resumed. It is charged by now; evicted where that passes a
     /// bound, since what it gave back may be held by others.
     fn runs_again(&mut self, ctx: &ReconcileCtx<'_>, record: &AdmissionRecord) -> bool {

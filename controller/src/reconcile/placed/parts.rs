@@ -7,7 +7,7 @@
 //! its part. A part that its member refuses, or that fails for good while others go on, ends
 //! all of them: a gang is nothing in part. So does the part that leads when it has ended well,
 //! and then the job has succeeded. A Work that loses its part later (somebody removed the
-//! override) has the override written anew; where that cannot be, because the template is
+//! override) has the override written again; where that cannot be, because the template is
 //! another by now, all parts are evicted.
 //!
 //! The parts of an elastic gang are resized by the same override: first the record says what is
@@ -101,7 +101,7 @@ enum PartsStep {
     Dispatch,
     /// To be looked at again then.
     Wait(Time),
-    /// The override is to be written anew.
+    /// The override is to be written again.
     Repair,
     /// The override is to follow what is charged by now.
     Resize,
@@ -141,7 +141,7 @@ impl PartsState {
         if let OverrideRepair::Failed(message) = &self.repair {
             return PartsStep::Evict(GangStop {
                 reason: Reason::PartsLost,
-                message: format!("its parts cannot be written anew: {message}"),
+                message: format!("its parts cannot be written again: {message}"),
                 avoid: None,
             });
         }
@@ -286,7 +286,7 @@ impl Reconciler {
         self.metrics.parts_repaired.inc();
         let names: Vec<&str> = astray.iter().map(ClusterName::as_str).collect();
         let message = format!(
-            "what goes to {} is not the part that was planned; its override is written anew",
+            "what goes to {} is not the part that was planned; its override is written again",
             names.join(", ")
         );
         self.record_event(ctx, JobEvent::warning(Reason::PartsLost, "Repair", message));
@@ -310,7 +310,7 @@ impl Reconciler {
         });
     }
 
-    /// The override was written anew, or cannot be.
+    /// The override was written again, or cannot be.
     pub(crate) fn parts_written(
         &mut self,
         key: &JobKey,
@@ -330,7 +330,7 @@ impl Reconciler {
                 | OverrideError::Foreign { .. }
                 | OverrideError::NotServed(_)),
             ) => {
-                tracing::warn!(job = %key, %error, "its parts were not written anew; trying again");
+                tracing::warn!(job = %key, %error, "its parts were not written again; trying again");
                 OverrideRepair::None
             }
             Err(error) => OverrideRepair::Failed(error.to_string()),
@@ -397,7 +397,7 @@ pub(crate) fn over_before(binding: &ResourceBinding) -> Option<Hold> {
         Reason::PartFailed => Some(Hold {
             reason: Reason::Failed,
             message: format!(
-                "{}; delete it and submit it anew to run it again",
+                "{}; delete it and submit it again to run it once more",
                 record.message
             ),
         }),

@@ -2,11 +2,11 @@
 //!
 //! What resolves between clusters is said by capacity policies, for a queue and those below it.
 //! A job that must meet is split only where its queue has an address for every cluster; else it
-//! runs in one, and its owner is told why.
+//! runs in one, and an event tells its owner why.
 //!
 //! Where addresses are made of Services, Karmada has to carry these between clusters, by a feature
 //! that is off unless somebody turns it on. A job whose Services it does not take up goes on, since
-//! its pods may be waiting still when that comes; its owner is told.
+//! its pods may be waiting still when that comes; an event tells its owner.
 
 use crate::facts::job::ResolvedJob;
 use crate::reconcile::action::{PlacedParts, ReconcileAction};

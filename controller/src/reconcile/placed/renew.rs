@@ -1,7 +1,7 @@
 //! What a placed job needs in its members beside itself: its Queue and its PriorityClasses.
 //!
 //! They are made before it is placed. A member that comes back empty has lost them; Karmada makes the
-//! job anew there, and it would never start. So they are looked for again, and made, while nothing of
+//! job again there, and it would never start. So they are looked for again, and made, while nothing of
 //! a placed job runs.
 //!
 //! A scheduler process of its own does not look: there they are made with the next job that is placed.

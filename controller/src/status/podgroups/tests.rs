@@ -293,13 +293,13 @@ fn what_is_there_is_not_applied_again() {
     let mut larger = object.clone();
     larger["spec"]["minMember"] = 3.into();
     assert!(!shows(&seen, &larger));
-    let mut made_anew = object;
-    made_anew["metadata"]["ownerReferences"][0]["uid"] = "v".into();
-    assert!(!shows(&seen, &made_anew));
+    let mut made_again = object;
+    made_again["metadata"]["ownerReferences"][0]["uid"] = "v".into();
+    assert!(!shows(&seen, &made_again));
 }
 
 #[test]
-fn a_changed_record_is_told_until_the_next_attempt() {
+fn a_changed_record_is_shown_until_the_next_attempt() {
     let intact = |status: &PodGroupStatus| {
         let mut conditions = status.conditions.iter();
         let condition = conditions.find(|condition| condition.type_ == "RecordIntact");

@@ -1,0 +1,94 @@
+//! Objects as the control plane and members would have them, and paths to them.
+
+use super::*;
+
+pub(super) fn last(requests: &[Recorded]) -> &[Recorded] {
+    &requests[requests.len().saturating_sub(6)..]
+}
+
+pub(super) fn member_facts() -> [Event; 2] {
+    let cluster = ClusterFact {
+        name: ClusterName::new("m1"),
+        labels: Default::default(),
+        provider: String::new(),
+        region: String::new(),
+        zones: Vec::new(),
+        taints: Vec::new(),
+        price_milli: None,
+        network: std::collections::BTreeMap::new(),
+        apis: Some(["batch/v1/Job".to_owned()].into()),
+        usable: true,
+        unusable_because: String::new(),
+    };
+    let node = NodeFact {
+        cluster: ClusterName::new("m1"),
+        name: NodeName::new("n1"),
+        class: PoolClass::new("cpu"),
+        labels: Default::default(),
+        taints: Vec::new(),
+        domains: Vec::new(),
+        allocatable: Resources::parse([("cpu", "8"), ("pods", "110")]).unwrap(),
+        usable: true,
+    };
+    [Event::ClusterUpserted(cluster), Event::NodeUpserted(node)]
+}
+
+pub(super) fn job_kind() -> TemplateKind {
+    TemplateKind {
+        api_version: "batch/v1".into(),
+        kind: "Job".into(),
+    }
+}
+
+pub(super) fn path(name: &str) -> String {
+    format!("/apis/work.karmada.io/v1alpha2/namespaces/team/resourcebindings/{name}")
+}
+
+pub(super) fn work_path(name: &str) -> String {
+    format!("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works/{name}")
+}
+
+pub(super) fn object_key(namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey {
+        namespace: Some(namespace.to_owned()),
+        name: name.to_owned(),
+    }
+}
+
+pub(super) fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+pub(super) fn merge(into: &mut Value, change: Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (name, value) in change {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, change) => *into = change,
+    }
+}
+
+/// What a member reports of a job, for `status.aggregatedStatus`.
+pub(super) fn reported(status: Value) -> Value {
+    json!({"status": {"aggregatedStatus": [{"clusterName": "m1", "status": status}]}})
+}
+
+/// What Karmada tells of a job without Works.
+pub(super) fn forgotten() -> Value {
+    json!({"status": {"aggregatedStatus": []}})
+}
+
+/// The annotation of a record as an earlier process left it.
+pub(super) fn left(name: &str, state: RecordState, attempt: u32, cpus: u32) -> Value {
+    let record = json!({
+        "templateUID": format!("{name}-uid"), "attempt": attempt, "state": state, "queue": "q",
+        "clusters": [{
+            "name": "m1", "pods": [{"role": "main", "count": cpus}],
+            "charge": {"cpu": {"cpu": cpus.to_string(), "pods": cpus.to_string()}},
+        }],
+        "time": jiff::Timestamp::now().to_string(),
+    });
+    json!({ names::ADMISSION_ANNOTATION: record.to_string() })
+}
