@@ -22,14 +22,12 @@ use crate::mirror::template::{TemplateKey, TemplateKind};
 use crate::mirror::template_key;
 use crate::reconcile::Reconciler;
 use crate::reconcile::binding_phase::is_workload;
-use crate::reconcile::in_flight::version;
 use crate::status::Publisher;
 use binding_writer::term::Lead;
-use engine::{JobKey, Time};
+use engine::Time;
 use runtime::clock::Clock;
 use runtime::health::ReadyFlag;
 use runtime::lease::Heart;
-use runtime::watch::Delta;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -117,111 +115,6 @@ impl Core {
                 u64::try_from(at.millis_since(now)).unwrap_or(0)
             });
         std::time::Duration::from_millis(until.clamp(1, LONGEST_MS))
-    }
-
-    /// Files one input; what it may have changed becomes dirty.
-    fn absorb(&mut self, input: Input, now: Time) {
-        self.readiness.note(&input);
-        self.file(input, now);
-        self.run_actions();
-    }
-
-    fn file(&mut self, input: Input, now: Time) {
-        match input {
-            Input::Lead(lead) if !self.leads() => self.role = Leading::CatchesUp(lead),
-            Input::Lead(lead) => lead.caught_up(),
-            Input::Binding(delta) => {
-                if let Delta::Upserted(binding) = &delta {
-                    self.seen = self.seen.max(version(binding));
-                }
-                let leads = self.leads();
-                self.reconciler.watch_record(&delta, leads);
-                // The watch may show the second of a name before a pass saw that the first went.
-                if let Some(key) = self.reconciler.mirror.is_another(&delta)
-                    && !self.reconciler.has_remains(&key)
-                {
-                    self.reconciler.forget(&key);
-                }
-                if let Delta::Gone(object) = &delta {
-                    let namespace = object.namespace.as_deref().unwrap_or_default();
-                    self.reconciler
-                        .has_remains(&JobKey::new(namespace, &object.name));
-                }
-                let key = self.reconciler.mirror.binding(delta);
-                self.reconciler.dirty.extend(key);
-            }
-            Input::Work(delta) => {
-                let key = self.reconciler.mirror.work(delta);
-                self.reconciler.dirty.extend(key);
-            }
-            Input::Override(delta) => {
-                let delta = delta.map(|policy| policy.metadata);
-                self.reconciler.override_policy(delta);
-            }
-            Input::ClusterOverride(delta) => {
-                let delta = delta.map(|policy| policy.metadata);
-                self.reconciler.override_policy(delta);
-            }
-            Input::Template(kind, delta) => self.template(&kind, delta),
-            Input::Namespace(delta) => {
-                if let Some(namespace) = self.reconciler.mirror.namespace(delta) {
-                    self.reconciler
-                        .dirty
-                        .extend(self.reconciler.mirror.jobs_in(&namespace));
-                    if self.leads() {
-                        let fact = self.reconciler.mirror.namespaces.get(&namespace);
-                        self.publisher.namespace(&namespace, fact);
-                    }
-                    self.reconciler.note_adoption(&namespace, now);
-                }
-            }
-            Input::Propagation(delta) => self.propagation(delta),
-            Input::Queue(delta) => self.reconciler.queue(delta),
-            Input::Policy(delta) => self.reconciler.policy(delta),
-            Input::PriorityClass(delta) => self.reconciler.priority_class(delta),
-            Input::ClaimTemplate(delta) => self.reconciler.claim_template(delta),
-            Input::PodGroup(delta) => self.podgroup(delta),
-            Input::Member(event) => self.reconciler.member(event),
-            Input::Enforcement(enforcement) => {
-                self.reconciler.enforcement = enforcement;
-                // What waiting jobs say has another reason now.
-                let jobs: Vec<JobKey> = self.reconciler.last_facts.keys().cloned().collect();
-                jobs.iter().for_each(|key| self.publisher.job(key));
-            }
-            Input::Outcome(outcome) => self.reconciler.outcome(outcome, now),
-            Input::Prepared {
-                key,
-                attempt,
-                result,
-            } => self.reconciler.prepared(&key, attempt, *result, now),
-            Input::WorksChecked { key, uid, gone } => {
-                self.reconciler
-                    .works_checked(&key, uid.as_deref(), gone, now)
-            }
-            Input::PartsWritten {
-                key,
-                attempt,
-                result,
-            } => self.reconciler.parts_written(&key, attempt, result),
-            Input::ServicesSeen {
-                key,
-                attempt,
-                result,
-            } => self.reconciler.services_seen(&key, attempt, result, now),
-            Input::RightAsked {
-                namespace,
-                queue,
-                allowed,
-            } => self.reconciler.right_asked(namespace, queue, allowed),
-            Input::SizeChecked {
-                key,
-                attempt,
-                cluster,
-                small,
-            } => self
-                .reconciler
-                .size_checked(&key, attempt, cluster, small, now),
-        }
     }
 
     /// One pass: reconcile what is dirty, decide, write, publish.

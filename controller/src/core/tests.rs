@@ -40,7 +40,8 @@ use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{ClusterFact, NodeFact};
 use engine::{
-    ClusterName, Engine, EngineConfig, Event, JobState, NodeName, PoolClass, QueueName, Resources,
+    ClusterName, Engine, EngineConfig, Event, JobKey, JobState, NodeName, PoolClass, QueueName,
+    Resources,
 };
 use kube::api::DynamicObject;
 use members::{MemberEvent, Members};

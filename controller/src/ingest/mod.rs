@@ -6,6 +6,7 @@
 //!
 //! It must never write to the API server, nor decide on a job: it says which jobs to reconcile.
 
+pub(crate) mod absorb;
 pub(crate) mod input;
 pub(crate) mod readiness;
 pub(crate) mod sources;

@@ -121,6 +121,23 @@ impl Publisher {
         Some(next)
     }
 
+    /// Applies the PodGroup of a job, unless it is there as it should be or is `going`.
+    fn podgroup(&mut self, key: &JobKey, seen: Option<&PodGroup>, spec: Value, going: bool) {
+        // After a restart most are there already, and applying them again would cost the API
+        // server as much as placing them did.
+        let known = self.applied.contains_key(key);
+        if !known && seen.is_some_and(|seen| podgroups::shows(seen, &spec)) {
+            self.applied.insert(key.clone(), spec.clone());
+        }
+        if !going && self.applied.get(key) != Some(&spec) {
+            let resource = ApiResource::erase::<PodGroup>(&());
+            let (namespace, name) = (&key.namespace, &key.name);
+            self.objects
+                .apply(&resource, Some(namespace), name, spec.clone());
+            self.applied.insert(key.clone(), spec);
+        }
+    }
+
     /// Its PodGroup goes with its template, by owner reference.
     pub(crate) fn forget(&mut self, key: &JobKey) {
         self.jobs.remove(key);
@@ -196,39 +213,24 @@ impl Core {
         if namespace.terminating {
             return; // nothing can be made in it any more
         }
-        let template = self.reconciler.mirror.template_of(&binding);
         let ask = self
             .reconciler
             .job_of(key, &binding, &namespace)
             .and_then(|job| job.ask);
-        let seen = self.reconciler.mirror.podgroups.get(key).cloned();
         let spec = podgroups::object(key, &binding, fact, ask.as_ref());
+        let seen = self.reconciler.mirror.podgroups.get(key).cloned();
         // What its owner takes along when it goes must not be made again; and without a
         // template nothing better is known than what is there.
+        let template = self.reconciler.mirror.template_of(&binding);
         let going = binding.metadata.deletion_timestamp.is_some()
             || template.map_or(seen.is_some(), |template| template.deleting);
-        // After a restart most are there already, and applying them again would cost the API
-        // server as much as placing them did.
-        let known = self.publisher.applied.contains_key(key);
-        if !known
-            && seen
-                .as_ref()
-                .is_some_and(|seen| podgroups::shows(seen, &spec))
-        {
-            self.publisher.applied.insert(key.clone(), spec.clone());
-        }
-        if !going && self.publisher.applied.get(key) != Some(&spec) {
-            let resource = ApiResource::erase::<PodGroup>(&());
-            self.publisher
-                .objects
-                .apply(&resource, Some(&key.namespace), &key.name, spec.clone());
-            self.publisher.applied.insert(key.clone(), spec);
-        }
+        self.publisher.podgroup(key, seen.as_deref(), spec, going);
         let Some(seen) = seen else {
             // Its status follows once it is there.
             return;
         };
         let works: Vec<_> = self.reconciler.mirror.works_of(&binding).cloned().collect();
+        let in_flight = self.reconciler.in_flight.get(key);
         let mut status = podgroups::status(&podgroups::StatusInputs {
             seen: seen.status.as_ref(),
             explanation: &explanation,
@@ -236,16 +238,8 @@ impl Core {
             fact,
             binding: &binding,
             works: &works,
-            excess: self
-                .reconciler
-                .in_flight
-                .get(key)
-                .and_then(|in_flight| in_flight.excess.said()),
-            record_changed: self
-                .reconciler
-                .in_flight
-                .get(key)
-                .and_then(|in_flight| in_flight.guard.changed()),
+            excess: in_flight.and_then(|in_flight| in_flight.excess.said()),
+            record_changed: in_flight.and_then(|in_flight| in_flight.guard.changed()),
             now: crds::record::timestamp(now),
         });
         let federation = status.federation.iter_mut();

@@ -1,0 +1,128 @@
+//! One input at a time: it goes to the mirror and the engine, and what it may have changed becomes dirty.
+
+use crate::admission_policies::Enforcement;
+use crate::core::{Core, Leading};
+use crate::ingest::input::Input;
+use crate::reconcile::in_flight::version;
+use crds::karmada::ResourceBinding;
+use crds::kubernetes::Namespace;
+use engine::{JobKey, Time};
+use runtime::watch::Delta;
+
+impl Core {
+    /// Files one input; what it may have changed becomes dirty.
+    pub(crate) fn absorb(&mut self, input: Input, now: Time) {
+        self.readiness.note(&input);
+        self.file(input, now);
+        self.run_actions();
+    }
+
+    fn file(&mut self, input: Input, now: Time) {
+        match input {
+            Input::Lead(lead) if !self.leads() => self.role = Leading::CatchesUp(lead),
+            Input::Lead(lead) => lead.caught_up(),
+            Input::Binding(delta) => self.binding(delta),
+            Input::Work(delta) => {
+                let key = self.reconciler.mirror.work(delta);
+                self.reconciler.dirty.extend(key);
+            }
+            Input::Override(delta) => {
+                let delta = delta.map(|policy| policy.metadata);
+                self.reconciler.override_policy(delta);
+            }
+            Input::ClusterOverride(delta) => {
+                let delta = delta.map(|policy| policy.metadata);
+                self.reconciler.override_policy(delta);
+            }
+            Input::Template(kind, delta) => self.template(&kind, delta),
+            Input::Namespace(delta) => self.namespace(delta, now),
+            Input::Propagation(delta) => self.propagation(delta),
+            Input::Queue(delta) => self.reconciler.queue(delta),
+            Input::Policy(delta) => self.reconciler.policy(delta),
+            Input::PriorityClass(delta) => self.reconciler.priority_class(delta),
+            Input::ClaimTemplate(delta) => self.reconciler.claim_template(delta),
+            Input::PodGroup(delta) => self.podgroup(delta),
+            Input::Member(event) => self.reconciler.member(event),
+            Input::Enforcement(enforcement) => self.enforcement(enforcement),
+            Input::Outcome(outcome) => self.reconciler.outcome(outcome, now),
+            Input::Prepared {
+                key,
+                attempt,
+                result,
+            } => self.reconciler.prepared(&key, attempt, *result, now),
+            Input::WorksChecked { key, uid, gone } => {
+                self.reconciler
+                    .works_checked(&key, uid.as_deref(), gone, now)
+            }
+            Input::PartsWritten {
+                key,
+                attempt,
+                result,
+            } => self.reconciler.parts_written(&key, attempt, result),
+            Input::ServicesSeen {
+                key,
+                attempt,
+                result,
+            } => self.reconciler.services_seen(&key, attempt, result, now),
+            Input::RightAsked {
+                namespace,
+                queue,
+                allowed,
+            } => self.reconciler.right_asked(namespace, queue, allowed),
+            Input::SizeChecked {
+                key,
+                attempt,
+                cluster,
+                small,
+            } => self
+                .reconciler
+                .size_checked(&key, attempt, cluster, small, now),
+        }
+    }
+
+    /// A binding came, changed or went.
+    fn binding(&mut self, delta: Delta<ResourceBinding>) {
+        if let Delta::Upserted(binding) = &delta {
+            self.seen = self.seen.max(version(binding));
+        }
+        let leads = self.leads();
+        let reconciler = &mut self.reconciler;
+        reconciler.watch_record(&delta, leads);
+        // The watch may show the second of a name before a pass saw that the first went.
+        if let Some(key) = reconciler.mirror.is_another(&delta)
+            && !reconciler.has_remains(&key)
+        {
+            reconciler.forget(&key);
+        }
+        if let Delta::Gone(object) = &delta {
+            let namespace = object.namespace.as_deref().unwrap_or_default();
+            reconciler.has_remains(&JobKey::new(namespace, &object.name));
+        }
+        let key = reconciler.mirror.binding(delta);
+        reconciler.dirty.extend(key);
+    }
+
+    /// A namespace came, changed or went.
+    fn namespace(&mut self, delta: Delta<Namespace>, now: Time) {
+        let leads = self.leads();
+        let reconciler = &mut self.reconciler;
+        let Some(namespace) = reconciler.mirror.namespace(delta) else {
+            return;
+        };
+        let jobs = reconciler.mirror.jobs_in(&namespace);
+        reconciler.dirty.extend(jobs);
+        if leads {
+            let fact = reconciler.mirror.namespaces.get(&namespace);
+            self.publisher.namespace(&namespace, fact);
+        }
+        reconciler.note_adoption(&namespace, now);
+    }
+
+    /// Whether decisions may be taken is another now, and with it what waiting jobs say.
+    fn enforcement(&mut self, enforcement: Enforcement) {
+        self.reconciler.enforcement = enforcement;
+        for key in self.reconciler.last_facts.keys() {
+            self.publisher.job(key);
+        }
+    }
+}
