@@ -28,15 +28,15 @@ pub fn ack(binding: &ResourceBinding, now: Time) -> Option<Write> {
     if now.millis_since(placed_at) < SETTLE_MS && !dispatched {
         return None;
     }
-    let asked_anew = match (binding.spec.reschedule_triggered_at, scheduled) {
+    let asked_again = match (binding.spec.reschedule_triggered_at, scheduled) {
         (Some(asked), Some(scheduled)) => asked > scheduled,
         // Karmada's binding status controller waits for this time to be set at all.
         (_, None) => true,
         (None, Some(_)) => false,
     };
     let behind = status.scheduler_observed_generation != binding.metadata.generation;
-    (asked_anew || behind).then_some(Write::Ack {
-        reschedule: asked_anew,
+    (asked_again || behind).then_some(Write::Ack {
+        reschedule: asked_again,
     })
 }
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Controller and scheduler write through it, in one process or in two: the leases say who writes
-//! what. [`term`] is how a leader begins, [`uninstall`] how Muster lets go of everything.
+//! what. [`term`] is how a leader begins, [`uninstall`] how Muster leaves all bindings unmanaged.
 //!
 //! It must never choose: what is written was decided elsewhere, and is written whole or not at all.
 //! It must never write without the version that the decision was taken on, nor outside of a term,

@@ -35,8 +35,8 @@ use std::fmt;
 use std::time::Duration;
 use workload::{Part, PartsError, Reach};
 
-/// Field manager of the policies: the same for whoever applies one, so that each takes the
-/// place of the one before, and whoever removes it knows it for ours.
+/// Field manager of the policies: the same for all that apply one, so that each takes the
+/// place of the one before, and who removes one knows it for ours.
 pub const MANAGER: &str = "muster-controller";
 /// How long one call may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
@@ -175,8 +175,8 @@ impl Overrides {
         Services::of(self.client.clone(), binding)
     }
 
-    /// Resizes the parts of `attempt` to `shares`: what is told to its pods stays as it was placed
-    /// ([`workload::resized`]). Where the policy is gone it is rendered anew.
+    /// Resizes the parts of `attempt` to `shares`: what its pods receive stays as it was placed
+    /// ([`workload::resized`]). Where the policy is gone it is rendered again.
     ///
     /// # Errors
     /// As of [`Self::take_apart`].

@@ -233,7 +233,7 @@ async fn fence_binding(
 /// Where they cannot be listed.
 #[expect(
     clippy::disallowed_methods,
-    reason = "of one page, which is let go of before the next"
+    reason = "of one page, which is dropped before the next"
 )]
 async fn newest(client: &Client) -> Result<u64, CallError> {
     let api: Api<ResourceBinding> = Api::all(client.clone());

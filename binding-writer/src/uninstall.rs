@@ -1,7 +1,7 @@
-//! Letting go of every binding at once, for `muster uninstall`: gates open, records and
+//! Leaving every binding unmanaged at once, for `muster uninstall`: gates open, records and
 //! finalizers go, what runs runs on.
 //!
-//! To be used when no Muster process runs any more, or it would gate again what is let go.
+//! To be used when no Muster process runs any more, or it would gate them again.
 
 use crate::commit::{CommitOptions, Committer, Failure, Intent, Write};
 use crate::overrides::LIMIT;
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Takes the mark off the namespaces whose running jobs were adopted, so that they are adopted again
-/// should Muster come back; how many there were. To be done before any binding is let go.
+/// should Muster come back; how many there were. To be done before any binding is unmanaged.
 ///
 /// # Errors
 /// Where namespaces cannot be listed, or one cannot be written.
@@ -43,11 +43,11 @@ pub async fn unmark_namespaces(client: &Client) -> anyhow::Result<usize> {
     Ok(marked.len())
 }
 
-/// Lets go of every binding that carries Muster's finalizer or record; how many there were.
+/// Stops managing every binding that carries Muster's finalizer or record; how many there were.
 ///
 /// # Errors
-/// Where bindings cannot be listed, or one cannot be written; those before it are let go.
-pub async fn let_go_of_all(client: &Client) -> anyhow::Result<usize> {
+/// Where bindings cannot be listed, or one cannot be written; those before it are unmanaged.
+pub async fn unmanage_all(client: &Client) -> anyhow::Result<usize> {
     let bindings: Api<ResourceBinding> = Api::all(client.clone());
     let ours: Vec<Intent> = pages::list(&bindings, &ListParams::default(), LIMIT)
         .await?
@@ -56,7 +56,7 @@ pub async fn let_go_of_all(client: &Client) -> anyhow::Result<usize> {
         .filter(is_marked)
         .map(|binding| Intent {
             binding: Arc::new(binding),
-            write: Write::LetGo,
+            write: Write::StopManaging,
         })
         .collect();
     let count = ours.len();
@@ -79,7 +79,7 @@ pub async fn let_go_of_all(client: &Client) -> anyhow::Result<usize> {
         match outcome.result {
             Ok(_) | Err(Failure::Gone) => {}
             Err(failure) => anyhow::bail!(
-                "binding {} is not let go: {failure}; run it again",
+                "binding {} is still managed: {failure}; run it again",
                 outcome.key
             ),
         }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Karmada's proxy calls `spec.apiEndpoint` with the token in `spec.impersonatorSecretRef` and
-//! impersonates whoever asked (pkg/util/proxy `ConnectCluster`, v1.18).
+//! impersonates the account that asked (pkg/util/proxy `ConnectCluster`, v1.18).
 
 use crds::karmada::{Cluster, SecretReference};
 use crds::names::ACCESS_ANNOTATION;
@@ -34,7 +34,7 @@ pub(crate) struct Direct {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Proxied {
     name: String,
-    /// What the proxy calls: another one may be another cluster, which has to list anew.
+    /// What the proxy calls: another one may be another cluster, which has to list again.
     endpoint: String,
 }
 

@@ -10,7 +10,7 @@ use engine::matching::{LEAVING, Taint, TaintEffect};
 use engine::{ClusterName, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the engine is told of `cluster`, as `verdict` has it.
+/// The fact of `cluster` for the engine, as `verdict` has it.
 pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> ClusterFact {
     ClusterFact {
         name: name.clone(),
@@ -35,7 +35,7 @@ pub(super) fn fact(name: &ClusterName, cluster: &Cluster, verdict: &Verdict) -> 
     }
 }
 
-/// A drain is a taint: whoever tolerates it stays, and may come. A cluster that is said to be
+/// A drain is a taint: what tolerates it stays, and may come. A cluster that is said to be
 /// out of service and answers is drained: then what runs there can be seen to end. One that is
 /// being removed is left by everybody.
 fn emptied(cluster: &Cluster, silent: bool) -> Option<Taint> {
@@ -77,7 +77,7 @@ fn price(cluster: &Cluster) -> Result<Option<u64>, String> {
         .ok_or_else(|| format!("annotation {PRICE_ANNOTATION}: {text:?} is not a price; a number of 0 or more is needed, like 2.50"))
 }
 
-/// The time to other clusters and back in microseconds, where it is told.
+/// The time to other clusters and back in microseconds, where the Cluster says it.
 ///
 /// # Errors
 /// In words, where the annotation cannot be read: the first part of it that cannot.

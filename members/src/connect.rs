@@ -128,7 +128,7 @@ pub(crate) async fn is_outdated(
     }
 }
 
-/// Whoever is let through may still see nothing in the member: rights there are the operator's to
+/// An account that is let through may still see nothing in the member: rights there are the operator's to
 /// give, and the watches would only say that they list nothing.
 async fn through_proxy(control_plane: &Client, proxied: &Proxied) -> Result<Client, ConnectError> {
     let client = beneath(control_plane, &proxied.path())

@@ -122,7 +122,7 @@ impl Coordinator {
                 _ = ticks.tick() => {
                     let names: Vec<ClusterName> = self.members.keys().cloned().collect();
                     for name in &names {
-                        self.judge(name).await;
+                        self.assess(name).await;
                     }
                 }
             }
@@ -142,14 +142,14 @@ impl Coordinator {
                     tracing::warn!(cluster = %name, error = why, "member cannot be connected to");
                     member.disconnected();
                     member.state.last_error = why;
-                    self.judge(&name).await;
+                    self.assess(&name).await;
                 }
             }
             Message::Probed(origin, result) => {
                 let name = origin.cluster.clone();
                 if let Some(member) = self.current(&origin) {
                     member.probed(result);
-                    self.judge(&name).await;
+                    self.assess(&name).await;
                 }
             }
             Message::Node(origin, delta) => {
@@ -211,7 +211,7 @@ impl Coordinator {
                 member.state.unreachable_by_design = Some(error.to_string());
             }
         }
-        self.judge(&name).await;
+        self.assess(&name).await;
     }
 
     /// Starts a session; that of an earlier address ends.
@@ -263,11 +263,11 @@ impl Coordinator {
             return;
         };
         member.connected(origin.epoch, client, asks);
-        self.judge(&origin.cluster).await;
+        self.assess(&origin.cluster).await;
     }
 
     /// Something came in over a connection.
-    async fn viewed(&mut self, origin: &Origin, judge: bool, change: impl FnOnce(&mut View)) {
+    async fn viewed(&mut self, origin: &Origin, assess: bool, change: impl FnOnce(&mut View)) {
         let Some(member) = self.current(origin) else {
             return;
         };
@@ -277,13 +277,13 @@ impl Coordinator {
         for event in events {
             self.tell(MemberEvent::Fact(event)).await;
         }
-        if judge {
-            self.judge(&origin.cluster).await;
+        if assess {
+            self.assess(&origin.cluster).await;
         }
     }
 
     /// Tells of `name` what has changed in what to think of it.
-    async fn judge(&mut self, name: &ClusterName) {
+    async fn assess(&mut self, name: &ClusterName) {
         let Some(member) = self.members.get_mut(name) else {
             return;
         };
@@ -438,10 +438,10 @@ impl Member {
     fn news(&mut self, name: &ClusterName, verdict: &Verdict) -> Option<ClusterFact> {
         let renewed = std::mem::take(&mut self.renewed);
         let was_silent = std::mem::replace(&mut self.told_silent, verdict.silent);
-        let judged_alike = |told: &ClusterFact| {
+        let assessed_alike = |told: &ClusterFact| {
             told.unusable_because == verdict.because && was_silent == verdict.silent
         };
-        if !renewed && self.told.as_ref().is_some_and(judged_alike) {
+        if !renewed && self.told.as_ref().is_some_and(assessed_alike) {
             return None;
         }
         let fact = fact(name, &self.cluster, verdict);

@@ -246,7 +246,7 @@ impl Devices {
         held
     }
 
-    /// Counts anew once all that it takes has listed.
+    /// Counts again once all that it takes has listed.
     fn recounted(&mut self) -> Touched {
         let have_listed = self.slices.has_listed() && self.classes.has_listed();
         let counts = have_listed && std::mem::take(&mut self.stale);

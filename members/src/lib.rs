@@ -14,7 +14,7 @@
 //! is gone.
 //!
 //! It must never decide anything, never write anything, in a member or on the control plane, and
-//! never tell of a member what that member did not say: a view that is old is told as unusable.
+//! never say of a member what that member did not say: one whose view is old is unusable.
 
 mod address;
 mod cluster;
@@ -81,13 +81,13 @@ impl Default for MembersOptions {
     }
 }
 
-/// What is told of the members.
+/// A change of what is known of the members.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "all but a few are facts")]
 pub enum MemberEvent {
-    /// A cluster, node or pod (or a claim of devices that is no pod's, in the shape of one) is there, changed or is gone: one of [`Event::ClusterUpserted`],
-    /// [`Event::ClusterGone`], [`Event::NodeUpserted`], [`Event::NodeGone`],
-    /// [`Event::PodUpserted`], [`Event::PodGone`].
+    /// A cluster, node or pod (or a claim of devices that is no pod's, in the shape of one) is there,
+    /// changed or is gone: one of [`Event::ClusterUpserted`], [`Event::ClusterGone`],
+    /// [`Event::NodeUpserted`], [`Event::NodeGone`], [`Event::PodUpserted`], [`Event::PodGone`].
     Fact(Event),
     /// Nodes and pods of a cluster have all been told once, or it is known to be unusable.
     Listed {

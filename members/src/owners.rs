@@ -80,7 +80,7 @@ fn is_passing(error: &ClimbError) -> bool {
     }
 }
 
-/// The job that `owner` is part of; `None` where the top of its owners is nobody's.
+/// The job that `owner` is part of; `None` where the top of its owners is of no job.
 async fn climb(kinds: &Kinds, owner: &Owner) -> Result<Option<JobKey>, ClimbError> {
     let mut at = owner.clone();
     for _ in 0..MAX_HEIGHT {

@@ -1,6 +1,6 @@
-//! The connection to one member: made, probed, and made anew when the credentials change.
+//! The connection to one member: made, probed, and made again when the credentials change.
 //!
-//! It only reports; what its reports mean for the member is judged by the coordinator.
+//! It only reports; what its reports mean for the member is decided by the coordinator.
 
 use super::address::Address;
 use super::connect::{self, ConnectError, Connector};
@@ -111,7 +111,7 @@ impl Session {
             if until_secret == 0 {
                 until_secret = PROBES_PER_SECRET;
                 if connect::is_outdated(&self.control_plane, &self.address, &connected).await {
-                    tracing::info!(cluster = %self.cluster, "credentials changed; connecting anew");
+                    tracing::info!(cluster = %self.cluster, "credentials changed; connecting again");
                     return Ok(());
                 }
             }

@@ -1,4 +1,4 @@
-//! Members against fake API servers: what is told, in which order, and what a member's coming
+//! Members against fake API servers: which events come, in which order, and what a member's coming
 //! and going does to it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -266,7 +266,7 @@ async fn a_member_whose_secret_is_missing_says_so_and_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_credentials_make_a_new_connection_and_what_vanished_meanwhile_is_told() {
+async fn new_credentials_make_a_new_connection_which_shows_what_vanished_meanwhile() {
     let mut fleet = fleet(&[cluster("m1", "Push")]);
     until(&mut fleet, "ready").await;
     fleet.karmada.put(&secret_path("m1"), secret("dG9rZW4y"));

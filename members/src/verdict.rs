@@ -64,17 +64,17 @@ impl Verdict {
     }
 }
 
-/// Judges `cluster`, whose view may be at most `bound` old.
+/// Assesses `cluster`, whose view may be at most `bound` old.
 pub(crate) fn verdict(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
     let never_answered = view.age.is_none() && !view.last_error.is_empty();
     let silent = view.failed_probes >= FAILED_PROBES || never_answered;
     Verdict {
         silent: silent && !view.refuses && view.unreachable_by_design.is_none(),
-        ..judged(cluster, view, bound)
+        ..assessed(cluster, view, bound)
     }
 }
 
-fn judged(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
+fn assessed(cluster: &Cluster, view: &ViewState, bound: Duration) -> Verdict {
     use ViewHealth::{Ready, Stale, Unreachable};
     if let Some(why) = &view.unreachable_by_design {
         return Verdict::no(Unreachable, why.clone());
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_member_that_was_asked_in_vain_is_silent() {
+    fn only_a_member_that_does_not_answer_is_silent() {
         let bound = Duration::from_secs(60);
         let silent = |view: &ViewState| verdict(&cluster("True"), view, bound).silent;
         let fresh = ViewState {
@@ -278,7 +278,7 @@ mod tests {
             refuses: true,
             ..fresh.clone()
         }));
-        // Begun anew with other credentials, or never to be reached.
+        // Begun again with other credentials, or never to be reached.
         assert!(!silent(&ViewState::default()));
         assert!(!silent(&ViewState {
             unreachable_by_design: Some("pull mode".into()),

@@ -84,7 +84,7 @@ struct OwnerEntry {
     owner: Owner,
     /// Its pods.
     pods: HashSet<Uid>,
-    /// Where the climb from it ended: at a job, or at the top of what is nobody's. `None`
+    /// Where the climb from it ended: at a job, or at the top of what is of no job. `None`
     /// while that is not known.
     answer: Option<Option<JobKey>>,
 }
@@ -146,7 +146,7 @@ impl View {
         }
     }
 
-    /// A new connection begins to list. Climbs that the old one has not ended are asked anew.
+    /// A new connection begins to list. Climbs that the old one has not ended are asked again.
     pub(crate) fn begin(&mut self) {
         self.nodes_listed = false;
         self.pods_listed = false;
@@ -302,7 +302,7 @@ impl View {
         self.tell_claims_of(&uid);
     }
 
-    /// The climb from the owner `uid` ended: at a job, or at the top of what is nobody's.
+    /// The climb from the owner `uid` ended: at a job, or at the top of what is of no job.
     pub(crate) fn owner_known(&mut self, uid: &str, job: Option<JobKey>) {
         let Some(entry) = self.owners.get_mut(uid) else {
             return;

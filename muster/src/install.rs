@@ -117,7 +117,7 @@ pub(crate) async fn uninstall(connection: &Connection) -> anyhow::Result<()> {
     println!("webhook registrations removed");
     let count = binding_writer::uninstall::unmark_namespaces(&client).await?;
     println!("mark of what was adopted taken off {count} namespaces");
-    let count = binding_writer::uninstall::let_go_of_all(&client).await?;
+    let count = binding_writer::uninstall::unmanage_all(&client).await?;
     admission::remove(&client).await?;
     println!("{count} bindings let go; CRDs, queues and policies stay");
     Ok(())

@@ -1,7 +1,7 @@
 //! Plans in, writes out: each plan is checked on the scheduler's own live view, its members
 //! are prepared, and the one patch that releases and places it is given back.
 //!
-//! Whoever asked submits the write. A plan is carried out whole or refused with a reason;
+//! The caller submits the write. A plan is carried out whole or refused with a reason;
 //! nothing here looks for another place.
 
 use crate::live::{Live, Objection};
@@ -130,7 +130,7 @@ impl Scheduler {
 
     /// Checks `order` on the live view, holds room for its pods, prepares its members, and
     /// gives the write that carries it out. The room is held until the pods are bound or the
-    /// job is forgotten; whoever drops the write must [`Self::forget`] it.
+    /// job is forgotten; a caller that drops the write must [`Self::forget`] it.
     ///
     /// # Errors
     /// The refusal, where the plan does not stand; then nothing is held.
@@ -244,7 +244,7 @@ impl Scheduler {
     }
 
     /// Has each cluster get its own part, where the job asks to be split or has its parts resized:
-    /// also where one cluster takes all of it, so that its pods are told the same in every place.
+    /// also where one cluster takes all of it, so that its pods receive the same in every place.
     async fn take_apart(&self, request: &PlacementRequest) -> Result<Option<Parts>, Refusal> {
         let Admission {
             attempt, shares, ..

@@ -7,7 +7,7 @@
 //!      PriorityClass in the members ─► binding_writer::overrides: a gang's parts, and the Services
 //!      by which its pods are found ─► a Write, or a Refusal with its reason
 //!                                         │
-//! bindings ◄── binding_writer::Committer ◄┘ (whoever gave the plan submits it)
+//! bindings ◄── binding_writer::Committer ◄┘ (the one who gave the plan submits it)
 //! ```
 //!
 //! It runs in one of two ways, and the code between is the same:

@@ -1,4 +1,4 @@
-//! The scheduler's own picture of the members: room on their nodes, and the clusters' facts.
+//! The scheduler's own view of the members: room on their nodes, and the clusters' facts.
 //!
 //! It is fed by [`members`] as the engine is, and kept apart from it: what a plan is
 //! checked on must not be what the plan was made from. Plans that were carried out hold their
@@ -21,14 +21,14 @@ use tokio::time::Instant;
 /// that; what is held here must never outlast it, or plans that stand would be refused.
 const HELD_FOR: Duration = Duration::from_secs(120);
 
-/// The picture. Clones share it.
+/// The view. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Live {
-    inner: Arc<Mutex<Picture>>,
+    inner: Arc<Mutex<LiveView>>,
 }
 
 #[derive(Debug, Default)]
-struct Picture {
+struct LiveView {
     room: Room,
     clusters: BTreeMap<ClusterName, ClusterFact>,
     listed: BTreeSet<ClusterName>,
@@ -72,14 +72,14 @@ impl Live {
     }
 
     pub(crate) fn apply(&self, event: MemberEvent) {
-        let mut picture = self.inner.lock();
-        picture.version += 1;
+        let mut view = self.inner.lock();
+        view.version += 1;
         match event {
-            MemberEvent::Fact(event) => picture.fact(event),
+            MemberEvent::Fact(event) => view.fact(event),
             MemberEvent::Listed { cluster } => {
-                picture.listed.insert(cluster);
+                view.listed.insert(cluster);
             }
-            MemberEvent::Ready => picture.ready = true,
+            MemberEvent::Ready => view.ready = true,
         }
     }
 
@@ -94,55 +94,55 @@ impl Live {
     }
 
     /// Holds room for `shares`, if each of them stands on what is seen now; else the first
-    /// that does not, and nothing is held anew.
+    /// that does not, and nothing more is held.
     pub(crate) fn assume(
         &self,
         key: &JobKey,
         demand: &Demand,
         shares: &[Share],
     ) -> Result<(), (ClusterName, Objection)> {
-        let mut picture = self.inner.lock();
-        picture.let_go_of_old();
+        let mut view = self.inner.lock();
+        view.drop_expired();
         for share in shares {
             let object = |objection| (share.cluster.clone(), objection);
-            picture.stands(demand, share).map_err(object)?;
-            let room = picture.room.check(key, demand, share);
+            view.stands(demand, share).map_err(object)?;
+            let room = view.room.check(key, demand, share);
             room.map_err(|blocker| object(Objection::NoRoom(blocker)))?;
         }
-        picture.room.assume(key, demand, shares);
-        picture.held_since.insert(key.clone(), Instant::now());
-        picture.version += 1;
+        view.room.assume(key, demand, shares);
+        view.held_since.insert(key.clone(), Instant::now());
+        view.version += 1;
         Ok(())
     }
 
     /// Gives back what is held for `key`.
     pub(crate) fn forget(&self, key: &JobKey) {
-        let mut picture = self.inner.lock();
-        if picture.held_since.remove(key).is_some() {
-            picture.room.forget(key);
-            picture.version += 1;
+        let mut view = self.inner.lock();
+        if view.held_since.remove(key).is_some() {
+            view.room.forget(key);
+            view.version += 1;
         }
     }
 
     /// What GpuPools are made from, if anything is new since `version`.
     pub(crate) fn pools_since(&self, version: Option<u64>) -> Option<Pools> {
-        let mut picture = self.inner.lock();
-        picture.let_go_of_old();
-        let picture = &*picture;
-        if version == Some(picture.version) {
+        let mut view = self.inner.lock();
+        view.drop_expired();
+        let view = &*view;
+        if version == Some(view.version) {
             return None;
         }
-        let listed = |name: &ClusterName| (name.clone(), picture.listed.contains(name));
+        let listed = |name: &ClusterName| (name.clone(), view.listed.contains(name));
         Some(Pools {
-            version: picture.version,
-            ready: picture.ready,
-            pools: picture.room.pools(),
-            clusters: picture.clusters.keys().map(listed).collect(),
+            version: view.version,
+            ready: view.ready,
+            pools: view.room.pools(),
+            clusters: view.clusters.keys().map(listed).collect(),
         })
     }
 }
 
-impl Picture {
+impl LiveView {
     fn fact(&mut self, event: Event) {
         match event {
             Event::ClusterUpserted(fact) => {
@@ -177,7 +177,7 @@ impl Picture {
         }
     }
 
-    fn let_go_of_old(&mut self) {
+    fn drop_expired(&mut self) {
         let old = self
             .held_since
             .extract_if(|_, since| since.elapsed() > HELD_FOR);

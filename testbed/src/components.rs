@@ -350,7 +350,7 @@ impl Components<'_> {
             format!("--health-probe-bind-address=127.0.0.1:{health}"),
             "--cluster-status-update-frequency=5s".into(),
             // As docs/operators.md advises: no policy ever selects a PodGroup, and Karmada reads
-            // each that is there anew, one by one, whenever a policy is made. Without a kind,
+            // each that is there again, one by one, whenever a policy is made. Without a kind,
             // since kinds are looked up before the CRD is known, and then nothing is skipped.
             "--skipped-propagating-apis=scheduling.volcano.sh/v1beta1".into(),
             MULTI_CLUSTER_SERVICES.into(),

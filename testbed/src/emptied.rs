@@ -1,4 +1,4 @@
-//! A member that comes back with nothing in it, as one whose etcd was lost and that was set up anew.
+//! A member that comes back with nothing in it, as one whose etcd was lost and that was set up again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 
 impl Testbed {
     /// Ends all processes of a member, deletes every key of its API server from etcd, and starts it
-    /// anew: with the CRDs and nodes that `member` says, under the address, certificate and token
+    /// again: with the CRDs and nodes that `member` says, under the address, certificate and token
     /// that Karmada knows. Returns when its nodes are Ready and its controllers run.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Testbed {
             "range_end": BASE64_STANDARD.encode(format!("/{cluster}0")),
         })
         .to_string();
-        let exchange = async {
+        let conversation = async {
             let address = (std::net::Ipv4Addr::LOCALHOST, self.etcd_port);
             let mut stream = TcpStream::connect(address).await?;
             let request = format!(
@@ -79,7 +79,7 @@ impl Testbed {
             stream.read_to_string(&mut answer).await?;
             Ok::<_, std::io::Error>(answer)
         };
-        let answer = tokio::time::timeout(ANSWER, exchange).await??;
+        let answer = tokio::time::timeout(ANSWER, conversation).await??;
         // etcd leaves a number out that is 0.
         match answer.starts_with("HTTP/1.1 200") && answer.contains("\"deleted\"") {
             true => Ok(()),

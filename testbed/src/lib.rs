@@ -15,7 +15,7 @@
 //! over this library.
 //!
 //! API servers keep their data in one etcd, each under a prefix of its own. Kubelets and containers
-//! are played by KWOK: pods run at once, and end after the duration in their annotation
+//! are simulated by KWOK: pods run at once, and end after the duration in their annotation
 //! `muster.io/run-for`, with failure if `muster.io/fail` is `true`; without either they run for ever.
 //!
 //! It plays the part of the clusters that Muster is installed on, and must know nothing of Muster.
@@ -218,7 +218,7 @@ impl Testbed {
 
     /// Starts those components again that ended by themselves, as a kubelet would; those killed by
     /// name and programs of the caller's stay away. Some give up long after what they lived on was
-    /// back, so that whoever disturbs a testbed calls this now and then.
+    /// back, so that who disturbs a testbed calls this now and then.
     ///
     /// # Errors
     /// If one cannot be started.

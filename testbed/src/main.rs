@@ -248,7 +248,7 @@ async fn wait_ready(dir: &Path, log: &Path, daemon: &mut Child) -> Result<()> {
     }
 }
 
-/// Owns a testbed until it is told to end.
+/// Owns a testbed until it has to end.
 async fn serve(dir: &Path, spec_file: &Path) -> Result<()> {
     // Away from the terminal's Ctrl-C and hang-up. Fails where it leads a session already: fine.
     let _ = nix::unistd::setsid();

@@ -48,11 +48,11 @@ impl Testbed {
         Ok(cluster)
     }
 
-    /// Removes a member from Karmada, waits until that has let go of it, and ends its processes.
+    /// Removes a member from Karmada, waits until that has released it, and ends its processes.
     /// Its objects stay in etcd while the testbed is up, so its name is not to be used again.
     ///
     /// # Errors
-    /// If there is no such member, or Karmada does not let go of it.
+    /// If there is no such member, or Karmada does not release it.
     pub async fn remove_member(&self, member: &str) -> Result<()> {
         self.cluster(member)?;
         let karmada = self.karmada().client().await?;

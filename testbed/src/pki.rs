@@ -52,7 +52,7 @@ pub(super) struct KeyFiles {
 }
 
 impl Pki {
-    /// Makes everything anew in `dir`.
+    /// Makes everything new in `dir`.
     pub(super) fn create(dir: &Path) -> Result<Self> {
         let webhook_dir = dir.join("webhook");
         let mut builder = fs::DirBuilder::new();

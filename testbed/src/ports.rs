@@ -3,7 +3,7 @@
 //! They are taken from below the kernel's range for outgoing connections, so that no client's
 //! connection can take the port of a server that is stopped for a while; and each is held open until
 //! just before the server that it is for starts, so that two testbeds do not choose the same one. Until
-//! that server listens the port is nobody's: testbeds of one process, which may start side by side, look
+//! that server listens the port has no owner: testbeds of one process, which may start side by side, look
 //! on from where the last of them found one.
 
 use std::collections::HashMap;

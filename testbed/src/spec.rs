@@ -69,7 +69,7 @@ pub struct MemberSpec {
     /// Labels of the Cluster object.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Its nodes, played by KWOK.
+    /// Its nodes, simulated by KWOK.
     #[serde(default)]
     pub nodes: Vec<NodeGroup>,
 }

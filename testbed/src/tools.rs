@@ -400,10 +400,10 @@ fn module_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
 
 /// `<set>-<hash>` over everything that determines the binaries but Go itself.
 fn key(set: Toolset) -> Result<String> {
-    let go_mod = go_mod(set)?;
+    let module = go_mod(set)?;
     let sum_path = set.source_dir().join("go.sum");
-    let go_sum = fs::read_to_string(&sum_path).map_err(io("read", &sum_path))?;
-    Ok(hashed_name(set, &go_mod, &go_sum, &own_source(set)?))
+    let sums = fs::read_to_string(&sum_path).map_err(io("read", &sum_path))?;
+    Ok(hashed_name(set, &module, &sums, &own_source(set)?))
 }
 
 /// The program of a set that has one of its own, in place of its project's command.

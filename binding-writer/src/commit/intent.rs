@@ -91,7 +91,7 @@ pub enum Write {
     /// Have members remove what a Work applied when the Work is deleted, whatever the policy says.
     RemoveWithWorks,
     /// Stop managing: remove gate, record and finalizer; the rest of the suspension stays.
-    LetGo,
+    StopManaging,
     /// Spreads a binding that is no workload (a ConfigMap under a policy that names Muster):
     /// nothing of it is queued or charged, and no other scheduler would place it.
     Spread {
@@ -100,7 +100,7 @@ pub enum Write {
     },
     /// Say that the scheduler has seen the binding's generation (status only).
     Ack {
-        /// Whether a wish to be placed anew was honoured, which `lastScheduledTime` then says.
+        /// Whether a wish to be placed again was honoured, which `lastScheduledTime` then says.
         reschedule: bool,
     },
 }
@@ -122,7 +122,7 @@ impl Write {
             Self::Adopt { .. } => WriteKind::Adopt,
             Self::Finalize => WriteKind::Finalize,
             Self::RemoveWithWorks => WriteKind::RemoveWithWorks,
-            Self::LetGo => WriteKind::LetGo,
+            Self::StopManaging => WriteKind::StopManaging,
             Self::Spread { .. } => WriteKind::Spread,
             Self::Ack { .. } => WriteKind::Ack,
         }
@@ -143,7 +143,7 @@ impl Write {
             Self::Hold
             | Self::Finalize
             | Self::RemoveWithWorks
-            | Self::LetGo
+            | Self::StopManaging
             | Self::Spread { .. }
             | Self::Ack { .. } => None,
         }
@@ -165,7 +165,7 @@ impl Write {
             Self::Hold
             | Self::Finalize
             | Self::RemoveWithWorks
-            | Self::LetGo
+            | Self::StopManaging
             | Self::Spread { .. }
             | Self::Ack { .. } => None,
         }
@@ -199,8 +199,8 @@ pub enum WriteKind {
     Finalize,
     /// [`Write::RemoveWithWorks`]
     RemoveWithWorks,
-    /// [`Write::LetGo`]
-    LetGo,
+    /// [`Write::StopManaging`]
+    StopManaging,
     /// [`Write::Spread`]
     Spread,
     /// [`Write::Ack`]

@@ -5,7 +5,7 @@
 //! submit([Intent]) ─► one line per binding ─► opened in the ledger, all that wait in one write
 //!                                                 │
 //!                    merge patch at the version decided on ◄── 16 in flight
-//!                      ├ 409: read; same facts? opened anew, again : Conflict
+//!                      ├ 409: read; same facts? opened once more, again : Conflict
 //!                      ├ no clear answer: read back and compare
 //!                      └ written ─► closed in the ledger, Outcome; status follows behind
 //! ```
@@ -86,7 +86,7 @@ pub struct Committer {
 impl Committer {
     /// Starts it. It sends one [`Outcome`] per [`Intent`] to `outcomes`, waiting for
     /// room there; with `term` it writes only while that lasts. At `cancel` it finishes what
-    /// is in flight and drops the rest: the next leader decides anew.
+    /// is in flight and drops the rest: the next leader decides again.
     #[must_use]
     pub fn spawn(
         client: Client,

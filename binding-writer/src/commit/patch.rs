@@ -101,14 +101,14 @@ pub(super) fn body(
             let field = "preserveResourcesOnDeletion".to_owned();
             patch.spec.insert(field, json!(false));
         }
-        Write::LetGo => {
+        Write::StopManaging => {
             patch.record(None, current)?;
             patch.no_fence(current);
             patch.release_dispatching(current);
-            // Whoever gates without our finalizer is not us.
+            // A gate without our finalizer is somebody else's.
             if has_finalizer(current) {
                 patch.no_finalizer(current);
-                patch.scheduling_let_go(current);
+                patch.no_scheduling_gate(current);
             }
         }
         Write::Spread { clusters } => {
@@ -285,7 +285,7 @@ impl Patch {
         self.suspension("scheduling", json!(suspended));
     }
 
-    fn scheduling_let_go(&mut self, current: &ResourceBinding) {
+    fn no_scheduling_gate(&mut self, current: &ResourceBinding) {
         if current.spec.suspension.is_some() {
             self.suspension("scheduling", Value::Null);
         }

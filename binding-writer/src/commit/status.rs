@@ -1,4 +1,4 @@
-//! The status that Karmada's parts need of whoever places a binding, written behind the
+//! The status that Karmada's parts need of the scheduler that places a binding, written behind the
 //! placement and not on its path: `Scheduled=True`, `schedulerObservedGeneration`,
 //! `lastScheduledTime`, `schedulerObservingAffinityName` (karmada, pkg/scheduler/scheduler.go,
 //! patchBindingStatusCondition).

@@ -37,7 +37,7 @@ use tokio::sync::{Mutex, MutexGuard};
 const KEY: &str = "override:";
 /// Writes at a time: so many are open in the ledger at most, 420 bytes each.
 const TURNS: usize = 64;
-/// How often a write is tried anew where somebody else was quicker.
+/// How often a write is tried again where somebody else was quicker.
 const TRIES: usize = 3;
 
 /// Counts the writes of this process.
@@ -91,7 +91,7 @@ impl Turn<'_> {
         with_deadline(self.policies.get_opt(self.name), super::LIMIT).await
     }
 
-    /// Has the API server have what `policy` says of what it has now, tried anew where that changes
+    /// Has the API server have what `policy` says of what it has now, tried again where that changes
     /// meanwhile. `None` leaves it as it is.
     pub(super) async fn write(
         &self,

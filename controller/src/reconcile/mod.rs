@@ -100,7 +100,7 @@ impl Reconciler {
             BindingPhase::ToUnmanage if !namespace.managed && namespace.adopted => {}
             BindingPhase::ToUnmanage => {
                 self.forget(key);
-                self.write(key, &ctx.binding, Write::LetGo);
+                self.write(key, &ctx.binding, Write::StopManaging);
             }
             BindingPhase::NotTouched(error) => self.not_touched(&ctx, &namespace, &error),
             BindingPhase::Deleting(record) => self.deleting(&ctx, record),

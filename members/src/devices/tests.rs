@@ -265,7 +265,7 @@ fn what_vanished_between_two_connections_is_not_offered_any_more() {
     let touched = devices.take(DeviceDelta::Slice(Delta::Listed));
     assert!(touched.devices);
     assert_eq!(offered(&devices), "n2: gpu 2");
-    // A slice that is told again as it was changes nothing.
+    // A slice that comes again as it was changes nothing.
     let again = serde_json::from_value(both[1].clone()).unwrap();
     assert!(
         !devices

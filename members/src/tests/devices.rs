@@ -26,7 +26,7 @@ fn offer(member: &FakeApi) {
 const WITH_DEVICES: &str = "node n1 cpu 8, deviceclass.resource.kubernetes.io/gpu.x 2";
 
 #[tokio::test(start_paused = true)]
-async fn devices_are_told_with_their_node_before_the_member_is_usable() {
+async fn devices_come_with_their_node_before_the_member_is_usable() {
     let mut fleet = fleet(&[]);
     offer(&fleet.member);
     expect(&mut fleet, &["ready"]).await;
@@ -53,7 +53,7 @@ async fn a_member_that_serves_no_devices_is_as_usable_as_any() {
         fleet.karmada.put(&format!("{CLUSTERS}/{name}"), object);
         until(&mut fleet, &format!("{name} usable")).await;
     }
-    // For as long as it serves none: their age is nobody's.
+    // For as long as it serves none: they have no age.
     tokio::time::sleep(Duration::from_secs(600)).await;
     fleet.member.put(NODE, node("4"));
     until(&mut fleet, "node n1 cpu 4").await;

@@ -112,7 +112,7 @@ impl View {
         claims.iter().for_each(|key| self.tell_claim(key));
     }
 
-    /// Tells what a claim holds that is no known pod's: one that was made by hand, whoever uses
+    /// Tells what a claim holds that is no known pod's: one that was made by hand, who uses
     /// it, or one whose pod has ended or is not bound yet. Where that is new.
     fn tell_claim(&mut self, key: &ObjectKey) {
         let claim = self.devices.claim_of(key);

@@ -58,7 +58,7 @@ fn told(view: &mut View) -> String {
 }
 
 #[test]
-fn only_changes_are_told() {
+fn only_changes_come_out() {
     let mut view = View::new(cluster());
     view.node(node("n1", "8"));
     assert_eq!(told(&mut view), "+n1 cpu 8");

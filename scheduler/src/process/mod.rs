@@ -65,7 +65,7 @@ pub struct Options {
 }
 
 /// Runs the scheduler until `cancel`. It sees and checks at all times, and writes while
-/// `leadership` leads. After each term it begins anew from the API server.
+/// `leadership` leads. After each term it begins again from the API server.
 pub async fn run(
     client: Client,
     options: Options,
@@ -452,7 +452,7 @@ impl Process {
                     self.write(binding, Write::Refuse { record });
                 }
             }
-            // What is there now, or who leads now, is looked at anew.
+            // What is there now, or who leads now, is looked at again.
             (Failure::Conflict | Failure::Gone | Failure::NotLeading, _) => {}
             (Failure::Refused { .. } | Failure::Unavailable { .. }, _) => {
                 let again = Instant::now() + RETRY_WRITE;

@@ -4,7 +4,7 @@
 //! only the kinds, before karmada-controller-manager starts; a member needs the kinds before it is
 //! joined, and the operator.
 //!
-//! Its pods are played, so nothing of Ray runs in them. What KubeRay asks the dashboard of a head it asks
+//! Its pods are simulated, so nothing of Ray runs in them. What KubeRay asks the dashboard of a head it asks
 //! [`dashboard`] instead, which it takes for its HTTP proxy: programs that were submitted have ended well,
 //! and a RayJob that has a pod to submit it ends when that pod does.
 
@@ -66,7 +66,7 @@ pub async fn dashboard() -> std::io::Result<u16> {
 
 /// Says of any program that it has ended well.
 async fn answer(mut client: TcpStream) -> std::io::Result<()> {
-    const BODY: &str = r#"{"status": "SUCCEEDED", "message": "played"}"#;
+    const BODY: &str = r#"{"status": "SUCCEEDED", "message": "simulated"}"#;
     // Requests are short, and have come when their first bytes have.
     let _ = client.read(&mut [0; 4096]).await?;
     let length = BODY.len();

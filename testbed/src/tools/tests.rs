@@ -19,7 +19,7 @@ fn the_key_changes_with_all_that_determines_the_binaries() {
 }
 
 #[test]
-fn kubernetes_is_told_the_version_that_its_module_requires() {
+fn kubernetes_gets_the_version_that_its_module_requires() {
     let flags = Toolset::Kubernetes.ldflags(&go_mod(Toolset::Kubernetes).unwrap());
     insta::assert_snapshot!(flags, @"-s -w -X k8s.io/component-base/version.gitVersion=v1.35.4 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=35");
 }

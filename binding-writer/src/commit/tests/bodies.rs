@@ -50,7 +50,7 @@ async fn of_a_binding_that_the_webhook_never_saw() {
             ("adopt", Write::Adopt { record: adopted }),
             ("place", place(1)),
             ("finalize", Write::Finalize),
-            ("let go", Write::LetGo),
+            ("unmanaged", Write::StopManaging),
         ],
     );
     insta::assert_snapshot!(lines.await, @r#"
@@ -59,7 +59,7 @@ async fn of_a_binding_that_the_webhook_never_saw() {
     adopt: {"metadata":{"annotations":{"muster.io/admission":"Admitted 1"},"finalizers":["theirs","muster.io/accounting"],"resourceVersion":"101"}}
     place: {"metadata":{"annotations":{"muster.io/admission":"Admitted 1","policy.karmada.io/applied-placement":"{\"clusterAffinity\":{\"clusterNames\":[\"m1\",\"m2\"]}}"},"finalizers":["theirs","muster.io/accounting"],"resourceVersion":"101"},"spec":{"clusters":[{"name":"m1"}],"suspension":{"scheduling":false}}}
     finalize: nothing
-    let go: nothing
+    unmanaged: nothing
     "#);
 }
 
@@ -77,7 +77,7 @@ async fn of_a_gated_binding() {
             ),
             ("place", place(1)),
             ("finalize", Write::Finalize),
-            ("let go", Write::LetGo),
+            ("unmanaged", Write::StopManaging),
             ("ack", Write::Ack { reschedule: false }),
         ],
     );
@@ -86,7 +86,7 @@ async fn of_a_gated_binding() {
     plan: {"metadata":{"annotations":{"muster.io/admission":"Planned 1"},"resourceVersion":"101"}}
     place: {"metadata":{"annotations":{"muster.io/admission":"Admitted 1","policy.karmada.io/applied-placement":"{\"clusterAffinity\":{\"clusterNames\":[\"m1\",\"m2\"]}}"},"resourceVersion":"101"},"spec":{"clusters":[{"name":"m1"}],"suspension":{"scheduling":false}}}
     finalize: {"metadata":{"finalizers":["karmada.io/binding-controller"],"resourceVersion":"101"}}
-    let go: {"metadata":{"finalizers":["karmada.io/binding-controller"],"resourceVersion":"101"},"spec":{"suspension":{"scheduling":null}}}
+    unmanaged: {"metadata":{"finalizers":["karmada.io/binding-controller"],"resourceVersion":"101"},"spec":{"suspension":{"scheduling":null}}}
     ack: {"metadata":{"resourceVersion":"101"},"status":{"schedulerObservedGeneration":1}}
     "#);
 }
@@ -122,7 +122,7 @@ async fn of_a_placed_binding() {
                 },
             ),
             ("place again", place(1)),
-            ("let go", Write::LetGo),
+            ("unmanaged", Write::StopManaging),
         ],
     );
     insta::assert_snapshot!(lines.await, @r#"
@@ -132,7 +132,7 @@ async fn of_a_placed_binding() {
     same record: nothing
     refuse: {"metadata":{"annotations":{"muster.io/admission":"Refused 1"},"resourceVersion":"101"}}
     place again: {"metadata":{"annotations":{"policy.karmada.io/applied-placement":"{\"clusterAffinity\":{\"clusterNames\":[\"m1\",\"m2\"]}}"},"resourceVersion":"101"},"spec":{"clusters":[{"name":"m1"}],"suspension":{"scheduling":false}}}
-    let go: {"metadata":{"annotations":{"muster.io/admission":null},"finalizers":["karmada.io/binding-controller"],"resourceVersion":"101"},"spec":{"suspension":{"scheduling":null}}}
+    unmanaged: {"metadata":{"annotations":{"muster.io/admission":null},"finalizers":["karmada.io/binding-controller"],"resourceVersion":"101"},"spec":{"suspension":{"scheduling":null}}}
     "#);
 }
 
@@ -140,7 +140,7 @@ async fn of_a_placed_binding() {
 async fn every_patch_is_guarded_by_the_version_decided_on() {
     let writes = [
         place(1),
-        Write::LetGo,
+        Write::StopManaging,
         Write::Finalize,
         Write::Ack { reschedule: true },
     ];

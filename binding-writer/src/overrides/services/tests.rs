@@ -116,7 +116,7 @@ async fn what_somebody_else_made_stays_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_control_plane_without_the_kind_is_told_by_its_feature_gate() {
+async fn of_a_control_plane_without_the_kind_the_feature_gate_is_named() {
     let api = FakeApi::new();
     let of_mcs = |request: &runtime::testing::Recorded| request.path == MCS;
     let unknown = Fault::Status(404, "the server could not find the requested resource");
@@ -139,7 +139,7 @@ async fn those_of_attempts_that_are_over_go_and_later_ones_stay() {
     applied(&api);
     services.clear(Attempt(1)).await;
     assert!(api.get(SERVICE).is_some() && api.get(MCS).is_some());
-    // A job that was submitted anew has a binding of its own.
+    // A job that was submitted again has a binding of its own.
     let mut other = binding.clone();
     other.metadata.uid = Some("other".to_owned());
     Services::of(api.client(), &other).clear(Attempt(9)).await;
