@@ -13,7 +13,7 @@ use crate::harness::wait::eventually;
 
 /// Namespace of the examples, and the queue that it names.
 pub(super) const TEAM: &str = "vision";
-/// GPUs that the example's queue may hold.
+/// Quota of the example's queue, in GPUs.
 pub(super) const CAPABILITY: u64 = 32;
 /// How many of them may be H100s.
 pub(super) const H100_CAPABILITY: u64 = 16;
@@ -91,7 +91,7 @@ pub(super) async fn play(dir: &Path, plane: &Plane) -> Result<()> {
     }
     let gpus: u32 = JOBS.iter().map(|example| example.gpus).sum();
     println!(
-        "\nThey ask for {gpus} GPUs, and the queue may hold {CAPABILITY}. After a few seconds:\n"
+        "\nThey ask for {gpus} GPUs, and the quota of the queue is {CAPABILITY}. After a few seconds:\n"
     );
     tokio::time::sleep(Duration::from_secs(4)).await;
     kubectl.run(&["get", "podgroups", "-n", TEAM]).await?;

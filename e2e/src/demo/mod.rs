@@ -2,9 +2,9 @@
 //! workload trace.
 //!
 //! The trace's jobs are submitted as real objects at the recorded times, compressed; their pods are
-//! played and end after the recorded times, compressed alike and cut. All else is real: the control
+//! simulated and end after the recorded times, compressed alike and cut. All else is real: the control
 //! plane, the members' schedulers, and Muster, with the rights of its own account. What is shown
-//! comes from API objects; what is judged at the end comes from the API server's audit log and from
+//! comes from API objects; the verdict at the end comes from the API server's audit log and from
 //! the members' pods, by code that shares nothing with Muster.
 
 mod end;

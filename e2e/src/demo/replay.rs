@@ -17,12 +17,12 @@ use super::world::{Job, Stage, World};
 use crate::harness::kinds::{CAPACITY_POLICY, GPU_POOL, Kind, NAMESPACE, QUEUE};
 use crate::harness::objects::Objects;
 
-/// How often the picture is renewed.
+/// How often the screen is redrawn.
 const FRAME: Duration = Duration::from_millis(500);
 /// How many jobs may be on their way to the API server at once.
 const SUBMITTED_AT_ONCE: usize = 8;
 
-/// A piece of the trace, ready to be played.
+/// A piece of the trace, ready to be replayed.
 pub(super) struct Replay {
     jobs: Vec<Recorded>,
     pub(super) pace: Pace,
@@ -53,7 +53,7 @@ impl Replay {
         let gangs = self.jobs.iter().filter(|job| job.gpus > 8).count();
         format!(
             "Now {} consecutive jobs of Microsoft's Philly trace ({gangs} of them on several nodes), {:.0} recorded \
-             seconds a second,\nno job longer than {} s. Its {} virtual clusters are queues that may hold {} GPUs \
+             seconds a second,\nno job longer than {} s. Its {} virtual clusters are queues with a quota of {} GPUs \
              together; the fleet has {fleet}.",
             self.jobs.len(),
             self.pace.factor,

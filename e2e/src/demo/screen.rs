@@ -60,7 +60,7 @@ impl Screen {
         }
     }
 
-    /// Leaves the last picture where it is.
+    /// Leaves the last screen where it is.
     pub(super) fn end(self) {
         self.bar.abandon();
     }

@@ -8,7 +8,7 @@ use super::trace::Pace;
 use super::world::{Job, JobId, Stage, World};
 use crate::harness::audit::Report;
 
-/// What a queue may hold, in one cluster or in all together.
+/// The quota of a queue in GPUs, in one cluster or in all together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) queue: String,
@@ -96,7 +96,7 @@ impl Summary<'_> {
     fn queues(&self) -> String {
         let mut table = plain(&[
             "QUEUE",
-            "MAY HOLD",
+            "QUOTA",
             "PEAK BY AUDIT LOG",
             "PEAK BY PODS",
             "JOBS",

@@ -14,11 +14,11 @@ use crate::harness::kinds::{BATCH_JOB, Kind, VOLCANO_JOB};
 pub(super) struct Tenant {
     /// `vc-<hash>`.
     pub(super) name: String,
-    /// GPUs that it may hold at once, in all clusters together.
+    /// Its quota in GPUs, over all clusters together.
     pub(super) capability: u32,
 }
 
-/// The tenants of the jobs. Each may hold its share of the fleet by the GPU time that it asks for, and
+/// The tenants of the jobs. The quota of each is its share of the fleet by the GPU time that it asks for, and
 /// a quarter more: so queues fill up, and the fleet does too. None is so small that its largest job
 /// could never run.
 pub(super) fn tenants(jobs: &[Recorded], pace: Pace, fleet: u64) -> Vec<Tenant> {

@@ -25,7 +25,7 @@ pub(super) async fn reach(plane: &Plane, replay: &Replay, took: Duration) -> Res
     let report = subject(plane, &bounds).await?.audit(&Log::new(&log))?;
     println!("AUDIT demo: {report}");
     let world = plane.world.lock();
-    Ok(judge(&Summary {
+    Ok(verify(&Summary {
         world: &world,
         report: &report,
         bounds: &bounds,
@@ -34,7 +34,7 @@ pub(super) async fn reach(plane: &Plane, replay: &Replay, took: Duration) -> Res
     }))
 }
 
-/// What is judged: every queue's capability, and the example's bound on one class of GPUs, which are in
+/// The bounds to verify: every queue's capability, and the example's bound on one class of GPUs, which are in
 /// one cluster here.
 fn bounds(tenants: &[Tenant]) -> Vec<Bound> {
     let bound = |queue: &str, cluster, gpus| Bound {
@@ -86,11 +86,11 @@ async fn subject(plane: &Plane, bounds: &[Bound]) -> Result<Subject> {
     Ok(subject)
 }
 
-fn judge(summary: &Summary<'_>) -> bool {
+fn verify(summary: &Summary<'_>) -> bool {
     println!("\n{}", summary.render());
     let faults = summary.faults();
     match faults.as_slice() {
-        [] => println!("Every job finished, and no queue ever held more than it may."),
+        [] => println!("Every job finished, and no queue exceeded its quota."),
         faults => println!("Not as it should be:\n  {}", faults.join("\n  ")),
     }
     faults.is_empty()

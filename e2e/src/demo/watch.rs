@@ -38,7 +38,7 @@ pub(super) async fn spawn(
         tasks.spawn(follow(client, POD, move |change| {
             let mut world = shared.lock();
             match change {
-                Change::Anew => world.forget_pods(&member.name),
+                Change::Restart => world.forget_pods(&member.name),
                 Change::Seen(pod) => world.pod(&member.name, &pod, Timestamp::now()),
                 Change::Gone(pod) => world.pod_gone(&member.name, &pod),
             }
@@ -49,7 +49,7 @@ pub(super) async fn spawn(
 
 enum Change {
     /// Everything will be told again.
-    Anew,
+    Restart,
     Seen(Value),
     Gone(Value),
 }
@@ -61,7 +61,7 @@ async fn follow(client: Client, kind: Kind, mut tell: impl FnMut(Change)) {
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         let change = match event {
-            Ok(Event::Init) => Change::Anew,
+            Ok(Event::Init) => Change::Restart,
             Ok(Event::Apply(object) | Event::InitApply(object)) => Change::Seen(json(&object)),
             Ok(Event::Delete(object)) => Change::Gone(json(&object)),
             Ok(Event::InitDone) | Err(_) => continue,

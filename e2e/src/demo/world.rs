@@ -2,7 +2,7 @@
 //! what their pods hold. Changed by events, read by screen and summary.
 //!
 //! It knows only what an API server shows. Muster's admission record is read for one thing, the time at
-//! which a job was let go; whether pods run, what they hold and how jobs end is the members' word.
+//! which a job was admitted; whether pods run, what they hold and how jobs end is the members' word.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) struct Job {
     pub(super) pods: u32,
     pub(super) gpus: u32,
     pub(super) submitted: Timestamp,
-    /// When it was let go, by its record; the last time, if it was evicted in between.
+    /// When it was admitted, by its record; the last time, if it was evicted in between.
     pub(super) admitted: Option<Timestamp>,
     /// When all its pods had been seen running.
     pub(super) ran: Option<Timestamp>,
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// All pods of a member are about to be told anew.
+    /// All pods of a member are about to be listed again.
     pub(super) fn forget_pods(&mut self, cluster: &str) {
         self.pods.remove(cluster);
     }
@@ -171,7 +171,7 @@ fn is_job(resource: &Value) -> bool {
         .is_some_and(|kind| kind.ends_with("Job"))
 }
 
-/// When the attempt that is under way was let go.
+/// When the current attempt was admitted.
 fn admitted(binding: &Value) -> Option<Timestamp> {
     let record = binding["metadata"]["annotations"][RECORD].as_str()?;
     let record: Value = serde_json::from_str(record).ok()?;
