@@ -32,22 +32,22 @@ pub mod phase {
     pub const COMPLETED: &str = "Completed";
 }
 
-/// Types of our own conditions, beside Volcano's.
+/// Types of Muster's conditions, in addition to Volcano's.
 pub mod condition_type {
-    /// Quota is charged and it may go.
+    /// Quota is charged and the job may start.
     pub const ADMITTED: &str = "Admitted";
-    /// Its clusters are written.
+    /// Its placement is written.
     pub const PLACED: &str = "Placed";
     /// At least its minimum runs.
     pub const READY: &str = "Ready";
-    /// It ended, well or not: the reason tells.
+    /// It ended. The reason says how.
     pub const FINISHED: &str = "Finished";
-    /// Its admission record can be acted on. Stands there only where it could not be.
+    /// Its admission record can be read. Present only if it could not be.
     pub const RECORD_READABLE: &str = "RecordReadable";
-    /// Its Works ask for no more than was admitted. Stands there only where they did.
+    /// Its Works request no more than was admitted. Present only if they did.
     pub const WITHIN_ADMISSION: &str = "WithinAdmission";
-    /// Its admission record is as Muster wrote it. Stands there only where somebody else has changed
-    /// it, until the next attempt is admitted.
+    /// Its admission record is as Muster wrote it. Present only if another client has changed it, until
+    /// the next attempt is admitted.
     pub const RECORD_INTACT: &str = "RecordIntact";
 }
 
@@ -64,10 +64,10 @@ pub struct PodGroup {
     /// Name, owner, ...
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What the gang needs.
+    /// What the gang needs to start.
     #[serde(default, deserialize_with = "lenient")]
     pub spec: PodGroupSpec,
-    /// Where it stands.
+    /// Its status.
     #[serde(
         default,
         deserialize_with = "lenient",
@@ -175,7 +175,7 @@ fn kind() -> String {
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupSpec {
-    /// Pods that must run together: fewer never start.
+    /// The minimum of pods that run together. The gang never starts with fewer.
     #[schemars(range(min = 0))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub min_member: Option<i32>,
@@ -193,14 +193,14 @@ pub struct PodGroupSpec {
     #[schemars(length(max = 253))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
-    /// What its minimum requests.
+    /// The requests of its minimum of pods.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub min_resources: Option<QuantityList>,
-    /// How far apart its pods may run, as Volcano's network topology scheduling takes it.
+    /// How far apart its pods may run, in the form of Volcano's network topology scheduling.
     #[schemars(schema_with = "any_object")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_topology: Option<Value>,
-    /// Gangs within the gang, as Volcano takes them.
+    /// Gangs within the gang, in Volcano's form.
     #[schemars(schema_with = "any_objects")]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub sub_group_policy: Vec<Value>,
@@ -217,7 +217,7 @@ fn any_objects(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "array", "items": any_object(generator)})
 }
 
-/// Where a job stands. Empty fields are written as `null`, so that a merge patch clears them.
+/// The status of a job. Empty fields are written as `null`, so that a merge patch clears them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(description = "Where a job stands.")]
@@ -231,13 +231,13 @@ pub struct PodGroupStatus {
     /// Pods that run, in all clusters.
     #[serde(deserialize_with = "lenient")]
     pub running: Option<i32>,
-    /// Pods that ended well.
+    /// Pods that succeeded.
     #[serde(deserialize_with = "lenient")]
     pub succeeded: Option<i32>,
     /// Pods that failed.
     #[serde(deserialize_with = "lenient")]
     pub failed: Option<i32>,
-    /// What the federation does with it.
+    /// Its status in the federation.
     #[serde(deserialize_with = "lenient")]
     pub federation: Option<FederationStatus>,
 }
@@ -259,68 +259,68 @@ pub struct PodGroupCondition {
     pub last_transition_time: Option<Time>,
     /// A CamelCase word.
     pub reason: String,
-    /// In words.
+    /// A sentence.
     pub message: String,
 }
 
-/// What the federation does with a job.
+/// The status of a job in the federation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FederationStatus {
-    /// Its place in its queue: exact up to 10, then coarse (`10+`, `100+`).
+    /// Its position in its queue: exact up to 10, then coarse (`10+`, `100+`).
     #[serde(deserialize_with = "lenient")]
     pub position: Option<String>,
     /// Its parts, by cluster.
     #[serde(deserialize_with = "lenient")]
     pub placement: Vec<PlacedPart>,
-    /// The same in a word: `gpu-a:8,gpu-b:8`.
+    /// Pods by cluster: `gpu-a:8,gpu-b:8`.
     #[serde(deserialize_with = "lenient")]
     pub placement_summary: Option<String>,
-    /// Why it is where it is: one word of a closed list.
+    /// Why it waits, or what it does: one word of a closed list.
     #[serde(deserialize_with = "lenient")]
     pub reason: Option<String>,
-    /// The same in words, with numbers.
+    /// The reason as a sentence, with numbers.
     #[serde(deserialize_with = "lenient")]
     pub message: Option<String>,
-    /// What the reason rests on, a fact a line, the most telling first.
+    /// The facts behind the reason, one in each line, the most important first.
     #[serde(deserialize_with = "lenient")]
     pub evidence: Vec<String>,
-    /// Changes each of which would let it start now.
+    /// Changes of which each one would let the job start now.
     #[serde(deserialize_with = "lenient")]
     pub helps: Vec<String>,
-    /// What stands before it in its queue.
+    /// The jobs ahead of it in its queue.
     #[serde(deserialize_with = "lenient")]
     pub ahead: Option<Ahead>,
-    /// When it is expected to start, where anything is known of that.
+    /// When it is expected to start, if that is known.
     #[serde(deserialize_with = "lenient")]
     pub start: Option<Start>,
-    /// How its last attempt was evicted, if one was.
+    /// Its last eviction, if any.
     #[serde(deserialize_with = "lenient")]
     pub eviction: Option<Eviction>,
     /// The former name of `eviction`: read for one version, never written.
     #[serde(deserialize_with = "lenient", skip_serializing)]
     pub taken_back: Option<Eviction>,
-    /// How often it was released, this time included.
+    /// How often it was admitted, this time included.
     #[serde(deserialize_with = "lenient")]
     pub attempt: Option<i32>,
     /// The value of its PriorityClass.
     #[serde(deserialize_with = "lenient")]
     pub priority: Option<i32>,
-    /// When it came how far.
+    /// When it reached each stage.
     #[serde(deserialize_with = "lenient")]
     pub timeline: Timeline,
 }
 
-/// What stands before a job, in numbers that are exact while they are small and coarse beyond, so
-/// that a moving queue writes little.
+/// The jobs ahead of a job. Small numbers are exact and large ones are coarse, so that a moving queue
+/// writes little.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Ahead {
     /// Jobs.
     pub jobs: String,
-    /// Devices that they ask for together.
+    /// Devices that they request together.
     pub devices: String,
-    /// Device-hours that they are expected to take, as far as run times are known.
+    /// Device-hours that they are expected to take, if run times are known.
     pub device_hours: String,
 }
 
@@ -328,15 +328,15 @@ pub struct Ahead {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Start {
-    /// Not before.
+    /// The earliest start.
     pub earliest: Option<Time>,
-    /// Likely by; absent where an end that it depends on is not known.
+    /// The likely start. Absent if it depends on an end that is not known.
     pub latest: Option<Time>,
-    /// What that rests on, in words.
+    /// What the estimate rests on, as a sentence.
     pub basis: String,
 }
 
-/// How an attempt of a job was evicted.
+/// The eviction of an attempt of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Eviction {
@@ -344,9 +344,9 @@ pub struct Eviction {
     pub time: Option<Time>,
     /// Why: one word of a closed list.
     pub reason: String,
-    /// In words.
+    /// A sentence.
     pub message: String,
-    /// The job that room was made for (`namespace/name` of its PodGroup), if it was for one.
+    /// The job that it was evicted for (`namespace/name` of its PodGroup), if any.
     pub for_job: Option<String>,
 }
 
@@ -356,17 +356,17 @@ pub struct Eviction {
 pub struct PlacedPart {
     /// The cluster.
     pub cluster: String,
-    /// Pods it was given.
+    /// Pods that were placed there.
     pub pods: i32,
-    /// Pods that run there, as it reports.
+    /// Pods that run there, as the cluster reports.
     pub ready: i32,
-    /// How the part stands: Dispatched, Running, Ended, ...
+    /// The state of the part: Dispatched, Running, Ended, ...
     pub phase: String,
-    /// Why, where something is wrong.
+    /// What is wrong, if anything.
     pub reason: String,
 }
 
-/// When a job came how far; of the latest attempt, but for `queued`.
+/// When a job reached each stage, in its latest attempt (`queued`: in all of them).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Timeline {
@@ -374,7 +374,7 @@ pub struct Timeline {
     pub queued: Option<Time>,
     /// Quota was charged.
     pub admitted: Option<Time>,
-    /// Its clusters were written.
+    /// Its placement was written.
     pub placed: Option<Time>,
     /// Its minimum ran.
     pub running: Option<Time>,
@@ -394,7 +394,7 @@ pub fn placement_summary(parts: &[PlacedPart]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(","))
 }
 
-/// `place` (1 is next) as it is shown: exact up to 10, then by order of magnitude, so that a
+/// `place` (1 is next) as users see it: exact up to 10, then by order of magnitude, so that a
 /// moving queue writes little.
 #[must_use]
 pub fn shown_position(place: u64) -> String {
@@ -407,7 +407,7 @@ pub fn shown_position(place: u64) -> String {
     }
 }
 
-/// `count` as it is shown: exact up to 20, then its two leading digits.
+/// `count` as users see it: exact up to 20, then its two leading digits.
 #[must_use]
 pub fn shown_count(count: u64) -> String {
     if count <= 20 {
@@ -454,51 +454,4 @@ pub fn set_condition(
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn positions_are_exact_at_the_front_only() {
-        let shown: Vec<String> = [1, 10, 11, 100, 101, 1000, 1001, 1_000_000]
-            .into_iter()
-            .map(shown_position)
-            .collect();
-        assert_eq!(
-            shown,
-            ["1", "10", "10+", "10+", "100+", "100+", "1000+", "10000+"]
-        );
-    }
-
-    #[test]
-    fn large_counts_keep_two_digits() {
-        let shown = [0, 20, 21, 99, 137, 1_999, 123_456].map(shown_count);
-        assert_eq!(shown, ["0", "20", "~21", "~99", "~130", "~1900", "~120000"]);
-    }
-
-    #[test]
-    fn empty_fields_are_cleared_by_a_merge_patch() {
-        let status = serde_json::to_value(PodGroupStatus {
-            federation: Some(FederationStatus::default()),
-            ..PodGroupStatus::default()
-        })
-        .unwrap();
-        assert!(status["phase"].is_null());
-        assert!(status["federation"].as_object().unwrap()["position"].is_null());
-        assert!(status["federation"]["timeline"].as_object().unwrap()["finished"].is_null());
-    }
-
-    #[test]
-    fn parts_are_summed_up_in_a_word() {
-        let part = |cluster: &str, pods| PlacedPart {
-            cluster: cluster.to_owned(),
-            pods,
-            ..PlacedPart::default()
-        };
-        assert_eq!(
-            placement_summary(&[part("gpu-a", 8), part("gpu-b", 4)]).as_deref(),
-            Some("gpu-a:8,gpu-b:4")
-        );
-        assert_eq!(placement_summary(&[]), None);
-    }
-}
+mod tests;

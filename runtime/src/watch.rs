@@ -9,8 +9,8 @@
 //! A server whose etcd was restored from a snapshot has gone back: its versions are lower than
 //! those that were seen. A watch from a version that it has yet to reach would show nothing until
 //! then, without an error. So before a watch is resumed the server's version is read, and where it
-//! is lower all is listed anew ([`WatchOptions::anew`]). A server that has reached the version
-//! again by then cannot be told from one that was never restored.
+//! is lower all is listed again ([`WatchOptions::anew`]). A server that has reached the version
+//! again by then cannot be distinguished from one that was never restored.
 //!
 //! The loop is ours rather than kube's `watcher`, because three things must be seen that it
 //! hides: bookmarks and quiet restarts (how old is what we know?), objects that vanished while
@@ -22,81 +22,30 @@
 //! logged by name.
 
 mod back;
+mod delta;
 mod list;
 mod metrics;
+mod pause;
 #[cfg(test)]
 mod tests;
 
+pub use delta::{Delta, ObjectKey};
 pub use metrics::WatchMetrics;
 
 use crate::client::{CallError, with_deadline};
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use backon::ExponentialBackoff;
 use futures::StreamExt;
 use kube::api::{ApiResource, DynamicObject, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-/// What became known about objects of one kind.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Delta<K> {
-    /// The object exists, or changed. May be told again without a change.
-    Upserted(K),
-    /// The object is gone. One that was deleted and created again while the connection was
-    /// down is told as gone first.
-    Gone(ObjectKey),
-    /// Everything that exists has been told, and everything that vanished meanwhile as gone:
-    /// once after the first list, and again after each later one.
-    Listed,
-}
-
-impl<K> Delta<K> {
-    /// The same of what `read` makes of the object.
-    pub fn map<T>(self, read: impl FnOnce(K) -> T) -> Delta<T> {
-        match self {
-            Self::Upserted(object) => Delta::Upserted(read(object)),
-            Self::Gone(key) => Delta::Gone(key),
-            Self::Listed => Delta::Listed,
-        }
-    }
-}
-
-/// Namespace, where it has one, and name of an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectKey {
-    /// The namespace; none for objects of cluster scope.
-    pub namespace: Option<String>,
-    /// The name.
-    pub name: String,
-}
-
-impl ObjectKey {
-    /// The key of `object`.
-    #[must_use]
-    pub fn of<K: Resource>(object: &K) -> Self {
-        let meta = object.meta();
-        Self {
-            namespace: meta.namespace.clone(),
-            name: meta.name.clone().unwrap_or_default(),
-        }
-    }
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{namespace}/{}", self.name),
-            None => f.write_str(&self.name),
-        }
-    }
-}
 
 /// What to watch, and how.
 #[derive(Debug, Clone)]
@@ -113,12 +62,12 @@ pub struct WatchOptions {
     /// Whether a kind that the server does not have counts as one with no objects. Else the
     /// loop waits for it, and never says that it listed.
     pub absent_is_empty: bool,
-    /// Whether a kind that we may not list is told as listed, with what was known of it before:
-    /// what depends on all kinds need not wait for one that nobody permits.
+    /// Whether a kind that we may not list is reported as listed, with what was known of it before:
+    /// what depends on all kinds need not wait for one that is not permitted.
     pub denied_is_listed: bool,
     /// Cancelled when the server is seen to have gone back to an earlier state. What is built on
-    /// the watch, and on others of the same server, ends by it and is built anew. Without it the
-    /// watch lists anew and goes on.
+    /// the watch, and on others of the same server, ends by it and is rebuilt. Without it the
+    /// watch lists again and goes on.
     pub anew: Option<CancellationToken>,
     /// Where the watch reports how it does.
     pub metrics: Option<WatchMetrics>,
@@ -144,13 +93,8 @@ const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// How much longer than the server's own time-out a watch may be silent.
 const IDLE_MARGIN: Duration = Duration::from_secs(5);
 /// Watches in a row that failed to start or broke at once, after which the objects are listed
-/// anew: the version may be one that this server never had (restored from a backup).
+/// again: the version may be one that this server never had (restored from a backup).
 const RELIST_AFTER_FAILURES: u32 = 3;
-/// Delay before the next try for a kind that is not there; grows to [`ABSENT_DELAY_MAX`].
-const ABSENT_DELAY_MIN: Duration = Duration::from_secs(1);
-/// See [`ABSENT_DELAY_MIN`].
-const ABSENT_DELAY_MAX: Duration = Duration::from_secs(60);
-
 /// Watches what `api` covers and sends each delta, wrapped by `wrap`, into `sink` until
 /// `cancel`, or until the receiver is dropped. `kind` names it in logs and metrics, where each
 /// watch should have a name of its own (`member1/Node`).
@@ -213,7 +157,7 @@ struct Closed;
 enum End {
     /// The server ended it, or it fell silent: go on from where it was.
     Resume,
-    /// The version is too old: list anew.
+    /// The version is too old: list again.
     Relist,
     /// The server is at this version, which is lower than one that it was at.
     WentBack(u64),
@@ -338,7 +282,7 @@ where
     }
 
     /// Watches from `version` on, over any number of watches, until the objects must be listed
-    /// anew; whether any watch did well.
+    /// again; whether any watch did well.
     async fn follow(&mut self, mut version: String) -> Result<bool, Closed> {
         let mut did_well = false;
         let mut in_a_row = 0;
@@ -487,6 +431,7 @@ where
 }
 
 use metrics::Reporter;
+use pause::{absent_backoff, backoff, pause, wait};
 
 fn ended_by(error: CallError) -> End {
     match error.code() {
@@ -516,32 +461,4 @@ fn fingerprint<K: Resource>(object: &K) -> u64 {
     let mut hasher = DefaultHasher::new();
     object.meta().uid.hash(&mut hasher);
     hasher.finish()
-}
-
-fn backoff() -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(250))
-        .with_max_delay(Duration::from_secs(30))
-        .without_max_times()
-        .with_jitter()
-        .build()
-}
-
-fn absent_backoff() -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(ABSENT_DELAY_MIN)
-        .with_max_delay(ABSENT_DELAY_MAX)
-        .without_max_times()
-        .with_jitter()
-        .build()
-}
-
-async fn pause(backoff: &mut ExponentialBackoff) {
-    wait(backoff, None).await;
-}
-
-/// Waits as the back-off says, or as long as the server asked for where that is longer.
-async fn wait(backoff: &mut ExponentialBackoff, asked: Option<Duration>) {
-    let delay = backoff.next().unwrap_or(ABSENT_DELAY_MAX);
-    tokio::time::sleep(delay.max(asked.unwrap_or_default()).min(ABSENT_DELAY_MAX)).await;
 }

@@ -1,7 +1,7 @@
 //! One page of a list, from which an object that cannot be decoded is left out.
 //!
 //! The ordinary path decodes a page as it comes. Only where that fails is the page read once
-//! more and decoded object by object, so that the price is paid by whoever has such an object.
+//! more and decoded object by object, so that only lists with such an object pay the price.
 
 use super::{CALL_LIMIT, ObjectKey, WatchOptions};
 use crate::client::{CallError, with_deadline};

@@ -213,10 +213,10 @@ async fn says_how_old_its_knowledge_is() {
     );
 }
 
-/// A page's token may be too old by the time that it is used: then the list begins anew, and what
+/// A page's token may be too old by the time that it is used: then the list starts over, and what
 /// has gone meanwhile is still found.
 #[tokio::test(start_paused = true)]
-async fn a_list_whose_pages_expire_begins_anew() {
+async fn a_list_whose_pages_expire_starts_over() {
     let api = FakeApi::new();
     for name in ["a", "b", "c"] {
         put(&api, name, "1");
@@ -252,7 +252,7 @@ fn gone_later(api: &FakeApi) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_went_back_is_listed_anew() {
+async fn a_server_that_went_back_is_listed_again() {
     let api = FakeApi::new();
     put(&api, "a", "1");
     put(&api, "b", "1");

@@ -2,31 +2,26 @@
 //! registrations, the index of released jobs, and rotation while requests run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod certificates;
+mod load;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{Request, StatusCode};
-use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
 use kube::{Client, Config};
 use runtime::testing::FakeApi;
-use runtime::{Health, Registry, Rights};
+use runtime::{Health, Registry};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tower::Service as _;
-use webhook::certs::{CertKeeper, Lifetimes};
-use webhook::load::{Limits, Load};
-use webhook::metrics::Metrics;
-use webhook::permits::Permits;
-use webhook::queues::Queues;
-use webhook::released::Released;
-use webhook::server::Handlers;
+use webhook::certs::Lifetimes;
+use webhook::load::Limits;
 use webhook::{Options, Target};
 
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/muster";
-const SECRET: &str = "/api/v1/namespaces/muster-system/secrets/muster-webhook-tls";
 
 /// A webhook that runs, and what it is registered with.
 struct Running {
@@ -197,7 +192,7 @@ async fn a_binding_is_gated_over_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_another_has_is_told_before_anything_is_written() {
+async fn an_address_that_another_has_is_reported_before_anything_is_written() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let bind = taken.local_addr().unwrap();
     let options = Options {
@@ -249,94 +244,6 @@ async fn what_cannot_be_read_is_an_http_error() {
     large["oldObject"] = large["object"].clone();
     patch(&review(&client, "/gate/namespace", large).await);
     webhook.stop().await;
-}
-
-/// A path of JSON arrays, this many deep.
-fn nested(levels: usize) -> String {
-    format!("{}{}", "[".repeat(levels), "]".repeat(levels))
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deep_nesting_costs_an_error_and_no_stack() {
-    let webhook = Running::start(FakeApi::new(), Lifetimes::default()).await;
-    let client = webhook.api_server();
-    let template = |levels: usize| {
-        let job = r#""apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a"}"#;
-        let request = r#""uid":"u","operation":"CREATE","namespace":"team","kind":{"group":"batch","version":"v1","kind":"Job"}"#;
-        let object = format!(r#"{{{job},"spec":{}}}"#, nested(levels));
-        format!(r#"{{"request":{{{request},"object":{object}}}}}"#).into_bytes()
-    };
-    let path = "/validate/templates/managed";
-    let (status, message) = post(&client, path, template(100)).await;
-    assert_eq!(status, StatusCode::OK, "{message}");
-    for levels in [130, 1_900_000] {
-        let (status, message) = post(&client, path, template(levels)).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST, "{levels}");
-        assert!(message.contains("recursion limit exceeded"), "{message}");
-    }
-    // What the gate does not look at is skipped, however deep it is.
-    let mut binding = serde_json::to_string(&json!({"request": creation()})).unwrap();
-    let deep = format!(r#""placement":{}"#, nested(1_000_000));
-    binding = binding.replace(r#""placement":{}"#, &deep);
-    assert!(binding.len() > 2_000_000);
-    let (status, message) = post(&client, "/gate/namespace", binding.into_bytes()).await;
-    assert_eq!(status, StatusCode::OK, "{message}");
-    webhook.stop().await;
-}
-
-/// A review whose body does not end, as a client that stalls sends it.
-fn stalled() -> http::Request<axum::body::Body> {
-    let pending = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
-    let body = axum::body::Body::from_stream(pending);
-    Request::post("/gate/namespace").body(body).unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn too_many_at_a_time_are_told_so_at_once() {
-    let registry = Registry::new();
-    let mut router = webhook::server::router(Handlers {
-        released: Released::default(),
-        metrics: Metrics::new(&registry),
-        load: Load::new(Limits {
-            requests: 2,
-            ..Limits::default()
-        }),
-        permits: Permits {
-            queues: Queues::default(),
-            rights: Rights::new(FakeApi::new().client()),
-        },
-    });
-    let whole = || {
-        let body = serde_json::to_vec(&json!({"request": creation()})).unwrap();
-        let body = axum::body::Body::from(body);
-        Request::post("/gate/namespace").body(body).unwrap()
-    };
-    let first = tokio::spawn(router.call(stalled()));
-    let second = tokio::spawn(router.call(stalled()));
-    tokio::task::yield_now().await;
-
-    let started = tokio::time::Instant::now();
-    let refused = router.call(whole()).await.unwrap();
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(refused.headers()["retry-after"], "1");
-    let text = axum::body::to_bytes(refused.into_body(), 1024)
-        .await
-        .unwrap();
-    let text = String::from_utf8(text.to_vec()).unwrap();
-    assert!(text.contains("as many requests as it may"), "{text}");
-    assert!(started.elapsed().is_zero(), "{:?}", started.elapsed());
-
-    // Who stalls is given up before the API server's time is over, and its place is free.
-    for stalled in [first, second] {
-        let status = stalled.await.unwrap().unwrap().status();
-        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT);
-    }
-    assert_eq!(started.elapsed(), Duration::from_millis(2500));
-    let answered = router.call(whole()).await.unwrap();
-    assert_eq!(answered.status(), StatusCode::OK);
-    let metrics = registry.encode().unwrap();
-    let busy = r#"muster_webhook_requests_total{path="/gate/namespace",outcome="Busy"} 1"#;
-    assert!(metrics.contains(busy), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -465,7 +372,7 @@ async fn a_closed_queue_is_asked_for() {
     );
     assert_eq!(written[0]["value"]["muster.io/user"], "alice");
 
-    // Where the API server does not say who may, it is told to ask again.
+    // If the API server does not answer who may, the reply asks it to try again.
     let asks = |request: &runtime::testing::Recorded| request.path == REVIEWS;
     webhook
         .api
@@ -478,107 +385,4 @@ async fn a_closed_queue_is_asked_for() {
         "{message}"
     );
     webhook.stop().await;
-}
-
-/// What a client waits for an answer over TLS, at 200 reviews a second, a third of each path. Run it with
-/// `cargo test --release -p webhook --test serving -- --ignored --nocapture`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement"]
-async fn two_hundred_reviews_a_second() {
-    let webhook = Running::start(with_closed_queue(), Lifetimes::default()).await;
-    let client = webhook.api_server();
-    let paths = [
-        "/mutate/templates",
-        "/validate/templates/managed",
-        "/gate/namespace",
-    ];
-    let mut every = tokio::time::interval(Duration::from_millis(5));
-    let mut waits = tokio::task::JoinSet::new();
-    for index in 0..4_000 {
-        every.tick().await;
-        let path = paths[index % paths.len()];
-        let request = match path {
-            "/gate/namespace" => creation(),
-            _ => submission("alice"),
-        };
-        let body = serde_json::to_vec(&json!({"request": request})).unwrap();
-        let client = client.clone();
-        waits.spawn(async move {
-            let started = std::time::Instant::now();
-            let (status, message) = post(&client, path, body).await;
-            (started.elapsed(), status, message)
-        });
-    }
-    let mut took = Vec::new();
-    while let Some(answer) = waits.join_next().await {
-        let (wait, status, message) = answer.unwrap();
-        assert_eq!(status, StatusCode::OK, "{message}");
-        took.push(wait);
-    }
-    took.sort();
-    let of = |percent: usize| took[(took.len() * percent / 100).min(took.len() - 1)];
-    println!("p50 {:?}, p99 {:?}, most {:?}", of(50), of(99), of(100));
-    webhook.stop().await;
-}
-
-/// The CA changes while requests run: none fails, neither on a connection that stays nor on new
-/// ones that trust what is registered at that moment.
-#[tokio::test(flavor = "multi_thread")]
-async fn rotation_is_not_noticed() {
-    let lifetimes = Lifetimes {
-        authority: SignedDuration::from_secs(8),
-        serving: SignedDuration::from_secs(4),
-        overlap: SignedDuration::from_secs(1),
-    };
-    let webhook = Running::start(FakeApi::new(), lifetimes).await;
-    let issuer = || {
-        let secret = webhook.api.get(SECRET).unwrap();
-        let text = STANDARD
-            .decode(secret["data"]["keyring.json"].as_str().unwrap())
-            .unwrap();
-        let keyring: Value = serde_json::from_slice(&text).unwrap();
-        keyring["serving"]["issuer"].as_str().unwrap().to_owned()
-    };
-    let first = issuer();
-    let kept = webhook.api_server();
-    let mut requests = 0;
-    let rotate = async {
-        while issuer() == first {
-            patch(&review(&webhook.api_server(), "/gate/namespace", creation()).await);
-            patch(&review(&kept, "/gate/namespace", creation()).await);
-            requests += 2;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), rotate)
-        .await
-        .expect("no rotation");
-    assert!(requests > 20, "{requests}");
-    // After the change, too.
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    patch(&review(&webhook.api_server(), "/gate/namespace", creation()).await);
-    webhook.stop().await;
-}
-
-/// Replicas that start, or rotate, at the same moment end with the same certificates.
-#[tokio::test(flavor = "multi_thread")]
-async fn replicas_agree() {
-    let api = FakeApi::new();
-    let replica = || {
-        let names = ["muster-webhook.muster-system.svc".to_owned()].into();
-        CertKeeper::new(api.client(), names, Lifetimes::default())
-    };
-    let (a, b, c) = (replica(), replica(), replica());
-    let mut issuers = Vec::new();
-    for days in [0, 61, 250, 251] {
-        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * days);
-        let (a, b, c) = tokio::join!(a.reconcile(now), b.reconcile(now), c.reconcile(now));
-        let keyrings = [a.unwrap(), b.unwrap(), c.unwrap()];
-        assert!(
-            keyrings.iter().all(|keyring| *keyring == keyrings[0]),
-            "day {days}"
-        );
-        issuers.push(keyrings[0].0.serving.issuer.clone());
-    }
-    assert_eq!(issuers[0], issuers[2]);
-    assert_ne!(issuers[2], issuers[3]);
 }

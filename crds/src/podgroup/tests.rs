@@ -1,0 +1,46 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+
+#[test]
+fn positions_are_exact_at_the_front_only() {
+    let shown: Vec<String> = [1, 10, 11, 100, 101, 1000, 1001, 1_000_000]
+        .into_iter()
+        .map(shown_position)
+        .collect();
+    assert_eq!(
+        shown,
+        ["1", "10", "10+", "10+", "100+", "100+", "1000+", "10000+"]
+    );
+}
+
+#[test]
+fn large_counts_keep_two_digits() {
+    let shown = [0, 20, 21, 99, 137, 1_999, 123_456].map(shown_count);
+    assert_eq!(shown, ["0", "20", "~21", "~99", "~130", "~1900", "~120000"]);
+}
+
+#[test]
+fn empty_fields_are_cleared_by_a_merge_patch() {
+    let status = serde_json::to_value(PodGroupStatus {
+        federation: Some(FederationStatus::default()),
+        ..PodGroupStatus::default()
+    })
+    .unwrap();
+    assert!(status["phase"].is_null());
+    assert!(status["federation"].as_object().unwrap()["position"].is_null());
+    assert!(status["federation"]["timeline"].as_object().unwrap()["finished"].is_null());
+}
+
+#[test]
+fn parts_are_summed_up_in_a_word() {
+    let part = |cluster: &str, pods| PlacedPart {
+        cluster: cluster.to_owned(),
+        pods,
+        ..PlacedPart::default()
+    };
+    assert_eq!(
+        placement_summary(&[part("gpu-a", 8), part("gpu-b", 4)]).as_deref(),
+        Some("gpu-a:8,gpu-b:4")
+    );
+    assert_eq!(placement_summary(&[]), None);
+}
