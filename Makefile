@@ -116,5 +116,5 @@ soak: doc tools ## the long end-to-end tests, and 10,000 seeds of two leaders in
 	MUSTER_SEEDS=10000 cargo test $(WORKSPACE) --test two_leaders
 	E2E_DEADLINE_SECONDS=86400 cargo test $(WORKSPACE) --test e2e -- --ignored --test-threads=1
 
-crds: ## write crds/yaml anew from the types
+crds: ## write crds/yaml from the types
 	UPDATE_CRDS=1 cargo test $(CARGO_FLAGS) --quiet -p crds

@@ -4,10 +4,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
-/// The name kubectl finds it by.
+/// The name by which kubectl finds it.
 pub(crate) const PROGRAM: &str = "kubectl-muster";
 
-/// Looks at the federation's queues and jobs.
+/// Shows the queues and jobs of Muster.
 #[derive(Debug, Parser)]
 #[command(name = PROGRAM, bin_name = "kubectl muster", version, propagate_version = false)]
 pub(crate) struct Cli {
@@ -17,7 +17,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Which server, and as whom: the flags of kubectl.
+/// The connection to the server: the flags of kubectl.
 #[derive(Debug, Args)]
 pub(crate) struct Connection {
     /// Path of the kubeconfig; else KUBECONFIG, else ~/.kube/config
@@ -45,17 +45,17 @@ pub(crate) struct Connection {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show queues: what they use, of what they may use, and what their next job waits for
+    /// Show queues: usage, quota, and what the next job waits for
     #[command(subcommand, visible_alias = "queues")]
     Queue(QueueCommand),
-    /// Show why a job is where it is, what would help, and when it may start
+    /// Show why a job waits, what would help, and when it may start
     Explain {
         /// Name of the workload, KIND/NAME, or name of its PodGroup
         job: String,
         #[command(flatten)]
         output: Output,
     },
-    /// Show the version of this program and of what is installed on the server
+    /// Show the versions of this program and of the server
     Version(VersionCommand),
     /// Print a completion script: source <(kubectl-muster completion bash)
     Completion {
@@ -88,14 +88,14 @@ pub(crate) enum QueueCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Output {
-    /// How to print it
+    /// Output format
     #[arg(long = "output", short = 'o', value_enum, default_value_t = Format::Table, hide_default_value = true)]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct VersionCommand {
-    /// Only of this program; asks no server
+    /// Only the version of this program, without a request to the server
     #[arg(long)]
     pub(crate) client: bool,
     #[command(flatten)]
@@ -105,9 +105,9 @@ pub(crate) struct VersionCommand {
 /// A way to print objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// A table
     Table,
-    /// For people with wide screens
+    /// A table with more columns
     Wide,
     /// As the server has it
     Json,

@@ -124,9 +124,9 @@ fn history(text: &mut String, federation: &FederationStatus) {
     }
     if let Some(back) = &federation.eviction {
         let time = back.time.as_ref().map(|time| format!(" at {}", time.0));
-        let taker = back.for_job.as_ref().map(|job| format!(", for {job}"));
-        let (time, taker) = (time.unwrap_or_default(), taker.unwrap_or_default());
-        let how = format!("{}{time}{taker}: {}", back.reason, back.message);
+        let preemptor = back.for_job.as_ref().map(|job| format!(", for {job}"));
+        let (time, preemptor) = (time.unwrap_or_default(), preemptor.unwrap_or_default());
+        let how = format!("{}{time}{preemptor}: {}", back.reason, back.message);
         line(text, "Before", &how);
     }
 }

@@ -1,7 +1,7 @@
 //! `kubectl muster`: queues and jobs as people look at them.
 //!
 //! It reads what Muster publishes on the Karmada control plane (Queues, CapacityPolicies,
-//! PodGroups, its Lease) with the rights of whoever calls it, and prints it: tables for people, `-o json` and
+//! PodGroups, its Lease) with the rights of its user, and prints it: tables for people, `-o json` and
 //! `-o yaml` for programs, as the server has the objects. It decides nothing and computes no
 //! figure that the server does not show, so that it can never disagree with `kubectl get cap`.
 //!

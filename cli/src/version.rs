@@ -37,7 +37,7 @@ struct Server {
     leader: Option<Leader>,
 }
 
-/// Who runs it.
+/// The process that answers.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Leader {

@@ -1,8 +1,8 @@
-//! `CapacityPolicy` (muster.io/v1alpha1, cluster scope): what a queue may use where, and what
-//! the federation does with it.
+//! `CapacityPolicy` (muster.io/v1alpha1, cluster scope): the settings of a queue that Volcano's
+//! `Queue` has no fields for, and the queue's status in the federation.
 //!
-//! It has the name of its Volcano `Queue`. What the schema takes is enforced; what it could not
-//! check makes the policy invalid, which its condition `Valid` says with field and value.
+//! It has the same name as its `Queue`. The schema refuses most wrong values. A wrong value that the
+//! schema cannot detect makes the policy invalid: its condition `Valid` names field and value.
 
 mod fact;
 mod status;
@@ -21,13 +21,13 @@ use std::collections::BTreeMap;
 
 /// Types of conditions.
 pub mod condition_type {
-    /// Whether its values can be used.
+    /// Whether its values are valid.
     pub const VALID: &str = "Valid";
     /// Whether the queue takes jobs.
     pub const OPEN: &str = "Open";
 }
 
-/// How a queue is run.
+/// The settings of a queue.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "muster.io",
@@ -39,43 +39,43 @@ pub mod condition_type {
     derive = "PartialEq",
     shortname = "cap",
     category = "muster",
-    doc = "CapacityPolicy says what the queue of its name may use where, who may pass whom in it, and shows what the federation does with it.",
+    doc = "CapacityPolicy configures the queue of the same name: quota by pool, ordering, preemption, limits and placement. Its status shows usage and pending jobs.",
     annotation("helm.sh/resource-policy", "keep"),
     printcolumn(
         name = "GPUS",
         type_ = "string",
         json_path = ".status.summary.gpus",
-        description = "Devices allocated, of its capability"
+        description = "Devices allocated and capability"
     ),
     printcolumn(
         name = "PENDING",
         type_ = "string",
         json_path = ".status.summary.pendingGpus",
-        description = "Devices that its queued jobs ask for"
+        description = "Devices that its pending jobs request"
     ),
     printcolumn(
         name = "JOBS",
         type_ = "string",
         json_path = ".status.summary.jobs",
-        description = "Running and queued jobs"
+        description = "Running (R) and queued (Q) jobs"
     ),
     printcolumn(
         name = "HEAD",
         type_ = "string",
         json_path = ".status.head.job",
-        description = "The job that is next"
+        description = "The next job"
     ),
     printcolumn(
         name = "REASON",
         type_ = "string",
         json_path = ".status.head.reason",
-        description = "What it waits for"
+        description = "Why the next job waits"
     ),
     printcolumn(
         name = "DESERVED",
         type_ = "string",
         json_path = ".status.summary.deservedGpus",
-        description = "Devices that it gets back when it needs them",
+        description = "Devices that the queue deserves",
         priority = 1
     ),
     printcolumn(
@@ -109,77 +109,77 @@ pub mod condition_type {
 }]))]
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityPolicySpec {
-    /// Bounds per class of pools, besides the Queue's own.
+    /// Quota for each class of pools, in addition to the Queue's own quota.
     #[schemars(length(max = 64))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<Pool>,
-    /// Who may pass whom. Unset: StrictFIFO where the Queue's dequeueStrategy is fifo, else
-    /// Backfill.
+    /// The order of jobs, and whether a job may pass one ahead of it. Unset: StrictFIFO if the Queue's
+    /// dequeueStrategy is fifo, else Backfill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordering: Option<Loose<Ordering>>,
-    /// Namespaces that may submit, beside those and who have the verb `use` on the Queue. Unset: as
-    /// tenancy says.
+    /// Namespaces that may submit. Others, and their users, need the verb `use` on the Queue. Unset:
+    /// tenancy decides.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Who may submit where namespaceSelector is not set: all managed namespaces (Open), or only those
-    /// and who have the verb `use` on the Queue (Closed). Unset: as the CapacityPolicy `root` says, which
-    /// `muster install --tenancy` writes; where that says nothing, Open.
+    /// Who may submit if namespaceSelector is unset: all managed namespaces (Open), or only namespaces
+    /// and users with the verb `use` on the Queue (Closed). Unset: the tenancy of the CapacityPolicy
+    /// `root`, which `muster install --tenancy` writes, else Open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenancy: Option<Loose<Tenancy>>,
-    /// PriorityClasses that its jobs may have. Unset: all. A job that names none has the cluster's
-    /// default, which has to be among these where there is one.
+    /// PriorityClasses that its jobs may have. Unset: all. A job without one has the cluster's default
+    /// PriorityClass; if there is a default, it must be in this list.
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_classes: Option<Vec<String>>,
-    /// How jobs pass those that wait for quota or room.
+    /// How jobs may pass jobs that wait for quota or capacity.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub backfill: Option<Backfill>,
-    /// How its share is weighed against others'.
+    /// How its share compares with those of its siblings.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub fair_share: Option<FairShare>,
-    /// Who may be evicted for whom.
+    /// Which jobs may be evicted for which.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub preemption: Option<Preemption>,
-    /// Bounds on numbers of jobs and on their length.
+    /// Limits on the number of jobs and on their run time.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
-    /// Where its jobs go.
+    /// Where its jobs are placed.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
 }
 
-/// Who may submit to a queue that names no namespaces.
+/// Who may submit to a queue without a namespaceSelector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Tenancy {
     /// All managed namespaces.
     Open,
-    /// Only who has the verb `use` on the Queue.
+    /// Only namespaces and users with the verb `use` on the Queue.
     Closed,
 }
 
-/// What a queue may use of one class of pools.
+/// The quota of a queue in one class of pools.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("required" = ["class"]))]
 pub struct Pool {
-    /// The class: nvidia-h100-80gb-hbm3, cpu, ... as GpuPools show it.
+    /// The class, as GpuPools show it: nvidia-h100-80gb-hbm3, cpu, ...
     #[schemars(
         length(min = 1, max = 63),
         regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     )]
     #[serde(default)]
     pub class: String,
-    /// The clusters whose pools are counted together; unset: all.
+    /// The clusters whose pools count together. Unset: all.
     #[schemars(length(min = 1, max = 256), inner(length(min = 1, max = 253)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters: Option<Vec<String>>,
-    /// Bounds, by resource: nvidia.com/gpu, cpu, ...
+    /// The quota by resource: nvidia.com/gpu, cpu, ...
     #[schemars(extend("maxProperties" = 16))]
     #[serde(default, deserialize_with = "lenient")]
     pub resources: BTreeMap<String, Bounds>,
 }
 
-/// Bounds on one resource: guarantee ≤ deserved ≤ capability.
+/// The quota of one resource: guarantee ≤ deserved ≤ capability.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -200,55 +200,56 @@ pub struct Pool {
     },
 ]))]
 pub struct Bounds {
-    /// Kept for the queue even while it is idle.
+    /// Reserved for the queue, even while the queue does not use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<QuantityText>,
-    /// What it gets back when it needs it.
+    /// What the queue gets back when it needs it; until then other queues may borrow it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deserved: Option<QuantityText>,
-    /// Never more than this.
+    /// The most that the queue may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capability: Option<QuantityText>,
 }
 
-/// Who may pass whom inside a queue.
+/// The order of jobs within a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Ordering {
-    /// Nobody passes the head.
+    /// No job passes the head of the queue.
     #[serde(rename = "StrictFIFO")]
     StrictFifo,
-    /// Whoever fits goes.
+    /// Every job that fits starts.
     BestEffort,
-    /// Others pass the head where that does not delay it.
+    /// Jobs pass the head of the queue if that does not delay it.
     Backfill,
-    /// As Backfill, in the order of when each was queued plus a multiple of how long it is
-    /// predicted to run.
+    /// As Backfill, with short jobs first: jobs are ordered by the time of queueing plus a multiple of
+    /// the predicted run time.
     ShortestPredicted,
 }
 
-/// How jobs pass those that wait for quota or room, where the ordering lets them pass.
+/// How jobs pass jobs that wait for quota or capacity, if the ordering allows that.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Backfill {
-    /// Whether a job may pass only where it delays none of those ahead of it, instead of only
-    /// those that hold a reservation. Unset: false.
+    /// Whether a job may pass only if it delays none of the jobs ahead of it. If false, it may not delay
+    /// those that have a reservation. Unset: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conservative: Option<bool>,
-    /// Jobs of the queue that hold a reservation at once. Unset: as the controller is set.
+    /// How many jobs of the queue may have a reservation at the same time. Unset: the default of the
+    /// controller.
     #[schemars(range(min = 1, max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservations: Option<i32>,
 }
 
-/// How a queue's share is weighed.
+/// The fair share of a queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FairShare {
-    /// Relative to its siblings. Unset: the Queue's own.
+    /// The weight relative to its siblings. Unset: the weight of the Queue.
     #[schemars(range(min = 1, max = 65535))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,
-    /// After which past use counts half: 24h, ... Unset: only what is held now counts.
+    /// The time after which past usage counts half: 24h, ... Unset: only current usage counts.
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
         "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
         "message": "must be more than 0"
@@ -257,48 +258,49 @@ pub struct FairShare {
     pub usage_half_life: Option<String>,
 }
 
-/// Who may be evicted for whom.
+/// Which jobs may be evicted for which.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Preemption {
-    /// Whether a job may take from lower priority in its own queue. Unset: false.
+    /// Whether a job may preempt jobs of lower priority in its own queue. Unset: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_queue: Option<bool>,
-    /// Whether it may reclaim from other queues what they borrowed. Unset: true.
+    /// Whether its jobs may reclaim what other queues borrowed. Unset: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<bool>,
-    /// How long a job of this queue runs before it may be evicted. Unset: 0s.
+    /// How long a job of this queue runs before it may be evicted for another. Unset: 0s.
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_runtime: Option<String>,
-    /// Whether its jobs may say that they are never evicted (volcano.sh/preemptable: "false"). Where
-    /// they may not, what they say has no effect. Unset: true.
+    /// Whether its jobs may opt out of eviction (volcano.sh/preemptable: "false"). If false, the label
+    /// has no effect. Unset: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_non_preemptable: Option<bool>,
     /// Whether a job that runs longer than it declared (muster.io/expected-duration) may be evicted for
-    /// those that it delays: jobs of this queue of the same or a higher priority, and of queues that
-    /// may reclaim, whatever it says of being evicted. Unset: false.
+    /// the jobs that it delays: those of this queue with the same or a higher priority, and those of
+    /// queues that may reclaim. This overrides volcano.sh/preemptable. Unset: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evict_overdue: Option<bool>,
 }
 
-/// Bounds on numbers of jobs and on their length.
+/// Limits on the number of jobs and on their run time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Limits {
-    /// Jobs of the queue, and of those below it, that may be released at once.
+    /// How many jobs of the queue, and of the queues below it, may be admitted at the same time.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<i64>,
-    /// The same per user.
+    /// The same for each user.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs_per_user: Option<i64>,
-    /// Jobs that compete, in order; those behind wait until one of them has gone.
+    /// How many pending jobs compete, in order. The jobs behind them wait until one of these has started
+    /// or gone.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<i64>,
-    /// How long a job may run; then it is evicted, and does not compete again.
+    /// How long a job may run. Then it is evicted and does not compete again.
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN), extend("x-kubernetes-validations" = [{
         "rule": "!(self.matches('^([0.]+(ms|s|m|h))+$'))",
         "message": "must be more than 0"
@@ -307,25 +309,24 @@ pub struct Limits {
     pub runtime: Option<String>,
 }
 
-/// Where a queue's jobs go.
+/// Where a queue's jobs are placed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Placement {
-    /// Clusters that one job may be spread over; unset: as its policy says.
+    /// How many clusters one job may be split over. Unset: its PropagationPolicy decides.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_clusters: Option<i32>,
-    /// Whether its jobs are placed over several clusters, where they do not say themselves
-    /// (muster.io/split) and can be: Volcano Jobs, batch/v1 Jobs, JobSets, and PyTorchJobs,
-    /// TFJobs, MPIJobs, RayClusters and RayJobs where addresses are told. Unset: Never.
+    /// Whether its jobs are split over several clusters if they do not say so themselves
+    /// (muster.io/split). Volcano Jobs, batch/v1 Jobs and JobSets can be split; PyTorchJobs, TFJobs,
+    /// MPIJobs, RayClusters and RayJobs only if addresses are set. Unset: Never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Loose<Split>>,
-    /// How pods reach those of another cluster, by the name of that cluster or "*" for every
-    /// other: {host}.{namespace}.svc.{cluster}.example.com, ... Holds for the queues below that
-    /// say none. {host} is the name that resolves inside that cluster's namespace. {service} is a
-    /// Service that Muster makes for the pod and Karmada's MultiClusterService takes to the other
-    /// clusters: {service}.{namespace}.svc. Unset: pods of different clusters cannot find each
-    /// other.
+    /// The address of a pod for pods of other clusters, by the name of its cluster, or "*" for all
+    /// others: {host}.{namespace}.svc.{cluster}.example.com, ... Queues below that set none inherit it.
+    /// {host} is the name that resolves inside that cluster's namespace. {service} is a Service that
+    /// Muster makes for the pod and Karmada's MultiClusterService exports to the other clusters:
+    /// {service}.{namespace}.svc. Unset: pods of different clusters cannot find each other.
     #[schemars(extend("maxProperties" = 256, "additionalProperties" = {
         "type": "string",
         "maxLength": 253,
@@ -336,26 +337,24 @@ pub struct Placement {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub addresses: BTreeMap<String, String>,
-    /// Taken first, in this order, where several would do.
+    /// Clusters to prefer, in this order, if several are possible.
     #[schemars(length(max = 256), inner(length(min = 1, max = 253)))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preferred_clusters: Vec<String>,
-    /// Which clusters are left out, beside those that are not ready, not selected, or whose
-    /// taints are not tolerated: the names of filters. Unset: APIEnablement. What each does:
-    /// docs/reference/placement.md.
+    /// The names of the filters that exclude clusters, besides those that always hold: readiness,
+    /// affinity and taints. Unset: APIEnablement. docs/reference/placement.md describes the filters.
     #[schemars(schema_with = "filters_schema")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filters: Option<Vec<String>>,
-    /// How much each aim counts where several placements would do, after the fewest clusters,
-    /// whole topology domains and preferredClusters: relative whole numbers by the names of
-    /// scores, 0 for not at all.
+    /// The weights of the scores by which one of several possible placements is chosen, after the fewest
+    /// clusters, whole topology domains and preferredClusters. 0 disables a score.
     #[schemars(schema_with = "weights_schema")]
     #[serde(
         deserialize_with = "nullable",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub weights: BTreeMap<String, i32>,
-    /// How long a released gang may take until its minimum of pods is bound; then it is evicted.
+    /// How long an admitted gang may take until its minimum of pods is bound. Then it is evicted.
     /// Unset: 10m.
     #[schemars(length(max = 32), regex(pattern = duration::DURATION_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -365,15 +364,15 @@ pub struct Placement {
 /// Over how many clusters a job may be placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Split {
-    /// In one only.
+    /// Not split.
     Never,
-    /// Over several where no one has room.
+    /// Split if no single cluster has capacity.
     Allowed,
-    /// Over several wherever that leaves less unusable.
+    /// Also split if that leaves less capacity unusable.
     Preferred,
 }
 
-/// What weights there are, from the scores that the engine has.
+/// The schema of the weights, from the scores of the engine.
 fn weights_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let each = engine::placement::plugins::scores().map(|score| {
         let weight = serde_json::json!({
@@ -389,7 +388,7 @@ fn weights_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "properties": each})
 }
 
-/// What filters can be chosen, from those that the engine has.
+/// The schema of the filters that can be chosen, from those of the engine.
 fn filters_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let chosen =
         engine::placement::plugins::filters().filter(|filter| filter.unset != Holds::Always);

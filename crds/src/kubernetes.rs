@@ -61,7 +61,7 @@ pub struct NodeStatus {
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 impl Node {
-    /// What the engine is told of it, as a node of `cluster`.
+    /// The fact about it for the engine, as a node of `cluster`.
     #[must_use]
     pub fn to_fact(&self, cluster: &ClusterName) -> NodeFact {
         let labels = self.metadata.labels.clone().unwrap_or_default();
@@ -295,7 +295,7 @@ pub struct PodStatus {
 }
 
 impl Pod {
-    /// What the engine is told of it, as a pod of `cluster` that belongs to `job`.
+    /// The fact about it for the engine, as a pod of `cluster` that belongs to `job`.
     ///
     /// # Errors
     /// Where what it requests cannot be read or counted: no API server stores such a pod.
@@ -410,7 +410,7 @@ slim_resource!(
 );
 
 impl PriorityClass {
-    /// What the engine is told of it.
+    /// The fact about it for the engine.
     #[must_use]
     pub fn to_fact(&self) -> PriorityClassFact {
         PriorityClassFact {

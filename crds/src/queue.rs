@@ -21,7 +21,7 @@ pub struct Queue {
     /// Name, labels, ...
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What it may use, and who goes first.
+    /// Its quota and its order.
     #[serde(default, deserialize_with = "lenient")]
     pub spec: QueueSpec,
     /// Whether it takes jobs.
@@ -41,28 +41,28 @@ slim_resource!(
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueSpec {
-    /// Share of what is free, relative to its siblings.
+    /// Its weight relative to its siblings.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub weight: Option<i64>,
-    /// Higher goes first among queues.
+    /// Queues of higher priority go first.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
     /// The queue above it.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Never more than this.
+    /// The most that the queue may use.
     #[serde(
         deserialize_with = "lenient",
         skip_serializing_if = "QuantityList::is_empty"
     )]
     pub capability: QuantityList,
-    /// What it gets back when it needs it.
+    /// What the queue gets back when it needs it.
     #[serde(
         deserialize_with = "lenient",
         skip_serializing_if = "QuantityList::is_empty"
     )]
     pub deserved: QuantityList,
-    /// Kept for it even while it is idle.
+    /// Reserved for the queue, even while the queue does not use it.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<Guarantee>,
     /// Whether others may reclaim what it borrowed.
@@ -89,7 +89,7 @@ pub struct QueueStatus {
     /// Open, Closing, Closed or Unknown.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// What was last said to be charged to it.
+    /// The amounts charged to it, as last written.
     #[serde(
         deserialize_with = "lenient",
         skip_serializing_if = "QuantityList::is_empty"
@@ -98,7 +98,7 @@ pub struct QueueStatus {
 }
 
 impl Queue {
-    /// What the engine is told of it.
+    /// The fact about it for the engine.
     #[must_use]
     pub fn to_fact(&self) -> QueueFact {
         let mut problems = Problems::default();

@@ -45,7 +45,7 @@ pub enum RecordState {
     Admitted,
     /// Evicted; charged until its Works are gone.
     Ending,
-    /// Nothing of the attempt is left and nothing is charged; kept for its attempt number.
+    /// Nothing of the attempt is left and nothing is charged. The record keeps the attempt number.
     Requeued,
 }
 

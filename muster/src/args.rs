@@ -39,9 +39,9 @@ pub(crate) enum Command {
     Scheduler(Process),
     /// Installs CRDs, RBAC, interpreter customizations and the default queue; safe to repeat.
     Install(Install),
-    /// Lets go of every job and removes the webhook registrations; CRDs and queues stay.
+    /// Makes every job unmanaged and removes the webhook registrations; CRDs and queues stay.
     Uninstall,
-    /// Plays jobs on a fleet in virtual time, decided by the engine that runs live.
+    /// Simulates jobs on a fleet in virtual time, with the engine that runs live.
     Simulate(Box<sim::Simulate>),
 }
 
@@ -60,8 +60,8 @@ pub(crate) struct Process {
     /// Name of this replica in the Lease; else the host's name and the process id.
     #[arg(long)]
     pub(crate) identity: Option<String>,
-    /// Serves managed namespaces although the admission policies may not be in force: whoever edits
-    /// a namespace may then pass its queues' bounds.
+    /// Serves managed namespaces although the admission policies may not be in force: editors of a
+    /// namespace can then exceed its quota.
     #[arg(long)]
     pub(crate) without_admission_policies: bool,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub(crate) struct Webhook {
     /// Address the webhook listens on.
     #[arg(long, default_value = "0.0.0.0:9443", value_name = "ADDRESS")]
     pub(crate) webhook_bind: SocketAddr,
-    /// URL by which the API server reaches the webhook, where it is not a Service.
+    /// URL by which the API server reaches the webhook, if it is not a Service.
     #[arg(long, value_name = "URL", conflicts_with = "webhook_service")]
     pub(crate) webhook_url: Option<String>,
     /// Service by which the API server reaches the webhook.
@@ -86,27 +86,26 @@ pub(crate) struct Webhook {
         value_name = "NAMESPACE/NAME"
     )]
     pub(crate) webhook_service: String,
-    /// Registers the webhook at start, and keeps its CA bundle right when that rotates.
+    /// Registers the webhook at start, and updates its CA bundle when that rotates.
     #[arg(long)]
     pub(crate) register: bool,
 }
 
-/// Flags that change how fast things go, never what is decided.
+/// Flags that affect speed and never decisions.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct Tuning {
     /// Binding writes in flight.
     #[arg(long, default_value_t = 16, value_name = "N")]
     pub(crate) writes_in_flight: usize,
-    /// Seconds before a job that was evicted may be released again; doubles per attempt.
+    /// Seconds until an evicted job may be admitted again; doubles with each attempt.
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     pub(crate) backoff_seconds: u32,
-    /// Seconds for which a job runs on whose Works an override has ask for more than was admitted: the
-    /// excess is charged at once, and the job is evicted when they are over.
+    /// Grace period in seconds for a job whose Works request more than was admitted because of an
+    /// override. The excess is charged at once; after the grace period the job is evicted.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub(crate) override_grace_seconds: u32,
-    /// Writes bindings without opening them in the ledger first: for measuring what that costs.
-    /// A replica that is stopped in the middle of a write may then admit more than a queue may
-    /// hold.
+    /// Writes bindings without opening them in the ledger first, to measure the cost of the ledger.
+    /// A replica that is stopped in the middle of a write may then exceed the quota of a queue.
     #[arg(long, hide = true)]
     pub(crate) without_ledger: bool,
 }
@@ -121,29 +120,29 @@ pub(crate) struct Install {
     /// the rights that Muster needs there, and nothing else.
     #[arg(long)]
     pub(crate) member: bool,
-    /// Who may use a queue whose CapacityPolicy says nothing of it: every managed namespace (open), or
-    /// only who has the verb `use` on it (closed). Else it stays as it is, at first open.
+    /// Who may use a queue whose CapacityPolicy does not say so: every managed namespace (open), or only
+    /// namespaces and users with the verb `use` on it (closed). Unset: no change; initially open.
     #[arg(long, value_name = "open|closed", conflicts_with = "member")]
     pub(crate) tenancy: Option<Tenancy>,
-    /// An account of Karmada's own, which passes the admission policies: the name of a user,
+    /// An account of Karmada that is exempt from the admission policies: the name of a user,
     /// `system:serviceaccount:NAMESPACE:NAME` or `group:NAME`. May be repeated. Not needed for
-    /// those that are in the group system:masters, or are found by their names.
+    /// members of the group system:masters and for accounts that are found by their names.
     #[arg(
         long = "karmada-account",
         value_name = "USER",
         conflicts_with = "member"
     )]
     pub(crate) karmada_accounts: Vec<Account>,
-    /// Installs no admission policies: whoever edits a namespace may then pass its queues' bounds.
+    /// Installs no admission policies: editors of a namespace can then exceed its quota.
     #[arg(long, conflicts_with = "member")]
     pub(crate) without_admission_policies: bool,
 }
 
-/// Who may use a queue that says nothing of it.
+/// Who may use a queue whose CapacityPolicy does not say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Tenancy {
     /// Every managed namespace.
     Open,
-    /// Only who has the right to.
+    /// Only namespaces and users with the right.
     Closed,
 }

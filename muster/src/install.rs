@@ -108,7 +108,7 @@ async fn apply_all(client: &Client, manifests: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets go of every job, and unregisters the webhook.
+/// Makes every job unmanaged, and unregisters the webhook.
 pub(crate) async fn uninstall(connection: &Connection) -> anyhow::Result<()> {
     let client = connect(connection).await?;
     webhook::register::unregister(&client)
@@ -119,7 +119,7 @@ pub(crate) async fn uninstall(connection: &Connection) -> anyhow::Result<()> {
     println!("mark of what was adopted taken off {count} namespaces");
     let count = binding_writer::uninstall::unmanage_all(&client).await?;
     admission::remove(&client).await?;
-    println!("{count} bindings let go; CRDs, queues and policies stay");
+    println!("{count} bindings are unmanaged now; CRDs, queues and policies stay");
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //!
 //! kube retries every method on 429, 503 and 504 by default, writes included, which turns a
 //! write into one whose outcome is unknown; and it waits for ever on a dead connection. Both
-//! are off here: whoever writes retries by itself, within its own deadline.
+//! are off here: each writer retries by itself, within its own deadline.
 
 use crate::lease::{Leadership, TermOver};
 use anyhow::Context as _;
@@ -156,7 +156,7 @@ pub enum CallError {
     Kube(#[from] kube::Error),
 }
 
-/// What a failed call means for whoever made it.
+/// What a failed call means for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallFault {
     /// The object is not there.

@@ -31,11 +31,11 @@ pub fn slept() -> Duration {
         use nix::time::{ClockId, clock_gettime};
         let read = |clock| clock_gettime(clock).map(Duration::from);
         // The monotonic one first: the difference is then never too small.
-        if let (Ok(awake), Ok(all)) = (
+        if let (Ok(running), Ok(all)) = (
             read(ClockId::CLOCK_MONOTONIC),
             read(ClockId::CLOCK_BOOTTIME),
         ) {
-            return all.saturating_sub(awake);
+            return all.saturating_sub(running);
         }
     }
     Duration::ZERO
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_awake_does_not_sleep() {
+    fn a_machine_that_runs_does_not_sleep() {
         let before = slept();
         std::thread::sleep(Duration::from_millis(20));
         assert!(slept().saturating_sub(before) < Duration::from_millis(10));

@@ -25,7 +25,7 @@ pub struct Registry(Arc<Mutex<Shared>>);
 
 struct Shared {
     inner: Inner,
-    /// Each metric by its name: a part of the process that is built anew, as each term of
+    /// Each metric by its name: a part of the process that is rebuilt, as each term of
     /// leading builds many, goes on with the metrics it had.
     registered: HashMap<String, Box<dyn Any + Send>>,
 }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pages_that_expire_are_read_anew_and_not_for_ever() {
+    async fn pages_that_expire_are_read_again_and_not_for_ever() {
         let (api, maps) = with_objects(501);
         let expired = Fault::Status(410, "the continue parameter is too old");
         api.fault(1, expired, is_later);

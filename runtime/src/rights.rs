@@ -1,7 +1,7 @@
 //! Who may use a queue: asked of the API server by SubjectAccessReview.
 //!
 //! The right is the verb `use` on the Queue, in the namespace of the job: a ClusterRoleBinding gives it
-//! everywhere, a RoleBinding in its namespace. Answers are kept for seconds ([`Rights`]), so that a
+//! everywhere, a RoleBinding in its namespace. Answers are cached for seconds ([`Rights`]), so that a
 //! namespace with many submissions asks little, and what is granted or withdrawn counts soon.
 
 use crate::client::{CallError, with_deadline};
@@ -99,7 +99,7 @@ struct Question {
     queue: String,
 }
 
-/// [`may_use`] with answers that are kept for a while, in bounded number. Clones share them.
+/// [`may_use`] with answers that are cached for a while, in bounded number. Clones share them.
 #[derive(Clone)]
 pub struct Rights {
     client: Client,
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_are_kept_for_seconds_and_errors_are_not() {
+    async fn answers_are_cached_for_seconds_and_errors_are_not() {
         let api = server();
         let rights = Rights::new(api.client());
         let ask = async |queue: &str| rights.may_use(&alice(), "team-a", queue).await.unwrap();

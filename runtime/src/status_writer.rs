@@ -117,7 +117,7 @@ impl StatusWriter {
     }
 
     /// Starts a writer. What is not sent when `cancel` comes is dropped: the next leader
-    /// computes it anew.
+    /// computes it again.
     #[must_use]
     pub fn spawn_with(
         client: Client,

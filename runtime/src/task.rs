@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_told() {
+    async fn a_panic_is_reported() {
         assert_eq!(spawn(async { 1 }).await.ok(), Some(1));
         let died = spawn(async { panic!("on purpose") }).await;
         assert!(died.is_err_and(|error| error.is_panic()));

@@ -1,7 +1,7 @@
 //! Logs to stdout, and traces by OTLP where an endpoint is configured.
 //!
 //! The filter comes from `RUST_LOG`, default `info`. Whatever it says, kube's client is kept
-//! quiet: on a decode error it warns with the whole body, which may hold Secrets, and every
+//! quiet: on a decode error it warns with the whole body, which may contain Secrets, and every
 //! failed call that it reports is reported here too, with what was wanted of it.
 
 use anyhow::Context as _;

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
-/// Plays jobs on a fleet in virtual time, decided by the engine that runs live.
+/// Simulates jobs on a fleet in virtual time, with the engine that runs live.
 #[derive(Debug, Clone, Args)]
 pub struct Simulate {
     /// The fleet: YAML, or the CSV node list of the Philly or openb trace.
@@ -27,25 +27,25 @@ pub struct Simulate {
     /// Jobs: YAML, a simple CSV, or the CSV of the Philly, openb or Tiresias trace.
     #[arg(long, value_name = "FILE")]
     jobs: PathBuf,
-    /// Who may pass whom, in every queue; without it as the queues say.
+    /// The order within every queue. Unset: the ordering of each queue.
     #[arg(long, value_name = "ORDERING")]
     policy: Option<Ordering>,
-    /// Arrivals come so many times as fast.
+    /// How many times as fast jobs arrive.
     #[arg(long, value_name = "TIMES", value_parser = positive)]
     speedup: Option<f64>,
-    /// Jobs declare how long they will run, and are right.
+    /// Jobs declare their exact run times.
     #[arg(long)]
     oracle: bool,
-    /// Over how many clusters gangs may go; without it as the jobs say.
+    /// Whether gangs are split over several clusters. Unset: as each job says.
     #[arg(long, value_name = "SPLIT")]
     split: Option<Splits>,
-    /// Seconds from when a job is evicted until its pods are gone.
+    /// Seconds from an eviction until the pods are gone.
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     stop_seconds: u32,
     /// Recomputes every number that the engine derives after every step; slow.
     #[arg(long)]
     check: bool,
-    /// How the numbers are written.
+    /// Output format.
     #[arg(long, default_value = "table", value_name = "table|json")]
     output: Output,
     /// Draws charts, SVG and PNG, into this folder.
@@ -53,16 +53,16 @@ pub struct Simulate {
     charts: Option<PathBuf>,
 }
 
-/// Who may pass whom.
+/// The order of jobs within a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Ordering {
-    /// Nobody passes the head.
+    /// No job passes the head of the queue.
     #[value(name = "StrictFIFO")]
     StrictFifo,
-    /// Whoever fits goes.
+    /// Every job that fits starts.
     #[value(name = "BestEffort")]
     BestEffort,
-    /// Others pass where that does not delay the head.
+    /// Jobs pass the head of the queue if that does not delay it.
     #[value(name = "Backfill")]
     Backfill,
     /// Shortest predicted run time first, with ageing.
@@ -72,19 +72,19 @@ enum Ordering {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Splits {
-    /// In one cluster only.
+    /// Not split.
     Never,
-    /// Over several where no one has room.
+    /// Split if no single cluster has capacity.
     Allowed,
-    /// Over several whenever that helps.
+    /// Also split if that leaves less capacity unusable.
     Preferred,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people.
+    /// Tables.
     Table,
-    /// For programs.
+    /// JSON.
     Json,
 }
 

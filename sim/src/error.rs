@@ -1,4 +1,4 @@
-//! What is wrong with an input file, so that whoever wrote it finds the place and the cure.
+//! What is wrong with an input file: the place, the cause and the cure.
 
 use std::path::Path;
 

@@ -8,7 +8,7 @@
 //!
 //! The engine is the very one that runs live; this crate plays the members (what is released
 //! runs at once and ends when its time is over) and keeps the books. There are no pods: the
-//! seats of a plan hold its room until the job ends. It must never decide anything itself.
+//! assumed pods of a plan use its capacity until the job ends. It must never decide anything itself.
 
 pub mod charts;
 mod command;

@@ -1,4 +1,4 @@
-//! The members, played: what runs where, how far it is, when it will have ended.
+//! The simulated members: what runs where, how far it is, when it will have ended.
 //!
 //! What is released runs at once with the pods it was given, and is done when all its pods
 //! would have run their time. Fewer pods take longer in proportion. What is evicted loses

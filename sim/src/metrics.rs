@@ -2,7 +2,7 @@
 //!
 //! Job completion time is from arrival to end; wait is all the time between them that a job was
 //! not released. Use is counted in the arrival window only: after the last arrival a fleet
-//! empties whoever schedules it.
+//! empties under every scheduler.
 
 use crate::record::{Decided, Measure, Record};
 use crate::run::Outcome;

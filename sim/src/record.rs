@@ -323,7 +323,7 @@ impl Record {
         }
         let clusters = u32::try_from(admission.shares.len()).unwrap_or(u32::MAX);
         record.clusters = record.clusters.max(clusters);
-        self.let_go(job);
+        self.free(job);
         let held = admission
             .shares
             .iter()
@@ -356,7 +356,7 @@ impl Record {
         }
     }
 
-    fn let_go(&mut self, job: usize) {
+    fn free(&mut self, job: usize) {
         let held = std::mem::take(&mut self.held[job]);
         self.hold(job, &held, -1);
     }
@@ -371,13 +371,13 @@ impl Record {
 
     /// Nothing of a job that was evicted is left; it waits again from when it was stopped.
     pub fn waits_again(&mut self, job: usize, since: Time) {
-        self.let_go(job);
+        self.free(job);
         self.jobs[job].waits_since = Some(since);
     }
 
     /// A job is done.
     pub fn finishes(&mut self, job: usize, now: Time) {
-        self.let_go(job);
+        self.free(job);
         self.jobs[job].finished = Some(now);
         if let Some(asked) = self.asked.get_mut(self.queue_of[job]) {
             *asked -= self.jobs[job].size;

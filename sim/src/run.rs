@@ -38,7 +38,7 @@ pub struct Violation {
     pub what: String,
 }
 
-/// Runs a scenario to its end. `watch` is told now and then how many jobs are done.
+/// Runs a scenario to its end. `watch` receives now and then how many jobs are done.
 ///
 /// # Errors
 /// A [`Violation`], where `check` is on.
@@ -238,7 +238,7 @@ impl<'a> Run<'a> {
         loop {
             let decided = self.engine.decide(self.now);
             self.wake_at = decided.wake_at;
-            // What is told of what was decided may move more.
+            // The facts that follow from the decisions may allow more.
             let again = decided.more || !decided.decisions.is_empty();
             any |= !decided.decisions.is_empty();
             for decision in decided.decisions {
@@ -301,7 +301,7 @@ impl<'a> Run<'a> {
             return;
         };
         let sizes = self.sizes.entry(job).or_default();
-        // A cluster that has none left is told of, too.
+        // A cluster that has none left is reported too.
         sizes.values_mut().for_each(|pods| *pods = 0);
         for share in &admission.shares {
             sizes.insert(share.cluster.clone(), share.replicas());

@@ -6,7 +6,7 @@ use engine::facts::{
 };
 use engine::{QueueName, Resources, Time};
 
-/// A start deadline that never comes: there are no pods whose binding could be awaited.
+/// A start deadline that never comes: there are no pods that could be bound late.
 pub const NO_DEADLINE_MS: i64 = i64::MAX / 4;
 
 /// The fleet: clusters and their nodes.
@@ -32,7 +32,7 @@ pub struct Queues {
 /// A job, with what only the simulation knows of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimJob {
-    /// What the engine is told; it arrives at `queued_at`.
+    /// The fact for the engine; the job arrives at `queued_at`.
     pub fact: JobFact,
     /// How long it runs with all its pods, in milliseconds.
     pub run_ms: i64,

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn its_panic_and_its_failure_are_told() {
+    async fn its_panic_and_its_failure_are_reported() {
         let panicked = run_apart(async { panic!("on purpose") }).await;
         assert_eq!(panicked.unwrap_err().to_string(), "the webhook panicked");
         let failed = run_apart(async { anyhow::bail!("no address") }).await;

@@ -131,7 +131,7 @@ pub enum Action {
         /// When to look again.
         until: Timestamp,
     },
-    /// Begin anew: a CA, and a serving certificate signed by it.
+    /// Start over: a CA, and a serving certificate signed by it.
     Found,
     /// Put a new CA into the bundle.
     AddAuthority,

@@ -81,7 +81,7 @@ impl Target {
                 let uri: http::Uri = url.parse().with_context(|| format!("--url {url:?}"))?;
                 anyhow::ensure!(
                     uri.scheme_str() == Some("https"),
-                    "--url {url:?} has to begin with https://: API servers call webhooks by nothing else"
+                    "--url {url:?} must begin with https://: API servers call webhooks only by that"
                 );
                 let host = uri
                     .host()

@@ -1,4 +1,4 @@
-//! Whether who submits a job may use its queue.
+//! Whether the user who submits a job may use its queue.
 //!
 //! ```text
 //! /mutate/templates   ─► stamp: the queue that the submitter may use, where the namespace may not
@@ -31,7 +31,7 @@ pub struct Permits {
 enum Permit {
     /// Its namespace, by the policy or by a right.
     Namespace,
-    /// Who submits it.
+    /// The user who submits it.
     Submitter,
     Nobody,
 }

@@ -1,6 +1,6 @@
 //! What queues' policies and namespaces say of who may submit what: an index fed by two watches.
 //!
-//! Until both have listed nothing is known, and whoever asks is told so.
+//! Until both have listed nothing is known, and every answer says so.
 
 use crds::capacity_policy::{CapacityPolicy, closed_to};
 use crds::kubernetes::Namespace;
@@ -38,7 +38,7 @@ pub struct QueueSays {
     pub closed: Option<String>,
     /// The PriorityClass of those that it names that the queue does not take.
     pub refused_class: Option<String>,
-    /// Whether it says in vain that it is never evicted.
+    /// Whether it opts out of eviction where its queue does not allow that.
     pub preemptible_all_the_same: bool,
 }
 

@@ -44,9 +44,9 @@ pub struct Request<T> {
     /// Who asks.
     #[serde(default)]
     pub user_info: UserInfo,
-    /// The object as it will be stored.
+    /// The object after the request.
     pub object: Option<T>,
-    /// The object as it is stored, on updates and deletions.
+    /// The object before the request, on updates and deletions.
     pub old_object: Option<T>,
 }
 

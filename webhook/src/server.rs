@@ -48,7 +48,7 @@ const BODY_LIMIT: usize = 4 * 1024 * 1024;
 /// is closed with the answer unread: it sees a broken pipe, and never why.
 const DROPPED: usize = 4 * BODY_LIMIT;
 /// What is said where no place is free.
-const BUSY: &str = "muster webhook: it serves as many requests as it may; try again in a second";
+const BUSY: &str = "muster webhook: too many requests; try again in a second";
 /// Seconds after which who was told so may ask again. API servers do, within timeoutSeconds.
 const RETRY_SECONDS: &str = "1";
 /// Below the registrations' timeoutSeconds (3), so that the API server hears why.
@@ -107,7 +107,7 @@ pub fn router(handlers: Handlers) -> Router {
         .route(TEMPLATES_MANAGED, post(templates_managed))
         .route(TEMPLATES, post(templates_elsewhere))
         .route(USERS, post(template_users))
-        // Nothing is served before the certificate is loaded: whoever gets an answer has it.
+        // Nothing is served before the certificate is loaded: an answer proves that it is.
         .route("/readyz", get(async || "ok\n"))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
@@ -280,7 +280,7 @@ fn gate_answer(entry: Entry, request: &Request<gate::Binding>) -> Answer {
 }
 
 fn template_answer(scope: Scope, request: &Request<Value>, released: &Released) -> Answer {
-    let answer = templates::judge(scope, request, released);
+    let answer = templates::review(scope, request, released);
     if let Answer::Deny { denial, message } = &answer {
         let Request {
             namespace,

@@ -31,7 +31,7 @@ pub enum Scope {
 
 /// Whether `request` may create or change a template.
 #[must_use]
-pub fn judge(scope: Scope, request: &Request<Value>, released: &Released) -> Answer {
+pub fn review(scope: Scope, request: &Request<Value>, released: &Released) -> Answer {
     let Some(new) = request.object.as_ref().filter(|_| concerns(request)) else {
         return Answer::allow();
     };
@@ -119,7 +119,7 @@ fn refusal(kind: &str, name: &str, job: &ReleasedJob, growth: &str) -> String {
         false => "members would get such an edit at once, past the queue",
     };
     format!(
-        "{kind} {name} is released (attempt {attempt}, queue {queue}) and cannot grow: {growth}; {why}. Delete the job and submit it again \
+        "{kind} {name} is admitted (attempt {attempt}, queue {queue}) and cannot grow: {growth}; {why}. Delete the job and submit it again \
          with the larger size, or suspend it first where its kind can be suspended",
         attempt = attempt.0,
     )

@@ -1,4 +1,4 @@
-//! What the engine is told of a policy. Every field is enforced; a value that cannot be used
+//! The fact about a policy for the engine. Every field is enforced; a value that cannot be used
 //! makes the fact invalid, which stops the queue and says why.
 
 use super::{
@@ -32,7 +32,7 @@ impl Ordering {
 }
 
 impl CapacityPolicy {
-    /// What the engine is told of it. `dequeue_strategy` is that of the Queue of the same name,
+    /// The fact about it for the engine. `dequeue_strategy` is that of the Queue of the same name,
     /// which decides where the policy leaves the ordering open.
     #[must_use]
     pub fn to_fact(&self, dequeue_strategy: Option<&str>) -> PolicyFact {

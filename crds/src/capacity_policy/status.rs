@@ -1,39 +1,39 @@
-//! What the federation does with a queue, as its policy shows it.
+//! The status of a queue in the federation, as its policy shows it.
 
 use crate::loose::{QuantityList, QuantityText, lenient};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the federation does with a queue. Empty fields are written as `null`, so that a merge
-/// patch clears them.
+/// The status of a queue in the federation. Empty fields are written as `null`, so that a merge patch
+/// clears them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(description = "What the federation does with the queue.")]
+#[schemars(description = "The status of the queue in the federation.")]
 pub struct CapacityPolicyStatus {
-    /// The generation of the spec that this is about.
+    /// The generation of the spec that this status is about.
     #[serde(deserialize_with = "lenient")]
     pub observed_generation: Option<i64>,
     /// Valid, Open.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(deserialize_with = "lenient")]
     pub conditions: Vec<Condition>,
-    /// By resource, over the whole federation.
+    /// Usage and quota by resource, over all clusters.
     #[serde(deserialize_with = "lenient")]
     pub resources: Vec<ResourceUse>,
-    /// By cluster.
+    /// Usage by cluster.
     #[serde(deserialize_with = "lenient")]
     pub clusters: Vec<ClusterUse>,
-    /// By bound of the policy.
+    /// Usage and quota by pool of the policy.
     #[serde(deserialize_with = "lenient")]
     pub pools: Vec<PoolUse>,
-    /// Jobs, by state.
+    /// The number of jobs by state.
     #[serde(deserialize_with = "lenient")]
     pub counts: Counts,
-    /// The queued job that is next, if any.
+    /// The pending job that is next, if any.
     #[serde(deserialize_with = "lenient")]
     pub head: Option<Head>,
-    /// What `kubectl get cap` shows.
+    /// The columns of `kubectl get cap`.
     #[serde(deserialize_with = "lenient")]
     pub summary: Option<Summary>,
 }
@@ -44,28 +44,28 @@ pub struct CapacityPolicyStatus {
 pub struct ResourceUse {
     /// The resource.
     pub name: String,
-    /// Charged to released jobs, those of the queues below included.
+    /// Charged for admitted jobs, those of the queues below included.
     pub allocated: QuantityText,
-    /// Asked for by queued jobs.
+    /// Requested by pending jobs.
     pub pending: QuantityText,
-    /// What the queue gets back when it needs it, as things are: never below its guarantee, never
-    /// above what it may have.
+    /// What the queue gets back when it needs it, at present: at least its guarantee and at most its
+    /// realCapability.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deserved: Option<QuantityText>,
-    /// The bound that the Queue states, where it states one.
+    /// The capability that the Queue states, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capability: Option<QuantityText>,
-    /// What it may have at most as things are: its own and its ancestors' bounds, less what is
+    /// The most that the queue may use at present: its own and its ancestors' capability, less what is
     /// guaranteed to others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_capability: Option<QuantityText>,
-    /// Of allocated, what is above deserved: others may take it back.
+    /// The part of allocated above deserved: others may reclaim it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub borrowed: Option<QuantityText>,
-    /// Of deserved, what it leaves to others now: it may take that back.
+    /// The part of deserved that other queues use at present: the queue may reclaim it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lent: Option<QuantityText>,
-    /// Past use in hours, decayed by fairShare.usageHalfLife.
+    /// Past usage in hours, decayed by fairShare.usageHalfLife.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decayed_use: Option<QuantityText>,
 }
@@ -80,68 +80,68 @@ pub struct ClusterUse {
     pub allocated: QuantityList,
 }
 
-/// What one bound of the policy counts together.
+/// One pool of the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PoolUse {
     /// The class.
     pub class: String,
-    /// The clusters that the bound counts together; absent: all.
+    /// The clusters that count together. Absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clusters: Option<Vec<String>>,
     /// Charged there, by resource.
     pub allocated: QuantityList,
-    /// What the queue gets back there when it needs it, as things are.
+    /// What the queue gets back there when it needs it, at present.
     #[serde(skip_serializing_if = "QuantityList::is_empty")]
     pub deserved: QuantityList,
-    /// The bound that the policy states.
+    /// The capability that the policy states.
     pub capability: QuantityList,
-    /// What it may have there at most as things are.
+    /// The most that the queue may use there at present.
     #[serde(skip_serializing_if = "QuantityList::is_empty")]
     pub real_capability: QuantityList,
 }
 
-/// Jobs, by state.
+/// The number of jobs by state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Counts {
     /// Queued or held.
     pub pending: i64,
-    /// Released, their minimum not running yet.
+    /// Admitted, but their minimum does not run yet.
     pub admitted: i64,
     /// Running.
     pub running: i64,
-    /// Ended or evicted, still charged until their work is gone.
+    /// Ended or evicted, and charged until their work is gone.
     pub ending: i64,
     /// Ended.
     pub finished: i64,
 }
 
-/// The queued job that is next.
+/// The pending job that is next.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Head {
     /// `namespace/name` of its PodGroup.
     pub job: String,
-    /// What it waits for.
+    /// Why it waits: one word of a closed list.
     pub reason: String,
     /// The same in words, with numbers.
     pub message: String,
 }
 
-/// What `kubectl get cap` shows: columns take scalars only.
+/// The columns of `kubectl get cap`, which take scalars only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Summary {
-    /// Devices, allocated of capability: `48/64`, or `48` without a bound.
+    /// Devices allocated and capability: `48/64`, or `48` without a capability.
     pub gpus: String,
-    /// Devices that it deserves as things are, where it deserves some.
+    /// Devices that it deserves at present, if any.
     pub deserved_gpus: String,
-    /// Devices that queued jobs ask for.
+    /// Devices that pending jobs request.
     pub pending_gpus: String,
-    /// CPU, allocated of capability.
+    /// CPU allocated and capability.
     pub cpu: String,
-    /// `9R/2Q`: released and queued.
+    /// `9R/2Q`: admitted and queued.
     pub jobs: String,
 }
 
@@ -167,7 +167,7 @@ impl Summary {
     }
 }
 
-/// `48/64`, or `48` without a bound.
+/// `48/64`, or `48` without a capability.
 fn of_bound(used: &ResourceUse) -> String {
     match &used.capability {
         Some(bound) => format!("{}/{}", used.allocated.0, bound.0),

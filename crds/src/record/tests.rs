@@ -56,7 +56,7 @@ fn unknown_fields_are_written_back_byte_for_byte() {
 }
 
 #[test]
-fn what_a_later_version_wrote_is_told_from_garbage() {
+fn what_a_later_version_wrote_differs_from_garbage() {
     let later = [
         with(r#"{"templateUID""#, r#"{"version":2,"templateUID""#),
         with(r#""Ending""#, r#""Parked""#),

@@ -1,4 +1,4 @@
-//! (a) Admission alone: a queue that may hold nothing is opened for jobs that may then all go at once,
+//! (a) Admission alone: a queue without quota is opened for jobs that may then all go at once,
 //! while karmada-controller-manager is paused; between two measurements of what the API server takes.
 
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ pub(super) struct Admission {
     pub(super) first_after_ms: f64,
     /// What Muster counted, from the queue's patch until it was at rest.
     pub(super) muster_counted_per_job: BTreeMap<String, f64>,
-    /// What the API server took in that time, whoever sent it.
+    /// What the API server took in that time, from all clients.
     pub(super) writes_per_job: BTreeMap<String, f64>,
     /// Until the last was admitted.
     pub(super) cost: Cost,

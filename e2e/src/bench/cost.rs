@@ -1,4 +1,4 @@
-//! What a stretch of time cost: CPU seconds by process, of the testbed's, of the benchmark itself and of
+//! What a period of time cost: CPU seconds by process, of the testbed's, of the benchmark itself and of
 //! whatever else runs on the machine; and how much memory processes hold.
 //!
 //! What others took is part of every answer, since rates mean little without it.

@@ -1,4 +1,4 @@
-//! Counters as processes publish them for Prometheus, and how they grew over a stretch of time.
+//! Counters as processes publish them for Prometheus, and how they grew over a period of time.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ impl Counters {
     pub(super) fn since(&self, earlier: &Self) -> BTreeMap<String, f64> {
         let grown = self.0.iter().map(|(key, value)| {
             let before = earlier.0.get(key).copied().unwrap_or(0.0);
-            // Smaller than before: the process began anew, and so did its counters.
+            // Smaller than before: the process started over, and so did its counters.
             let growth = if *value < before {
                 *value
             } else {
@@ -123,7 +123,7 @@ apiserver_request_total{code="200",resource="podgroups",subresource="",verb="LIS
     }
 
     #[test]
-    fn a_counter_that_began_anew_has_grown_by_what_it_shows() {
+    fn a_counter_that_started_over_has_grown_by_what_it_shows() {
         let text = |value: u32| {
             format!("muster_binding_writes_total{{kind=\"Place\",result=\"Written\"}} {value}")
         };

@@ -32,7 +32,7 @@ pub(super) struct MemberPod {
 }
 
 impl Batch {
-    /// A managed namespace, and a queue that may hold nothing yet.
+    /// A managed namespace, and a queue without quota yet.
     pub(super) async fn managed(plane: &Plane, name: &str) -> anyhow::Result<Self> {
         plane.karmada.create(QUEUE, &jobs::queue(name, 0)).await?;
         let labels = json!({"muster.io/managed": "true"});
@@ -98,7 +98,7 @@ impl Batch {
         Ok(start.elapsed())
     }
 
-    /// Says how many GPUs the queue may hold.
+    /// Sets the quota of the queue, in GPUs.
     pub(super) async fn capability(&self, plane: &Plane, gpus: usize) -> anyhow::Result<()> {
         let patch = json!({"spec": {"capability": {"nvidia.com/gpu": gpus}}});
         plane.karmada.merge(QUEUE, None, &self.name, &patch).await?;

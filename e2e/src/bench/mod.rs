@@ -1,7 +1,7 @@
 //! `make bench-e2e`: the numbers of the whole path on a real control plane.
 //!
 //! Single rates swing with the machine: what is compared is measured within one run, and the CPU that
-//! other processes took is part of every result. Whoever is measured is Muster's binary as its users have
+//! other processes took is part of every result. The measured program is Muster's binary as its users have
 //! it; what is seen comes from watches of the benchmark's own and from published metrics, and jobs'
 //! charges are added up here from the records on bindings, by code that shares nothing with Muster.
 //!

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Results by phase. The file is written anew after each, so that a run that is broken off leaves what
+/// Results by phase. The file is written again after each, so that a run that is broken off leaves what
 /// it had.
 #[derive(Debug)]
 pub(super) struct Report {

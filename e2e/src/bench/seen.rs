@@ -33,7 +33,7 @@ pub(super) struct Sighting {
     pub(super) ended: Option<Instant>,
 }
 
-/// A binding as it is told by an event.
+/// A binding as an event shows it.
 #[derive(Debug, Clone)]
 pub(super) struct BindingNow {
     pub(super) id: BindingId,
@@ -46,7 +46,7 @@ pub(super) struct BindingNow {
     pub(super) ended_in: Vec<String>,
 }
 
-/// A Work as it is told by an event.
+/// A Work as an event shows it.
 #[derive(Debug, Clone)]
 pub(super) struct WorkNow {
     pub(super) binding: BindingId,

@@ -24,7 +24,7 @@ const A_WHILE: Duration = Duration::from_secs(5);
 /// The queue, its jobs, and which of them run.
 pub(super) struct Standing {
     batch: Batch,
-    /// What the queue may hold, and holds.
+    /// The quota of the queue, and its usage.
     capability: usize,
     /// Running jobs, by name, with their pods.
     running: VecDeque<(String, MemberPod)>,
@@ -68,7 +68,7 @@ pub(super) struct Restart {
     pub(super) first_decision_after_ms: f64,
     /// Jobs admitted, of the one that may go.
     pub(super) admitted: usize,
-    /// GPUs charged at the most since the queue was filled, of those that it may hold.
+    /// GPUs charged at the most since the queue was filled, of its quota.
     pub(super) peak_gpus: u64,
     pub(super) capability: usize,
     pub(super) no_bound_passed: bool,

@@ -1,5 +1,5 @@
-//! What of Ray's command the tests run where KubeRay has its pods run `ray`: nodes join a head, and are
-//! told how many there are.
+//! What of Ray's command the tests run where KubeRay has its pods run `ray`: nodes join a head, and learn
+//! how many there are.
 //!
 //! ```text
 //! ray start --head --port=P ...        waits for all nodes of its gang

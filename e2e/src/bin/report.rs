@@ -20,7 +20,7 @@ struct Args {
     /// Take over the waits of this run where they are shorter than those of the table.
     #[arg(long)]
     learn: bool,
-    /// Judge the stories alone, and not how long their waits took.
+    /// Report on the stories alone, and not on how long their waits took.
     #[arg(long)]
     stories_only: bool,
 }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_without_the_commit_is_told_how_to_get_it() {
+    fn a_clone_without_the_commit_says_how_to_get_it() {
         let dir = tempfile::tempdir().unwrap();
         git(dir.path(), &["init", "--quiet"]);
         let error = unpack(dir.path(), &dir.path().join("source")).unwrap_err();

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_of_a_name_that_are_over_are_told() {
+    fn queues_of_a_name_that_are_over_are_reported() {
         let line = |queue: &str, over: &str| {
             format!("muster_queue_over_capability{{queue=\"{queue}\",resource=\"pods\"}} {over}")
         };

@@ -1,6 +1,6 @@
 //! Jobs to submit, as JSON: pods of one shape in the kinds that people train with.
 //!
-//! The testbed's pods are played: each ends after its annotation `muster.io/run-for`, with failure if
+//! The testbed's pods are simulated: each ends after its annotation `muster.io/run-for`, with failure if
 //! `muster.io/fail` says so, and runs for ever without.
 
 use serde_json::{Value, json};
@@ -214,7 +214,7 @@ impl Gang {
     }
 }
 
-/// Queue of `scheduling.volcano.sh` that may hold `gpus` GPUs in the whole federation.
+/// Queue of `scheduling.volcano.sh` with a quota of `gpus` GPUs in the whole federation.
 pub fn queue(name: &str, gpus: u32) -> Value {
     json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1",

@@ -27,7 +27,7 @@ const SYSTEM_NAMESPACE: &str = "muster-system";
 pub enum Part {
     /// Everything, the webhook registered.
     All,
-    /// Everything, but the API server is told of no webhook.
+    /// Everything, but no webhook is registered.
     AllUnregistered,
     /// Another replica of the same.
     Second,
@@ -414,7 +414,7 @@ pub fn metric(metrics: &str, name: &str) -> Option<f64> {
 
 /// A plain GET on loopback; the whole answer, headers included.
 async fn http_get(port: u16, path: &str) -> Result<String, String> {
-    let exchange = async {
+    let request = async {
         let mut stream =
             tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).await?;
         let request =
@@ -424,7 +424,7 @@ async fn http_get(port: u16, path: &str) -> Result<String, String> {
         stream.read_to_string(&mut answer).await?;
         Ok::<_, std::io::Error>(answer)
     };
-    match tokio::time::timeout(Duration::from_secs(5), exchange).await {
+    match tokio::time::timeout(Duration::from_secs(5), request).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer to GET {path} within 5 s")),
     }
@@ -435,7 +435,7 @@ mod tests {
     use super::metric;
 
     #[test]
-    fn a_metric_is_summed_over_its_labels_and_told_from_those_with_longer_names() {
+    fn a_metric_is_summed_over_its_labels_and_kept_apart_from_those_with_longer_names() {
         let metrics = "# HELP muster_leading 1 while\nmuster_leading 1\nmuster_leading_since 7\n\
                        muster_cut_total{q=\"a\"} 2\nmuster_cut_total{q=\"b\"} 3\n";
         assert_eq!(metric(metrics, "muster_leading"), Some(1.0));

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_story_that_failed_is_told_with_its_reason() {
+    fn a_story_that_failed_is_shown_with_its_reason() {
         let failed = End::Failed("job placed: not within 180s".to_owned());
         let lines = [story("a", Duration::ZERO, Duration::from_secs(1), failed)];
         let report = Report::of(&lines, &idle());

@@ -193,7 +193,7 @@ impl State {
     }
 }
 
-/// What a story in its middle is told.
+/// What a story in its middle receives.
 enum Meeting {
     Kills,
     Over,

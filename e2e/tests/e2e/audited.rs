@@ -136,7 +136,7 @@ impl Case {
         }
         let report = subject.audit(self.plane.audit_log()?);
         let report = report.with_context(|| format!("audit of {}", self.name))?;
-        judge(self.plane, &self.name, &subject, &report, &audited.expected)?;
+        verify(self.plane, &self.name, &subject, &report, &audited.expected)?;
         if let Some(why) = audited.nothing_held {
             println!("AUDIT {}: nothing was held, {why}", self.name);
         }
@@ -149,11 +149,11 @@ pub(crate) async fn audit(plane: &Plane, namespace: &str, jobs: &[Job]) -> anyho
     let mut subject = subject(plane, namespace, jobs).await?;
     subject.whole_namespace(namespace);
     let report = subject.audit(plane.audit_log()?)?;
-    judge(plane, namespace, &subject, &report, &[])
+    verify(plane, namespace, &subject, &report, &[])
 }
 
 /// Says what was audited; fails at what must not be.
-fn judge(
+fn verify(
     plane: &Plane,
     name: &str,
     subject: &Subject,

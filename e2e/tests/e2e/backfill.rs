@@ -71,7 +71,7 @@ pub(crate) async fn short_job_passes(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Submits a job that says how long it runs: what did not say would be judged by what others took.
+/// Submits a job that says how long it runs: the run time of others would be predicted by those of similar jobs.
 async fn submit(case: &Case, gang: Gang, lasts: &str) -> anyhow::Result<Job> {
     case.submit(&jobs::annotated(gang.volcano(), EXPECTED, lasts))
         .await

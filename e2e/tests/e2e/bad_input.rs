@@ -192,7 +192,7 @@ fn a_binding_without_requirements_waits_and_says_that_its_size_is_unknown() {
     managed("norequirements", async |case| {
         case.queue(8).await?;
         case.nodes("member1", 1).await?;
-        // Karmada is told how many pods there are and not what each needs.
+        // Karmada knows how many pods there are, but not what each needs.
         let script = "function GetReplicas(obj) return obj.spec.replicas, nil end";
         let customization = json!({
             "metadata": {"name": "norequirements"},

@@ -23,7 +23,7 @@ use crate::story::Namespace;
 
 /// The hard bound on anything that happens within seconds on an idle machine; a machine with much else
 /// to do took more than a minute. A story goes on at once when it has happened, and how long it took
-/// is judged at the end of the run, beside what it takes on an idle machine (`harness::report`).
+/// is compared at the end of the run with what it takes on an idle machine (`harness::report`).
 pub(crate) const SOON: Duration = Duration::from_secs(180);
 /// The hard bound on the first job of a plane to run; nothing else is there yet.
 pub(crate) const FIRST: Duration = Duration::from_secs(90);
@@ -101,7 +101,7 @@ impl Case {
         Ok(())
     }
 
-    /// Makes the queue of this test, which may hold `gpus` GPUs.
+    /// Makes the queue of this test, with a quota of `gpus` GPUs.
     pub(crate) async fn queue(&self, gpus: u32) -> anyhow::Result<()> {
         self.cluster_object(QUEUE, &jobs::queue(&self.name, gpus))
             .await
@@ -407,18 +407,18 @@ impl Case {
         let binding = self.binding(job).await.map_err(anyhow::Error::msg)?;
         let patch = json!({"metadata": {"annotations": annotations}});
         let namespace = Some(self.name.as_str());
-        let mut played = 0;
+        let mut simulated = 0;
         for cluster in clusters(&binding.unwrap_or_default()) {
             let member = self.plane.member(&cluster).await?;
             for pod in member.list(POD, namespace).await? {
                 if job.owns(&pod) {
                     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
                     member.merge(POD, namespace, name, &patch).await?;
-                    played += 1;
+                    simulated += 1;
                 }
             }
         }
-        anyhow::ensure!(played > 0, "{} has no pods to play", job.name);
+        anyhow::ensure!(simulated > 0, "{} has no pods to play", job.name);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! TFJobs over clusters: each pod is told where all the others are, and they are there.
+//! TFJobs over clusters: each pod knows where all the others are, and they are there.
 
 use std::collections::BTreeMap;
 

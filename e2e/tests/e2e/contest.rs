@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::case::{Case, SOON};
 use crate::job::{Job, clusters, condition, is_gated, record};
 
-/// What a job says that may not start yet because quota or room is short, whoever has it.
+/// What a job says that may not start yet because quota or room is short.
 pub(crate) const SHORT: [&str; 5] = [
     "WaitingForQuota",
     "WaitingForRoom",
@@ -53,8 +53,8 @@ impl Case {
         Ok(HeldWorks(held))
     }
 
-    /// Lets the Works go.
-    pub(crate) async fn let_go(&self, held: &HeldWorks) -> anyhow::Result<()> {
+    /// Lifts the hold on the Works.
+    pub(crate) async fn lift(&self, held: &HeldWorks) -> anyhow::Result<()> {
         for work in &held.0 {
             self.keep_work(work, false).await?;
         }
@@ -118,7 +118,7 @@ impl Case {
             };
             match is_gated(&preemptor) && clusters(&preemptor).is_empty() {
                 true => Ok(()),
-                false => Err(format!("the taker is placed: {}", record(&preemptor))),
+                false => Err(format!("the preemptor is placed: {}", record(&preemptor))),
             }
         })
         .await
@@ -139,7 +139,7 @@ impl Case {
             }
         })
         .await?;
-        self.let_go(&held).await?;
+        self.lift(&held).await?;
         self.gone(job).await
     }
 

@@ -121,8 +121,8 @@ fn a_charge_stays_until_the_works_are_gone_though_the_member_is_away() {
 
 /// Brings a member's API server back, and its Volcano with it. The informers of Volcano's processes
 /// come back one by one, pausing for up to half a minute, and what changes meanwhile they may never
-/// act on: a job that is applied then can stay Pending in the member for ever. Muster would take it
-/// back after its start deadline; tests that follow here need not wait for that.
+/// act on: a job that is applied then can stay Pending in the member for ever. Muster would evict it
+/// after its start deadline; tests that follow here need not wait for that.
 pub(crate) async fn bring_back(case: &Case, member: &str) -> anyhow::Result<()> {
     let testbed = &case.plane.testbed;
     testbed.start_member_apiserver(member).await?;
@@ -243,7 +243,7 @@ fn what_changes_while_none_leads_lowers_no_charge() {
         let gpus: u32 = gpus.map(|gpus| gpus.parse::<u32>().unwrap()).sum();
         assert_eq!(gpus, 8, "{restored}");
 
-        case.let_go(&held).await?;
+        case.lift(&held).await?;
         case.finished(&waits, "Succeeded").await?;
         Ok(())
     });

@@ -1,5 +1,5 @@
-//! Devices of Dynamic Resource Allocation, from a driver's ResourceSlices to a job's pods. The driver
-//! is played by the test; kube-scheduler allocates, and the claims are those that it writes.
+//! Devices of Dynamic Resource Allocation, from a driver's ResourceSlices to a job's pods. The test
+//! simulates the driver; kube-scheduler allocates, and the claims are those that it writes.
 
 use e2e::harness::kinds::{
     DEVICE_CLASS, GPU_POOL, NAMESPACE, POD, QUEUE, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE,
@@ -26,7 +26,7 @@ fn resource(case: &Case) -> String {
     format!("deviceclass.resource.kubernetes.io/{}", class(case))
 }
 
-/// A queue that may hold `devices` of them.
+/// A queue with a quota of `devices` of them.
 fn queue(case: &Case, devices: u32) -> Value {
     json!({
         "metadata": {"name": case.name},

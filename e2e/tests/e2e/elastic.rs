@@ -10,7 +10,7 @@ use crate::contest::{HELD_FOR, granted};
 use crate::job::{Job, clusters, is_placed};
 use crate::story::{managed, managed_and_killed};
 
-/// The policy that the Deployment is under: by it the test holds up what its member is told.
+/// The policy that the Deployment is under: with it the test delays what its member receives.
 const POLICY: &str = "deployments";
 
 /// A Deployment of one to four pods fills two nodes of a cluster; a queue that deserves half of them
@@ -34,7 +34,7 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
 
     case.hold_dispatch(POLICY, &elastic, true).await?;
     let preemptor = case
-        .submit(&case.gang_in(&deserving, "taker", 2, 4).volcano())
+        .submit(&case.gang_in(&deserving, "preemptor", 2, 4).volcano())
         .await?;
     amid_shrink(case, &preemptor, &elastic).await?;
     case.hold_dispatch(POLICY, &elastic, false).await?;
@@ -66,7 +66,9 @@ async fn amid_shrink(case: &Case, preemptor: &Job, elastic: &Job) -> anyhow::Res
         let pods = pods.map_err(|error| error.to_string())?.len();
         match (is_placed(&preemptor), granted(&elastic), pods) {
             (false, 2, 4) => Ok(()),
-            other => Err(format!("taker placed, pods granted and there: {other:?}")),
+            other => Err(format!(
+                "preemptor placed, pods granted and there: {other:?}"
+            )),
         }
     })
     .await

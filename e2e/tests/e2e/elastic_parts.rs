@@ -60,7 +60,7 @@ fn uids(pods: &[Value]) -> BTreeSet<String> {
     pods.iter().map(uid).collect()
 }
 
-/// No two pods have the same rank, and all are told the same of the whole.
+/// No two pods have the same rank, and all know the same about the whole.
 fn ranks_are_apart(pods: &[Value], most: u64) -> anyhow::Result<()> {
     let ranks: Vec<u64> = pods.iter().map(rank).collect::<anyhow::Result<_>>()?;
     let apart: BTreeSet<&u64> = ranks.iter().collect();
@@ -74,8 +74,8 @@ fn ranks_are_apart(pods: &[Value], most: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has all Volcano Jobs of the test under a policy of its own: by it the test holds up what members
-/// are told.
+/// Has all Volcano Jobs of the test under a policy of its own: with it the test delays what members
+/// receive.
 async fn under_policy(case: &Case) -> anyhow::Result<()> {
     let everywhere = json!({"placement": {}});
     case.policy(POLICY, VOLCANO_JOB, "muster", everywhere).await
@@ -106,7 +106,7 @@ async fn amid_resize(
         match (pods == was, granted == becomes, placed) {
             (true, true, false) => Ok(()),
             _ => Err(format!(
-                "pods {pods}, granted {granted}, taker placed: {placed}"
+                "pods {pods}, granted {granted}, preemptor placed: {placed}"
             )),
         }
     })
@@ -128,7 +128,7 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
 
     case.hold_dispatch(POLICY, &job, true).await?;
     let preemptor = case
-        .submit(&case.gang_in(&deserving, "taker", 4, 2).volcano())
+        .submit(&case.gang_in(&deserving, "preemptor", 4, 2).volcano())
         .await?;
     let said = |group: &Value| group["status"]["federation"]["reason"].is_string();
     case.pod_group_when(&preemptor, "says what it waits for", said)
@@ -137,12 +137,12 @@ pub(crate) async fn shrinks_and_grows(case: &Case) -> anyhow::Result<()> {
     case.hold_dispatch(POLICY, &job, false).await?;
     case.running(&preemptor).await?;
     let small = runs_with(case, &job, &[("member1", 4)]).await?;
-    ensure!(uids(&small).is_subset(&uids(&full)), "pods were made anew");
+    ensure!(uids(&small).is_subset(&uids(&full)), "pods were recreated");
     case.shows_gpus(&borrower, "allocated", 8).await?;
 
     case.end(&preemptor).await?;
     let grown = runs_with(case, &job, &[("member1", 8)]).await?;
-    ensure!(uids(&small).is_subset(&uids(&grown)), "pods were made anew");
+    ensure!(uids(&small).is_subset(&uids(&grown)), "pods were recreated");
     ranks_are_apart(&grown, 8)?;
     case.shows_gpus(&borrower, "allocated", 16).await?;
     assert_eq!(case.placements(&job)?, 1, "it was evicted");
@@ -185,7 +185,7 @@ pub(crate) async fn grows_in_both(case: &Case) -> anyhow::Result<()> {
     amid_resize(case, &job, 8, 3, None).await?;
     case.hold_dispatch(POLICY, &job, false).await?;
     let full = runs_with(case, &job, &[("member1", 4), ("member2", 4)]).await?;
-    ensure!(uids(&small).is_subset(&uids(&full)), "pods were made anew");
+    ensure!(uids(&small).is_subset(&uids(&full)), "pods were recreated");
     ranks_are_apart(&full, 8)?;
     assert_eq!(case.placements(&job)?, 1, "it was evicted");
     case.end(&job).await?;

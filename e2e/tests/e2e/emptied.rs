@@ -1,5 +1,5 @@
 //! A member that comes back with nothing in it: Karmada makes what ran there and what had ended there
-//! anew. What ran goes on under its charge; what had ended is charged again, as far as its queue's
+//! again. What ran goes on under its charge; what had ended is charged again, as far as its queue's
 //! bound allows, and is evicted beyond that.
 
 use anyhow::ensure;
@@ -15,7 +15,7 @@ use crate::split::pods_in;
 /// The member that is emptied.
 pub(crate) const EMPTIED: &str = SPARES[1];
 
-/// GPUs that the first queue may hold: those of three jobs of this story.
+/// Quota of the first queue in GPUs: those of three jobs of this story.
 const BOUND: u32 = 3 * EACH;
 const EACH: u32 = 4;
 
@@ -32,9 +32,9 @@ async fn pods(case: &Case, job: &Job) -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// A running job that Karmada makes anew runs with other pods, in the same attempt.
+/// A running job that Karmada recreates runs with other pods, in the same attempt.
 async fn goes_on(case: &Case, job: &Job, before: &[String]) -> anyhow::Result<()> {
-    eventually(SOON, &format!("{} runs anew", job.name), async || {
+    eventually(SOON, &format!("{} runs again", job.name), async || {
         let now = pods(case, job).await?;
         match !now.is_empty() && now.iter().all(|uid| !before.contains(uid)) {
             true => Ok(()),

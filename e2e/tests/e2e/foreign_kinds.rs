@@ -66,7 +66,7 @@ fn a_kind_that_may_not_be_read_says_so_holds_nobody_up_and_is_queued_once_it_may
     });
 }
 
-/// Two pods of two GPUs, as Karmada is told.
+/// Two pods of two GPUs, as Karmada sees them.
 async fn submit_thing(case: &Case) -> anyhow::Result<Job> {
     let customization = json!({
         "metadata": {"name": case.name},

@@ -21,7 +21,7 @@ fn history(case: &Case, job: &Job) -> anyhow::Result<Vec<Value>> {
 #[test]
 fn gated_before_karmadas_scheduler_can_see_it() {
     managed("gate", async |case| {
-        case.holds_nothing("its queue may hold nothing");
+        case.holds_nothing("its queue has no quota");
         case.queue(0).await?;
         case.nodes("member1", 1).await?;
         let job = case.submit(&case.gang("train", 1, 8).volcano()).await?;

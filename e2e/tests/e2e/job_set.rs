@@ -116,7 +116,7 @@ pub(crate) async fn by_jobs(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A driver and a Job of six pods: all are told where the driver is, and end with it.
+/// A driver and a Job of six pods: all know where the driver is, and end with it.
 pub(crate) async fn by_pods(case: &Case) -> anyhow::Result<()> {
     room_for_seven(case).await?;
     let first = case.submit(&led(case, "first", 6)).await?;
@@ -129,7 +129,7 @@ pub(crate) async fn by_pods(case: &Case) -> anyhow::Result<()> {
         });
         for pod in pods {
             let address = environment(pod, "MUSTER_LEADER_ADDRESS").unwrap_or_default();
-            assert_eq!(address == own, driver, "{cluster} is told {address}");
+            assert_eq!(address == own, driver, "{cluster} gets {address}");
             let known = &pod["metadata"]["annotations"]["jobset.sigs.k8s.io/coordinator"];
             assert_eq!(*known, address);
         }
@@ -160,7 +160,7 @@ pub(crate) async fn fails(case: &Case) -> anyhow::Result<()> {
     case.shows_gpus(&case.name, "allocated", 0).await
 }
 
-/// One that would restart a part alone stays in one cluster, and is told why.
+/// One that would restart a part alone stays in one cluster, and says why.
 pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     case.queue(24).await?;
     case.nodes("member1", 1).await?;
@@ -198,6 +198,6 @@ fn a_jobset_whose_part_fails_has_failed() {
 }
 
 #[test]
-fn a_jobset_that_restarts_runs_in_one_cluster_and_is_told_why() {
+fn a_jobset_that_restarts_runs_in_one_cluster_and_says_why() {
     managed("jobsetwhole", refused);
 }

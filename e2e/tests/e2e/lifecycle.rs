@@ -58,7 +58,7 @@ async fn resubmit(case: &Case, template: &Value) -> anyhow::Result<Job> {
 }
 
 #[test]
-fn of_two_kinds_of_one_name_both_users_are_told_and_neither_is_lost() {
+fn of_two_kinds_of_one_name_both_users_get_an_event_and_neither_is_lost() {
     managed("twins", async |case| {
         case.queue(16).await?;
         case.nodes("member1", 2).await?;

@@ -51,7 +51,7 @@ async fn while_lost(case: &Case, job: &Job) -> anyhow::Result<()> {
     let held = case.hold_works([job]).await?;
     out_of_service(case, json!("true")).await?;
     case.amid_evict(None, &[job]).await?;
-    case.let_go(&held).await?;
+    case.lift(&held).await?;
     let elsewhere = |binding: &Value| clusters(binding) == ["member1", "member3"];
     case.binding_when(job, "elsewhere", elsewhere).await?;
     case.running(job).await?;

@@ -15,7 +15,7 @@ const JOBS: u32 = 300;
 /// Until all are admitted, and until all are gone: Karmada takes a few each second.
 const ALL: Duration = Duration::from_secs(300);
 /// From when the last Work is gone until the quota is back.
-const BACK_WITHIN: Duration = Duration::from_secs(30);
+const FREE_WITHIN: Duration = Duration::from_secs(30);
 
 /// GPUs that the queue is charged.
 async fn charged(case: &Case) -> Result<u32, String> {
@@ -79,7 +79,7 @@ pub(crate) async fn deleted(case: &Case) -> anyhow::Result<()> {
         took.as_millis()
     );
     ensure!(
-        took < BACK_WITHIN,
+        took < FREE_WITHIN,
         "the quota came back only after {took:?}"
     );
     Ok(())

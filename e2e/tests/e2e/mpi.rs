@@ -1,4 +1,4 @@
-//! MPIJobs over clusters: one launcher, which is told of the workers of all, and can log in to them.
+//! MPIJobs over clusters: one launcher, which knows the workers of all, and can log in to them.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -181,7 +181,7 @@ async fn is_named(case: &Case, cluster: &str, pod: &Value) -> anyhow::Result<()>
     .await
 }
 
-/// The launcher is told of each worker once, in the order of ranks, by a name that leads to it.
+/// The launcher has each worker once, in the order of ranks, by a name that leads to it.
 async fn all_are_listed(
     case: &Case,
     pods: &BTreeMap<String, Vec<Value>>,

@@ -182,7 +182,7 @@ async fn allocated(case: &Case, gpus: &str) -> anyhow::Result<()> {
 }
 
 #[test]
-fn what_waits_when_the_label_goes_is_let_go() {
+fn what_waits_when_the_label_goes_becomes_unmanaged() {
     managed("letgo", async |case| {
         let why = "nobody manages the namespace any more";
         case.audit_finds("opened without a placement", why);
@@ -204,7 +204,7 @@ fn what_waits_when_the_label_goes_is_let_go() {
                 let finalizers = binding["metadata"]["finalizers"].to_string();
                 !is_gated(binding) && !finalizers.contains("muster.io")
             };
-            case.binding_when(job, "let go", free).await?;
+            case.binding_when(job, "unmanaged", free).await?;
         }
         // Karmada's own scheduler takes what names it.
         assert_eq!(case.placed(&own).await?, ["member1"]);

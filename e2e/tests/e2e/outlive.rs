@@ -16,7 +16,7 @@ use crate::job::{Job, record};
 use crate::plane::MEMBERS;
 use crate::story::managed;
 
-/// What the queue of each story may hold; there is room for twice as much.
+/// The quota of the queue of each story; there is room for twice as much.
 const BOUND: u64 = 8;
 /// For how long is looked at the members' pods after each attempt.
 const LOOK: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ fn requested(pod: &Value) -> u64 {
     containers.filter_map(of).sum()
 }
 
-/// Looks for a while that no more runs than the queue may hold.
+/// Looks for a while that no more runs than the quota of the queue.
 async fn stays_within(case: &Case, what: &str) -> anyhow::Result<()> {
     let what = format!("more than {BOUND} GPUs after {what}");
     never_within(LOOK, &what, async || match gpus(case).await? {
@@ -59,7 +59,7 @@ async fn stays_within(case: &Case, what: &str) -> anyhow::Result<()> {
     .await
 }
 
-/// The job runs on in its first attempt, and nobody has charged it anew.
+/// The job runs on in its first attempt, and it was charged once.
 async fn runs_on(case: &Case, job: &Job) -> anyhow::Result<()> {
     let binding = case.binding(job).await.map_err(anyhow::Error::msg)?;
     let record = record(&binding.context("its binding is gone")?);

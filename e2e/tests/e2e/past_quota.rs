@@ -16,7 +16,7 @@ use crate::job::{Job, condition};
 use crate::split::training;
 use crate::story::{managed, managed_and_killed};
 
-/// What a queue or its parent may hold.
+/// The quota of a queue or its parent.
 const BOUND: u64 = 8;
 /// For how long is looked at what goes.
 const LOOK: Duration = Duration::from_secs(12);
@@ -62,7 +62,7 @@ fn gpus_of(pod: &Value) -> u64 {
     gpus.filter_map(|text| text.parse::<u64>().ok()).sum()
 }
 
-/// A queue below one that may hold 8 GPUs is deleted while its job runs with all of them; then
+/// A queue below one with a quota of 8 GPUs is deleted while its job runs with all of them; then
 /// somebody takes off the finalizer that keeps it, and Muster is killed. Its sibling gets nothing
 /// before the job has ended.
 pub(crate) async fn deleted_child(case: &Case) -> anyhow::Result<()> {

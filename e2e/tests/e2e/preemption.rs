@@ -37,9 +37,9 @@ pub(crate) async fn by_priority(case: &Case) -> anyhow::Result<()> {
     case.delete(&waits).await?;
 
     let held = case.hold_works([&soft]).await?;
-    let preemptor = case.submit(&of(&urgent, "taker").volcano()).await?;
+    let preemptor = case.submit(&of(&urgent, "preemptor").volcano()).await?;
     case.amid_evict(Some(&preemptor), &[&soft]).await?;
-    case.let_go(&held).await?;
+    case.lift(&held).await?;
     case.running(&preemptor).await?;
     case.requeued(&soft, "Preempted").await?;
     case.running(&firm).await?;

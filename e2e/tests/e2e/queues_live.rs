@@ -104,10 +104,10 @@ const ALL_SAID: Duration = Duration::from_secs(240);
 /// The longest that `kubectl get` of all of them may take, on a machine that does other things too.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// A thousand jobs wait, each says so, and whoever asks is answered at once.
+/// A thousand jobs wait, each says so, and queries are answered at once.
 pub(crate) async fn crowd_waits(case: &Case) -> anyhow::Result<()> {
     case.queue(0).await?;
-    case.holds_nothing("its queue may hold nothing");
+    case.holds_nothing("its queue has no quota");
     let start = Instant::now();
     let jobs = case.submit_crowd(CROWD).await?;
     println!(
@@ -218,6 +218,6 @@ fn a_queue_may_be_closed_deleted_and_made_again() {
 }
 
 #[test]
-fn a_thousand_queued_jobs_are_told_why_and_asking_is_answered_at_once() {
+fn a_thousand_queued_jobs_say_why_and_queries_are_answered_at_once() {
     managed_quiet("crowd", crowd_waits);
 }

@@ -10,7 +10,7 @@ use crate::job::Job;
 use crate::story::managed;
 
 /// Far more than is expected (about 2 s), far less than any resync.
-const BACK_WITHIN: Duration = Duration::from_secs(20);
+const FREE_WITHIN: Duration = Duration::from_secs(20);
 
 /// A job that holds the whole queue until it is made to end, and one that waits for it.
 async fn holder_and_waiter(case: &Case) -> anyhow::Result<(Job, Job)> {
@@ -25,7 +25,7 @@ async fn holder_and_waiter(case: &Case) -> anyhow::Result<(Job, Job)> {
     case.waits(&waiter, &["WaitingForQuota", "Reserved"])
         .await?;
     let raised = format!("spec.capability of queue {} raised", case.name);
-    case.pod_group_when(&waiter, "is told what would help", |group| {
+    case.pod_group_when(&waiter, "learns what would help", |group| {
         let helps = group["status"]["federation"]["helps"].to_string();
         helps.contains(&raised) && helps.contains("nvidia.com/gpu 16")
     })
@@ -62,7 +62,7 @@ async fn measure_until_placed(case: &Case, waiter: &Job, name: &str) -> anyhow::
     case.placed(waiter).await?;
     let took = start.elapsed();
     println!("MEASURED {name} {} ms", took.as_millis());
-    assert!(took < BACK_WITHIN, "quota came back only after {took:?}");
+    assert!(took < FREE_WITHIN, "quota came back only after {took:?}");
     case.finished(waiter, "Succeeded").await
 }
 

@@ -13,7 +13,7 @@ use crate::story::managed_long;
 /// How long a crowd of jobs may take.
 pub(crate) const CROWD: Duration = Duration::from_secs(240);
 
-/// What the queue of a crowd may hold; the nodes have more.
+/// The quota of the queue of a crowd; the nodes have more.
 pub(crate) const CAPABILITY: u32 = 36;
 
 /// Nodes for a crowd: 48 GPUs over the three members.

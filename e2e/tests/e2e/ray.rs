@@ -293,7 +293,7 @@ pub(crate) async fn job(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One that scales itself would do so in one cluster: it stays there, and is told why.
+/// One that scales itself would do so in one cluster: it stays there, and says why.
 pub(crate) async fn refused(case: &Case) -> anyhow::Result<()> {
     case.holds_nothing("no one cluster has room for it");
     room_for_seven(case).await?;
@@ -321,6 +321,6 @@ fn a_rayjob_over_two_clusters_ends_with_what_its_head_runs() {
 }
 
 #[test]
-fn a_raycluster_that_scales_itself_runs_in_one_cluster_and_is_told_why() {
+fn a_raycluster_that_scales_itself_runs_in_one_cluster_and_says_why() {
     managed("raywhole", refused);
 }

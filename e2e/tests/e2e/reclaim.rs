@@ -49,7 +49,7 @@ pub(crate) async fn borrowed_across_clusters(case: &Case) -> anyhow::Result<()> 
         .submit(&case.gang_in(&lender, "gang", 2, 8).volcano())
         .await?;
     case.amid_evict(Some(&gang), &victims).await?;
-    case.let_go(&held).await?;
+    case.lift(&held).await?;
     assert_eq!(case.placed(&gang).await?, ["member1"]);
     let single = case
         .submit(&case.gang_in(&lender, "single", 1, 8).batch())
@@ -129,7 +129,7 @@ pub(crate) async fn two_queues_pulling(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is guaranteed stays free while it is idle, and whoever holds it keeps it.
+/// A guarantee stays free while it is idle, and jobs within it are not evicted.
 pub(crate) async fn guarantee(case: &Case) -> anyhow::Result<()> {
     case.parent_queue(json!({"capability": {"nvidia.com/gpu": 24}}))
         .await?;
@@ -161,7 +161,7 @@ pub(crate) async fn guarantee(case: &Case) -> anyhow::Result<()> {
 
     case.midway().await?;
     for index in 0..2 {
-        case.run_in(&entitled, &format!("taker-{index}"), 1, 8)
+        case.run_in(&entitled, &format!("preemptor-{index}"), 1, 8)
             .await?;
     }
     for job in &borrowed {

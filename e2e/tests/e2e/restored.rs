@@ -1,5 +1,5 @@
 //! A control plane whose etcd is restored from an earlier snapshot while Muster runs: what Muster knows
-//! is ahead of it, is dropped and listed anew.
+//! is ahead of it, is dropped and listed again.
 
 use std::path::Path;
 
@@ -81,7 +81,7 @@ async fn back_in_time(plane: &Plane) -> anyhow::Result<()> {
         copy(&snapshot, data)
     })
     .await?;
-    start_the_rest_anew(plane).await?;
+    restart_the_rest(plane).await?;
     eventually(
         CLEANED,
         "Muster sees that the API server went back",
@@ -127,8 +127,8 @@ async fn with_etcd_stopped(
     Ok(plane.testbed.revive()?)
 }
 
-/// What Kubernetes asks for after a restore: every process but etcd is started anew. Muster is not.
-async fn start_the_rest_anew(plane: &Plane) -> anyhow::Result<()> {
+/// What Kubernetes asks for after a restore: every process but etcd is restarted. Muster is not.
+async fn restart_the_rest(plane: &Plane) -> anyhow::Result<()> {
     let testbed = &plane.testbed;
     let member = MemberProcess::Apiserver.of(MEMBER);
     let first = [KARMADA_APISERVER, member.as_str()];

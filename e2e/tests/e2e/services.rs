@@ -91,7 +91,7 @@ pub(crate) fn service_of<'a>(case: &Case, address: &'a str) -> anyhow::Result<&'
     Ok(service)
 }
 
-/// Sees to it that the pods of a job over two members are told of a Service that leads to the one
+/// Ensures that the pods of a job over two members know a Service that leads to the one
 /// of rank 0, where that is in another; returns its address.
 pub(crate) async fn first_is_found(
     case: &Case,
@@ -252,7 +252,7 @@ pub(crate) async fn pytorch(case: &Case) -> anyhow::Result<()> {
     let held = case.hold_works([&job]).await?;
     suspend(case, &job, true).await?;
     case.amid_evict(None, &[&job]).await?;
-    case.let_go(&held).await?;
+    case.lift(&held).await?;
     nothing_left(case, MEMBERS, Some(service)).await?;
     suspend(case, &job, false).await?;
     case.binding_when(&job, "placed again", |binding| {

@@ -77,16 +77,16 @@ pub(crate) async fn play(
     annotations: Value,
 ) -> anyhow::Result<()> {
     let patch = json!({"metadata": {"annotations": annotations}});
-    let mut played = 0;
+    let mut simulated = 0;
     for (cluster, pods) in pods_of(case, job).await? {
         let member = case.plane.member(&cluster).await?;
         for pod in pods.iter().filter(|pod| are(&cluster, pod)) {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
             member.merge(POD, Some(&case.name), name, &patch).await?;
-            played += 1;
+            simulated += 1;
         }
     }
-    ensure!(played > 0, "{} has no such pods", job.name);
+    ensure!(simulated > 0, "{} has no such pods", job.name);
     Ok(())
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn rank(pod: &Value) -> anyhow::Result<u64> {
     Ok(offset.parse::<u64>()? + index.context("no index")?.parse::<u64>()?)
 }
 
-/// Sees to it that the pods of a gang of `size` are told who they are: every rank once, and the
+/// Ensures that the pods of a gang of `size` know who they are: every rank once, and the
 /// same of the whole.
 pub(crate) async fn ranks_are_whole(
     case: &Case,

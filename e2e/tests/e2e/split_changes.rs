@@ -81,10 +81,10 @@ async fn cordoned(case: &Case) -> anyhow::Result<()> {
     let testbed = &case.plane.testbed;
     testbed.cordon("member2", &cordoned[0], true).await?;
     case.nodes("member3", 1).await?;
-    let go = json!({"spec": {"suspension": null}});
+    let open = json!({"spec": {"suspension": null}});
     let namespace = Some(case.name.as_str());
     case.karmada()
-        .merge(PROPAGATION_POLICY, namespace, "held", &go)
+        .merge(PROPAGATION_POLICY, namespace, "held", &open)
         .await?;
     let elsewhere = |binding: &Value| clusters(binding) == ["member1", "member3"];
     case.binding_when(&job, "elsewhere", elsewhere).await?;
@@ -117,7 +117,7 @@ async fn grown(case: &Case) -> anyhow::Result<()> {
     for word in ["cannot grow", "6 -> 8", "parts", "submit it again"] {
         ensure!(message.contains(word), "{word}: {message}");
     }
-    // Less is not more, and nobody's business.
+    // A smaller size is always allowed.
     let less = json!({"spec": {"parallelism": 5}});
     case.karmada()
         .merge(job.kind, namespace, &job.name, &less)

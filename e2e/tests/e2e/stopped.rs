@@ -44,7 +44,7 @@ pub(crate) async fn leaders_stopped(case: &Case, rounds: u64) -> anyhow::Result<
     plane.muster.start(&plane.testbed, REPLICAS[0]).await?;
     plane.muster.launch(&plane.testbed, REPLICAS[1]).await?;
     plane.muster.wait_ready(&plane.testbed, REPLICAS[1]).await?;
-    let played = play(case, rounds).await;
+    let simulated = play(case, rounds).await;
     for part in REPLICAS {
         // Also one that a failure left stopped.
         plane.testbed.resume(part.process())?;
@@ -52,7 +52,7 @@ pub(crate) async fn leaders_stopped(case: &Case, rounds: u64) -> anyhow::Result<
     }
     plane.muster.stop(&plane.testbed, Part::Webhook).await?;
     plane.muster.start(&plane.testbed, Part::All).await?;
-    played
+    simulated
 }
 
 async fn play(case: &Case, rounds: u64) -> anyhow::Result<()> {

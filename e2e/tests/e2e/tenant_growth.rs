@@ -11,7 +11,7 @@ use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, record};
 use crate::story::managed;
 
-/// GPUs that the queue may hold; there is room for four times as many.
+/// Quota of the queue in GPUs; there is room for four times as many.
 const BOUND: u64 = 8;
 /// What everything is scaled to.
 const MANY: u32 = 16;
@@ -224,7 +224,7 @@ async fn generated(case: &Case) -> anyhow::Result<()> {
 }
 
 #[test]
-fn what_a_tenant_scales_runs_no_more_than_its_queue_may_hold() {
+fn what_a_tenant_scales_stays_within_the_quota_of_its_queue() {
     managed("scaled", scaled);
 }
 

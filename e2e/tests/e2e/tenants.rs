@@ -12,7 +12,7 @@
 //! | marks taken off the binding where nothing refuses it | `outlive::a_job_that_loses_its_marks_stays_charged` |
 //! | an OverridePolicy or ClusterOverridePolicy of pods' number, requests or nodes | here |
 //! | policies that were there before, or that an administrator wrote | `unsafe_policies::policies_that_nothing_refused_are_reported` |
-//! | scaled up after the release: a Deployment or StatefulSet by `scale`, a Job's parallelism, a CronFederatedHPA (a FederatedHPA writes the same subresource) | `tenant_growth::what_a_tenant_scales_runs_no_more_than_its_queue_may_hold` |
+//! | scaled up after the release: a Deployment or StatefulSet by `scale`, a Job's parallelism, a CronFederatedHPA (a FederatedHPA writes the same subresource) | `tenant_growth::what_a_tenant_scales_stays_within_the_quota_of_its_queue` |
 //! | requests raised after the release | `past_quota::what_runs_cannot_ask_for_more_in_each_pod` |
 //! | a bare Pod | `tenant_growth::what_a_tenant_scales_...` (queued as any job) |
 //! | what makes pods in a member: a CronJob, a HorizontalPodAutoscaler, kinds that nobody can size | `tenant_growth::a_tenant_has_nothing_in_members_that_makes_pods_by_itself`, here |
@@ -152,7 +152,7 @@ impl Tries<'_> {
                 json!({"spec": {"conflictResolution": "Overwrite"}}),
             ),
             (
-                "have it placed anew",
+                "have it placed again",
                 "spec.rescheduleTriggeredAt",
                 json!({"spec": {"rescheduleTriggeredAt": "2030-01-01T00:00:00Z"}}),
             ),
@@ -187,7 +187,7 @@ impl Tries<'_> {
                 json!({"metadata": {"finalizers": null}}),
             ),
             (
-                "let go of its owner",
+                "drop its owner",
                 "metadata.ownerReferences",
                 json!({"metadata": {"ownerReferences": null}}),
             ),

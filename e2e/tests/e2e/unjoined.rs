@@ -1,5 +1,5 @@
 //! A member that is removed from the federation: what runs there goes on elsewhere, what has
-//! ended there stays ended, and the member is let go.
+//! ended there stays ended, and Karmada drops the member.
 
 use serde_json::{Value, json};
 use testbed::SyncMode;

@@ -14,7 +14,7 @@ use crate::contest::{HeldWorks, SHORT};
 use crate::job::{Job, clusters, record};
 use crate::split::{no_pods, pods_of, training};
 
-/// GPUs that the queue may hold: all of the jobs but the one that waits.
+/// Quota of the queue in GPUs: all of the jobs but the one that waits.
 const BOUND: u32 = 26;
 
 /// How often the other version leads.
@@ -191,7 +191,7 @@ async fn turns(versions: &Versions<'_>, begins: Leads) -> anyhow::Result<()> {
         case.shows_gpus(&case.name, "allocated", BOUND).await?;
     }
     // What moves again is handed over in its middle.
-    case.let_go(&jobs.held).await?;
+    case.lift(&jobs.held).await?;
     versions.replace(begins.other()).await?;
     case.delete(&jobs.runs).await?;
     case.running(&jobs.waits).await?;

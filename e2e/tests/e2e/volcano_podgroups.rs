@@ -30,8 +30,8 @@ fn jobs_show_their_state_in_volcanos_own_podgroups_and_what_karmada_does_not_do_
             plane.karmada.create(NAMESPACE, &namespace).await?;
             plane.karmada.create(QUEUE, &jobs::queue(NAME, 0)).await?;
             let train = queued_placed_and_shown(&plane).await?;
-            a_long_task_name_is_told(&plane).await?;
-            let apart = services_that_nobody_carries_are_told(&plane).await?;
+            a_long_task_name_gets_an_event(&plane).await?;
+            let apart = services_that_karmada_does_not_carry_get_an_event(&plane).await?;
             audited::audit(&plane, NAME, &[train, apart]).await?;
             plane.ensure_healthy().await
         };
@@ -117,7 +117,7 @@ async fn shows(
 }
 
 /// There is no binding and so no PodGroup: only the template's events can tell its user.
-async fn a_long_task_name_is_told(plane: &Plane) -> anyhow::Result<()> {
+async fn a_long_task_name_gets_an_event(plane: &Plane) -> anyhow::Result<()> {
     let task = "a-task-with-a-name-of-more-than-32-characters";
     let mut template = gang("longname").volcano();
     template["spec"]["tasks"][0]["name"] = json!(task);
@@ -147,7 +147,7 @@ async fn told(plane: &Plane, name: &str, words: &[&str]) -> anyhow::Result<()> {
 
 /// A gang whose pods would find each other by Services runs all the same, and nothing of them is
 /// left when it goes.
-async fn services_that_nobody_carries_are_told(plane: &Plane) -> anyhow::Result<Job> {
+async fn services_that_karmada_does_not_carry_get_an_event(plane: &Plane) -> anyhow::Result<Job> {
     let raise = json!({"spec": {"capability": {"nvidia.com/gpu": 16}}});
     plane.karmada.merge(QUEUE, None, NAME, &raise).await?;
     let addresses = json!({"*": "{service}.{namespace}.svc"});

@@ -3,7 +3,7 @@
 //! Karmada's usual installers put its components into the group system:masters, which passes without
 //! being named. Others are found by what RBAC gives them and by their names: who may write ResourceBindings or
 //! Works on the whole control plane is no tenant, and Karmada's accounts are in `karmada-system` or begin with
-//! `system:karmada:`. Who may and is not known by name is told, never taken.
+//! `system:karmada:`. Other accounts that may are printed, and are not exempt.
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn karmadas_are_found_by_right_and_name_and_others_are_told() {
+    fn karmadas_are_found_by_right_and_name_and_others_are_printed() {
         let roles = [
             role("writes", "work.karmada.io", "works", "patch"),
             role("all-verbs", "*", "*", "update"),

@@ -62,7 +62,7 @@ pub(crate) async fn remove(client: &Client) -> anyhow::Result<()> {
     manifests::remove(client)
         .await
         .context("cannot remove the admission policies")?;
-    println!("no admission policies: whoever edits a namespace may pass its queues' bounds");
+    println!("no admission policies: editors of a namespace can exceed its quota");
     Ok(())
 }
 

@@ -30,8 +30,8 @@ impl Claim {
 
     /// Instants stand still while the machine sleeps, and the Lease of others does not.
     fn holds_at(&self, now: Instant, slept: Duration) -> bool {
-        let asleep = slept.saturating_sub(self.slept);
-        self.until.is_none_or(|until| now + asleep < until)
+        let suspended = slept.saturating_sub(self.slept);
+        self.until.is_none_or(|until| now + suspended < until)
     }
 }
 
@@ -258,7 +258,7 @@ impl Leadership {
             }
             let claim = async {
                 if self.claim.changed().await.is_err() {
-                    // Whoever could change it is gone.
+                    // Nothing is left that could change it.
                     std::future::pending::<()>().await;
                 }
             };

@@ -39,11 +39,11 @@ pub(super) enum Step {
 #[derive(Default)]
 pub(super) struct Observed {
     lease: Option<Lease>,
-    /// When it was first seen as it is, by our clock: others' claims are judged by that, so
+    /// When it was first seen as it is, by our clock: others' claims expire by that, so
     /// that no two clocks are ever compared.
     since: Option<Instant>,
     sure: bool,
-    /// The highest epoch ever seen: one that was deleted must not begin anew.
+    /// The highest epoch ever seen: one that was deleted must not start over.
     highest: Option<u64>,
 }
 

@@ -51,7 +51,7 @@ async fn the_first_leads_and_hands_over_at_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_cannot_renew_stops_before_another_begins() {
+async fn a_holder_that_cannot_renew_stops_before_another_begins() {
     let api = FakeApi::new();
     let a = candidate(&api, "a");
     seconds(1).await;
@@ -100,7 +100,7 @@ async fn a_lost_answer_or_a_conflict_does_not_end_a_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_deleted_does_not_begin_its_epochs_anew() {
+async fn a_lease_that_was_deleted_does_not_start_its_epochs_over() {
     let api = FakeApi::new();
     let a = candidate(&api, "a");
     seconds(1).await;
@@ -135,7 +135,7 @@ async fn leading_always_never_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_is_told_of_each_change_once_and_of_none_too_late() {
+async fn a_waiter_sees_each_change_once_and_none_too_late() {
     let api = FakeApi::new();
     let a = candidate(&api, "a");
     seconds(5).await;

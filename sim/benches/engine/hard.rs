@@ -125,7 +125,7 @@ fn repeat(mut round: impl FnMut() -> Duration) -> Times {
     times
 }
 
-/// What is told, and what follows from it.
+/// Applies `event` and what follows from it.
 fn told(world: &mut World, event: Event) -> Duration {
     world.now = world.now.after(1);
     let begin = Instant::now();
@@ -202,7 +202,7 @@ fn storm(quick: bool) -> Times {
     repeat(|| {
         world.submit_as(&queue, pods(1, 2, 1_000), Some("high"));
         world.now = world.now.after(1);
-        // The first decides who goes, the second lets the taker in.
+        // The first decides who goes, the second admits the preemptor.
         world.settle().1 + world.settle().1
     })
 }

@@ -72,7 +72,7 @@ struct QueueStatus {
 }
 
 impl Queue {
-    /// Whether nobody may pass its head, where no policy says more.
+    /// Whether the queue is strictly ordered, unless its policy says otherwise.
     pub(super) fn is_fifo(&self) -> bool {
         self.spec.dequeue_strategy.as_deref() == Some("fifo")
     }

@@ -1,7 +1,7 @@
 //! Files in, facts out: fleets, queues and jobs, in YAML or as the CSV of public traces.
 //!
-//! Which form a CSV file has is told by its header. Whatever cannot be used is refused with
-//! file, line or object, field, value, and what would be right; nothing is skipped in silence.
+//! The header of a CSV file tells its form. A value that cannot be used is refused with file, line or
+//! object, field, value, and what would be right. Nothing is skipped in silence.
 
 mod amounts;
 mod fleet;

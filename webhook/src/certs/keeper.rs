@@ -1,4 +1,4 @@
-//! The thin shell around [`super::plan`]: the Secret, and who is told of its content.
+//! The thin shell around [`super::plan`]: the Secret, and the receivers of its content.
 
 use super::{Action, IssueError, Keyring, Lifetimes, carry_out, plan};
 use crds::names::SYSTEM_NAMESPACE;
@@ -184,7 +184,7 @@ fn read(secret: &Secret) -> Option<Keyring> {
     let bytes = secret.data.as_ref()?.get(KEYRING)?;
     serde_json::from_slice(&bytes.0)
         .inspect_err(
-            |error| tracing::warn!(%error, "{SECRET}[{KEYRING}] cannot be read and is made anew"),
+            |error| tracing::warn!(%error, "{SECRET}[{KEYRING}] cannot be read and is replaced"),
         )
         .ok()
 }

@@ -89,7 +89,7 @@ fn check(now: Timestamp, before: Option<&Keyring>, after: &Keyring) {
     assert!(now < after.serving.until, "the certificate has expired");
     let signing = after.signing().unwrap();
     assert!(after.serving.until <= signing.until);
-    // Who still shows the certificate of before is trusted, and whoever trusts the bundle of
+    // Who still shows the certificate of before is trusted, and a client that trusts the bundle of
     // before trusts what is shown now, unless the CA is the first.
     if let Some(before) = before {
         assert!(
@@ -139,7 +139,7 @@ fn another_name_is_added_at_once() {
 }
 
 #[test]
-fn after_a_long_absence_it_begins_anew() {
+fn after_a_long_absence_it_starts_over() {
     let names = names(&["a"]);
     let (_, keyring) = settle(day(0), None, &names);
     let (done, keyring) = settle(day(400), Some(keyring), &names);

@@ -142,7 +142,7 @@ async fn an_update_gives_no_right_unless_the_queue_changes() {
         "what is there stays editable"
     );
     assert_eq!(api.requests().len(), 0);
-    // What was written stays, whatever the update says and whoever it is of.
+    // The annotation stays, whatever the update says and by whichever user it is sent.
     for new in [
         job("gold"),
         stamped("gold", "other"),
@@ -230,7 +230,7 @@ async fn classes_that_a_queue_does_not_take_are_refused_where_they_come_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_says_in_vain_that_it_is_never_evicted_is_told() {
+async fn a_job_that_opts_out_of_eviction_without_effect_gets_a_warning() {
     let permits = permits(&server());
     let mut never = job("tin");
     never["metadata"]["labels"]["volcano.sh/preemptable"] = json!("false");

@@ -74,11 +74,11 @@ fn a_released_job_cannot_grow() {
     let more_pods = update(volcano_job(4, "1"), volcano_job(8, "1"));
     for scope in [Scope::Managed, Scope::Elsewhere] {
         insta::allow_duplicates! {
-            insta::assert_snapshot!(denial(judge(scope, &more_pods, &released)), @"Job train is released (attempt 2, queue team-a) and cannot grow: pods of worker: 4 -> 8; members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
+            insta::assert_snapshot!(denial(review(scope, &more_pods, &released)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: pods of worker: 4 -> 8; members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
         }
     }
     let more_gpus = update(volcano_job(4, "1"), volcano_job(4, "2"));
-    insta::assert_snapshot!(denial(judge(Scope::Elsewhere, &more_gpus, &released)), @"Job train is released (attempt 2, queue team-a) and cannot grow: nvidia.com/gpu of each pod of worker: 1 -> 2; members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
+    insta::assert_snapshot!(denial(review(Scope::Elsewhere, &more_gpus, &released)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: nvidia.com/gpu of each pod of worker: 1 -> 2; members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn it_may_shrink_and_be_labelled() {
     labelled["metadata"]["labels"] = json!({"a": "b"});
     for new in [volcano_job(2, "1"), labelled] {
         let edit = update(volcano_job(4, "1"), new);
-        assert_eq!(judge(Scope::Managed, &edit, &released), Answer::allow());
+        assert_eq!(review(Scope::Managed, &edit, &released), Answer::allow());
     }
 }
 
@@ -103,7 +103,7 @@ fn what_is_not_released_may_grow() {
         (unlisted, "nothing known yet"),
     ] {
         assert_eq!(
-            judge(Scope::Managed, &edit, &released),
+            review(Scope::Managed, &edit, &released),
             Answer::allow(),
             "{why}"
         );
@@ -121,12 +121,12 @@ fn kinds_that_karmada_holds_may_grow() {
     };
     let edit = update(batch(2), batch(9));
     assert_eq!(
-        judge(Scope::Managed, &edit, &index("t-1", "Admitted")),
+        review(Scope::Managed, &edit, &index("t-1", "Admitted")),
         Answer::allow()
     );
     // Not in parts, each of which an override holds to its size.
     let in_parts = index_with("t-1", "Admitted", json!("Dispatched"));
-    insta::assert_snapshot!(denial(judge(Scope::Managed, &edit, &in_parts)), @"Job train is released (attempt 2, queue team-a) and cannot grow: pods of main: 2 -> 9; its parts are held to what was admitted. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
+    insta::assert_snapshot!(denial(review(Scope::Managed, &edit, &in_parts)), @"Job train is admitted (attempt 2, queue team-a) and cannot grow: pods of main: 2 -> 9; its parts are held to what was admitted. Delete the job and submit it again with the larger size, or suspend it first where its kind can be suspended");
 }
 
 fn service(kind: &str, replicas: u32, gpus: &str) -> Value {
@@ -162,19 +162,19 @@ fn requests_of_kinds_that_karmada_holds_may_not_grow() {
         let released = index_of(kind);
         for scope in [Scope::Managed, Scope::Elsewhere] {
             let raise = update(service(kind, 2, "1"), service(kind, 2, "4"));
-            let message = denial(judge(scope, &raise, &released));
+            let message = denial(review(scope, &raise, &released));
             let want = format!(
-                "{kind} train is released (attempt 2, queue team-a) and cannot grow: nvidia.com/gpu of each pod of main: 1 -> 4; \
+                "{kind} train is admitted (attempt 2, queue team-a) and cannot grow: nvidia.com/gpu of each pod of main: 1 -> 4; \
                  members would get such an edit at once, past the queue. Delete the job and submit it again with the larger size, \
                  or suspend it first where its kind can be suspended"
             );
             assert_eq!(message, want);
             // Beside fewer replicas they grow all the same: the pods of before go one by one.
             let fewer = update(service(kind, 4, "1"), service(kind, 1, "4"));
-            denial(judge(scope, &fewer, &released));
+            denial(review(scope, &fewer, &released));
             for new in [service(kind, 9, "1"), service(kind, 2, "0")] {
                 let edit = update(service(kind, 2, "1"), new);
-                assert_eq!(judge(scope, &edit, &released), Answer::allow());
+                assert_eq!(review(scope, &edit, &released), Answer::allow());
             }
         }
     }
@@ -187,7 +187,7 @@ fn every_way_to_request_more_is_growth() {
     let pods = |change: Value| {
         let mut new = old.clone();
         json_patch::merge(&mut new["spec"], &change);
-        denial(judge(Scope::Managed, &update(old.clone(), new), &released))
+        denial(review(Scope::Managed, &update(old.clone(), new), &released))
     };
     let spec = |change: Value| json!({"template": {"spec": change}});
     let limits = |gpus: &str| json!({"limits": {"nvidia.com/gpu": gpus}});
@@ -246,14 +246,14 @@ fn scaling_what_nothing_holds_is_growth() {
     };
     let released = index_of("PyTorchJob");
     let raise = scale("pytorchjobs", "kubeflow.org", 2, 4);
-    let message = denial(judge(Scope::Managed, &raise, &released));
-    assert!(message.starts_with("PyTorchJob train is released (attempt 2, queue team-a) and cannot grow: replicas: 2 -> 4"), "{message}");
+    let message = denial(review(Scope::Managed, &raise, &released));
+    assert!(message.starts_with("PyTorchJob train is admitted (attempt 2, queue team-a) and cannot grow: replicas: 2 -> 4"), "{message}");
     let shrink = scale("pytorchjobs", "kubeflow.org", 4, 2);
-    assert_eq!(judge(Scope::Managed, &shrink, &released), Answer::allow());
+    assert_eq!(review(Scope::Managed, &shrink, &released), Answer::allow());
     // Karmada holds these until growth is granted.
     let held = scale("deployments", "apps", 2, 4);
     let released = index_of("Deployment");
-    assert_eq!(judge(Scope::Managed, &held, &released), Answer::allow());
+    assert_eq!(review(Scope::Managed, &held, &released), Answer::allow());
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn its_end_does_not_depend_on_its_values() {
     ending["metadata"]["deletionTimestamp"] = json!("2026-11-21T04:00:00Z");
     let edit = update(volcano_job(4, "1"), ending);
     assert_eq!(
-        judge(Scope::Managed, &edit, &index("t-1", "Admitted")),
+        review(Scope::Managed, &edit, &index("t-1", "Admitted")),
         Answer::allow()
     );
 }
@@ -271,12 +271,12 @@ fn its_end_does_not_depend_on_its_values() {
 fn values_that_cannot_be_used_are_refused_in_managed_namespaces() {
     let nothing = Released::default();
     let bad = create(volcano_job(4, "-1"));
-    insta::assert_snapshot!(denial(judge(Scope::Managed, &bad, &nothing)), @r#"spec.tasks[0].template.spec.containers[0].resources.requests[nvidia.com/gpu] is "-1"; needed: 0 or more"#);
-    assert_eq!(judge(Scope::Elsewhere, &bad, &nothing), Answer::allow());
+    insta::assert_snapshot!(denial(review(Scope::Managed, &bad, &nothing)), @r#"spec.tasks[0].template.spec.containers[0].resources.requests[nvidia.com/gpu] is "-1"; needed: 0 or more"#);
+    assert_eq!(review(Scope::Elsewhere, &bad, &nothing), Answer::allow());
 
     let mut job = volcano_job(4, "1");
     job["spec"]["queue"] = json!("Team A");
-    insta::assert_snapshot!(denial(judge(Scope::Managed, &create(job), &nothing)), @r#"queue "Team A" cannot be the name of a queue; needed: lower-case letters, digits, '-' and '.', at most 253, beginning and ending with a letter or digit"#);
+    insta::assert_snapshot!(denial(review(Scope::Managed, &create(job), &nothing)), @r#"queue "Team A" cannot be the name of a queue; needed: lower-case letters, digits, '-' and '.', at most 253, beginning and ending with a letter or digit"#);
 }
 
 #[test]
@@ -285,10 +285,10 @@ fn an_update_answers_only_for_what_it_breaks() {
     let mut labelled = volcano_job(4, "-1");
     labelled["metadata"]["labels"] = json!({"a": "b"});
     let edit = update(volcano_job(4, "-1"), labelled);
-    assert_eq!(judge(Scope::Managed, &edit, &nothing), Answer::allow());
+    assert_eq!(review(Scope::Managed, &edit, &nothing), Answer::allow());
     let breaking = update(volcano_job(4, "1"), volcano_job(4, "-1"));
     assert!(matches!(
-        judge(Scope::Managed, &breaking, &nothing),
+        review(Scope::Managed, &breaking, &nothing),
         Answer::Deny { .. }
     ));
 }
@@ -297,7 +297,7 @@ fn an_update_answers_only_for_what_it_breaks() {
 fn names_that_karmada_may_refuse_are_warned_of() {
     let mut job = volcano_job(1, "1");
     job["spec"]["tasks"][0]["name"] = json!("w".repeat(33));
-    let Answer::Allow { warnings, .. } = judge(Scope::Managed, &create(job), &Released::default())
+    let Answer::Allow { warnings, .. } = review(Scope::Managed, &create(job), &Released::default())
     else {
         panic!("refused");
     };

@@ -1,4 +1,4 @@
-//! What queues may hold, over time, as the API server was told: capabilities of Queues, their parents,
+//! The quotas of queues over time, as the API server has them: capabilities of Queues, their parents,
 //! and capabilities of CapacityPolicies' pools.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,9 +25,9 @@ pub(super) enum Resource {
     Binding,
     /// A Work or its status.
     Work,
-    /// A queue: what it may hold, and the queue above it.
+    /// A queue: its quota, and the queue above it.
     Queue,
-    /// A CapacityPolicy: what a queue may hold where.
+    /// A CapacityPolicy: the quota of a queue by pool.
     Policy,
 }
 

@@ -16,7 +16,7 @@
 //! - A Work that is being deleted in a cluster that an operator took out of service is gone: that is what
 //!   the operator vouched for.
 //!
-//! What a queue may hold is read from the same log. A bound is judged whenever a job of its queue, or of
+//! The quota of a queue is read from the same log. A bound is checked whenever a job of its queue, or of
 //! one below that, begins to hold more: what ran before a bound was lowered may stay.
 
 mod bounds;
@@ -65,7 +65,7 @@ pub struct Subject {
     defaults: BTreeMap<String, String>,
     /// What a claim by a ResourceClaimTemplate holds.
     claims: BTreeMap<String, Amounts>,
-    /// GPUs that a queue may hold, besides what the log says.
+    /// Quota of a queue in GPUs, besides what the log says.
     capability: BTreeMap<String, u64>,
     nothing_held: bool,
     /// Clusters that an operator takes out of service.
@@ -142,7 +142,7 @@ impl Subject {
         self
     }
 
-    /// Says what a queue may hold all the time, besides what the log says of it.
+    /// Sets a quota of a queue for all times, besides what the log says.
     pub fn capability(&mut self, queue: &str, gpus: u64) -> &mut Self {
         self.capability.insert(queue.to_owned(), gpus);
         self
@@ -165,7 +165,7 @@ impl Subject {
     /// Replays the log.
     ///
     /// # Errors
-    /// If it cannot be read, or shows nothing to judge though there should be, or the other way round.
+    /// If it cannot be read, or shows nothing to verify though there should be, or the other way round.
     pub fn audit(&self, log: &Log) -> anyhow::Result<Report> {
         let report = self.read(log)?;
         self.is_enough(&report)?;
@@ -183,10 +183,10 @@ impl Subject {
         self.replay(&writes?)
     }
 
-    /// What the pods in the members show besides: nothing runs twice. Pods are judged that were seen so
+    /// What the pods in the members show besides: nothing runs twice. Pods are checked that were seen so
     /// far, by the attempts that are in `report`.
     pub fn twice(&self, pods: &Pods, report: &Report) -> Vec<String> {
-        pods.judge(&self.known(report), jiff::Timestamp::now())
+        pods.verify(&self.known(report), jiff::Timestamp::now())
     }
 
     fn known(&self, report: &Report) -> BTreeMap<String, Known> {
@@ -223,7 +223,7 @@ impl Subject {
         Ok(replay.report)
     }
 
-    /// GPUs that a queue may hold, in thousandths, where that was said.
+    /// Quota of a queue in thousandths of GPUs, if it was set.
     fn fixed(&self) -> impl Iterator<Item = (&String, u128)> {
         let bounds = self.capability.iter();
         bounds.map(|(queue, &gpus)| (queue, u128::from(gpus) * UNIT))

@@ -116,15 +116,15 @@ impl Pods {
 
     /// What has run twice until now: more devices than a job has, or pods in clusters of different
     /// attempts.
-    pub(super) fn judge(&self, jobs: &BTreeMap<String, Known>, now: Timestamp) -> Vec<String> {
+    pub(super) fn verify(&self, jobs: &BTreeMap<String, Known>, now: Timestamp) -> Vec<String> {
         let mut by_job: BTreeMap<&String, Vec<Sighting>> = BTreeMap::new();
         for sighting in self.0.lock().values() {
             if let Some(job) = sighting.job(jobs) {
                 by_job.entry(job).or_default().push(sighting.clone());
             }
         }
-        let judged = by_job.into_iter();
-        judged
+        let verified = by_job.into_iter();
+        verified
             .flat_map(|(name, sightings)| twice(name, &jobs[name], &sightings, now))
             .collect()
     }

@@ -75,7 +75,7 @@ struct Binding {
 struct Work {
     cluster: String,
     uid: String,
-    /// What its cluster is told to run, once it is told.
+    /// What its cluster has to run, once that is known.
     runs: Option<Classes>,
     ended: bool,
     deleting: bool,
@@ -320,7 +320,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Works out anew what a job holds; where it is more than before, its queues are judged.
+    /// Computes again what a job holds; if it is more than before, its queues are checked.
     fn hold(&mut self, write: &Write, id: &str) {
         let Some(binding) = self.bindings.get_mut(id) else {
             return;
@@ -340,12 +340,12 @@ impl<'a> Replay<'a> {
         let before = std::mem::replace(&mut binding.held, now.clone());
         let queue = self.subject.jobs[&binding.template].queue.clone();
         for queue in self.bounds.path(&queue) {
-            self.judge(write, &queue, &before, &now);
+            self.verify(write, &queue, &before, &now);
         }
     }
 
     /// What a queue and those below it hold, now that one of its jobs went from one amount to another.
-    fn judge(&mut self, write: &Write, queue: &str, before: &Held, now: &Held) {
+    fn verify(&mut self, write: &Write, queue: &str, before: &Held, now: &Held) {
         let below = |binding: &&Binding| {
             let own = &self.subject.jobs[&binding.template].queue;
             binding.holding && self.bounds.path(own).iter().any(|above| above == queue)

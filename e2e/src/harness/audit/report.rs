@@ -21,7 +21,7 @@ pub struct Report {
     pub violations: Vec<String>,
     /// The most that each queue, with those below it, held at once of each resource; in thousandths.
     pub(super) peaks: BTreeMap<(String, String), u128>,
-    /// The highest bound that a queue's own peak was judged by.
+    /// The highest bound that a queue's own peak was checked against.
     pub(super) bounds: BTreeMap<(String, String), u128>,
     /// Thousandths of devices times milliseconds.
     pub(super) used: u128,
@@ -54,7 +54,7 @@ impl fmt::Display for Report {
             self.device_seconds()
         )?;
         let devices = |(_, resource): &&(String, String)| quantity::is_device(resource);
-        // A resource with a bound of its own is told of, device or not.
+        // A resource with a bound of its own is listed, device or not.
         let told = |of: &&(String, String)| devices(of) || self.bounds.contains_key(of);
         let peaks = self.peaks.iter().filter(|(of, _)| told(of));
         for (at, (of, &peak)) in peaks.enumerate() {

@@ -15,7 +15,7 @@ mod pods;
 /// The class of GPUs that all jobs here select.
 const CLASS: &str = "h100";
 
-/// Writes about jobs of 8 GPUs and one CPU each in a queue that may hold 8 GPUs, a second apart.
+/// Writes about jobs of 8 GPUs and one CPU each in a queue with a quota of 8 GPUs, a second apart.
 struct Story {
     writes: Vec<Write>,
     subject: Subject,

@@ -1,4 +1,4 @@
-//! What queues may hold: of every resource, with parents, by pools, and over time.
+//! The quotas of queues: of every resource, with parents, by pools, and over time.
 
 use serde_json::{Value, json};
 

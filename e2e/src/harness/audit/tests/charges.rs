@@ -137,7 +137,7 @@ fn the_works_say_how_much_is_where() {
     story.work_in("m2", "g", part(3));
     story.is_wrong(r#"queue p in h100 of {"m2"} holds 6 of 4 nvidia.com/gpu at revision 5"#);
     assert_eq!(story.report().peak("p"), 12, "more than its template");
-    // Nothing is told to the cluster yet.
+    // The cluster knows nothing yet.
     let mut story = parts();
     story.policy("p", in_m2(4)).placed_on("g", 1, both);
     story.work_in("m2", "g", |work| {

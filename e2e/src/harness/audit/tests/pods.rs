@@ -46,7 +46,7 @@ impl Seen {
     fn twice(&mut self) -> Vec<String> {
         let report = self.story.report();
         let jobs = self.story.subject.known(&report);
-        self.pods.judge(&jobs, self.now)
+        self.pods.verify(&jobs, self.now)
     }
 
     fn is_fine(&mut self) {
