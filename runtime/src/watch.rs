@@ -33,7 +33,6 @@ pub use delta::{Delta, ObjectKey};
 pub use metrics::WatchMetrics;
 
 use crate::client::{CallError, with_deadline};
-use backon::ExponentialBackoff;
 use futures::StreamExt;
 use kube::api::{ApiResource, DynamicObject, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource};

@@ -1,6 +1,6 @@
 //! Rotation while requests run, and replicas that rotate at the same time.
 
-use super::{Running, creation, patch, review};
+use super::{Running, SECRET, creation, patch, review};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
@@ -8,8 +8,6 @@ use runtime::testing::FakeApi;
 use serde_json::Value;
 use std::time::Duration;
 use webhook::certs::{CertKeeper, Lifetimes};
-
-const SECRET: &str = "/api/v1/namespaces/muster-system/secrets/muster-webhook-tls";
 
 /// The CA changes while requests run: none fails, neither on a connection that stays nor on new
 /// ones that trust what is registered at that moment.

@@ -22,6 +22,7 @@ use webhook::load::Limits;
 use webhook::{Options, Target};
 
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/muster";
+const SECRET: &str = "/api/v1/namespaces/muster-system/secrets/muster-webhook-tls";
 
 /// A webhook that runs, and what it is registered with.
 struct Running {
