@@ -9,7 +9,7 @@
 //! A server whose etcd was restored from a snapshot has gone back: its versions are lower than
 //! those that were seen. A watch from a version that it has yet to reach would show nothing until
 //! then, without an error. So before a watch is resumed the server's version is read, and where it
-//! is lower all is listed again ([`WatchOptions::anew`]). A server that has reached the version
+//! is lower all is listed again ([`WatchOptions::restart`]). A server that has reached the version
 //! again by then cannot be distinguished from one that was never restored.
 //!
 //! The loop is ours rather than kube's `watcher`, because three things must be seen that it
@@ -67,7 +67,7 @@ pub struct WatchOptions {
     /// Cancelled when the server is seen to have gone back to an earlier state. What is built on
     /// the watch, and on others of the same server, ends by it and is rebuilt. Without it the
     /// watch lists again and goes on.
-    pub anew: Option<CancellationToken>,
+    pub restart: Option<CancellationToken>,
     /// Where the watch reports how it does.
     pub metrics: Option<WatchMetrics>,
 }
@@ -81,7 +81,7 @@ impl Default for WatchOptions {
             timeout: Duration::from_secs(75),
             absent_is_empty: false,
             denied_is_listed: false,
-            anew: None,
+            restart: None,
             metrics: None,
         }
     }
@@ -337,8 +337,8 @@ where
     /// The server is at an earlier state than it was.
     fn went_back(&mut self, now: u64) {
         self.report.went_back(self.reached, now);
-        if let Some(anew) = &self.options.anew {
-            anew.cancel();
+        if let Some(restart) = &self.options.restart {
+            restart.cancel();
         }
     }
 

@@ -78,7 +78,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// What the engine is told it is made of. `divisible` says whether Karmada itself may divide
+    /// What it is made of, for the engine. `divisible` says whether Karmada itself may divide
     /// its replicas over clusters, `queue_split` whether its queue has jobs split that do not say;
     /// whether a job that must meet can is the caller's to know ([`Self::may_be_split`]).
     #[must_use]

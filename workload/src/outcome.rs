@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Where a job is, as its parts tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Too little is told.
+    /// Too little is known.
     Unknown,
     /// Some of it runs, or may still start.
     Active,
@@ -112,21 +112,21 @@ pub fn counts(api_version: &str, kind: &str, statuses: &[Value]) -> PodCounts {
     };
     statuses
         .iter()
-        .filter(|status| is_told(status))
+        .filter(|status| is_reported(status))
         .map(|status| kind.counts(status))
         .fold(PodCounts::default(), PodCounts::plus)
 }
 
-/// For a part that is not over: active, if anything is told of it.
+/// For a part that is not over: active, if anything is reported of it.
 pub(crate) fn active_if_told(status: &Value) -> Outcome {
-    if is_told(status) {
+    if is_reported(status) {
         Outcome::Active
     } else {
         Outcome::Unknown
     }
 }
 
-fn is_told(status: &Value) -> bool {
+fn is_reported(status: &Value) -> bool {
     status.as_object().is_some_and(|fields| !fields.is_empty())
 }
 

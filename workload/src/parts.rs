@@ -14,7 +14,7 @@
 //! `JOB_COMPLETION_INDEX`; `MUSTER_REPLICA_INDEX` in a JobSet). Ranks count through the tasks in
 //! the template's order, and through the clusters within each task, so that the whole gang has each
 //! rank from 0 once. In an elastic gang each task has room for all of its pods in each of the
-//! clusters, so that a rank belongs to one pod however the parts grow; some ranks are nobody's then.
+//! clusters, so that a rank belongs to one pod however the parts grow; some ranks are then unused.
 //! `MUSTER_LEADER_ADDRESS` is where the pod of rank 0 is reached ([`crate::rendezvous`]).
 
 pub(crate) mod metadata;
@@ -102,7 +102,7 @@ pub fn may_be_in_parts(api: &str) -> bool {
 
 /// What each cluster of `shares` gets of `template`, in their order. `reach` is how pods of
 /// other clusters are reached, as far as that is known. Parts that are `resizable` may have fewer
-/// pods than the template, and are told nothing that a change of their size would change.
+/// pods than the template, and receive nothing that a change of their size would change.
 ///
 /// # Errors
 /// Where the kind cannot be taken apart, or `template` is not what `shares` were planned for.
@@ -261,7 +261,7 @@ impl<'a> Gang<'a> {
         before + each[..index].iter().sum::<u64>()
     }
 
-    /// What every container of the cluster at `index` is told.
+    /// What every container of the cluster at `index` receives.
     pub(crate) fn environment(&self, index: usize, rank_offset: u64) -> Environment {
         let mut environment = vec![
             ("MUSTER_ATTEMPT", json!(self.attempt.0.to_string())),

@@ -1,8 +1,8 @@
-//! What a member is told to run: the size of a manifest as it is applied there, after everything that
+//! What a member has to run: the size of a manifest as it is applied there, after everything that
 //! was overridden.
 //!
 //! It is read by the same rules as a template ([`mod@crate::ask`]), so that what a job was charged and
-//! what it is told to run can be compared. Stand-ins in parts of a gang, which are gated for good, are
+//! what it has to run can be compared. Stand-ins in parts of a gang, which are gated for good, are
 //! left out. A manifest of a kind that is not known cannot be read: what its binding says of it is
 //! what Karmada's interpreter read from the template, before any override.
 

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_told_apart_where_each_has_to_be_found() {
+    fn pods_are_distinguished_where_each_has_to_be_found() {
         let (a, b) = (ClusterName::new("a"), ClusterName::new("b"));
         let some = addresses(&[("a", "{host}.{namespace}.{cluster}"), ("b", "10.0.3.1")]);
         assert_eq!(some.missing([&a, &b], Meeting::First), None);

@@ -58,7 +58,7 @@ pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, AskError> {
     kind.map_or(Ok(Meeting::Nobody), |kind| kind.meeting(template))
 }
 
-/// What a job that must meet, and cannot, is told: why its fleet does not let it.
+/// The reason for a job that needs a rendezvous and has none: why its fleet does not let it.
 #[must_use]
 pub fn cannot_meet(why: &str) -> String {
     format!(

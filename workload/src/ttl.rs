@@ -1,7 +1,7 @@
 //! How long a job stays after its end.
 //!
 //! Kinds state it in their templates and have it looked after by a controller in the member. There
-//! it must not be: what that removes Karmada makes anew, and the job runs again. Karmada takes the
+//! it must not be: what that removes Karmada creates again, and the job runs again. Karmada takes the
 //! field away from every kind that is named Job; from the others nobody does. So the time is
 //! looked after where the job was submitted.
 
@@ -54,7 +54,7 @@ pub fn ended_at<'a>(api_version: &str, kind: &str, status: &'a Value) -> Option<
     Some(at).filter(|at| !at.is_empty())
 }
 
-/// What its members are told instead: the longest time there is, some 68 years.
+/// What its members get instead: the longest time there is, some 68 years.
 #[must_use]
 pub fn for_ever() -> Value {
     json!(i32::MAX)

@@ -1,5 +1,5 @@
 //! What a template says of how its job may be run, beside its size: elastic or not, who may
-//! take it back, where its data is, how close its pods must be. The same for every kind, but
+//! evict it, where its data is, how close its pods must be. The same for every kind, but
 //! that a Volcano Job says itself with how few pods it runs.
 
 use crate::error::AskError;

@@ -279,19 +279,19 @@ async fn what_is_built_on_a_server_that_went_back_ends() {
     let api = FakeApi::new();
     let snapshot = api.snapshot();
     put(&api, "a", "1");
-    let anew = CancellationToken::new();
+    let restart = CancellationToken::new();
     let options = WatchOptions {
-        anew: Some(anew.clone()),
+        restart: Some(restart.clone()),
         ..WatchOptions::default()
     };
     let mut watched = start(&api, options);
     watched.soon().await;
     api.cut_watches();
     watched.within(Duration::from_secs(300)).await;
-    assert!(!anew.is_cancelled());
+    assert!(!restart.is_cancelled());
     api.restore(&snapshot);
     watched.within(Duration::from_secs(5)).await;
-    assert!(anew.is_cancelled());
+    assert!(restart.is_cancelled());
 }
 
 /// The server says that it has yet to reach the version that it is asked for.

@@ -17,7 +17,7 @@ fn claims(requests: &str) -> String {
 }
 
 #[test]
-fn devices_are_counted_by_class_where_their_number_is_told() {
+fn devices_are_counted_by_class_where_their_number_is_known() {
     let gpu = "deviceclass.resource.kubernetes.io/gpu.nvidia.com";
     let rows = [
         (

@@ -1,4 +1,4 @@
-//! What is written on the pods of a part, beside what their containers are told, and on other
+//! What is written on the pods of a part, besides what their containers receive, and on other
 //! objects inside a template.
 
 use serde_json::{Map, Value, json};

@@ -416,7 +416,7 @@ fn tensorflow_shares() -> Vec<Share> {
 }
 
 #[test]
-fn a_tfjob_is_told_where_all_of_its_pods_are() {
+fn a_tfjob_knows_where_all_of_its_pods_are() {
     let shares = tensorflow_shares();
     let open = |cluster: &str| format!("{{host}}.team.svc.{cluster}.example.com");
     let hosts = ["a", "b"].map(|cluster| (ClusterName::new(cluster), open(cluster)));
@@ -473,7 +473,7 @@ fn a_tfjob_is_not_taken_apart_where_its_pods_cannot_find_each_other() {
 }
 
 #[test]
-fn pods_of_a_job_with_a_service_are_told_where_their_first_one_is() {
+fn pods_of_a_job_with_a_service_know_where_their_first_one_is() {
     let template = yaml(
         "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: j}, spec: {plugins: {svc: []}, tasks: [
             {name: w, replicas: 4, template: {spec: {containers: [{name: c}]}}}]}}",

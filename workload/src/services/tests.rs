@@ -91,7 +91,7 @@ spec:
     muster-tune-worker-0 of b for a: training.kubeflow.org/replica-index=0 training.kubeflow.org/replica-type=worker
     muster-tune-worker-1 of b for a: training.kubeflow.org/replica-index=1 training.kubeflow.org/replica-type=worker
     ");
-    // Pods are told of those of the other cluster by these names.
+    // Pods know those of the other cluster by these names.
     let reach = by_services(Meeting::All, &shares);
     let all = services(&yaml(template), Attempt(1), &shares, &reach).unwrap();
     let parts = parts::parts(&yaml(template), Attempt(1), &shares, &reach, false).unwrap();
@@ -186,7 +186,7 @@ fn pods_are_labelled_with_the_part_that_their_service_selects() {
     assert_ne!(later[PART_LABEL], **selected, "of another attempt");
     let again = yaml(&TORCH.replace("u-1", "u-2"));
     let again = label(&again, 1, &reach, 0);
-    assert_ne!(again[PART_LABEL], **selected, "of a job submitted anew");
+    assert_ne!(again[PART_LABEL], **selected, "of a job submitted again");
     let named = Reach {
         leader: Some("tune-master-0.team.svc.gpu-a.example".to_owned()),
         ..Reach::default()
@@ -195,7 +195,7 @@ fn pods_are_labelled_with_the_part_that_their_service_selects() {
 }
 
 #[test]
-fn the_first_pod_is_told_of_by_the_name_that_its_own_cluster_has_for_it() {
+fn the_first_pod_is_known_by_the_name_that_its_own_cluster_has_for_it() {
     let leader = |template: &str, role: &str, path: &str, at: &str| {
         let shares = shares(&[("a", &[(role, 2)]), ("b", &[(role, 2)])]);
         let reach = by_services(Meeting::First, &shares);

@@ -135,7 +135,7 @@ fn what_can_be_split_is_refused_nothing() {
         assert_eq!(wished(&template), "Preferred");
         assert_eq!(refused(&yaml(&template)), None);
     }
-    // Who does not ask is told nothing.
+    // A job that does not ask gets no reason.
     let unasked = "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}}";
     assert_eq!(refused(&yaml(unasked)), None);
 }

@@ -69,7 +69,7 @@ impl WorkloadKind for BatchJobKind {
         outcome::active_if_told(status)
     }
 
-    /// `active` counts pending pods too; `ready`, where it is told, tells them apart.
+    /// `active` counts pending pods too; `ready`, if reported, tells them apart.
     fn counts(&self, status: &Value) -> PodCounts {
         let active = outcome::number(status, "active");
         let running = match status.get("ready") {

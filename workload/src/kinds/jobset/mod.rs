@@ -85,7 +85,7 @@ impl WorkloadKind for JobSetKind {
         unsplittable::unsplittable(template)
     }
 
-    /// Each of its pods is told where the coordinator is.
+    /// Each of its pods knows where the coordinator is.
     fn meeting(&self, template: &Field<'_>) -> Result<Meeting, AskError> {
         Ok(match template.get("spec.coordinator")?.is_set() {
             true => Meeting::First,

@@ -60,7 +60,7 @@ pub(super) fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields 
 }
 
 /// A replicated job with the `count` pods that a cluster gets, which have `ranks` ranks in all;
-/// `tell_pods` what only this cluster's are told.
+/// `tell_pods` what only the pods of this cluster receive.
 fn of_cluster(
     job: &Value,
     count: u64,

@@ -63,7 +63,7 @@ fn coordinator(template: &Value) -> Option<String> {
     let is_first = coordinator.get("replicatedJob").and_then(Value::as_str) == Some(name(first));
     if !(is_first && is_zero("jobIndex") && is_zero("podIndex")) {
         return Some(format!(
-            "spec.coordinator is not the pod of rank 0, the first of replicated job {}, of which alone other clusters are told",
+            "spec.coordinator is not the pod of rank 0, the first of replicated job {}, the only one that other clusters know",
             name(first)
         ));
     }
@@ -111,7 +111,7 @@ fn indivisible(index: usize, job: &Value) -> Option<String> {
     Some(format!("{path}.template.{why}"))
 }
 
-/// A pod that a container is told by its hostname. It would look for it in its own cluster, where
+/// A pod that a container names by its hostname. It would look for it in its own cluster, where
 /// another has that name, or none.
 fn names_a_pod(template: &Value) -> Option<String> {
     let set_name = template.pointer("/metadata/name")?.as_str()?;
@@ -136,7 +136,7 @@ fn names_a_pod(template: &Value) -> Option<String> {
     })
 }
 
-/// What a container is told in its template.
+/// What the template gives a container.
 fn words(container: &Value) -> impl Iterator<Item = &str> {
     let list = |key| {
         container

@@ -6,7 +6,7 @@
 //! before it is evicted.
 //!
 //! Each cluster's operator makes keys of its own, with which nobody could log in elsewhere: it is
-//! made to mount them where they are in nobody's way, and the user's are mounted in their place.
+//! made to mount them where they disturb nothing, and the user's are mounted in their place.
 //!
 //! It lists the workers of its own cluster, and tells MPI of that list after everything that the
 //! template says. So a shell comes first in the launcher: it writes down those of all clusters, in
@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// mpi-operator takes it for done when its launcher is (`updateMPIJobStatus`, v0.8), starts no
-/// worker unless it is told how many, and names pods in a headless Service of the job's name
+/// worker unless it knows how many, and names pods in a headless Service of the job's name
 /// (newJobService).
 pub(crate) const MPI_JOB: TrainingJobKind = TrainingJobKind {
     api: known("kubeflow.org", "v2beta1", "MPIJob", "mpijobs"),
@@ -85,7 +85,7 @@ struct Implementation {
     list: &'static str,
     /// The variable by which the launcher starts all processes itself, where others may.
     alone: Option<&'static str>,
-    /// The variable by which others are told the launcher's address at this interface, where they
+    /// The variable by which others learn the launcher's address at this interface, where they
     /// would be told its hostname.
     interface: Option<&'static str>,
 }
@@ -178,7 +178,7 @@ fn pod_labels(role: &str, index: u32) -> BTreeMap<String, String> {
 }
 
 /// Has the pods of a group use the user's keys, and the launcher all hosts; returns what they are
-/// told beside what all are.
+/// receive besides what all do.
 fn place(
     template: &Value,
     gang: &Gang<'_>,

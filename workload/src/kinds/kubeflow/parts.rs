@@ -47,7 +47,7 @@ pub(super) fn fields(
 
 /// The `field` of its groups of pods, with the replicas that the cluster at `index` gets; a group
 /// with none is left out. Where there are several clusters, `place` changes the pods of a group,
-/// and says what they are told of it.
+/// and says what they receive.
 pub(super) fn groups(
     field: &str,
     template: &Value,

@@ -60,7 +60,7 @@ fn fields(template: &Value, gang: &Gang<'_>, index: usize) -> Fields {
     })
 }
 
-/// What the script needs beside what every part is told.
+/// What the script needs besides what every part receives.
 fn rendezvous(template: &Value, gang: &Gang<'_>) -> Environment {
     let processes = template.pointer("/spec/nprocPerNode");
     // "auto" and kin: the operator counts one, and torchrun finds out itself.

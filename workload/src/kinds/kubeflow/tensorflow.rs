@@ -1,8 +1,8 @@
-//! Parts of a TFJob: each pod is told where all the others are, in `TF_CONFIG`.
+//! Parts of a TFJob: each pod knows where all the others are, in `TF_CONFIG`.
 //!
 //! Pods of its own cluster it reaches by the names that the operator gives them there
 //! (`genClusterSpec`, v1.9), the others as the queue's addresses say. A part that has no chief
-//! has succeeded to the operator when its first worker has, so it is told to wait for all of
+//! has succeeded to the operator when its first worker has, so it must wait for all of
 //! them; what leads is the part with the chief.
 
 use super::parts::{self, Framework};

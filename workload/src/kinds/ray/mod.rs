@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 const HEAD: &str = "ray-head";
 /// Role of the pod that submits a RayJob's entrypoint.
 const SUBMITTER: &str = "ray-submitter";
-/// Where the head listens unless it is told otherwise (`DefaultGcsServerPort`).
+/// Where the head listens by default (`DefaultGcsServerPort`).
 const DEFAULT_PORT: &str = "6379";
 /// A RayJob whose cluster outlives it holds its pods, and so its quota, until it is deleted.
 const KEEPS_CLUSTER: &str = "spec.shutdownAfterJobFinishes: false keeps the cluster, and its quota, when the job has finished; set it to true to have both freed";
@@ -217,12 +217,12 @@ fn group_name(index: usize, name: Option<&str>) -> String {
 /// KubeRay's default.
 fn keeps_cluster(template: &Value) -> bool {
     let spec = template.get("spec").unwrap_or(&Value::Null);
-    let shuts_down = spec
+    let ends_cluster = spec
         .get("shutdownAfterJobFinishes")
         .and_then(Value::as_bool)
         == Some(true);
     let Some(strategy) = spec.get("deletionStrategy").and_then(Value::as_object) else {
-        return !shuts_down && spec.get("rayClusterSpec").is_some();
+        return !ends_cluster && spec.get("rayClusterSpec").is_some();
     };
     let rules = strategy
         .get("deletionRules")

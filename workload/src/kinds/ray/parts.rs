@@ -2,7 +2,7 @@
 //!
 //! KubeRay makes a head and its Service in every RayCluster, and tells workers the name of that
 //! Service (`controllers/ray/common/pod.go`, v1.4 to v1.6). So where the head is elsewhere there is
-//! a stand-in for it, which is never scheduled and asks for nothing, and workers are told the real
+//! a stand-in for it, which is never scheduled and asks for nothing, and workers get the real
 //! one's address by all that a template may say: `rayStartParams.address` and `RAY_ADDRESS`.
 //!
 //! ExternalName would have the Service lead there, but KubeRay writes no status of a RayCluster
@@ -209,7 +209,7 @@ fn workers(
     Some(Value::Object(group))
 }
 
-/// What pods of a role are told. The pod that submits a RayJob is no node of it.
+/// What pods of a role receive. The pod that submits a RayJob is no node of it.
 fn environment(gang: &Gang<'_>, index: usize, role: &str) -> Environment {
     let offset = gang.rank_offset(role, &gang.per_cluster(role), index);
     let submitters: u64 = gang.per_cluster(SUBMITTER).iter().sum();

@@ -130,7 +130,7 @@ fn nothing_names_a_replicated_job_that_a_cluster_has_not_got() {
 }
 
 #[test]
-fn pods_without_indexes_are_told_none() {
+fn pods_without_indexes_receive_none() {
     let plain = SET.replace("spec: {", "spec: {completionMode: NonIndexed, ");
     let parts = of(&plain, &over_two());
     let index = |job: &Value| variable(container(job), "MUSTER_REPLICA_INDEX");
@@ -143,7 +143,7 @@ fn pods_without_indexes_are_told_none() {
 }
 
 #[test]
-fn other_clusters_are_told_where_the_coordinator_is() {
+fn other_clusters_learn_where_the_coordinator_is() {
     let set = SET.replace(
         "spec:\n  successPolicy",
         "spec:\n  coordinator: {replicatedJob: driver}\n  successPolicy",
@@ -229,8 +229,8 @@ fn what_cannot_be_split_names_its_field() {
         of_jobs("coordinator: {replicatedJob: d, podIndex: 1}"),
         of_jobs("coordinator: {replicatedJob: d}, network: {enableDNSHostnames: false}"),
     ].join("\n"), @r"
-    spec.coordinator is not the pod of rank 0, the first of replicated job d, of which alone other clusters are told
-    spec.coordinator is not the pod of rank 0, the first of replicated job d, of which alone other clusters are told
+    spec.coordinator is not the pod of rank 0, the first of replicated job d, the only one that other clusters know
+    spec.coordinator is not the pod of rank 0, the first of replicated job d, the only one that other clusters know
     spec.coordinator has no hostname: spec.network.enableDNSHostnames is false, or its Job not Indexed
     ");
     let some = "spec.successPolicy ends the set by some of its Jobs, which may be in several clusters; it may be about all of them, or name a single replicated job of one pod";

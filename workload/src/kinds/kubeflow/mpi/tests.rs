@@ -154,7 +154,7 @@ fn the_users_keys_are_where_the_operators_would_be() {
 }
 
 #[test]
-fn the_launcher_is_told_of_the_workers_of_all_clusters_in_the_order_of_ranks() {
+fn the_launcher_has_the_workers_of_all_clusters_in_the_order_of_ranks() {
     let parts = of(JOB, &over_two());
     let launcher = pods(&parts[1], "Launcher");
     assert_snapshot!(told(launcher, "MUSTER_MPI_HOSTS"), @r"

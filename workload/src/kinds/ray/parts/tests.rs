@@ -297,7 +297,7 @@ fn without_an_address_it_is_not_taken_apart() {
 }
 
 #[test]
-fn what_cannot_be_split_is_told() {
+fn what_cannot_be_split_gets_a_reason() {
     let set = |path: &str, value: Value| {
         let mut template = yaml(CLUSTER);
         let (above, name) = path.rsplit_once('/').unwrap();
