@@ -46,7 +46,7 @@ impl TemplateWatches {
         let options = WatchOptions {
             absent_is_empty: true,
             denied_is_listed: true,
-            anew: Some(self.cancel.clone()),
+            restart: Some(self.cancel.clone()),
             metrics: Some(self.metrics.clone()),
             ..WatchOptions::default()
         };

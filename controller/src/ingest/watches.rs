@@ -36,7 +36,7 @@ pub(crate) fn spawn(
         client,
         inputs,
         options: WatchOptions {
-            anew: Some(cancel.clone()),
+            restart: Some(cancel.clone()),
             metrics: Some(metrics.clone()),
             ..WatchOptions::default()
         },

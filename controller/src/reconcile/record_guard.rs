@@ -6,7 +6,7 @@
 //! as it is known, the record is put back, and it is said to the user and counted; a condition of the
 //! PodGroup says so until the next attempt.
 //!
-//! What changed while none led cannot be told from what an earlier leader wrote, and the admission
+//! What changed while none led cannot be distinguished from what an earlier leader wrote, and the admission
 //! policies refuse such a change also then. A new leader does not believe a record that says less than
 //! what members run: the job is charged for that, and the record says so from then on.
 //! An override, or a template that was edited, tells members more, too; that is no change of the record.

@@ -48,7 +48,7 @@ pub(crate) fn propagation(namespace: &str) -> Value {
             "namespace": namespace,
             "annotations": {
                 "muster.io/description":
-                    "Kept by Muster while the namespace is labelled muster.io/managed=true. Policies of your own go before it.",
+                    "Managed by Muster while the namespace is labelled muster.io/managed=true. Policies of your own go before it.",
             },
         },
         "spec": {
