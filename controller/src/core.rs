@@ -75,7 +75,7 @@ pub(crate) struct Core {
 
 impl Core {
     /// Runs until `cancel`: takes inputs in batches and makes one pass for each.
-    pub(crate) async fn run(
+    pub(crate) async fn serve(
         mut self,
         mut inputs: mpsc::Receiver<Input>,
         cancel: CancellationToken,
@@ -125,8 +125,8 @@ impl Core {
         self.reconciler.requeue_due(now);
         for key in std::mem::take(&mut self.reconciler.dirty) {
             self.heart.beat();
-            self.reconciler.reconcile(&key, now);
-            self.run_actions();
+            let actions = self.reconciler.reconcile(&key, now);
+            self.run(actions);
         }
         self.reconciler.mark_adopted(now);
         self.run_actions();
@@ -192,9 +192,9 @@ impl Core {
             return false;
         }
         tracing::info!(
-            bindings = self.reconciler.mirror.bindings.len(),
-            templates = self.reconciler.mirror.templates.len(),
-            queues = self.reconciler.mirror.queues.len(),
+            bindings = self.reconciler.mirror.bindings().len(),
+            templates = self.reconciler.mirror.templates().len(),
+            queues = self.reconciler.mirror.queues().len(),
             "every watched kind has listed"
         );
         true
@@ -206,15 +206,15 @@ impl Core {
         self.reconciler.find_remains(now);
         self.reconciler
             .dirty
-            .extend(self.reconciler.mirror.bindings.keys().cloned());
-        for (name, fact) in &self.reconciler.mirror.namespaces {
+            .extend(self.reconciler.mirror.bindings().keys().cloned());
+        for (name, fact) in self.reconciler.mirror.namespaces() {
             self.publisher.namespace(name, Some(fact));
         }
-        for name in self.reconciler.mirror.queues.keys() {
+        for name in self.reconciler.mirror.queues().keys() {
             self.publisher.queue(name);
         }
         let templates: Vec<TemplateKey> =
-            self.reconciler.mirror.templates.keys().cloned().collect();
+            self.reconciler.mirror.templates().keys().cloned().collect();
         for template in templates {
             self.warn(&template);
         }
@@ -226,7 +226,7 @@ impl Core {
     /// replica begins to.
     fn stand_by(&mut self) {
         for key in std::mem::take(&mut self.reconciler.dirty) {
-            let Some(binding) = self.reconciler.mirror.bindings.get(&key) else {
+            let Some(binding) = self.reconciler.mirror.bindings().get(&key) else {
                 continue;
             };
             if is_workload(binding) && self.reconciler.mirror.template_of(binding).is_none() {

@@ -258,7 +258,7 @@ async fn live(
         ready_flag,
         wake_at: None,
     };
-    core.run(receiver, life.over).await;
+    core.serve(receiver, life.over).await;
 }
 
 impl Life<'_> {

@@ -55,7 +55,13 @@ pub(crate) struct Effects {
 impl Core {
     /// Carries out what was asked for since the last call, in its order.
     pub(crate) fn run_actions(&mut self) {
-        for action in self.reconciler.take_actions() {
+        let actions = self.reconciler.take_actions();
+        self.run(actions);
+    }
+
+    /// Carries `actions` out, in their order.
+    pub(crate) fn run(&mut self, actions: Vec<ReconcileAction>) {
+        for action in actions {
             match action {
                 ReconcileAction::PublishJob(key) => self.publisher.job(&key),
                 ReconcileAction::PublishQueue(name) => self.publisher.queue(&name),

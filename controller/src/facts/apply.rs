@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 impl Reconciler {
     pub(crate) fn namespace_of(&self, key: &JobKey) -> NamespaceFact {
         self.mirror
-            .namespaces
+            .namespaces()
             .get(&*key.namespace)
             .cloned()
             .unwrap_or_default()
@@ -33,11 +33,11 @@ impl Reconciler {
             self.mirror.refused_class(queue, classes)
         };
         let split = |queue: &QueueName| {
-            let policy = self.mirror.policies.get(queue);
+            let policy = self.mirror.policies().get(queue);
             policy.map_or(Split::Never, CapacityPolicy::split)
         };
         let filters = |queue: &QueueName| {
-            let policy = self.mirror.policies.get(queue);
+            let policy = self.mirror.policies().get(queue);
             policy.map_or_else(Filters::default, CapacityPolicy::filters)
         };
         let rendezvous_problem =

@@ -59,7 +59,7 @@ impl Reconciler {
             Delta::Upserted(queue) => {
                 let name = QueueName::new(queue.metadata.name.as_deref().unwrap_or_default());
                 let parent = queue.spec.parent.clone();
-                let before = self.mirror.queues.insert(name.clone(), queue);
+                let before = self.mirror.put_queue(name.clone(), queue);
                 if before.is_some_and(|before| before.spec.parent != parent) {
                     self.dirty.extend(self.rendezvous_jobs.iter().cloned());
                 }
@@ -70,7 +70,7 @@ impl Reconciler {
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
-                let last = self.mirror.queues.remove(&name);
+                let last = self.mirror.drop_queue(&name);
                 self.dirty.extend(self.rendezvous_jobs.iter().cloned());
                 self.queue_gone(&name, last.as_ref());
                 name
@@ -86,7 +86,7 @@ impl Reconciler {
 
     /// Tells of a queue as its object says, in the place that it has.
     fn apply_queue(&mut self, name: &QueueName) {
-        let Some(queue) = self.mirror.queues.get(name) else {
+        let Some(queue) = self.mirror.queues().get(name) else {
             self.places.misplaced.remove(name);
             return;
         };
@@ -126,7 +126,7 @@ impl Reconciler {
     pub(crate) fn remember_places(&mut self, record: &AdmissionRecord) {
         let mut above: Option<QueueName> = None;
         for name in record.queues_above.iter().chain([&record.queue]) {
-            let object = self.mirror.queues.get(name).map(Queue::to_fact);
+            let object = self.mirror.queues().get(name).map(Queue::to_fact);
             match object {
                 Some(fact) => {
                     let at_top = self.queues_above(name).is_empty();
@@ -157,7 +157,7 @@ impl Reconciler {
     /// Why the parent that a queue names cannot be its parent.
     fn misplaced(&self, fact: &QueueFact) -> Option<String> {
         let parent = fact.parent.clone()?;
-        let above = |name: &QueueName| match self.mirror.queues.get(name) {
+        let above = |name: &QueueName| match self.mirror.queues().get(name) {
             Some(queue) => Some(queue.parent()),
             None => Some(self.places.gone.get(name)?.parent.clone()),
         };
@@ -213,7 +213,7 @@ impl Reconciler {
     }
 
     fn keep_place(&mut self, name: &QueueName, now: Time) {
-        let Some(queue) = self.mirror.queues.get(name) else {
+        let Some(queue) = self.mirror.queues().get(name) else {
             self.places.idle.remove(name);
             self.places.asked.remove(name);
             return;

@@ -141,7 +141,7 @@ impl Reconciler {
         key: &JobKey,
         works: impl IntoIterator<Item = &'a SeenWork>,
     ) -> QueueName {
-        let podgroup = self.mirror.podgroups.get(key);
+        let podgroup = self.mirror.podgroups().get(key);
         let shown = podgroup.map(|podgroup| &*podgroup.spec.queue);
         let named = || works.into_iter().find_map(|work| work.queue.clone());
         let of_namespace = || self.namespace_of(key).default_queue;

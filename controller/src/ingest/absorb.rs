@@ -112,7 +112,7 @@ impl Core {
         let jobs = reconciler.mirror.jobs_in(&namespace);
         reconciler.dirty.extend(jobs);
         if leads {
-            let fact = reconciler.mirror.namespaces.get(&namespace);
+            let fact = reconciler.mirror.namespaces().get(&namespace);
             self.publisher.namespace(&namespace, fact);
         }
         reconciler.note_adoption(&namespace, now);

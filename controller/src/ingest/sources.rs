@@ -17,7 +17,6 @@ use engine::{Event, JobKey, QueueName, Reason};
 use members::MemberEvent;
 use runtime::watch::Delta;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 
 impl Reconciler {
     /// A capacity policy came, changed or went.
@@ -25,7 +24,7 @@ impl Reconciler {
         let name = match delta {
             Delta::Upserted(policy) => {
                 let name = QueueName::new(policy.metadata.name.as_deref().unwrap_or_default());
-                let seen = self.mirror.policies.insert(name.clone(), policy.clone());
+                let seen = self.mirror.put_policy(name.clone(), policy.clone());
                 if seen.is_some_and(|seen| seen.spec == policy.spec) {
                     return; // its status, which is ours
                 }
@@ -33,7 +32,7 @@ impl Reconciler {
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
-                self.mirror.policies.remove(&name);
+                self.mirror.drop_policy(&name);
                 self.apply(Event::PolicyGone(name.clone()));
                 name
             }
@@ -53,12 +52,12 @@ impl Reconciler {
     }
 
     pub(crate) fn apply_policy(&mut self, name: &QueueName) {
-        let Some(policy) = self.mirror.policies.get(name) else {
+        let Some(policy) = self.mirror.policies().get(name) else {
             return;
         };
         let strategy = self
             .mirror
-            .queues
+            .queues()
             .get(name)
             .and_then(|queue| queue.spec.dequeue_strategy.as_deref());
         let fact = policy.to_fact(strategy);
@@ -128,7 +127,7 @@ impl Core {
                 if policy.metadata.deletion_timestamp.is_some() {
                     return; // nothing can be applied to it; that it is gone follows
                 }
-                let fact = self.reconciler.mirror.namespaces.get(&namespace);
+                let fact = self.reconciler.mirror.namespaces().get(&namespace);
                 if fact.is_some_and(|fact| !fact.managed) {
                     // Written late by an earlier leader; one of somebody else stays.
                     if self.leads() {
@@ -150,7 +149,7 @@ impl Core {
             Delta::Gone(object) => object.namespace.unwrap_or_default(),
             Delta::Listed => return,
         };
-        let fact = self.reconciler.mirror.namespaces.get(&namespace);
+        let fact = self.reconciler.mirror.namespaces().get(&namespace);
         if self.leads() && fact.is_some_and(|fact| fact.managed) {
             self.publisher.namespace(&namespace, fact);
         }
@@ -169,8 +168,7 @@ impl Core {
                 if self
                     .reconciler
                     .mirror
-                    .podgroups
-                    .insert(key.clone(), Arc::new(podgroup))
+                    .put_podgroup(key.clone(), podgroup)
                     .is_none()
                 {
                     self.podgroup_seen(&key);
@@ -181,7 +179,7 @@ impl Core {
                     object.namespace.as_deref().unwrap_or_default(),
                     &object.name,
                 );
-                self.reconciler.mirror.podgroups.remove(&key);
+                self.reconciler.mirror.drop_podgroup(&key);
                 self.publisher.podgroup_gone(key);
             }
             Delta::Listed => {}
@@ -204,13 +202,13 @@ impl Core {
     /// Tells a template's user what Karmada or a member would refuse, and when its binding's
     /// name is taken by another workload.
     pub(crate) fn warn(&mut self, key: &TemplateKey) {
-        let Some(template) = self.reconciler.mirror.templates.get(key) else {
+        let Some(template) = self.reconciler.mirror.templates().get(key) else {
             return;
         };
         let managed = self
             .reconciler
             .mirror
-            .namespaces
+            .namespaces()
             .get(&key.namespace)
             .is_some_and(|n| n.managed);
         if !managed || template.deleting {
@@ -220,7 +218,10 @@ impl Core {
         if !template.warnings.is_empty() {
             let note = template.warnings.join("; ");
             let event = JobEvent::warning(Reason::InvalidTemplate, "Validate", note);
-            self.effects.events.record(&own, event);
+            self.reconciler.push(ReconcileAction::RecordEvent {
+                object: own.clone(),
+                event,
+            });
         }
         self.warn_of_collision(key, &own);
     }
@@ -229,12 +230,12 @@ impl Core {
         let name = self
             .reconciler
             .mirror
-            .templates
+            .templates()
             .get(key)
             .map(Template::binding_name)
             .unwrap_or_default();
         let job = JobKey::new(&key.namespace, &name);
-        let Some(binding) = self.reconciler.mirror.bindings.get(&job) else {
+        let Some(binding) = self.reconciler.mirror.bindings().get(&job) else {
             return;
         };
         let holder = binding.spec.resource.clone();
@@ -253,9 +254,15 @@ impl Core {
             "{ours} wants the same ResourceBinding {name} and waits; give one of them another name"
         );
         let event = JobEvent::warning(Reason::BindingNameCollision, "Bind", to_own);
-        self.effects.events.record(own, event);
+        self.reconciler.push(ReconcileAction::RecordEvent {
+            object: own.clone(),
+            event,
+        });
         let event = JobEvent::warning(Reason::BindingNameCollision, "Bind", to_holder);
-        self.effects.events.record(&holder, event);
+        self.reconciler.push(ReconcileAction::RecordEvent {
+            object: holder.clone(),
+            event,
+        });
     }
 }
 

@@ -4,6 +4,7 @@
 //! Deltas come in, keys of jobs that may look different come out. It decides nothing and
 //! writes nothing; it is rebuilt from the API server at every start.
 
+mod objects;
 pub(crate) mod seen_work;
 pub(crate) mod template;
 
@@ -30,15 +31,15 @@ mod tests;
 /// The mirror.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
-    pub(crate) bindings: BTreeMap<JobKey, Arc<ResourceBinding>>,
-    pub(crate) templates: HashMap<TemplateKey, Template>,
-    pub(crate) namespaces: BTreeMap<String, NamespaceFact>,
-    pub(crate) queues: BTreeMap<QueueName, Queue>,
-    pub(crate) policies: BTreeMap<QueueName, CapacityPolicy>,
+    bindings: BTreeMap<JobKey, Arc<ResourceBinding>>,
+    templates: HashMap<TemplateKey, Template>,
+    namespaces: BTreeMap<String, NamespaceFact>,
+    queues: BTreeMap<QueueName, Queue>,
+    policies: BTreeMap<QueueName, CapacityPolicy>,
     /// The priorities of the PriorityClasses that are the default of jobs that name none: one, if
     /// Kubernetes has its way.
     default_classes: BTreeMap<String, i32>,
-    pub(crate) podgroups: HashMap<JobKey, Arc<PodGroup>>,
+    podgroups: HashMap<JobKey, Arc<PodGroup>>,
     /// Generations of override policies that are not Muster's, by namespace and name; those without a
     /// namespace are for all of them.
     overrides: HashMap<ObjectKey, i64>,

@@ -24,7 +24,7 @@ pub(crate) type Marking = BTreeMap<String, Time>;
 impl Reconciler {
     /// Notes a namespace whose mark does not fit its label.
     pub(crate) fn note_adoption(&mut self, namespace: &str, now: Time) {
-        let fact = self.mirror.namespaces.get(namespace);
+        let fact = self.mirror.namespaces().get(namespace);
         match fact.map(|fact| (fact.managed, fact.adopted, fact.terminating)) {
             Some((true, false, false)) => {
                 let until = now.after(ADOPTS_FOR_MS);
@@ -41,7 +41,7 @@ impl Reconciler {
         let due = self.marking.iter().filter(|(_, at)| **at <= now);
         let due: Vec<String> = due.map(|(namespace, _)| namespace.clone()).collect();
         for namespace in due {
-            let fact = self.mirror.namespaces.get(&namespace);
+            let fact = self.mirror.namespaces().get(&namespace);
             let managed = fact.is_some_and(|fact| fact.managed);
             let version = fact.and_then(|fact| fact.version.clone());
             if managed && self.adopts_in(&namespace) {
@@ -63,14 +63,14 @@ impl Reconciler {
     fn adopts_in(&self, namespace: &str) -> bool {
         let Some(rule) = self
             .mirror
-            .namespaces
+            .namespaces()
             .get(namespace)
             .map(|fact| fact.rule())
         else {
             return false;
         };
         self.mirror.jobs_in(namespace).iter().any(|key| {
-            let binding = self.mirror.bindings.get(key);
+            let binding = self.mirror.bindings().get(key);
             binding.is_some_and(|binding| binding_phase(binding, rule) == BindingPhase::ToAdopt)
         })
     }

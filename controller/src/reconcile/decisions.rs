@@ -77,7 +77,7 @@ impl Reconciler {
                 }
                 // The placed binding still stands as admitted: the look at it writes.
                 self.dirty.insert(key.clone());
-                self.reconcile(&key, now);
+                self.reconcile_job(&key, now);
             }
         }
     }
@@ -117,7 +117,7 @@ impl Reconciler {
             preemptor,
             &format!("{key} is shrunk to make room for it: {message}"),
         );
-        if let Some(binding) = self.mirror.bindings.get(key) {
+        if let Some(binding) = self.mirror.bindings().get(key) {
             let message = self.discreet(key, &format!("for {preemptor}: {message}"));
             let event = JobEvent::normal(reason, "Shrink", message);
             let object = binding.spec.resource.clone();
@@ -126,7 +126,7 @@ impl Reconciler {
     }
 
     fn record_for_preemptor(&mut self, preemptor: &JobKey, message: &str) {
-        if let Some(binding) = self.mirror.bindings.get(preemptor) {
+        if let Some(binding) = self.mirror.bindings().get(preemptor) {
             let message = self.discreet(preemptor, message);
             let event = JobEvent::normal(Reason::AwaitingEviction, "Evict", message);
             let object = binding.spec.resource.clone();
@@ -143,7 +143,7 @@ impl Reconciler {
             message,
             "decision: release"
         );
-        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
+        let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return self.refuse(key, admission.attempt, &gone(), now);
         };
         if self.in_flight_of(key).is_busy(&binding, now) {
@@ -164,7 +164,7 @@ impl Reconciler {
     /// A released job whose replicas Karmada holds gets more or fewer of them.
     fn resize(&mut self, key: &JobKey, admission: Admission, message: &str, now: Time) {
         tracing::info!(job = %key, attempt = admission.attempt.0, clusters = %clusters(&admission), message, "decision: resize");
-        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
+        let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return;
         };
         if self.in_flight_of(key).is_busy(&binding, now) {
@@ -264,7 +264,7 @@ impl Reconciler {
         }
         self.in_flight_of(key).closed();
         self.dirty.insert(key.clone());
-        let binding = self.mirror.bindings.get(key).cloned();
+        let binding = self.mirror.bindings().get(key).cloned();
         let wanted = binding
             .as_ref()
             .is_some_and(|b| b.metadata.deletion_timestamp.is_none())
@@ -288,7 +288,7 @@ impl Reconciler {
     /// Whether `attempt` of the job is placed already, so that a plan for it is a change of its
     /// size. Such a plan is given up, the placement stands and stays charged.
     pub(crate) fn is_placed(&self, key: &JobKey, attempt: Attempt) -> bool {
-        let Some(binding) = self.mirror.bindings.get(key) else {
+        let Some(binding) = self.mirror.bindings().get(key) else {
             return false;
         };
         AdmissionRecord::read(binding.metadata.annotations.as_ref())
@@ -312,7 +312,7 @@ impl Reconciler {
             avoid: refusal.avoid.clone(),
             at: now,
         });
-        if let Some(binding) = self.mirror.bindings.get(key).cloned() {
+        if let Some(binding) = self.mirror.bindings().get(key).cloned() {
             let ctx = ReconcileCtx { key, binding, now };
             self.record_event(
                 &ctx,

@@ -58,12 +58,19 @@ impl ReconcileCtx<'_> {
 }
 
 impl Reconciler {
-    /// Brings engine and binding of `key` in line with what is seen.
-    pub(crate) fn reconcile(&mut self, key: &JobKey, now: Time) {
+    /// Brings engine and binding of `key` in line with what is seen. Returns what is to happen outside, in
+    /// its order.
+    pub(crate) fn reconcile(&mut self, key: &JobKey, now: Time) -> Vec<ReconcileAction> {
+        self.reconcile_job(key, now);
+        self.take_actions()
+    }
+
+    /// The same; the actions wait for those of what else is done now.
+    pub(crate) fn reconcile_job(&mut self, key: &JobKey, now: Time) {
         if self.waits_for_remains(key, now) {
             return;
         }
-        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
+        let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return self.forget(key);
         };
         if self.in_flight_of(key).is_busy(&binding, now) {

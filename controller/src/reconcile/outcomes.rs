@@ -20,7 +20,7 @@ impl Reconciler {
         let key = outcome.key;
         let bound = self
             .mirror
-            .bindings
+            .bindings()
             .get(&key)
             .and_then(|binding| binding.metadata.uid.clone());
         let of_another = bound.is_some_and(|uid| uid != outcome.uid);
@@ -89,7 +89,7 @@ impl Reconciler {
         gone: Result<bool, String>,
         now: Time,
     ) {
-        let binding = self.mirror.bindings.get(key).cloned();
+        let binding = self.mirror.bindings().get(key).cloned();
         let Some(binding) = binding.filter(|b| b.metadata.uid.as_deref() == uid) else {
             return; // it was about another binding of this name, and what was in flight for it went with it
         };
@@ -115,7 +115,7 @@ impl Reconciler {
         }
         let namespace: NamespaceFact = self
             .mirror
-            .namespaces
+            .namespaces()
             .get(&*key.namespace)
             .cloned()
             .unwrap_or_default();

@@ -114,7 +114,7 @@ impl Reconciler {
             metadata.namespace.as_deref().unwrap_or_default(),
             metadata.name.as_deref().unwrap_or_default(),
         );
-        let Some(known) = self.mirror.bindings.get(&key).cloned() else {
+        let Some(known) = self.mirror.bindings().get(&key).cloned() else {
             return;
         };
         let (before, now) = (record_text(&known), record_text(binding));

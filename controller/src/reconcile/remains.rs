@@ -29,7 +29,7 @@ impl Reconciler {
         if self.remains.contains_key(key) {
             return true;
         }
-        let Some(binding) = self.mirror.bindings.get(key) else {
+        let Some(binding) = self.mirror.bindings().get(key) else {
             return false;
         };
         let charged = self
@@ -74,7 +74,7 @@ impl Reconciler {
         let queue = self.queue_of_works(&job, &works);
         let record = record_of((&id, Attempt(1)), queue, shares, RecordState::Ending, now);
         // The next of its name waits, unless it runs: then each is charged by itself.
-        let next = self.mirror.bindings.get(&job);
+        let next = self.mirror.bindings().get(&job);
         let key = match next.is_some_and(|next| runs(next)) {
             true => JobKey::new(&job.namespace, &format!("{}.{id}", job.name)),
             false => job,
@@ -98,7 +98,7 @@ impl Reconciler {
         let Some(id) = self.remains.get(key).cloned() else {
             return false;
         };
-        let binding = self.mirror.bindings.get(key);
+        let binding = self.mirror.bindings().get(key);
         if binding.and_then(|binding| permanent_id(binding)) == Some(&*id) {
             // It was not gone: the watch of Works was ahead of that of bindings.
             self.remains.remove(key);
@@ -128,7 +128,7 @@ impl Reconciler {
 
     /// A new job of the name is kept gated meanwhile.
     fn gate_successor(&mut self, key: &JobKey) {
-        let Some(binding) = self.mirror.bindings.get(key).cloned() else {
+        let Some(binding) = self.mirror.bindings().get(key).cloned() else {
             return;
         };
         let rule = self.namespace_of(key).rule();

@@ -85,7 +85,7 @@ impl Reconciler {
         if !self.may_use(key, queue) {
             return false;
         }
-        let binding = self.mirror.bindings.get(key);
+        let binding = self.mirror.bindings().get(key);
         let ask = binding.and_then(|binding| self.mirror.ask_of(binding));
         let classes = ask.map(Ask::priority_classes).unwrap_or_default();
         self.mirror.refused_class(queue, &classes).is_none()

@@ -156,7 +156,7 @@ impl Reconciler {
             text,
             &Reader {
                 namespace: &key.namespace,
-                is_namespace: &|name| self.mirror.namespaces.contains_key(name),
+                is_namespace: &|name| self.mirror.namespaces().contains_key(name),
                 hides_queue: &|name| self.hides_queue(key, &QueueName::new(name)),
             },
         );
@@ -184,14 +184,14 @@ impl Reconciler {
 
     /// Whether a queue may not be named to who looks at a job. Its own, and those above that, may be.
     fn hides_queue(&self, key: &JobKey, queue: &QueueName) -> bool {
-        self.mirror.queues.contains_key(queue)
+        self.mirror.queues().contains_key(queue)
             && !self.may_use(key, queue)
             && !self.is_at_or_above(key, queue)
     }
 
     fn is_at_or_above(&self, key: &JobKey, queue: &QueueName) -> bool {
         let own = self.last_facts.get(key).map(|fact| fact.queue.clone());
-        let up = std::iter::successors(own, |name| self.mirror.queues.get(name)?.parent());
+        let up = std::iter::successors(own, |name| self.mirror.queues().get(name)?.parent());
         up.take(DEEPEST).any(|above| above == *queue)
     }
 }

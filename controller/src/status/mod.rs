@@ -185,7 +185,7 @@ impl Core {
     }
 
     fn publish_job(&mut self, key: &JobKey, now: Time) {
-        let Some(binding) = self.reconciler.mirror.bindings.get(key).cloned() else {
+        let Some(binding) = self.reconciler.mirror.bindings().get(key).cloned() else {
             return;
         };
         let Some(mut explanation) = self.reconciler.engine.explain(key) else {
@@ -206,7 +206,7 @@ impl Core {
         let namespace = self
             .reconciler
             .mirror
-            .namespaces
+            .namespaces()
             .get(&*key.namespace)
             .cloned()
             .unwrap_or_default();
@@ -218,7 +218,7 @@ impl Core {
             .job_of(key, &binding, &namespace)
             .and_then(|job| job.ask);
         let spec = podgroups::object(key, &binding, fact, ask.as_ref());
-        let seen = self.reconciler.mirror.podgroups.get(key).cloned();
+        let seen = self.reconciler.mirror.podgroups().get(key).cloned();
         // What its owner takes along when it goes must not be made again; and without a
         // template nothing better is known than what is there.
         let template = self.reconciler.mirror.template_of(&binding);
@@ -255,7 +255,7 @@ impl Core {
     }
 
     fn publish_queue(&mut self, name: &QueueName, now: Time) {
-        let Some(queue) = self.reconciler.mirror.queues.get(name) else {
+        let Some(queue) = self.reconciler.mirror.queues().get(name) else {
             self.metrics.forget(name);
             return self.drop_policy(name);
         };
@@ -283,7 +283,7 @@ impl Core {
             target::<Queue>(name),
             serde_json::json!({ "status": status }),
         );
-        let Some(policy) = self.reconciler.mirror.policies.get(name) else {
+        let Some(policy) = self.reconciler.mirror.policies().get(name) else {
             return self.make_policy(name, now);
         };
         let status = queue_status::policy(policy, queue, &usage, crds::record::timestamp(now));
@@ -301,7 +301,7 @@ impl Core {
         if self
             .reconciler
             .mirror
-            .policies
+            .policies()
             .get(name)
             .is_some_and(kept_policies::is_empty)
         {
@@ -312,7 +312,7 @@ impl Core {
     /// Makes the policy of a queue that has none, once its author had the time to apply one:
     /// a file with both must not fail because ours came in between.
     fn make_policy(&mut self, name: &QueueName, now: Time) {
-        let Some(queue) = self.reconciler.mirror.queues.get(name) else {
+        let Some(queue) = self.reconciler.mirror.queues().get(name) else {
             return;
         };
         let created = queue
@@ -329,7 +329,7 @@ impl Core {
 
     /// Applies again what the controller keeps, in case somebody removed it.
     fn keep(&mut self) {
-        for (name, fact) in &self.reconciler.mirror.namespaces {
+        for (name, fact) in self.reconciler.mirror.namespaces() {
             if fact.managed {
                 self.publisher.namespace(name, Some(fact));
             }

@@ -152,7 +152,7 @@ async fn nothing_is_kept_of_what_is_gone() {
         stage.core.reconciler.in_flight
     );
     assert!(stage.core.reconciler.last_facts.is_empty());
-    assert!(stage.core.reconciler.mirror.bindings.is_empty());
+    assert!(stage.core.reconciler.mirror.bindings().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -201,7 +201,7 @@ async fn a_closed_job_with_garbage_is_charged_by_its_works_until_they_are_gone()
     for (gated, with_template) in [(true, true), (true, false), (false, true)] {
         let mut stage = after_restart(3, false, odd(Ending, 3, garbage)).await;
         if !with_template {
-            stage.core.reconciler.mirror.templates.clear();
+            stage.core.reconciler.mirror.forget_templates();
         }
         stage.change("a", json!({"spec": {"suspension": {"scheduling": gated}}}));
         stage.rendered("a", "a-id", 3, 1);

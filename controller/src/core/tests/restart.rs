@@ -233,7 +233,8 @@ async fn who_stands_by_follows_and_writes_nothing_until_it_leads_and_has_caught_
     stage.job("a", 2);
     stage.rest(&["a"]).await;
     assert!(
-        stage.core.reconciler.mirror.bindings.len() == 1 && stage.core.reconciler.dirty.is_empty()
+        stage.core.reconciler.mirror.bindings().len() == 1
+            && stage.core.reconciler.dirty.is_empty()
     );
     let before = stage.api.requests().len();
     stage.rest_later(&["a"], 60_000).await;

@@ -333,7 +333,7 @@ impl Reconciler {
         if !self.mirror.note_override(policy, generation) {
             return;
         }
-        let bindings = self.mirror.bindings.iter();
+        let bindings = self.mirror.bindings().iter();
         let waiting = bindings.filter(|(_, binding)| {
             own_record(binding).is_some_and(|record| !record.overrides.is_empty())
         });

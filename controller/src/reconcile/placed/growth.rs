@@ -73,7 +73,7 @@ impl Reconciler {
     /// or what took the job apart, whatever its template or its queue says by now.
     pub(crate) fn drop_override(&mut self, key: &JobKey) {
         let pinned = self.in_flight_of(key).unpin();
-        let binding = self.mirror.bindings.get(key).cloned();
+        let binding = self.mirror.bindings().get(key).cloned();
         let record = binding.as_deref().and_then(own_record);
         if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
             let (key, attempt) = (key.clone(), record.attempt);
@@ -84,7 +84,7 @@ impl Reconciler {
         let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
         let goes = self
             .mirror
-            .bindings
+            .bindings()
             .get(key)
             .is_none_or(|binding| binding.metadata.deletion_timestamp.is_some());
         if pinned || !goes || !self.last_facts.get(key).is_some_and(held) {

@@ -65,7 +65,7 @@ impl Reconciler {
         if !is_leaving(cluster) || known.is_some_and(is_leaving) {
             return;
         }
-        let bindings = self.mirror.bindings.iter().filter(|(_, binding)| {
+        let bindings = self.mirror.bindings().iter().filter(|(_, binding)| {
             let mut clusters = binding.spec.clusters.iter();
             clusters.any(|placed| placed.name == cluster.name.as_str())
         });

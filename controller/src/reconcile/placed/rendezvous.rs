@@ -132,7 +132,7 @@ impl Reconciler {
     ) {
         let job = self.engine.job(key);
         let current = job.and_then(|job| job.admission.map(|a| a.attempt));
-        let binding = self.mirror.bindings.get(key).cloned();
+        let binding = self.mirror.bindings().get(key).cloned();
         let Some(binding) = binding.filter(|_| current == Some(attempt)) else {
             return; // of an attempt that is over
         };
@@ -160,12 +160,12 @@ impl Reconciler {
         let mut seen = BTreeSet::new();
         let mut name = Some(queue.clone());
         while let Some(queue) = name.filter(|queue| seen.insert(queue.clone())) {
-            let policy = self.mirror.policies.get(&queue);
+            let policy = self.mirror.policies().get(&queue);
             let addresses = policy.map(|policy| policy.addresses());
             if let Some(addresses) = addresses.filter(|addresses| !addresses.is_empty()) {
                 return Some((queue, addresses));
             }
-            let above = self.mirror.queues.get(&queue);
+            let above = self.mirror.queues().get(&queue);
             name = above.and_then(|queue| queue.spec.parent.as_ref().map(QueueName::new));
         }
         None

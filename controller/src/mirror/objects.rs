@@ -1,0 +1,88 @@
+//! The objects of the mirror as a reader sees them, and those that are filed as they come.
+
+use crate::facts::job::NamespaceFact;
+use crate::mirror::Mirror;
+use crate::mirror::template::{Template, TemplateKey};
+use crds::capacity_policy::CapacityPolicy;
+use crds::karmada::ResourceBinding;
+use crds::podgroup::PodGroup;
+use crds::queue::Queue;
+use engine::{JobKey, QueueName};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+impl Mirror {
+    /// The bindings, by job.
+    pub(crate) fn bindings(&self) -> &BTreeMap<JobKey, Arc<ResourceBinding>> {
+        &self.bindings
+    }
+
+    /// The templates of jobs.
+    pub(crate) fn templates(&self) -> &HashMap<TemplateKey, Template> {
+        &self.templates
+    }
+
+    /// What the namespaces say of their jobs.
+    pub(crate) fn namespaces(&self) -> &BTreeMap<String, NamespaceFact> {
+        &self.namespaces
+    }
+
+    /// The Queue objects.
+    pub(crate) fn queues(&self) -> &BTreeMap<QueueName, Queue> {
+        &self.queues
+    }
+
+    /// The capacity policies, by the queue that each is for.
+    pub(crate) fn policies(&self) -> &BTreeMap<QueueName, CapacityPolicy> {
+        &self.policies
+    }
+
+    /// The PodGroups on the control plane.
+    pub(crate) fn podgroups(&self) -> &HashMap<JobKey, Arc<PodGroup>> {
+        &self.podgroups
+    }
+
+    /// Files a queue; returns what was known of it before.
+    pub(crate) fn put_queue(&mut self, name: QueueName, queue: Queue) -> Option<Queue> {
+        self.queues.insert(name, queue)
+    }
+
+    /// Drops a queue that is gone; returns what was known of it.
+    pub(crate) fn drop_queue(&mut self, name: &QueueName) -> Option<Queue> {
+        self.queues.remove(name)
+    }
+
+    /// Files a policy; returns what was known of it before.
+    pub(crate) fn put_policy(
+        &mut self,
+        name: QueueName,
+        policy: CapacityPolicy,
+    ) -> Option<CapacityPolicy> {
+        self.policies.insert(name, policy)
+    }
+
+    /// Drops a policy that is gone.
+    pub(crate) fn drop_policy(&mut self, name: &QueueName) {
+        self.policies.remove(name);
+    }
+
+    /// Files a PodGroup; returns what was known of it before.
+    pub(crate) fn put_podgroup(
+        &mut self,
+        key: JobKey,
+        podgroup: PodGroup,
+    ) -> Option<Arc<PodGroup>> {
+        self.podgroups.insert(key, Arc::new(podgroup))
+    }
+
+    /// Drops a PodGroup that is gone.
+    pub(crate) fn drop_podgroup(&mut self, key: &JobKey) {
+        self.podgroups.remove(key);
+    }
+
+    /// As if no template had been seen.
+    #[cfg(test)]
+    pub(crate) fn forget_templates(&mut self) {
+        self.templates.clear();
+    }
+}
