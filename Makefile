@@ -20,7 +20,7 @@ RECORD := $(if $(E2E_DIR),$(E2E_DIR),$(or $(CARGO_TARGET_DIR),target)/tmp)/e2e-r
 WORKSPACE := $(CARGO_FLAGS) --workspace
 
 .DEFAULT_GOAL := help
-.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak crds e2e-idle
+.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak crds e2e-idle
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ test-e2e: tools ## the end-to-end tests on a real local control plane
 e2e-idle: ## take over the last run's times of waits, where they are shorter, as those of an idle machine
 	$(DEBUG)/report $(RECORD) --learn
 
-lint: words sizes fmt clippy purity deny ## words, sizes, format, clippy, purity of the core, dependencies
+lint: words sizes arrows fmt clippy purity deny ## words, sizes, arrows, format, clippy, purity of the core, dependencies
 
 words: ## no word that is not used any more, in names, comments and texts (.ci/words.list)
 	@.ci/words --self-test
@@ -79,6 +79,10 @@ clippy:
 	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
 	@# --all-targets leaves out tests with `test = false`, also one that is named beside it.
 	cargo clippy $(WORKSPACE) --test e2e -- -D warnings
+
+arrows: ## the engine's folders import only what the list of arrows allows
+	@.ci/arrows --self-test
+	@.ci/arrows
 
 doc: ## links of the code's documentation (apart from `make test`: it takes minutes and finds words)
 	RUSTDOCFLAGS="-D warnings" cargo doc $(CARGO_FLAGS) --quiet --workspace --no-deps --document-private-items

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use engine::Reason;
-use engine::placement::plugins::Holds;
+use engine::plugins::Holds;
 
 fn reasons() -> String {
     let mut page = String::from(
@@ -23,13 +23,13 @@ fn reasons() -> String {
 
 fn placement() -> String {
     let mut page = String::from(
-        "<!-- Generated from engine/src/placement/plugins by `UPDATE_DOCS=1 cargo test -p cli --test reference`; do not edit. -->\n\
+        "<!-- Generated from engine/src/plugins by `UPDATE_DOCS=1 cargo test -p cli --test reference`; do not edit. -->\n\
          # Filters and scores\n\n\
          Filters leave out clusters that a job may not go to, in this order; the reason of a job that has none names\n\
          what each cluster is left out for. A CapacityPolicy names those that can be chosen in `placement.filters`.\n\n\
          | filter | keeps | holds |\n|---|---|---|\n",
     );
-    for filter in engine::placement::plugins::filters() {
+    for filter in engine::plugins::filters() {
         let holds = match filter.unset {
             Holds::Always => "always",
             Holds::Unset => "unless `placement.filters` names others",
@@ -40,7 +40,7 @@ fn placement() -> String {
     page += "\nScores tell which of several placements is the better one, after the fewest clusters, whole topology domains\n\
              and `placement.preferredClusters`. Each counts in thousandths and is weighed by `placement.weights`.\n\n\
              | score | aim | weight unset |\n|---|---|---|\n";
-    for score in engine::placement::plugins::scores() {
+    for score in engine::plugins::scores() {
         page += &format!("| `{}` | {} | {} |\n", score.name, score.about, score.unset);
     }
     page += "\nTo add one, see [A filter or score of your own](../development.md#a-filter-or-score-of-your-own).\n";

@@ -12,7 +12,7 @@ pub use status::{CapacityPolicyStatus, ClusterUse, Counts, Head, PoolUse, Resour
 
 use crate::duration;
 use crate::loose::{Loose, QuantityText, lenient, nullable};
-use engine::placement::plugins::Holds;
+use engine::plugins::Holds;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -374,7 +374,7 @@ pub enum Split {
 
 /// The schema of the weights, from the scores of the engine.
 fn weights_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let each = engine::placement::plugins::scores().map(|score| {
+    let each = engine::plugins::scores().map(|score| {
         let weight = serde_json::json!({
             "type": "integer",
             "format": "int32",
@@ -390,8 +390,7 @@ fn weights_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 /// The schema of the filters that can be chosen, from those of the engine.
 fn filters_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let chosen =
-        engine::placement::plugins::filters().filter(|filter| filter.unset != Holds::Always);
+    let chosen = engine::plugins::filters().filter(|filter| filter.unset != Holds::Always);
     let names: Vec<&str> = chosen.map(|filter| filter.name).collect();
     schemars::json_schema!({
         "type": "array",

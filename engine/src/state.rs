@@ -6,6 +6,7 @@
 use crate::api::ids::{JobKey, QueueName, Time};
 use crate::capacity::store::Capacity;
 use crate::config::EngineConfig;
+use crate::eligibility::store::Eligibility;
 use crate::forecast::Forecast;
 use crate::jobs::store::Jobs;
 use crate::pending::store::Pending;
@@ -31,6 +32,8 @@ pub struct Engine {
     pub(crate) now: Time,
     pub(crate) quota: Quota,
     pub(crate) capacity: Capacity,
+    /// The eligible clusters of each placement: derived of `capacity`, kept since jobs share them.
+    pub(crate) eligibility: Eligibility,
     pub(crate) pending: Pending,
     pub(crate) reservations: Reservations,
     pub(crate) jobs: Jobs,
@@ -47,6 +50,7 @@ impl Engine {
             now: Time::default(),
             quota: Quota::default(),
             capacity: Capacity::default(),
+            eligibility: Eligibility::default(),
             pending: Pending::default(),
             reservations: Reservations::default(),
             jobs: Jobs::default(),
@@ -62,6 +66,7 @@ impl Engine {
             now: self.now,
             quota: &self.quota,
             capacity: &self.capacity,
+            eligibility: &self.eligibility,
             pending: &self.pending,
             reservations: &self.reservations,
             jobs: &self.jobs,
@@ -78,6 +83,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) now: Time,
     pub(crate) quota: &'a Quota,
     pub(crate) capacity: &'a Capacity,
+    pub(crate) eligibility: &'a Eligibility,
     pub(crate) pending: &'a Pending,
     pub(crate) reservations: &'a Reservations,
     pub(crate) jobs: &'a Jobs,

@@ -11,7 +11,7 @@ use crate::names;
 use crate::queue::FIFO;
 use engine::facts::{self, Filters, PlacementWeights, PolicyFact, PoolBound, QueueOrdering};
 use engine::matching::{Operator, Requirement};
-use engine::placement::plugins::UnknownPlugin;
+use engine::plugins::UnknownPlugin;
 use engine::{ClusterName, PoolClass, QueueName, Resources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;

@@ -6,3 +6,4 @@ pub(crate) mod rare;
 pub mod resources;
 pub(crate) mod small_map;
 pub(crate) mod tally;
+pub(crate) mod texts;

@@ -5,7 +5,7 @@
 
 use crate::amounts::quantity::{Amount, Quantity, QuantityError};
 use crate::amounts::small_map::SmallMap;
-use crate::api::ids::order_of_texts;
+use crate::amounts::texts::order_of_texts;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

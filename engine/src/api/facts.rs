@@ -7,7 +7,7 @@ use crate::amounts::resources::Resources;
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
 use crate::api::matching::{ClusterRule, NodeTerm, Taint, Toleration};
 use crate::api::reason::Reason;
-pub use crate::placement::plugins::{Filters, PlacementWeights};
+pub use crate::plugins::{Filters, PlacementWeights};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

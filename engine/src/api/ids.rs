@@ -1,7 +1,7 @@
 //! Names at the edge of the engine, each its own type so that none can stand for another.
 
+use crate::amounts::texts;
 pub use crate::api::uid::Uid;
-
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -9,14 +9,6 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
-
-/// Texts that are equal are most often one and the same, which need not be read.
-pub(crate) fn order_of_texts(one: &Arc<str>, other: &Arc<str>) -> Ordering {
-    if Arc::ptr_eq(one, other) {
-        return Ordering::Equal;
-    }
-    one.cmp(other)
-}
 
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident) => {
@@ -27,7 +19,7 @@ macro_rules! name_type {
 
         impl Ord for $name {
             fn cmp(&self, other: &Self) -> Ordering {
-                order_of_texts(&self.0, &other.0)
+                texts::order_of_texts(&self.0, &other.0)
             }
         }
 
@@ -75,14 +67,17 @@ name_type! {
     /// A queue: the name of a Volcano `Queue` and of its `CapacityPolicy`.
     QueueName
 }
+
 name_type! {
     /// A member cluster, as Karmada names it.
     ClusterName
 }
+
 name_type! {
     /// A node of a member cluster.
     NodeName
 }
+
 name_type! {
     /// A class of nodes: what makes devices interchangeable (`nvidia-h100-80gb`, `cpu`).
     /// A pool is one class in one cluster.
@@ -164,7 +159,8 @@ impl Ord for JobKey {
         if Arc::ptr_eq(&self.0, &other.0) {
             return Ordering::Equal;
         }
-        order_of_texts(&self.namespace, &other.namespace).then_with(|| self.name.cmp(&other.name))
+        texts::order_of_texts(&self.namespace, &other.namespace)
+            .then_with(|| self.name.cmp(&other.name))
     }
 }
 

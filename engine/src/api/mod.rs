@@ -8,4 +8,5 @@ pub mod ids;
 pub(crate) mod job;
 pub mod matching;
 pub mod reason;
+pub(crate) mod slot;
 pub(crate) mod uid;

@@ -3,12 +3,11 @@
 
 use crate::amounts::tally::Tally;
 use crate::api::ids::{ClusterName, JobKey, NodeName};
+use crate::backfill::feasible;
 use crate::capacity::completion_grace::Ended;
-use crate::cycle::decide;
+use crate::cycle::{next_head, wake};
+use crate::evaluation::pending_as;
 use crate::jobs::deadline::next_look;
-use crate::jobs::pending_as;
-use crate::pending::head_selector;
-use crate::pending::infeasible;
 use crate::state::Inputs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -63,7 +62,7 @@ fn check_jobs(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
 fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     let mut fresh = inputs.quota.rebuilt();
     for cluster in inputs.capacity.clusters.keys() {
-        fresh.set_fleet(cluster, &decide::cluster_total(inputs, cluster));
+        fresh.set_fleet(cluster, &wake::cluster_total(inputs, cluster));
     }
     for (_, job) in inputs.jobs.iter() {
         if let Some((queue, pools)) = &job.derived.has.charge {
@@ -82,13 +81,14 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     }
     wrong.extend(inputs.quota.audit_decay());
     if !inputs.pending.queues.is_dirty() {
-        wrong.extend(inputs.quota.audit_order(|id| decide::front_of(inputs, id)));
+        wrong.extend(
+            inputs
+                .quota
+                .audit_order(|id| next_head::front_of(inputs, id)),
+        );
     }
-    wrong.extend(head_selector::never_asked(inputs));
-    wrong.extend(infeasible::wrong_doors(
-        inputs,
-        &infeasible::feasible(inputs),
-    ));
+    wrong.extend(next_head::never_asked(inputs));
+    wrong.extend(feasible::wrong_doors(inputs, &feasible::feasible(inputs)));
 }
 
 /// What nodes have free equals what they have less pods and seats; seats belong to jobs
@@ -145,7 +145,6 @@ fn check_nodes(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     }
     wrong.extend(inputs.capacity.room.stale());
     if !inputs
-        .capacity
         .eligibility
         .is_sound(&inputs.capacity.clusters, &inputs.capacity.room)
     {
@@ -265,7 +264,7 @@ mod tests {
                     .assume_seats(&JobKey::new("ns", "ghost"), demand, &shares);
             }),
             ("pod ghost: keeps its room until", |e| {
-                crate::capacity::completion_grace::restore_lingering(
+                crate::cycle::ended_pods::restore_lingering(
                     e,
                     vec![Ended {
                         until: crate::Time(7),

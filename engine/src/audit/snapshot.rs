@@ -8,20 +8,17 @@ use crate::api::facts::{
 };
 use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::api::job::PredictedRunTime;
-use crate::capacity::completion_grace;
 use crate::capacity::completion_grace::Ended;
 use crate::capacity::{AssumedPod, MixRecord};
 use crate::config::EngineConfig;
-use crate::cycle::decide;
+use crate::cycle::react::{Change, react};
+use crate::cycle::{decide, ended_pods, next_head, sync};
 use crate::forecast::{Forecast, KnownRuns};
 use crate::jobs::job::{ColdState, Derived, Job, Released};
-use crate::jobs::sync;
-use crate::pending::head_selector;
-use crate::preemption::backoff::PreemptionBackoff;
+use crate::pending::backoff::PreemptionBackoff;
 use crate::quota::DecayedUsageSnapshot;
 use crate::reservation::store::Reservation;
-use crate::state::Engine;
-use crate::state::Inputs;
+use crate::state::{Engine, Inputs};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,7 +95,7 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     for job in snapshot.jobs {
         restore_job(&mut engine, job);
     }
-    completion_grace::restore_lingering(&mut engine, snapshot.completion_grace);
+    ended_pods::restore_lingering(&mut engine, snapshot.completion_grace);
     for reservation in snapshot.reservations {
         engine.reservations.set(reservation);
     }
@@ -107,18 +104,19 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     }
     let clusters: Vec<ClusterName> = engine.capacity.clusters.keys().cloned().collect();
     engine.capacity.room.restore_mix(snapshot.mix);
-    decide::refleet(&mut engine, clusters.iter());
+    react(&mut engine, Change::Fleet(&clusters));
     engine.pending.backoff = snapshot.preemption_backoff;
-    head_selector::rank_queues(&mut engine);
+    next_head::rank_queues(&mut engine);
     engine
 }
+
 fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
     let key = snapshot.key;
     let demand = snapshot
         .demand
         .map(|demand| engine.pending.shapes.intern_demand(&demand));
     if let Some(demand) = &demand {
-        engine.capacity.eligibility.note(
+        engine.eligibility.note(
             &demand.placement,
             &engine.capacity.clusters,
             &engine.capacity.room,

@@ -1,10 +1,9 @@
 //! The capacity store: clusters, their nodes, and what is assumed of pods on them.
 
-use super::Room;
-use super::completion_grace::CompletionGrace;
 use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
-use crate::placement::eligible::Eligibility;
+use crate::capacity::Room;
+use crate::capacity::completion_grace::CompletionGrace;
 use std::collections::BTreeMap;
 
 /// All clusters, and their nodes.
@@ -14,8 +13,6 @@ pub(crate) struct Capacity {
     pub(crate) room: Room,
     /// Each cluster as last observed.
     pub(crate) clusters: BTreeMap<ClusterName, ClusterFact>,
-    /// Which clusters may take which jobs.
-    pub(crate) eligibility: Eligibility,
     /// Pods that have ended before their jobs are seen to have.
     pub(crate) completion_grace: CompletionGrace,
 }

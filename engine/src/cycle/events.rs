@@ -4,13 +4,10 @@
 //! attempt than the last is ignored.
 
 use crate::api::event::Event;
-use crate::capacity::completion_grace;
-use crate::cycle::decide;
-use crate::cycle::rules;
+use crate::cycle::react::{Change, react};
+use crate::cycle::{decide, ended_pods, lifecycle, rules, sync};
 use crate::jobs::drain::is_emptied;
 use crate::jobs::job::Cause;
-use crate::jobs::lifecycle;
-use crate::jobs::sync;
 use crate::state::Engine;
 
 /// Takes in what became known. Costs what the touched object costs, whatever is queued.
@@ -41,19 +38,19 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
                 if is_emptied(&engine.capacity.clusters[&name]) {
                     engine.jobs.recheck_taints();
                 }
-                decide::refleet(engine, std::iter::once(&name));
+                react(engine, Change::Fleet(&[name]));
             }
         }
         Event::ClusterGone(name) => {
             engine.capacity.clusters.remove(&name);
-            completion_grace::drop_lingering_in(engine, &name);
+            ended_pods::drop_lingering_in(engine, &name);
             engine.capacity.room.remove_cluster(&name);
-            decide::refleet(engine, std::iter::once(&name));
+            react(engine, Change::Fleet(&[name]));
         }
         Event::NodeUpserted(fact) => engine.capacity.room.upsert_node(fact),
         Event::NodeGone(cluster, node) => engine.capacity.room.remove_node(&cluster, &node),
-        Event::PodUpserted(fact) => completion_grace::pod_told(engine, fact),
-        Event::PodGone(cluster, uid) => completion_grace::pod_gone(engine, &cluster, &uid),
+        Event::PodUpserted(fact) => ended_pods::pod_told(engine, fact),
+        Event::PodGone(cluster, uid) => ended_pods::pod_gone(engine, &cluster, &uid),
         Event::JobUpserted(fact) => lifecycle::observe_job(engine, fact),
         Event::JobAdmitted {
             key,

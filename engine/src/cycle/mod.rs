@@ -1,9 +1,19 @@
-//! The cycle: events in, decisions out.
+//! The cycle: events in, decisions out. The only folder that changes the stores.
+//!
+//! `events` takes in what became known and `decide` moves what can move; both change stores through
+//! `lifecycle`, `reserve` and `preempt`, and `react` says what each change wakes.
 
 pub(crate) mod decide;
-pub(crate) mod elastic;
-pub(crate) mod evaluate;
+mod elastic;
+pub(crate) mod ended_pods;
 pub(crate) mod events;
-pub(crate) mod resize;
-pub(crate) mod rules;
-pub(crate) mod timers;
+mod lifecycle;
+pub(crate) mod next_head;
+mod preempt;
+pub(crate) mod react;
+mod reserve;
+mod resize;
+mod rules;
+pub(crate) mod sync;
+mod timers;
+pub(crate) mod wake;

@@ -4,23 +4,11 @@
 //! A job that is not elastic grows before pending jobs are evaluated; an elastic one after them
 //! (`elastic.rs`).
 
-use crate::amounts::tally::Tally;
-use crate::api::charge::pools_of;
 use crate::api::decision::Decision;
-use crate::api::facts::Share;
-use crate::api::ids::JobKey;
-use crate::capacity::{Basis, Need};
-use crate::cycle::evaluate::Request;
+use crate::cycle::lifecycle;
+use crate::evaluation::growth;
 use crate::jobs::job::Job;
-use crate::jobs::lifecycle;
-use crate::jobs::pending_as;
-use crate::pending::shapes::RequestShape;
-use crate::placement::plan;
-use crate::placement::plan::View;
-use crate::reservation::reserve;
-use crate::state::{Engine, Inputs};
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use crate::state::Engine;
 
 /// Shrinks what templates ask to shrink, and grows what is not elastic, as far as the budget
 /// goes.
@@ -41,110 +29,8 @@ pub(crate) fn resize(engine: &mut Engine, decisions: &mut Vec<Decision>) {
             .jobs
             .demand_of(&key)
             .is_some_and(|demand| demand.elastic);
-        if !elastic && let Ok(Some(more)) = judge_growth(engine.inputs(), &key) {
+        if !elastic && let Ok(Some(more)) = growth::judge_growth(engine.inputs(), &key) {
             decisions.extend(lifecycle::scale_up(engine, &key, &more));
         }
     }
-}
-
-/// The share by which a job may grow now; `Ok(None)` where it does not ask to.
-///
-/// # Errors
-/// What stops it, in words.
-pub(crate) fn judge_growth(inputs: Inputs<'_>, key: &JobKey) -> Result<Option<Share>, String> {
-    judge_growth_by(inputs, key, u32::MAX)
-}
-
-/// The same for no more than `most` pods.
-pub(crate) fn judge_growth_by(
-    inputs: Inputs<'_>,
-    key: &JobKey,
-    most: u32,
-) -> Result<Option<Share>, String> {
-    let Some(job) = inputs.jobs.get(key) else {
-        return Ok(None);
-    };
-    let (Some(demand), Some(released)) = (&job.demand, job.released.as_deref()) else {
-        return Ok(None);
-    };
-    let needs = job.missing(most);
-    if needs.is_empty() {
-        return Ok(None);
-    }
-    let mut extra = Tally::default();
-    for need in &needs {
-        extra.add(&need.role.request, i64::from(need.count));
-    }
-    let shape = RequestShape {
-        demand: Arc::clone(demand),
-        total: extra.to_resources(),
-        duration: job.duration,
-        user: None,
-        max_clusters: None,
-        avoid: BTreeSet::new(),
-        preempts: false,
-    };
-    let queue = &released.admission.queue;
-    let rank = pending_as::rank_of(inputs, key, job);
-    let request = Request {
-        queue,
-        rank: &rank,
-        shape: &shape,
-        tells: false,
-    };
-    more_of(
-        inputs,
-        request,
-        released.admission.shares.as_slice(),
-        &needs,
-    )
-    .map(Some)
-}
-
-fn more_of(
-    inputs: Inputs<'_>,
-    request: Request<'_>,
-    shares: &[Share],
-    needs: &[Need<'_>],
-) -> Result<Share, String> {
-    let ahead = if request.shape.demand.elastic {
-        kept_by_others(inputs, &request.rank.key)
-    } else {
-        reserve::reservations_ahead(inputs, request)
-    };
-    let view = View {
-        basis: Basis::Now,
-        nodes: reserve::nodes_kept(inputs, &ahead),
-        kept: reserve::headroom_kept(inputs, &ahead),
-        tells: false,
-    };
-    let total = inputs
-        .quota
-        .check_total(request.queue, &request.shape.total, &view.kept);
-    total.map_err(|short| short.message(inputs.quota))?;
-    let mut why = "it is placed nowhere".to_owned();
-    for share in shares {
-        let lens = crate::placement::plan::lens(&view, &share.cluster, None);
-        let packing = inputs.capacity.room.pack(&share.cluster, needs, &lens);
-        if let Some(lack) = packing.lack {
-            why = format!(
-                "{} has room for {} of {} more pods",
-                share.cluster, lack.placed, lack.wanted
-            );
-            continue;
-        }
-        let more = plan::share_of(inputs, &share.cluster, &request.shape.demand, &packing);
-        let pools = pools_of(std::slice::from_ref(&more));
-        match inputs.quota.check_pools(request.queue, &pools, &view.kept) {
-            Ok(()) => return Ok(more),
-            Err(short) => why = short.message(inputs.quota),
-        }
-    }
-    Err(why)
-}
-
-/// What other jobs keep, whoever stands where: growth waits behind them all.
-pub(crate) fn kept_by_others<'a>(inputs: Inputs<'a>, key: &JobKey) -> Vec<&'a JobKey> {
-    let holders = inputs.reservations.iter().map(|kept| &kept.rank.key);
-    holders.filter(|holder| *holder != key).collect()
 }

@@ -4,13 +4,10 @@
 
 use crate::api::facts::{PriorityClassFact, QueueFact};
 use crate::api::ids::{JobKey, QueueName};
-use crate::cycle::decide;
-use crate::jobs::pending_as;
-use crate::jobs::sync;
-use crate::pending::head_selector;
-use crate::pending::inadmissible::RequeueCondition;
+use crate::cycle::react::{Change, react};
+use crate::cycle::{reserve, sync};
+use crate::evaluation::pending_as;
 use crate::quota::ROOT;
-use crate::reservation::reserve;
 use crate::state::{Engine, Inputs};
 
 /// A queue's bounds, state or place in the tree are others. Room knows nothing of those.
@@ -21,40 +18,19 @@ pub(crate) fn queue_told(engine: &mut Engine, name: &QueueName, fact: Option<Que
         return;
     }
     engine.pending.shapes.forget_lets();
-    queue_changed(engine, name);
+    react(engine, Change::Queue(name));
+    drop_of_stopped(engine);
     if before != place_of_queue(engine.inputs(), name) {
         // Other policies are above it now, and above those that name it or stood on a circle
         // with it.
         policies_above_changed(engine, &QueueName::from(ROOT));
         // What it holds does not count any more where it was.
-        for above in &above_before {
-            sync::wake_for_quota(engine, above);
-        }
+        react(engine, Change::QueueMovedFrom(&above_before));
     }
 }
 
-fn queue_changed(engine: &mut Engine, name: &QueueName) {
-    engine.changed.queues.insert(name.clone());
-    engine.jobs.retry_scale_up();
-    engine.pending.backoff.hurry();
-    head_selector::stir_all(engine);
-    engine
-        .pending
-        .queues
-        .wake(&RequeueCondition::Quota(name.clone()));
-    decide::bounds_moved(engine);
-    // Its jobs, and those of every queue below it, are judged by other bounds now.
-    let below: Vec<QueueName> = engine
-        .pending
-        .queues
-        .pending_queues()
-        .map(|(pending_queue, _)| pending_queue.clone())
-        .filter(|pending_queue| engine.quota.is_within(pending_queue, name))
-        .collect();
-    for pending_queue in below {
-        engine.pending.queues.wake_queue(&pending_queue);
-        name_first(engine, &pending_queue);
-    }
+/// Drops the reservations of queues that are stopped by a problem of theirs now.
+fn drop_of_stopped(engine: &mut Engine) {
     let stopped: Vec<JobKey> = engine
         .reservations
         .iter()
@@ -68,8 +44,8 @@ fn queue_changed(engine: &mut Engine, name: &QueueName) {
 
 pub(crate) fn policy_changed(engine: &mut Engine, name: &QueueName, changed: bool) {
     if changed {
-        engine.pending.shapes.open_all();
-        queue_changed(engine, name);
+        react(engine, Change::Policy(name));
+        drop_of_stopped(engine);
         policies_above_changed(engine, name);
         reorder(engine, name);
     }
@@ -132,20 +108,6 @@ fn reline_below(engine: &mut Engine, name: &QueueName) {
     }
 }
 
-/// Names the first jobs of a queue as changed.
-fn name_first(engine: &mut Engine, queue: &QueueName) {
-    let pending_queue = engine.pending.queues.pending_queue(queue);
-    let first = pending_queue
-        .into_iter()
-        .flat_map(|pending_queue| pending_queue.ranks().iter())
-        .take(10);
-    engine
-        .changed
-        .jobs
-        .extend(first.map(|rank| rank.key.clone()));
-    engine.changed.queues.insert(queue.clone());
-}
-
 /// Queued jobs of the class move in their lines; released ones keep what they have, and
 /// are evicted by their new priority.
 pub(crate) fn class_told(engine: &mut Engine, name: &str, fact: Option<PriorityClassFact>) {
@@ -153,12 +115,11 @@ pub(crate) fn class_told(engine: &mut Engine, name: &str, fact: Option<PriorityC
     if before == fact {
         return;
     }
-    engine.pending.backoff.hurry();
-    head_selector::stir_all(engine);
     let default =
         |fact: &Option<PriorityClassFact>| fact.as_ref().is_some_and(|fact| fact.global_default);
     let concerns_unnamed = default(&before) || default(&fact);
     engine.jobs.observe_priority_class(name, fact);
+    react(engine, Change::PriorityClass);
     let mut concerned: Vec<JobKey> = engine
         .jobs
         .iter()
@@ -172,7 +133,7 @@ pub(crate) fn class_told(engine: &mut Engine, name: &str, fact: Option<PriorityC
     for key in concerned {
         sync::sync_indexes(engine, &key);
         // It may take from others now, or may not any more.
-        reserve::rouse_job(engine, &key);
+        react(engine, Change::Priority(&key));
     }
 }
 

@@ -10,14 +10,12 @@ use crate::api::decision::Decision;
 use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, JobKey};
 use crate::api::reason::Reason;
+use crate::cycle::react::{Change, react};
+use crate::cycle::{lifecycle, sync};
 use crate::jobs::deadline::{deadline, least_of, room_lost_at};
 use crate::jobs::drain::{emptied, is_emptied, must_leave};
 use crate::jobs::job::Job;
-use crate::jobs::lifecycle;
 use crate::jobs::runtime::runtime_ends;
-use crate::jobs::sync;
-use crate::reservation::plan;
-use crate::reservation::reserve;
 use crate::state::{Engine, Inputs};
 
 /// Handles every timer that has come, as far as the budget goes.
@@ -142,18 +140,8 @@ pub(crate) fn renew_ends(engine: &mut Engine) {
         slipped = true;
         sync::sync_indexes(engine, &key);
     }
-    if !slipped {
-        return;
-    }
-    let late = engine.reservations.iter();
-    let late = late.filter(|kept| kept.start.is_none_or(|start| start <= engine.now));
-    let late = late.filter(|kept| {
-        // Nothing is new where its nodes are free no sooner and no later than was thought.
-        kept.nodes.is_empty() || plan::start_on(engine.inputs(), &kept.nodes) != kept.start
-    });
-    let late: Vec<JobKey> = late.map(|kept| kept.rank.key.clone()).collect();
-    for key in late {
-        reserve::rouse_job(engine, &key);
+    if slipped {
+        react(engine, Change::EndsPassed);
     }
 }
 

@@ -17,7 +17,7 @@ impl ExpectedEnd {
     ///
     /// What it declares or was predicted holds until it has run that long. Then its end is not
     /// known until it has run twice that; then it is taken to run twice as long again, and so on.
-    pub(super) fn of(job: &Job, now: Time) -> Option<Self> {
+    pub(crate) fn of(job: &Job, now: Time) -> Option<Self> {
         let released = job.released.as_deref().filter(|r| r.charged())?;
         let expected = job.duration.or(released.expected_ms)?.max(1);
         let begun = released.begun();

@@ -1,5 +1,6 @@
 //! Pending jobs: in order, in classes of one shape, parked until what they wait for changes.
 
+pub(crate) mod backoff;
 pub(crate) mod head_selector;
 pub(crate) mod inadmissible;
 pub(crate) mod infeasible;

@@ -3,9 +3,9 @@
 use crate::amounts::resources::Resources;
 use crate::api::facts::Demand;
 use crate::api::ids::{ClusterName, JobKey, QueueName};
+use crate::api::slot::ReservationSlot;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::infeasible_shapes::{InfeasibleShapes, Was};
-use crate::reservation::store::ReservationSlot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use super::head_selector::HeadSelector;
 use super::infeasible::FreedNodes;
 use super::queues::PendingQueues;
 use super::shapes::Shapes;
-use crate::preemption::backoff::PreemptionBackoff;
+use crate::pending::backoff::PreemptionBackoff;
 
 /// Pending jobs, and what is known of their request shapes.
 #[derive(Debug, Clone, Default)]

@@ -7,9 +7,8 @@ use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, QueueName};
 use crate::capacity::{Basis, Place};
 use crate::pending::shapes::RequestShape;
-use crate::placement::eligible;
-use crate::placement::plan;
 use crate::placement::plan::{View, all_needs, lens};
+use crate::placement::{eligible, plan};
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 

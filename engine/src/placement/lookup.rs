@@ -10,8 +10,8 @@ use crate::api::facts::{Demand, Role};
 use crate::capacity::{Basis, Place, Seats, device, leading_amount};
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan::View;
-use crate::placement::plugins::Site;
 use crate::placement::score::Weights;
+use crate::plugins::Site;
 use crate::state::Inputs;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ impl LookUp<'_> {
             None => {
                 let name = &self.inputs.capacity.room.places()[place];
                 let fact = self.inputs.capacity.clusters.get(name);
-                let price = fact.map_or(0, |fact| self.inputs.capacity.eligibility.price_of(fact));
+                let price = fact.map_or(0, |fact| self.inputs.eligibility.price_of(fact));
                 (self.aims.preference(name), price, fact)
             }
         };
@@ -138,7 +138,7 @@ pub(crate) fn look_up<'a>(
             .collect(),
         main: main.map(|role| inputs.capacity.room.seats_for_role(role)),
         changed: view.nodes.keys().filter_map(place).collect(),
-        prices: inputs.capacity.eligibility.prices(&inputs.capacity.room),
+        prices: inputs.eligibility.prices(&inputs.capacity.room),
     }
 }
 

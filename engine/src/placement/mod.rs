@@ -6,6 +6,7 @@ pub(crate) mod lookup;
 pub(crate) mod mixed;
 pub(crate) mod no_plan;
 pub(crate) mod plan;
-pub mod plugins;
+pub(crate) mod request;
 pub(crate) mod score;
 pub(crate) mod split;
+pub(crate) mod without;

@@ -11,18 +11,14 @@ use crate::amounts::tally::Tally;
 use crate::api::facts::{Demand, RolePods, Share, Slot, Split};
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::capacity::{Basis, ClusterRoom, Need, NodeView, Packing, Place, ReservedNodes, Seats};
+use crate::eligibility::store::{Eligible, groups_of};
 use crate::pending::shapes::RequestShape;
-use crate::placement::eligible;
-use crate::placement::eligible::{Eligible, Ineligible, groups_of};
-use crate::placement::empty;
-use crate::placement::lookup;
+use crate::placement::eligible::Ineligible;
 use crate::placement::lookup::{EXACT, Estimate, largest_role};
-use crate::placement::mixed;
 pub(crate) use crate::placement::no_plan::{ClusterLack, NoPlan};
-use crate::placement::plugins::Site;
-use crate::placement::score;
 use crate::placement::score::{Score, Weights};
-use crate::placement::split;
+use crate::placement::{eligible, empty, lookup, mixed, score, split};
+use crate::plugins::Site;
 use crate::quota::Withheld;
 use crate::state::Inputs;
 use std::borrow::Cow;
@@ -279,7 +275,7 @@ pub(crate) fn scored(
         let site = Site {
             fact,
             seats: *seats,
-            price: fact.map_or(0, |fact| inputs.capacity.eligibility.price_of(fact)),
+            price: fact.map_or(0, |fact| inputs.eligibility.price_of(fact)),
         };
         let part = i128::from(packing.pods());
         let weighted = aims.of_cluster(&site) + aims.of_nodes(&effect);

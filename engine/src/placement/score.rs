@@ -1,15 +1,15 @@
 //! What one placement has before another, where both would do.
 //!
-//! What each of the [`crate::placement::plugins`] says, in thousandths, weighed as the queue's policy says.
+//! What each of the [`crate::plugins`] says, in thousandths, weighed as the queue's policy says.
 //! Lower is better. A cluster that tells no price is taken to be as dear as the dearest.
 
-use crate::api::facts::{ClusterFact, Demand, PlacementWeights};
-use crate::api::ids::{ClusterName, JobKey, QueueName};
+use crate::api::facts::{ClusterFact, PlacementWeights};
+use crate::api::ids::{ClusterName, QueueName};
 use crate::capacity::{PackEffect, Place};
 use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::leading_ask;
-use crate::placement::plugins::{FRAGMENTATION, Job, Site};
-use crate::state::{Engine, Inputs};
+use crate::plugins::{FRAGMENTATION, Job, Site};
+use crate::state::Inputs;
 
 /// The order among placements over equally many clusters: the policy is the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,19 +37,6 @@ pub(crate) struct Weights<'a> {
     job: Job<'a>,
 }
 
-/// A job that had not been submitted before is one more of its kind.
-pub(crate) fn note_submitted(engine: &mut Engine, key: &JobKey, demand: &Demand) {
-    engine.capacity.eligibility.note(
-        &demand.placement,
-        &engine.capacity.clusters,
-        &engine.capacity.room,
-    );
-    let known = engine.jobs.get(key).is_some_and(|job| job.demand.is_some());
-    if !known {
-        engine.capacity.room.note_demand(demand);
-    }
-}
-
 /// What counts for a job of this queue.
 pub(crate) fn aims<'a>(
     inputs: Inputs<'a>,
@@ -65,7 +52,7 @@ pub(crate) fn aims<'a>(
             data: data
                 .filter_map(|name| inputs.capacity.clusters.get(name))
                 .collect(),
-            farthest: inputs.capacity.eligibility.farthest(),
+            farthest: inputs.eligibility.farthest(),
             each: leading_ask(&shape.demand),
         },
     }

@@ -14,20 +14,21 @@ use crate::api::charge::pools_of;
 use crate::api::facts::{Role, Share};
 use crate::api::ids::QueueName;
 use crate::capacity::{Basis, Need, Packing, Place, Seats};
+use crate::eligibility::store::Eligible;
 use crate::pending::shapes::RequestShape;
-use crate::placement::eligible::Eligible;
 use crate::placement::lookup::largest_role;
-use crate::placement::mixed;
-use crate::placement::plan;
 use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, lens};
 use crate::placement::score::Weights;
+use crate::placement::{mixed, plan};
 use crate::state::Inputs;
 use std::cmp::Reverse;
 
 /// Choices of clusters that are weighed.
 const CHOICES: usize = 64;
+
 /// Clusters that are tried as the first part beside the ones with the most room, for one job.
 const LEADERS: usize = 64;
+
 /// Clusters whose room is counted node by node at first, those with the most seats.
 const COUNTED: usize = 64;
 

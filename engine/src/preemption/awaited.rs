@@ -8,11 +8,11 @@
 use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::Share;
 use crate::api::ids::{JobKey, QueueName};
-use crate::cycle::evaluate::Request;
+use crate::backfill::withheld;
 use crate::placement::plan::View;
-use crate::preemption::evict;
+use crate::placement::request::Request;
+use crate::placement::without;
 use crate::quota::Shortfall;
-use crate::reservation::reserve;
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 
@@ -31,17 +31,17 @@ pub(crate) fn awaited_for(
     });
     let used: BTreeSet<_> = used.collect();
     let mut view = View {
-        kept: reserve::headroom_kept(inputs, &reserve::reservations_ahead(inputs, request)),
+        kept: withheld::headroom_kept(inputs, &withheld::reservations_ahead(inputs, request)),
         ..View::now()
     };
     let mut awaited = BTreeSet::new();
     let mut others = Vec::new();
     for key in inputs.jobs.preemptible().terminating() {
-        let Some((queue, charge, nodes)) = evict::going(inputs, key) else {
+        let Some((queue, charge, nodes)) = without::going(inputs, key) else {
             continue;
         };
         if nodes.keys().any(|node| used.contains(node)) {
-            evict::without(inputs, &mut view, &queue, &charge);
+            without::without(inputs, &mut view, &queue, &charge);
             awaited.insert(key.clone());
         } else {
             others.push((key, queue, charge));
@@ -56,7 +56,7 @@ pub(crate) fn awaited_for(
             break;
         };
         let (key, queue, charge) = others.remove(first);
-        evict::without(inputs, &mut view, &queue, &charge);
+        without::without(inputs, &mut view, &queue, &charge);
         awaited.insert(key.clone());
     }
     awaited

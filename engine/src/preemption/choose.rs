@@ -13,11 +13,10 @@ use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::Share;
 use crate::api::ids::ClusterName;
 use crate::api::reason::Reason;
-use crate::cycle::evaluate::Request;
-use crate::placement::plan;
 use crate::placement::plan::View;
+use crate::placement::request::Request;
+use crate::placement::{plan, without};
 use crate::preemption::entitlement::Reclaim;
-use crate::preemption::evict;
 use crate::preemption::victims::Item;
 use crate::quota::UsageOverlay;
 use crate::state::Inputs;
@@ -26,8 +25,10 @@ use std::collections::BTreeSet;
 
 /// Clusters that are looked at one by one.
 const CLUSTERS: usize = 8;
+
 /// Most items that are searched exactly.
 const EXACT: usize = 14;
+
 /// Placements that may be tried to make a choice better.
 const TRIES: u32 = 400;
 
@@ -127,7 +128,7 @@ impl Search<'_> {
         self.tries.set(self.tries.get().saturating_add(1));
         let mut view = self.view.clone();
         for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
-            evict::without(self.inputs, &mut view, item.queue, item.charge());
+            without::without(self.inputs, &mut view, item.queue, item.charge());
             for ((cluster, node), held) in &*item.nodes(&self.inputs.capacity.room) {
                 let cluster = view.nodes.entry(cluster.clone()).or_default();
                 cluster.entry(node.clone()).or_default().add_tally(held, -1);

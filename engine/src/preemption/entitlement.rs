@@ -22,7 +22,7 @@ use crate::amounts::resources::Resources;
 use crate::amounts::tally::clamp;
 use crate::api::charge::Pools;
 use crate::api::ids::QueueName;
-use crate::preemption::backoff::EntitlementGap;
+use crate::pending::backoff::EntitlementGap;
 use crate::quota::{QueueId, Quota, ScopedResource, UsageOverlay};
 
 /// Why a victim may not be reclaimed.

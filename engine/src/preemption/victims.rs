@@ -18,7 +18,7 @@ use crate::jobs::elastic::least_counts;
 use crate::jobs::job::{Job, Released};
 use crate::jobs::resize::{cuts_to, spare};
 use crate::jobs::terminating::Cut;
-use crate::preemption::evict;
+use crate::placement::without;
 use crate::state::Inputs;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -264,7 +264,7 @@ fn offer_job<'a>(
     let mut nodes = inputs.capacity.room.holdings(key);
     if !released.leaving.is_empty() {
         // What leaves already is counted as gone.
-        let leaving = evict::going(inputs, key).map(|(.., leaving)| leaving);
+        let leaving = without::going(inputs, key).map(|(.., leaving)| leaving);
         for (node, held) in leaving.into_iter().flatten() {
             nodes.entry(node).or_default().add_tally(&held, -1);
         }

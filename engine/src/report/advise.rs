@@ -10,13 +10,13 @@ use crate::api::charge::Pools;
 use crate::api::decision::Help;
 use crate::api::facts::{Demand, Role};
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
-use crate::cycle::evaluate;
-use crate::cycle::evaluate::Request;
+use crate::backfill::withheld;
+use crate::evaluation::verdict;
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan;
 use crate::placement::plan::{ClusterLack, NoPlan, View};
+use crate::placement::request::Request;
 use crate::quota::{Shortfall, Withheld};
-use crate::reservation::reserve;
 use crate::state::Inputs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) fn advise(
         tells: true,
     };
     if inputs.quota.problem(request.queue).is_some()
-        || evaluate::passes(inputs, request, &Withheld::default())
+        || verdict::passes(inputs, request, &Withheld::default())
     {
         return Vec::new();
     }
@@ -95,7 +95,7 @@ fn fewer_pods(inputs: Inputs<'_>, request: Request<'_>) -> Option<Help> {
                 shape: &shape,
                 ..request
             };
-            evaluate::passes(inputs, request, &Withheld::default())
+            verdict::passes(inputs, request, &Withheld::default())
         })
     };
     // What fits stays fitting when it gets smaller: the most is found by halving.
@@ -123,7 +123,7 @@ fn higher_bound(
 ) -> Option<Help> {
     let to = short.capability + short.excess();
     let given = given_back(short, pools, to - short.capability);
-    let helps = evaluate::passes(inputs, request, &given)
+    let helps = verdict::passes(inputs, request, &given)
         && is_let_by(inputs, request, short, pools, clamp(to));
     helps.then(|| Help::RaiseCapability {
         queue: short.queue.clone(),
@@ -159,7 +159,7 @@ fn is_let_by(
         }
         queues.set_fact(&short.queue, fact);
     }
-    let kept = reserve::headroom_kept(inputs, &reserve::reservations_ahead(inputs, request));
+    let kept = withheld::headroom_kept(inputs, &withheld::reservations_ahead(inputs, request));
     let total = queues.check_total(request.queue, &request.shape.total, &kept);
     let pools = pools.map_or(Ok(()), |pools| {
         queues.check_pools(request.queue, pools, &kept)
@@ -180,7 +180,7 @@ fn other_queues(
         .filter(|queue| *queue != request.queue && may_use(queue))
         .filter(|queue| inputs.quota.problem(queue).is_none());
     let goes = |queue: &&QueueName| {
-        evaluate::passes(inputs, Request { queue, ..request }, &Withheld::default())
+        verdict::passes(inputs, Request { queue, ..request }, &Withheld::default())
     };
     pending_queues
         .take(tried)

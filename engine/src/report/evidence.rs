@@ -4,10 +4,10 @@
 //! holds of what it may have, what is kept for the job, how long it is expected to run. It
 //! judges nothing itself.
 
-use crate::amounts::resources::{ResourceName, Resources};
+use crate::amounts::resources::Resources;
 use crate::api::ids::{JobKey, QueueName};
+use crate::evaluation::prediction;
 use crate::forecast::{Prediction, PredictionBasis};
-use crate::jobs::lifecycle;
 use crate::pending::shapes::RequestShape;
 use crate::state::Inputs;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(crate) fn evidence(
         .collect();
     lines.extend(kept_for(inputs, key));
     let job = inputs.jobs.get(key);
-    lines.extend(job.and_then(|job| Some(expected(lifecycle::predict(inputs, job)?))));
+    lines.extend(job.and_then(|job| Some(expected(prediction::predict(inputs, job)?))));
     lines
 }
 
@@ -45,34 +45,6 @@ fn holds(inputs: Inputs<'_>, queue: &QueueName, asked: &Resources) -> Option<Str
         })
         .collect();
     (!parts.is_empty()).then(|| format!("queue {queue} holds {}", parts.join(", ")))
-}
-
-/// What one queue has less than it deserves and another has instead, where their paths part,
-/// of the first resource that is asked for of which it has less.
-pub(crate) fn gaps(
-    inputs: Inputs<'_>,
-    preemptor: &QueueName,
-    victim: &QueueName,
-    asked: &Resources,
-) -> Option<String> {
-    let (preemptor, victim) = inputs.quota.id(preemptor).zip(inputs.quota.id(victim))?;
-    let (preemptor, victim) = inputs.quota.lca_children(preemptor, victim)?;
-    let [preemptor, victim] = [preemptor, victim].map(|id| inputs.quota.name(id));
-    let of = |queue| (inputs.quota.charged(queue), inputs.quota.deserved(queue));
-    let ((has, deserves), (holds, owns)) = (of(preemptor), of(victim));
-    let (name, due) = deserves.iter().find(|(name, due)| {
-        let competes = name.as_str() != ResourceName::PODS;
-        competes && asked.amount_of(name).0 > 0 && has.amount_of(name) < *due
-    })?;
-    Some(format!(
-        "queue {} has {name} {} of the {} that it deserves, queue {} has {} and deserves {}",
-        preemptor,
-        name.format(has.amount_of(name)),
-        name.format(due),
-        victim,
-        name.format(holds.amount_of(name)),
-        name.format(owns.amount_of(name)),
-    ))
 }
 
 /// The nodes kept for a job, by cluster.

@@ -5,14 +5,11 @@ use crate::api::facts::QueueOrdering;
 use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::{JobState, QueueOrder};
 use crate::api::reason::Reason;
-use crate::cycle::elastic;
-use crate::cycle::evaluate::{Gate, Request, Verdict};
-use crate::cycle::resize;
+use crate::evaluation::{growth, pending_as, sizes};
 use crate::jobs::job::{Job, Released};
-use crate::jobs::pending_as;
 use crate::pending::shapes::RequestShape;
-use crate::report::ahead;
-use crate::report::evidence;
+use crate::placement::request::{Gate, Request, Verdict};
+use crate::report::{ahead, evidence};
 use crate::state::Inputs;
 
 /// Where a job stands; `None` for one that is not known. Also for released jobs.
@@ -83,7 +80,7 @@ fn explain_pending(
     shape: &RequestShape,
 ) -> Explanation {
     let tells = true;
-    match elastic::judge(
+    match sizes::judge(
         inputs,
         Request {
             queue,
@@ -176,7 +173,7 @@ fn explain_released(
         return told(cause.reason, message);
     }
     if inputs.jobs.resizing().contains(key)
-        && let Err(why) = resize::judge_growth(inputs, key)
+        && let Err(why) = growth::judge_growth(inputs, key)
     {
         let elastic = job.demand.as_ref().filter(|demand| demand.elastic);
         let Some(demand) = elastic else {

@@ -1,7 +1,4 @@
-//! Reservations: what is withheld for the first jobs that lack it, and until when.
+//! The reservations that stand: for whom, of which nodes, of which slots.
 
-pub(crate) mod expected_release;
-pub(crate) mod plan;
-pub(crate) mod reserve;
+pub(crate) mod priority;
 pub(crate) mod store;
-pub(crate) mod window;

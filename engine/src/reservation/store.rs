@@ -9,17 +9,9 @@ use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
 use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName, Time};
 use crate::api::job::QueueOrder;
+use crate::api::slot::ReservationSlot;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What there may be only so many reservations of.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum ReservationSlot {
-    /// Nodes of a class.
-    Class(PoolClass),
-    /// Headroom of a queue.
-    Headroom(QueueName),
-}
 
 /// What is kept on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

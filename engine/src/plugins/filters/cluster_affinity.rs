@@ -1,7 +1,7 @@
 //! `ClusterAffinity`: what the job's PropagationPolicy selects.
 
-use crate::placement::plugins::Plugin;
-use crate::placement::plugins::filter::{Filter, Holds, Question};
+use crate::plugins::Plugin;
+use crate::plugins::filter::{Filter, Holds, Question};
 
 /// See the module.
 pub(crate) struct ClusterAffinity;

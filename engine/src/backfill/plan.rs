@@ -1,24 +1,23 @@
-//! Where a job that lacks room will start soonest: the nodes that are kept for it.
+//! Where a job that lacks capacity will start soonest: the nodes that are reserved for it.
 //!
-//! In each cluster that may take it, its pods go first where they fit now, then where the
-//! least has to become free; the cluster with the least to free is the target, and the one
-//! chosen before stays it until another needs strictly less. A job that may be divided keeps
-//! nodes of the fewest clusters that take it together, where that needs less to be freed or no
-//! one cluster could ever take it. Pods that belong to no job are taken to stay. Nor does it move
-//! to where it would start later, by the ends that are expected.
+//! In each eligible cluster the pods go first where they fit now, then where the least has to
+//! become free. The cluster with the least to free is chosen, and stays chosen until another one
+//! needs strictly less. A job that may be split reserves nodes of the fewest clusters that take it
+//! together, where that needs less to be freed or where no single cluster could ever take it. Pods
+//! that belong to no job are assumed to stay. The reservation does not move to where the job would
+//! start later by the expected ends.
 
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
 use crate::api::facts::{Demand, Split};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
+use crate::backfill::withheld;
 use crate::capacity::{Need, ReservedNodes, Sites, leading};
-use crate::cycle::evaluate::Request;
 use crate::pending::shapes::RequestShape;
-use crate::placement::eligible;
 use crate::placement::lookup::largest_role;
-use crate::placement::plan;
 use crate::placement::plan::all_needs;
-use crate::reservation::reserve;
+use crate::placement::request::Request;
+use crate::placement::{eligible, plan};
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Inputs;
 use std::cmp::Reverse;
@@ -34,8 +33,8 @@ pub(crate) struct ReservationPlan {
 /// The nodes to keep for a job, if there are such: of one cluster, or of the fewest that
 /// take it together where it may be divided and that needs less to be freed.
 pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<ReservationPlan> {
-    let ahead = reserve::reservations_ahead(inputs, request);
-    let kept = reserve::nodes_kept(inputs, &ahead);
+    let ahead = withheld::reservations_ahead(inputs, request);
+    let kept = withheld::nodes_kept(inputs, &ahead);
     let current: BTreeSet<&ClusterName> = inputs
         .reservations
         .of(&request.rank.key)
@@ -83,7 +82,7 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
 
 /// What is kept of nodes for a job already, where it would start later on those found now:
 /// others went past it because it was to start here.
-fn sooner_where_it_was(
+pub(crate) fn sooner_where_it_was(
     inputs: Inputs<'_>,
     request: Request<'_>,
     found: &ReservationPlan,
@@ -121,7 +120,7 @@ fn sooner_where_it_was(
 }
 
 /// Clusters that might hold all pods, those first where nodes may be chosen first.
-fn promising<'a>(
+pub(crate) fn promising<'a>(
     inputs: Inputs<'_>,
     request: Request<'_>,
     clusters: &BTreeSet<&'a ClusterName>,
@@ -172,7 +171,7 @@ pub(crate) fn lacks_less(inputs: Inputs<'_>, kept: &Reservation, cluster: &Clust
     if !might_lack_less(inputs, kept, cluster) {
         return false;
     }
-    let shape = reserve::shape_of(inputs, &kept.rank.key);
+    let shape = withheld::shape_of(inputs, &kept.rank.key);
     let shape = shape.and_then(|shape| inputs.pending.shapes.get(shape));
     shape.is_some_and(|shape| {
         let request = Request {
@@ -185,14 +184,14 @@ pub(crate) fn lacks_less(inputs: Inputs<'_>, kept: &Reservation, cluster: &Clust
         if demand.natively_divisible || demand.split != Split::Never {
             return true;
         }
-        let ahead = reserve::nodes_kept(inputs, &reserve::reservations_ahead(inputs, request));
+        let ahead = withheld::nodes_kept(inputs, &withheld::reservations_ahead(inputs, request));
         let cost = put_all(demand, &mut inputs.capacity.room.sites([cluster], &ahead));
         cost.is_some_and(|cost| cost < lacking(inputs, kept))
     })
 }
 
 /// How much has to become free on the nodes that are kept for a holder.
-fn lacking(inputs: Inputs<'_>, kept: &Reservation) -> i128 {
+pub(crate) fn lacking(inputs: Inputs<'_>, kept: &Reservation) -> i128 {
     let lacking = kept.nodes.iter().map(|kept| {
         let room = inputs.capacity.room.cluster(&kept.cluster);
         let node = room.and_then(|room| room.nodes().get(&kept.node));
@@ -207,7 +206,7 @@ fn lacking(inputs: Inputs<'_>, kept: &Reservation) -> i128 {
 }
 
 /// Over several clusters: as few as take it, those with the most of it first.
-fn target_across<'a>(
+pub(crate) fn target_across<'a>(
     inputs: Inputs<'a>,
     shape: &RequestShape,
     clusters: &BTreeSet<&'a ClusterName>,
@@ -250,7 +249,7 @@ fn target_across<'a>(
     None
 }
 
-fn clusters_for<'a>(inputs: Inputs<'a>, demand: &Demand) -> BTreeSet<&'a ClusterName> {
+pub(crate) fn clusters_for<'a>(inputs: Inputs<'a>, demand: &Demand) -> BTreeSet<&'a ClusterName> {
     let groups = eligible::eligible_by_group(inputs, &demand.placement, &BTreeSet::new());
     let places = groups.iter().flat_map(|group| &group.places);
     places
@@ -267,7 +266,7 @@ pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Tim
     Some(start)
 }
 
-fn start_on_node(inputs: Inputs<'_>, kept: &ReservedNode) -> Option<Time> {
+pub(crate) fn start_on_node(inputs: Inputs<'_>, kept: &ReservedNode) -> Option<Time> {
     let node = inputs
         .capacity
         .room
@@ -322,7 +321,7 @@ pub(crate) fn holders_of(
 }
 
 /// One choice of nodes.
-struct Choice<'a> {
+pub(crate) struct Choice<'a> {
     /// What has to become free.
     cost: i128,
     divided: bool,
@@ -334,7 +333,7 @@ struct Choice<'a> {
 }
 
 /// What the choice of nodes in one cluster can come to at best.
-struct LowerBound<'a> {
+pub(crate) struct LowerBound<'a> {
     /// At least so much has to become free.
     least: i128,
     moved: bool,
@@ -372,7 +371,7 @@ impl<'a> Choice<'a> {
 }
 
 /// What is taken of the sites.
-fn kept_on(sites: &Sites<'_>) -> Vec<ReservedNode> {
+pub(crate) fn kept_on(sites: &Sites<'_>) -> Vec<ReservedNode> {
     let taken = sites.taken().into_iter().map(|taken| ReservedNode {
         cluster: taken.cluster.clone(),
         node: taken.node.clone(),
@@ -383,7 +382,7 @@ fn kept_on(sites: &Sites<'_>) -> Vec<ReservedNode> {
 }
 
 /// All roles, those with the most devices first.
-fn ordered(demand: &Demand) -> Vec<Need<'_>> {
+pub(crate) fn ordered(demand: &Demand) -> Vec<Need<'_>> {
     let mut needs = all_needs(demand);
     needs.sort_by_key(|need| {
         let request = need.role.request.iter();
@@ -394,7 +393,7 @@ fn ordered(demand: &Demand) -> Vec<Need<'_>> {
 }
 
 /// Puts all pods. What has to become free, or `None` where they do not all fit.
-fn put_all(demand: &Demand, sites: &mut Sites<'_>) -> Option<i128> {
+pub(crate) fn put_all(demand: &Demand, sites: &mut Sites<'_>) -> Option<i128> {
     let mut cost = 0;
     for need in ordered(demand) {
         let (freed, left) = sites.put(need.role, need.count);
@@ -407,7 +406,7 @@ fn put_all(demand: &Demand, sites: &mut Sites<'_>) -> Option<i128> {
 }
 
 /// Puts as many pods as fit; how many.
-fn put_some(demand: &Demand, sites: &mut Sites<'_>) -> u64 {
+pub(crate) fn put_some(demand: &Demand, sites: &mut Sites<'_>) -> u64 {
     let needs = ordered(demand).into_iter();
     let placed = needs.map(|need| need.count - sites.put(need.role, need.count).1);
     placed.map(u64::from).sum()

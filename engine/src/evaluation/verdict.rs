@@ -1,97 +1,27 @@
-//! The verdict on a waiting job: it may go, with this plan, or this is what stops it.
+//! The verdict on a pending job: it may be admitted with this plan, or this is what blocks it.
 //!
-//! Deciding, explaining and reserving all ask here, so that what is said is what is done.
-//! A verdict changes nothing.
+//! Deciding, explaining and reserving all ask here, so that what is said is what is done. A verdict
+//! changes nothing.
 
 use crate::api::charge::Pools;
 use crate::api::decision::Blocker;
-use crate::api::facts::{Demand, Role, Share};
-use crate::api::ids::{JobKey, QueueName};
-use crate::api::job::QueueOrder;
+use crate::api::ids::JobKey;
 use crate::api::reason::Reason;
-use crate::cycle::decide;
+use crate::backfill::withheld;
+use crate::evaluation::words;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Infeasible;
-use crate::pending::shapes::RequestShape;
-use crate::placement::empty;
-use crate::placement::plan;
-use crate::placement::plan::{ClusterLack, NoPlan, View};
-use crate::preemption::evict;
-use crate::quota::{LimitReached, Quota, Shortfall, Withheld};
-use crate::reservation::reserve;
+use crate::placement::plan::{NoPlan, View};
+use crate::placement::request::{Block, Gate, Request, Verdict};
+use crate::placement::{empty, plan, request};
+use crate::quota::{LimitReached, Shortfall, Withheld};
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 
-/// What stands for and against releasing a job now.
-#[derive(Debug, Clone)]
-pub(crate) enum Verdict {
-    /// It may go there.
-    Go(Vec<Share>),
-    /// It may not.
-    Blocked(Box<Block>),
-}
-
-/// What stops a job.
-#[derive(Debug, Clone)]
-pub(crate) struct Block {
-    pub(crate) reason: Reason,
-    pub(crate) message: String,
-    pub(crate) blocker: Option<Blocker>,
-    pub(crate) gate: Gate,
-    /// Set where it stops everybody who wants the same, not only this queue.
-    pub(crate) infeasible: Option<Infeasible>,
-    /// What may change that.
-    pub(crate) conditions: Vec<RequeueCondition>,
-}
-
-/// Where it is stopped.
-#[derive(Debug, Clone)]
-pub(crate) enum Gate {
-    /// It could not go even if nothing else were there.
-    Never,
-    /// A number of jobs is reached.
-    Limit,
-    /// Headroom is short; with the pools it would use, where a bound on those is.
-    Quota(Box<Shortfall>, Option<Pools>),
-    /// Room is short.
-    Room,
-    /// What it needs is there, but kept for a job further ahead.
-    Reserved,
-}
-
-/// Who asks.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Request<'a> {
-    pub(crate) queue: &'a QueueName,
-    pub(crate) rank: &'a QueueOrder,
-    pub(crate) shape: &'a RequestShape,
-    /// Whether the verdict will be told in words: those cost more than the verdict.
-    pub(crate) tells: bool,
-}
-
-impl Request<'_> {
-    /// Everything that is free now, as it is told or not.
-    fn view(&self) -> View {
-        View {
-            tells: self.tells,
-            ..View::now()
-        }
-    }
-
-    /// Words, if they will be told.
-    fn words(&self, words: impl FnOnce() -> String) -> String {
-        if self.tells { words() } else { String::new() }
-    }
-
-    /// Who asks, for limits by user.
-    fn user(&self) -> &str {
-        self.shape.user_of(&self.rank.key)
-    }
-}
-
 /// Judges a job that waits in line, at the size that it wants.
-pub(super) fn judge_as_is(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
-    if let Some((position, limit)) = decide::over_pending_limit(inputs, request.queue, request.rank)
+pub(crate) fn judge_as_is(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
+    if let Some((position, limit)) =
+        request::over_pending_limit(inputs, request.queue, request.rank)
     {
         let reached = LimitReached::pending(request.queue, limit, position);
         return blocked(block_by_limit(reached));
@@ -123,11 +53,11 @@ pub(super) fn judge_as_is(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
         Ok(shares) => shares,
         Err(no_plan) => return blocked(block_by_plan(inputs, request, no_plan)),
     };
-    let ahead = reserve::reservations_ahead(inputs, request);
+    let ahead = withheld::reservations_ahead(inputs, request);
     if ahead.is_empty() {
         return Verdict::Go(shares);
     }
-    let view = evict::beside(inputs, request, &ahead);
+    let view = withheld::beside(inputs, request, &ahead);
     let total = inputs
         .quota
         .check_total(request.queue, &request.shape.total, &view.kept);
@@ -138,7 +68,7 @@ pub(super) fn judge_as_is(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
     match plan::plan(inputs, request.queue, request.shape, &view) {
         Ok(shares) => Verdict::Go(shares),
         Err(no_plan) => {
-            let why = request.words(|| words(inputs.quota, &request.shape.demand, &no_plan));
+            let why = request.words(|| words::words(inputs.quota, &request.shape.demand, &no_plan));
             let room = matches!(no_plan, NoPlan::NoRoom(_));
             // Who keeps something itself is stopped by fewer than others are.
             let holds = inputs.reservations.of(&request.rank.key).is_some();
@@ -153,10 +83,10 @@ pub(super) fn judge_as_is(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
 /// Whether a job would be let go if so much less (below zero: more) headroom were kept, all
 /// reservations ahead of it heeded.
 pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, given: &Withheld) -> bool {
-    let ahead = reserve::reservations_ahead(inputs, request);
+    let ahead = withheld::reservations_ahead(inputs, request);
     let mut view = View {
-        nodes: reserve::nodes_kept(inputs, &ahead),
-        kept: reserve::headroom_kept(inputs, &ahead),
+        nodes: withheld::nodes_kept(inputs, &ahead),
+        kept: withheld::headroom_kept(inputs, &ahead),
         ..View::now()
     };
     view.kept.add(given);
@@ -167,7 +97,7 @@ pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, given: &Withheld)
 }
 
 /// Bounds on pools that no plan could keep, whatever is charged.
-pub(super) fn block_by_bounds(inputs: Inputs<'_>, request: Request<'_>) -> Block {
+pub(crate) fn block_by_bounds(inputs: Inputs<'_>, request: Request<'_>) -> Block {
     let path = inputs.quota.path(request.queue);
     Block {
         reason: Reason::ExceedsCapability,
@@ -191,7 +121,7 @@ pub(super) fn block_by_bounds(inputs: Inputs<'_>, request: Request<'_>) -> Block
 
 /// What stops a job where it is not bounded for ever: a bound on some clusters that it can
 /// never keep says nothing of the others.
-fn past_bounds(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> NoPlan {
+pub(crate) fn past_bounds(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> NoPlan {
     let mut without = BTreeSet::new();
     let mut stops = no_plan;
     while let NoPlan::Bound(short, pools) = &stops
@@ -216,9 +146,9 @@ fn past_bounds(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> NoP
     stops
 }
 
-fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> Block {
+pub(crate) fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> Block {
     let no_plan = past_bounds(inputs, request, no_plan);
-    let mut message = request.words(|| words(inputs.quota, &request.shape.demand, &no_plan));
+    let mut message = request.words(|| words::words(inputs.quota, &request.shape.demand, &no_plan));
     let never = |reason, message| Block {
         reason,
         message,
@@ -256,7 +186,7 @@ fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> B
                 blocker: lacks
                     .iter()
                     .max_by_key(|lack| lack.placed)
-                    .map(|lack| room_blocker(lack, &request.shape.demand.roles[lack.role])),
+                    .map(|lack| words::room_blocker(lack, &request.shape.demand.roles[lack.role])),
                 message,
                 gate: Gate::Room,
                 // Where pools are bounded another queue may find room in others.
@@ -272,7 +202,7 @@ fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> B
 
 /// Those of `ahead` who keep nodes: they stop everybody who wants the same and has to leave
 /// alone what all of them keep.
-fn shut_by(inputs: Inputs<'_>, ahead: &[&JobKey]) -> Infeasible {
+pub(crate) fn shut_by(inputs: Inputs<'_>, ahead: &[&JobKey]) -> Infeasible {
     let keeps = |key: &JobKey| {
         let kept = inputs.reservations.of(key);
         kept.is_some_and(|kept| !kept.nodes.is_empty())
@@ -281,7 +211,7 @@ fn shut_by(inputs: Inputs<'_>, ahead: &[&JobKey]) -> Infeasible {
     Infeasible::Withheld(holders.map(|key| (*key).clone()).collect())
 }
 
-fn block_by_reservation(
+pub(crate) fn block_by_reservation(
     inputs: Inputs<'_>,
     request: Request<'_>,
     ahead: &[&JobKey],
@@ -327,7 +257,7 @@ fn block_by_reservation(
     }
 }
 
-fn block_by_quota(
+pub(crate) fn block_by_quota(
     inputs: Inputs<'_>,
     request: Request<'_>,
     short: Box<Shortfall>,
@@ -375,11 +305,11 @@ fn block_by_quota(
     }
 }
 
-pub(super) fn blocked(block: Block) -> Verdict {
+pub(crate) fn blocked(block: Block) -> Verdict {
     Verdict::Blocked(Box::new(block))
 }
 
-fn block_by_limit(reached: LimitReached) -> Block {
+pub(crate) fn block_by_limit(reached: LimitReached) -> Block {
     Block {
         reason: reached.reason,
         message: reached.message,
@@ -392,99 +322,5 @@ fn block_by_limit(reached: LimitReached) -> Block {
         gate: Gate::Limit,
         infeasible: None,
         conditions: vec![RequeueCondition::Quota(reached.queue)],
-    }
-}
-
-fn room_blocker(lack: &ClusterLack, role: &Role) -> Blocker {
-    let name = crate::capacity::leading(&role.request);
-    let each = name.map_or(0, |name| role.request.amount_of(name).0);
-    Blocker {
-        scope: format!("cluster/{}", lack.cluster),
-        resource: name.map(ToString::to_string),
-        needs: Some(each.saturating_mul(i64::from(lack.wanted))),
-        free: Some(each.saturating_mul(i64::from(lack.placed))),
-    }
-}
-
-/// Why there is no plan, in words that follow "it".
-fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String {
-    match no_plan {
-        NoPlan::Bound(short, _) => short.message(queues),
-        NoPlan::NoCluster(why) if why.is_empty() => {
-            "has no cluster to go to: no member cluster is known".to_owned()
-        }
-        NoPlan::NoCluster(why) => {
-            let why = why
-                .iter()
-                .map(|entry| format!("{}: {}", entry.cluster, entry.why));
-            format!("has no cluster to go to: {}", some(why.collect()))
-        }
-        NoPlan::NoRoom(lacks) => {
-            let asks: Vec<String> = demand
-                .roles
-                .iter()
-                .filter(|role| role.count > 0)
-                .map(|role| asks(role, demand.roles.len() > 1))
-                .collect();
-            let mut lacks = lacks.clone();
-            lacks.sort_by_key(|lack| (std::cmp::Reverse(lack.placed), lack.cluster.clone()));
-            let rooms: Vec<String> = lacks.iter().map(|lack| has(lack, demand)).collect();
-            let rooms = if rooms.is_empty() {
-                // One cluster alone would take it.
-                let least = demand.placement.min_clusters.unwrap_or(1);
-                format!("no {least} clusters have room for it together")
-            } else {
-                some(rooms)
-            };
-            format!("needs {}; {rooms}", asks.join(" and "))
-        }
-    }
-}
-
-/// `8 pods × nvidia.com/gpu 8`, or with the role's name where there are several.
-fn asks(role: &Role, named: bool) -> String {
-    let each = crate::capacity::leading(&role.request).map_or_else(String::new, |name| {
-        let amount = name.format(role.request.amount_of(name));
-        format!(" × {name} {amount}")
-    });
-    let pods = if role.count == 1 { "pod" } else { "pods" };
-    let name = if named {
-        format!("{} ", role.name)
-    } else {
-        String::new()
-    };
-    format!("{} {name}{pods}{each}", role.count)
-}
-
-fn has(lack: &ClusterLack, demand: &Demand) -> String {
-    let role = if demand.roles.len() > 1 {
-        format!(" {}", demand.roles[lack.role].name)
-    } else {
-        String::new()
-    };
-    if lack.nodes == 0 {
-        return format!(
-            "{} has no usable node that its{role} pods may run on",
-            lack.cluster
-        );
-    }
-    let domain = lack.domain.as_ref();
-    let domain = domain.map_or_else(String::new, |domain| format!(" in {domain}"));
-    format!(
-        "{}{domain} has room for {}{role} of {}",
-        lack.cluster, lack.placed, lack.wanted
-    )
-}
-
-/// The first few of many.
-fn some(mut all: Vec<String>) -> String {
-    const SHOWN: usize = 4;
-    let more = all.len().saturating_sub(SHOWN);
-    all.truncate(SHOWN);
-    let list = all.join(", ");
-    if more == 0 {
-        list
-    } else {
-        format!("{list}, and {more} more")
     }
 }

@@ -1,8 +1,8 @@
 //! `TaintToleration`: taints of the cluster, drains among them (Karmada's plugin of that name).
 
 use crate::api::matching::untolerated;
-use crate::placement::plugins::Plugin;
-use crate::placement::plugins::filter::{Filter, Holds, Question};
+use crate::plugins::Plugin;
+use crate::plugins::filter::{Filter, Holds, Question};
 
 /// See the module.
 pub(crate) struct TaintToleration;

@@ -1,7 +1,7 @@
 //! `price`: what a device costs for an hour.
 
-use crate::placement::plugins::Plugin;
-use crate::placement::plugins::score::{Job, Score, Site};
+use crate::plugins::Plugin;
+use crate::plugins::score::{Job, Score, Site};
 
 /// See the module.
 pub(crate) struct Price;

@@ -1,7 +1,7 @@
 //! `spread`: how full a cluster is, of the seats that it would have if it were empty.
 
-use crate::placement::plugins::Plugin;
-use crate::placement::plugins::score::{Job, Score, Site};
+use crate::plugins::Plugin;
+use crate::plugins::score::{Job, Score, Site};
 
 /// See the module.
 pub(crate) struct Spread;

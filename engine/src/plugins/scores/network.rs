@@ -1,9 +1,9 @@
 //! `network`: the longest way between two clusters of one job.
 
 use crate::api::facts::ClusterFact;
-use crate::placement::plugins::Plugin;
-use crate::placement::plugins::distance::distance;
-use crate::placement::plugins::score::{Job, Score};
+use crate::plugins::Plugin;
+use crate::plugins::distance::distance;
+use crate::plugins::score::{Job, Score};
 
 /// See the module.
 pub(crate) struct Network;

@@ -1,7 +1,7 @@
 //! `DataRegion`: data that may not leave its region, or is too large to.
 
-use crate::placement::plugins::Plugin;
-use crate::placement::plugins::filter::{Filter, Holds, Question};
+use crate::plugins::Plugin;
+use crate::plugins::filter::{Filter, Holds, Question};
 
 /// See the module.
 pub(crate) struct DataRegion;

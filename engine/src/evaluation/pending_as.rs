@@ -1,12 +1,11 @@
 //! Whether a queued job may be considered, its rank in its queue, and the shape of its request.
 
-use super::job::Job;
-use super::runtime::stopped;
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::{JobKey, QueueName};
-use crate::api::job::PredictedRunTime;
-use crate::api::job::QueueOrder;
+use crate::api::job::{PredictedRunTime, QueueOrder};
 use crate::api::reason::Reason;
+use crate::jobs::job::Job;
+use crate::jobs::runtime::stopped;
 use crate::pending::shapes::RequestShape;
 use crate::state::Inputs;
 use std::cmp::Reverse;
@@ -52,7 +51,7 @@ pub(crate) fn rank_of(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> QueueOrder
 /// When a job was queued, as its queue counts it: where the shortest go first, a multiple
 /// of its predicted run time later. So no job is passed by one that was queued more than
 /// that multiple of its own prediction after it.
-fn due(inputs: Inputs<'_>, job: &Job) -> crate::Time {
+pub(crate) fn due(inputs: Inputs<'_>, job: &Job) -> crate::Time {
     if inputs.quota.ordering(&job.queue) != QueueOrdering::ShortestPredicted {
         return job.queued_at;
     }

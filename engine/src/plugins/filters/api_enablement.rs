@@ -1,7 +1,7 @@
 //! `APIEnablement`: the cluster serves the job's kind (Karmada's plugin of that name).
 
-use crate::placement::plugins::Plugin;
-use crate::placement::plugins::filter::{Filter, Holds, Question};
+use crate::plugins::Plugin;
+use crate::plugins::filter::{Filter, Holds, Question};
 
 /// See the module.
 pub(crate) struct ApiEnablement;

@@ -5,19 +5,16 @@
 //! change of a job, and may be called once too often without harm.
 
 use crate::amounts::rare::Rare;
-use crate::api::ids::{JobKey, QueueName};
-use crate::capacity::completion_grace;
+use crate::api::ids::JobKey;
+use crate::cycle::react::{Change, react};
+use crate::cycle::{ended_pods, reserve};
+use crate::evaluation::{pending_as, prediction};
 use crate::forecast::Prediction;
 use crate::jobs::deadline::next_look;
 use crate::jobs::expected_end::ExpectedEnd;
 use crate::jobs::job::{ChargedState, Derived, PendingEntry};
-use crate::jobs::lifecycle;
-use crate::jobs::pending_as;
-use crate::pending::inadmissible::RequeueCondition;
-use crate::reservation::reserve;
 use crate::reservation::store::Reservation;
-use crate::state::Engine;
-use crate::state::Inputs;
+use crate::state::{Engine, Inputs};
 
 /// Brings what is derived of a job up to date.
 pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
@@ -43,7 +40,7 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
     let changed = was != now;
     engine.jobs.sync(key, now);
     if recharged {
-        completion_grace::end_completion_grace_of(engine, key);
+        ended_pods::end_completion_grace_of(engine, key);
     }
     if gone {
         reserve::victim_gone(engine, key);
@@ -60,40 +57,42 @@ pub(crate) fn forget_job(engine: &mut Engine, key: &JobKey) {
     };
     apply_derived(engine, &was, &Derived::default());
     reserve::drop_reservation_of(engine, key);
-    completion_grace::end_completion_grace_of(engine, key);
+    ended_pods::end_completion_grace_of(engine, key);
     reserve::victim_gone(engine, key);
     engine.capacity.room.forget(key);
-    engine.pending.backoff.moved();
+    react(engine, Change::Victims);
     engine.changed.jobs.insert(key.clone());
 }
 
 /// Changes in the other stores what is not so any more.
-fn apply_derived(engine: &mut Engine, was: &Derived, now: &Derived) {
+pub(crate) fn apply_derived(engine: &mut Engine, was: &Derived, now: &Derived) {
     for ((queue, user), sign) in changes(&was.has.holder, &now.has.holder) {
         engine.quota.hold(queue, user, sign);
     }
     for ((queue, pools), sign) in changes(&was.has.charge, &now.has.charge) {
         engine.quota.charge(queue, pools, i64::from(sign));
-        touch_queues(engine, queue, sign < 0);
+        let freed = sign < 0;
+        react(engine, Change::Usage { queue, freed });
     }
     for ((queue, state, pending), sign) in changes(&was.counted, &now.counted) {
         let total = pending.as_ref().and_then(|demand| demand.total());
         engine.quota.count(queue, *state, total.as_ref(), sign);
-        touch_queues(engine, queue, false);
+        let freed = false;
+        react(engine, Change::Usage { queue, freed });
     }
     if was.has.charge != now.has.charge || was.has.held != now.has.held {
-        engine.pending.backoff.moved();
+        react(engine, Change::Victims);
     }
     move_entry(engine, was.line.as_ref(), now.line.as_ref());
 }
 
 /// Where a job stands while it is pending; takes hold of its shape. The old one is given back
 /// in [`Self::move_entry`].
-fn acquire_entry(engine: &mut Engine, key: &JobKey) -> Option<PendingEntry> {
+pub(crate) fn acquire_entry(engine: &mut Engine, key: &JobKey) -> Option<PendingEntry> {
     let job = engine.jobs.get(key)?;
     pending_as::place_of(engine.inputs(), key, job)?;
     if job.forecast.is_none() {
-        let predicted = lifecycle::predict(engine.inputs(), job).map(Prediction::rounded);
+        let predicted = prediction::predict(engine.inputs(), job).map(Prediction::rounded);
         engine.jobs.set_forecast(key, predicted.unwrap_or_default());
     }
     let (queue, rank, shape) = pending_as::place_of(engine.inputs(), key, engine.jobs.get(key)?)?;
@@ -101,7 +100,11 @@ fn acquire_entry(engine: &mut Engine, key: &JobKey) -> Option<PendingEntry> {
     Some(PendingEntry { queue, shape, rank })
 }
 
-fn move_entry(engine: &mut Engine, old: Option<&PendingEntry>, new: Option<&PendingEntry>) {
+pub(crate) fn move_entry(
+    engine: &mut Engine,
+    old: Option<&PendingEntry>,
+    new: Option<&PendingEntry>,
+) {
     if old == new {
         return new
             .into_iter()
@@ -130,60 +133,13 @@ fn move_entry(engine: &mut Engine, old: Option<&PendingEntry>, new: Option<&Pend
     if let Some(kept) = taking {
         engine.reservations.set(kept);
     }
-    rouse_behind_takers(engine, new);
-}
-
-/// Where the first of a group waits for what is evicted for it, who joins it may take
-/// too: the group is judged again.
-fn rouse_behind_takers(engine: &mut Engine, line: Option<&PendingEntry>) {
-    let Some(line) = line else { return };
-    let pending_queue = engine.pending.queues.pending_queue(&line.queue);
-    let first = pending_queue.and_then(|pending_queue| pending_queue.group(line.shape).next());
-    if first.is_some_and(|first| reserve::awaits_eviction(engine.inputs(), &first.key)) {
-        engine.pending.queues.rouse(&line.queue, line.shape);
-    }
-}
-
-/// Wakes those who wait for headroom of a queue, of which there may be more.
-pub(crate) fn wake_for_quota(engine: &mut Engine, queue: &QueueName) {
-    engine
-        .pending
-        .queues
-        .wake(&RequeueCondition::Quota(queue.clone()));
-    let queues = &engine.quota;
-    engine
-        .pending
-        .queues
-        .wake_for_headroom(queue, |class, resource| {
-            queues.headroom(queue, class, resource)
-        });
-    let entitled = engine.pending.backoff.due_in(queue, |resource| {
-        queues.unused_deserved(queue, resource).unwrap_or(i128::MIN)
-    });
-    for key in entitled {
-        reserve::ask_again(engine, &key);
-    }
-}
-
-/// Marks a queue and all above it changed; where quota `freed` wakes who waits for it.
-fn touch_queues(engine: &mut Engine, queue: &QueueName, freed: bool) {
-    for name in engine.quota.path(queue) {
-        if freed {
-            engine.jobs.retry_scale_up();
-            wake_for_quota(engine, &name);
-            // What was to become free has: as much more is kept from now on.
-            for holder in engine.reservations.short_of(&name) {
-                reserve::rouse_job(engine, &holder);
-            }
-        }
-        if name.as_str() != crate::quota::ROOT {
-            engine.changed.queues.insert(name);
-        }
+    if let Some(new) = new {
+        react(engine, Change::Queued(new));
     }
 }
 
 /// A preemptor that only moves in its line keeps what is being freed for it.
-fn taking_for(
+pub(crate) fn taking_for(
     inputs: Inputs<'_>,
     old: Option<&PendingEntry>,
     new: Option<&PendingEntry>,
@@ -199,7 +155,7 @@ fn taking_for(
 }
 
 /// What is new, to be added, and what it replaces, to be taken off; nothing where both are equal.
-fn changes<'a, T: PartialEq>(
+pub(crate) fn changes<'a, T: PartialEq>(
     was: &'a Option<T>,
     now: &'a Option<T>,
 ) -> impl Iterator<Item = (&'a T, i32)> {

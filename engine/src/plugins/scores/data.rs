@@ -1,8 +1,8 @@
 //! `data`: the way to the job's data.
 
-use crate::placement::plugins::Plugin;
-use crate::placement::plugins::distance::distance;
-use crate::placement::plugins::score::{Job, Score, Site};
+use crate::plugins::Plugin;
+use crate::plugins::distance::distance;
+use crate::plugins::score::{Job, Score, Site};
 
 /// See the module.
 pub(crate) struct Data;

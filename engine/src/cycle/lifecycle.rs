@@ -4,38 +4,35 @@
 //! The job store changes the job; capacity that is assumed for its pods follows; and `settle`
 //! brings its charge, its counts and its place among pending jobs in step.
 
-use super::excess::Excess;
-use super::job::{Cause, Job};
-use super::observe::{ObservedAdmission, ObservedProgress};
-use super::resize::Edited;
-use super::terminating::Cut;
 use crate::api::decision::Decision;
 use crate::api::event::Progress;
-use crate::api::facts::{Admission, JobFact, Leaving, Share};
+use crate::api::facts::{Admission, Demand, JobFact, Leaving, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, Time, Uid};
 use crate::api::reason::Reason;
-use crate::cycle::decide;
-use crate::cycle::timers;
-use crate::forecast::{Prediction, Runner};
-use crate::jobs::sync;
-use crate::placement::score;
-use crate::reservation::reserve;
+use crate::cycle::react::{Change, react};
+use crate::cycle::{decide, reserve, sync, timers};
+use crate::evaluation::prediction;
+use crate::forecast::Runner;
+use crate::jobs::excess::Excess;
+use crate::jobs::job::Cause;
+use crate::jobs::observe::{ObservedAdmission, ObservedProgress};
+use crate::jobs::resize::Edited;
+use crate::jobs::terminating::Cut;
 use crate::state::Engine;
-use crate::state::Inputs;
 
 /// Why what an earlier object of a job's name holds is evicted.
-const REPLACED: &str = "another object of this name took its place";
+pub(crate) const REPLACED: &str = "another object of this name took its place";
 
 /// What becomes known.
 pub(crate) fn observe_job(engine: &mut Engine, fact: JobFact) {
     let demand = fact.hold.is_none().then(|| {
-        score::note_submitted(engine, &fact.key, &fact.demand);
+        note_submitted(engine, &fact.key, &fact.demand);
         engine.pending.shapes.intern_demand(&fact.demand)
     });
     let observed = engine.jobs.observe(fact, demand);
     let key = &observed.key;
     if observed.preemptible_changed {
-        engine.pending.backoff.moved();
+        react(engine, Change::Victims);
     }
     if observed.replaced {
         begin_eviction(engine, key, Reason::Deleting, REPLACED, None);
@@ -77,7 +74,7 @@ pub(crate) fn observe_admission(
 
 /// Holds capacity for the pods of an admission read back that are not bound yet, and brings
 /// what is derived of the job in step.
-fn settle_record(engine: &mut Engine, key: &JobKey) {
+pub(crate) fn settle_record(engine: &mut Engine, key: &JobKey) {
     if let Some((demand, shares)) = engine.jobs.take_unseated(key) {
         engine.capacity.room.assume_seats(key, demand, &shares);
     }
@@ -99,14 +96,14 @@ pub(crate) fn observe_progress(
             return begin_eviction(engine, key, Reason::Evicted, "it is being evicted", None);
         }
         ObservedProgress::Placed => {}
-        ObservedProgress::Running => engine.pending.backoff.moved(),
+        ObservedProgress::Running => react(engine, Change::Victims),
         ObservedProgress::Finished => add_run(engine, key, at),
     }
     settle(engine, key);
 }
 
 /// Adds the run of a job that has ended to the forecast.
-fn add_run(engine: &mut Engine, key: &JobKey, at: Time) {
+pub(crate) fn add_run(engine: &mut Engine, key: &JobKey, at: Time) {
     let (Some(job), Some(released)) = (engine.jobs.get(key), engine.jobs.released(key)) else {
         return;
     };
@@ -180,14 +177,14 @@ pub(crate) fn confirm_gone(
     if all_gone {
         reserve::victim_gone(engine, key);
     }
-    decide::note_touched(engine);
+    react(engine, Change::Capacity);
 }
 
 /// A job is told to run more than was admitted.
 pub(crate) fn observe_excess(engine: &mut Engine, key: &JobKey, attempt: Attempt, excess: Excess) {
     if engine.jobs.observe_excess(key, attempt, excess) {
         settle(engine, key);
-        decide::note_touched(engine);
+        react(engine, Change::Capacity);
     }
 }
 
@@ -202,7 +199,7 @@ pub(crate) fn observe_stopped(engine: &mut Engine, key: &JobKey, uid: &Uid, ran_
 /// Admits a pending job with a plan.
 pub(crate) fn release(engine: &mut Engine, key: &JobKey, shares: Vec<Share>) -> Option<Decision> {
     let job = engine.jobs.get(key)?;
-    let expected = predict(engine.inputs(), job).filter(|_| job.duration.is_none());
+    let expected = prediction::predict(engine.inputs(), job).filter(|_| job.duration.is_none());
     let expected_ms = expected.map(|prediction| prediction.high);
     let (admission, demand) = engine.jobs.admit(key, shares, expected_ms, engine.now)?;
     let message = released_message(&admission);
@@ -226,7 +223,7 @@ pub(crate) fn scale_up(engine: &mut Engine, key: &JobKey, more: &Share) -> Optio
     let (admission, demand) = engine.jobs.scale_up(key, more, intern)?;
     engine.capacity.room.add_seats(key, &demand, Some(more));
     settle(engine, key);
-    decide::note_touched(engine);
+    react(engine, Change::Capacity);
     Some(Decision::Resize {
         key: key.clone(),
         admission,
@@ -291,7 +288,7 @@ pub(crate) fn begin_eviction(
 }
 
 /// Queues a job again of which nothing is left.
-fn requeue(
+pub(crate) fn requeue(
     engine: &mut Engine,
     key: &JobKey,
     cause: Option<Cause>,
@@ -304,7 +301,7 @@ fn requeue(
 }
 
 /// Brings all that follows from a job in step with it.
-fn settle(engine: &mut Engine, key: &JobKey) {
+pub(crate) fn settle(engine: &mut Engine, key: &JobKey) {
     let Some(job) = engine.jobs.get(key) else {
         return;
     };
@@ -315,21 +312,7 @@ fn settle(engine: &mut Engine, key: &JobKey) {
     sync::sync_indexes(engine, key);
 }
 
-/// How long a job is expected to run: as it declares, else by the runs most like it; no
-/// longer than its queue lets it. `None` if nothing is known.
-pub(crate) fn predict(inputs: Inputs<'_>, job: &Job) -> Option<Prediction> {
-    let (demand, queue) = (job.demand.as_deref()?, job.queue_now());
-    let known = || {
-        inputs
-            .forecast
-            .predict(&Runner::new(queue, &job.user, demand))
-    };
-    let prediction = job.duration.map(Prediction::declared).or_else(known)?;
-    let limit = inputs.quota.runtime_limit(queue);
-    Some(limit.map_or(prediction, |(limit, _)| prediction.at_most(limit)))
-}
-
-fn released_message(admission: &Admission) -> String {
+pub(crate) fn released_message(admission: &Admission) -> String {
     let parts: Vec<String> = admission
         .shares
         .iter()
@@ -345,4 +328,17 @@ fn released_message(admission: &Admission) -> String {
         admission.queue,
         parts.join(", ")
     )
+}
+
+/// A job that had not been submitted before is one more of its kind.
+pub(crate) fn note_submitted(engine: &mut Engine, key: &JobKey, demand: &Demand) {
+    engine.eligibility.note(
+        &demand.placement,
+        &engine.capacity.clusters,
+        &engine.capacity.room,
+    );
+    let known = engine.jobs.get(key).is_some_and(|job| job.demand.is_some());
+    if !known {
+        engine.capacity.room.note_demand(demand);
+    }
 }

@@ -1,21 +1,21 @@
-//! What of its charge a holder need not have kept, since those it waits for give it back.
+//! Quota that a job need not reserve, since the jobs that it waits for give it back.
 //!
-//! Who waits for the end of others gets back what they are charged: on nodes from whoever is on
-//! them, of a short bound from those whose ends are expected first. Were all of a gang's charge
-//! kept besides, one that waits would idle what others could use.
+//! A job that waits for others to end gets back what they are charged: on nodes from all jobs that
+//! are on them, of a short bound from those that are expected to end first. If the charge of the
+//! whole gang were reserved on top, a pending job would idle what others could use.
 
 use crate::amounts::tally::Tally;
 use crate::api::charge::Pools;
 use crate::api::ids::{QueueName, Time};
+use crate::backfill::plan;
 use crate::placement::plan::View;
-use crate::preemption::evict;
+use crate::placement::without;
 use crate::quota::Shortfall;
-use crate::reservation::plan;
 use crate::reservation::store::{ExpectedRelease, ReservedNode};
 use crate::state::Inputs;
 
 /// Ends that are looked at at most for one start: beyond those it counts as not known.
-const ENDS: usize = 1024;
+pub(crate) const ENDS: usize = 1024;
 
 /// Whether what a relief counts on is still charged.
 pub(crate) fn is_to_come(inputs: Inputs<'_>, relief: &ExpectedRelease) -> bool {
@@ -118,7 +118,7 @@ pub(crate) fn headroom_from(
         if inputs.quota.is_within(of, &short.queue) {
             lacking = if short.detail.idle > 0 {
                 // What a queue gives back of its guarantee stays kept for it.
-                evict::without(inputs, &mut view, of, pools);
+                without::without(inputs, &mut view, of, pools);
                 inputs.quota.still_short(queue, short, &view.kept)
             } else {
                 lacking - charged_towards(pools, short)
@@ -136,7 +136,7 @@ pub(crate) fn headroom_from(
 }
 
 /// What of a charge counts towards the bound.
-fn charged_towards(pools: &Pools, short: &Shortfall) -> i128 {
+pub(crate) fn charged_towards(pools: &Pools, short: &Shortfall) -> i128 {
     let counted = pools
         .iter()
         .filter(|((cluster, class), _)| short.counts(cluster, class));

@@ -1,7 +1,7 @@
 //! `ClusterReady`: the cluster answers, is not being deleted, and its view is fresh enough.
 
-use crate::placement::plugins::Plugin;
-use crate::placement::plugins::filter::{Filter, Holds, Question};
+use crate::plugins::Plugin;
+use crate::plugins::filter::{Filter, Holds, Question};
 
 /// See the module.
 pub(crate) struct ClusterReady;

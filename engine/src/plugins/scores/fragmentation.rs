@@ -1,8 +1,8 @@
 //! `fragmentation`: devices that no usual job can use (FGD).
 
 use crate::capacity::PackEffect;
-use crate::placement::plugins::Plugin;
-use crate::placement::plugins::score::{Job, Score, Site};
+use crate::plugins::Plugin;
+use crate::plugins::score::{Job, Score, Site};
 
 /// See the module.
 pub(crate) struct Fragmentation;

@@ -1,0 +1,230 @@
+//! Which infeasible shapes may find capacity again, and which jobs that concerns.
+//!
+//! A shape stays infeasible until a node with freed capacity takes at least one of its pods, or until
+//! reservations that withheld its nodes are dropped. A completion costs what it may have made
+//! feasible, not what is pending.
+
+use crate::amounts::hashed::HashedSet;
+use crate::api::facts::{Role, Split};
+use crate::api::ids::{ClusterName, NodeName, QueueName};
+use crate::api::job::QueueOrder;
+use crate::backfill::{plan, withheld};
+use crate::pending::infeasible::Infeasible;
+use crate::pending::shapes::{RequestShape, ShapeId, Shapes};
+use crate::placement::request::Request;
+use crate::quota::QueueId;
+use crate::reservation::store::Reservation;
+use crate::state::Inputs;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which shapes find no room as things are.
+pub(crate) struct FeasibleShapes<'a> {
+    shapes: &'a Shapes,
+    /// The queues in which somebody awake has a shape that might find room, by want.
+    pub(crate) open: BTreeMap<ShapeId, &'a HashedSet<QueueId>>,
+    /// The last in order of those for whom what a shape needs is kept that is shut, those aside
+    /// for whom jobs are evicted.
+    pub(crate) last: Option<&'a Reservation>,
+}
+
+impl<'a> FeasibleShapes<'a> {
+    /// Whether somebody awake in a queue has a shape that might find room.
+    pub(crate) fn are_open_in(&self, queue: QueueId) -> bool {
+        self.open.values().any(|queues| queues.contains(&queue))
+    }
+
+    /// Whether something that somebody awake wants might find room, whoever asks.
+    pub(crate) fn is_open(&self, shape: ShapeId) -> bool {
+        self.infeasible(shape).is_none()
+    }
+
+    /// Why no room can be found for something that somebody awake wants, if so.
+    fn infeasible(&self, shape: ShapeId) -> Option<&'a Infeasible> {
+        let infeasible = self.shapes.infeasible(shape);
+        infeasible.filter(|_| !self.open.contains_key(&shape))
+    }
+}
+
+/// Whether less has to become free where nodes have grown than on the nodes kept for one of a
+/// queue who wants this.
+pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
+    let holders = inputs.reservations.holders_in(queue);
+    let holders = holders.filter(|rank| withheld::shape_of(inputs, &rank.key) == Some(shape));
+    let mut kept = holders.filter_map(|rank| inputs.reservations.of(&rank.key));
+    kept.any(|kept| {
+        let mut clusters = inputs.pending.freed.nodes.keys();
+        clusters.any(|cluster| plan::lacks_less(inputs, kept, cluster))
+    })
+}
+
+/// Wants that are shut, and might find room on nodes that have grown since.
+pub(crate) fn opened(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
+    let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
+    let mut might = BTreeSet::new();
+    for (cluster, nodes) in &inputs.pending.freed.nodes {
+        let room = inputs.capacity.room.cluster(cluster);
+        let nodes = nodes.keys();
+        for node in nodes.filter_map(|node| room?.nodes().get(node)) {
+            might.extend(
+                infeasible_shapes.might_be_on(|name| inputs.capacity.room.free_of(node, name)),
+            );
+        }
+    }
+    might.retain(|id| {
+        inputs
+            .pending
+            .shapes
+            .infeasible(*id)
+            .is_some_and(|why| grew_for(inputs, *id, why))
+    });
+    might
+}
+
+/// Which shapes might find room now, of those that anybody awake has.
+pub(crate) fn feasible<'a>(inputs: Inputs<'a>) -> FeasibleShapes<'a> {
+    let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
+    let might = infeasible_shapes.open().chain(opened(inputs));
+    let open = might.filter_map(|shape| Some((shape, inputs.pending.queues.ready_in(shape)?)));
+    let holders = inputs.reservations.with_nodes();
+    let holders = holders.filter(|kept| infeasible_shapes.are_stopped_by(&kept.rank.key));
+    FeasibleShapes {
+        shapes: &inputs.pending.shapes,
+        open: open.collect(),
+        last: last_of(inputs, holders),
+    }
+}
+
+/// Wants of which nobody looks whether they might find room although they might, or the
+/// other way round.
+pub(crate) fn wrong_doors(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> Vec<String> {
+    let wrong = inputs.pending.queues.ready().filter(|(shape, _)| {
+        let infeasible = inputs.pending.shapes.infeasible(*shape);
+        let might = infeasible.is_none_or(|why| grew_for(inputs, *shape, why));
+        might != feasible.open.contains_key(shape)
+    });
+    wrong
+        .map(|(shape, _)| format!("want {shape:?}: open and taken for shut, or shut"))
+        .collect()
+}
+
+/// Whether nobody whose shape is shut may keep anything, as far as claims are not others: of
+/// what each would keep as much is kept already as may be, or nothing can be.
+pub(crate) fn is_settled(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> bool {
+    let most = inputs.config.reservations_per_class.max(1);
+    let growths = inputs.pending.freed.count();
+    let full = |shape: &ShapeId| {
+        if inputs.pending.shapes.is_hopeless(*shape, growths) {
+            return true;
+        }
+        let scopes = inputs.pending.shapes.scopes(*shape).into_iter().flatten();
+        let mut scopes = scopes.peekable();
+        scopes.peek().is_some() && scopes.any(|scope| inputs.reservations.count(scope) >= most)
+    };
+    let mut fronted = inputs.pending.queues.fronted();
+    fronted.all(|shape| {
+        inputs.pending.queues.ready_in(shape).is_none() || feasible.is_open(shape) || full(&shape)
+    })
+}
+
+/// Whether a waiting job might find room.
+pub(crate) fn may_find_room(
+    inputs: Inputs<'_>,
+    feasible: &FeasibleShapes<'_>,
+    queue: &QueueName,
+    rank: &QueueOrder,
+    shape: ShapeId,
+) -> bool {
+    match feasible.infeasible(shape) {
+        None => true,
+        Some(Infeasible::NoRoom) => false,
+        // Who keeps nodes itself is never stopped by all that do.
+        Some(Infeasible::Withheld(_)) if inputs.reservations.of(&rank.key).is_some() => true,
+        Some(Infeasible::Withheld(holders)) => {
+            !inputs.pending.shapes.get(shape).is_some_and(|shape| {
+                let request = Request {
+                    queue,
+                    rank,
+                    shape,
+                    tells: false,
+                };
+                let mut kept = holders.iter().filter_map(|key| inputs.reservations.of(key));
+                kept.all(|kept| withheld::binds(inputs, kept, request))
+            })
+        }
+    }
+}
+
+/// Whether a holder stands ahead of a waiting job.
+pub(crate) fn stands_before(
+    inputs: Inputs<'_>,
+    holder: &Reservation,
+    queue: &QueueName,
+    rank: &QueueOrder,
+) -> bool {
+    inputs
+        .quota
+        .compare((&holder.queue, &holder.rank), (queue, rank))
+        == Ordering::Less
+}
+
+/// The last in order of those who keep nodes, those aside for whom jobs are evicted.
+pub(crate) fn last_holder<'a>(inputs: Inputs<'a>) -> Option<&'a Reservation> {
+    last_of(inputs, inputs.reservations.with_nodes())
+}
+
+pub(crate) fn last_of<'a>(
+    inputs: Inputs<'_>,
+    holders: impl Iterator<Item = &'a Reservation>,
+) -> Option<&'a Reservation> {
+    let holders = holders.filter(|kept| !kept.taking());
+    holders.max_by(|a, b| {
+        inputs
+            .quota
+            .compare((&a.queue, &a.rank), (&b.queue, &b.rank))
+    })
+}
+
+pub(crate) fn grew_for(inputs: Inputs<'_>, id: ShapeId, why: &Infeasible) -> bool {
+    let Some(shape) = inputs.pending.shapes.get(id) else {
+        return true;
+    };
+    let mut freed = inputs
+        .pending
+        .freed
+        .since(inputs.pending.shapes.infeasible_at(id), why);
+    freed.any(|(cluster, node)| {
+        might_hold(inputs, shape, cluster) && takes_one(inputs, shape, cluster, node, why)
+    })
+}
+
+/// Whether a cluster might hold what cannot be divided, as far as is known without looking
+/// at its nodes.
+pub(crate) fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &ClusterName) -> bool {
+    let demand = &shape.demand;
+    let divisible = demand.natively_divisible || demand.elastic || demand.split != Split::Never;
+    let mut roles = demand.roles.iter();
+    divisible || roles.all(|role| inputs.capacity.room.might_hold(cluster, role))
+}
+
+/// Whether a node could take one pod of the shape now.
+pub(crate) fn takes_one(
+    inputs: Inputs<'_>,
+    shape: &RequestShape,
+    cluster: &ClusterName,
+    name: &NodeName,
+    why: &Infeasible,
+) -> bool {
+    let room = inputs.capacity.room.cluster(cluster);
+    let Some(node) = room.and_then(|room| room.nodes().get(name)) else {
+        return false;
+    };
+    let kept = match why {
+        Infeasible::NoRoom => None,
+        Infeasible::Withheld(holders) => inputs.reservations.kept_for(holders, cluster, name),
+    };
+    let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
+    let takes = |role: &Role| inputs.capacity.room.takes_one(node, role, kept.as_ref());
+    // What asks for nothing is never stopped by room.
+    roles.clone().next().is_none() || roles.any(takes)
+}

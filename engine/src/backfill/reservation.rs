@@ -1,0 +1,183 @@
+//! What a blocked job reserves.
+//!
+//! A job that lacks headroom reserves its charge on every queue of its path. A job that has headroom
+//! and lacks capacity reserves that headroom and the nodes where the least has to become free. One
+//! gang's worth each, and never what the empty fleet or a capability could not give.
+
+use crate::amounts::resources::Resources;
+use crate::amounts::tally::Tally;
+use crate::api::charge::Pools;
+use crate::api::facts::{Demand, Share};
+use crate::api::ids::{PoolClass, QueueName};
+use crate::api::job::QueueOrder;
+use crate::api::slot::ReservationSlot;
+use crate::backfill::{expected_release, feasible, plan, withheld};
+use crate::placement::request::{Block, Gate, Request};
+use crate::reservation::store::{Reservation, ReservedNode};
+use crate::state::Inputs;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whether a job stands behind all who keep nodes.
+pub(crate) fn is_behind(inputs: Inputs<'_>, queue: &QueueName, rank: &QueueOrder) -> bool {
+    let last = feasible::last_holder(inputs);
+    last.is_none_or(|last| feasible::stands_before(inputs, last, queue, rank))
+}
+
+/// Those of the front who want the same as the request and are not waited for already.
+pub(crate) fn alike(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    front: &BTreeSet<QueueOrder>,
+) -> Vec<QueueOrder> {
+    let has_the_same_shape = |rank: &&QueueOrder| {
+        let line = |key| inputs.jobs.line_of(key);
+        match (line(&rank.key), line(&request.rank.key)) {
+            (Some(one), Some(other)) => one.shape == other.shape,
+            _ => false,
+        }
+    };
+    let alike = front.iter().filter(has_the_same_shape);
+    alike
+        .filter(|rank| !withheld::awaits_eviction(inputs, &rank.key))
+        .cloned()
+        .collect()
+}
+
+pub(crate) fn nodes_of(inputs: Inputs<'_>, demand: &Demand, shares: &[Share]) -> Vec<ReservedNode> {
+    let mut nodes = Vec::new();
+    for share in shares {
+        let mut taken: BTreeMap<_, Tally> = BTreeMap::new();
+        for slot in &share.slots {
+            let role = demand.roles.iter().find(|role| role.name == slot.role);
+            let sum = taken.entry(slot.node.clone()).or_default();
+            if let Some(role) = role {
+                sum.add(&role.request, i64::from(slot.count));
+            }
+        }
+        let room = inputs.capacity.room.cluster(&share.cluster);
+        nodes.extend(taken.into_iter().filter_map(|(name, sum)| {
+            let node = room?.nodes().get(&name)?;
+            Some(ReservedNode {
+                cluster: share.cluster.clone(),
+                node: name,
+                class: node.fact.class.clone(),
+                resources: sum.to_resources(),
+            })
+        }));
+    }
+    nodes
+}
+
+pub(crate) fn reservation(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    block: &Block,
+) -> Option<Reservation> {
+    let (scopes, pools, nodes, (start, relief)) = match &block.gate {
+        Gate::Never | Gate::Limit => return None,
+        // What it could use stays kept while it is stopped by those ahead of it.
+        Gate::Reserved => return inputs.reservations.of(&request.rank.key).cloned(),
+        Gate::Quota(short, pools) => {
+            let mut scopes = BTreeSet::from([ReservationSlot::Headroom(short.queue.clone())]);
+            // So do the nodes that were kept before it came to lack headroom.
+            let nodes = nodes_of_holder(inputs, request);
+            scopes.extend(
+                classes_counted(&nodes)
+                    .into_iter()
+                    .map(ReservationSlot::Class),
+            );
+            let pools = match pools {
+                Some(pools) => pools.clone(),
+                None => pools_on(&nodes),
+            };
+            (
+                scopes,
+                pools,
+                nodes,
+                expected_release::headroom_from(inputs, request.queue, short),
+            )
+        }
+        Gate::Room => {
+            let target = plan::target(inputs, request)?;
+            let classes = classes_counted(&target.nodes);
+            let scopes = classes.into_iter().map(ReservationSlot::Class).collect();
+            let relief = expected_release::relief(inputs, request.queue, &target.nodes);
+            (
+                scopes,
+                pools_on(&target.nodes),
+                target.nodes,
+                (target.start, relief),
+            )
+        }
+    };
+    Some(Reservation {
+        queue: request.queue.clone(),
+        rank: request.rank.clone(),
+        relief,
+        scopes,
+        charge: request.shape.total.clone(),
+        pools: listed(pools),
+        nodes,
+        start,
+        preemptor: false,
+        awaits: BTreeSet::new(),
+    })
+}
+
+/// The nodes kept for a job, as far as they are there.
+pub(crate) fn nodes_of_holder(inputs: Inputs<'_>, request: Request<'_>) -> Vec<ReservedNode> {
+    let kept = inputs.reservations.of(&request.rank.key);
+    let nodes = kept.into_iter().flat_map(|kept| &kept.nodes);
+    let there = |kept: &&ReservedNode| {
+        let room = inputs.capacity.room.cluster(&kept.cluster);
+        let node = room.and_then(|room| room.nodes().get(&kept.node));
+        node.is_some_and(|node| node.fact.usable)
+    };
+    nodes.filter(there).cloned().collect()
+}
+
+/// What of `charge` is beyond what is given back, nothing below zero.
+pub(crate) fn beyond(charge: &Resources, given: &Tally) -> Tally {
+    let mut rest = Tally::default();
+    for (name, amount) in charge.iter() {
+        rest.add_amount(name, (i128::from(amount.0) - given.get(name)).max(0));
+    }
+    rest
+}
+
+pub(crate) fn listed(pools: Pools) -> Vec<(crate::ClusterName, PoolClass, Resources)> {
+    let pools = pools.into_iter();
+    pools
+        .map(|((cluster, class), resources)| (cluster, class, resources))
+        .collect()
+}
+
+/// What is kept on nodes, by pool.
+pub(crate) fn pools_on(nodes: &[ReservedNode]) -> Pools {
+    let mut pools: BTreeMap<_, Tally> = BTreeMap::new();
+    for kept in nodes {
+        let pool = (kept.cluster.clone(), kept.class.clone());
+        pools.entry(pool).or_default().add(&kept.resources, 1);
+    }
+    let pools = pools.into_iter();
+    pools
+        .map(|(pool, tally)| (pool, tally.to_resources()))
+        .collect()
+}
+
+/// The classes whose reservations it counts as: those it uses devices of, else all.
+pub(crate) fn classes_counted(nodes: &[ReservedNode]) -> BTreeSet<PoolClass> {
+    let has_devices = |kept: &&ReservedNode| {
+        let mut resources = kept.resources.iter();
+        resources.any(|(name, amount)| name.is_device() && amount.0 > 0)
+    };
+    let with_devices: BTreeSet<PoolClass> = nodes
+        .iter()
+        .filter(has_devices)
+        .map(|kept| kept.class.clone())
+        .collect();
+    if with_devices.is_empty() {
+        return nodes.iter().map(|kept| kept.class.clone()).collect();
+    }
+    with_devices
+}

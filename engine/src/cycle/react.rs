@@ -1,0 +1,353 @@
+//! What a change wakes: which pending classes, reservations and queues are worth another evaluation.
+//!
+//! This is the whole policy of waking: one [`Change`] for each thing that can become different, and
+//! one `match` that says what it wakes. A change that is missing here is a job that waits for ever; a
+//! change that wakes too much costs time only. Stores are changed first, then `react` is called.
+
+use crate::api::ids::{ClusterName, JobKey, QueueName};
+use crate::api::slot::ReservationSlot;
+use crate::backfill::plan;
+use crate::backfill::{window, withheld};
+use crate::cycle::decide::name_first;
+use crate::cycle::wake::{
+    activate, cluster_total, headroom_freed, mark_all_dirty, nodes_freed, nodes_unreserved, recheck,
+};
+use crate::jobs::job::PendingEntry;
+use crate::pending::inadmissible::RequeueCondition;
+use crate::placement::request::Request;
+use crate::reservation::store::{Reservation, ReservedNode};
+use crate::state::Engine;
+
+/// What became different.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change<'a> {
+    /// Nodes, or pods on them: what the capacity store has noted since the last time.
+    Capacity,
+    /// Facts of these clusters: usable, selected, priced or sized otherwise.
+    Fleet(&'a [ClusterName]),
+    /// A queue's own fact, its parent or its state.
+    Queue(&'a QueueName),
+    /// A queue's policy.
+    Policy(&'a QueueName),
+    /// What a queue holds is not counted against these queues any more.
+    QueueMovedFrom(&'a [QueueName]),
+    /// A priority class came, went or has another value.
+    PriorityClass,
+    /// The priority of a job.
+    Priority(&'a JobKey),
+    /// What is charged to a queue, or the number of its jobs; whether quota became free.
+    Usage { queue: &'a QueueName, freed: bool },
+    /// Which jobs may be preempted, or at what cost.
+    Victims,
+    /// A job joined the pending jobs of a queue.
+    Queued(&'a PendingEntry),
+    /// A job was admitted from a queue, for this user.
+    Admitted {
+        key: &'a JobKey,
+        queue: &'a QueueName,
+        user: &'a str,
+    },
+    /// A reservation was dropped.
+    ReservationDropped(&'a Reservation),
+    /// A reservation was set for a job, in place of the one before.
+    ReservationSet {
+        key: &'a JobKey,
+        before: Option<&'a Reservation>,
+    },
+    /// All victims of these preemptors are gone.
+    EvictionsDone(&'a [JobKey]),
+    /// Expected ends of jobs have passed.
+    EndsPassed,
+    /// The clock moved: preemptors whose back-off has ended look again.
+    Time,
+}
+
+/// Wakes what `change` may let go on.
+pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
+    match change {
+        Change::Capacity => capacity_changed(engine),
+        Change::Fleet(clusters) => fleet_changed(engine, clusters),
+        Change::Queue(name) => queue_changed(engine, name),
+        Change::Policy(name) => {
+            engine.pending.shapes.open_all();
+            queue_changed(engine, name);
+        }
+        Change::QueueMovedFrom(queues) => {
+            queues
+                .iter()
+                .for_each(|queue| headroom_freed(engine, queue));
+        }
+        Change::PriorityClass => {
+            engine.pending.backoff.hurry();
+            mark_all_dirty(engine);
+        }
+        Change::Priority(key) => recheck(engine, key),
+        Change::Usage { queue, freed } => usage_changed(engine, queue, freed),
+        Change::Victims => engine.pending.backoff.moved(),
+        Change::Queued(entry) => behind_preemptor(engine, entry),
+        Change::Admitted { key, queue, user } => {
+            capacity_changed(engine);
+            owners_on_admitted_nodes(engine, key);
+            window_moved(engine, queue);
+            limit_reached(engine, queue, user);
+        }
+        Change::ReservationDropped(dropped) => reservation_dropped(engine, dropped),
+        Change::ReservationSet { key, before } => reservation_set(engine, key, before),
+        Change::EvictionsDone(preemptors) => {
+            for key in preemptors {
+                recheck(engine, key);
+                engine.changed.jobs.insert(key.clone());
+            }
+        }
+        Change::EndsPassed => ends_passed(engine),
+        Change::Time => {
+            for key in engine.pending.backoff.due(engine.now) {
+                activate(engine, &key);
+            }
+        }
+    }
+}
+
+fn capacity_changed(engine: &mut Engine) {
+    let touched = engine.capacity.room.take_touched();
+    if !touched.is_empty() {
+        let touched: Vec<ClusterName> = touched.into_iter().collect();
+        fleet_changed(engine, &touched);
+    }
+    let freed = engine.capacity.room.take_grown();
+    if !freed.is_empty() {
+        engine.jobs.retry_scale_up();
+        engine.pending.backoff.moved();
+        nodes_freed(engine, freed);
+    }
+}
+
+/// The fleet's totals change, and what could never fit is evaluated again.
+fn fleet_changed(engine: &mut Engine, clusters: &[ClusterName]) {
+    for cluster in clusters {
+        let total = cluster_total(engine.inputs(), cluster);
+        engine.quota.set_fleet(cluster, &total);
+    }
+    engine
+        .eligibility
+        .renew(&engine.capacity.clusters, &engine.capacity.room);
+    // A node that is new, or larger than it was, may take more of an elastic gang.
+    engine.jobs.retry_scale_up();
+    bounds_changed(engine);
+    engine.pending.backoff.moved();
+    engine.pending.shapes.forget_fits();
+    engine.pending.queues.wake(&RequeueCondition::Fleet);
+}
+
+/// Wakes the jobs that exceed bounds which have changed.
+fn bounds_changed(engine: &mut Engine) {
+    for queue in engine.quota.take_changed_bounds() {
+        engine
+            .pending
+            .queues
+            .wake(&RequeueCondition::Bounds(queue.clone()));
+        headroom_freed(engine, &queue);
+        // A reservation may have become one with which its owner could not be admitted any more.
+        let holders = engine.reservations.holders_in(&queue);
+        let holders: Vec<JobKey> = holders.map(|rank| rank.key.clone()).collect();
+        holders.iter().for_each(|holder| recheck(engine, holder));
+        engine.changed.queues.insert(queue);
+    }
+}
+
+fn queue_changed(engine: &mut Engine, name: &QueueName) {
+    engine.changed.queues.insert(name.clone());
+    engine.jobs.retry_scale_up();
+    engine.pending.backoff.hurry();
+    mark_all_dirty(engine);
+    let quota = RequeueCondition::Quota(name.clone());
+    engine.pending.queues.wake(&quota);
+    bounds_changed(engine);
+    // The jobs of the queue, and those of every queue below it, have other bounds now.
+    let queues = engine.pending.queues.pending_queues();
+    let below: Vec<QueueName> = queues
+        .map(|(queue, _)| queue.clone())
+        .filter(|queue| engine.quota.is_within(queue, name))
+        .collect();
+    for queue in below {
+        engine.pending.queues.wake_queue(&queue);
+        name_first(engine, &queue);
+    }
+}
+
+/// Marks a queue and all above it changed; where quota became free, wakes what waits for it.
+fn usage_changed(engine: &mut Engine, queue: &QueueName, freed: bool) {
+    for name in engine.quota.path(queue) {
+        if freed {
+            engine.jobs.retry_scale_up();
+            headroom_freed(engine, &name);
+            // What was expected to become free has: as much more is reserved from now on.
+            for holder in engine.reservations.short_of(&name) {
+                recheck(engine, &holder);
+            }
+        }
+        if name.as_str() != crate::quota::ROOT {
+            engine.changed.queues.insert(name);
+        }
+    }
+}
+
+/// Where the first job of a class waits for its victims, a job that joins the class may preempt too.
+fn behind_preemptor(engine: &mut Engine, entry: &PendingEntry) {
+    let pending_queue = engine.pending.queues.pending_queue(&entry.queue);
+    let first = pending_queue.and_then(|pending_queue| pending_queue.group(entry.shape).next());
+    if first.is_some_and(|first| withheld::awaits_eviction(engine.inputs(), &first.key)) {
+        engine.pending.queues.rouse(&entry.queue, entry.shape);
+    }
+}
+
+/// The admitted job may use what was reserved: those reservations are replanned. It also moved its
+/// queue back in the order, so jobs that a reservation stopped may come before its owner now.
+fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
+    let Some(job) = engine.jobs.released(admitted) else {
+        return;
+    };
+    let admission = &job.admission;
+    let path = engine.quota.path(&admission.queue);
+    let on_its_nodes = |node: &ReservedNode| {
+        admission.shares.iter().any(|share| {
+            share.cluster == node.cluster && share.slots.iter().any(|s| s.node == node.node)
+        })
+    };
+    let short_of =
+        |scope: &ReservationSlot| matches!(scope, ReservationSlot::Headroom(q) if path.contains(q));
+    let mut met = Vec::new();
+    let mut order_moved = false;
+    for kept in engine.reservations.iter() {
+        let its_path = engine.quota.path(&kept.queue);
+        order_moved |= its_path.iter().skip(1).any(|queue| path.contains(queue));
+        if kept.nodes.iter().any(on_its_nodes)
+            || kept.scopes.iter().any(short_of)
+            || path.contains(&kept.queue)
+        {
+            met.push(kept.rank.key.clone());
+        }
+    }
+    let queue = admission.queue.clone();
+    for holder in met {
+        recheck(engine, &holder);
+    }
+    if order_moved {
+        engine
+            .pending
+            .queues
+            .wake_others(&RequeueCondition::Reservation, &queue);
+    }
+}
+
+/// A job that has entered the window and holds no reservation is evaluated, though nothing that it
+/// waits for has changed: it may get one from now on.
+fn window_moved(engine: &mut Engine, queue: &QueueName) {
+    for rank in window::front(engine.inputs(), queue).jobs {
+        if engine.reservations.of(&rank.key).is_none() {
+            activate(engine, &rank.key);
+        }
+    }
+}
+
+/// A user has reached a limit in a queue: the user's jobs that head strict queues below it
+/// hold up no others any more, and are evaluated again.
+fn limit_reached(engine: &mut Engine, queue: &QueueName, user: &str) {
+    let strict = engine.quota.strict_queues_at_limit(queue, user).into_iter();
+    let heads = strict.filter_map(|queue| {
+        let pending_queue = engine.pending.queues.pending_queue(queue)?;
+        pending_queue.first_that_may_go()
+    });
+    let heads: Vec<JobKey> = heads.map(|rank| rank.key.clone()).collect();
+    for head in heads {
+        let shape = withheld::shape_of(engine.inputs(), &head)
+            .and_then(|shape| engine.pending.shapes.get(shape));
+        if shape.is_some_and(|shape| shape.user_of(&head) == user) {
+            recheck(engine, &head);
+        }
+    }
+}
+
+fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
+    engine.jobs.retry_scale_up();
+    engine.reservations.hope();
+    nodes_unreserved(engine, dropped);
+    if window::outdid(engine.inputs(), dropped) {
+        engine.pending.heads.ask_fronts();
+    }
+    for waiter in engine.reservations.take_refused(&dropped.scopes) {
+        recheck(engine, &waiter);
+    }
+    engine.changed.jobs.insert(dropped.rank.key.clone());
+    engine.pending.queues.wake(&RequeueCondition::Reservation);
+}
+
+fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservation>) {
+    engine.changed.jobs.insert(key.clone());
+    let Some(planned) = engine.reservations.of(key).cloned() else {
+        return;
+    };
+    if before.is_none_or(|before| before.scopes != planned.scopes) {
+        // A job that lost a slot to another reservation may have a better claim than this one.
+        engine.pending.heads.ask_fronts();
+    }
+    if let Some(before) = before {
+        // What was reserved before is not any more, and the job may start later.
+        engine.reservations.hope();
+        nodes_unreserved(engine, before);
+        engine.pending.shapes.open_timed();
+        engine.pending.queues.wake(&RequeueCondition::Reservation);
+    }
+    let as_it_was = |before: &Reservation| {
+        before.nodes == planned.nodes && before.preemptor == planned.preemptor
+    };
+    if !before.is_some_and(as_it_was) {
+        replan_beside(engine, &planned);
+    }
+}
+
+/// Replans the reservations that share nodes with a new one and have to leave it alone: they would
+/// withhold from the jobs behind them what they cannot have.
+fn replan_beside(engine: &mut Engine, planned: &Reservation) {
+    let shares_nodes = |other: &&Reservation| {
+        let mut nodes = other.nodes.iter();
+        nodes.any(|other| {
+            let mut planned = planned.nodes.iter();
+            planned.any(|node| node.node == other.node && node.cluster == other.cluster)
+        })
+    };
+    let has_to_leave_it = |other: &&Reservation| {
+        let shape = withheld::shape_of(engine.inputs(), &other.rank.key);
+        let shape = shape.and_then(|shape| engine.pending.shapes.get(shape));
+        shape.is_some_and(|shape| {
+            let request = Request {
+                queue: &other.queue,
+                rank: &other.rank,
+                shape,
+                tells: false,
+            };
+            withheld::binds(engine.inputs(), planned, request)
+        })
+    };
+    let owners = engine.reservations.with_nodes();
+    let owners = owners.filter(|other| !other.taking() && other.rank != planned.rank);
+    let owners = owners.filter(shares_nodes).filter(has_to_leave_it);
+    let owners: Vec<JobKey> = owners.map(|other| other.rank.key.clone()).collect();
+    for owner in owners {
+        recheck(engine, &owner);
+    }
+}
+
+/// Replans the reservations that counted on ends which have passed.
+fn ends_passed(engine: &mut Engine) {
+    let late = engine.reservations.iter();
+    let late = late.filter(|kept| kept.start.is_none_or(|start| start <= engine.now));
+    let late = late.filter(|kept| {
+        // Nothing is new where its nodes become free when they were expected to.
+        kept.nodes.is_empty() || plan::start_on(engine.inputs(), &kept.nodes) != kept.start
+    });
+    let late: Vec<JobKey> = late.map(|kept| kept.rank.key.clone()).collect();
+    for key in late {
+        recheck(engine, &key);
+    }
+}

@@ -1,0 +1,222 @@
+//! Sets and drops reservations.
+//!
+//! A preemptor's reservation ([`reserve_for_taker`]) is of another kind: jobs are being evicted for
+//! it, so it stays as it is until they are gone and its owner was evaluated once more.
+
+use crate::amounts::resources::Resources;
+use crate::amounts::tally::Tally;
+use crate::api::charge::pools_of;
+use crate::api::facts::Share;
+use crate::api::ids::{JobKey, PoolClass, QueueName, Time};
+use crate::api::job::QueueOrder;
+use crate::api::slot::ReservationSlot;
+use crate::backfill::{reservation, window, withheld};
+use crate::cycle::react::{Change, react};
+use crate::pending::shapes::ShapeId;
+use crate::placement::empty;
+use crate::placement::request::{Block, Gate, Request};
+use crate::reservation::store::Reservation;
+use crate::state::Engine;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Keeps for a blocked job what it lacks, if it is one to be kept for.
+pub(crate) fn reserve_for(engine: &mut Engine, request: Request<'_>, block: &Block) {
+    let holds = engine.reservations.of(&request.rank.key);
+    if holds.is_some_and(|kept| !kept.awaits.is_empty()) {
+        return;
+    }
+    if holds.is_some_and(Reservation::taking) {
+        // All are gone, and still it cannot go: it is a job like any other again.
+        drop_reservation_of(engine, &request.rank.key);
+    }
+    let front = window::front(engine.inputs(), request.queue).jobs;
+    // What cannot go as things are does not stand in front any more: others still do.
+    if !matches!(block.gate, Gate::Never | Gate::Limit) {
+        drop_behind(engine, request.queue, &front);
+    }
+    // What stops the first of a group stops the others: they are kept for by its verdict.
+    let alike = reservation::alike(engine.inputs(), request, &front);
+    for rank in &alike {
+        let shape = withheld::shape_of(engine.inputs(), &rank.key);
+        let outdone = shape
+            .is_some_and(|shape| window::is_outdone(engine.inputs(), request.queue, rank, shape));
+        if matches!(block.gate, Gate::Room) && outdone {
+            drop_reservation_of(engine, &rank.key);
+            continue;
+        }
+        let planned = reservation::reservation(engine.inputs(), Request { rank, ..request }, block);
+        match planned {
+            Some(planned) => {
+                note_scopes(engine, rank, &planned);
+                if make_way(engine, &planned) {
+                    set_reservation(engine, planned);
+                } else {
+                    drop_reservation_of(engine, &rank.key);
+                }
+            }
+            None => {
+                drop_reservation_of(engine, &rank.key);
+                note_hopeless(engine, request.queue, rank);
+            }
+        }
+    }
+}
+
+/// Nothing can be kept for a job: nor for any that wants the same, if it stands behind all
+/// who keep nodes.
+pub(crate) fn note_hopeless(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) {
+    let growths = engine.pending.freed.count();
+    engine.reservations.note_hopeless(&rank.key, growths);
+    let shape = withheld::shape_of(engine.inputs(), &rank.key);
+    if let Some(shape) = shape.filter(|_| reservation::is_behind(engine.inputs(), queue, rank)) {
+        engine.pending.shapes.note_hopeless(shape, growths);
+    }
+}
+
+/// What a reservation for this shape would count as, as far as nothing is known of one: the
+/// classes that it would use of the empty fleet.
+pub(crate) fn guess_scopes(engine: &mut Engine, id: ShapeId) {
+    let Some(shape) = engine
+        .pending
+        .shapes
+        .get(id)
+        .filter(|_| engine.pending.shapes.scopes(id).is_none())
+    else {
+        return;
+    };
+    let shares = empty::when_empty(engine.inputs(), shape, &BTreeSet::new()).unwrap_or_default();
+    let charges = shares.iter().flat_map(|share| &share.charge);
+    let with_devices = |charge: &Resources| {
+        let mut resources = charge.iter();
+        resources.any(|(name, amount)| name.is_device() && amount.0 > 0)
+    };
+    let all: Vec<(&PoolClass, bool)> = charges
+        .map(|(class, charge)| (class, with_devices(charge)))
+        .collect();
+    let any = all.iter().any(|(_, devices)| *devices);
+    let counted = all.into_iter().filter(|(_, devices)| *devices == any);
+    let scopes = counted.map(|(class, _)| ReservationSlot::Class(class.clone()));
+    let scopes: BTreeSet<ReservationSlot> = scopes.collect();
+    engine.pending.shapes.note_scopes(id, &scopes);
+}
+
+pub(crate) fn note_scopes(engine: &mut Engine, rank: &QueueOrder, planned: &Reservation) {
+    let shape = withheld::shape_of(engine.inputs(), &rank.key);
+    if let Some(shape) = shape.filter(|_| !planned.nodes.is_empty()) {
+        engine.pending.shapes.note_scopes(shape, &planned.scopes);
+    }
+}
+
+/// Keeps for a job exactly what `shares` would take, while `victims` are evicted or
+/// shrunk for it, and until it was judged once after that. Who is gone already is left out.
+pub(crate) fn reserve_for_taker(
+    engine: &mut Engine,
+    key: &JobKey,
+    shares: &[Share],
+    victims: BTreeSet<JobKey>,
+) {
+    let Some(job) = engine.jobs.get(key) else {
+        return;
+    };
+    let (Some(line), Some(demand)) = (&job.derived.line, &job.demand) else {
+        return;
+    };
+    let mut victims = victims;
+    victims.retain(|victim| engine.jobs.charge_of(victim).is_some());
+    let pools = pools_of(shares);
+    let mut charge = Tally::default();
+    pools.values().for_each(|part| charge.add(part, 1));
+    let planned = Reservation {
+        queue: line.queue.clone(),
+        rank: line.rank.clone(),
+        // Its number is bounded by what there is to take, not by K.
+        scopes: BTreeSet::new(),
+        charge: charge.to_resources(),
+        nodes: reservation::nodes_of(engine.inputs(), demand, shares),
+        pools: reservation::listed(pools),
+        start: None,
+        preemptor: true,
+        relief: Vec::new(),
+        awaits: victims,
+    };
+    set_reservation(engine, planned);
+}
+
+/// What was evicted of a job, or shrunk, is gone: those who waited for nobody else are
+/// judged again.
+pub(crate) fn victim_gone(engine: &mut Engine, victim: &JobKey) {
+    let ready = engine.reservations.settle(victim);
+    react(engine, Change::EvictionsDone(&ready));
+}
+
+/// Whoever stood at the front before and does not any more keeps nothing.
+pub(crate) fn drop_behind(engine: &mut Engine, queue: &QueueName, front: &BTreeSet<QueueOrder>) {
+    let behind: Vec<JobKey> = engine
+        .reservations
+        .holders_in(queue)
+        .filter(|rank| !front.contains(rank))
+        .map(|rank| rank.key.clone())
+        .filter(|key| !withheld::awaits_eviction(engine.inputs(), key))
+        .collect();
+    for key in behind {
+        drop_reservation_of(engine, &key);
+    }
+}
+
+/// Gives up what is kept for a job.
+pub(crate) fn drop_reservation_of(engine: &mut Engine, key: &JobKey) {
+    if let Some(dropped) = engine.reservations.remove(key) {
+        react(engine, Change::ReservationDropped(&dropped));
+    }
+}
+
+pub(crate) fn set_reservation(engine: &mut Engine, mut planned: Reservation) {
+    let known = engine.reservations.of(&planned.rank.key);
+    let past = |start: &Time| *start <= engine.now;
+    let due = planned.start.as_ref().is_some_and(past);
+    if let Some(start) = known.and_then(|kept| kept.start).filter(past)
+        && due
+    {
+        // Both mean that its ends are due: nothing has changed.
+        planned.start = Some(start);
+    }
+    if known == Some(&planned) {
+        return;
+    }
+    let before = known.cloned();
+    let key = planned.rank.key.clone();
+    engine.reservations.set(planned);
+    let before = before.as_ref();
+    react(engine, Change::ReservationSet { key: &key, before });
+}
+
+/// Whether there may be one more of its kind. Those with the worst claims give way.
+pub(crate) fn make_way(engine: &mut Engine, planned: &Reservation) -> bool {
+    let most = window::most_of_scope(engine.inputs(), &planned.queue);
+    let mine = window::reservation_priority(engine.inputs(), &planned.queue, &planned.rank);
+    let mut giving_way: BTreeMap<JobKey, &ReservationSlot> = BTreeMap::new();
+    for scope in &planned.scopes {
+        let mut same: Vec<&Reservation> = engine
+            .reservations
+            .holders_of(scope)
+            .filter(|kept| kept.rank != planned.rank)
+            .filter(|kept| !giving_way.contains_key(&kept.rank.key))
+            .collect();
+        same.sort_by_cached_key(|kept| {
+            window::reservation_priority(engine.inputs(), &kept.queue, &kept.rank)
+        });
+        while same.len() >= most {
+            let Some(last) = same.pop() else { break };
+            if mine >= window::reservation_priority(engine.inputs(), &last.queue, &last.rank) {
+                engine.reservations.refuse(&planned.rank.key, scope);
+                return false;
+            }
+            giving_way.insert(last.rank.key.clone(), scope);
+        }
+    }
+    for (key, scope) in giving_way {
+        drop_reservation_of(engine, &key);
+        engine.reservations.refuse(&key, scope);
+    }
+    true
+}

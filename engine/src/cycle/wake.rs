@@ -1,0 +1,210 @@
+//! How pending classes and queues are woken: the steps that `react` chooses from.
+//!
+//! To *activate* a class has it evaluated if its shape is feasible; to *recheck* it has it evaluated
+//! once whatever is known of its shape; a *dirty* queue is asked for its head again. Nothing here
+//! decides what a change wakes.
+
+use crate::amounts::tally::Tally;
+use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName};
+use crate::backfill::{feasible, plan, withheld};
+use crate::pending::inadmissible::RequeueCondition;
+use crate::pending::infeasible::{Infeasible, Nodes};
+use crate::pending::shapes::ShapeId;
+use crate::quota::QueueId;
+use crate::reservation::store::Reservation;
+use crate::state::{Engine, Inputs};
+use std::collections::BTreeMap;
+
+/// Has the class of a pending job evaluated once more, whatever is known of its shape: what it
+/// reserves or could reserve may be different, which says nothing of other jobs of the shape.
+pub(crate) fn recheck(engine: &mut Engine, key: &JobKey) {
+    if let Some(line) = withheld::line_now(engine.inputs(), key) {
+        engine.pending.queues.call(&line.queue, line.shape);
+    }
+}
+
+/// Activates the class of a pending job.
+pub(crate) fn activate(engine: &mut Engine, key: &JobKey) {
+    if let Some(line) = withheld::line_now(engine.inputs(), key) {
+        engine.pending.queues.rouse(&line.queue, line.shape);
+    }
+}
+
+/// Wakes the jobs that wait for headroom of a queue, of which there may be more.
+pub(crate) fn headroom_freed(engine: &mut Engine, queue: &QueueName) {
+    engine
+        .pending
+        .queues
+        .wake(&RequeueCondition::Quota(queue.clone()));
+    let queues = &engine.quota;
+    engine
+        .pending
+        .queues
+        .wake_for_headroom(queue, |class, resource| {
+            queues.headroom(queue, class, resource)
+        });
+    let entitled = engine.pending.backoff.due_in(queue, |resource| {
+        queues.unused_deserved(queue, resource).unwrap_or(i128::MIN)
+    });
+    for key in entitled {
+        activate(engine, &key);
+    }
+}
+
+/// Marks a queue dirty: its head may be another job now.
+pub(crate) fn mark_dirty(engine: &mut Engine, queue: &QueueName) {
+    // One without a number has no jobs.
+    if let Some(id) = engine.quota.id(queue) {
+        engine
+            .pending
+            .heads
+            .dirty
+            .insert(id, engine.quota.path_of(id));
+    }
+}
+
+/// Marks every queue with pending jobs dirty.
+pub(crate) fn mark_all_dirty(engine: &mut Engine) {
+    let queues = engine
+        .pending
+        .queues
+        .pending_queues()
+        .map(|(queue, _)| queue.clone());
+    for queue in queues.collect::<Vec<_>>() {
+        mark_dirty(engine, &queue);
+    }
+}
+
+/// Marks the queues dirty of jobs for which a reservation may have become possible.
+pub(crate) fn mark_reservable_dirty(engine: &mut Engine) {
+    for key in engine
+        .reservations
+        .take_hopeful(engine.pending.freed.count())
+    {
+        let line = engine.jobs.line_of(&key);
+        if let Some(queue) = line.map(|line| line.queue.clone()) {
+            mark_dirty(engine, &queue);
+        }
+    }
+}
+
+/// Whether a queue holds what it deserves may have changed: the priority of its reservations then
+/// changes too.
+pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
+    let unsatisfied = engine.quota.is_below_deserved(id);
+    if unsatisfied == engine.pending.heads.unsatisfied.contains(&id) {
+        return;
+    }
+    if unsatisfied {
+        engine.pending.heads.unsatisfied.insert(id);
+    } else {
+        engine.pending.heads.unsatisfied.remove(&id);
+    }
+    let name = engine.quota.name(id);
+    // Those whose claims are worse than the holder's was may have better ones now.
+    if !unsatisfied && engine.reservations.holders_in(name).next().is_some() {
+        engine.pending.heads.ask_fronts();
+    }
+    engine
+        .pending
+        .heads
+        .dirty
+        .insert(id, engine.quota.path_of(id));
+}
+
+/// Notes nodes with freed capacity, and wakes the classes that may fit there now.
+pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
+    let mut known: BTreeMap<ShapeId, bool> = BTreeMap::new();
+    for (_, shape) in engine.pending.queues.sleepers_for_room() {
+        if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(shape) {
+            let may = engine.pending.shapes.get(shape).is_some_and(|shape| {
+                let mut nodes = listed(&freed);
+                nodes.any(|(cluster, node)| {
+                    feasible::takes_one(engine.inputs(), shape, cluster, node, &Infeasible::NoRoom)
+                })
+            });
+            entry.insert(may);
+        }
+    }
+    engine.pending.freed.count += 1;
+    for (cluster, node) in listed(&freed) {
+        engine.pending.freed.add(cluster, node, true);
+    }
+    // What frees on its nodes changes what a holder has to keep besides; what frees elsewhere
+    // may be nearer to what it needs, if those who go before it leave it.
+    let on_them = |kept: &Reservation| {
+        let mut nodes = kept.nodes.iter();
+        nodes.any(|node| {
+            let nodes = freed.get(&node.cluster);
+            nodes.is_some_and(|nodes| nodes.contains(&node.node))
+        })
+    };
+    let nearer = |kept: &Reservation| {
+        let mut clusters = freed.keys();
+        clusters.any(|cluster| plan::might_lack_less(engine.inputs(), kept, cluster))
+    };
+    let holders = engine.reservations.with_nodes();
+    let met = holders.filter_map(|kept| {
+        let here = on_them(kept);
+        (here || nearer(kept)).then(|| (kept.rank.key.clone(), here))
+    });
+    for (holder, here) in met.collect::<Vec<_>>() {
+        if here {
+            recheck(engine, &holder);
+        } else if let Some(line) = withheld::line_now(engine.inputs(), &holder) {
+            engine.pending.queues.remind(&line.queue, line.shape);
+        }
+    }
+    engine
+        .pending
+        .queues
+        .wake_for_room(|shape| known.get(&shape).copied().unwrap_or(true));
+}
+
+/// Nodes that are not reserved any more are as good as freed.
+pub(crate) fn nodes_unreserved(engine: &mut Engine, kept: &Reservation) {
+    engine.pending.freed.count += 1;
+    for node in &kept.nodes {
+        engine.pending.freed.add(&node.cluster, &node.node, false);
+    }
+}
+
+/// Shapes that freed nodes may have made feasible, and that were not evaluated since, are feasible
+/// from now on. To be called when all feasible shapes were evaluated.
+pub(crate) fn settle_grown(engine: &mut Engine) {
+    if !engine.pending.freed.is_any() {
+        return;
+    }
+    let open = feasible::opened(engine.inputs());
+    for id in open {
+        engine.pending.shapes.open(id);
+    }
+    engine.pending.freed.nodes.clear();
+}
+
+/// What the usable nodes of a cluster have together, by class; nothing where the cluster
+/// is not usable.
+pub(crate) fn cluster_total(
+    inputs: Inputs<'_>,
+    cluster: &ClusterName,
+) -> BTreeMap<PoolClass, Tally> {
+    let mut total: BTreeMap<PoolClass, Tally> = BTreeMap::new();
+    let usable = inputs
+        .capacity
+        .clusters
+        .get(cluster)
+        .is_some_and(|fact| fact.usable);
+    let room = inputs.capacity.room.cluster(cluster).filter(|_| usable);
+    let nodes = room.into_iter().flat_map(|room| room.nodes().values());
+    for node in nodes.filter(|node| node.fact.usable) {
+        let class = total.entry(node.fact.class.clone()).or_default();
+        class.add(&node.fact.allocatable, 1);
+    }
+    total
+}
+
+fn listed(freed: &Nodes) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
+    freed
+        .iter()
+        .flat_map(|(cluster, nodes)| nodes.iter().map(move |node| (cluster, node)))
+}

@@ -1,0 +1,3 @@
+//! Which clusters a placement selects.
+
+pub(crate) mod store;

@@ -1,0 +1,100 @@
+//! The words of a verdict: what a job needs, and what is free of it where.
+
+use crate::api::decision::Blocker;
+use crate::api::facts::{Demand, Role};
+use crate::placement::plan::{ClusterLack, NoPlan};
+use crate::quota::Quota;
+
+pub(crate) fn room_blocker(lack: &ClusterLack, role: &Role) -> Blocker {
+    let name = crate::capacity::leading(&role.request);
+    let each = name.map_or(0, |name| role.request.amount_of(name).0);
+    Blocker {
+        scope: format!("cluster/{}", lack.cluster),
+        resource: name.map(ToString::to_string),
+        needs: Some(each.saturating_mul(i64::from(lack.wanted))),
+        free: Some(each.saturating_mul(i64::from(lack.placed))),
+    }
+}
+
+/// Why there is no plan, in words that follow "it".
+pub(crate) fn words(queues: &Quota, demand: &Demand, no_plan: &NoPlan) -> String {
+    match no_plan {
+        NoPlan::Bound(short, _) => short.message(queues),
+        NoPlan::NoCluster(why) if why.is_empty() => {
+            "has no cluster to go to: no member cluster is known".to_owned()
+        }
+        NoPlan::NoCluster(why) => {
+            let why = why
+                .iter()
+                .map(|entry| format!("{}: {}", entry.cluster, entry.why));
+            format!("has no cluster to go to: {}", some(why.collect()))
+        }
+        NoPlan::NoRoom(lacks) => {
+            let asks: Vec<String> = demand
+                .roles
+                .iter()
+                .filter(|role| role.count > 0)
+                .map(|role| asks(role, demand.roles.len() > 1))
+                .collect();
+            let mut lacks = lacks.clone();
+            lacks.sort_by_key(|lack| (std::cmp::Reverse(lack.placed), lack.cluster.clone()));
+            let rooms: Vec<String> = lacks.iter().map(|lack| has(lack, demand)).collect();
+            let rooms = if rooms.is_empty() {
+                // One cluster alone would take it.
+                let least = demand.placement.min_clusters.unwrap_or(1);
+                format!("no {least} clusters have room for it together")
+            } else {
+                some(rooms)
+            };
+            format!("needs {}; {rooms}", asks.join(" and "))
+        }
+    }
+}
+
+/// `8 pods × nvidia.com/gpu 8`, or with the role's name where there are several.
+pub(crate) fn asks(role: &Role, named: bool) -> String {
+    let each = crate::capacity::leading(&role.request).map_or_else(String::new, |name| {
+        let amount = name.format(role.request.amount_of(name));
+        format!(" × {name} {amount}")
+    });
+    let pods = if role.count == 1 { "pod" } else { "pods" };
+    let name = if named {
+        format!("{} ", role.name)
+    } else {
+        String::new()
+    };
+    format!("{} {name}{pods}{each}", role.count)
+}
+
+pub(crate) fn has(lack: &ClusterLack, demand: &Demand) -> String {
+    let role = if demand.roles.len() > 1 {
+        format!(" {}", demand.roles[lack.role].name)
+    } else {
+        String::new()
+    };
+    if lack.nodes == 0 {
+        return format!(
+            "{} has no usable node that its{role} pods may run on",
+            lack.cluster
+        );
+    }
+    let domain = lack.domain.as_ref();
+    let domain = domain.map_or_else(String::new, |domain| format!(" in {domain}"));
+    format!(
+        "{}{domain} has room for {}{role} of {}",
+        lack.cluster, lack.placed, lack.wanted
+    )
+}
+
+/// The first few of many.
+pub(crate) fn some(mut all: Vec<String>) -> String {
+    const SHOWN: usize = 4;
+    let more = all.len().saturating_sub(SHOWN);
+    all.truncate(SHOWN);
+    let list = all.join(", ");
+    if more == 0 {
+        list
+    } else {
+        format!("{list}, and {more} more")
+    }
+}

@@ -1,0 +1,24 @@
+//! The sort key of reservations where more jobs want one than there are slots, and the jobs of a
+//! queue that may hold one.
+
+use crate::api::ids::QueueName;
+use crate::api::job::QueueOrder;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// The jobs of a queue for whom something may be kept.
+pub(crate) struct ReservationWindow {
+    pub(crate) queue: QueueName,
+    pub(crate) jobs: BTreeSet<QueueOrder>,
+}
+
+/// How good the claim of a job is: the policy is the order of the fields, the least is best.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReservationPriority<'a> {
+    /// Of the queues from below the root down, higher first.
+    pub(crate) priorities: SmallVec<[Reverse<i32>; 8]>,
+    /// Whether its queue holds all that it deserves.
+    pub(crate) satisfied: bool,
+    pub(crate) rank: &'a QueueOrder,
+}
