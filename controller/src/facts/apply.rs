@@ -2,7 +2,8 @@
 //!
 //! Telling it what it knows changes nothing, so each look at a job may tell all.
 
-use crate::facts::job::{self, NamespaceFact, Permission, QueueRules, ResolvedJob};
+use crate::facts::job::{self, Permission, QueueRules, ResolvedJob};
+use crate::mirror::namespace::NamespaceFact;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;

@@ -1,66 +1,20 @@
 //! From what is seen of a job to the facts that the engine receives: size, queue, priority, placement,
 //! and whether it may be considered at all. Pure.
 
+use crate::mirror::binding::{has_our_scheduler, is_claimed, own_record, record_problem};
+use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template::Template;
-use crate::reconcile::binding_phase::{
-    NamespaceRule, has_our_scheduler, is_claimed, own_record, record_problem,
-};
 use crate::reconcile::placed::parts::over_before;
 use crds::karmada::ResourceBinding;
-use crds::kubernetes::Namespace;
 use crds::names;
 use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{ClusterPlacement, Demand, Filters, Held, Hold, JobFact, Split};
 use engine::{JobKey, QueueName, Reason, Time, Uid};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use workload::{Ask, AskError, ClaimedDevices, Meeting};
 
 #[cfg(test)]
 mod tests;
-
-/// What a namespace says of its jobs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct NamespaceFact {
-    pub(crate) managed: bool,
-    pub(crate) default_queue: Option<String>,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) terminating: bool,
-    /// Whether all that ran there before it was managed has been adopted.
-    pub(crate) adopted: bool,
-    /// Its resourceVersion, by which what is written of it is guarded.
-    pub(crate) version: Option<String>,
-}
-
-impl NamespaceFact {
-    /// Reads `namespace`.
-    pub(crate) fn of(namespace: &Namespace) -> Self {
-        Self {
-            managed: namespace.is_managed(),
-            default_queue: namespace.default_queue().map(str::to_owned),
-            labels: namespace.metadata.labels.clone().unwrap_or_default(),
-            terminating: namespace.metadata.deletion_timestamp.is_some(),
-            adopted: namespace.is_adopted(),
-            version: namespace.metadata.resource_version.clone(),
-        }
-    }
-
-    /// Whether it says what `other` says, of whatever version.
-    pub(crate) fn says(&self, other: &Self) -> bool {
-        let of_version = Self {
-            version: other.version.clone(),
-            ..self.clone()
-        };
-        of_version == *other
-    }
-
-    /// What it says of the phase of its bindings.
-    pub(crate) fn rule(&self) -> NamespaceRule {
-        NamespaceRule {
-            managed: self.managed,
-            adopted: self.adopted,
-        }
-    }
-}
 
 /// Whether a job may be in its queue.
 #[derive(Debug, Clone, PartialEq, Eq)]

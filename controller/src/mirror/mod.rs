@@ -4,14 +4,16 @@
 //! Deltas come in, keys of jobs that may look different come out. It decides nothing and
 //! writes nothing; it is rebuilt from the API server at every start.
 
+pub(crate) mod binding;
+pub(crate) mod namespace;
 mod objects;
 pub(crate) mod seen_work;
 pub(crate) mod template;
 
-use crate::facts::job::NamespaceFact;
+use crate::mirror::binding::is_workload;
+use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::seen_work::{ReadWork, SeenWork};
 use crate::mirror::template::{Template, TemplateKey, TemplateKind};
-use crate::reconcile::binding_phase::is_workload;
 use crds::capacity_policy::{self, CapacityPolicy};
 use crds::devices::ResourceClaimTemplate;
 use crds::karmada::{AppliedOverride, ResourceBinding};

@@ -1,7 +1,7 @@
 //! The objects of the mirror as a reader sees them, and those that are filed as they come.
 
-use crate::facts::job::NamespaceFact;
 use crate::mirror::Mirror;
+use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template::{Template, TemplateKey};
 use crds::capacity_policy::CapacityPolicy;
 use crds::karmada::ResourceBinding;

@@ -21,12 +21,12 @@ pub(crate) mod unreadable;
 
 pub(crate) use crate::reconcile::reconciler::Reconciler;
 
-use crate::facts::job::{self, NamespaceFact};
+use crate::facts::job::{self};
+use crate::mirror::binding::{has_karmada_finalizer, unreadable};
+use crate::mirror::namespace::NamespaceFact;
 use crate::mirror::template_key;
 use crate::reconcile::action::{BoundJob, ReconcileAction};
-use crate::reconcile::binding_phase::{
-    BindingPhase, binding_phase, has_karmada_finalizer, is_managed, unreadable,
-};
+use crate::reconcile::binding_phase::{BindingPhase, binding_phase, is_managed};
 use crate::reconcile::opened::opened_message;
 use crate::reconcile::placed::parts::led;
 use crate::status::events::JobEvent;

@@ -2,7 +2,7 @@
 //! for what runs until that is gone.
 
 use crate::facts::running::record_of;
-use crate::reconcile::binding_phase::required_by;
+use crate::mirror::binding::required_by;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;

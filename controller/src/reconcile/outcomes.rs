@@ -1,6 +1,6 @@
 //! Answers that come back: how a write ended, and whether Works of a job are left.
 
-use crate::facts::job::NamespaceFact;
+use crate::mirror::namespace::NamespaceFact;
 use crate::reconcile::action::ReconcileAction;
 use crate::reconcile::binding_phase::{BindingPhase, binding_phase};
 use crate::reconcile::in_flight::InFlight;

@@ -28,7 +28,7 @@ pub(crate) fn preserves(binding: &ResourceBinding) -> bool {
 
 /// Why a job is not released: its quota could never be given back.
 pub(crate) fn hold(binding: &ResourceBinding) -> Option<Hold> {
-    let released = crate::reconcile::binding_phase::own_record(binding)
+    let released = crate::mirror::binding::own_record(binding)
         .is_some_and(|record| record.state == RecordState::Admitted);
     (preserves(binding) && !released).then(|| Hold {
         reason: Reason::ResourcesPreserved,

@@ -11,7 +11,8 @@
 //! what members run: the job is charged for that, and the record says so from then on.
 //! An override, or a template that was edited, tells members more, too; that is no change of the record.
 
-use crate::reconcile::binding_phase::{BindingPhase, has_finalizer, own_record, unreadable};
+use crate::mirror::binding::{has_finalizer, own_record, unreadable};
+use crate::reconcile::binding_phase::BindingPhase;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;

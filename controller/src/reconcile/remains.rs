@@ -8,10 +8,11 @@
 //! they apply says what they ask for. What cannot be read of them is charged nothing.
 
 use crate::facts::running::record_of;
+use crate::mirror::binding::own_record;
 use crate::mirror::permanent_id;
 use crate::mirror::seen_work::SeenWork;
 use crate::reconcile::Reconciler;
-use crate::reconcile::binding_phase::{BindingPhase, own_record};
+use crate::reconcile::binding_phase::BindingPhase;
 use crate::reconcile::placed::total;
 use binding_writer::Write;
 use crds::karmada::ResourceBinding;

@@ -12,8 +12,9 @@
 //! its record, and is closed at once. One that is closed and has Works is charged until these are
 //! gone; then it waits without a record, until the annotation is removed.
 
-use crate::facts::job::{NamespaceFact, ResolvedJob};
+use crate::facts::job::ResolvedJob;
 use crate::facts::running::cover;
+use crate::mirror::namespace::NamespaceFact;
 use crate::reconcile::placed::outcome;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;

@@ -13,7 +13,7 @@ pub(crate) mod queue_status;
 
 use crate::core::Core;
 use crate::effects::object_writer::ObjectWriter;
-use crate::facts::job::NamespaceFact;
+use crate::mirror::namespace::NamespaceFact;
 use crate::status::advice::Advice;
 use crds::capacity_policy::CapacityPolicy;
 use crds::podgroup::PodGroup;

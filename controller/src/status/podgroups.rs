@@ -3,8 +3,8 @@
 //! The spec says what the gang needs; the status says where it stands. Pure: the object and
 //! the status are computed here and written elsewhere.
 
+use crate::mirror::binding::unreadable;
 use crate::mirror::seen_work::SeenWork;
-use crate::reconcile::binding_phase::unreadable;
 use crate::reconcile::placed::{outcome, status_in, statuses};
 use crate::status::outlook;
 use crds::conditions::Statement;

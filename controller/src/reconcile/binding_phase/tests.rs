@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
+use crate::mirror::binding::record_problem;
 use crds::karmada::{Suspension, TargetCluster};
 use engine::{Attempt, QueueName, Uid};
+use serde_json::Value;
 
 const MANAGED: NamespaceRule = NamespaceRule {
     managed: true,

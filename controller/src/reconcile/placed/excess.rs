@@ -20,7 +20,7 @@
 //! the members. Karmada's detector lifts it at each change of the template; it is set again then.
 
 use crate::facts::running::{foreign_overrides, sum};
-use crate::reconcile::binding_phase::own_record;
+use crate::mirror::binding::own_record;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::Write;

@@ -5,8 +5,8 @@
 //! An override keeps members whose operator looks after that time from doing so; the scheduler
 //! writes it before the placement, and it is written here for a time that was added later.
 
+use crate::mirror::binding::own_record;
 use crate::reconcile::action::ReconcileAction;
-use crate::reconcile::binding_phase::own_record;
 use crate::reconcile::placed::parts::over_before;
 use crate::reconcile::placed::{outcome, statuses};
 use crate::reconcile::{ReconcileCtx, Reconciler};

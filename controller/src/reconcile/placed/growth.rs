@@ -6,8 +6,8 @@
 //! and requests to what was admitted, kept until the attempt is over.
 
 use crate::facts::job::ResolvedJob;
+use crate::mirror::binding::own_record;
 use crate::reconcile::action::{BoundJob, ReconcileAction};
-use crate::reconcile::binding_phase::own_record;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use crds::karmada::ResourceBinding;

@@ -10,8 +10,9 @@ pub(crate) mod rendezvous;
 pub(crate) mod renew;
 pub(crate) mod shrink;
 
-use crate::facts::job::{NamespaceFact, ResolvedJob};
-use crate::reconcile::binding_phase::own_record;
+use crate::facts::job::ResolvedJob;
+use crate::mirror::binding::own_record;
+use crate::mirror::namespace::NamespaceFact;
 use crate::reconcile::placed::parts::led;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use binding_writer::Write;

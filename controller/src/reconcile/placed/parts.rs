@@ -13,8 +13,8 @@
 //! The parts of an elastic gang are resized by the same override: first the record says what is
 //! charged, then the override follows it.
 
+use crate::mirror::binding::own_record;
 use crate::reconcile::action::{PlacedParts, ReconcileAction};
-use crate::reconcile::binding_phase::own_record;
 use crate::reconcile::placed::status_in;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;

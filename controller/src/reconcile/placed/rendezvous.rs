@@ -9,8 +9,8 @@
 //! its pods may be waiting still when that comes; an event tells its owner.
 
 use crate::facts::job::ResolvedJob;
+use crate::mirror::binding::own_record;
 use crate::reconcile::action::{PlacedParts, ReconcileAction};
-use crate::reconcile::binding_phase::own_record;
 use crate::reconcile::{ReconcileCtx, Reconciler};
 use crate::status::events::JobEvent;
 use binding_writer::overrides::OverrideError;

@@ -1,0 +1,115 @@
+//! What can be read off one binding: its gate, placement, record, finalizers and claims. Pure.
+
+use crds::karmada::ResourceBinding;
+use crds::names;
+use crds::record::{AdmissionRecord, RecordError};
+use serde_json::Value;
+
+/// `NAMESPACE/NAME` of a placed binding that this one is a dependency of: Karmada renders it to the same
+/// clusters, whatever its own gate and placement say. No kind that Karmada knows depends on workloads;
+/// an interpreter that an operator wrote may say so.
+pub(crate) fn required_by(binding: &ResourceBinding) -> Option<String> {
+    let required = binding.spec.required_by.as_deref().unwrap_or_default();
+    let placed = |snapshot: &&Value| {
+        let clusters = snapshot["clusters"].as_array();
+        clusters.is_some_and(|clusters| !clusters.is_empty())
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let first = required.iter().find(placed)?;
+    Some(format!(
+        "{}/{}",
+        text(&first["namespace"]),
+        text(&first["name"])
+    ))
+}
+
+/// Whether a policy has claimed it. Bindings that follow another one are claimed by none, and
+/// so are those whose policy is gone.
+pub(crate) fn is_claimed(binding: &ResourceBinding) -> bool {
+    binding.metadata.labels.as_ref().is_some_and(|labels| {
+        labels.contains_key(names::POLICY_PERMANENT_ID)
+            || labels.contains_key(names::CLUSTER_POLICY_PERMANENT_ID)
+    })
+}
+
+/// Whether its policy names Muster as the scheduler.
+pub(crate) fn has_our_scheduler(binding: &ResourceBinding) -> bool {
+    binding.spec.scheduler_name.as_deref() == Some(names::SCHEDULER_NAME)
+}
+
+/// Whether it starts pods, as far as its kind and Karmada's interpreter tell.
+pub(crate) fn is_workload(binding: &ResourceBinding) -> bool {
+    let resource = &binding.spec.resource;
+    let interpreted = binding.spec.replicas.unwrap_or(0) > 0
+        || binding.spec.replica_requirements.is_some()
+        || binding
+            .spec
+            .components
+            .as_ref()
+            .is_some_and(|c| !c.is_empty());
+    interpreted || workload::may_start_pods(&resource.api_version, &resource.kind)
+}
+
+/// The record, if it is readable and of the template that is bound now.
+pub(crate) fn own_record(binding: &ResourceBinding) -> Option<AdmissionRecord> {
+    AdmissionRecord::read(binding.metadata.annotations.as_ref())
+        .ok()
+        .flatten()
+        .filter(|record| record.template_uid == *binding.spec.resource.uid)
+}
+
+/// Why this version cannot act on the record that is there, if so.
+pub(crate) fn unreadable(binding: &ResourceBinding) -> Option<RecordError> {
+    AdmissionRecord::read(binding.metadata.annotations.as_ref()).err()
+}
+
+/// Why the record that is there cannot be used, if so.
+pub(crate) fn record_problem(binding: &ResourceBinding) -> Option<String> {
+    match AdmissionRecord::read(binding.metadata.annotations.as_ref()) {
+        Err(error) => Some(error.to_string()),
+        Ok(Some(record)) if record.template_uid != *binding.spec.resource.uid => Some(format!(
+            "annotation {} is of template UID {}, the binding is of {}",
+            names::ADMISSION_ANNOTATION,
+            record.template_uid,
+            binding.spec.resource.uid
+        )),
+        Ok(_) => None,
+    }
+}
+
+pub(crate) fn has_record(binding: &ResourceBinding) -> bool {
+    binding
+        .metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|annotations| annotations.contains_key(names::ADMISSION_ANNOTATION))
+}
+
+pub(crate) fn has_finalizer(binding: &ResourceBinding) -> bool {
+    binding
+        .metadata
+        .finalizers
+        .as_ref()
+        .is_some_and(|finalizers| finalizers.iter().any(|f| f == names::ACCOUNTING_FINALIZER))
+}
+
+/// Karmada keeps a binding by a finalizer of its own until it has removed the Works.
+pub(crate) fn has_karmada_finalizer(binding: &ResourceBinding) -> bool {
+    let finalizers = binding.metadata.finalizers.as_deref().unwrap_or_default();
+    finalizers
+        .iter()
+        .any(|finalizer| finalizer == "karmada.io/binding-controller")
+}
+
+pub(crate) fn is_gated(binding: &ResourceBinding) -> bool {
+    binding
+        .spec
+        .suspension
+        .as_ref()
+        .and_then(|s| s.scheduling)
+        .unwrap_or(false)
+}
+
+pub(crate) fn is_placed(binding: &ResourceBinding) -> bool {
+    !binding.spec.clusters.is_empty()
+}
