@@ -12,7 +12,7 @@
 //!
 //! The policies are owned by the binding. What takes a job apart stays until the Works are gone:
 //! removed earlier, Karmada would push the whole job everywhere. Both are written so that no write
-//! of an earlier term arrives in a later one ([`guarded`]); what keeps a job from being deleted says
+//! of an earlier term arrives in a later one (`guarded`); what keeps a job from being deleted says
 //! the same in all terms.
 
 pub(crate) mod guarded;

@@ -47,7 +47,7 @@ impl Serialize for UnknownFields {
     }
 }
 
-/// Reads names and values. The values' own text comes from [`with_exact_bytes`]: serde buffers
+/// Reads names and values. The values' own text comes from `with_exact_bytes`: serde buffers
 /// what it flattens, and a number or the order of keys may not survive that.
 impl<'de> Deserialize<'de> for UnknownFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

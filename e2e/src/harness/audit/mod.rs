@@ -12,7 +12,7 @@
 //! - Until a write shows that it ended in all of its clusters; or, if it was evicted or deleted, until
 //!   the last of its Works is gone, all of it until then. A Work that is born after the job was evicted
 //!   and before it is placed again is late, and the job held what it did in between. Where none was ever
-//!   seen, nobody could know for [`LATE`] that none comes: that long it holds, too.
+//!   seen, nobody could know for `LATE` that none comes: that long it holds, too.
 //! - A Work that is being deleted in a cluster that an operator took out of service is gone: that is what
 //!   the operator vouched for.
 //!
