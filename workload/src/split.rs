@@ -4,10 +4,10 @@
 //! A kind can be split where each cluster's part is whole to the operator that runs it there:
 //! Volcano Jobs, batch/v1 Jobs and JobSets, whose pods find their place in the gang in their
 //! environment ([`mod@crate::parts`]), and PyTorchJobs, TFJobs, MPIJobs, RayClusters and RayJobs, where
-//! their pods can find each other, too ([`crate::rendezvous`]). Other kinds whose operators give their pods names of each
-//! other, which only one cluster resolves, stay in one; so does a job with rules that only make
-//! sense where all of it is seen. Asking for what cannot be is no error: the job runs in one
-//! cluster, and [`refused`] tells why.
+//! their pods can find each other, too ([`crate::rendezvous`]). Other kinds whose operators give their pods
+//! names of each other, which only one cluster resolves, stay in one; so does a job with rules that only make
+//! sense where all of it is seen. Asking for what cannot be is no error: the job runs in one cluster, and
+//! [`refused`] tells why.
 
 use crate::error::AskError;
 use crate::field::Field;

@@ -50,7 +50,7 @@ fn what_is_not_queued_goes_to_the_first_group_of_clusters_that_has_any() {
 }
 
 #[test]
-fn clusters_are_known_from_when_they_are_told_until_they_are_gone() {
+fn clusters_are_known_from_when_they_are_reported_until_they_are_gone() {
     let mut world = World::new();
     let names = |world: &World| -> Vec<String> {
         world

@@ -53,7 +53,7 @@ fn a_queue_may_ask_for_more_reservations() {
     world.add("small", "q", 3, "gpu 1");
     world.decide();
     assert_eq!(holders(&world, &HEADS), ["first", "second"]);
-    // The third node is nobody's: small jobs of the queue may use it.
+    // The third node is free: small jobs of the queue may use it.
     assert_eq!(world.state("small"), JobState::Assumed);
 }
 

@@ -1,4 +1,4 @@
-//! Jobs that a bound would never let go, and bounds that are others later.
+//! Jobs that a bound would never admit, and bounds that change later.
 
 use crate::elastic::elastic;
 use crate::world::{
@@ -31,7 +31,7 @@ fn lost() -> World {
 }
 
 #[test]
-fn whoever_is_due_evicts_as_soon_as_the_fleet_could_let_it_go() {
+fn an_entitled_job_evicts_as_soon_as_the_fleet_could_admit_it() {
     let mut world = lost();
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("due"), @"#1 ExceedsCapability: needs nvidia.com/gpu 2; queue root may use 0: 2 more than it may ever have");
@@ -43,7 +43,7 @@ fn whoever_is_due_evicts_as_soon_as_the_fleet_could_let_it_go() {
 }
 
 #[test]
-fn whoever_a_bound_lets_go_some_day_keeps_what_frees_from_those_behind() {
+fn a_job_that_a_bound_admits_some_day_keeps_what_frees_from_those_behind() {
     let mut world = World::new();
     let sure = |gpus: &str| {
         let mut sure = queue("sure");
@@ -81,7 +81,7 @@ fn of_class(queue: &str, capability: &str) -> PolicyFact {
     }
 }
 
-/// A job that lacks headroom now, and that the bound of `dept` on its class would never let go.
+/// A job that lacks headroom now, and that the bound of `dept` on its class would never admit.
 fn never_let() -> World {
     let mut world = World::new();
     world
@@ -107,21 +107,21 @@ fn waits_and_goes(world: &mut World) {
 }
 
 #[test]
-fn what_a_bound_would_never_let_go_goes_when_a_policy_widens_it() {
+fn what_a_bound_would_never_admit_goes_when_a_policy_widens_it() {
     let mut world = never_let();
     world.policy(of_class("dept", "gpu 8"));
     waits_and_goes(&mut world);
 }
 
 #[test]
-fn what_a_bound_would_never_let_go_goes_when_its_queue_moves_out_from_under_it() {
+fn what_a_bound_would_never_admit_goes_when_its_queue_moves_out_from_under_it() {
     let mut world = never_let();
     world.queue(capped("q", "gpu 8"));
     waits_and_goes(&mut world);
 }
 
 #[test]
-fn an_elastic_job_that_the_bounds_of_its_queue_never_let_go_stops_nobody() {
+fn an_elastic_job_that_the_bounds_of_its_queue_never_admit_stops_nobody() {
     // Of one size or of two.
     for most in [1, 2] {
         let mut world = World::new();
@@ -145,7 +145,7 @@ fn an_elastic_job_that_the_bounds_of_its_queue_never_let_go_stops_nobody() {
 }
 
 #[test]
-fn whom_a_bound_never_lets_go_any_more_keeps_nothing_though_nodes_seem_nearer() {
+fn whom_a_bound_never_admits_any_more_keeps_nothing_though_nodes_seem_nearer() {
     let mut world = World::new();
     world.queue(QueueFact {
         priority: 1,
@@ -201,7 +201,7 @@ fn a_gang_goes_on_nodes_of_two_classes_as_far_as_the_bound_on_one_of_them_lets_i
 }
 
 #[test]
-fn a_gang_that_a_bound_lets_go_on_other_nodes_waits_for_those() {
+fn a_gang_that_a_bound_admits_on_other_nodes_waits_for_those() {
     let mut world = mixed();
     world.apply(foreign("x", "b1", "gpu 8"));
     world.add("gang", "q", 3, "gpu 5");
@@ -212,7 +212,7 @@ fn a_gang_that_a_bound_lets_go_on_other_nodes_waits_for_those() {
 }
 
 #[test]
-fn what_no_mix_of_nodes_would_take_within_a_bound_is_told() {
+fn what_no_mix_of_nodes_would_take_within_a_bound_is_reported() {
     let mut world = mixed();
     world.add("gang", "q", 4, "gpu 5");
     assert_snapshot!(world.decide(), @"");

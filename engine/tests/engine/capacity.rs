@@ -159,7 +159,7 @@ fn a_queue_that_goes_keeps_what_it_is_charged() {
 }
 
 #[test]
-fn usage_is_told_with_the_children_and_the_head() {
+fn usage_is_reported_with_the_children_and_the_head() {
     let mut world = fleet();
     world
         .queue(queue("dept"))
@@ -242,7 +242,7 @@ fn stopped(dept: &str, team: &str) -> String {
 }
 
 #[test]
-fn of_bounds_that_are_passed_one_that_never_holds_is_told_then_the_nearest_then_by_name() {
+fn of_bounds_that_are_passed_one_that_never_holds_is_named_then_the_nearest_then_by_name() {
     for (dept, team, told) in [
         ("cpu 6", "gpu 6", "team nvidia.com/gpu, of which 2 are free"),
         ("gpu 6", "cpu 6", "team cpu, of which 2000 are free"),
@@ -263,7 +263,7 @@ fn of_bounds_that_are_passed_one_that_never_holds_is_told_then_the_nearest_then_
 }
 
 #[test]
-fn of_bounds_on_one_class_the_one_over_all_clusters_is_told_first() {
+fn of_bounds_on_one_class_the_one_over_all_clusters_is_named_first() {
     let mut world = fleet();
     world.queue(queue("q"));
     world.policy(engine::facts::PolicyFact {

@@ -185,7 +185,7 @@ impl Model {
     fn decide(&mut self) {
         for _ in 0..20 {
             let decided = self.world.decided();
-            assert!(!decided.cut, "judges in a circle");
+            assert!(!decided.cut, "evaluates in a circle");
             if decided.decisions.is_empty() {
                 return;
             }
@@ -214,9 +214,9 @@ impl Model {
 }
 
 /// What ends on one node gives headroom to who waits for another node: each preemptor waits for it,
-/// and they do not have each other judged again and again meanwhile.
+/// and they do not make each other be evaluated again and again meanwhile.
 #[test]
-fn takers_that_lack_headroom_alone_wait_for_whose_it_is() {
+fn preemptors_that_lack_headroom_alone_wait_for_whose_it_is() {
     let mut world = World::with(EngineConfig {
         most_in_vain: 20,
         ..EngineConfig::default()
@@ -253,7 +253,7 @@ fn takers_that_lack_headroom_alone_wait_for_whose_it_is() {
     for (name, gpus) in [("l1", 2), ("l2", 1)] {
         submit(&mut world, name, "lend", demand(1, 1, gpus));
         let decided = world.decided();
-        assert!(!decided.cut, "{name} has others judged in a circle");
+        assert!(!decided.cut, "{name} makes others be evaluated in a circle");
         assert_eq!(decided.decisions, [], "what ends already is enough");
     }
     world.works_gone(&victim.name);

@@ -189,7 +189,7 @@ fn a_job_that_backs_off_neither_competes_nor_holds() {
 }
 
 #[test]
-fn a_job_that_ran_starts_its_back_off_anew() {
+fn a_job_that_ran_starts_its_back_off_again() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));
     world.add("job", "q", 1, "gpu 8");
@@ -255,7 +255,7 @@ fn an_elastic_gang_that_went_with_its_least_needs_all_of_that() {
 }
 
 #[test]
-fn room_that_is_found_when_its_placement_is_told_is_not_lost() {
+fn room_that_is_found_when_its_placement_is_reported_is_not_lost() {
     let mut world = released_to_a_lost_node();
     world.decide();
     world.wait(5);

@@ -40,7 +40,7 @@ fn what_was_held_counts_towards_what_is_deserved_until_it_has_faded() {
     world.wait(3_600).finish("x-old");
     fill(&mut world, "x", 4);
     fill(&mut world, "y", 4);
-    // Two GPUs held for a half-life count as one; so much it may hold again before it has more.
+    // Two GPUs held for a half-life count as one; so much it may use again before it has more.
     assert_snapshot!(order(&mut world), @"y x x y");
 }
 

@@ -108,7 +108,7 @@ fn grows_when_something_comes_free() {
 }
 
 #[test]
-fn growth_waits_behind_whoever_waits() {
+fn growth_waits_behind_all_who_wait() {
     let mut world = world(1);
     world.runs("there", "other", 1, "gpu 2");
     add(&mut world, "job", elastic(2, 4, "gpu 1"));

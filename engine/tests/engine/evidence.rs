@@ -1,4 +1,4 @@
-//! What a verdict rests on, fact by fact, as it is told to people.
+//! What a verdict rests on, fact by fact, as users read it.
 
 use crate::world::{World, below, capped, deserving, key, pods, queue};
 use engine::Event;
@@ -24,7 +24,7 @@ fn bounded() -> World {
 }
 
 #[test]
-fn what_each_queue_above_holds_of_what_it_may_have_is_told_for_what_is_asked() {
+fn what_each_queue_above_holds_of_what_it_may_have_is_named_for_what_is_asked() {
     let mut world = bounded();
     world.add("old", "q", 1, "cpu 3, gpu 7");
     world.add("waits", "q", 1, "cpu 1, gpu 4");
@@ -95,7 +95,7 @@ fn how_long_it_will_run_says_on_what_that_rests() {
 }
 
 #[test]
-fn whoever_is_evicted_is_told_the_first_of_what_is_asked_for_that_the_other_has_less_of() {
+fn an_evicted_job_names_the_first_of_what_is_asked_for_that_the_other_has_less_of() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, memory 64Gi, gpu 8")

@@ -1,4 +1,4 @@
-//! What members are told to run beyond an admission is charged, and nothing is released into it.
+//! What members have to run beyond an admission is charged, and nothing is released into it.
 
 use crate::world::{World, capped, key, pods, res};
 use engine::{Attempt, ClusterName, Event, Reason};
@@ -27,7 +27,7 @@ fn two_of_four() -> World {
 }
 
 #[test]
-fn an_excess_is_charged_as_long_as_it_is_told_also_beyond_the_bound() {
+fn an_excess_is_charged_as_long_as_it_is_reported_also_beyond_the_bound() {
     let mut world = two_of_four();
     exceeds(&mut world, 1, "a", "gpu 6");
     assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 8, pods 2");

@@ -38,7 +38,7 @@ fn each_state_of_a_job_is_explained() {
 }
 
 #[test]
-fn room_is_told_by_cluster_the_best_first() {
+fn room_is_named_by_cluster_the_best_first() {
     let mut world = World::new();
     world
         .cluster("gpu-a", 8, "cpu 64, gpu 8")
@@ -132,7 +132,7 @@ fn changes_name_what_moved_and_not_every_waiting_job() {
 }
 
 #[test]
-fn what_stands_before_a_job_is_told_and_when_it_will_be_through() {
+fn what_stands_before_a_job_is_reported_and_when_it_will_be_through() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 8")
@@ -216,7 +216,7 @@ fn those_of_a_group_are_named_when_something_else_stops_them() {
 }
 
 #[test]
-fn a_pod_is_told_by_its_device_else_its_cores_else_the_first_that_it_asks_for() {
+fn a_pod_is_named_by_its_device_else_its_cores_else_the_first_that_it_asks_for() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 1, memory 1Gi, ephemeral-storage 1Gi, slices 9");
     world.queue(queue("q"));
@@ -245,7 +245,7 @@ fn a_pod_is_told_by_its_device_else_its_cores_else_the_first_that_it_asks_for() 
 }
 
 #[test]
-fn what_neither_fits_nor_may_be_charged_is_told_by_the_bound() {
+fn what_neither_fits_nor_may_be_charged_is_named_by_the_bound() {
     let mut world = World::new();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.queue(capped("q", "gpu 8")).queue(queue("free"));
@@ -274,7 +274,7 @@ fn a_cluster_without_nodes_has_none_for_the_first_role_that_wants_any() {
 }
 
 #[test]
-fn the_first_ten_who_wait_are_named_where_the_bounds_of_their_queue_are_others() {
+fn the_first_ten_who_wait_are_named_where_the_bounds_of_their_queue_change() {
     let mut world = World::new();
     world.queue(capped("q", "gpu 4"));
     for index in 0..12 {
@@ -290,7 +290,7 @@ fn the_first_ten_who_wait_are_named_where_the_bounds_of_their_queue_are_others()
 }
 
 #[test]
-fn a_queue_that_is_not_there_is_told_to_be_closed() {
+fn a_queue_that_is_not_there_counts_as_closed() {
     let mut world = World::new();
     world.add("job", "nowhere", 1, "gpu 1");
     let closed = |name: &str| {

@@ -161,7 +161,7 @@ fn a_finished_job_does_not_grow() {
 }
 
 #[test]
-fn what_is_told_of_another_object_or_of_one_that_is_held_up_is_not_charged_to_what_runs() {
+fn what_is_reported_of_another_object_or_of_one_that_is_held_up_is_not_charged_to_what_runs() {
     for (uid, hold) in [("another", None), ("uid-job", Some(Reason::Suspended))] {
         let (mut world, fact) = released(pods(2, "gpu 1"));
         world.apply(Event::JobUpserted(JobFact {
@@ -208,7 +208,7 @@ fn the_roles_of_what_nothing_holds_stay_in_the_order_of_its_template() {
 }
 
 #[test]
-fn what_is_held_for_a_role_stays_its_own_in_whatever_order_the_roles_are_told() {
+fn what_is_held_for_a_role_stays_its_own_in_whatever_order_the_roles_are_reported() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 4").queue(queue("q"));
     let of = |roles: Vec<engine::facts::Role>| Demand {
@@ -294,7 +294,7 @@ fn what_was_given_up_for_a_job_that_waits_no_more_is_grown_into_again() {
         world.submit(job);
         world.decide();
         world.run("gives");
-        let preemptor = world.add("taker", "due", 1, "gpu 4");
+        let preemptor = world.add("preemptor", "due", 1, "gpu 4");
         assert_eq!(world.decide(), "resize gives #1 a(n0)");
         world.resized("gives");
         // Its queue is closed: it waits, and nothing is kept for it any more.
@@ -303,7 +303,7 @@ fn what_was_given_up_for_a_job_that_waits_no_more_is_grown_into_again() {
         world.queue(closed);
         assert_eq!(world.decide(), "");
         if gone {
-            world.apply(Event::JobGone(key("taker")));
+            world.apply(Event::JobGone(key("preemptor")));
         } else {
             world.apply(Event::JobUpserted(JobFact {
                 hold: Some(Hold {

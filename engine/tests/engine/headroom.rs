@@ -90,7 +90,7 @@ fn what_could_never_start_stops_nobody_though_it_lacks_headroom_too() {
 }
 
 /// A queue of so many GPUs in a fleet with room for all; who of `jobs` (name, GPUs, seconds) is
-/// let go beside a job of four that runs six seconds, the first of them being short.
+/// admitted beside a job of four that runs six seconds, the first of them being short.
 fn beside(capability: &str, jobs: &[(&str, u32, i64)]) -> String {
     let mut world = World::new();
     world
@@ -173,7 +173,7 @@ fn a_job_does_not_grow_into_headroom_that_has_become_free_for_the_head() {
 }
 
 #[test]
-fn what_the_bounds_on_pools_would_never_let_go_stops_nobody() {
+fn what_the_bounds_on_pools_would_never_admit_stops_nobody() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 8, gpu 4").queue(queue("q"));
     let mut strict = policy("q");

@@ -167,7 +167,7 @@ fn who_may_not_compete_since_another_stands_before_it_keeps_nothing() {
 }
 
 #[test]
-fn users_are_told_apart_in_a_queue_that_moves_below_one_that_counts_them() {
+fn users_are_distinguished_in_a_queue_that_moves_below_one_that_counts_them() {
     let mut world = fleet(8);
     world.queue(queue("q")).queue(queue("dept"));
     world.policy(limited(
@@ -188,7 +188,7 @@ fn users_are_told_apart_in_a_queue_that_moves_below_one_that_counts_them() {
     assert_snapshot!(order(&mut world), @"ann bob");
 }
 
-/// It was stopped by room when it was judged, and held up the other user for ever.
+/// It was stopped by room when it was evaluated, and held up the other user for ever.
 #[test]
 fn the_first_of_a_strict_queue_holds_up_nobody_once_its_user_may_have_no_more() {
     let mut world = World::new();
@@ -215,7 +215,7 @@ fn the_first_of_a_strict_queue_holds_up_nobody_once_its_user_may_have_no_more() 
     submit(&mut world, "wide", "ann", 2, "normal");
     submit(&mut world, "other", "bob", 1, "low");
     assert_snapshot!(order(&mut world), @"");
-    // What comes free is taken at once: nothing else has the wide one judged again.
+    // What comes free is taken at once: nothing else makes the wide one be evaluated again.
     world.run("runs");
     world.finish("runs");
     submit(&mut world, "small", "ann", 1, "high");

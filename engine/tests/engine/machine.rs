@@ -1,15 +1,14 @@
 //! Random fleets, queues and events; what must hold after every step.
 //!
 //! Checked from outside, by code that shares nothing with the engine but its types: admissions
-//! never pass a capability nor take what is guaranteed to others (S1), plans never pass a node (S2), gangs are whole (S3), one attempt
-//! at most is live (S4), attempts are counted (S5), nobody is passed by his like (S6), what a
-//! queue is charged is what its jobs hold (S10), who is evicted may be evicted, a restored
-//! engine goes on alike, the same events give the same decisions, jobs that pull at each other
-//! come to rest, and what fits alone is released in the end.
+//! never pass a capability nor take what is guaranteed to others (S1), plans never pass a node (S2), gangs are
+//! whole (S3), one attempt at most is live (S4), attempts are counted (S5), nobody is passed by his like (S6),
+//! what a queue is charged is what its jobs hold (S10), who is evicted may be evicted, a restored engine goes
+//! on alike, the same events give the same decisions, jobs that pull at each other come to rest, and what fits
+//! alone is released in the end.
 
 use proptest::prelude::*;
 
-mod asleep;
 mod bytes;
 mod checks;
 mod fleet;
@@ -18,6 +17,7 @@ mod guarantees;
 mod jobs;
 mod layout;
 mod model;
+mod parked;
 mod pools;
 mod queues;
 mod settle;

@@ -190,7 +190,7 @@ fn what_the_queue_above_its_new_parent_may_have_of_a_pool_bounds_a_queue() {
 }
 
 #[test]
-fn what_the_bounds_above_a_queue_would_never_let_go_may_go_once_it_is_elsewhere() {
+fn what_the_bounds_above_a_queue_would_never_admit_may_go_once_it_is_elsewhere() {
     let mut world = fleet(10);
     let bounded = PolicyFact {
         pools: vec![bound("gpu", None, "gpu 4")],

@@ -220,7 +220,7 @@ fn a_queued_job_changes_its_queue_and_a_released_one_does_not() {
 }
 
 #[test]
-fn a_job_that_its_strict_queue_never_lets_go_holds_up_nobody_though_another_wants_the_same() {
+fn a_job_that_its_strict_queue_never_admits_holds_up_nobody_though_another_wants_the_same() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 8, gpu 4");
     world.queue(queue("free"));

@@ -54,7 +54,7 @@ fn a_queue_may_leave_its_jobs_no_say_in_whether_they_are_evicted() {
 }
 
 #[test]
-fn who_runs_longer_than_declared_makes_way_for_its_equals() {
+fn who_runs_longer_than_declared_is_evicted_for_its_equals() {
     let mut world = world(overdue());
     declared(&mut world, "first", "normal");
     add(&mut world, "second", "normal", pods(1, "gpu 4"));

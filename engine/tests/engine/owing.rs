@@ -1,4 +1,4 @@
-//! What a queue owes, and what it could evict in turn.
+//! What a queue is over its deserved, and what it could evict in turn.
 
 use crate::world::{World, bound, deserving, policy, queue, res};
 use engine::Resources;
@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 #[test]
 fn nothing_is_taken_that_could_be_evicted_for_another_resource() {
     // Of the CPUs that a and b deserve, b holds so many, and asks for so many beside four GPUs:
-    // a owes GPUs, and may be entitled to CPUs when it has lost a job.
+    // a is over its deserved GPUs, and may be entitled to CPUs when it has lost a job.
     for (a_deserves, b_deserves, b_holds, b_asks, is_taken) in [
         (8, 2, 0, 2, true),
         // b would hold more than it deserves, and a without the job less.
@@ -65,7 +65,7 @@ fn only_what_a_job_asks_for_entitles_it_and_pod_slots_do_not() {
 }
 
 #[test]
-fn who_waits_for_what_it_takes_itself_owes_what_it_holds_all_the_same() {
+fn who_waits_for_what_it_takes_itself_counts_what_it_holds_anyway() {
     let mut world = World::new();
     world
         .cluster("x", 2, "cpu 16, gpu 4")

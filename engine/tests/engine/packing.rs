@@ -132,7 +132,7 @@ fn the_last_pods_go_where_so_few_leave_the_least_of_no_use() {
 }
 
 #[test]
-fn a_node_that_came_with_a_taint_takes_nobody_who_does_not_tolerate_it() {
+fn a_node_that_came_with_a_taint_takes_only_pods_that_tolerate_it() {
     let mut world = world();
     world.apply(Event::ClusterUpserted(cluster("a")));
     world.apply(Event::NodeUpserted(NodeFact {

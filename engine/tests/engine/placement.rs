@@ -159,7 +159,7 @@ fn pod_slots_are_a_resource() {
 }
 
 #[test]
-fn picky_roles_are_seated_first() {
+fn picky_roles_are_placed_first() {
     let mut world = world();
     world.cluster("a", 2, "cpu 64, gpu 8");
     let picky = Role {

@@ -5,7 +5,7 @@ use engine::facts::{ClusterFact, ClusterPlacement, Demand, Filters, PlacementWei
 use engine::{ClusterName, Event};
 use insta::assert_snapshot;
 
-/// Clusters of two nodes with eight GPUs each, and what else is told of each.
+/// Clusters of two nodes with eight GPUs each, and what else is known of each.
 fn world(tell: impl Fn(&str, &mut ClusterFact)) -> World {
     let mut world = World::new();
     world.queue(queue("q"));

@@ -243,7 +243,7 @@ fn who_is_predicted_to_end_before_the_head_starts_passes_it() {
 }
 
 #[test]
-fn a_job_that_becomes_another_is_predicted_anew() {
+fn a_job_that_becomes_another_is_predicted_again() {
     for (gpus, first) in [(8, "waits edited"), (4, "edited waits")] {
         let mut world = short_first();
         ran(&mut world, "u", 8, &[1000, 1000, 1000]);

@@ -167,7 +167,7 @@ fn a_protected_job_is_taken_when_its_time_has_passed() {
 }
 
 #[test]
-fn who_looked_in_vain_looks_again_after_a_pause() {
+fn who_found_no_victims_looks_again_after_a_pause() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 2"));
     // A pod of others is in the way of the second pod.
@@ -185,7 +185,7 @@ fn who_looked_in_vain_looks_again_after_a_pause() {
 }
 
 #[test]
-fn who_looked_in_vain_looks_again_where_another_cluster_takes_jobs() {
+fn who_found_no_victims_looks_again_where_another_cluster_takes_jobs() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     world.cluster("b", 1, "cpu 64, gpu 4");
@@ -323,7 +323,7 @@ fn quota_is_freed_too() {
 }
 
 #[test]
-fn a_second_taker_counts_neither_on_what_is_promised_nor_takes_it_twice() {
+fn a_second_preemptor_counts_neither_on_what_is_promised_nor_takes_it_twice() {
     let mut world = world(2);
     runs(&mut world, "low1", "low", pods(1, "gpu 4"));
     runs(&mut world, "low2", "low", pods(1, "gpu 4"));
@@ -342,7 +342,7 @@ fn a_second_taker_counts_neither_on_what_is_promised_nor_takes_it_twice() {
 }
 
 #[test]
-fn if_the_taker_goes_away_what_was_decided_stands() {
+fn if_the_preemptor_goes_away_what_was_decided_stands() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
@@ -405,42 +405,42 @@ fn the_decision_says_for_whom_and_why() {
 }
 
 #[test]
-fn a_taker_that_moves_in_its_line_keeps_what_is_being_freed_for_it() {
+fn a_preemptor_that_moves_in_its_line_keeps_what_is_being_freed_for_it() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
-    let mut preemptor = add(&mut world, "taker", "high", pods(1, "gpu 4"));
+    let mut preemptor = add(&mut world, "preemptor", "high", pods(1, "gpu 4"));
     world.decide();
     preemptor.priority_class = Some("normal".to_owned());
     world.apply(Event::JobUpserted(preemptor));
     add(&mut world, "ahead", "high", pods(1, "gpu 3"));
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("taker"), @"#2 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what frees is kept for it");
+    assert_snapshot!(world.why("preemptor"), @"#2 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what frees is kept for it");
     world.works_gone("low");
-    assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
+    assert_snapshot!(world.decide(), @"release preemptor #1 a(n0)");
 }
 
 #[test]
-fn a_taker_behind_one_who_wants_the_same_starts_when_its_victim_is_gone() {
+fn a_preemptor_behind_one_who_wants_the_same_starts_when_its_victim_is_gone() {
     let mut world = world(1);
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
-    add(&mut world, "taker", "normal", pods(1, "gpu 4"));
+    add(&mut world, "preemptor", "normal", pods(1, "gpu 4"));
     world.decide();
     add(&mut world, "ahead", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"");
     world.works_gone("low");
     // What is freed is kept from the one ahead, too: nobody else could use it.
-    assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
+    assert_snapshot!(world.decide(), @"release preemptor #1 a(n0)");
 }
 
 #[test]
-fn in_a_strict_queue_those_ahead_of_a_taker_go_before_it() {
+fn in_a_strict_queue_those_ahead_of_a_preemptor_go_before_it() {
     let mut world = world(1);
     world.policy(PolicyFact {
         ordering: engine::facts::QueueOrdering::StrictFifo,
         ..preempting("q", 0)
     });
     runs(&mut world, "low", "low", pods(1, "gpu 4"));
-    add(&mut world, "taker", "normal", pods(1, "gpu 4"));
+    add(&mut world, "preemptor", "normal", pods(1, "gpu 4"));
     world.decide();
     add(&mut world, "ahead", "high", pods(1, "gpu 3"));
     assert_snapshot!(world.decide(), @"");

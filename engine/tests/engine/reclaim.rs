@@ -312,7 +312,7 @@ fn a_queue_that_closes_or_goes_keeps_what_runs_until_somebody_is_owed_it() {
 }
 
 #[test]
-fn a_taker_whose_queue_closes_takes_nothing_more() {
+fn a_preemptor_whose_queue_closes_takes_nothing_more() {
     let mut world = halves(1);
     world.runs("a1", "a", 2, "gpu 2");
     world.add("b1", "b", 1, "gpu 2");
@@ -337,7 +337,7 @@ fn two_queues_that_pull_at_each_other_settle() {
         .queue(deserving("a", "cpu 48, gpu 4"))
         .queue(deserving("b", "cpu 16, gpu 12"));
     // One has filled everything before the other comes. What that one then takes by its GPUs it
-    // may take only as long as the first could not take it back by its CPUs.
+    // may take only as long as the first could not evict it in turn by its CPUs.
     for index in 0..6 {
         world.add(&format!("a{index}"), "a", 1, "cpu 8, gpu 4");
     }
@@ -356,7 +356,7 @@ fn two_queues_that_pull_at_each_other_settle() {
 }
 
 #[test]
-fn a_job_that_changes_its_mind_and_one_that_is_made_anew() {
+fn a_job_that_changes_its_mind_and_one_that_is_recreated() {
     let mut world = halves(1);
     world.runs("a1", "a", 2, "gpu 2");
     let fact = world.add("b1", "b", 1, "gpu 2");
@@ -373,7 +373,7 @@ fn a_job_that_changes_its_mind_and_one_that_is_made_anew() {
 }
 
 #[test]
-fn one_ahead_in_the_takers_own_queue_does_not_eat_what_is_freed() {
+fn one_ahead_in_the_preemptors_own_queue_does_not_eat_what_is_freed() {
     // It would push its queue over its due, and be evicted, and go again, without an end.
     let mut world = World::new();
     world
@@ -409,8 +409,8 @@ fn one_ahead_in_the_takers_own_queue_does_not_eat_what_is_freed() {
 }
 
 #[test]
-fn what_one_taker_waits_for_does_not_stop_another_whose_own_has_gone() {
-    // Stopped by it, j02 would lose what was freed for it, and take it back again for ever.
+fn what_one_preemptor_waits_for_does_not_stop_another_whose_own_has_gone() {
+    // Stopped by it, j02 would lose what was freed for it, and evict it in turn again for ever.
     let mut world = World::new();
     world
         .cluster("x", 2, "cpu 16, gpu 4")

@@ -99,7 +99,7 @@ fn a5_a_job_pinned_to_a_full_cluster_waits_whatever_is_free_elsewhere() {
 }
 
 #[test]
-fn a6_a_recreated_job_starts_anew_and_the_first_stays_charged_until_it_is_gone() {
+fn a6_a_recreated_job_starts_again_and_the_first_stays_charged_until_it_is_gone() {
     let mut world = ten();
     world.queue(queue("q"));
     world.runs("job", "q", 1, "cpu 10");
@@ -126,7 +126,7 @@ fn a6_a_recreated_job_starts_anew_and_the_first_stays_charged_until_it_is_gone()
 }
 
 #[test]
-fn a_job_that_is_recreated_held_waits_until_it_is_let_go() {
+fn a_job_that_is_recreated_held_waits_until_it_is_admitted() {
     let mut world = ten();
     world.queue(queue("q"));
     world.add("job", "q", 1, "cpu 5");
@@ -144,7 +144,7 @@ fn a_job_that_is_recreated_held_waits_until_it_is_let_go() {
 }
 
 #[test]
-fn a6_a_recreated_job_that_waited_is_judged_anew() {
+fn a6_a_recreated_job_that_waited_is_evaluated_again() {
     let mut world = ten();
     world.queue(queue("q"));
     world.add("job", "q", 1, "cpu 11");

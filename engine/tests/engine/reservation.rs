@@ -300,7 +300,7 @@ fn a_closed_queue_keeps_nothing_from_the_others() {
 }
 
 #[test]
-fn a_target_that_moves_lets_go_of_what_it_kept() {
+fn a_target_that_moves_gives_up_what_it_kept() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -333,7 +333,7 @@ fn a_target_that_moves_lets_go_of_what_it_kept() {
 }
 
 #[test]
-fn a_holder_whose_nodes_are_taken_from_ahead_chooses_anew() {
+fn a_holder_whose_nodes_are_taken_from_ahead_chooses_again() {
     let mut world = World::new();
     world.cluster("a", 3, "cpu 64, gpu 8").queue(queue("q"));
     world.add("old-six", "q", 1, "gpu 6");

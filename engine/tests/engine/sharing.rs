@@ -134,7 +134,7 @@ fn kueues_model_is_this_one_by_other_names() {
 }
 
 #[test]
-fn every_rule_that_a_queue_breaks_is_told_and_stops_only_what_is_below() {
+fn every_rule_that_a_queue_breaks_is_reported_and_stops_only_what_is_below() {
     let mut world = fleet(20);
     world
         .queue(shares("own-1", "gpu 3", "gpu 2", ""))

@@ -265,7 +265,7 @@ fn what_is_weighed_of_a_part_counts_by_the_pods_that_it_has() {
 }
 
 #[test]
-fn what_each_cluster_lacks_of_a_gang_that_has_to_be_divided_is_told() {
+fn what_each_cluster_lacks_of_a_gang_that_has_to_be_divided_is_reported() {
     let mut world = world(&[("a", 2), ("b", 1)]);
     let mut demand = split(Split::Allowed, pods(4, "gpu 8"));
     demand.placement.min_clusters = Some(2);
@@ -305,7 +305,7 @@ fn a_gang_in_parts_is_preempted_for_in_each_of_its_clusters() {
 }
 
 #[test]
-fn what_keeps_a_gang_from_going_to_two_clusters_is_told() {
+fn what_keeps_a_gang_from_going_to_two_clusters_is_reported() {
     let mut world = world(&[("a", 2), ("b", 1)]);
     world.apply(crate::world::foreign("b", "n0", "gpu 8"));
     let mut demand = split(Split::Allowed, pods(2, "gpu 8"));
@@ -348,7 +348,7 @@ fn what_exists_once_goes_where_it_has_room() {
 
 /// More clusters than all choices of two can be weighed for: those around the first are.
 #[test]
-fn whoever_found_no_room_is_judged_anew_when_its_queue_prefers_other_clusters() {
+fn a_job_that_found_no_room_is_evaluated_again_when_its_queue_prefers_other_clusters() {
     let mut world = World::new();
     world.queue(queue("q"));
     world.cluster("a", 1, "cpu 128, gpu 8");

@@ -1,8 +1,9 @@
 //! Random queues that deserve, borrow and evict: what must hold whatever they are.
 //!
-//! Whoever something is taken for has started since, once all is at rest (nothing is taken in
-//! vain), though another that is owed it may have taken it in turn; what is guaranteed and idle is
-//! kept; and without further events everything comes to rest after few evictions, nobody being taken again and again for the same job.
+//! Each preemptor has started since, once all is at rest (each eviction is
+//! used), though another that is owed it may have taken it in turn; what is guaranteed and idle is
+//! kept; and without further events everything comes to rest after few evictions, nobody being taken again and
+//! again for the same job.
 
 use crate::elastic::elastic;
 use crate::random::cases;
@@ -93,7 +94,7 @@ struct Model {
     /// How often who was evicted for whom since the last outside event.
     taken: BTreeMap<(String, String), u32>,
     /// For whom something was taken, and who have not started since.
-    takers: BTreeSet<JobKey>,
+    preemptors: BTreeSet<JobKey>,
 }
 
 impl Model {
@@ -108,7 +109,7 @@ impl Model {
             shares: shares.clone(),
             jobs: 0,
             taken: BTreeMap::new(),
-            takers: BTreeSet::new(),
+            preemptors: BTreeSet::new(),
         };
         for (queue, share) in shares.into_iter().enumerate() {
             model.change(queue, share);
@@ -201,7 +202,7 @@ impl Model {
                 let soon = decided.wake_at.map(|at| at.millis_since(self.world.now));
                 match soon.filter(|left| *left <= 2_000) {
                     Some(left) => self.world.now = self.world.now.after(left.max(1)),
-                    None => return self.takers_started(),
+                    None => return self.preemptors_started(),
                 }
                 continue;
             }
@@ -219,11 +220,11 @@ impl Model {
         for decision in decisions {
             match decision {
                 Decision::Release { key, .. } => {
-                    self.takers.remove(key);
+                    self.preemptors.remove(key);
                     self.world.run(&key.name);
                 }
                 Decision::Resize { key, for_job, .. } => {
-                    self.takers.extend(for_job.clone());
+                    self.preemptors.extend(for_job.clone());
                     self.world.resized(&key.name);
                 }
                 Decision::Evict {
@@ -232,7 +233,7 @@ impl Model {
                     ..
                 } => {
                     evictions += 1;
-                    self.takers.insert(whom.clone());
+                    self.preemptors.insert(whom.clone());
                     let pair = (victim.name.to_string(), whom.name.to_string());
                     let times = self.taken.entry(pair.clone()).or_default();
                     *times += 1;
@@ -245,9 +246,9 @@ impl Model {
         evictions
     }
 
-    /// At rest, whoever something was taken for has started.
-    fn takers_started(&mut self) {
-        if let Some(preemptor) = self.takers.pop_first() {
+    /// At rest, each preemptor has started.
+    fn preemptors_started(&mut self) {
+        if let Some(preemptor) = self.preemptors.pop_first() {
             let why = self.world.engine.explain(&preemptor);
             panic!("{preemptor} did not start: {why:?}");
         }
@@ -274,7 +275,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(64), ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_taken_in_vain_and_everything_comes_to_rest(
+    fn each_eviction_is_used_and_everything_comes_to_rest(
         shares in proptest::collection::vec(share(), 4),
         steps in proptest::collection::vec(step(), 1..40),
     ) {

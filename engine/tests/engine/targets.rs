@@ -29,7 +29,7 @@ fn they_stay_where_they_are_until_less_has_to_become_free_elsewhere() {
     );
     world.add("head", "q", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
-    // As much has to become free on a now. The holder chooses anew when another has started.
+    // As much has to become free on a now. The holder chooses again when another has started.
     world.finish("a2");
     world.add("another", "q", 1, "cpu 1");
     world.add("small", "q", 1, "gpu 3");
@@ -82,7 +82,7 @@ fn all_roles_count_and_not_only_the_one_that_asks_for_most() {
 }
 
 #[test]
-fn a_holder_chooses_anew_when_a_queue_before_its_own_takes_its_node() {
+fn a_holder_chooses_again_when_a_queue_before_its_own_takes_its_node() {
     let mut world = busy(&[("a", 2)], &[("old-5", "a", 1, 5), ("old-4", "a", 1, 4)]);
     world.queue(QueueFact {
         priority: 1,

@@ -241,7 +241,7 @@ fn a_gang_that_is_preempted_for_comes_to_be_in_one_rack() {
     let mut world = world();
     racked(&mut world, "a", 1, 2, 2);
     world.policy(preempting("q", 0));
-    // Whoever is in the first rack may be evicted for it, and one in the second may not.
+    // A job in the first rack may be evicted for it, and one in the second may not.
     for (name, class) in [("n0", "low"), ("n1", "low"), ("n2", "low"), ("n3", "high")] {
         let job = world.job(name, "q", pods(1, "gpu 8")).priority(class);
         world.submit(job);

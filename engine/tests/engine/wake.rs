@@ -78,7 +78,7 @@ fn another_queue_finds_the_room_that_one_did_not() {
 }
 
 #[test]
-fn whoever_comes_before_a_holder_by_the_shares_of_their_queues_finds_the_headroom_it_kept() {
+fn a_job_that_comes_before_a_holder_by_the_shares_of_their_queues_finds_the_headroom_it_kept() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -235,7 +235,7 @@ fn who_was_refused_headroom_is_asked_again_when_one_less_keeps_it() {
 }
 
 #[test]
-fn a_round_ends_after_so_many_judgements_in_vain_and_is_complete_with_one_less() {
+fn a_round_ends_after_so_many_evaluations_without_result_and_is_complete_with_one_less() {
     for (jobs, is_cut) in [(2, false), (3, true)] {
         let mut world = World::with(engine::EngineConfig {
             most_in_vain: 2,
@@ -272,7 +272,7 @@ fn what_is_charged_names_its_queue_and_those_above_it_as_changed() {
 }
 
 #[test]
-fn whoever_has_the_headroom_now_and_no_room_is_named_as_changed() {
+fn who_has_the_headroom_now_and_no_room_is_named_as_changed() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 1")

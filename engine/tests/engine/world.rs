@@ -1,4 +1,4 @@
-//! A small language for fleets, queues and jobs, and members that do what they are told.
+//! A small language for fleets, queues and jobs, and members that do what they should.
 
 use engine::facts::{Demand, JobFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
 use engine::{

@@ -1,7 +1,7 @@
 //! A federation small enough to read: queues, nodes, and jobs that come and go in rounds.
 //!
 //! Plain numbers in two dimensions. It prints as a story, for that is what a failing case is
-//! shrunk to; and it becomes the facts that the engine is told.
+//! shrunk to; and it becomes the facts for the engine.
 
 use crate::world;
 use engine::facts::{Backfill, Limits, Preemption, QueueOrdering};

@@ -3,7 +3,7 @@
 //! All leaves have more unit jobs than the fleet takes. What is released is checked after every
 //! single release: at each level, the children of a queue share what the queue holds then.
 //!
-//! What must hold of an order that gives the next job to whoever has least:
+//! What must hold of an order that gives the next job to the queue that has least:
 //! - nobody is ever more than one job above the exact filling;
 //! - wherever the exact filling is in whole jobs for all, it is met exactly;
 //! - among equals nobody is more than one job below it either. (Among unequal ones that cannot be

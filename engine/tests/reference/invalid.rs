@@ -1,6 +1,6 @@
 //! Trees of queues that contradict themselves.
 //!
-//! docs/scheduling.md, "What a queue may have": a queue that contradicts itself (guarantee over
+//! docs/scheduling.md, "Quota": a queue that contradicts itself (guarantee over
 //! capability, a circle of parents, a child over its parent) stops itself and what is below it,
 //! and stops nobody else. volcano.md, bug class 11: one bad queue stops only itself. A queue whose
 //! parent nobody has told of has a broken chain as well (docs/reference/reasons.md,
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 /// Names of parents may be of queues beyond these: those are never told.
 const QUEUES: usize = 5;
 
-/// A queue as it is told, once or again; bounds in GPUs.
+/// A queue as it is reported, once or again; bounds in GPUs.
 #[derive(Debug, Clone)]
 struct Stated {
     queue: usize,

@@ -217,7 +217,7 @@ impl Model {
     }
 
     fn may_go(&self, tree: &Tree<'_>, job: usize) -> bool {
-        tree.may_hold(
+        tree.fits_quota(
             self.jobs[job].job.queue,
             self.jobs[job].job.request(),
             tree.allocated,
@@ -229,7 +229,7 @@ impl Model {
     fn could_go(&self, tree: &Tree<'_>, job: usize) -> bool {
         let idle = vec![[0, 0]; tree.queues.len()];
         let stated = &self.jobs[job].job;
-        tree.may_hold(stated.queue, stated.request(), &idle) && self.has_room(tree, job, false)
+        tree.fits_quota(stated.queue, stated.request(), &idle) && self.has_room(tree, job, false)
     }
 
     /// Every queue of the path has jobs left to release, and so has the job's user there.

@@ -1,6 +1,6 @@
 //! What is kept of nodes for the head of a queue, and who may pass it.
 //!
-//! docs/scheduling.md, "What is kept for whom": the first job of a queue that lacks room keeps the
+//! docs/scheduling.md, "Reservations and backfill": the first job of a queue that lacks room keeps the
 //! nodes where it will start soonest. Others pass it only where they leave it enough, or will
 //! surely have ended before it starts. Nothing is kept for a job that the empty fleet could not
 //! take. docs/tenants.md, `ordering: Backfill`: others may pass where that does not delay it.
@@ -187,7 +187,7 @@ impl<'a> Model<'a> {
             }
         }
         let (Some(head), Some(before)) = (head.filter(|head| *head != job), before) else {
-            // Whoever was the head before it came may count on another moment now.
+            // The head before it came may count on another moment now.
             self.promise = None;
             return Ok(());
         };

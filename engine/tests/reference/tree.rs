@@ -1,5 +1,5 @@
 //! The tree of queues as the rules state it: bounds, who is before whom. Everything is computed
-//! anew from the stated values each time it is asked.
+//! again from the stated values each time it is asked.
 
 use crate::case::{Amounts, Bounds, Queue};
 use crate::fraction::Fraction;
@@ -77,7 +77,7 @@ impl Tree<'_> {
     /// Whether a queue may hold so much more: at it, at every queue above it and at the root the
     /// bound is kept; and what is held there and guaranteed below to others is within the bound
     /// too, unless what is asked for takes nothing that was not guaranteed to the queue before.
-    pub fn may_hold(&self, queue: usize, asked: Amounts, allocated: &[Amounts]) -> bool {
+    pub fn fits_quota(&self, queue: usize, asked: Amounts, allocated: &[Amounts]) -> bool {
         let path = self.path(queue);
         let mut after = allocated.to_vec();
         for at in &path {

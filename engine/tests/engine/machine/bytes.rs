@@ -3,7 +3,7 @@
 //!
 //! What was decided is counted for the reader and hashed for the rest. A change that is meant to
 //! decide as before leaves all of it as it is; one that is meant to change decisions or words
-//! writes it anew, and says in its commit what changed.
+//! writes it again, and says in its commit what changed.
 
 use super::QUEUES;
 use super::layout::{Layout, Span};

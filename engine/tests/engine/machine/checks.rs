@@ -14,7 +14,7 @@ pub type Amounts = BTreeMap<ResourceName, i64>;
 
 impl Model {
     /// Asks until nothing moves, and makes sure that nothing that sleeps could go: a restored
-    /// engine, in which all is awake, sees no more than this one.
+    /// engine, in which all is active, sees no more than this one.
     pub fn decide(&mut self) {
         self.decide_once();
         if !self.wakes {
@@ -32,7 +32,7 @@ impl Model {
         self.latest = self.latest.max(self.clock());
         loop {
             let mut committed = self.committed();
-            self.took = self.takers();
+            self.took = self.preemptors();
             let decided = self.engine.decide(self.clock());
             let wrong = self.engine.check_invariants();
             assert!(wrong.is_empty(), "{wrong:#?}");

@@ -56,7 +56,7 @@ where
 }
 
 /// Known streams in which a job sleeps that could go, or in which there is no rest, are in
-/// `machine/asleep.rs`: as long as there are any, new ones of these kinds tell nothing new.
+/// `machine/parked.rs`: as long as there are any, new ones of these kinds tell nothing new.
 fn unwatched(mut model: Model) -> Model {
     model.wakes = false;
     model

@@ -237,7 +237,7 @@ impl Model {
     }
 
     /// The members stop the pods that a released job has beyond what is admitted of it, and the
-    /// engine is told that this has arrived.
+    /// engine knows that this has arrived.
     pub fn shed(&mut self, key: &JobKey) {
         let Some(admission) = self.engine.job(key).and_then(|job| job.admission.cloned()) else {
             return;

@@ -60,7 +60,7 @@ pub struct Model {
     pub wakes: bool,
     /// The latest time that the engine was told.
     pub latest: Time,
-    /// Milliseconds by which the clock that the engine is told stands behind.
+    /// Milliseconds by which the clock of the engine is behind.
     pub behind: i64,
 }
 
@@ -218,7 +218,7 @@ impl Model {
         self.apply(Event::JobUpserted(fact));
     }
 
-    /// The time that the engine is told.
+    /// The time that the engine gets.
     pub fn clock(&self) -> Time {
         self.now.after(-self.behind)
     }

@@ -1,7 +1,7 @@
 //! What the machine itself has counted: the charge of each job as decisions and events state it,
 //! and with it the bounds over classes of pools.
 //!
-//! The engine's own sums are compared with these, and no bound of a pool is judged by the
+//! The engine's own sums are compared with these, and no bound of a pool is checked by the
 //! engine's sums alone.
 
 use super::model::Model;

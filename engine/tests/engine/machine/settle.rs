@@ -6,7 +6,7 @@ use engine::{Engine, Event, JobKey, JobState, Progress, Reason};
 use std::collections::BTreeSet;
 
 impl Model {
-    /// While nobody outside changes anything and members do as they are told, there is an end
+    /// While nobody outside changes anything and members do as they should, there is an end
     /// to evicting and shrinking; where no limit of run time makes jobs come and go. With it
     /// ends all that could go on for ever: a job that runs longer than was expected may let
     /// another pass as late as its next estimate says.
@@ -70,7 +70,7 @@ impl Model {
         }
         for key in alone {
             let explanation = self.engine.explain(&key).unwrap();
-            // Whoever stands first and can never start leaves no place to compete.
+            // A job that is first and can never start leaves no place to compete.
             let stopped = matches!(
                 explanation.reason,
                 Reason::RuntimeLimitExceeded | Reason::PendingLimitReached

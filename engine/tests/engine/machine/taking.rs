@@ -161,8 +161,8 @@ impl Model {
 
     /// Of the two queues where the paths part: with the job the preemptor's is within what it deserves
     /// once all is gone that is on its way, and the giver's held more than it deserves before the
-    /// last of that went. Whoever was let go at this moment may have been so after the job was
-    /// judged.
+    /// last of that went. What was admitted at this moment may have been so after the job was
+    /// evaluated.
     fn check_entitled(&self, preemptor: &JobFact, from: &QueueName) {
         // What a queue deserves of some pools may entitle those above it, too.
         if self
@@ -208,13 +208,16 @@ impl Model {
     /// Whether something is being evicted for a job of the queue, or below it: that counts as
     /// charged there.
     fn is_promised_more(&self, queue: &QueueName) -> bool {
-        let takers = self.takers().into_iter().chain(self.took.iter().cloned());
-        let mut paths = takers.map(|preemptor| self.path(&preemptor));
+        let preemptors = self
+            .preemptors()
+            .into_iter()
+            .chain(self.took.iter().cloned());
+        let mut paths = preemptors.map(|preemptor| self.path(&preemptor));
         paths.any(|path| path.contains(queue))
     }
 
     /// The queues that have jobs for which something is being evicted.
-    pub fn takers(&self) -> BTreeSet<QueueName> {
+    pub fn preemptors(&self) -> BTreeSet<QueueName> {
         let takes = |queue: &&QueueName| self.engine.reserved(queue).evictions > 0;
         self.queues.keys().filter(takes).cloned().collect()
     }

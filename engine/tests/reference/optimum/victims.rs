@@ -202,7 +202,7 @@ impl Case {
     fn chosen(&self, engine: &mut Engine, victims: &[Victim]) -> Option<i64> {
         let now = Time(COMES_AT * 1000);
         let queue = usize::from(!self.within_queue);
-        submit(engine, "taker", queue, self.preemptor, "top", now);
+        submit(engine, "preemptor", queue, self.preemptor, "top", now);
         let decided = engine.decide(now).decisions;
         assert_eq!(engine.check_invariants(), Vec::<String>::new());
         if decided.is_empty() {
@@ -211,14 +211,14 @@ impl Case {
         let mut cost = 0;
         for decision in &decided {
             match decision {
-                Decision::Release { key, .. } => assert_eq!(*key, world::key("taker")),
+                Decision::Release { key, .. } => assert_eq!(*key, world::key("preemptor")),
                 Decision::Evict {
                     key,
                     for_job,
                     reason,
                     ..
                 } => {
-                    assert_eq!(*for_job, Some(world::key("taker")));
+                    assert_eq!(*for_job, Some(world::key("preemptor")));
                     let why = if self.within_queue {
                         Reason::Preempted
                     } else {
@@ -250,7 +250,7 @@ impl Case {
             }
         }
         let decided = engine.decide(now).decisions;
-        let preemptor = |decision: &Decision| matches!(decision, Decision::Release { key, .. } if *key == world::key("taker"));
+        let preemptor = |decision: &Decision| matches!(decision, Decision::Release { key, .. } if *key == world::key("preemptor"));
         assert!(
             decided.iter().any(preemptor),
             "for nothing: {decided:?} {self:?}"

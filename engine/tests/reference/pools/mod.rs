@@ -1,9 +1,9 @@
-//! Bounds on pools: what a queue may hold of a class of GPUs, in all clusters or in some.
+//! Bounds on pools: the quota of a queue for a class of GPUs, in all clusters or in some.
 //!
-//! docs/scheduling.md, "What a queue may have": an entry of `pools[]` counts one class of GPUs, in
+//! docs/scheduling.md, "Quota": an entry of `pools[]` counts one class of GPUs, in
 //! all clusters or in those it names; `capability` is never passed, `guarantee` is kept for the
-//! queue even while it is idle, from all others together too; a job must pass at its own queue and at every queue above it. What
-//! a queue may really have is its parent's, less what is guaranteed to its siblings.
+//! queue even while it is idle, from all others together too; a job must pass at its own queue and at every
+//! queue above it. What a queue may really have is its parent's, less what is guaranteed to its siblings.
 //! docs/tenants.md: lowered below what is in use, a capability stops new jobs and ends none.
 //!
 //! Held against it: no release passes a bound of any queue on the job's path; none goes into what

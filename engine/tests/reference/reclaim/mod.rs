@@ -1,8 +1,8 @@
 //! Reclaim between queues, and preemption inside one: whom the engine evicts, and whom it leaves, held against every
 //! set that the rules allow ([`rules`]).
 //!
-//! Queues side by side, some of them below another; GPUs, gangs in one cluster. All queues are BestEffort, so nothing is kept
-//! for anybody but those for whom something is taken. Members do at once what is decided.
+//! Queues side by side, some of them below another; GPUs, gangs in one cluster. All queues are BestEffort, so
+//! nothing is kept for anybody but those for whom something is taken. Members do at once what is decided.
 
 mod random;
 mod rules;
@@ -203,7 +203,7 @@ impl<'a> Both<'a> {
         .collect()
     }
 
-    /// Members do what is decided until nothing is; each reclaim must be lawful, and those for
+    /// Members do what is decided until nothing is; each reclaim must be valid, and those for
     /// whom all is gone that was taken must start.
     fn settle(&mut self) -> Result<(), String> {
         let before = self.taken.len();
@@ -292,9 +292,8 @@ impl<'a> Both<'a> {
             (*checked, takes.len(), self.promises(), takes.iter().next())
         {
             *checked = true;
-            let lawful = self.rules.check(*preemptor, victims, self.world.now.0);
-            lawful
-                .map_err(|wrong| format!("{victims:?} are taken for j{preemptor:02}: {wrong}"))?;
+            let valid = self.rules.check(*preemptor, victims, self.world.now.0);
+            valid.map_err(|wrong| format!("{victims:?} are taken for j{preemptor:02}: {wrong}"))?;
         }
         Ok(())
     }
@@ -456,7 +455,7 @@ fn below_one_that_deserves_all(reclaimable: bool, preemptor: usize) -> Result<us
 }
 
 #[test]
-fn reclaim_is_judged_where_the_paths_part() {
+fn reclaim_is_decided_where_the_paths_part() {
     assert_eq!(below_one_that_deserves_all(true, 2), Ok(1));
     assert_eq!(below_one_that_deserves_all(true, 0), Ok(0));
 }

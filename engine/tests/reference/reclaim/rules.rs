@@ -1,13 +1,13 @@
 //! What the documents allow and demand of a reclaim, over everything that runs.
 //!
-//! - docs/scheduling.md, "What is evicted": a queue below its deserved evicts what other
+//! - docs/scheduling.md, "Eviction": a queue below its deserved evicts what other
 //!   queues borrowed; idle room first; only where the job then really starts; what is guaranteed
-//!   to the queue of a victim stays kept for it; never before `preemption.minRuntime`, never a job that is not preemptible, never
-//!   from a Queue with `reclaimable: false`.
-//! - The same: it is judged level by level. Of two queues those two above them (or themselves) are
+//!   to the queue of a victim stays kept for it; never before `preemption.minRuntime`, never a job that is not
+//!   preemptible, never from a Queue with `reclaimable: false`.
+//! - The same: it is decided level by level. Of two queues those two above them (or themselves) are
 //!   compared that have the same parent, each with all below it. On the victim's side
 //!   `reclaimable: false` and guarantees count at each queue up to that level.
-//! - docs/tenants.md, "What is evicted": jobs of queues above what they deserve are taken, and
+//! - docs/tenants.md, "Which jobs are evicted": jobs of queues above what they deserve are taken, and
 //!   only as many as let the job start. A job whose PriorityClass says Never takes nothing.
 //! - docs/scheduling.md: with `preemption.withinQueue` a job takes from lower priority in its own
 //!   queue; all else is the same.
@@ -107,10 +107,10 @@ impl Rules<'_> {
     /// Whether the job may be charged and fits into one cluster once some are gone.
     pub fn fits(&self, job: usize, gone: &[usize]) -> bool {
         let entry = &self.jobs[job].job;
-        let may_hold = self.ask_tree(gone, |tree| {
-            tree.may_hold(entry.queue, [entry.gpus(), 0], tree.allocated)
+        let fits_quota = self.ask_tree(gone, |tree| {
+            tree.fits_quota(entry.queue, [entry.gpus(), 0], tree.allocated)
         });
-        may_hold && self.has_room(job, gone)
+        fits_quota && self.has_room(job, gone)
     }
 
     fn has_room(&self, job: usize, gone: &[usize]) -> bool {

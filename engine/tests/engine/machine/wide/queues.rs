@@ -23,7 +23,7 @@ impl Model {
         }
     }
 
-    /// A queue that is gone is made anew, where it was at first.
+    /// A queue that is gone is made again, where it was at first.
     pub fn queue_back(&mut self, index: usize) {
         let (name, parent) = self.any_queue(index);
         if !self.queues.contains_key(&QueueName::from(name)) {

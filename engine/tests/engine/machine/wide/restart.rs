@@ -1,4 +1,4 @@
-//! Another process leads: it knows nothing, and is told all that the API server shows, with what
+//! Another process leads: it knows nothing, and gets all that the API server shows, with what
 //! the admission records say of each job (`controller/src/facts/apply.rs`).
 
 use crate::machine::model::{Model, Told, config};

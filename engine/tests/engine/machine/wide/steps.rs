@@ -41,7 +41,7 @@ pub enum Wide {
     Restart {
         /// Whether what was decided last did not get through.
         lost: bool,
-        /// Whether jobs are told before queues and clusters.
+        /// Whether jobs are reported before queues and clusters.
         jobs_first: bool,
     },
 }

@@ -6,13 +6,13 @@ use engine::facts::{JobFact, PolicyFact};
 use engine::{Event, QueueName, Reason};
 use insta::assert_snapshot;
 
-fn awaits(world: &World, name: &str) -> bool {
+fn waits_for_evictions(world: &World, name: &str) -> bool {
     let explanation = world.engine.explain(&key(name)).unwrap();
     explanation.reason == Reason::AwaitingEviction
 }
 
 #[test]
-fn what_a_class_of_pools_may_hold_is_freed_too() {
+fn the_quota_of_a_class_of_pools_is_freed_too() {
     let mut world = world(2);
     world.policy(PolicyFact {
         pools: vec![bound("gpu", None, "gpu 4")],
@@ -44,7 +44,7 @@ fn what_does_not_run_yet_is_taken_where_nothing_protects_it() {
 }
 
 #[test]
-fn who_looked_in_vain_looks_again_when_a_job_has_come_to_be_of_lower_priority() {
+fn who_found_no_victims_looks_again_when_a_job_has_come_to_be_of_lower_priority() {
     let mut world = world(1);
     let fact = runs(&mut world, "runs", "normal", pods(1, "gpu 4"));
     add(&mut world, "waits", "normal", pods(1, "gpu 4"));
@@ -59,7 +59,7 @@ fn who_looked_in_vain_looks_again_when_a_job_has_come_to_be_of_lower_priority() 
 }
 
 #[test]
-fn a_victim_of_which_something_else_is_told_is_not_gone() {
+fn a_victim_of_which_something_else_is_reported_is_not_gone() {
     let mut world = world(1);
     let fact = runs(&mut world, "low", "low", pods(1, "gpu 4"));
     add(&mut world, "high", "high", pods(1, "gpu 4"));
@@ -69,13 +69,13 @@ fn a_victim_of_which_something_else_is_told_is_not_gone() {
         checkpointed_at: Some(world.now),
         ..fact
     }));
-    assert!(awaits(&world, "high"), "{}", world.why("high"));
+    assert!(waits_for_evictions(&world, "high"), "{}", world.why("high"));
     assert_snapshot!(world.decide(), @"");
-    assert!(awaits(&world, "high"), "{}", world.why("high"));
+    assert!(waits_for_evictions(&world, "high"), "{}", world.why("high"));
 }
 
 #[test]
-fn a_taker_that_moves_to_another_queue_leaves_what_it_took_to_who_is_owed_it() {
+fn a_preemptor_that_moves_to_another_queue_leaves_what_it_took_to_who_is_owed_it() {
     let mut world = World::new();
     world
         .cluster("x", 1, "cpu 64, gpu 4")
@@ -90,13 +90,13 @@ fn a_taker_that_moves_to_another_queue_leaves_what_it_took_to_who_is_owed_it() {
     }));
     world.add("b2", "b", 1, "gpu 4");
     assert_snapshot!(world.decide(), @"");
-    assert!(awaits(&world, "b2"), "{}", world.why("b2"));
+    assert!(waits_for_evictions(&world, "b2"), "{}", world.why("b2"));
     world.works_gone("a1");
     assert_snapshot!(world.decide(), @"release b2 #1 x(n0)");
 }
 
 #[test]
-fn who_kept_a_node_that_is_a_takers_now_chooses_anew() {
+fn who_kept_a_node_that_is_a_preemptors_now_chooses_again() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -113,10 +113,10 @@ fn who_kept_a_node_that_is_a_takers_now_chooses_anew() {
     world.add("small", "q", 1, "gpu 4");
     assert_snapshot!(world.decide(), @"");
     assert_snapshot!(world.why("small"), @"#2 ReservedForAnother: what is free is kept for ns/head, further ahead; beside that it needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1");
-    world.add("taker", "due", 1, "gpu 7");
+    world.add("preemptor", "due", 1, "gpu 7");
     // Of the two nodes that the head would have, one is the preemptor's, nobody knows for how long.
     assert_snapshot!(world.decide(), @r"
-    evict borrows #1 for taker: Reclaimed: reclaimed for ns/taker: queue due has nvidia.com/gpu 0 of the 7 that it deserves, queue lent has 7 and deserves 0
+    evict borrows #1 for preemptor: Reclaimed: reclaimed for ns/preemptor: queue due has nvidia.com/gpu 0 of the 7 that it deserves, queue lent has 7 and deserves 0
     release small #1 a(n1)
     ");
     assert_eq!(world.engine.check_invariants(), Vec::<String>::new());
@@ -140,14 +140,16 @@ fn who_takes_a_node_waits_for_headroom_that_is_given_back_elsewhere() {
     world.run("ends");
     world.apply(foreign("a", "n1", "gpu 4"));
     world.ending("ends", Reason::Evicted);
-    let preemptor = world.job("taker", "q", pods(1, "gpu 8")).priority("high");
+    let preemptor = world
+        .job("preemptor", "q", pods(1, "gpu 8"))
+        .priority("high");
     world.submit(preemptor);
-    assert_snapshot!(world.decide(), @"evict low #1 for taker: Preempted: preempted for ns/taker, which has priority 100 in its queue; it has -100");
+    assert_snapshot!(world.decide(), @"evict low #1 for preemptor: Preempted: preempted for ns/preemptor, which has priority 100 in its queue; it has -100");
     world.works_gone("low");
     world.add("small", "other", 1, "gpu 8");
     assert_snapshot!(world.decide(), @"");
     world.works_gone("ends");
-    assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
+    assert_snapshot!(world.decide(), @"release preemptor #1 a(n0)");
 }
 
 #[test]
@@ -170,16 +172,16 @@ fn who_takes_leaves_the_headroom_of_who_stands_ahead_and_waits_for_more() {
     world.apply(foreign("a", "n1", "gpu 4"));
     world.ending("ends", Reason::Evicted);
     add(&mut world, "ahead", "high", on("b", pods(1, "gpu 2")));
-    add(&mut world, "taker", "high", on("a", pods(1, "gpu 8")));
-    assert_snapshot!(world.decide(), @"evict low #1 for taker: Preempted: preempted for ns/taker, which has priority 100 in its queue; it has -100");
+    add(&mut world, "preemptor", "high", on("a", pods(1, "gpu 8")));
+    assert_snapshot!(world.decide(), @"evict low #1 for preemptor: Preempted: preempted for ns/preemptor, which has priority 100 in its queue; it has -100");
     world.works_gone("low");
     assert_snapshot!(world.decide(), @"");
     world.works_gone("ends");
-    assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
+    assert_snapshot!(world.decide(), @"release preemptor #1 a(n0)");
 }
 
 #[test]
-fn who_joins_those_who_want_the_same_as_a_taker_takes_too() {
+fn who_joins_those_who_want_the_same_as_a_preemptor_takes_too() {
     let mut world = World::new();
     world
         .cluster("a", 1, "cpu 64, gpu 16")
@@ -195,7 +197,7 @@ fn who_joins_those_who_want_the_same_as_a_taker_takes_too() {
 }
 
 #[test]
-fn who_takes_waits_for_nobody_whose_end_gives_back_nothing_that_it_lacks() {
+fn who_takes_does_not_wait_for_ends_that_free_nothing_it_lacks() {
     let mut world = World::new();
     world
         .cluster("a", 2, "cpu 64, gpu 8")
@@ -213,11 +215,11 @@ fn who_takes_waits_for_nobody_whose_end_gives_back_nothing_that_it_lacks() {
     for name in ["ends", "cpus", "beside"] {
         world.ending(name, Reason::Evicted);
     }
-    add(&mut world, "taker", "high", on("a", pods(1, "gpu 8")));
-    assert!(world.decide().starts_with("evict low #1 for taker"));
+    add(&mut world, "preemptor", "high", on("a", pods(1, "gpu 8")));
+    assert!(world.decide().starts_with("evict low #1 for preemptor"));
     // Neither for one of another queue nor for one that holds nothing of what is short.
-    assert_snapshot!(world.why("taker"), @"#1 AwaitingEviction: needs nvidia.com/gpu 8; queue q may use 10 and has 10 charged: short by 8; it is next: ns/ends and ns/low are evicted for it, and what frees is kept for it");
+    assert_snapshot!(world.why("preemptor"), @"#1 AwaitingEviction: needs nvidia.com/gpu 8; queue q may use 10 and has 10 charged: short by 8; it is next: ns/ends and ns/low are evicted for it, and what frees is kept for it");
     world.works_gone("low");
     world.works_gone("ends");
-    assert_snapshot!(world.decide(), @"release taker #1 a(n0)");
+    assert_snapshot!(world.decide(), @"release preemptor #1 a(n0)");
 }

@@ -146,7 +146,7 @@ fn a_plan_for_a_job_that_runs_holds_room_for_what_is_missing_only() {
 }
 
 #[test]
-fn a_pod_takes_one_seat_however_often_it_is_told() {
+fn a_pod_takes_one_seat_however_often_it_is_reported() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.add("job", "q", 2, "gpu 4");
@@ -224,7 +224,7 @@ fn a_node_is_counted_in_its_accelerators_before_its_other_devices() {
     let device = pool.device.as_ref().map(ToString::to_string);
     assert_eq!(device.as_deref(), Some("nvidia.com/gpu"));
     assert_eq!(pool.largest_free_node, 8);
-    // Devices are told by the piece, and only memory in powers of two.
+    // Devices are reported by the piece, and only memory in powers of two.
     let told = |name: &str| engine::ResourceName::new(name).format(engine::Amount(2048));
     assert_eq!(told("nvidia.com/gpu"), "2048");
     assert_eq!(told("hugepages-2Mi"), "2Ki");
@@ -239,7 +239,7 @@ fn a_node_that_lost_its_devices_is_counted_in_cores() {
 }
 
 #[test]
-fn what_no_node_has_is_told_where_a_pod_uses_it() {
+fn what_no_node_has_is_reported_where_a_pod_uses_it() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.apply(foreign("a", "n0", "acme.com/hca 1"));

@@ -114,7 +114,7 @@ fn of_pods_that_run_already_no_seat_is_left_to_be_taken() {
         &[("n0", "worker", 1), ("n1", "worker", 1)],
     );
     room.assume(&key("job"), &pods(2, "gpu 2"), &[plan]);
-    // One more is to come, wherever.
+    // One more comes, wherever.
     assert_eq!(assumed(&room), pod("gpu 2"));
     comes(&mut room, "p1", Some("n1"), "gpu 2");
     assert_eq!(assumed(&room), res(""));

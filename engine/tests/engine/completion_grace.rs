@@ -80,7 +80,7 @@ fn room_is_for_a_new_pod_of_the_same_job() {
 }
 
 #[test]
-fn a_pod_may_be_gone_before_anybody_is_told_that_it_ended() {
+fn a_pod_may_be_gone_before_its_end_is_reported() {
     let mut world = contended();
     let pod = ended(&world, "b1");
     world.apply(Event::PodGone(pod.cluster, pod.uid));
@@ -104,7 +104,7 @@ fn what_is_gone_is_no_more_in_the_end() {
 }
 
 #[test]
-fn what_lingers_elsewhere_lingers_on_when_a_cluster_goes() {
+fn capacity_in_grace_elsewhere_stays_so_when_a_cluster_goes() {
     let mut world = contended();
     world.cluster("y", 1, "cpu 64, gpu 8");
     world.decide();
@@ -120,7 +120,7 @@ fn what_lingers_elsewhere_lingers_on_when_a_cluster_goes() {
 }
 
 #[test]
-fn what_lingers_lingers_on_after_a_restart() {
+fn capacity_in_grace_stays_so_after_a_restart() {
     let mut world = contended();
     let pod = ended(&world, "b1");
     world.apply(Event::PodUpserted(pod));
@@ -134,7 +134,7 @@ fn what_lingers_lingers_on_after_a_restart() {
 }
 
 #[test]
-fn what_lingers_in_a_cluster_goes_with_it() {
+fn capacity_in_grace_in_a_cluster_goes_with_it() {
     let mut world = contended();
     let pod = ended(&world, "b1");
     world.apply(Event::PodUpserted(pod));

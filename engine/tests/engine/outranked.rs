@@ -51,7 +51,7 @@ fn for_whom_nothing_could_be_kept_is_asked_when_a_node_has_grown_that_does_not_t
 }
 
 #[test]
-fn who_was_outdone_is_asked_when_a_holder_turns_to_another_class() {
+fn who_was_outranked_is_asked_when_a_holder_turns_to_another_class() {
     let mut world = World::new();
     world.cluster("a", 3, "cpu 64, gpu 8");
     world.apply(Event::ClusterUpserted(cluster("b")));
@@ -97,7 +97,7 @@ fn who_was_outdone_is_asked_when_a_holder_turns_to_another_class() {
 }
 
 #[test]
-fn who_was_outdone_is_asked_when_one_of_more_than_two_holders_is_gone() {
+fn who_was_outranked_is_asked_when_one_of_more_than_two_holders_is_gone() {
     let mut world = World::new();
     world.cluster("a", 3, "cpu 64, gpu 8");
     for name in ["full", "many", "last"] {
@@ -120,7 +120,7 @@ fn who_was_outdone_is_asked_when_one_of_more_than_two_holders_is_gone() {
 }
 
 #[test]
-fn who_was_outdone_in_one_class_is_asked_though_as_many_keep_another_as_may() {
+fn who_was_outranked_in_one_class_is_asked_though_as_many_keep_another_as_may() {
     let both = || vec![role("eight", 1, "gpu 8"), role("nine", 1, "gpu 9")];
     let ten = |gpus| vec![role("one", 1, gpus), role("ten", 1, "gpu 10")];
     // Others are of one class each, or everybody is of two.
@@ -142,14 +142,14 @@ fn who_was_outdone_in_one_class_is_asked_though_as_many_keep_another_as_may() {
         for (name, demand) in [
             ("goes", goes),
             ("before", gang(both())),
-            ("outdone", gang(both())),
+            ("outranked", gang(both())),
             ("after", after),
         ] {
             world.queue(queue(name));
             submit(&mut world, name, name, demand);
         }
         assert_eq!(world.decide(), "");
-        let names = ["before", "outdone", "after"];
+        let names = ["before", "outranked", "after"];
         assert_eq!(are_next(&world, names), [true, false, true]);
         world.apply(Event::JobGone(key("goes")));
         assert_eq!(world.decide(), "");

@@ -1,4 +1,4 @@
-//! Short streams after which a job sleeps that a restored engine lets go at once, or jobs find no
+//! Short streams after which a job stays parked that a restored engine admits at once, or jobs find no
 //! rest.
 
 use super::layout::Layout;
