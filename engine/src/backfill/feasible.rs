@@ -53,7 +53,7 @@ pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: Sha
     let holders = holders.filter(|rank| withheld::shape_of(inputs, &rank.key) == Some(shape));
     let mut kept = holders.filter_map(|rank| inputs.reservations.of(&rank.key));
     kept.any(|kept| {
-        let mut clusters = inputs.pending.freed.nodes.keys();
+        let mut clusters = inputs.pending.freed.clusters();
         clusters.any(|cluster| plan::lacks_less(inputs, kept, cluster))
     })
 }
@@ -62,9 +62,8 @@ pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: Sha
 pub(crate) fn opened(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
     let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
     let mut might = BTreeSet::new();
-    for (cluster, nodes) in &inputs.pending.freed.nodes {
+    for (cluster, nodes) in inputs.pending.freed.by_cluster() {
         let room = inputs.capacity.room.cluster(cluster);
-        let nodes = nodes.keys();
         for node in nodes.filter_map(|node| room?.nodes().get(node)) {
             might.extend(
                 infeasible_shapes.might_be_on(|name| inputs.capacity.room.free_of(node, name)),
@@ -112,7 +111,7 @@ pub(crate) fn wrong_doors(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> 
 /// what each would keep as much is kept already as may be, or nothing can be.
 pub(crate) fn is_settled(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> bool {
     let most = inputs.config.reservations_per_class.max(1);
-    let growths = inputs.pending.freed.count();
+    let growths = inputs.pending.freed.generation();
     let full = |shape: &ShapeId| {
         if inputs.pending.shapes.is_hopeless(*shape, growths) {
             return true;

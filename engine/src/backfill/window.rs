@@ -99,7 +99,7 @@ pub(crate) fn may_reserve(
     if !front.jobs.contains(rank) || inputs.reservations.of(&rank.key).is_some() {
         return false;
     }
-    let growths = inputs.pending.freed.count();
+    let growths = inputs.pending.freed.generation();
     if inputs.reservations.is_hopeless(&rank.key, growths)
         || (inputs.pending.shapes.is_hopeless(shape, growths)
             && reservation::is_behind(inputs, &front.queue, rank))

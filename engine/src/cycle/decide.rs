@@ -180,7 +180,7 @@ fn infeasible(
     engine
         .pending
         .shapes
-        .note_shut(shape, why, engine.pending.freed.count());
+        .note_shut(shape, why, engine.pending.freed.generation());
     if engine.pending.queues.is_fronted(shape) {
         reserve::guess_scopes(engine, shape);
     }

@@ -56,7 +56,7 @@ pub(crate) enum Asked {
     /// The stirred ones, and those in which somebody has a shape that might find room.
     Open,
     /// The stirred ones and these, given with all above them.
-    SmallMap(BTreeSet<QueueId>),
+    These(BTreeSet<QueueId>),
 }
 
 /// The first of the queue that goes first.
@@ -69,18 +69,17 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
     );
     let reopened = (
         engine.pending.shapes.reopened(),
-        engine.pending.freed.count(),
+        engine.pending.freed.generation(),
     );
     let (found, nobody) = ask_in_order(engine.inputs(), &feasible, reopened);
     for queue in nobody {
-        engine.pending.heads.note_nobody(queue);
+        engine.pending.heads.note_none(queue);
         // Nodes come no nearer until more becomes free again.
         let name = engine.quota.name(queue);
         engine.pending.queues.forget_reminders(name);
     }
     if found.is_none() {
-        engine.pending.heads.in_vain = Some(reopened);
-        engine.pending.heads.everybody = false;
+        engine.pending.heads.note_exhausted(reopened);
     }
     found
 }
@@ -124,9 +123,9 @@ pub(crate) fn ask_in_order(
     let behind = Cell::new(false);
     // Queues that stand alike are asked more than once in a round; each is looked at once.
     let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
-    let dirty = &inputs.pending.heads.dirty;
+    let heads = &inputs.pending.heads;
     let is_skipped = |id: QueueId| match &asked {
-        Asked::SmallMap(few) => behind.get() && !few.contains(&id) && !dirty.are_below(id),
+        Asked::These(few) => behind.get() && !few.contains(&id) && !heads.is_dirty_within(id),
         Asked::Everybody | Asked::Open => false,
     };
     let answer_of = |id: QueueId| {
@@ -179,11 +178,11 @@ pub(crate) fn to_be_asked(
     feasible: &FeasibleShapes<'_>,
     reopened: (u64, u64),
 ) -> Asked {
-    if inputs.pending.heads.everybody {
+    if inputs.pending.heads.is_asking_windows() {
         return Asked::Everybody;
     }
-    let in_vain = inputs.pending.heads.in_vain == Some(reopened);
-    let open = || feasible.open.values().filter(|_| !in_vain);
+    let exhausted = inputs.pending.heads.is_exhausted(reopened);
+    let open = || feasible.open.values().filter(|_| !exhausted);
     if open().map(|queues| queues.len()).sum::<usize>() > MANY {
         return Asked::Open;
     }
@@ -191,7 +190,7 @@ pub(crate) fn to_be_asked(
     for queue in open().copied().flatten() {
         few.extend(inputs.quota.path_of(*queue));
     }
-    Asked::SmallMap(few)
+    Asked::These(few)
 }
 
 /// The answer of a queue that stands behind all whose reservations stop a shape, if it is asked
@@ -203,7 +202,7 @@ pub(crate) fn answer_if_asked<'a>(
     feasible: &FeasibleShapes<'_>,
 ) -> Answer<'a> {
     let is_asked = match asked {
-        Asked::SmallMap(few) => few.contains(&id) || inputs.pending.heads.dirty.contains(id),
+        Asked::These(few) => few.contains(&id) || inputs.pending.heads.is_dirty(id),
         Asked::Everybody | Asked::Open => true,
     };
     is_asked
@@ -222,8 +221,7 @@ pub(crate) fn answer_behind<'a>(
     let queue = inputs.quota.name(id);
     let ordering = inputs.quota.ordering(queue);
     let strict = ordering == QueueOrdering::StrictFifo;
-    if inputs.pending.heads.dirty.contains(id) || (strict && !inputs.pending.heads.has_answered(id))
-    {
+    if inputs.pending.heads.is_dirty(id) || (strict && !inputs.pending.heads.has_answered(id)) {
         return candidate_of(inputs, queue, feasible);
     }
     // Claims that are others are those of who stands in front.
@@ -279,14 +277,14 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
         || inputs.quota.has_unranked()
         || inputs
             .reservations
-            .is_hope_due(inputs.pending.freed.count())
+            .is_hope_due(inputs.pending.freed.generation())
     {
         return Vec::new();
     }
     let feasible = feasible::feasible(inputs);
     let reopened = (
         inputs.pending.shapes.reopened(),
-        inputs.pending.freed.count(),
+        inputs.pending.freed.generation(),
     );
     let asked = to_be_asked(inputs, &feasible, reopened);
     if matches!(asked, Asked::Everybody) || !feasible::is_settled(inputs, &feasible) {

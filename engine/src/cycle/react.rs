@@ -273,7 +273,7 @@ fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
     engine.reservations.hope();
     nodes_unreserved(engine, dropped);
     if window::outdid(engine.inputs(), dropped) {
-        engine.pending.heads.ask_fronts();
+        engine.pending.heads.ask_windows();
     }
     for waiter in engine.reservations.take_refused(&dropped.scopes) {
         recheck(engine, &waiter);
@@ -289,7 +289,7 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     };
     if before.is_none_or(|before| before.scopes != planned.scopes) {
         // A job that lost a slot to another reservation may have a better claim than this one.
-        engine.pending.heads.ask_fronts();
+        engine.pending.heads.ask_windows();
     }
     if let Some(before) = before {
         // What was reserved before is not any more, and the job may start later.

@@ -65,7 +65,7 @@ pub(crate) fn reserve_for(engine: &mut Engine, request: Request<'_>, block: &Blo
 /// Nothing can be kept for a job: nor for any that wants the same, if it stands behind all
 /// who keep nodes.
 pub(crate) fn note_hopeless(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) {
-    let growths = engine.pending.freed.count();
+    let growths = engine.pending.freed.generation();
     engine.reservations.note_hopeless(&rank.key, growths);
     let shape = withheld::shape_of(engine.inputs(), &rank.key);
     if let Some(shape) = shape.filter(|_| reservation::is_behind(engine.inputs(), queue, rank)) {

@@ -55,11 +55,8 @@ pub(crate) fn headroom_freed(engine: &mut Engine, queue: &QueueName) {
 pub(crate) fn mark_dirty(engine: &mut Engine, queue: &QueueName) {
     // One without a number has no jobs.
     if let Some(id) = engine.quota.id(queue) {
-        engine
-            .pending
-            .heads
-            .dirty
-            .insert(id, engine.quota.path_of(id));
+        let path = engine.quota.path_of(id);
+        engine.pending.heads.mark_dirty(id, path);
     }
 }
 
@@ -79,7 +76,7 @@ pub(crate) fn mark_all_dirty(engine: &mut Engine) {
 pub(crate) fn mark_reservable_dirty(engine: &mut Engine) {
     for key in engine
         .reservations
-        .take_hopeful(engine.pending.freed.count())
+        .take_hopeful(engine.pending.freed.generation())
     {
         let line = engine.jobs.line_of(&key);
         if let Some(queue) = line.map(|line| line.queue.clone()) {
@@ -92,24 +89,16 @@ pub(crate) fn mark_reservable_dirty(engine: &mut Engine) {
 /// changes too.
 pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
     let unsatisfied = engine.quota.is_below_deserved(id);
-    if unsatisfied == engine.pending.heads.unsatisfied.contains(&id) {
+    if !engine.pending.heads.note_unsatisfied(id, unsatisfied) {
         return;
-    }
-    if unsatisfied {
-        engine.pending.heads.unsatisfied.insert(id);
-    } else {
-        engine.pending.heads.unsatisfied.remove(&id);
     }
     let name = engine.quota.name(id);
     // Those whose claims are worse than the holder's was may have better ones now.
     if !unsatisfied && engine.reservations.holders_in(name).next().is_some() {
-        engine.pending.heads.ask_fronts();
+        engine.pending.heads.ask_windows();
     }
-    engine
-        .pending
-        .heads
-        .dirty
-        .insert(id, engine.quota.path_of(id));
+    let path = engine.quota.path_of(id);
+    engine.pending.heads.mark_dirty(id, path);
 }
 
 /// Notes nodes with freed capacity, and wakes the classes that may fit there now.
@@ -126,10 +115,7 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
             entry.insert(may);
         }
     }
-    engine.pending.freed.count += 1;
-    for (cluster, node) in listed(&freed) {
-        engine.pending.freed.add(cluster, node, true);
-    }
+    engine.pending.freed.note_freed(listed(&freed));
     // What frees on its nodes changes what a holder has to keep besides; what frees elsewhere
     // may be nearer to what it needs, if those who go before it leave it.
     let on_them = |kept: &Reservation| {
@@ -163,10 +149,8 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
 
 /// Nodes that are not reserved any more are as good as freed.
 pub(crate) fn nodes_unreserved(engine: &mut Engine, kept: &Reservation) {
-    engine.pending.freed.count += 1;
-    for node in &kept.nodes {
-        engine.pending.freed.add(&node.cluster, &node.node, false);
-    }
+    let nodes = kept.nodes.iter().map(|node| (&node.cluster, &node.node));
+    engine.pending.freed.note_unreserved(nodes);
 }
 
 /// Shapes that freed nodes may have made feasible, and that were not evaluated since, are feasible
@@ -179,7 +163,7 @@ pub(crate) fn settle_grown(engine: &mut Engine) {
     for id in open {
         engine.pending.shapes.open(id);
     }
-    engine.pending.freed.nodes.clear();
+    engine.pending.freed.settle();
 }
 
 /// What the usable nodes of a cluster have together, by class; nothing where the cluster

@@ -1,76 +1,108 @@
-//! Who is judged next, without asking every queue.
+//! What is remembered between two searches for the next head: which queues have to be asked again.
 //!
-//! The first that may be judged, of the queue that goes first, is found by asking queues in
-//! order. A queue has to be asked only if its answer may be another than when it last had
-//! nobody:
-//! - something about its waiting jobs changed since (it was *stirred*), or something may be kept
-//!   for one of them for which nothing could be;
-//! - a shape that somebody in it has might find room again (a door opened);
-//! - it stands before one of those whose reservations stop a shape: it may take what they keep;
-//! - claims to reservations are others ([`crate::reservation::window`]): then who stands in front is asked once.
-//!
-//! So a round costs what may have changed, not the number of queues. Whatever else lets a job
-//! go has to stir its queue or open its shape.
+//! `cycle::next_head` searches; whatever else lets a job be admitted has to mark its queue dirty or
+//! make its shape feasible.
 
 use crate::amounts::hashed::{Hashed, HashedSet};
 use crate::quota::{Path, QueueId};
 use std::collections::BTreeSet;
 
-/// What is known of who has nobody to be judged.
+/// Which queues have to be asked for their head again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HeadSelector {
-    /// Queues that were stirred since they last had nobody.
-    pub(crate) dirty: DirtyQueues,
-    /// Openings and growths of nodes at which all who might find room were asked in vain.
-    pub(crate) in_vain: Option<(u64, u64)>,
-    /// Whether claims are others: who stands in front of each queue has to be asked.
-    pub(crate) everybody: bool,
-    /// Queues that were, and had nobody.
-    pub(crate) answered: HashedSet<QueueId>,
+    /// Queues whose head may be another job than when they last had none.
+    dirty: DirtyQueues,
+    /// The openings of shapes and the generation of freed nodes at which all jobs with a feasible
+    /// shape were evaluated without success.
+    exhausted_at: Option<(u64, u64)>,
+    /// Whether priorities of reservations changed: the reservation window of each queue is asked.
+    ask_windows: bool,
+    /// Queues whose window was asked since, and had no job to evaluate.
+    answered: HashedSet<QueueId>,
     /// Queues that held less than they deserve when they were last ranked.
-    pub(crate) unsatisfied: BTreeSet<QueueId>,
+    unsatisfied: BTreeSet<QueueId>,
 }
 
 impl HeadSelector {
-    /// Anybody's claim may be better now.
-    pub(crate) fn ask_fronts(&mut self) {
-        self.everybody = true;
+    /// Any job in a reservation window may have a better claim now.
+    pub(crate) fn ask_windows(&mut self) {
+        self.ask_windows = true;
         self.answered.clear();
     }
 
-    /// A queue had nobody.
-    pub(crate) fn note_nobody(&mut self, queue: QueueId) {
+    /// Whether every queue has to be asked for its window.
+    pub(crate) fn is_asking_windows(&self) -> bool {
+        self.ask_windows
+    }
+
+    /// A queue may have another head.
+    pub(crate) fn mark_dirty(&mut self, queue: QueueId, path: Path) {
+        self.dirty.insert(queue, path);
+    }
+
+    /// Whether a queue may have another head.
+    pub(crate) fn is_dirty(&self, queue: QueueId) -> bool {
+        self.dirty.contains(queue)
+    }
+
+    /// Whether a queue or one below it may have another head.
+    pub(crate) fn is_dirty_within(&self, queue: QueueId) -> bool {
+        self.dirty.are_below(queue)
+    }
+
+    /// A queue has no job to evaluate.
+    pub(crate) fn note_none(&mut self, queue: QueueId) {
         self.dirty.remove(queue);
-        if self.everybody {
+        if self.ask_windows {
             self.answered.insert(queue);
         }
     }
 
-    /// Whether a queue had nobody when it was last asked, and nothing about it has changed since.
+    /// No queue has a job to evaluate, at these openings and this generation of freed nodes.
+    pub(crate) fn note_exhausted(&mut self, at: (u64, u64)) {
+        self.exhausted_at = Some(at);
+        self.ask_windows = false;
+    }
+
+    /// Whether all jobs with a feasible shape were evaluated already as things are.
+    pub(crate) fn is_exhausted(&self, at: (u64, u64)) -> bool {
+        self.exhausted_at == Some(at)
+    }
+
+    /// Whether a queue had no job when it was last asked, and nothing about it has changed since.
     pub(crate) fn has_answered(&self, queue: QueueId) -> bool {
-        !self.dirty.contains(queue) && (!self.everybody || self.answered.contains(&queue))
+        !self.dirty.contains(queue) && (!self.ask_windows || self.answered.contains(&queue))
+    }
+
+    /// Notes whether a queue holds less than it deserves; whether that is news.
+    pub(crate) fn note_unsatisfied(&mut self, queue: QueueId, unsatisfied: bool) -> bool {
+        if unsatisfied {
+            self.unsatisfied.insert(queue)
+        } else {
+            self.unsatisfied.remove(&queue)
+        }
     }
 }
 
-/// Queues that were stirred, each with those above it, and how many below each were. A number that
-/// another queue gets later has that one asked once too often.
+/// Dirty queues, each with those above it, and how many below each are dirty. Where another queue gets
+/// the same id later, it is asked once too often.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DirtyQueues {
+struct DirtyQueues {
     paths: Hashed<QueueId, Path>,
     below: Hashed<QueueId, u32>,
 }
 
 impl DirtyQueues {
     /// Whether the queue or one below it is dirty.
-    pub(crate) fn are_below(&self, queue: QueueId) -> bool {
+    fn are_below(&self, queue: QueueId) -> bool {
         self.below.contains_key(&queue)
     }
 
-    pub(crate) fn contains(&self, queue: QueueId) -> bool {
+    fn contains(&self, queue: QueueId) -> bool {
         self.paths.contains_key(&queue)
     }
 
-    pub(crate) fn insert(&mut self, queue: QueueId, path: Path) {
+    fn insert(&mut self, queue: QueueId, path: Path) {
         self.remove(queue);
         for id in &path {
             *self.below.entry(*id).or_default() += 1;
@@ -78,7 +110,7 @@ impl DirtyQueues {
         self.paths.insert(queue, path);
     }
 
-    pub(crate) fn remove(&mut self, queue: QueueId) {
+    fn remove(&mut self, queue: QueueId) {
         for id in self.paths.remove(&queue).into_iter().flatten() {
             if let Some(count) = self.below.get_mut(&id) {
                 *count -= 1;

@@ -26,44 +26,82 @@ pub(crate) enum Infeasible {
 /// Nodes of which more has become free, by cluster.
 pub(crate) type Nodes = BTreeMap<ClusterName, BTreeSet<NodeName>>;
 
-/// Nodes of which more has become free since all that is open was judged, and when each last
-/// grew, counted in growths: a shape that was shut later was judged with it.
+/// Nodes with freed capacity since all feasible shapes were evaluated, each with the generation at
+/// which more of it last became free: a shape that was found infeasible later was evaluated with it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FreedNodes {
-    pub(crate) nodes: BTreeMap<ClusterName, BTreeMap<NodeName, At>>,
-    pub(crate) count: u64,
+    nodes: BTreeMap<ClusterName, BTreeMap<NodeName, FreedAt>>,
+    generation: u64,
 }
 
-/// When a node grew last.
+/// The generation at which more of a node last became available.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct At {
-    /// More of it became free.
-    pub(crate) free: u64,
-    /// That, or less of it is kept.
-    pub(crate) open: u64,
+struct FreedAt {
+    /// Pods left it.
+    free: u64,
+    /// Pods left it, or less of it is reserved.
+    unreserved: u64,
 }
 
 impl FreedNodes {
-    /// Whether any has grown since all that is open was judged.
+    /// Whether there is any.
     pub(crate) fn is_any(&self) -> bool {
         !self.nodes.is_empty()
     }
 
-    /// Growths so far.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
+    /// How often nodes were freed or unreserved so far.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
-    pub(crate) fn add(&mut self, cluster: &ClusterName, node: &NodeName, free: bool) {
-        let nodes = self.nodes.entry(cluster.clone()).or_default();
-        let at = nodes.entry(node.clone()).or_default();
-        at.open = self.count;
-        if free {
-            at.free = self.count;
+    /// The clusters that have any.
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        self.nodes.keys()
+    }
+
+    /// All, by cluster.
+    pub(crate) fn by_cluster(
+        &self,
+    ) -> impl Iterator<Item = (&ClusterName, impl Iterator<Item = &NodeName>)> {
+        let clusters = self.nodes.iter();
+        clusters.map(|(cluster, nodes)| (cluster, nodes.keys()))
+    }
+
+    /// Pods left these nodes.
+    pub(crate) fn note_freed<'a>(
+        &mut self,
+        nodes: impl IntoIterator<Item = (&'a ClusterName, &'a NodeName)>,
+    ) {
+        self.generation += 1;
+        for (cluster, node) in nodes {
+            let generation = self.generation;
+            let at = self.at(cluster, node);
+            (at.free, at.unreserved) = (generation, generation);
         }
     }
 
-    /// Those that grew after so many growths, as far as it matters to what is shut so.
+    /// Less of these nodes is reserved.
+    pub(crate) fn note_unreserved<'a>(
+        &mut self,
+        nodes: impl IntoIterator<Item = (&'a ClusterName, &'a NodeName)>,
+    ) {
+        self.generation += 1;
+        for (cluster, node) in nodes {
+            self.at(cluster, node).unreserved = self.generation;
+        }
+    }
+
+    /// All feasible shapes were evaluated with them.
+    pub(crate) fn settle(&mut self) {
+        self.nodes.clear();
+    }
+
+    fn at(&mut self, cluster: &ClusterName, node: &NodeName) -> &mut FreedAt {
+        let nodes = self.nodes.entry(cluster.clone()).or_default();
+        nodes.entry(node.clone()).or_default()
+    }
+
+    /// Those freed after a generation, as far as it matters to a shape that is infeasible for `why`.
     pub(crate) fn since(
         &self,
         count: u64,
@@ -72,7 +110,7 @@ impl FreedNodes {
         let nodes = self.nodes.iter();
         let nodes = nodes.flat_map(|(cluster, nodes)| nodes.iter().map(move |n| (cluster, n)));
         let kept = matches!(why, Infeasible::Withheld(_));
-        let grew = move |at: &At| count < if kept { at.open } else { at.free };
+        let grew = move |at: &FreedAt| count < if kept { at.unreserved } else { at.free };
         nodes
             .filter(move |(_, (_, at))| grew(at))
             .map(|(cluster, (node, _))| (cluster, node))
