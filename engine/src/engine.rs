@@ -8,8 +8,9 @@
 
 use crate::amounts::resources::Resources;
 use crate::api::decision::{Decisions, Explanation, Help, QueueUsage, Reserved};
+use crate::api::demand::ClusterPlacement;
 use crate::api::event::Event;
-use crate::api::facts::{ClusterFact, ClusterPlacement, Leaving};
+use crate::api::facts::{ClusterFact, Leaving};
 use crate::api::ids::{ClusterName, JobKey, QueueName, Time};
 use crate::audit::snapshot::Snapshot;
 use crate::audit::{invariants, snapshot};

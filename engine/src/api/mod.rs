@@ -2,6 +2,7 @@
 
 pub(crate) mod charge;
 pub mod decision;
+pub(crate) mod demand;
 pub mod event;
 pub mod facts;
 pub mod ids;

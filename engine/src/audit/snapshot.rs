@@ -3,9 +3,8 @@
 //! Facts and the states of jobs are kept; everything derived is built anew from them.
 
 use crate::amounts::rare::Rare;
-use crate::api::facts::{
-    ClusterFact, Demand, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact,
-};
+use crate::api::demand::Demand;
+use crate::api::facts::{ClusterFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
 use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::api::job::PredictedRunTime;
 use crate::capacity::completion_grace::Ended;

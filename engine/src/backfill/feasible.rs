@@ -5,7 +5,7 @@
 //! feasible, not what is pending.
 
 use crate::amounts::hashed::HashedSet;
-use crate::api::facts::{Role, Split};
+use crate::api::demand::{Role, Split};
 use crate::api::ids::{ClusterName, NodeName, QueueName};
 use crate::api::job::QueueOrder;
 use crate::backfill::{plan, withheld};

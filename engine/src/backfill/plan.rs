@@ -9,7 +9,7 @@
 
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
-use crate::api::facts::{Demand, Split};
+use crate::api::demand::{Demand, Split};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
 use crate::backfill::withheld;
 use crate::capacity::{Need, ReservedNodes, Sites, leading};

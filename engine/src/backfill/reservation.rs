@@ -7,7 +7,8 @@
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
 use crate::api::charge::Pools;
-use crate::api::facts::{Demand, Share};
+use crate::api::demand::Demand;
+use crate::api::facts::Share;
 use crate::api::ids::{PoolClass, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;

@@ -1,7 +1,8 @@
 //! Pods that have ended before their job is seen to have.
 //!
 //! A member shows the end of a pod (or that it is gone: those that have ended need not be told of)
-//! a second or more before Karmada shows the end of its job. In between the pod's room is free while its charge is not, and whoever is given that room may
+//! a second or more before Karmada shows the end of its job. In between the pod's room is free while
+//! its charge is not, and whoever is given that room may
 //! stand behind those for whom the charge will be free: it would start, and be evicted for
 //! them a moment later. So a pod that has ended keeps its room until its job's charge ends or
 //! is another, for at most [`LINGER_MS`]; not beside a new pod of its job, for which the room may

@@ -3,13 +3,13 @@
 //! Nodes that look alike are weighed once, and those that were touched (kept for others, or
 //! taken by a role before) one by one. The order in which they are taken is that of [`Key`].
 
-use super::dims::{Ask, CPU, Dim, MEMORY, Row};
-use super::mix::DemandMix;
-use super::pack::{Basis, Seated, can_run_on};
-use super::{ClusterRoom, NodeRoom};
 use crate::amounts::resources::ResourceName;
-use crate::api::facts::Role;
+use crate::api::demand::Role;
 use crate::api::ids::{NodeName, PoolClass};
+use crate::capacity::dims::{Ask, CPU, Dim, MEMORY, Row};
+use crate::capacity::mix::DemandMix;
+use crate::capacity::pack::{Basis, Seated, can_run_on};
+use crate::capacity::{ClusterRoom, NodeRoom};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, btree_set};

@@ -1,11 +1,11 @@
 //! What of a cluster is too little for a role, as far as is known without looking at its nodes
 //! one by one.
 
-use super::dims::Dim;
-use super::index::Seats;
-use super::{Room, mix};
-use crate::api::facts::Role;
+use crate::api::demand::Role;
 use crate::api::ids::ClusterName;
+use crate::capacity::dims::Dim;
+use crate::capacity::index::Seats;
+use crate::capacity::{Room, mix};
 
 /// What a role is best known by, as clusters count it.
 #[derive(Debug, Clone, Copy)]

@@ -6,22 +6,26 @@
 //! Fragmentation", ATC 2023). The mix forgets by halving. It is told of submissions only, and
 //! never of time.
 
-use super::dims::{Ask, CPU, Dim, Dims, Row};
-use super::pack::device;
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::api::facts::Demand;
+use crate::api::demand::Demand;
+use crate::capacity::dims::{Ask, CPU, Dim, Dims, Row};
+use crate::capacity::pack::device;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// A submission counts at most so many pods of a role: one huge gang is no habit.
 const MOST_PODS: u32 = 32;
+
 /// Pods remembered before all are halved.
 const HORIZON: u64 = 16_384;
+
 /// Kinds remembered.
 const KINDS: usize = 256;
+
 /// Kinds that count of one device, the most frequent.
 const COUNTED: usize = 64;
+
 /// The mix that decides is brought up to date after so many submissions (sooner while young).
 const REFRESH: u64 = 64;
 

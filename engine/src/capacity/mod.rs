@@ -6,55 +6,69 @@
 //! checks each plan against it. A `Room` knows neither queues nor order, and must never count
 //! a pod twice: once as assumed and once as bound.
 
-mod cluster;
-pub(crate) mod completion_grace;
-mod dims;
-mod domains;
-mod field;
-mod holdings;
-mod index;
-mod lack;
-mod mix;
-mod pack;
-mod place;
-mod pool;
-mod pools;
-mod search;
-mod seats;
-mod sites;
-pub(crate) mod store;
-#[cfg(test)]
-pub(crate) mod testing;
-
-pub use pools::PoolSummary;
-
+use crate::amounts::hashed::Hashed;
+use crate::amounts::resources::Resources;
+use crate::amounts::tally::Tally;
+use crate::api::decision::Blocker;
+use crate::api::demand::{Demand, Role};
+use crate::api::facts::{NodeFact, PodFact, Share};
+use crate::api::ids::{ClusterName, JobKey, NodeName, Uid};
+use cluster::Change;
 pub(crate) use cluster::{ClusterRoom, NodeRoom};
+use dims::Dims;
 pub(crate) use holdings::Holdings;
+use index::Index;
 pub(crate) use index::{Place, Seats};
+use mix::DemandMix;
 pub(crate) use mix::MixRecord;
 pub(crate) use pack::{
     Basis, Need, NodeView, Packing, can_run_on, device, leading, leading_amount,
 };
 pub(crate) use place::PackEffect;
+pub use pools::PoolSummary;
 pub(crate) use seats::AssumedPod;
-pub(crate) use sites::{ReservedNodes, Sites};
-
-use dims::Dims;
-use index::Index;
-use mix::DemandMix;
-
 use seats::Assumption;
-
-use crate::amounts::hashed::Hashed;
-use crate::amounts::resources::Resources;
-use crate::amounts::tally::Tally;
-use crate::api::decision::Blocker;
-use crate::api::facts::{Demand, NodeFact, PodFact, Role, Share};
-use crate::api::ids::{ClusterName, JobKey, NodeName, Uid};
-use cluster::Change;
+pub(crate) use sites::{ReservedNodes, Sites};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+mod cluster;
+
+pub(crate) mod completion_grace;
+
+mod dims;
+
+mod domains;
+
+mod field;
+
+mod holdings;
+
+mod index;
+
+mod lack;
+
+mod mix;
+
+mod pack;
+
+mod place;
+
+mod pool;
+
+mod pools;
+
+mod search;
+
+mod seats;
+
+mod sites;
+
+pub(crate) mod store;
+
+#[cfg(test)]
+pub(crate) mod testing;
 
 /// The nodes and pods of all members, with what released jobs will still take of them.
 #[derive(Debug, Clone, Default)]

@@ -6,15 +6,15 @@
 //! name. For one role that finds a packing whenever there is one; where several roles do not
 //! fit that way, [`super::search`] tries other ways.
 
-use super::dims::{CPU, Dims, MEMORY};
-use super::field::{Packer, Wanted};
-use super::search;
-use super::{NodeRoom, Room};
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::tally::Tally;
-use crate::api::facts::{Demand, Role, RolePods};
+use crate::api::demand::{Demand, Role};
+use crate::api::facts::RolePods;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::api::matching::untolerated;
+use crate::capacity::dims::{CPU, Dims, MEMORY};
+use crate::capacity::field::{Packer, Wanted};
+use crate::capacity::{NodeRoom, Room, search};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

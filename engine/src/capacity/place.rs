@@ -4,13 +4,13 @@
 //! stay whole. Where the gang must be in one domain of at most a tier, it goes nowhere else;
 //! where no domain holds it and it need not be in one, it goes anywhere in the cluster.
 
-use super::dims::{CPU, Dim};
-use super::domains::Domain;
-use super::mix::counted_in;
-use super::pack::{Need, NodeView, Packing};
-use super::{Basis, ClusterRoom, Room};
-use crate::api::facts::Topology;
+use crate::api::demand::Topology;
 use crate::api::ids::{ClusterName, NodeName};
+use crate::capacity::dims::{CPU, Dim};
+use crate::capacity::domains::Domain;
+use crate::capacity::mix::counted_in;
+use crate::capacity::pack::{Need, NodeView, Packing};
+use crate::capacity::{Basis, ClusterRoom, Room};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Domains of one tier that are tried for a gang which need not be in one.

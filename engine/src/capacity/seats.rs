@@ -4,14 +4,15 @@
 //! more on its node is moved to another or left without a node. A seat must never outlive
 //! its pod's binding, and a seat without a node holds nothing.
 
-use super::Room;
-use super::dims::Row;
-use super::pack::{Basis, Need, NodeView, needs_of};
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
-use crate::api::facts::{Demand, PodFact, RolePods, Share};
+use crate::api::demand::Demand;
+use crate::api::facts::{PodFact, RolePods, Share};
 use crate::api::ids::{ClusterName, JobKey, NodeName};
+use crate::capacity::Room;
+use crate::capacity::dims::Row;
+use crate::capacity::pack::{Basis, Need, NodeView, needs_of};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

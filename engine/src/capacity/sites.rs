@@ -4,13 +4,13 @@
 //! and so is what is kept for others. Amounts are rows here, since whole clusters are looked at
 //! whenever a node grows.
 
-use super::dims::{Ask, Dim, Dims, Row};
-use super::pack::{can_run_on, leading};
-use super::{ClusterRoom, NodeRoom, Room};
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
-use crate::api::facts::Role;
+use crate::api::demand::Role;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
+use crate::capacity::dims::{Ask, Dim, Dims, Row};
+use crate::capacity::pack::{can_run_on, leading};
+use crate::capacity::{ClusterRoom, NodeRoom, Room};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 

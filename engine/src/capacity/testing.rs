@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::amounts::resources::Resources;
-use crate::api::facts::{ClusterPlacement, Demand, Held, NodeFact, Role, Split};
+use crate::api::demand::{ClusterPlacement, Demand, Held, Role, Split};
+use crate::api::facts::NodeFact;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use std::collections::BTreeMap;
 

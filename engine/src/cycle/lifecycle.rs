@@ -5,8 +5,9 @@
 //! brings its charge, its counts and its place among pending jobs in step.
 
 use crate::api::decision::Decision;
+use crate::api::demand::Demand;
 use crate::api::event::Progress;
-use crate::api::facts::{Admission, Demand, JobFact, Leaving, Share};
+use crate::api::facts::{Admission, JobFact, Leaving, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, Time, Uid};
 use crate::api::reason::Reason;
 use crate::cycle::react::{Change, react};

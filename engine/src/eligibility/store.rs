@@ -2,7 +2,8 @@
 //!
 //! Filters decide ([`crate::plugins`]); only their answers are kept here.
 
-use crate::api::facts::{ClusterFact, ClusterPlacement};
+use crate::api::demand::ClusterPlacement;
+use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
 use crate::api::matching::ClusterRule;
 use crate::capacity::{Place, Room};

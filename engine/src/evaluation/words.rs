@@ -1,7 +1,7 @@
 //! The words of a verdict: what a job needs, and what is free of it where.
 
 use crate::api::decision::Blocker;
-use crate::api::facts::{Demand, Role};
+use crate::api::demand::{Demand, Role};
 use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::quota::Quota;
 

@@ -11,7 +11,7 @@
 //! kinds, those with no new run for longest forgotten first.
 
 use crate::amounts::tally::clamp;
-use crate::api::facts::Demand;
+use crate::api::demand::Demand;
 use crate::api::ids::QueueName;
 use crate::api::job::PredictedRunTime;
 use serde::{Deserialize, Serialize};
@@ -20,12 +20,16 @@ use std::sync::Arc;
 
 /// Runs of one kind that are kept: enough for the tail of run times to show, which is heavy.
 const RUNS: usize = 100;
+
 /// Runs of one kind below which a wider kind is used.
 const ENOUGH: usize = 3;
+
 /// Kinds that are kept at most.
 const KINDS: usize = 8192;
+
 /// Of so many runs, `HIGH_NUM` in `HIGH_DEN` end within the high quantile.
 const HIGH_NUM: usize = 9;
+
 const HIGH_DEN: usize = 10;
 
 /// The run times of past jobs, by kind.

@@ -1,10 +1,11 @@
 //! Deadlines of jobs: of back-offs, of starts, of pods without a node, of run time.
 
-use super::job::{Job, Released};
-use super::runtime::runtime_ends;
-use crate::api::facts::{Demand, Share};
+use crate::api::demand::Demand;
+use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, Time};
 use crate::config::EngineConfig;
+use crate::jobs::job::{Job, Released};
+use crate::jobs::runtime::runtime_ends;
 use crate::quota::Quota;
 
 /// When time alone may next change something about a job.

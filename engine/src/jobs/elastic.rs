@@ -3,10 +3,10 @@
 //! A gang that may be smaller has sizes, from its minimum to its full counts; pods beyond the
 //! minimums go to its roles in the template's order.
 
-use super::job::Released;
-use super::store::Jobs;
-use crate::api::facts::Demand;
+use crate::api::demand::Demand;
 use crate::api::ids::JobKey;
+use crate::jobs::job::Released;
+use crate::jobs::store::Jobs;
 use crate::pending::shapes::RequestShape;
 
 /// The sizes that an elastic demand may have, by pods beyond its least.

@@ -2,8 +2,9 @@
 
 use crate::amounts::rare::{Nothing, Rare};
 use crate::api::charge::Pools;
+use crate::api::demand::{Demand, Hold};
 use crate::api::event::Progress;
-use crate::api::facts::{Admission, Demand, Hold, Leaving, Share};
+use crate::api::facts::{Admission, Leaving, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::api::job::{JobState, PredictedRunTime, QueueOrder};
 use crate::api::reason::Reason;

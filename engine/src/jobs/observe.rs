@@ -3,14 +3,15 @@
 //! Each method takes in one kind of fact and says what is new by it. Facts are levels: the same
 //! one twice changes nothing, and one about an older attempt than the last is ignored.
 
-use super::excess::Excess;
-use super::job::{ColdState, Derived, Job, Released};
-use super::store::Jobs;
 use crate::amounts::rare::Rare;
 use crate::api::decision::without_slots;
+use crate::api::demand::Demand;
 use crate::api::event::Progress;
-use crate::api::facts::{Admission, Demand, JobFact, Leaving, Share};
+use crate::api::facts::{Admission, JobFact, Leaving, Share};
 use crate::api::ids::{Attempt, JobKey, QueueName, Time, Uid};
+use crate::jobs::excess::Excess;
+use crate::jobs::job::{ColdState, Derived, Job, Released};
+use crate::jobs::store::Jobs;
 use std::sync::Arc;
 
 /// What is new by a job's template.

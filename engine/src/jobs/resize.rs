@@ -5,16 +5,17 @@
 //! charged at once, even beyond capability, and marked to be pinned back. A job that only its
 //! record tells of is charged what that says until its template is edited.
 
-use super::job::Job;
-use super::store::Jobs;
-use super::terminating::Cut;
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
 use crate::api::decision::without_slots;
+use crate::api::demand::{Demand, Held, Role};
 use crate::api::event::Progress;
-use crate::api::facts::{Admission, Demand, Held, Role, RolePods, Share};
+use crate::api::facts::{Admission, RolePods, Share};
 use crate::api::ids::{JobKey, PoolClass};
 use crate::capacity::{Need, leading};
+use crate::jobs::job::Job;
+use crate::jobs::store::Jobs;
+use crate::jobs::terminating::Cut;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -5,15 +5,16 @@
 //! indexes in step with the job. Others read jobs and change none. The store must know no other
 //! store: what a change means for quota, capacity and pending jobs is up to its callers.
 
-use super::job::{Derived, Job, PendingEntry, Released};
-use super::names::Names;
-use super::preemptible_index::PreemptibleIndex;
-use super::timers::Timers;
 use crate::amounts::hashed::Hashed;
 use crate::api::charge::Pools;
-use crate::api::facts::{Demand, PriorityClassFact};
+use crate::api::demand::Demand;
+use crate::api::facts::PriorityClassFact;
 use crate::api::ids::{JobKey, QueueName, Time};
 use crate::api::job::JobState;
+use crate::jobs::job::{Derived, Job, PendingEntry, Released};
+use crate::jobs::names::Names;
+use crate::jobs::preemptible_index::PreemptibleIndex;
+use crate::jobs::timers::Timers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

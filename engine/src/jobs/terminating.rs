@@ -7,14 +7,15 @@
 //! Capacity assumed for pods that were never seen is kept as long: the member may still start
 //! them. So a member that is slow, or unreachable, never makes the engine generous.
 
-use super::excess;
-use super::job::Released;
-use super::store::Jobs;
 use crate::amounts::resources::Resources;
 use crate::amounts::tally::Tally;
 use crate::api::charge::{Pools, pools_of};
-use crate::api::facts::{Admission, Demand, Leaving, Share};
+use crate::api::demand::Demand;
+use crate::api::facts::{Admission, Leaving, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass};
+use crate::jobs::excess;
+use crate::jobs::job::Released;
+use crate::jobs::store::Jobs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

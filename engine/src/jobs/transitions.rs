@@ -1,12 +1,13 @@
 //! How a job changes its state by what is decided: admitted, evicted, queued again, stopped.
 
-use super::job::{Cause, Released};
-use super::store::Jobs;
+use crate::api::demand::Demand;
 use crate::api::event::Progress;
-use crate::api::facts::{Admission, Demand, Share};
+use crate::api::facts::{Admission, Share};
 use crate::api::ids::{Attempt, ClusterName, JobKey, Time};
 use crate::api::job::PredictedRunTime;
 use crate::config::EngineConfig;
+use crate::jobs::job::{Cause, Released};
+use crate::jobs::store::Jobs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What waiting jobs want, each kept once: a million jobs want a few hundred things.
 
 use crate::amounts::resources::Resources;
-use crate::api::facts::Demand;
+use crate::api::demand::Demand;
 use crate::api::ids::{ClusterName, JobKey, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::pending::infeasible::Infeasible;

@@ -3,7 +3,8 @@
 //! The answer depends on the clusters' facts and on the placement only, and a million jobs have
 //! a handful of placements: it is kept for each until a cluster changes.
 
-use crate::api::facts::{ClusterFact, ClusterPlacement};
+use crate::api::demand::ClusterPlacement;
+use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
 use crate::api::matching::ClusterRule;
 use crate::eligibility::store;

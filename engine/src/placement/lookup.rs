@@ -6,7 +6,7 @@
 //! [`LIKELIEST`] that hold it is taken, whose score may be behind that of the best by what the
 //! guess is wrong. No cluster that holds it is ever left out while none was found.
 
-use crate::api::facts::{Demand, Role};
+use crate::api::demand::{Demand, Role};
 use crate::capacity::{Basis, Place, Seats, device, leading_amount};
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan::View;
@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 
 /// So many clusters are all weighed.
 pub(crate) const EXACT: usize = 8;
+
 /// Of more than that, so many are weighed at first.
 const LIKELIEST: usize = 3;
 

@@ -6,7 +6,8 @@
 //! one role this finds a packing whenever there is one.
 
 use crate::api::charge::pools_of;
-use crate::api::facts::{Demand, Share};
+use crate::api::demand::Demand;
+use crate::api::facts::Share;
 use crate::api::ids::{NodeName, QueueName};
 use crate::capacity::{Basis, NodeRoom, Packing, Place, Seats};
 use crate::pending::shapes::RequestShape;

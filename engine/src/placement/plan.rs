@@ -8,7 +8,8 @@
 //! one. Nothing here changes anything.
 
 use crate::amounts::tally::Tally;
-use crate::api::facts::{Demand, RolePods, Share, Slot, Split};
+use crate::api::demand::{Demand, Split};
+use crate::api::facts::{RolePods, Share, Slot};
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::capacity::{Basis, ClusterRoom, Need, NodeView, Packing, Place, ReservedNodes, Seats};
 use crate::eligibility::store::{Eligible, groups_of};

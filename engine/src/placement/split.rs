@@ -11,7 +11,8 @@
 //! bounds leave, and more clusters are taken.
 
 use crate::api::charge::pools_of;
-use crate::api::facts::{Role, Share};
+use crate::api::demand::Role;
+use crate::api::facts::Share;
 use crate::api::ids::QueueName;
 use crate::capacity::{Basis, Need, Packing, Place, Seats};
 use crate::eligibility::store::Eligible;

@@ -1,10 +1,13 @@
 //! Filters: which clusters may take a job, whatever room they have.
 
-use super::filters::{ApiEnablement, ClusterAffinity, ClusterReady, DataRegion, TaintToleration};
-use super::{Plugin, UnknownPlugin};
-use crate::api::facts::{ClusterFact, ClusterPlacement};
+use crate::api::demand::ClusterPlacement;
+use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
 use crate::api::matching::ClusterRule;
+use crate::plugins::filters::{
+    ApiEnablement, ClusterAffinity, ClusterReady, DataRegion, TaintToleration,
+};
+use crate::plugins::{Plugin, UnknownPlugin};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use crate::amounts::quantity::Amount;
 use crate::amounts::tally::{Tally, clamp};
 use crate::api::charge::Pools;
 use crate::api::decision::Help;
-use crate::api::facts::{Demand, Role};
+use crate::api::demand::{Demand, Role};
 use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
 use crate::backfill::withheld;
 use crate::evaluation::verdict;
