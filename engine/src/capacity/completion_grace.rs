@@ -1,12 +1,11 @@
 //! Pods that have ended before their job is seen to have.
 //!
-//! A member shows the end of a pod (or that it is gone: those that have ended need not be told of)
-//! a second or more before Karmada shows the end of its job. In between the pod's room is free while
-//! its charge is not, and whoever is given that room may
-//! stand behind those for whom the charge will be free: it would start, and be evicted for
-//! them a moment later. So a pod that has ended keeps its room until its job's charge ends or
-//! is another, for at most [`LINGER_MS`]; not beside a new pod of its job, for which the room may
-//! be meant, nor where the job is being evicted or shrunk: then its room is for its preemptor.
+//! A member shows the end of a pod (or that it is gone) a second or more before Karmada shows the end of
+//! its job. In between, the pod's capacity is free while its charge is not. A job that started in that
+//! capacity could be behind those for whom the charge becomes free, and be evicted for them a moment
+//! later. An ended pod therefore keeps its capacity until the charge of its job ends or changes, for at
+//! most [`LINGER_MS`]. Two exceptions: a new pod of the same job, for which the capacity may be meant, and
+//! a job that is being evicted or shrunk, whose capacity is for its preemptor.
 
 use crate::api::facts::PodFact;
 use crate::api::ids::{JobKey, Time};
