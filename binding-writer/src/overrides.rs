@@ -349,7 +349,7 @@ pub fn is_ours(metadata: &ObjectMeta) -> bool {
 /// then was granted by nobody.
 fn as_admitted(template: Value, binding: &ResourceBinding, attempt: Attempt) -> Value {
     match AdmissionRecord::of_attempt(binding, attempt) {
-        Some(record) => workload::capped(&template, &record.requests),
+        Some(record) => workload::cap_requests(&template, &record.requests),
         None => template,
     }
 }

@@ -17,7 +17,7 @@ use kube::core::{ApiResource, ClusterResourceScope, GroupVersionKind, NamespaceR
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use workload::AskError;
+use workload::SpecError;
 
 /// A node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -299,7 +299,11 @@ impl Pod {
     ///
     /// # Errors
     /// Where what it requests cannot be read or counted: no API server stores such a pod.
-    pub fn to_fact(&self, cluster: &ClusterName, job: Option<JobKey>) -> Result<PodFact, AskError> {
+    pub fn to_fact(
+        &self,
+        cluster: &ClusterName,
+        job: Option<JobKey>,
+    ) -> Result<PodFact, SpecError> {
         Ok(PodFact {
             cluster: cluster.clone(),
             uid: Uid::new(self.metadata.uid.as_deref().unwrap_or_default()),
@@ -326,7 +330,7 @@ impl Pod {
     }
 
     /// What it requests of a node, one `pods` included.
-    fn request(&self) -> Result<Resources, AskError> {
+    fn request(&self) -> Result<Resources, SpecError> {
         // Maps of text serialize to JSON without fail.
         let spec = serde_json::to_value(&self.spec).unwrap_or_default();
         workload::pod_request(&spec)

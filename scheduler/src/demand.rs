@@ -4,14 +4,14 @@
 use crds::karmada::ResourceBinding;
 use engine::facts::{Demand, Split};
 use serde_json::{Value, json};
-use workload::{Ask, AskError};
+use workload::{SpecError, WorkloadSpec};
 
 /// The demand of the job that `binding` binds `template` for, which asks for `ask`; `in_parts` says
 /// whether it was planned to be placed in parts, which its queue may have a say in.
 pub(crate) fn demand(
     binding: &ResourceBinding,
     template: &Value,
-    ask: &Ask,
+    ask: &WorkloadSpec,
     in_parts: bool,
 ) -> Demand {
     let split = if in_parts {
@@ -33,9 +33,9 @@ pub(crate) fn demand(
 ///
 /// # Errors
 /// Where its size cannot be known, or a value of the template cannot be used.
-pub(crate) fn ask(binding: &ResourceBinding, template: &Value) -> Result<Ask, AskError> {
-    match workload::ask(template) {
-        Err(AskError::SizeUnknown { .. }) => {
+pub(crate) fn ask(binding: &ResourceBinding, template: &Value) -> Result<WorkloadSpec, SpecError> {
+    match workload::read_spec(template) {
+        Err(SpecError::SizeUnknown { .. }) => {
             let spec = &binding.spec;
             let interpreted = json!({
                 "resource": spec.resource,
@@ -43,7 +43,7 @@ pub(crate) fn ask(binding: &ResourceBinding, template: &Value) -> Result<Ask, As
                 "replicaRequirements": spec.replica_requirements,
                 "components": spec.components,
             });
-            workload::ask_from_binding(&interpreted, Some(template))
+            workload::read_spec_from_binding(&interpreted, Some(template))
         }
         known => known,
     }

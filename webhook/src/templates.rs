@@ -15,7 +15,7 @@ use crate::review::{Answer, Denial, Request, Resource};
 use crds::names::{binding_name, is_system_namespace};
 use runtime::ObjectKey;
 use serde_json::Value;
-use workload::{AskError, Growth, known_kinds};
+use workload::{Growth, SpecError, known_kinds};
 
 /// The subresource that changes the number of replicas.
 pub(crate) const SCALE: &str = "scale";
@@ -108,7 +108,7 @@ fn growth_of_released(
         false => workload::growth(old, new),
     };
     let growth = growth.ok().filter(|growth| *growth != Growth::None)?;
-    let stops = workload::ask(new).is_ok_and(|ask| ask.suspended);
+    let stops = workload::read_spec(new).is_ok_and(|ask| ask.suspended);
     (!stops).then(|| refusal(kind, &request.name, &job, &growth.to_string()))
 }
 
@@ -149,10 +149,10 @@ fn check_values(request: &Request<Value>, new: &Value) -> Answer {
 }
 
 fn invalid_value(template: &Value) -> Option<String> {
-    match workload::ask(template) {
-        Err(error @ AskError::Invalid { .. }) => Some(error.to_string()),
+    match workload::read_spec(template) {
+        Err(error @ SpecError::Invalid { .. }) => Some(error.to_string()),
         // Of unknown size: its binding may tell, and if not the job says so itself.
-        Ok(_) | Err(AskError::SizeUnknown { .. } | AskError::Uncounted { .. }) => None,
+        Ok(_) | Err(SpecError::SizeUnknown { .. } | SpecError::Uncounted { .. }) => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The size that Karmada's interpreter states in a binding.
 
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds::batch::MAIN;
 use crate::nodes;
@@ -9,7 +9,7 @@ use crate::size::Size;
 use engine::facts::Role;
 
 /// The size in the `spec` of a binding, if it states one.
-pub(crate) fn size(spec: &Field<'_>) -> Result<Option<Size>, AskError> {
+pub(crate) fn size(spec: &Field<'_>) -> Result<Option<Size>, SpecError> {
     let components = spec.get("components")?;
     if !components.items()?.is_empty() {
         return of_components(&components).map(Some);
@@ -27,7 +27,7 @@ pub(crate) fn size(spec: &Field<'_>) -> Result<Option<Size>, AskError> {
     }))
 }
 
-fn of_components(components: &Field<'_>) -> Result<Size, AskError> {
+fn of_components(components: &Field<'_>) -> Result<Size, SpecError> {
     let mut roles = Vec::new();
     let mut class = None;
     for component in components.items()? {
@@ -51,7 +51,7 @@ fn of_components(components: &Field<'_>) -> Result<Size, AskError> {
     })
 }
 
-fn role(name: &str, replicas: u32, requirements: &Field<'_>) -> Result<Role, AskError> {
+fn role(name: &str, replicas: u32, requirements: &Field<'_>) -> Result<Role, SpecError> {
     let claim = requirements.get("nodeClaim")?;
     let request = requirements.get("resourceRequest")?.resources()?;
     let terms = nodes::merged(
@@ -63,7 +63,7 @@ fn role(name: &str, replicas: u32, requirements: &Field<'_>) -> Result<Role, Ask
     Pod::with(requirements.path(), request, terms, tolerations).role(name, replicas, replicas)
 }
 
-fn priority_class(requirements: &Field<'_>) -> Result<Option<String>, AskError> {
+fn priority_class(requirements: &Field<'_>) -> Result<Option<String>, SpecError> {
     Ok(requirements
         .get("priorityClassName")?
         .name()?

@@ -5,10 +5,10 @@
 //! order. Nothing else of a template is changed. Devices that pods claim stand in other objects
 //! and stay as they are.
 
-use crate::ask::ask;
 use crate::field::Field;
 use crate::pod::{self, Pod};
 use crate::pod_specs;
+use crate::spec::read_spec;
 use engine::Resources;
 use engine::quantity::Amount;
 use engine::resources::ResourceName;
@@ -46,12 +46,12 @@ pub fn raised_requests(roles: &[engine::facts::Role], admitted: &AdmittedRequest
 /// that cannot be read stays as it is: it is not for members to read either.
 #[must_use]
 pub fn capped(template: &Value, admitted: &AdmittedRequests) -> Value {
-    let Ok(ask) = ask(template) else {
+    let Ok(whole) = read_spec(template) else {
         return template.clone();
     };
     let mut capped = template.clone();
     for (role, spec) in pod_specs::of(&mut capped) {
-        let asked = ask.roles.iter().find(|asked| asked.name == role);
+        let asked = whole.roles.iter().find(|asked| asked.name == role);
         let (Some(most), Some(asked)) = (admitted.get(&role), asked) else {
             continue;
         };

@@ -5,7 +5,7 @@
 //! that is named counts as one unit of a resource that only bears its name, and goes through
 //! all sums like any other; [`resolved`] puts what the template claims in its place.
 
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use engine::Resources;
 use engine::quantity::Amount;
@@ -18,7 +18,7 @@ const NAMED: &str = "claims of ResourceClaimTemplate ";
 
 /// What a ResourceClaimTemplate claims for one pod: devices by class.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimedDevices(Result<Resources, AskError>);
+pub struct ClaimedDevices(Result<Resources, SpecError>);
 
 /// What `template`, a ResourceClaimTemplate, claims for one pod.
 #[must_use]
@@ -31,7 +31,7 @@ pub fn claimed_devices(template: &Value) -> ClaimedDevices {
 /// # Errors
 /// Where it uses a claim that is there already: others may use it too, so that its devices are
 /// no pod's.
-pub(crate) fn named_by(spec: &Field<'_>) -> Result<Resources, AskError> {
+pub(crate) fn named_by(spec: &Field<'_>) -> Result<Resources, SpecError> {
     let mut named = Resources::new();
     for claim in spec.get("resourceClaims")?.items()? {
         let shared = claim.get("resourceClaimName")?;
@@ -39,7 +39,7 @@ pub(crate) fn named_by(spec: &Field<'_>) -> Result<Resources, AskError> {
             let why = format!(
                 "ResourceClaim {name} may be shared, and its devices cannot be counted for one pod; name a ResourceClaimTemplate instead"
             );
-            return Err(AskError::uncounted(shared.path(), why));
+            return Err(SpecError::uncounted(shared.path(), why));
         }
         let template = claim.get("resourceClaimTemplateName")?;
         let name = template
@@ -66,7 +66,7 @@ pub(crate) fn templates(request: &Resources) -> impl Iterator<Item = &str> {
 pub(crate) fn resolved<'a>(
     request: &Resources,
     of: &dyn Fn(&str) -> Option<&'a ClaimedDevices>,
-) -> Result<Resources, AskError> {
+) -> Result<Resources, SpecError> {
     let mut whole = Resources::new();
     for (name, amount) in request.iter() {
         let part = match name.as_str().strip_prefix(NAMED) {
@@ -75,7 +75,7 @@ pub(crate) fn resolved<'a>(
         };
         whole = part
             .and_then(|part| whole.checked_add(&part))
-            .ok_or_else(|| AskError::too_large("", "what its ResourceClaimTemplates claim"))?;
+            .ok_or_else(|| SpecError::too_large("", "what its ResourceClaimTemplates claim"))?;
     }
     Ok(whole)
 }
@@ -94,19 +94,19 @@ fn times(devices: &Resources, amount: Amount) -> Option<Resources> {
 fn claimed<'a>(
     template: &str,
     of: &dyn Fn(&str) -> Option<&'a ClaimedDevices>,
-) -> Result<Resources, AskError> {
+) -> Result<Resources, SpecError> {
     let field = format!("ResourceClaimTemplate {template}");
     match of(template) {
         None => {
             let why = "it is not to be seen in the job's namespace: it is missing, or Muster may not read resourceclaimtemplates (resource.k8s.io/v1)";
-            Err(AskError::uncounted(&field, why))
+            Err(SpecError::uncounted(&field, why))
         }
         Some(ClaimedDevices(Ok(devices))) => Ok(devices.clone()),
-        Some(ClaimedDevices(Err(error))) => Err(AskError::uncounted(&field, error.to_string())),
+        Some(ClaimedDevices(Err(error))) => Err(SpecError::uncounted(&field, error.to_string())),
     }
 }
 
-fn of_template(template: &Field<'_>) -> Result<Resources, AskError> {
+fn of_template(template: &Field<'_>) -> Result<Resources, SpecError> {
     let requests = template.get("spec.spec.devices.requests")?;
     let mut devices = Resources::new();
     for request in requests.items()? {
@@ -116,18 +116,18 @@ fn of_template(template: &Field<'_>) -> Result<Resources, AskError> {
         let more = [(ResourceName::of_device_class(class), count)];
         devices = devices
             .checked_add(&more.into_iter().collect())
-            .ok_or_else(|| AskError::too_large(requests.path(), "all its devices"))?;
+            .ok_or_else(|| SpecError::too_large(requests.path(), "all its devices"))?;
     }
     Ok(devices)
 }
 
 /// The class and the number of devices of one request; none where it takes none from others.
-fn of_request<'a>(request: &Field<'a>) -> Result<Option<(&'a str, Amount)>, AskError> {
+fn of_request<'a>(request: &Field<'a>) -> Result<Option<(&'a str, Amount)>, SpecError> {
     let exactly = request.get("exactly")?;
     if !exactly.is_set() {
         let either = request.get("firstAvailable")?;
         let why = "which of its alternatives is taken, and so how many devices of which class, is known in the member only; use `exactly`";
-        return Err(AskError::uncounted(either.path(), why));
+        return Err(SpecError::uncounted(either.path(), why));
     }
     let mode = exactly.get("allocationMode")?;
     match mode.name()? {
@@ -136,13 +136,13 @@ fn of_request<'a>(request: &Field<'a>) -> Result<Option<(&'a str, Amount)>, AskE
             let why = format!(
                 "with {other:?} the number of devices is known in the member only; use ExactCount"
             );
-            return Err(AskError::uncounted(mode.path(), why));
+            return Err(SpecError::uncounted(mode.path(), why));
         }
     }
     let part = exactly.get("capacity")?;
     if part.is_set() {
         let why = "parts of devices that many share cannot be counted as devices";
-        return Err(AskError::uncounted(part.path(), why));
+        return Err(SpecError::uncounted(part.path(), why));
     }
     // Who looks after a device does not take it from those who use it.
     if exactly.get("adminAccess")?.flag()? {

@@ -1,13 +1,13 @@
 //! Durations as users write them: Go's way (`2h30m`, `1.5h`, `90s`), or plain seconds.
 
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 
 /// What a duration should look like, for errors.
 const WANT: &str = "a duration such as 2h30m, 90s or a whole number of seconds";
 
 /// Reads `field` as a duration in milliseconds, what is finer rounded up.
-pub(crate) fn millis(field: &Field<'_>) -> Result<Option<i64>, AskError> {
+pub(crate) fn millis(field: &Field<'_>) -> Result<Option<i64>, SpecError> {
     field
         .text()?
         .map(|text| parse_millis(text).ok_or_else(|| field.invalid(WANT)))

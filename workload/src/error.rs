@@ -10,7 +10,7 @@ const SHOWN_CHARS: usize = 80;
 
 /// Why a template has no size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
+pub enum SpecError {
     /// Nothing says how many pods it starts, or what they request.
     #[error("size of {api_version} {kind} is unknown: {why}")]
     SizeUnknown {
@@ -41,7 +41,7 @@ pub enum AskError {
     },
 }
 
-impl AskError {
+impl SpecError {
     /// The reason that its job shows.
     #[must_use]
     pub fn reason(&self) -> Reason {

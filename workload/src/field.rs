@@ -4,7 +4,7 @@
 //! Null counts as absent, as it does for the API server; a wrong type is an error and never a
 //! panic. Fields that nobody asks for are never looked at.
 
-use crate::error::{AskError, THE_OBJECT};
+use crate::error::{SpecError, THE_OBJECT};
 use engine::Resources;
 use engine::quantity::QuantityError;
 use engine::resources::ResourceName;
@@ -58,7 +58,7 @@ impl<'a> Field<'a> {
     }
 
     /// The field at `keys` below it, names joined by dots.
-    pub(crate) fn get(&self, keys: &str) -> Result<Self, AskError> {
+    pub(crate) fn get(&self, keys: &str) -> Result<Self, SpecError> {
         keys.split('.').try_fold(self.clone(), |field, key| {
             let path = match field.path.as_str() {
                 "" => key.to_owned(),
@@ -69,11 +69,11 @@ impl<'a> Field<'a> {
     }
 
     /// The entry `key` of a map whose keys are data (`annotations[muster.io/queue]`).
-    pub(crate) fn entry(&self, key: &str) -> Result<Self, AskError> {
+    pub(crate) fn entry(&self, key: &str) -> Result<Self, SpecError> {
         self.child(key, format!("{}[{key}]", self.path))
     }
 
-    fn child(&self, key: &str, path: String) -> Result<Self, AskError> {
+    fn child(&self, key: &str, path: String) -> Result<Self, SpecError> {
         let value = match self.value {
             None => None,
             Some(Value::Object(map)) => map.get(key).filter(|value| !value.is_null()),
@@ -83,7 +83,7 @@ impl<'a> Field<'a> {
     }
 
     /// The items of a list; none where it is absent.
-    pub(crate) fn items(&self) -> Result<Vec<Self>, AskError> {
+    pub(crate) fn items(&self) -> Result<Vec<Self>, SpecError> {
         match self.value {
             None => Ok(Vec::new()),
             Some(Value::Array(items)) => Ok(items
@@ -99,7 +99,7 @@ impl<'a> Field<'a> {
     }
 
     /// The entries of a map in order of their keys; none where it is absent.
-    pub(crate) fn entries(&self) -> Result<Vec<(&'a str, Self)>, AskError> {
+    pub(crate) fn entries(&self) -> Result<Vec<(&'a str, Self)>, SpecError> {
         let Some(value) = self.value else {
             return Ok(Vec::new());
         };
@@ -122,26 +122,26 @@ impl<'a> Field<'a> {
     }
 
     /// A text.
-    pub(crate) fn text(&self) -> Result<Option<&'a str>, AskError> {
+    pub(crate) fn text(&self) -> Result<Option<&'a str>, SpecError> {
         self.value
             .map(|value| value.as_str().ok_or_else(|| self.invalid("a text")))
             .transpose()
     }
 
     /// A text that is not empty: Kubernetes writes "nothing" in both ways.
-    pub(crate) fn name(&self) -> Result<Option<&'a str>, AskError> {
+    pub(crate) fn name(&self) -> Result<Option<&'a str>, SpecError> {
         Ok(self.text()?.filter(|text| !text.is_empty()))
     }
 
     /// A flag; false where it is absent.
-    pub(crate) fn flag(&self) -> Result<bool, AskError> {
+    pub(crate) fn flag(&self) -> Result<bool, SpecError> {
         self.value.map_or(Ok(false), |value| {
             value.as_bool().ok_or_else(|| self.invalid("true or false"))
         })
     }
 
     /// A number of pods or of groups of pods.
-    pub(crate) fn count(&self) -> Result<Option<u32>, AskError> {
+    pub(crate) fn count(&self) -> Result<Option<u32>, SpecError> {
         self.value
             .map(|value| {
                 value
@@ -154,7 +154,7 @@ impl<'a> Field<'a> {
     }
 
     /// A duration in whole seconds.
-    pub(crate) fn seconds(&self) -> Result<Option<i64>, AskError> {
+    pub(crate) fn seconds(&self) -> Result<Option<i64>, SpecError> {
         self.value
             .map(|value| {
                 value
@@ -166,7 +166,7 @@ impl<'a> Field<'a> {
     }
 
     /// A Kubernetes resource list.
-    pub(crate) fn resources(&self) -> Result<Resources, AskError> {
+    pub(crate) fn resources(&self) -> Result<Resources, SpecError> {
         self.entries()?
             .into_iter()
             .map(|(name, field)| {
@@ -181,7 +181,7 @@ impl<'a> Field<'a> {
 
     /// The text of a quantity. Where a schema allows it (int-or-string), numbers are stored as
     /// they were written.
-    fn quantity(&self) -> Result<String, AskError> {
+    fn quantity(&self) -> Result<String, SpecError> {
         match self.value {
             Some(Value::String(text)) => Ok(text.clone()),
             Some(Value::Number(number)) => Ok(number.to_string()),
@@ -189,7 +189,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    fn wrong(&self, error: &QuantityError) -> AskError {
+    fn wrong(&self, error: &QuantityError) -> SpecError {
         self.invalid(match error {
             QuantityError::Malformed(_) => QUANTITY,
             QuantityError::Negative(_) => "0 or more",
@@ -198,8 +198,8 @@ impl<'a> Field<'a> {
     }
 
     /// The complaint that it is not `want`.
-    pub(crate) fn invalid(&self, want: impl Into<String>) -> AskError {
-        AskError::invalid(self.shown_path(), self.value, want)
+    pub(crate) fn invalid(&self, want: impl Into<String>) -> SpecError {
+        SpecError::invalid(self.shown_path(), self.value, want)
     }
 
     fn shown_path(&self) -> &str {

@@ -1,7 +1,7 @@
 //! Whether an edit of a template would make its job larger.
 
-use crate::ask::{Ask, ask};
-use crate::error::AskError;
+use crate::error::SpecError;
+use crate::spec::{WorkloadSpec, read_spec};
 use engine::facts::Role;
 use engine::resources::ResourceName;
 use serde_json::Value;
@@ -56,9 +56,9 @@ impl fmt::Display for Growth {
 ///
 /// # Errors
 /// Where one of both has no size. A `new` that cannot be read is reported before `old`.
-pub fn growth(old: &Value, new: &Value) -> Result<Growth, AskError> {
-    let new = ask(new)?;
-    let old = ask(old)?;
+pub fn growth(old: &Value, new: &Value) -> Result<Growth, SpecError> {
+    let new = read_spec(new)?;
+    let old = read_spec(old)?;
     let grown = new
         .roles
         .iter()
@@ -72,7 +72,7 @@ pub fn growth(old: &Value, new: &Value) -> Result<Growth, AskError> {
 ///
 /// # Errors
 /// As of [`growth`].
-pub fn growth_beside_replicas(old: &Value, new: &Value) -> Result<Growth, AskError> {
+pub fn growth_beside_replicas(old: &Value, new: &Value) -> Result<Growth, SpecError> {
     let mut at_old_size = new.clone();
     if let Some(spec) = at_old_size.get_mut("spec").and_then(Value::as_object_mut) {
         for field in ["replicas", "parallelism", "completions"] {
@@ -85,7 +85,7 @@ pub fn growth_beside_replicas(old: &Value, new: &Value) -> Result<Growth, AskErr
     growth(old, &at_old_size)
 }
 
-fn of_role(old: &Ask, new: &Role) -> Growth {
+fn of_role(old: &WorkloadSpec, new: &Role) -> Growth {
     let before = old.roles.iter().find(|role| role.name == new.name);
     let from = before.map_or(0, |role| role.count);
     if new.count > from {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! template ──► kind ──► Size (roles, minimum) ──┐
-//! binding  ──► (any other kind) ────────────────┴──► Ask ──► engine::facts::Demand
+//! binding  ──► (any other kind) ────────────────┴──► WorkloadSpec ──► engine::facts::Demand
 //! aggregatedStatus ──► Outcome, PodCounts
 //! template + admitted shares ──► Part per cluster, PodService per pod that has to be found
 //! ```
@@ -16,7 +16,6 @@
 //! status says now; unknown fields never matter.
 
 mod apportion;
-mod ask;
 mod binding;
 mod capped;
 mod claims;
@@ -39,6 +38,7 @@ mod rendered;
 mod rendezvous;
 mod services;
 mod size;
+mod spec;
 mod split;
 #[cfg(test)]
 mod testing;
@@ -47,12 +47,11 @@ mod warnings;
 mod wishes;
 
 pub use apportion::apportion;
-pub use ask::{Ask, ask, ask_from_binding, ask_with, pod_request};
 pub use capped::{AdmittedRequests, capped, raised_requests};
 pub use claims::{ClaimedDevices, claimed_devices};
 pub use dependencies::{Dependency, dependencies};
 pub use duration::parse_millis as duration_millis;
-pub use error::AskError;
+pub use error::SpecError;
 pub use growth::{Growth, growth, growth_beside_replicas};
 pub use kinds::{
     KnownKind, default_kinds, divisible_kind, holds_replicas, is_known_kind, known_kinds,
@@ -66,6 +65,7 @@ pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
 pub use rendered::{Rendered, rendered};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};
 pub use services::{PART_LABEL, PodService, needs_services, services};
+pub use spec::{WorkloadSpec, pod_request, read_spec, read_spec_from_binding, read_spec_with};
 pub use split::cannot_meet;
 pub use ttl::{TimeToLive, ended_at, for_ever, time_to_live};
 pub use warnings::warnings;

@@ -2,13 +2,13 @@
 //!
 //! Preferences never matter here: they cannot keep a pod from a node.
 
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use engine::matching::{NodeTerm, Operator, Requirement, TaintEffect, Toleration};
 
 /// Any of these terms must hold; empty means any node. The node selector, and a node named
 /// outright, are part of every term.
-pub(crate) fn terms(spec: &Field<'_>) -> Result<Vec<NodeTerm>, AskError> {
+pub(crate) fn terms(spec: &Field<'_>) -> Result<Vec<NodeTerm>, SpecError> {
     let affinity =
         spec.get("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution")?;
     let named = spec.get("nodeName")?.name()?;
@@ -20,7 +20,7 @@ pub(crate) fn merged(
     selector: &Field<'_>,
     affinity: &Field<'_>,
     node: Option<&str>,
-) -> Result<Vec<NodeTerm>, AskError> {
+) -> Result<Vec<NodeTerm>, SpecError> {
     let mut always = NodeTerm::default();
     for (key, value) in selector.entries()? {
         let value = value.text()?.ok_or_else(|| value.invalid("a text"))?;
@@ -80,11 +80,11 @@ fn one_of(key: &str, value: &str) -> Requirement {
 }
 
 /// A list of label or field requirements.
-pub(crate) fn requirements(list: &Field<'_>) -> Result<Vec<Requirement>, AskError> {
+pub(crate) fn requirements(list: &Field<'_>) -> Result<Vec<Requirement>, SpecError> {
     list.items()?.iter().map(requirement).collect()
 }
 
-fn requirement(item: &Field<'_>) -> Result<Requirement, AskError> {
+fn requirement(item: &Field<'_>) -> Result<Requirement, SpecError> {
     let operator = item.get("operator")?;
     let values = item.get("values")?.items()?;
     Ok(Requirement {
@@ -102,7 +102,7 @@ fn requirement(item: &Field<'_>) -> Result<Requirement, AskError> {
     })
 }
 
-fn required_text(field: &Field<'_>) -> Result<String, AskError> {
+fn required_text(field: &Field<'_>) -> Result<String, SpecError> {
     field
         .text()?
         .map(str::to_owned)
@@ -110,7 +110,7 @@ fn required_text(field: &Field<'_>) -> Result<String, AskError> {
 }
 
 /// The taints that are tolerated.
-pub(crate) fn tolerations(list: &Field<'_>) -> Result<Vec<Toleration>, AskError> {
+pub(crate) fn tolerations(list: &Field<'_>) -> Result<Vec<Toleration>, SpecError> {
     let mut tolerations = Vec::new();
     for item in list.items()? {
         tolerations.extend(toleration(&item)?);
@@ -120,7 +120,7 @@ pub(crate) fn tolerations(list: &Field<'_>) -> Result<Vec<Toleration>, AskError>
 
 /// A toleration; `None` for one that compares numbers (Gt, Lt: alpha in 1.35), which is not
 /// relied on, so that no pod is sent where it might not be let in.
-fn toleration(item: &Field<'_>) -> Result<Option<Toleration>, AskError> {
+fn toleration(item: &Field<'_>) -> Result<Option<Toleration>, SpecError> {
     let operator = item.get("operator")?;
     let value = item.get("value")?.text()?.unwrap_or_default().to_owned();
     let value = match operator.name()? {

@@ -20,10 +20,10 @@
 pub(crate) mod metadata;
 mod resize;
 
-use crate::ask::ask;
 use crate::kinds::{self, WorkloadKind};
 use crate::rendezvous::{Meeting, Reach};
 use crate::services::Whose;
+use crate::spec::read_spec;
 use crate::{rendezvous, services};
 use engine::facts::{RolePods, Share};
 use engine::{Attempt, ClusterName};
@@ -169,8 +169,9 @@ impl<'a> Gang<'a> {
         reach: &'a Reach,
         resizable: bool,
     ) -> Result<Self, PartsError> {
-        let ask = ask(template).map_err(|error| PartsError::Unreadable(error.to_string()))?;
-        let tasks: Vec<RolePods> = ask
+        let spec =
+            read_spec(template).map_err(|error| PartsError::Unreadable(error.to_string()))?;
+        let tasks: Vec<RolePods> = spec
             .roles
             .iter()
             .map(|role| RolePods {
@@ -201,10 +202,10 @@ impl<'a> Gang<'a> {
             attempt,
             shares,
             tasks,
-            min_available: ask.min_available,
+            min_available: spec.min_available,
             resizable,
-            tasks_hold: ask.min_available >= ask.min_task_member.values().sum(),
-            meeting: ask.meeting,
+            tasks_hold: spec.min_available >= spec.min_task_member.values().sum(),
+            meeting: spec.meeting,
             clusters: clusters.join(","),
             host: rendezvous::host(template).or_else(own),
             leader: reach.first(&service),

@@ -1,6 +1,6 @@
 //! Where a job may go: the `spec.placement` that its binding has from its policy.
 
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds;
 use crate::nodes;
@@ -51,7 +51,7 @@ pub fn natively_divisible(template: &Value, placement: Option<&Value>) -> bool {
 }
 
 /// `clusterAffinities` in their order, or the one `clusterAffinity`.
-fn groups(placement: &Field<'_>) -> Result<Vec<ClusterRule>, AskError> {
+fn groups(placement: &Field<'_>) -> Result<Vec<ClusterRule>, SpecError> {
     let several = placement.get("clusterAffinities")?.items()?;
     if !several.is_empty() {
         return several.iter().map(rule).collect();
@@ -65,7 +65,7 @@ fn groups(placement: &Field<'_>) -> Result<Vec<ClusterRule>, AskError> {
 }
 
 /// A cluster affinity; empty lists and selectors select every cluster.
-fn rule(affinity: &Field<'_>) -> Result<ClusterRule, AskError> {
+fn rule(affinity: &Field<'_>) -> Result<ClusterRule, SpecError> {
     let names = names(&affinity.get("clusterNames")?)?;
     let mut labels = Vec::new();
     for (key, value) in affinity.get("labelSelector.matchLabels")?.entries()? {
@@ -94,7 +94,7 @@ fn rule(affinity: &Field<'_>) -> Result<ClusterRule, AskError> {
     })
 }
 
-fn names(list: &Field<'_>) -> Result<Vec<ClusterName>, AskError> {
+fn names(list: &Field<'_>) -> Result<Vec<ClusterName>, SpecError> {
     let name = |item: &Field<'_>| {
         item.text()?
             .map(ClusterName::new)

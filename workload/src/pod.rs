@@ -3,7 +3,7 @@
 //! sets on the pods made from a template).
 
 use crate::claims;
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::nodes;
 use engine::Resources;
@@ -25,7 +25,7 @@ pub(crate) struct Pod {
 
 impl Pod {
     /// Reads a pod spec.
-    pub(crate) fn read(spec: &Field<'_>) -> Result<Self, AskError> {
+    pub(crate) fn read(spec: &Field<'_>) -> Result<Self, SpecError> {
         Ok(Self {
             path: spec.path().to_owned(),
             request: request(spec)?,
@@ -52,7 +52,7 @@ impl Pod {
     }
 
     /// The pod with the request of one more container that runs beside the others.
-    pub(crate) fn and(mut self, container: &Resources) -> Result<Self, AskError> {
+    pub(crate) fn and(mut self, container: &Resources) -> Result<Self, SpecError> {
         self.request = plus(&self.path, &self.request, container)?;
         Ok(self)
     }
@@ -66,10 +66,10 @@ impl Pod {
         name: impl Into<String>,
         count: u32,
         min: u32,
-    ) -> Result<Role, AskError> {
+    ) -> Result<Role, SpecError> {
         if self.request.checked_mul(count).is_none() {
             let what = format!("{count} pods of {}", self.request);
-            return Err(AskError::too_large(&self.path, what));
+            return Err(SpecError::too_large(&self.path, what));
         }
         Ok(Role {
             name: name.into(),
@@ -83,7 +83,7 @@ impl Pod {
 }
 
 /// What a pod of `spec` requests: the most it needs at any time, and one `pods`.
-fn request(spec: &Field<'_>) -> Result<Resources, AskError> {
+fn request(spec: &Field<'_>) -> Result<Resources, SpecError> {
     let containers = spec.get("containers")?;
     if containers.items()?.is_empty() {
         return Err(containers.invalid("at least one container"));
@@ -117,12 +117,12 @@ fn request(spec: &Field<'_>) -> Result<Resources, AskError> {
 }
 
 /// What a container requests; its limits count where it names no request, per resource.
-pub(crate) fn container_request(container: &Field<'_>) -> Result<Resources, AskError> {
+pub(crate) fn container_request(container: &Field<'_>) -> Result<Resources, SpecError> {
     requirements(&container.get("resources")?)
 }
 
 /// A `ResourceRequirements`: requests, and limits where requests are absent.
-pub(crate) fn requirements(resources: &Field<'_>) -> Result<Resources, AskError> {
+pub(crate) fn requirements(resources: &Field<'_>) -> Result<Resources, SpecError> {
     let mut requests = resources.get("requests")?.resources()?;
     for (name, amount) in resources.get("limits")?.resources()?.iter() {
         if requests.get(name).is_none() {
@@ -135,7 +135,7 @@ pub(crate) fn requirements(resources: &Field<'_>) -> Result<Resources, AskError>
 /// Resources of the pod as a whole (KEP-2837) stand above what its containers add up to. A
 /// limit of the pod is its request only where no container requests the resource; huge pages
 /// cannot be overcommitted, so for them it always is.
-fn pod_level(resources: &Field<'_>, mut of_containers: Resources) -> Result<Resources, AskError> {
+fn pod_level(resources: &Field<'_>, mut of_containers: Resources) -> Result<Resources, SpecError> {
     let requests = resources.get("requests")?.resources()?;
     for (name, limit) in resources.get("limits")?.resources()?.iter() {
         let is_huge = name.as_str().starts_with("hugepages-");
@@ -165,9 +165,9 @@ fn one_pod(request: Resources) -> Resources {
     request
 }
 
-fn plus(path: &str, sum: &Resources, more: &Resources) -> Result<Resources, AskError> {
+fn plus(path: &str, sum: &Resources, more: &Resources) -> Result<Resources, SpecError> {
     sum.checked_add(more)
-        .ok_or_else(|| AskError::too_large(path, format!("{sum} and {more}")))
+        .ok_or_else(|| SpecError::too_large(path, format!("{sum} and {more}")))
 }
 
 #[cfg(test)]

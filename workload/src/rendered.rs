@@ -1,13 +1,13 @@
 //! What a member has to run: the size of a manifest as it is applied there, after everything that
 //! was overridden.
 //!
-//! It is read by the same rules as a template ([`mod@crate::ask`]), so that what a job was charged and
+//! It is read by the same rules as a template ([`mod@crate::spec`]), so that what a job was charged and
 //! what it has to run can be compared. Stand-ins in parts of a gang, which are gated for good, are
 //! left out. A manifest of a kind that is not known cannot be read: what its binding says of it is
 //! what Karmada's interpreter read from the template, before any override.
 
-use crate::ask::ask;
 use crate::claims::{self, ClaimedDevices};
+use crate::spec::read_spec;
 use crate::{kinds, pod_specs};
 use engine::Resources;
 use engine::facts::RolePods;
@@ -30,7 +30,7 @@ pub struct Rendered {
 /// field holds what cannot be used, which no member takes either.
 #[must_use]
 pub fn rendered(mut manifest: Value) -> Option<Rendered> {
-    let ask = ask(&manifest).ok()?;
+    let spec = read_spec(&manifest).ok()?;
     let kind = kinds::of_template(&manifest)?;
     let stand_ins: Vec<String> = pod_specs::of(&mut manifest)
         .into_iter()
@@ -38,13 +38,13 @@ pub fn rendered(mut manifest: Value) -> Option<Rendered> {
         .map(|(role, _)| role)
         .collect();
     let is_absent = |role: &str| stand_ins.iter().any(|stand_in| stand_in == role);
-    let roles = ask.roles.iter().filter(|role| {
+    let roles = spec.roles.iter().filter(|role| {
         let never_started = kind.role_started_by(&role.name).is_some_and(is_absent);
         !is_absent(&role.name) && !never_started
     });
-    let first = ask.roles.first();
+    let first = spec.roles.first();
     let surge = first.map_or(Some(Resources::new()), |first| {
-        first.request.checked_mul(ask.surge)
+        first.request.checked_mul(spec.surge)
     });
     let total = roles.clone().try_fold(Resources::new(), |sum, role| {
         sum.checked_add(&role.request.checked_mul(role.count)?)

@@ -16,10 +16,10 @@
 //! Names hold the template, the attempt and the cluster, so that nothing of an attempt that is over
 //! can be taken for the new one's.
 
-use crate::ask::ask;
 use crate::kinds;
 use crate::parts::PartsError;
 use crate::rendezvous::{Meeting, Reach, leading};
+use crate::spec::read_spec;
 use engine::facts::Share;
 use engine::{Attempt, ClusterName};
 use serde_json::Value;
@@ -60,7 +60,7 @@ pub fn services(
     if !needs_services(shares.len(), reach) {
         return Ok(Vec::new());
     }
-    let ask = ask(template).map_err(|error| PartsError::Unreadable(error.to_string()))?;
+    let spec = read_spec(template).map_err(|error| PartsError::Unreadable(error.to_string()))?;
     let whose = Whose::of(template, attempt);
     let service = |share: &Share, role: &str, index: u32| {
         let others = shares.iter().map(|other| &other.cluster);
@@ -76,14 +76,14 @@ pub fn services(
             selector,
         })
     };
-    let first = ask.roles.first().filter(|_| reach.first_has_service());
+    let first = spec.roles.first().filter(|_| reach.first_has_service());
     let first = first.and_then(|first| {
         let leading = leading(shares, &first.name)?;
         service(leading, &first.name, 0)
     });
     let all = shares
         .iter()
-        .filter(|share| ask.meeting == Meeting::All && reach.has_services(&share.cluster));
+        .filter(|share| spec.meeting == Meeting::All && reach.has_services(&share.cluster));
     let all = all.flat_map(|share| {
         let pods = share.pods.iter();
         pods.flat_map(move |pods| (0..pods.count).map(move |index| (share, &pods.role, index)))

@@ -1,6 +1,6 @@
 //! What a template of one kind asks for, before what all kinds share is added.
 
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::{Field, MAX_PODS};
 use engine::Resources;
 use engine::facts::Role;
@@ -40,7 +40,7 @@ impl Size {
         from: &Field<'_>,
         roles: Vec<Role>,
         min_available: u32,
-    ) -> Result<Self, AskError> {
+    ) -> Result<Self, SpecError> {
         check_names(from, &roles)?;
         check_total(from, &roles)?;
         Ok(Self {
@@ -58,11 +58,11 @@ impl Size {
     }
 }
 
-fn check_names(from: &Field<'_>, roles: &[Role]) -> Result<(), AskError> {
+fn check_names(from: &Field<'_>, roles: &[Role]) -> Result<(), SpecError> {
     let mut seen = BTreeSet::new();
     match roles.iter().find(|role| !seen.insert(&role.name)) {
         None => Ok(()),
-        Some(twice) => Err(AskError::Invalid {
+        Some(twice) => Err(SpecError::Invalid {
             field: from.path().to_owned(),
             value: format!("{:?} twice", twice.name),
             want: "a name of its own for each group of pods".to_owned(),
@@ -70,10 +70,10 @@ fn check_names(from: &Field<'_>, roles: &[Role]) -> Result<(), AskError> {
     }
 }
 
-pub(crate) fn check_total(from: &Field<'_>, roles: &[Role]) -> Result<(), AskError> {
+pub(crate) fn check_total(from: &Field<'_>, roles: &[Role]) -> Result<(), SpecError> {
     let pods: u64 = roles.iter().map(|role| u64::from(role.count)).sum();
     if pods > u64::from(MAX_PODS) {
-        return Err(AskError::Invalid {
+        return Err(SpecError::Invalid {
             field: from.path().to_owned(),
             value: format!("{pods} pods in all"),
             want: format!("at most {MAX_PODS} pods"),
@@ -84,7 +84,7 @@ pub(crate) fn check_total(from: &Field<'_>, roles: &[Role]) -> Result<(), AskErr
 }
 
 /// What the smallest gang requests: every role's own minimum, then filled in the roles' order.
-fn smallest(from: &Field<'_>, roles: &[Role], min_available: u32) -> Result<Resources, AskError> {
+fn smallest(from: &Field<'_>, roles: &[Role], min_available: u32) -> Result<Resources, SpecError> {
     let own: u32 = roles.iter().map(|role| role.min).sum();
     let mut left = min_available.saturating_sub(own);
     let counts = roles.iter().map(|role| {
@@ -99,21 +99,21 @@ fn smallest(from: &Field<'_>, roles: &[Role], min_available: u32) -> Result<Reso
 pub(crate) fn sum<'a>(
     from: &Field<'_>,
     requests: impl IntoIterator<Item = (&'a Resources, u32)>,
-) -> Result<Resources, AskError> {
+) -> Result<Resources, SpecError> {
     requests
         .into_iter()
         .filter(|(_, count)| *count > 0)
         .try_fold(Resources::new(), |sum, (request, count)| {
             sum.checked_add(&request.checked_mul(count)?)
         })
-        .ok_or_else(|| AskError::too_large(from.path(), "the requests of all its pods"))
+        .ok_or_else(|| SpecError::too_large(from.path(), "the requests of all its pods"))
 }
 
 /// The product of two counts, as a count of pods.
-pub(crate) fn times(from: &Field<'_>, left: u32, right: u32) -> Result<u32, AskError> {
+pub(crate) fn times(from: &Field<'_>, left: u32, right: u32) -> Result<u32, SpecError> {
     left.checked_mul(right)
         .filter(|pods| *pods <= MAX_PODS)
-        .ok_or_else(|| AskError::Invalid {
+        .ok_or_else(|| SpecError::Invalid {
             field: from.path().to_owned(),
             value: format!("{left} × {right} pods"),
             want: format!("at most {MAX_PODS} pods"),
@@ -121,13 +121,13 @@ pub(crate) fn times(from: &Field<'_>, left: u32, right: u32) -> Result<u32, AskE
 }
 
 /// The minimum that the annotation `muster.io/min-available` states for a job of `pods` pods.
-pub(crate) fn annotated_minimum(template: &Field<'_>, pods: u32) -> Result<Option<u32>, AskError> {
+pub(crate) fn annotated_minimum(template: &Field<'_>, pods: u32) -> Result<Option<u32>, SpecError> {
     let annotations = template.get("metadata.annotations")?;
     number_of_pods(&annotations.entry(MIN_AVAILABLE)?, pods)
 }
 
 /// A number of pods that is written as text, from 1 to `pods`.
-pub(crate) fn number_of_pods(field: &Field<'_>, pods: u32) -> Result<Option<u32>, AskError> {
+pub(crate) fn number_of_pods(field: &Field<'_>, pods: u32) -> Result<Option<u32>, SpecError> {
     let Some(text) = field.text()? else {
         return Ok(None);
     };
@@ -139,7 +139,7 @@ pub(crate) fn number_of_pods(field: &Field<'_>, pods: u32) -> Result<Option<u32>
 }
 
 /// `seconds` in milliseconds.
-pub(crate) fn deadline(seconds: &Field<'_>) -> Result<Option<i64>, AskError> {
+pub(crate) fn deadline(seconds: &Field<'_>) -> Result<Option<i64>, SpecError> {
     Ok(seconds
         .seconds()?
         .map(|seconds| seconds.saturating_mul(1000)))

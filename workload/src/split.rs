@@ -9,7 +9,7 @@
 //! sense where all of it is seen. Asking for what cannot be is no error: the job runs in one cluster, and
 //! [`refused`] tells why.
 
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds;
 use crate::rendezvous::Meeting;
@@ -33,7 +33,7 @@ pub(crate) struct Wish {
 ///
 /// # Errors
 /// Where the annotation holds no answer.
-pub(crate) fn wish(template: &Field<'_>) -> Result<Wish, AskError> {
+pub(crate) fn wish(template: &Field<'_>) -> Result<Wish, SpecError> {
     let asked = asked(template)?;
     let can = template
         .value()
@@ -51,7 +51,7 @@ pub(crate) fn refused(template: &Value) -> Option<String> {
 }
 
 /// Whom the pods of a job of this kind have to find from other clusters.
-pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, AskError> {
+pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, SpecError> {
     let api_version = template.get("apiVersion")?.text()?.unwrap_or_default();
     let kind = template.get("kind")?.text()?.unwrap_or_default();
     let kind = kinds::of(api_version, kind);
@@ -66,7 +66,7 @@ pub fn cannot_meet(why: &str) -> String {
     )
 }
 
-fn asked(template: &Field<'_>) -> Result<Wish, AskError> {
+fn asked(template: &Field<'_>) -> Result<Wish, SpecError> {
     let field = template.get("metadata.annotations")?.entry(SPLIT)?;
     Ok(match field.name()? {
         None => Wish::default(),

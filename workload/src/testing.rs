@@ -1,7 +1,7 @@
 //! For tests: templates from YAML, and what they ask for in a few lines.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::{Ask, AskError, ask, ask_with};
+use crate::{SpecError, WorkloadSpec, read_spec, read_spec_with};
 use engine::facts::Role;
 use engine::matching::{NodeTerm, Operator, Requirement};
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub(crate) fn yaml(text: &str) -> Value {
 
 /// What the template asks for, or why that is not known.
 pub(crate) fn asked(template: &str) -> String {
-    shown(ask(&yaml(template)))
+    shown(read_spec(&yaml(template)))
 }
 
 /// As [`asked`], with the values of PriorityClasses.
@@ -24,20 +24,20 @@ pub(crate) fn asked_with(template: &str, priorities: &[(&str, i32)]) -> String {
             .find(|(class, _)| *class == name)
             .map(|(_, value)| *value)
     };
-    shown(ask_with(&yaml(template), &value))
+    shown(read_spec_with(&yaml(template), &value))
 }
 
-pub(crate) fn shown(result: Result<Ask, AskError>) -> String {
-    let ask = match result {
-        Ok(ask) => ask,
+pub(crate) fn shown(result: Result<WorkloadSpec, SpecError>) -> String {
+    let spec = match result {
+        Ok(spec) => spec,
         Err(error) => return format!("{}: {error}", error.reason()),
     };
     let mut text = String::new();
-    for role in &ask.roles {
+    for role in &spec.roles {
         role_line(&mut text, role);
     }
-    write!(text, "min {} ({})", ask.min_available, ask.min_resources).unwrap();
-    let members: Vec<String> = ask
+    write!(text, "min {} ({})", spec.min_available, spec.min_resources).unwrap();
+    let members: Vec<String> = spec
         .min_task_member
         .iter()
         .map(|(name, min)| format!("{name} {min}"))
@@ -47,19 +47,19 @@ pub(crate) fn shown(result: Result<Ask, AskError>) -> String {
         "members",
         (!members.is_empty()).then(|| members.join(", ")),
     );
-    word(&mut text, "queue", ask.queue);
-    word(&mut text, "class", ask.priority_class);
+    word(&mut text, "queue", spec.queue);
+    word(&mut text, "class", spec.priority_class);
     word(
         &mut text,
         "runs",
-        ask.expected_duration_ms.map(|ms| format!("{ms} ms")),
+        spec.expected_duration_ms.map(|ms| format!("{ms} ms")),
     );
-    word(&mut text, "topology", ask.network_topology);
-    word(&mut text, "surge", (ask.surge > 0).then_some(ask.surge));
+    word(&mut text, "topology", spec.network_topology);
+    word(&mut text, "surge", (spec.surge > 0).then_some(spec.surge));
     for (flag, name) in [
-        (ask.suspended, "suspended"),
-        (ask.replicas_held, "held"),
-        (ask.keeps_pods, "keeps its pods"),
+        (spec.suspended, "suspended"),
+        (spec.replicas_held, "held"),
+        (spec.keeps_pods, "keeps its pods"),
     ] {
         text.push_str(if flag { "\n" } else { "" });
         text.push_str(if flag { name } else { "" });

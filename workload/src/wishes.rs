@@ -2,7 +2,7 @@
 //! evict it, where its data is, how close its pods must be. The same for every kind, but
 //! that a Volcano Job says itself with how few pods it runs.
 
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds::{self, WorkloadKind};
 use crate::parts;
@@ -29,7 +29,7 @@ pub(crate) fn elastic(
     template: &Field<'_>,
     replicas_held: bool,
     size: &mut Size,
-) -> Result<bool, AskError> {
+) -> Result<bool, SpecError> {
     if !asks_elastic(template)? {
         return Ok(false);
     }
@@ -76,7 +76,7 @@ pub(crate) fn elastic(
 ///
 /// # Errors
 /// Where the annotation is neither true nor false.
-pub(crate) fn asks_elastic(template: &Field<'_>) -> Result<bool, AskError> {
+pub(crate) fn asks_elastic(template: &Field<'_>) -> Result<bool, SpecError> {
     let asked = template.get("metadata.annotations")?.entry(ELASTIC)?;
     Ok(truth(&asked)?.unwrap_or(false))
 }
@@ -85,7 +85,7 @@ const RESIZABLE: &str = "false, or a kind that is resized while it runs: a Deplo
 
 /// Whether the job may be evicted for another: unless it, or the template of some of its
 /// pods, says no.
-pub(crate) fn preemptible(template: &Field<'_>, pods: &[&Value]) -> Result<bool, AskError> {
+pub(crate) fn preemptible(template: &Field<'_>, pods: &[&Value]) -> Result<bool, SpecError> {
     let pods = pods
         .iter()
         .map(|pods| Field::at("(pod template)", pods))
@@ -101,7 +101,7 @@ pub(crate) fn preemptible(template: &Field<'_>, pods: &[&Value]) -> Result<bool,
 }
 
 /// The clusters that hold its data, in the order in which it names them.
-pub(crate) fn data_clusters(template: &Field<'_>) -> Result<Vec<ClusterName>, AskError> {
+pub(crate) fn data_clusters(template: &Field<'_>) -> Result<Vec<ClusterName>, SpecError> {
     let field = template.get("metadata.annotations")?.entry(DATA_CLUSTERS)?;
     let names = field.text()?.unwrap_or_default().split(',').map(str::trim);
     Ok(names
@@ -112,7 +112,7 @@ pub(crate) fn data_clusters(template: &Field<'_>) -> Result<Vec<ClusterName>, As
 
 /// Volcano's `networkTopology`. A tier that is only named has no number here: then the closest
 /// is preferred, and the member's Volcano holds to the name.
-pub(crate) fn topology(stated: Option<&Value>) -> Result<Option<Topology>, AskError> {
+pub(crate) fn topology(stated: Option<&Value>) -> Result<Option<Topology>, SpecError> {
     let Some(stated) = stated else {
         return Ok(None);
     };
@@ -137,7 +137,7 @@ pub(crate) fn topology(stated: Option<&Value>) -> Result<Option<Topology>, AskEr
 }
 
 /// A flag that is written as text, as annotations and labels are (Go's `strconv.ParseBool`).
-fn truth(field: &Field<'_>) -> Result<Option<bool>, AskError> {
+fn truth(field: &Field<'_>) -> Result<Option<bool>, SpecError> {
     match field.name()? {
         None => Ok(None),
         Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(Some(true)),

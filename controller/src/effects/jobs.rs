@@ -177,7 +177,7 @@ impl Effects {
             match tokio::time::timeout(READ_DEADLINE, api.get(&template.name)).await {
                 Ok(Ok(object)) => {
                     let value = serde_json::to_value(&object).unwrap_or_default();
-                    match workload::pinned(
+                    match workload::cap_to_admitted(
                         &template.kind.api_version,
                         &template.kind.kind,
                         &value,

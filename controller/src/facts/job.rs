@@ -11,7 +11,7 @@ use crds::record::{AdmissionRecord, RecordState};
 use engine::facts::{ClusterPlacement, Demand, Filters, Held, Hold, JobFact, Split};
 use engine::{JobKey, QueueName, Reason, Time, Uid};
 use std::collections::BTreeSet;
-use workload::{Ask, AskError, ClaimedDevices, Meeting};
+use workload::{ClaimedDevices, Meeting, SpecError, WorkloadSpec};
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +51,7 @@ pub(crate) struct ResolvedJob {
     pub(crate) fact: JobFact,
     /// What it asks for; `None` where that is not known. Without the devices that its pods claim
     /// where only these are not known.
-    pub(crate) ask: Option<Ask>,
+    pub(crate) ask: Option<WorkloadSpec>,
     /// Why it is not split although it may be, in words.
     pub(crate) unsplit: Option<String>,
 }
@@ -82,7 +82,7 @@ pub(crate) fn job(
             .flatten()
     });
     let ask = if unsplit.is_some() {
-        ask.map(Ask::whole)
+        ask.map(WorkloadSpec::whole)
     } else {
         ask
     };
@@ -174,22 +174,22 @@ fn queue(template: &Template, namespace: &NamespaceFact) -> QueueName {
 }
 
 /// By kind, else by what Karmada's interpreter says of it on the binding.
-fn size(binding: &ResourceBinding, template: &Template) -> Result<Ask, AskError> {
+fn size(binding: &ResourceBinding, template: &Template) -> Result<WorkloadSpec, SpecError> {
     match &template.ask {
-        Err(AskError::SizeUnknown { .. }) => {
+        Err(SpecError::SizeUnknown { .. }) => {
             let spec = serde_json::json!({
                 "resource": binding.spec.resource,
                 "replicas": binding.spec.replicas,
                 "replicaRequirements": binding.spec.replica_requirements,
                 "components": binding.spec.components,
             });
-            workload::ask_from_binding(&spec, None)
+            workload::read_spec_from_binding(&spec, None)
         }
         known => known.clone(),
     }
 }
 
-fn held(error: &AskError) -> Hold {
+fn held(error: &SpecError) -> Hold {
     Hold {
         reason: error.reason(),
         message: error.to_string(),
@@ -200,7 +200,7 @@ fn held(error: &AskError) -> Hold {
 fn own_hold(
     binding: &ResourceBinding,
     template: &Template,
-    ask: Option<&Ask>,
+    ask: Option<&WorkloadSpec>,
     queue: &QueueName,
     rules: QueueRules<'_>,
 ) -> Option<Hold> {
@@ -227,7 +227,7 @@ fn own_hold(
     if let Some(hold) = not_permitted(binding, template, queue, rules) {
         return Some(hold);
     }
-    let classes = ask.map(Ask::priority_classes).unwrap_or_default();
+    let classes = ask.map(WorkloadSpec::priority_classes).unwrap_or_default();
     if let Some(class) = (rules.class_refused)(queue, &classes) {
         return held(
             Reason::PriorityClassNotPermitted,
@@ -315,7 +315,7 @@ fn queued_at(binding: &ResourceBinding, template: &Template) -> Time {
 fn demand(
     binding: &ResourceBinding,
     template: &Template,
-    ask: Option<&Ask>,
+    ask: Option<&WorkloadSpec>,
     queue_split: Split,
     filters: Filters,
 ) -> Demand {

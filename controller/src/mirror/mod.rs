@@ -25,7 +25,7 @@ use engine::{ClusterName, JobKey, QueueName};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use workload::{Ask, ClaimedDevices};
+use workload::{ClaimedDevices, WorkloadSpec};
 
 #[cfg(test)]
 mod tests;
@@ -334,7 +334,7 @@ impl Mirror {
 
     /// What the template of a binding asks for, where that is known; devices that it claims stand
     /// under the names of their ResourceClaimTemplates.
-    pub(crate) fn ask_of(&self, binding: &ResourceBinding) -> Option<&Ask> {
+    pub(crate) fn ask_of(&self, binding: &ResourceBinding) -> Option<&WorkloadSpec> {
         self.template_of(binding)?.ask.as_ref().ok()
     }
 

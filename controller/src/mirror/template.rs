@@ -8,7 +8,7 @@ use engine::{Time, Uid};
 use kube::api::DynamicObject;
 use serde_json::Value;
 use std::fmt;
-use workload::{Ask, AskError, TimeToLive};
+use workload::{SpecError, TimeToLive, WorkloadSpec};
 
 /// The kind of a template, as bindings name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +44,7 @@ pub(crate) struct Template {
     pub(crate) created: Time,
     pub(crate) deleting: bool,
     /// What it asks for by its kind; kinds that are not known are sized from their binding.
-    pub(crate) ask: Result<Ask, AskError>,
+    pub(crate) ask: Result<WorkloadSpec, SpecError>,
     /// The queue it names, by the rule of the design; `None` leaves it to the namespace.
     pub(crate) queue: Option<String>,
     /// Who submitted it, as the webhook wrote down; empty where that is not known.
@@ -88,7 +88,7 @@ impl Template {
                 .creation_timestamp
                 .map_or(Time(0), |t| Time(t.0.as_millisecond())),
             deleting: metadata.deletion_timestamp.is_some(),
-            ask: workload::ask(&value),
+            ask: workload::read_spec(&value),
             queue: workload::named_queue(&value),
             user,
             permitted_queue,

@@ -11,7 +11,7 @@ use engine::decision::Help;
 use engine::{JobKey, QueueName, Time};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use workload::Ask;
+use workload::WorkloadSpec;
 
 /// Milliseconds for which an answer is kept.
 const KEPT_MS: i64 = 10_000;
@@ -87,7 +87,7 @@ impl Reconciler {
         }
         let binding = self.mirror.bindings().get(key);
         let ask = binding.and_then(|binding| self.mirror.ask_of(binding));
-        let classes = ask.map(Ask::priority_classes).unwrap_or_default();
+        let classes = ask.map(WorkloadSpec::priority_classes).unwrap_or_default();
         self.mirror.refused_class(queue, &classes).is_none()
     }
 

@@ -18,7 +18,7 @@ use engine::facts::JobFact;
 use engine::{Explanation, JobKey, JobState, JobView, Reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
-use workload::{Ask, Outcome, PodCounts};
+use workload::{Outcome, PodCounts, WorkloadSpec};
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ pub(crate) fn object(
     key: &JobKey,
     binding: &ResourceBinding,
     fact: &JobFact,
-    ask: Option<&Ask>,
+    ask: Option<&WorkloadSpec>,
 ) -> Value {
     let template = &binding.spec.resource;
     let mut spec = json!({ "queue": fact.queue });

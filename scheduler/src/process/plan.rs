@@ -15,7 +15,7 @@ use runtime::kinds::Kinds;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use workload::{Ask, ClaimedDevices};
+use workload::{ClaimedDevices, WorkloadSpec};
 
 /// How long reading a template may take.
 const TEMPLATE_LIMIT: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ pub(super) async fn prepare(
     }
     let template =
         serde_json::to_value(&template).map_err(|error| Answer::Later(error.to_string()))?;
-    let unreadable = |error: workload::AskError| refuse(Reason::PlanRefused, &error.to_string());
+    let unreadable = |error: workload::SpecError| refuse(Reason::PlanRefused, &error.to_string());
     let ask = ask(binding, &template).map_err(unreadable)?;
     let claimed = claimed(kinds.client(), &reference.namespace, &ask).await?;
     let ask = ask
@@ -94,7 +94,7 @@ pub(super) async fn prepare(
 async fn claimed(
     client: &Client,
     namespace: &str,
-    ask: &Ask,
+    ask: &WorkloadSpec,
 ) -> Result<BTreeMap<String, ClaimedDevices>, Answer> {
     let templates: Api<ResourceClaimTemplate> = Api::namespaced(client.clone(), namespace);
     let mut claimed = BTreeMap::new();

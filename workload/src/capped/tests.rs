@@ -132,7 +132,7 @@ fn pods_of_every_kind_are_found() {
         let template = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
         let most = admitted(role, &[("nvidia.com/gpu", "1"), ("pods", "1")]);
         let of = |template: &Value| {
-            let roles = crate::ask(template).unwrap().roles;
+            let roles = crate::read_spec(template).unwrap().roles;
             let role = roles.into_iter().find(|asked| asked.name == role).unwrap();
             raised_requests(&[role], &most)
         };

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use crate::testing::yaml;
-use crate::{Ask, AskError, ClaimedDevices, ask, claimed_devices, pod_request};
+use crate::{ClaimedDevices, SpecError, WorkloadSpec, claimed_devices, pod_request, read_spec};
 
 /// What a template of these requests claims.
 fn template(requests: &str) -> ClaimedDevices {
@@ -78,8 +78,8 @@ fn what_cannot_be_counted_is_named() {
 }
 
 /// A batch Job of three pods, each of which makes two claims of `one` and one of `two`.
-fn job() -> Ask {
-    ask(&yaml(
+fn job() -> WorkloadSpec {
+    read_spec(&yaml(
         "
 apiVersion: batch/v1
 kind: Job
@@ -117,24 +117,24 @@ fn a_job_requests_what_its_templates_claim_for_each_pod() {
         "one" => Some(&one),
         _ => Some(&two),
     };
-    let ask = job().with_claims(&of).unwrap();
-    assert!(ask.claim_templates().is_empty());
+    let spec = job().with_claims(&of).unwrap();
+    assert!(spec.claim_templates().is_empty());
     assert_eq!(
-        ask.roles[0].request.to_string(),
+        spec.roles[0].request.to_string(),
         "cpu 1, deviceclass.resource.kubernetes.io/gpu 5, deviceclass.resource.kubernetes.io/nic 1, pods 1"
     );
     assert_eq!(
-        ask.min_resources.to_string(),
+        spec.min_resources.to_string(),
         "cpu 3, deviceclass.resource.kubernetes.io/gpu 15, deviceclass.resource.kubernetes.io/nic 3, pods 3"
     );
 }
 
 #[test]
 fn without_its_claims_a_job_asks_for_all_else() {
-    let ask = job().without_claims();
-    assert!(ask.claim_templates().is_empty());
-    assert_eq!(ask.roles[0].request.to_string(), "cpu 1, pods 1");
-    assert_eq!(ask.min_resources.to_string(), "cpu 3, pods 3");
+    let spec = job().without_claims();
+    assert!(spec.claim_templates().is_empty());
+    assert_eq!(spec.roles[0].request.to_string(), "cpu 1, pods 1");
+    assert_eq!(spec.min_resources.to_string(), "cpu 3, pods 3");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_job_whose_template_is_missing_or_not_countable_has_no_size() {
     let all = template("[{name: a, exactly: {deviceClassName: gpu, allocationMode: All}}]");
     let error = |of: &dyn Fn(&str) -> Option<&'static ClaimedDevices>| {
         let error = job().with_claims(of).unwrap_err();
-        assert!(matches!(error, AskError::Uncounted { .. }), "{error}");
+        assert!(matches!(error, SpecError::Uncounted { .. }), "{error}");
         assert_eq!(error.reason(), engine::Reason::SizeUnknown);
         error.to_string()
     };
@@ -171,5 +171,5 @@ fn a_claim_that_pods_share_is_no_pods() {
         "resourceClaims[0].resourceClaimName: ResourceClaim mine may be shared, and its devices cannot be counted for one pod; name a ResourceClaimTemplate instead"
     );
     let pod = yaml("{resourceClaims: [{name: a}], containers: [{name: c}]}");
-    assert!(matches!(pod_request(&pod), Err(AskError::Invalid { .. })));
+    assert!(matches!(pod_request(&pod), Err(SpecError::Invalid { .. })));
 }

@@ -14,7 +14,7 @@
 
 use super::KnownKind;
 use crate::dependencies::NamedObjects;
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{Outcome, PodCounts};
 use crate::parts::{Fields, Gang, PartResizing};
@@ -42,7 +42,7 @@ pub(crate) trait WorkloadKind: Sync {
     // Size.
 
     /// Returns roles, minimum and what else only the kind knows of the size of `template`.
-    fn size(&self, template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, AskError>;
+    fn size(&self, template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, SpecError>;
 
     /// The pod templates of `template`.
     fn pod_templates<'a>(&self, template: &'a Value) -> Vec<&'a Value>;
@@ -140,7 +140,7 @@ pub(crate) trait WorkloadKind: Sync {
     }
 
     /// Whom its pods have to find from other clusters.
-    fn meeting(&self, _template: &Field<'_>) -> Result<Meeting, AskError> {
+    fn meeting(&self, _template: &Field<'_>) -> Result<Meeting, SpecError> {
         Ok(Meeting::Nobody)
     }
 

@@ -6,7 +6,7 @@
 //! that was edited meanwhile does not show through.
 
 use super::Part;
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds::{self, WorkloadKind};
 use crate::size::Size;
@@ -21,7 +21,7 @@ pub(crate) struct PartResizing {
     pub(crate) numbers: &'static [&'static str],
     /// Whether a template that asks to be elastic, and has this size, may run with fewer pods
     /// than it has.
-    pub(crate) is_elastic: fn(&Field<'_>, &Size) -> Result<bool, AskError>,
+    pub(crate) is_elastic: fn(&Field<'_>, &Size) -> Result<bool, SpecError>,
 }
 
 /// How parts of this template are resized; `None` where they cannot be.

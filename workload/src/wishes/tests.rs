@@ -1,14 +1,14 @@
 #![allow(clippy::unwrap_used)]
 use crate::testing::yaml;
-use crate::{Ask, AskError, ask};
+use crate::{SpecError, WorkloadSpec, read_spec};
 
-fn job(kind: &str, metadata: &str, spec: &str) -> Result<Ask, AskError> {
+fn job(kind: &str, metadata: &str, spec: &str) -> Result<WorkloadSpec, SpecError> {
     let api = if kind == "Deployment" {
         "apps/v1"
     } else {
         "batch/v1"
     };
-    ask(&yaml(&format!(
+    read_spec(&yaml(&format!(
         "{{apiVersion: {api}, kind: {kind}, metadata: {metadata}, spec: {{{spec} template: {{metadata: {{labels: {{volcano.sh/preemptable: 'true'}}}}, spec: {{priorityClassName: high, containers: [{{name: a, resources: {{requests: {{cpu: 2}}}}}}]}}}}}}}}"
     )))
 }
@@ -16,9 +16,9 @@ fn job(kind: &str, metadata: &str, spec: &str) -> Result<Ask, AskError> {
 fn elastic(kind: &str, annotations: &str, spec: &str) -> String {
     let metadata = format!("{{annotations: {{muster.io/elastic: 'true'{annotations}}}}}");
     match job(kind, &metadata, spec) {
-        Ok(ask) => format!(
+        Ok(spec) => format!(
             "elastic {}: {} to {}, at least {}",
-            ask.elastic, ask.min_available, ask.roles[0].count, ask.min_resources
+            spec.elastic, spec.min_available, spec.roles[0].count, spec.min_resources
         ),
         Err(error) => error.to_string(),
     }
@@ -64,7 +64,7 @@ fn an_elastic_job_starts_with_what_it_may_be_shrunk_to() {
 
 #[test]
 fn what_cannot_be_resized_while_it_runs_is_not_elastic() {
-    let torch = ask(&yaml(
+    let torch = read_spec(&yaml(
         "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {annotations: {muster.io/elastic: 'true'}}, spec: {pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: a}]}}}}}}",
     ));
     insta::assert_snapshot!(torch.unwrap_err(), @r#"metadata.annotations[muster.io/elastic] is "true"; needed: false, or a kind that is resized while it runs: a Deployment, StatefulSet, batch/v1 Job or Volcano Job"#);
@@ -75,15 +75,15 @@ fn what_cannot_be_resized_while_it_runs_is_not_elastic() {
 #[test]
 fn an_elastic_volcano_job_says_itself_with_how_few_pods_it_runs() {
     let said = |annotations: &str, spec: &str, task: &str| {
-        let job = ask(&yaml(&format!(
+        let job = read_spec(&yaml(&format!(
             "{{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {{annotations: {{muster.io/elastic: 'true'{annotations}}}}}, spec: {{{spec} tasks: [\
              {{name: master, replicas: 1, template: {{spec: {{containers: [{{name: a}}]}}}}}}, \
              {{name: worker, replicas: 4, {task} template: {{spec: {{containers: [{{name: a}}]}}}}}}]}}}}"
         )));
         match job {
-            Ok(ask) => {
+            Ok(spec) => {
                 let placement = engine::facts::ClusterPlacement::default();
-                let demand = ask.demand(false, engine::facts::Split::Never, placement);
+                let demand = spec.demand(false, engine::facts::Split::Never, placement);
                 let roles = demand.roles.iter();
                 let roles: Vec<String> = roles
                     .map(|role| format!("{} {} to {}", role.name, role.min, role.count))
@@ -131,21 +131,21 @@ fn a_job_is_preemptible_unless_it_says_no() {
         );
     }
     let pods = "{apiVersion: batch/v1, kind: Job, spec: {template: {metadata: {annotations: {volcano.sh/preemptable: 'false'}}, spec: {containers: [{name: a}]}}}}";
-    assert!(!ask(&yaml(pods)).unwrap().preemptible);
+    assert!(!read_spec(&yaml(pods)).unwrap().preemptible);
     let odd = job("Job", "{labels: {volcano.sh/preemptable: maybe}}", "");
     insta::assert_snapshot!(odd.unwrap_err(), @r#"metadata.labels[volcano.sh/preemptable] is "maybe"; needed: true or false"#);
 }
 
 #[test]
 fn data_and_priority_classes_are_named() {
-    let ask = job(
+    let spec = job(
         "Job",
         "{annotations: {muster.io/data-clusters: 'b, a,'}}",
         "",
     )
     .unwrap();
-    assert_eq!(ask.data_clusters, ["b".into(), "a".into()]);
-    assert_eq!(ask.pod_priority_classes, ["high".to_owned()].into());
+    assert_eq!(spec.data_clusters, ["b".into(), "a".into()]);
+    assert_eq!(spec.pod_priority_classes, ["high".to_owned()].into());
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn volcanos_topology_is_read() {
         let job = format!(
             "{{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {{networkTopology: {stated}, tasks: [{{replicas: 1, template: {{spec: {{containers: [{{name: a}}]}}}}}}]}}}}"
         );
-        match ask(&yaml(&job)) {
-            Ok(ask) => ask.topology.map_or("none".to_owned(), |topology| {
+        match read_spec(&yaml(&job)) {
+            Ok(spec) => spec.topology.map_or("none".to_owned(), |topology| {
                 format!("hard {}, tier {}", topology.hard, topology.highest_tier)
             }),
             Err(error) => error.to_string(),

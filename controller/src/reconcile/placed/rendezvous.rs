@@ -79,7 +79,7 @@ impl Reconciler {
         // Who leaves it to the queue has not asked for it.
         let asks = job.ask.as_ref().is_some_and(|ask| ask.asks_to_be_split);
         if let Some(why) = job.unsplit.as_ref().filter(|_| asks) {
-            let message = workload::cannot_meet(why);
+            let message = workload::without_rendezvous(why);
             self.record_event(
                 ctx,
                 JobEvent::warning(Reason::InvalidTemplate, "Validate", message),

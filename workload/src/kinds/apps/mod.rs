@@ -3,7 +3,7 @@
 
 use super::batch::{MAIN, POD_SPEC};
 use super::{KnownKind, WorkloadKind, known, only_one_cluster_resolves};
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::{Field, MAX_PODS};
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
@@ -51,7 +51,7 @@ impl WorkloadKind for AppsKind {
     }
 
     /// What it asks for: its replicas, and what a rolling update starts besides.
-    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
         let surge = match self.is_deployment {
             true => surge(&template.get("spec")?)?,
             false => 0,
@@ -115,7 +115,7 @@ impl WorkloadKind for AppsKind {
     }
 }
 
-fn with_surge(template: &Field<'_>, surge: u32) -> Result<Size, AskError> {
+fn with_surge(template: &Field<'_>, surge: u32) -> Result<Size, SpecError> {
     let spec = template.get("spec")?;
     let replicas = replicas(&spec)?;
     let min = size::annotated_minimum(template, replicas)?
@@ -131,13 +131,13 @@ fn with_surge(template: &Field<'_>, surge: u32) -> Result<Size, AskError> {
     })
 }
 
-fn replicas(spec: &Field<'_>) -> Result<u32, AskError> {
+fn replicas(spec: &Field<'_>) -> Result<u32, SpecError> {
     Ok(spec.get("replicas")?.count()?.unwrap_or(1))
 }
 
 /// Pods above its replicas during a rolling update: `maxSurge`, 25% where it is absent,
 /// percentages rounded up (k8s.io/kubernetes pkg/controller/deployment/util).
-fn surge(spec: &Field<'_>) -> Result<u32, AskError> {
+fn surge(spec: &Field<'_>) -> Result<u32, SpecError> {
     let replicas = replicas(spec)?;
     if replicas == 0 || spec.get("strategy.type")?.text()? == Some("Recreate") {
         return Ok(0);

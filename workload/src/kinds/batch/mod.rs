@@ -3,7 +3,7 @@
 mod parts;
 
 use super::{KnownKind, PartFields, WorkloadKind, known};
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
@@ -31,7 +31,7 @@ impl WorkloadKind for BatchJobKind {
     }
 
     /// All that run at once, unless its annotation lowers the minimum.
-    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
         let spec = template.get("spec")?;
         let pods = pods_at_once(&spec)?;
         let min = size::annotated_minimum(template, pods)?.unwrap_or(pods);
@@ -141,7 +141,7 @@ impl WorkloadKind for BatchJobKind {
 }
 
 /// Pods that a Job runs at the same time: its parallelism, never more than its completions.
-pub(crate) fn pods_at_once(spec: &Field<'_>) -> Result<u32, AskError> {
+pub(crate) fn pods_at_once(spec: &Field<'_>) -> Result<u32, SpecError> {
     let parallelism = spec.get("parallelism")?.count()?.unwrap_or(1);
     // Not bounded like a count of pods: millions of completions may run a few at a time.
     let field = spec.get("completions")?;

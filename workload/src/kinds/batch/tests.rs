@@ -34,9 +34,9 @@ fn what_runs_at_once_is_counted() {
                 spec.trim_matches(['{', '}']).replace(", ", "\n  ")
             ),
         );
-        let ask = crate::ask(&yaml(&template)).unwrap();
+        let read = crate::read_spec(&yaml(&template)).unwrap();
         assert_eq!(
-            (ask.roles[0].count, ask.min_available),
+            (read.roles[0].count, read.min_available),
             (pods, pods),
             "{spec}"
         );
@@ -69,11 +69,11 @@ fn the_annotation_lowers_the_minimum() {
 fn durations_are_the_shorter_of_declared_and_deadline() {
     let with = |declared: &str, deadline: &str| {
         let metadata = format!("{{annotations: {{muster.io/expected-duration: '{declared}'}}}}");
-        crate::ask(&yaml(&job(
+        crate::read_spec(&yaml(&job(
             &metadata,
             &format!("activeDeadlineSeconds: {deadline}"),
         )))
-        .map(|ask| ask.expected_duration_ms)
+        .map(|spec| spec.expected_duration_ms)
         .map_err(|error| error.to_string())
     };
     assert_eq!(with("2h30m", "null"), Ok(Some(9_000_000)));

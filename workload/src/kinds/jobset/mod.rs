@@ -5,7 +5,7 @@ mod unsplittable;
 
 use super::batch;
 use super::{KnownKind, PartFields, WorkloadKind, known};
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
@@ -26,7 +26,7 @@ impl WorkloadKind for JobSetKind {
         known("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
     }
 
-    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
         size(template)
     }
 
@@ -86,7 +86,7 @@ impl WorkloadKind for JobSetKind {
     }
 
     /// Each of its pods knows where the coordinator is.
-    fn meeting(&self, template: &Field<'_>) -> Result<Meeting, AskError> {
+    fn meeting(&self, template: &Field<'_>) -> Result<Meeting, SpecError> {
         Ok(match template.get("spec.coordinator")?.is_set() {
             true => Meeting::First,
             false => Meeting::Nobody,
@@ -126,7 +126,7 @@ impl WorkloadKind for JobSetKind {
 }
 
 /// Every pod of every Job, unless its annotation lowers the minimum.
-fn size(template: &Field<'_>) -> Result<Size, AskError> {
+fn size(template: &Field<'_>) -> Result<Size, SpecError> {
     let spec = template.get("spec")?;
     let jobs = spec.get("replicatedJobs")?;
     let mut roles = Vec::new();
@@ -156,7 +156,7 @@ fn size(template: &Field<'_>) -> Result<Size, AskError> {
     })
 }
 
-fn role(job: &Field<'_>) -> Result<(Role, Option<String>), AskError> {
+fn role(job: &Field<'_>) -> Result<(Role, Option<String>), SpecError> {
     let name = job.get("name")?;
     let name = name.name()?.ok_or_else(|| name.invalid("a name"))?;
     let jobs = job.get("replicas")?.count()?.unwrap_or(1);

@@ -10,7 +10,7 @@ pub(crate) mod tensorflow;
 
 use super::{KnownKind, PartFields, WorkloadKind, known, only_one_cluster_resolves};
 use crate::dependencies::NamedObjects;
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::leading::is_one;
 use crate::outcome::{self, Outcome, PodCounts};
@@ -87,7 +87,7 @@ impl WorkloadKind for TrainingJobKind {
         self.in_default_policy
     }
 
-    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
         size::size(self, template)
     }
 
@@ -189,7 +189,7 @@ impl WorkloadKind for TrainingJobKind {
         }
     }
 
-    fn meeting(&self, _: &Field<'_>) -> Result<Meeting, AskError> {
+    fn meeting(&self, _: &Field<'_>) -> Result<Meeting, SpecError> {
         let split = self.split.as_ref();
         Ok(split.map_or(Meeting::Nobody, |split| split.meeting))
     }

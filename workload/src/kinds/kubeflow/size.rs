@@ -1,7 +1,7 @@
 //! The size of a training job: its groups of pods, and the minimum of its scheduling policy.
 
 use super::TrainingJobKind;
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::pod::Pod;
 use crate::size::{self, Size};
@@ -15,7 +15,7 @@ struct ReplicaGroup {
 }
 
 /// What a training job of `kind` asks for.
-pub(super) fn size(kind: &TrainingJobKind, template: &Field<'_>) -> Result<Size, AskError> {
+pub(super) fn size(kind: &TrainingJobKind, template: &Field<'_>) -> Result<Size, SpecError> {
     let spec = template.get("spec")?;
     let specs = spec.get(kind.groups)?;
     let groups = groups(kind, template, &spec, &specs)?;
@@ -47,7 +47,7 @@ fn groups(
     template: &Field<'_>,
     spec: &Field<'_>,
     specs: &Field<'_>,
-) -> Result<Vec<ReplicaGroup>, AskError> {
+) -> Result<Vec<ReplicaGroup>, SpecError> {
     let api_version = template.get("apiVersion")?.text()?.unwrap_or_default();
     let mut groups = Vec::new();
     for (key, field) in specs.entries()? {
@@ -86,7 +86,7 @@ fn order(name: &str) -> (usize, &str) {
 
 /// Workers that the members may start: training-operator makes an autoscaler for an elastic
 /// policy that names metrics, and only then.
-fn elastic_most(spec: &Field<'_>, replicas: u32) -> Result<u32, AskError> {
+fn elastic_most(spec: &Field<'_>, replicas: u32) -> Result<u32, SpecError> {
     let policy = spec.get("elasticPolicy")?;
     if policy.get("metrics")?.items()?.is_empty() {
         return Ok(replicas);
@@ -99,7 +99,7 @@ fn elastic_most(spec: &Field<'_>, replicas: u32) -> Result<u32, AskError> {
 }
 
 /// The gang's minimum: what the policy says, else all replicas as stated.
-fn min_available(field: &Field<'_>, groups: &[ReplicaGroup]) -> Result<u32, AskError> {
+fn min_available(field: &Field<'_>, groups: &[ReplicaGroup]) -> Result<u32, SpecError> {
     let stated: u64 = groups.iter().map(|group| u64::from(group.replicas)).sum();
     let most: u64 = groups.iter().map(|group| u64::from(group.role.count)).sum();
     match field.count()? {

@@ -19,7 +19,7 @@ spec:
 fn with(path: &str, value: serde_json::Value) -> String {
     let mut template = yaml(PYTORCH);
     *path.split('.').fold(&mut template, |at, key| &mut at[key]) = value;
-    crate::testing::shown(crate::ask(&template))
+    crate::testing::shown(crate::read_spec(&template))
 }
 
 #[test]

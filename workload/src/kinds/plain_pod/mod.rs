@@ -2,7 +2,7 @@
 
 use super::batch::MAIN;
 use super::{KnownKind, WorkloadKind, known};
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::pod::Pod;
@@ -18,7 +18,7 @@ impl WorkloadKind for PlainPodKind {
         known("", "v1", "Pod", "pods")
     }
 
-    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
         let spec = template.get("spec")?;
         let pod = Pod::read(&spec)?;
         let priority_class = pod.priority_class.clone();

@@ -10,7 +10,7 @@ mod status;
 mod unsplittable;
 
 use super::{KnownKind, PartFields, WorkloadKind, known};
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
@@ -40,7 +40,7 @@ impl WorkloadKind for RayClusterKind {
         known("ray.io", "v1", "RayCluster", "rayclusters")
     }
 
-    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
         size::of_cluster(template)
     }
 
@@ -86,7 +86,7 @@ impl WorkloadKind for RayClusterKind {
         unsplittable::unsplittable(template)
     }
 
-    fn meeting(&self, _: &Field<'_>) -> Result<Meeting, AskError> {
+    fn meeting(&self, _: &Field<'_>) -> Result<Meeting, SpecError> {
         Ok(Meeting::First)
     }
 
@@ -108,7 +108,7 @@ impl WorkloadKind for RayJobKind {
         known("ray.io", "v1", "RayJob", "rayjobs")
     }
 
-    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, AskError> {
+    fn size(&self, template: &Field<'_>, _: PriorityOf<'_>) -> Result<Size, SpecError> {
         size::of_job(template)
     }
 
@@ -172,7 +172,7 @@ impl WorkloadKind for RayJobKind {
         unsplittable::unsplittable(template)
     }
 
-    fn meeting(&self, _: &Field<'_>) -> Result<Meeting, AskError> {
+    fn meeting(&self, _: &Field<'_>) -> Result<Meeting, SpecError> {
         Ok(Meeting::First)
     }
 

@@ -1,7 +1,7 @@
 //! The size of a RayCluster, and of a RayJob with the pod that submits it, by KubeRay's rules.
 
 use super::{HEAD, SUBMITTER, group_name, keeps_cluster};
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::{Field, MAX_PODS};
 use crate::pod::{self, Pod};
 use crate::size::{self, Size};
@@ -21,7 +21,7 @@ struct RayRoles {
 }
 
 /// What a RayCluster asks for.
-pub(super) fn of_cluster(template: &Field<'_>) -> Result<Size, AskError> {
+pub(super) fn of_cluster(template: &Field<'_>) -> Result<Size, SpecError> {
     let spec = template.get("spec")?;
     let cluster = cluster(&spec, None)?;
     let suspended = spec.get("suspend")?.flag()?;
@@ -29,7 +29,7 @@ pub(super) fn of_cluster(template: &Field<'_>) -> Result<Size, AskError> {
 }
 
 /// What a RayJob asks for: its cluster, and the pod that submits to it.
-pub(super) fn of_job(template: &Field<'_>) -> Result<Size, AskError> {
+pub(super) fn of_job(template: &Field<'_>) -> Result<Size, SpecError> {
     let spec = template.get("spec")?;
     let mode = spec.get("submissionMode")?.name()?.unwrap_or("K8sJobMode");
     let in_head = (mode == "SidecarMode").then(default_submitter);
@@ -68,7 +68,7 @@ fn gang(
     cluster: RayRoles,
     suspended: bool,
     duration_ms: Option<i64>,
-) -> Result<Size, AskError> {
+) -> Result<Size, SpecError> {
     let label = template
         .get("metadata.labels")?
         .entry(PRIORITY_LABEL)?
@@ -89,7 +89,7 @@ fn gang(
 }
 
 /// Head and workers of a cluster; `beside` is one more container in its head.
-fn cluster(spec: &Field<'_>, beside: Option<&Resources>) -> Result<RayRoles, AskError> {
+fn cluster(spec: &Field<'_>, beside: Option<&Resources>) -> Result<RayRoles, SpecError> {
     let autoscaling = spec.get("enableInTreeAutoscaling")?.flag()?;
     let mut head = Pod::read(&spec.get("headGroupSpec.template.spec")?)?;
     if let Some(container) = beside {
@@ -115,7 +115,7 @@ fn cluster(spec: &Field<'_>, beside: Option<&Resources>) -> Result<RayRoles, Ask
 
 /// A group of workers: all that its bounds allow where an autoscaler runs, else its replicas
 /// within its bounds; each replica may span several hosts.
-fn workers(group: &Field<'_>, index: usize, autoscaling: bool) -> Result<Role, AskError> {
+fn workers(group: &Field<'_>, index: usize, autoscaling: bool) -> Result<Role, SpecError> {
     let name = group_name(index, group.get("groupName")?.text()?);
     let min = group.get("minReplicas")?.count()?.unwrap_or(0);
     let most = most_replicas(&group.get("maxReplicas")?, autoscaling)?;
@@ -139,7 +139,7 @@ fn workers(group: &Field<'_>, index: usize, autoscaling: bool) -> Result<Role, A
 
 /// The upper bound of a group. Its schema's default is 2147483647, which only bounds what is
 /// asked for; an autoscaler may really start that many.
-fn most_replicas(field: &Field<'_>, autoscaling: bool) -> Result<u32, AskError> {
+fn most_replicas(field: &Field<'_>, autoscaling: bool) -> Result<u32, SpecError> {
     let most = match field.value() {
         None => None,
         Some(value) => Some(
@@ -158,7 +158,7 @@ fn most_replicas(field: &Field<'_>, autoscaling: bool) -> Result<u32, AskError> 
 }
 
 /// The container that KubeRay adds to the head of a cluster that scales itself.
-fn autoscaler(spec: &Field<'_>) -> Result<Resources, AskError> {
+fn autoscaler(spec: &Field<'_>) -> Result<Resources, SpecError> {
     let own = spec.get("autoscalerOptions.resources")?;
     if own.is_set() {
         pod::requirements(&own)
@@ -168,7 +168,7 @@ fn autoscaler(spec: &Field<'_>) -> Result<Resources, AskError> {
 }
 
 /// The pod that submits, as stated or as KubeRay makes it.
-fn submitter(spec: &Field<'_>) -> Result<Pod, AskError> {
+fn submitter(spec: &Field<'_>) -> Result<Pod, SpecError> {
     let own = spec.get("submitterPodTemplate.spec")?;
     if own.is_set() {
         Pod::read(&own)

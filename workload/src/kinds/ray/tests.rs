@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use crate::testing::{asked, shown, yaml};
-use crate::{ask, warnings};
+use crate::{read_spec, warnings};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn cluster(change: impl Fn(&mut Value)) -> String {
     let mut template =
         json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": yaml(CLUSTER)});
     change(&mut template["spec"]);
-    shown(ask(&template))
+    shown(read_spec(&template))
 }
 
 fn job(spec: Value) -> Value {
@@ -88,7 +88,7 @@ fn an_autoscaler_is_charged_its_bounds_and_itself() {
 
 #[test]
 fn a_job_brings_its_submitter() {
-    assert_snapshot!(shown(ask(&job(json!({"activeDeadlineSeconds": 60, "shutdownAfterJobFinishes": true})))), @r"
+    assert_snapshot!(shown(read_spec(&job(json!({"activeDeadlineSeconds": 60, "shutdownAfterJobFinishes": true})))), @r"
     ray-head 1 × (cpu 4, memory 8Gi, pods 1)
     gpu 8 × (nvidia.com/gpu 8, pods 1) min 4
     cpu 1 × (cpu 16, pods 1)
@@ -99,8 +99,8 @@ fn a_job_brings_its_submitter() {
     runs 60000 ms
     ");
     let roles = |spec| {
-        let ask = ask(&job(spec)).unwrap();
-        ask.roles
+        let spec = read_spec(&job(spec)).unwrap();
+        spec.roles
             .iter()
             .map(|role| format!("{} {} ({})", role.name, role.count, role.request))
             .collect::<Vec<_>>()
@@ -118,7 +118,7 @@ fn a_job_that_keeps_its_cluster_is_warned_of() {
     let kept = |spec| {
         let template = job(spec);
         (
-            ask(&template).unwrap().keeps_pods,
+            read_spec(&template).unwrap().keeps_pods,
             warnings(&template).len(),
         )
     };

@@ -7,7 +7,7 @@ mod unsplittable;
 
 use super::{KnownKind, PartFields, WorkloadKind, known};
 use crate::dependencies::NamedObjects;
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::{Fields, PartResizing};
@@ -36,7 +36,7 @@ impl WorkloadKind for VolcanoJobKind {
         known("batch.volcano.sh", "v1alpha1", "Job", "jobs")
     }
 
-    fn size(&self, template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, AskError> {
+    fn size(&self, template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, SpecError> {
         size(template, priority_of)
     }
 
@@ -153,7 +153,7 @@ impl WorkloadKind for VolcanoJobKind {
     }
 }
 
-fn size(template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, AskError> {
+fn size(template: &Field<'_>, priority_of: PriorityOf<'_>) -> Result<Size, SpecError> {
     let spec = template.get("spec")?;
     let tasks_field = spec.get("tasks")?;
     let mut tasks = tasks_field
@@ -190,7 +190,7 @@ fn task(
     index: usize,
     task: &Field<'_>,
     priority_of: PriorityOf<'_>,
-) -> Result<VolcanoTask, AskError> {
+) -> Result<VolcanoTask, SpecError> {
     let name = task_name(index, task.get("name")?.text()?);
     let replicas = task.get("replicas")?.count()?.unwrap_or(0);
     let min = task_min(task, replicas)?;
@@ -216,7 +216,7 @@ pub(crate) fn task_name(index: usize, name: Option<&str>) -> String {
 }
 
 /// Volcano's getMinTaskMember: its own minimum, else that of its partitions, else all.
-fn task_min(task: &Field<'_>, replicas: u32) -> Result<u32, AskError> {
+fn task_min(task: &Field<'_>, replicas: u32) -> Result<u32, SpecError> {
     let field = task.get("minAvailable")?;
     if let Some(min) = field.count()? {
         let at_most = || field.invalid(format!("at most {replicas}, the task's replicas"));
@@ -241,7 +241,7 @@ fn task_min(task: &Field<'_>, replicas: u32) -> Result<u32, AskError> {
 }
 
 /// The job's minimum; what its tasks add up to where it names none.
-fn min_available(field: &Field<'_>, tasks: &[VolcanoTask]) -> Result<u32, AskError> {
+fn min_available(field: &Field<'_>, tasks: &[VolcanoTask]) -> Result<u32, SpecError> {
     let pods: u64 = tasks.iter().map(|task| u64::from(task.role.count)).sum();
     match field.count()?.filter(|min| *min > 0) {
         Some(min) if u64::from(min) <= pods => Ok(min),
@@ -261,7 +261,7 @@ fn min_resources(
     from: &Field<'_>,
     tasks: &[VolcanoTask],
     min_available: u32,
-) -> Result<Resources, AskError> {
+) -> Result<Resources, SpecError> {
     let mut order: Vec<&VolcanoTask> = tasks.iter().collect();
     order.sort_by_key(|task| std::cmp::Reverse(task.priority));
     let by_task = u64::from(min_available) >= task_minimum(tasks);

@@ -2,7 +2,7 @@
 //! to what was admitted.
 
 use super::task_name;
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::parts::{Fields, PartResizing};
 use crate::pin::clip;
@@ -20,7 +20,7 @@ pub(super) const RESIZING: PartResizing = PartResizing {
 };
 
 /// Whether it may run with fewer pods than it has: `spec.minAvailable` says with how few.
-fn is_elastic(template: &Field<'_>, size: &Size) -> Result<bool, AskError> {
+fn is_elastic(template: &Field<'_>, size: &Size) -> Result<bool, SpecError> {
     let field = template.get("metadata.annotations")?.entry(MIN_REPLICAS)?;
     if field.is_set() {
         return Err(field.invalid("nothing: spec.minAvailable says it for this kind"));

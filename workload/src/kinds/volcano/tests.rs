@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use crate::testing::{asked, asked_with, yaml};
-use crate::{ask, growth, named_queue, warnings};
+use crate::{growth, named_queue, read_spec, warnings};
 use insta::assert_snapshot;
 
 /// The job that volcano-global charges 1 CPU.
@@ -39,9 +39,9 @@ fn all_tasks_are_counted() {
     class high
     topology {"highestTierAllowed":2,"mode":"hard"}
     "#);
-    let ask = ask(&yaml(PS_AND_WORKERS)).unwrap();
+    let spec = read_spec(&yaml(PS_AND_WORKERS)).unwrap();
     let gpu = engine::ResourceName::new("nvidia.com/gpu");
-    let gpus = ask
+    let gpus = spec
         .roles
         .iter()
         .map(|role| role.request.amount_of(&gpu).0 * i64::from(role.count));
@@ -207,7 +207,7 @@ fn long_task_names_are_warned_of() {
     assert_eq!(warnings(&template), Vec::<String>::new());
     template["spec"]["tasks"][1]["name"] = "w".repeat(33).into();
     assert_snapshot!(warnings(&template).join("\n"), @r#"spec.tasks[1].name: "wwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww" has 33 characters; Karmada refuses the binding of a job with more than 32 where its gate MultiplePodTemplatesScheduling is on; use a shorter name"#);
-    assert!(ask(&template).is_ok());
+    assert!(read_spec(&template).is_ok());
 }
 
 #[test]

@@ -70,8 +70,8 @@ fn places(value: &Value, path: &str, into: &mut Vec<String>) {
 
 /// Its pods in two clusters, the larger half in the first.
 fn halves(template: &Value) -> Vec<Share> {
-    let ask = ask(template);
-    let roles = ask.map(|ask| ask.roles).unwrap_or_default();
+    let spec = read_spec(template);
+    let roles = spec.map(|spec| spec.roles).unwrap_or_default();
     let of = |half: fn(u32) -> u32| {
         let pods = roles.iter().map(|role| (&*role.name, half(role.count)));
         pods.collect::<Vec<_>>()
@@ -174,7 +174,7 @@ fn a_part_asks_for_its_share_and_no_more() {
     for text in SPLIT {
         let mut template = template(text);
         with_gpus(&mut template);
-        let ask = ask(&template).unwrap();
+        let spec = read_spec(&template).unwrap();
         let shares = halves(&template);
         let hosts = ["a", "b"].map(|cluster| (ClusterName::new(cluster), "{host}.x".to_owned()));
         let reach = Reach {
@@ -185,7 +185,7 @@ fn a_part_asks_for_its_share_and_no_more() {
         let nothing = engine::Resources::new();
         for (part, share) in parts.iter().zip(&shares) {
             let charged = share.pods.iter().fold(nothing.clone(), |sum, pods| {
-                let role = ask
+                let role = spec
                     .roles
                     .iter()
                     .find(|role| role.name == pods.role)

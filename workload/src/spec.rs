@@ -2,7 +2,7 @@
 
 use crate::claims::{self, ClaimedDevices};
 use crate::duration;
-use crate::error::AskError;
+use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds::{self, WorkloadKind};
 use crate::queue::named_queue;
@@ -19,7 +19,7 @@ const EXPECTED_DURATION: &str = "muster.io/expected-duration";
 
 /// What a job asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct WorkloadSpec {
     /// Its groups of equal pods, with all pods that the members may start.
     pub roles: Vec<Role>,
     /// Pods that must run together for it to start: the gang's minimum. Zero only for a job of
@@ -77,7 +77,7 @@ pub struct Ask {
     pub keeps_pods: bool,
 }
 
-impl Ask {
+impl WorkloadSpec {
     /// What it is made of, for the engine. `divisible` says whether Karmada itself may divide
     /// its replicas over clusters, `queue_split` whether its queue has jobs split that do not say;
     /// whether a job that must meet can is the caller's to know ([`Self::may_be_split`]).
@@ -176,7 +176,7 @@ impl Ask {
     pub fn with_claims<'a>(
         &self,
         of: &dyn Fn(&str) -> Option<&'a ClaimedDevices>,
-    ) -> Result<Self, AskError> {
+    ) -> Result<Self, SpecError> {
         let mut whole = self.clone();
         for role in &mut whole.roles {
             role.request = claims::resolved(&role.request, of)?;
@@ -209,18 +209,21 @@ impl Ask {
 /// What `template` asks for, by its apiVersion and kind.
 ///
 /// # Errors
-/// [`AskError::SizeUnknown`] for a kind that is not known ([`ask_from_binding`] may know more),
-/// [`AskError::Invalid`] for a field that holds what cannot be used.
-pub fn ask(template: &Value) -> Result<Ask, AskError> {
-    ask_with(template, &|_| None)
+/// [`SpecError::SizeUnknown`] for a kind that is not known ([`read_spec_from_binding`] may know more),
+/// [`SpecError::Invalid`] for a field that holds what cannot be used.
+pub fn read_spec(template: &Value) -> Result<WorkloadSpec, SpecError> {
+    read_spec_with(template, &|_| None)
 }
 
-/// As [`ask`], with the values of PriorityClasses, which order the tasks of a Volcano Job in
+/// As [`read_spec`], with the values of PriorityClasses, which order the tasks of a Volcano Job in
 /// `min_resources` and nothing else.
 ///
 /// # Errors
-/// As [`ask`].
-pub fn ask_with(template: &Value, priority_of: PriorityOf<'_>) -> Result<Ask, AskError> {
+/// As [`read_spec`].
+pub fn read_spec_with(
+    template: &Value,
+    priority_of: PriorityOf<'_>,
+) -> Result<WorkloadSpec, SpecError> {
     let root = Field::root(template);
     let api_version = root.get("apiVersion")?.text()?.unwrap_or_default();
     let kind = root.get("kind")?.text()?.unwrap_or_default();
@@ -237,9 +240,12 @@ pub fn ask_with(template: &Value, priority_of: PriorityOf<'_>) -> Result<Ask, As
 /// `spec.runPolicy.suspend`) and expected duration.
 ///
 /// # Errors
-/// [`AskError::SizeUnknown`] where the binding says neither, [`AskError::Invalid`] for a field
+/// [`SpecError::SizeUnknown`] where the binding says neither, [`SpecError::Invalid`] for a field
 /// that holds what cannot be used.
-pub fn ask_from_binding(binding_spec: &Value, template: Option<&Value>) -> Result<Ask, AskError> {
+pub fn read_spec_from_binding(
+    binding_spec: &Value,
+    template: Option<&Value>,
+) -> Result<WorkloadSpec, SpecError> {
     let spec = Field::at("binding.spec", binding_spec);
     let resource = spec.get("resource")?;
     let api_version = resource.get("apiVersion")?.text()?.unwrap_or_default();
@@ -263,8 +269,8 @@ pub fn ask_from_binding(binding_spec: &Value, template: Option<&Value>) -> Resul
     finish(size, &root, kinds::holds_replicas(api_version, kind))
 }
 
-fn unknown(api_version: &str, kind: &str, why: &str) -> AskError {
-    AskError::SizeUnknown {
+fn unknown(api_version: &str, kind: &str, why: &str) -> SpecError {
+    SpecError::SizeUnknown {
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
         why: why.to_owned(),
@@ -272,7 +278,11 @@ fn unknown(api_version: &str, kind: &str, why: &str) -> AskError {
 }
 
 /// `size` with what all kinds say in the same way.
-fn finish(mut size: Size, template: &Field<'_>, replicas_held: bool) -> Result<Ask, AskError> {
+fn finish(
+    mut size: Size,
+    template: &Field<'_>,
+    replicas_held: bool,
+) -> Result<WorkloadSpec, SpecError> {
     let declared = duration::millis(
         &template
             .get("metadata.annotations")?
@@ -285,7 +295,7 @@ fn finish(mut size: Size, template: &Field<'_>, replicas_held: bool) -> Result<A
         .roles
         .iter()
         .fold(0_u32, |sum, role| sum.saturating_add(role.count));
-    Ok(Ask {
+    Ok(WorkloadSpec {
         // Even a gang without a minimum is no job without a pod.
         min_available: size.min_available.max(1).min(pods),
         queue: template.value().and_then(named_queue),
@@ -342,8 +352,8 @@ fn shorter(declared: Option<i64>, deadline: Option<i64>) -> Option<i64> {
 /// included.
 ///
 /// # Errors
-/// [`AskError::Invalid`] for a field that holds what cannot be used.
-pub fn pod_request(spec: &Value) -> Result<Resources, AskError> {
+/// [`SpecError::Invalid`] for a field that holds what cannot be used.
+pub fn pod_request(spec: &Value) -> Result<Resources, SpecError> {
     crate::pod::Pod::read(&Field::root(spec)).map(|pod| pod.request)
 }
 

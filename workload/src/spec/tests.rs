@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 fn from_binding(spec: &str, template: Option<&str>) -> String {
     let template = template.map(yaml);
-    shown(ask_from_binding(&yaml(spec), template.as_ref()))
+    shown(read_spec_from_binding(&yaml(spec), template.as_ref()))
 }
 
 #[test]
@@ -140,8 +140,8 @@ fn read_all(template: &Value, other: &Value) {
             .unwrap_or_default()
     };
     let _ = growth(template, other);
-    let _ = ask_from_binding(template, Some(other));
-    let _ = ask_from_binding(other, Some(template));
+    let _ = read_spec_from_binding(template, Some(other));
+    let _ = read_spec_from_binding(other, Some(template));
     let _ = queue_of(template, None);
     let _ = dependencies(template);
     let _ = warnings(template);
@@ -167,18 +167,18 @@ fn read_all(template: &Value, other: &Value) {
 }
 
 /// What holds for every ask, so that the engine need not check it again.
-fn check(ask: &Ask) -> Result<(), TestCaseError> {
-    let pods: u64 = ask.roles.iter().map(|role| u64::from(role.count)).sum();
-    let needed: u64 = ask.roles.iter().map(|role| u64::from(role.min)).sum();
-    prop_assert!(!ask.roles.is_empty());
+fn check(spec: &WorkloadSpec) -> Result<(), TestCaseError> {
+    let pods: u64 = spec.roles.iter().map(|role| u64::from(role.count)).sum();
+    let needed: u64 = spec.roles.iter().map(|role| u64::from(role.min)).sum();
+    prop_assert!(!spec.roles.is_empty());
     prop_assert!(pods <= 1_000_000);
-    prop_assert!(needed <= u64::from(ask.min_available));
-    prop_assert!(u64::from(ask.min_available) <= pods);
-    prop_assert!(ask.min_available > 0 || pods == 0);
-    prop_assert!(ask.roles.iter().all(|role| role.min <= role.count));
-    let names: std::collections::BTreeSet<_> = ask.roles.iter().map(|role| &role.name).collect();
-    prop_assert_eq!(names.len(), ask.roles.len());
-    let total = ask
+    prop_assert!(needed <= u64::from(spec.min_available));
+    prop_assert!(u64::from(spec.min_available) <= pods);
+    prop_assert!(spec.min_available > 0 || pods == 0);
+    prop_assert!(spec.roles.iter().all(|role| role.min <= role.count));
+    let names: std::collections::BTreeSet<_> = spec.roles.iter().map(|role| &role.name).collect();
+    prop_assert_eq!(names.len(), spec.roles.len());
+    let total = spec
         .roles
         .iter()
         .try_fold(engine::Resources::new(), |sum, role| {
@@ -238,18 +238,18 @@ proptest! {
     fn no_input_panics(template in any_template(), other in any_json()) {
         read_all(&template, &other);
         read_all(&other, &template);
-        if let Ok(ask) = ask(&template) {
-            check(&ask)?;
+        if let Ok(spec) = read_spec(&template) {
+            check(&spec)?;
         }
     }
 
     #[test]
     fn nearly_right_templates_are_sized_soundly_or_refused_by_name(template in nearly_right()) {
         read_all(&template, &template);
-        match ask(&template) {
-            Ok(ask) => check(&ask)?,
-            Err(AskError::Invalid { field, .. }) => prop_assert!(!field.is_empty()),
-            Err(AskError::SizeUnknown { .. } | AskError::Uncounted { .. }) => {
+        match read_spec(&template) {
+            Ok(spec) => check(&spec)?,
+            Err(SpecError::Invalid { field, .. }) => prop_assert!(!field.is_empty()),
+            Err(SpecError::SizeUnknown { .. } | SpecError::Uncounted { .. }) => {
                 prop_assert!(false, "known kinds have a size");
             }
         }
@@ -257,7 +257,7 @@ proptest! {
 
     #[test]
     fn an_edit_that_changes_nothing_is_no_growth(template in nearly_right()) {
-        if ask(&template).is_ok() {
+        if read_spec(&template).is_ok() {
             prop_assert_eq!(growth(&template, &template), Ok(Growth::None));
         }
     }
@@ -285,7 +285,7 @@ fn a_job_is_reached_and_led_where_its_pods_went() {
         let job = format!(
             "{{apiVersion: kubeflow.org/v1, kind: {kind}, metadata: {{name: j}}, spec: {spec}}}"
         );
-        ask(&yaml(&job)).unwrap()
+        read_spec(&yaml(&job)).unwrap()
     };
     let tensorflow = job("TFJob", "tfReplicaSpecs", "Chief");
     assert_eq!(
