@@ -15,6 +15,7 @@
 //! input makes them panic; a size is computed from the template, never from what its
 //! status says now; unknown fields never matter.
 
+mod annotations;
 mod apportion;
 mod binding;
 mod capped;
@@ -44,7 +45,6 @@ mod split;
 mod testing;
 mod ttl;
 mod warnings;
-mod wishes;
 
 pub use apportion::apportion;
 pub use capped::{AdmittedRequests, capped, raised_requests};

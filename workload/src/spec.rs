@@ -8,7 +8,7 @@ use crate::kinds::{self, WorkloadKind};
 use crate::queue::named_queue;
 use crate::rendezvous::{Addresses, Meeting, Reach};
 use crate::size::{PriorityOf, Size, check_total};
-use crate::{leading, rendezvous, services, split, wishes};
+use crate::{annotations, leading, rendezvous, services, split};
 use engine::facts::{ClusterPlacement, Demand, Held, Role, Share, Split, Topology};
 use engine::{ClusterName, Resources};
 use serde_json::Value;
@@ -289,8 +289,8 @@ fn finish(
             .entry(EXPECTED_DURATION)?,
     )?;
     let pod_templates = pod_templates(template);
-    let elastic = wishes::elastic(template, replicas_held, &mut size)?;
-    let split = split::wish(template)?;
+    let elastic = annotations::elastic(template, replicas_held, &mut size)?;
+    let split = split::request(template)?;
     let pods = size
         .roles
         .iter()
@@ -302,8 +302,8 @@ fn finish(
         expected_duration_ms: shorter(declared, size.duration_ms),
         replicas_held,
         elastic,
-        preemptible: wishes::preemptible(template, &pod_templates)?,
-        data_clusters: wishes::data_clusters(template)?,
+        preemptible: annotations::preemptible(template, &pod_templates)?,
+        data_clusters: annotations::data_clusters(template)?,
         split: split.split,
         asks_to_be_split: split.split.is_some_and(|split| split != Split::Never),
         max_clusters: split.max_clusters,
@@ -311,7 +311,7 @@ fn finish(
         leader_host: template.value().and_then(rendezvous::host),
         selectable: template.value().is_some_and(services::can_select),
         leading_role: template.value().and_then(leading::role),
-        topology: wishes::topology(size.network_topology.as_ref())?,
+        topology: annotations::topology(size.network_topology.as_ref())?,
         pod_priority_classes: priority_classes(&pod_templates),
         roles: size.roles,
         min_task_member: size.min_task_member,

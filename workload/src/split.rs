@@ -13,7 +13,7 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds;
 use crate::rendezvous::Meeting;
-use crate::{parts, wishes};
+use crate::{annotations, parts};
 use engine::facts::Split;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(crate) const SPLIT: &str = "muster.io/split";
 
 /// What a template says of being split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Wish {
+pub(crate) struct SplitRequest {
     /// Whether, and how readily; `None` where it leaves that to its queue.
     pub(crate) split: Option<Split>,
     /// Over at most so many clusters, where it names a number.
@@ -33,12 +33,16 @@ pub(crate) struct Wish {
 ///
 /// # Errors
 /// Where the annotation holds no answer.
-pub(crate) fn wish(template: &Field<'_>) -> Result<Wish, SpecError> {
+pub(crate) fn request(template: &Field<'_>) -> Result<SplitRequest, SpecError> {
     let asked = asked(template)?;
     let can = template
         .value()
         .is_some_and(|object| cannot(object).is_none());
-    Ok(if can { asked } else { Wish::of(Split::Never) })
+    Ok(if can {
+        asked
+    } else {
+        SplitRequest::of(Split::Never)
+    })
 }
 
 /// Why a template that asks to be split is not, in words; `None` where it is, or does not ask.
@@ -66,27 +70,27 @@ pub fn cannot_meet(why: &str) -> String {
     )
 }
 
-fn asked(template: &Field<'_>) -> Result<Wish, SpecError> {
+fn asked(template: &Field<'_>) -> Result<SplitRequest, SpecError> {
     let field = template.get("metadata.annotations")?.entry(SPLIT)?;
     Ok(match field.name()? {
-        None => Wish::default(),
-        Some("Never" | "1") => Wish::of(Split::Never),
-        Some("Allowed") => Wish::of(Split::Allowed),
-        Some("Preferred") => Wish::of(Split::Preferred),
+        None => SplitRequest::default(),
+        Some("Never" | "1") => SplitRequest::of(Split::Never),
+        Some("Allowed") => SplitRequest::of(Split::Allowed),
+        Some("Preferred") => SplitRequest::of(Split::Preferred),
         Some(text) => {
             let most = text.parse::<u32>().ok().filter(|most| *most > 0);
             let most = most.ok_or_else(|| {
                 field.invalid("Never, Allowed, Preferred, or the most clusters it may be in")
             })?;
-            Wish {
+            SplitRequest {
                 max_clusters: Some(most),
-                ..Wish::of(Split::Allowed)
+                ..SplitRequest::of(Split::Allowed)
             }
         }
     })
 }
 
-impl Wish {
+impl SplitRequest {
     fn of(split: Split) -> Self {
         Self {
             split: Some(split),
@@ -99,7 +103,7 @@ impl Wish {
 fn cannot(template: &Value) -> Option<String> {
     let kind = template.get("kind").and_then(Value::as_str)?;
     // What cannot be read is complained of elsewhere.
-    let elastic = wishes::asks_elastic(&Field::root(template)) == Ok(true);
+    let elastic = annotations::asks_elastic(&Field::root(template)) == Ok(true);
     if elastic && parts::resizing(template).is_none() {
         return Some(format!(
             "an elastic {kind} is grown and shrunk in one cluster"

@@ -3,10 +3,10 @@
 use super::*;
 use crate::testing::yaml;
 
-fn wished(template: &str) -> String {
+fn requested(template: &str) -> String {
     let template = yaml(template);
-    match wish(&Field::root(&template)) {
-        Ok(Wish {
+    match request(&Field::root(&template)) {
+        Ok(SplitRequest {
             split: Some(split),
             max_clusters,
         }) => match max_clusters {
@@ -38,22 +38,22 @@ const TASKS: &str = "{tasks: [{name: w, replicas: 4}]}";
 
 #[test]
 fn what_is_asked_for() {
-    for (asked, wish) in [
+    for (asked, want) in [
         ("Never", "Never"),
         ("Allowed", "Allowed"),
         ("Preferred", "Preferred"),
         ("\"1\"", "Never"),
         ("\"3\"", "Allowed 3"),
     ] {
-        assert_eq!(wished(&volcano(asked, TASKS)), wish, "{asked}");
+        assert_eq!(requested(&volcano(asked, TASKS)), want, "{asked}");
     }
     let unsaid = "{apiVersion: batch/v1, kind: Job, metadata: {name: a}}";
-    assert_eq!(wished(unsaid), "as its queue says");
+    assert_eq!(requested(unsaid), "as its queue says");
     // Its queue's word is not for what cannot be split.
     let unsaid = "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}}";
-    assert_eq!(wished(unsaid), "Never");
+    assert_eq!(requested(unsaid), "Never");
     for wrong in ["allowed", "\"0\"", "\"-1\"", "two"] {
-        let told = wished(&volcano(wrong, TASKS));
+        let told = requested(&volcano(wrong, TASKS));
         assert!(
             told.contains("metadata.annotations[muster.io/split]") && told.contains("Preferred"),
             "{told}"
@@ -98,18 +98,18 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
         "pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: pytorch, command: [a]}]}}}}",
     );
     assert_eq!(
-        (wished(&fine), refused(&yaml(&fine))),
+        (requested(&fine), refused(&yaml(&fine))),
         ("Allowed".to_owned(), None)
     );
     let fine = tensorflow(
         "tfReplicaSpecs: {Chief: {template: {spec: {containers: [{name: tensorflow, command: [a]}]}}}}",
     );
     assert_eq!(
-        (wished(&fine), refused(&yaml(&fine))),
+        (requested(&fine), refused(&yaml(&fine))),
         ("Allowed".to_owned(), None)
     );
     for (template, why) in cases {
-        assert_eq!(wished(&template), "Never", "{template}");
+        assert_eq!(requested(&template), "Never", "{template}");
         let told = refused(&yaml(&template)).unwrap();
         assert!(
             told.contains(why) && told.contains("runs in one cluster"),
@@ -132,7 +132,7 @@ fn what_can_be_split_is_refused_nothing() {
         job.to_owned(),
         set.to_owned(),
     ] {
-        assert_eq!(wished(&template), "Preferred");
+        assert_eq!(requested(&template), "Preferred");
         assert_eq!(refused(&yaml(&template)), None);
     }
     // A job that does not ask gets no reason.

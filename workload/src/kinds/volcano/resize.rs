@@ -2,12 +2,12 @@
 //! to what was admitted.
 
 use super::task_name;
+use crate::annotations::{ELASTIC, MIN_REPLICAS};
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::parts::{Fields, PartResizing};
 use crate::pin::clip;
 use crate::size::Size;
-use crate::wishes::{ELASTIC, MIN_REPLICAS};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
