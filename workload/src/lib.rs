@@ -66,6 +66,6 @@ pub use rendered::{Rendered, rendered};
 pub use rendezvous::{ANY_CLUSTER, AddressError, Addresses, Meeting, Reach};
 pub use services::{PART_LABEL, PodService, needs_services, services};
 pub use spec::{WorkloadSpec, pod_request, read_spec, read_spec_from_binding, read_spec_with};
-pub use split::cannot_meet;
+pub use split::without_rendezvous;
 pub use ttl::{TimeToLive, ended_at, for_ever, time_to_live};
 pub use warnings::warnings;

@@ -37,7 +37,7 @@ pub(crate) fn request(template: &Field<'_>) -> Result<SplitRequest, SpecError> {
     let asked = asked(template)?;
     let can = template
         .value()
-        .is_some_and(|object| cannot(object).is_none());
+        .is_some_and(|object| unsplittable(object).is_none());
     Ok(if can {
         asked
     } else {
@@ -48,7 +48,8 @@ pub(crate) fn request(template: &Field<'_>) -> Result<SplitRequest, SpecError> {
 /// Why a template that asks to be split is not, in words; `None` where it is, or does not ask.
 pub(crate) fn refused(template: &Value) -> Option<String> {
     let asked = asked(&Field::root(template)).ok()?.split;
-    let why = cannot(template).filter(|_| asked.is_some_and(|asked| asked != Split::Never))?;
+    let why =
+        unsplittable(template).filter(|_| asked.is_some_and(|asked| asked != Split::Never))?;
     Some(format!(
         "annotation {SPLIT} is not followed: {why}; it runs in one cluster"
     ))
@@ -64,7 +65,7 @@ pub(crate) fn meeting(template: &Field<'_>) -> Result<Meeting, SpecError> {
 
 /// The reason for a job that needs a rendezvous and has none: why its fleet does not let it.
 #[must_use]
-pub fn cannot_meet(why: &str) -> String {
+pub fn without_rendezvous(why: &str) -> String {
     format!(
         "annotation {SPLIT} is not followed: its pods could not find each other from different clusters: {why}; it runs in one cluster"
     )
@@ -100,7 +101,7 @@ impl SplitRequest {
 }
 
 /// Why a job cannot be split.
-fn cannot(template: &Value) -> Option<String> {
+fn unsplittable(template: &Value) -> Option<String> {
     let kind = template.get("kind").and_then(Value::as_str)?;
     // What cannot be read is complained of elsewhere.
     let elastic = annotations::asks_elastic(&Field::root(template)) == Ok(true);

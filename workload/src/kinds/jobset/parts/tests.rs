@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::kinds::jobset::unsplittable::unsplittable as cannot;
+use crate::kinds::jobset::unsplittable::unsplittable;
 use crate::parts::tests::{field, leader, shares, variable};
 use crate::parts::{Part, parts};
 use crate::rendezvous::Reach;
@@ -189,7 +189,7 @@ fn other_clusters_learn_where_the_coordinator_is() {
 fn what_cannot_be_split_names_its_field() {
     let why = |spec: &str| {
         let set = "apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: tune}";
-        let why = cannot(&yaml(&format!("{{{set}, spec: {{{spec}}}}}")));
+        let why = unsplittable(&yaml(&format!("{{{set}, spec: {{{spec}}}}}")));
         why.unwrap_or_else(|| "nothing".to_owned())
     };
     const JOBS: &str = "replicatedJobs: [{name: d}, {name: w, replicas: 3}]";
@@ -261,7 +261,7 @@ fn one_whose_containers_name_its_pods_is_not_split() {
             "{{name: w, replicas: 3, template: {{spec: {{template: {{spec: {{containers: [{{name: c, {container}}}]}}}}}}}}}}"
         );
         let set = "apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: tune}";
-        cannot(&yaml(&format!(
+        unsplittable(&yaml(&format!(
             "{{{set}, spec: {{replicatedJobs: [{{name: d}}, {job}]}}}}"
         )))
     };
@@ -328,7 +328,7 @@ proptest! {
             "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"},
             "spec": {"replicatedJobs": replicated},
         });
-        prop_assert_eq!(cannot(&set), None);
+        prop_assert_eq!(unsplittable(&set), None);
         let parts = parts(&set, Attempt(1), &shares, &Reach::default(), false).unwrap();
         let mut ranks = BTreeSet::new();
         let (mut at_once, mut completed) = (0, 0);

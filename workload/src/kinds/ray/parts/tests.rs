@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::kinds::ray::unsplittable::unsplittable as cannot;
+use crate::kinds::ray::unsplittable::unsplittable;
 use crate::parts::tests::{field, shares, variable};
 use crate::parts::{Part, parts};
 use crate::rendezvous::Reach;
@@ -302,7 +302,7 @@ fn what_cannot_be_split_gets_a_reason() {
         let mut template = yaml(CLUSTER);
         let (above, name) = path.rsplit_once('/').unwrap();
         template.pointer_mut(above).unwrap()[name] = value;
-        cannot(&template)
+        unsplittable(&template)
     };
     let group = "/spec/workerGroupSpecs/1";
     let worker = "/spec/workerGroupSpecs/1/template/spec/containers/0";
@@ -374,15 +374,15 @@ fn what_cannot_be_split_gets_a_reason() {
         };
         assert!(as_wanted, "{path}: {told:?}");
     }
-    assert_eq!(cannot(&job(json!({}))), None);
-    let there = cannot(&job(
+    assert_eq!(unsplittable(&job(json!({}))), None);
+    let there = unsplittable(&job(
         json!({"clusterSelector": {"ray.io/cluster": "shared"}}),
     ))
     .unwrap();
     assert!(there.contains("spec.clusterSelector"), "{there}");
     let mut scaled = job(json!({}));
     scaled["spec"]["rayClusterSpec"]["enableInTreeAutoscaling"] = json!(true);
-    let told = cannot(&scaled).unwrap();
+    let told = unsplittable(&scaled).unwrap();
     assert!(
         told.starts_with("spec.rayClusterSpec.enableInTreeAutoscaling"),
         "{told}"
