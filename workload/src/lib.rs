@@ -18,7 +18,8 @@
 mod annotations;
 mod apportion;
 mod binding;
-mod capped;
+mod cap_requests;
+mod cap_to_admitted;
 mod claims;
 mod dependencies;
 mod duration;
@@ -30,7 +31,6 @@ mod leading;
 mod nodes;
 mod outcome;
 mod parts;
-mod pin;
 mod placement;
 mod pod;
 mod pod_specs;
@@ -47,7 +47,8 @@ mod ttl;
 mod warnings;
 
 pub use apportion::apportion;
-pub use capped::{AdmittedRequests, capped, raised_requests};
+pub use cap_requests::{AdmittedRequests, cap_requests, raised_requests};
+pub use cap_to_admitted::cap_to_admitted;
 pub use claims::{ClaimedDevices, claimed_devices};
 pub use dependencies::{Dependency, dependencies};
 pub use duration::parse_millis as duration_millis;
@@ -59,7 +60,6 @@ pub use kinds::{
 };
 pub use outcome::{Outcome, PodCounts, counts, outcome};
 pub use parts::{Part, PartsError, attempt_of, mark, may_be_in_parts, parts, resized};
-pub use pin::pinned;
 pub use placement::{cluster_placement, divided, natively_divisible};
 pub use queue::{DEFAULT_QUEUE, named_queue, queue_of};
 pub use rendered::{Rendered, rendered};

@@ -118,7 +118,7 @@ pub(crate) trait WorkloadKind: Sync {
 
     /// Fields that hold members to the pods in `admitted`. `capped` is `template` with the
     /// requests that were admitted. `None` where the kind is not known to take it.
-    fn pinned(
+    fn cap_to_admitted(
         &self,
         _template: &Value,
         _capped: &Value,

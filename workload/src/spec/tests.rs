@@ -152,7 +152,7 @@ fn read_all(template: &Value, other: &Value) {
     ]
     .into();
     let requests: crate::AdmittedRequests = [("worker".to_owned(), Default::default())].into();
-    let _ = pinned(
+    let _ = cap_to_admitted(
         text("apiVersion"),
         text("kind"),
         template,

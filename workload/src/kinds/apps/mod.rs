@@ -3,11 +3,11 @@
 
 use super::batch::{MAIN, POD_SPEC};
 use super::{KnownKind, WorkloadKind, known, only_one_cluster_resolves};
+use crate::cap_to_admitted;
 use crate::error::SpecError;
 use crate::field::{Field, MAX_PODS};
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
-use crate::pin;
 use crate::pod::Pod;
 use crate::pod_specs;
 use crate::size::{self, PriorityOf, Size};
@@ -102,8 +102,13 @@ impl WorkloadKind for AppsKind {
         self.is_deployment && !surges(template)
     }
 
-    fn pinned(&self, _: &Value, capped: &Value, _: &BTreeMap<String, u32>) -> Option<Fields> {
-        pin::subtree(capped, POD_SPEC).map(|pods| vec![pods])
+    fn cap_to_admitted(
+        &self,
+        _: &Value,
+        capped: &Value,
+        _: &BTreeMap<String, u32>,
+    ) -> Option<Fields> {
+        cap_to_admitted::subtree(capped, POD_SPEC).map(|pods| vec![pods])
     }
 
     fn unsplittable(&self, _: &Value) -> Option<String> {

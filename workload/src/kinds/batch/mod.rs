@@ -3,11 +3,11 @@
 mod parts;
 
 use super::{KnownKind, PartFields, WorkloadKind, known};
+use crate::cap_to_admitted;
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
-use crate::pin;
 use crate::pod::Pod;
 use crate::pod_specs;
 use crate::services;
@@ -106,8 +106,13 @@ impl WorkloadKind for BatchJobKind {
         true
     }
 
-    fn pinned(&self, _: &Value, capped: &Value, _: &BTreeMap<String, u32>) -> Option<Fields> {
-        pin::subtree(capped, POD_SPEC).map(|pods| vec![pods])
+    fn cap_to_admitted(
+        &self,
+        _: &Value,
+        capped: &Value,
+        _: &BTreeMap<String, u32>,
+    ) -> Option<Fields> {
+        cap_to_admitted::subtree(capped, POD_SPEC).map(|pods| vec![pods])
     }
 
     fn part_fields(&self) -> Option<PartFields> {

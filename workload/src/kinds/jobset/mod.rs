@@ -68,13 +68,13 @@ impl WorkloadKind for JobSetKind {
         })
     }
 
-    fn pinned(
+    fn cap_to_admitted(
         &self,
         _: &Value,
         capped: &Value,
         admitted: &BTreeMap<String, u32>,
     ) -> Option<Fields> {
-        pinned(capped, admitted)
+        cap_to_admitted(capped, admitted)
     }
 
     fn part_fields(&self) -> Option<PartFields> {
@@ -207,7 +207,7 @@ fn counts(status: &Value) -> PodCounts {
 }
 
 /// The replicated jobs with as many Jobs as were admitted.
-fn pinned(template: &Value, admitted: &BTreeMap<String, u32>) -> Option<Fields> {
+fn cap_to_admitted(template: &Value, admitted: &BTreeMap<String, u32>) -> Option<Fields> {
     let jobs = template.pointer("/spec/replicatedJobs")?.as_array()?.iter();
     let jobs = jobs.filter_map(|job| {
         let name = job.get("name")?.as_str()?;

@@ -161,7 +161,7 @@ impl WorkloadKind for TrainingJobKind {
     }
 
     /// The groups with their admitted replicas.
-    fn pinned(
+    fn cap_to_admitted(
         &self,
         _: &Value,
         capped: &Value,

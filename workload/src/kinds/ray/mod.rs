@@ -16,7 +16,7 @@ use crate::outcome::{self, Outcome, PodCounts};
 use crate::parts::Fields;
 use crate::rendezvous::Meeting;
 use crate::size::{PriorityOf, Size};
-use crate::{pin, services, warnings};
+use crate::{cap_to_admitted, services, warnings};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl WorkloadKind for RayClusterKind {
         warnings::long_names(template, "/spec/workerGroupSpecs", "groupName")
     }
 
-    fn pinned(
+    fn cap_to_admitted(
         &self,
         template: &Value,
         capped: &Value,
@@ -75,7 +75,9 @@ impl WorkloadKind for RayClusterKind {
     ) -> Option<Fields> {
         let workers = pods::worker_groups("/spec/workerGroupSpecs", capped, admitted)?;
         let others = ["/spec/headGroupSpec"];
-        Some(pin::with_changed(workers, &others, template, capped))
+        Some(cap_to_admitted::with_changed(
+            workers, &others, template, capped,
+        ))
     }
 
     fn part_fields(&self) -> Option<PartFields> {
@@ -149,7 +151,7 @@ impl WorkloadKind for RayJobKind {
         warnings
     }
 
-    fn pinned(
+    fn cap_to_admitted(
         &self,
         template: &Value,
         capped: &Value,
@@ -161,7 +163,9 @@ impl WorkloadKind for RayJobKind {
             "/spec/rayClusterSpec/headGroupSpec",
             "/spec/submitterPodTemplate",
         ];
-        Some(pin::with_changed(workers, &others, template, capped))
+        Some(cap_to_admitted::with_changed(
+            workers, &others, template, capped,
+        ))
     }
 
     fn part_fields(&self) -> Option<PartFields> {

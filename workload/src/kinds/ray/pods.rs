@@ -1,8 +1,8 @@
 //! Where the pods of a RayCluster stand: in its head and its groups of workers.
 
 use super::{HEAD, group_name};
+use crate::cap_to_admitted::clip;
 use crate::parts::Fields;
-use crate::pin::clip;
 use crate::pod_specs;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub(super) fn worker_groups(
     admitted: &BTreeMap<String, u32>,
 ) -> Option<Fields> {
     let groups = template.pointer(path)?.as_array()?.iter().enumerate();
-    let pinned = groups.map(|(index, group)| {
+    let capped = groups.map(|(index, group)| {
         let mut group = group.as_object()?.clone();
         let name = group_name(index, group.get("groupName").and_then(Value::as_str));
         let hosts = group
@@ -69,6 +69,6 @@ pub(super) fn worker_groups(
     });
     Some(vec![(
         path.to_owned(),
-        Value::Array(pinned.collect::<Option<_>>()?),
+        Value::Array(capped.collect::<Option<_>>()?),
     )])
 }

@@ -113,13 +113,13 @@ impl WorkloadKind for VolcanoJobKind {
         Some(resize::RESIZING)
     }
 
-    fn pinned(
+    fn cap_to_admitted(
         &self,
         _: &Value,
         capped: &Value,
         admitted: &BTreeMap<String, u32>,
     ) -> Option<Fields> {
-        resize::pinned(capped, admitted)
+        resize::cap_to_admitted(capped, admitted)
     }
 
     fn part_fields(&self) -> Option<PartFields> {

@@ -3,10 +3,10 @@
 
 use super::task_name;
 use crate::annotations::{ELASTIC, MIN_REPLICAS};
+use crate::cap_to_admitted::clip;
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::parts::{Fields, PartResizing};
-use crate::pin::clip;
 use crate::size::Size;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -44,7 +44,10 @@ fn is_elastic(template: &Field<'_>, size: &Size) -> Result<bool, SpecError> {
 }
 
 /// The tasks with their admitted replicas; minimums never above what is there.
-pub(super) fn pinned(template: &Value, admitted: &BTreeMap<String, u32>) -> Option<Fields> {
+pub(super) fn cap_to_admitted(
+    template: &Value,
+    admitted: &BTreeMap<String, u32>,
+) -> Option<Fields> {
     let mut total = 0_u64;
     let tasks: Vec<Value> = template
         .pointer("/spec/tasks")?
@@ -62,12 +65,12 @@ pub(super) fn pinned(template: &Value, admitted: &BTreeMap<String, u32>) -> Opti
             Some(Value::Object(task))
         })
         .collect();
-    let mut pinned = vec![("/spec/tasks".to_owned(), Value::Array(tasks))];
+    let mut fields = vec![("/spec/tasks".to_owned(), Value::Array(tasks))];
     if let Some(minimum) = template
         .pointer("/spec/minAvailable")
         .and_then(Value::as_u64)
     {
-        pinned.push(("/spec/minAvailable".to_owned(), minimum.min(total).into()));
+        fields.push(("/spec/minAvailable".to_owned(), minimum.min(total).into()));
     }
-    Some(pinned)
+    Some(fields)
 }

@@ -45,7 +45,7 @@ pub fn raised_requests(roles: &[engine::facts::Role], admitted: &AdmittedRequest
 /// `template` with no pod that requests more than one of its role was admitted with. A template
 /// that cannot be read stays as it is: it is not for members to read either.
 #[must_use]
-pub fn capped(template: &Value, admitted: &AdmittedRequests) -> Value {
+pub fn cap_requests(template: &Value, admitted: &AdmittedRequests) -> Value {
     let Ok(whole) = read_spec(template) else {
         return template.clone();
     };

@@ -1,10 +1,10 @@
-//! What pins a job to what it was admitted with: whole subtrees of its template, rendered with
+//! What caps a job to what it was admitted with: whole subtrees of its template, rendered with
 //! the admitted requests, and with the admitted counts where Karmada does not hold these.
 //!
 //! Subtrees and not single indexes, so that a template that was reordered meanwhile cannot be
 //! misapplied. Groups that were not admitted at all are left out.
 
-use crate::capped::{AdmittedRequests, capped};
+use crate::cap_requests::{AdmittedRequests, cap_requests};
 use crate::kinds;
 use crate::parts::Fields;
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Paths and the values that replace them in every member, or `None` for kinds that are not
 /// known to take it.
 #[must_use]
-pub fn pinned(
+pub fn cap_to_admitted(
     api_version: &str,
     kind: &str,
     template: &Value,
@@ -21,7 +21,7 @@ pub fn pinned(
     requests: &AdmittedRequests,
 ) -> Option<Fields> {
     let kind = kinds::of_group(api_version, kind)?;
-    kind.pinned(template, &capped(template, requests), admitted)
+    kind.cap_to_admitted(template, &cap_requests(template, requests), admitted)
 }
 
 /// The field at `path`, with its path.
@@ -29,9 +29,9 @@ pub(crate) fn subtree(template: &Value, path: &str) -> Option<(String, Value)> {
     Some((path.to_owned(), template.pointer(path)?.clone()))
 }
 
-/// `pinned` with those of `paths` at which `held` is another than `template`.
+/// `fields` with those of `paths` at which `held` is another than `template`.
 pub(crate) fn with_changed(
-    mut pinned: Fields,
+    mut fields: Fields,
     paths: &[&str],
     template: &Value,
     held: &Value,
@@ -39,8 +39,8 @@ pub(crate) fn with_changed(
     let changed = paths
         .iter()
         .filter(|path| template.pointer(path) != held.pointer(path));
-    pinned.extend(changed.filter_map(|path| subtree(held, path)));
-    pinned
+    fields.extend(changed.filter_map(|path| subtree(held, path)));
+    fields
 }
 
 /// Lowers a number that is there to at most `most`.
@@ -65,7 +65,7 @@ mod tests {
         ]}});
         let admitted = Admitted::from([("master".into(), 1), ("default2".into(), 3)]);
         let none = AdmittedRequests::new();
-        let pinned = pinned(
+        let capped = cap_to_admitted(
             "batch.volcano.sh/v1alpha1",
             "Job",
             &template,
@@ -73,7 +73,7 @@ mod tests {
             &none,
         );
         assert_eq!(
-            pinned,
+            capped,
             Some(vec![
                 (
                     "/spec/tasks".into(),
@@ -94,7 +94,7 @@ mod tests {
         }}});
         let admitted = Admitted::from([("master".into(), 1), ("worker".into(), 3)]);
         assert_eq!(
-            pinned(
+            cap_to_admitted(
                 "kubeflow.org/v1",
                 "PyTorchJob",
                 &template,
@@ -116,7 +116,7 @@ mod tests {
         ]}}});
         let admitted = Admitted::from([("gpu".into(), 6), ("ray-head".into(), 1)]);
         assert_eq!(
-            pinned(
+            cap_to_admitted(
                 "ray.io/v1",
                 "RayJob",
                 &template,
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_pinned_beside_counts() {
+    fn requests_are_capped_beside_counts() {
         let pods = |gpus: &str| json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": gpus}}}]}});
         let one = engine::Resources::parse([("nvidia.com/gpu", "1"), ("pods", "1")]);
         let one = one.unwrap_or_default();
@@ -144,18 +144,18 @@ mod tests {
                 .map(|role| ((*role).to_owned(), one.clone()))
                 .collect()
         };
-        let pin = |api: &str, kind: &str, spec: Value, roles: &[(&str, u32)]| {
+        let cap = |api: &str, kind: &str, spec: Value, roles: &[(&str, u32)]| {
             let template =
                 json!({"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
             let names: Vec<&str> = roles.iter().map(|(role, _)| *role).collect();
             let admitted = roles
                 .iter()
                 .map(|(role, count)| ((*role).to_owned(), *count));
-            pinned(api, kind, &template, &admitted.collect(), &of(&names))
+            cap_to_admitted(api, kind, &template, &admitted.collect(), &of(&names))
         };
         let deployment = json!({"replicas": 9, "template": pods("4")});
         assert_eq!(
-            pin("apps/v1", "Deployment", deployment, &[("main", 2)]),
+            cap("apps/v1", "Deployment", deployment, &[("main", 2)]),
             Some(vec![(
                 "/spec/template/spec".into(),
                 pods("1")["spec"].clone()
@@ -163,7 +163,7 @@ mod tests {
         );
         let ray = json!({"headGroupSpec": {"template": pods("4")}, "workerGroupSpecs": []});
         assert_eq!(
-            pin("ray.io/v1", "RayCluster", ray, &[("ray-head", 1)]),
+            cap("ray.io/v1", "RayCluster", ray, &[("ray-head", 1)]),
             Some(vec![
                 ("/spec/workerGroupSpecs".into(), json!([])),
                 ("/spec/headGroupSpec".into(), json!({"template": pods("1")})),
@@ -172,7 +172,7 @@ mod tests {
         let job = |gpus: &str| json!({"spec": {"parallelism": 2, "template": pods(gpus)}});
         let set = json!({"replicatedJobs": [{"name": "j", "replicas": 9, "template": job("4")}]});
         assert_eq!(
-            pin("jobset.x-k8s.io/v1alpha2", "JobSet", set, &[("j", 6)]),
+            cap("jobset.x-k8s.io/v1alpha2", "JobSet", set, &[("j", 6)]),
             Some(vec![(
                 "/spec/replicatedJobs".into(),
                 json!([{"name": "j", "replicas": 3, "template": job("1")}])
@@ -181,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_are_not_pinned() {
+    fn other_kinds_are_not_capped() {
         assert_eq!(
-            pinned(
+            cap_to_admitted(
                 "v1",
                 "Pod",
                 &json!({"spec": {}}),

@@ -13,7 +13,7 @@ fn deployment(spec: Value) -> Value {
 /// What a pod of the capped Deployment requests, and its spec.
 fn capped_pod(spec: Value, most: &[(&str, &str)]) -> (String, Value) {
     let template = deployment(spec);
-    let capped = capped(&template, &admitted("main", most));
+    let capped = cap_requests(&template, &admitted("main", most));
     let spec = capped["spec"]["template"]["spec"].clone();
     (crate::pod_request(&spec).unwrap().to_string(), spec)
 }
@@ -71,8 +71,8 @@ fn a_template_that_asks_for_no_more_stays_as_it_is() {
         json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "1000m"}}}]}),
     );
     let most = admitted("main", &[("cpu", "1"), ("pods", "1")]);
-    assert_eq!(capped(&template, &most), template);
-    assert_eq!(capped(&template, &AdmittedRequests::new()), template);
+    assert_eq!(cap_requests(&template, &most), template);
+    assert_eq!(cap_requests(&template, &AdmittedRequests::new()), template);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn pods_of_every_kind_are_found() {
         let want = format!("nvidia.com/gpu of each pod of {role} 1 -> 4");
         assert_eq!(of(&template), vec![want], "{kind}");
         assert_eq!(
-            of(&capped(&template, &most)),
+            of(&cap_requests(&template, &most)),
             Vec::<String>::new(),
             "{kind} {role}"
         );
