@@ -1,15 +1,18 @@
-//! What a job asks for: a template's JSON in, pods, requests, minimum, queue and priority out.
+//! What a job asks for: reads a template's JSON and returns pods, requests, minimum, queue and
+//! priority.
 //!
 //! ```text
 //! template ──► kind ──► Size (roles, minimum) ──┐
-//! binding  ──► (any other kind) ────────────────┴──► WorkloadSpec ──► engine::facts::Demand
+//! binding  ──► (any other kind) ────────────────┴──► WorkloadSpec
+//! WorkloadSpec + placement ──► engine::facts::Demand
 //! aggregatedStatus ──► Outcome, PodCounts
 //! template + admitted shares ──► Part per cluster, PodService per pod that has to be found
 //! ```
 //!
-//! One file per family of kinds (`batch`, `volcano`, `apps`, `single`, `kubeflow`, `ray`,
-//! `jobset`) knows how that family states its pods and reports its end; `pod` and `nodes` know
-//! what one pod asks of a node; everything else is shared.
+//! `kinds` has a folder for each kind, which implements the trait `WorkloadKind`, and a table
+//! of them. A kind knows where its templates state pods and how its members report an end.
+//! `pod` and `nodes` read what one pod asks of a node. All other modules are common to kinds:
+//! they ask the table, and match on no API group.
 //!
 //! Architecture invariant: pure functions of their arguments. No I/O, no clock, no floats; no
 //! input makes them panic; a size is computed from the template, never from what its

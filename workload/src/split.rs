@@ -1,13 +1,13 @@
 //! Whether a job may be placed over several clusters: what its template asks for, and whether
-//! its kind can be.
+//! its kind can be split.
 //!
-//! A kind can be split where each cluster's part is whole to the operator that runs it there:
-//! Volcano Jobs, batch/v1 Jobs and JobSets, whose pods find their place in the gang in their
-//! environment ([`mod@crate::parts`]), and PyTorchJobs, TFJobs, MPIJobs, RayClusters and RayJobs, where
-//! their pods can find each other, too ([`crate::rendezvous`]). Other kinds whose operators give their pods
-//! names of each other, which only one cluster resolves, stay in one; so does a job with rules that only make
-//! sense where all of it is seen. Asking for what cannot be is no error: the job runs in one cluster, and
-//! [`refused`] tells why.
+//! A kind can be split if the operator of each cluster can run its part as a whole job. Pods of
+//! Volcano Jobs, batch/v1 Jobs and JobSets find their place in the gang in their environment
+//! ([`mod@crate::parts`]). Those of PyTorchJobs, TFJobs, MPIJobs, RayClusters and RayJobs have to
+//! find each other as well ([`crate::rendezvous`]). A kind stays in one cluster if its operator
+//! gives pods names of each other, which only one cluster resolves. A job stays in one cluster
+//! if it has rules that need to see all of it. To ask for a split that is not possible is no
+//! error: the job runs in one cluster, and [`refused`] says why.
 
 use crate::error::SpecError;
 use crate::field::Field;
