@@ -1,6 +1,8 @@
-//! What a template says of how its job may be run, beside its size: elastic or not, who may
-//! evict it, where its data is, how close its pods must be. The same for every kind, but
-//! that a Volcano Job says itself with how few pods it runs.
+//! What the annotations of a template say of how its job may run, beside its size: whether it is
+//! elastic, whether it may be evicted, where its data is, how close its pods must be.
+//!
+//! All kinds have the same annotations, except that a kind whose parts are resized states its
+//! minimum in a field of its own ([`crate::parts::PartResizing`]).
 
 use crate::error::SpecError;
 use crate::field::Field;
