@@ -122,8 +122,8 @@ impl PendingQueue {
     pub(crate) fn front(&self, most: usize) -> BTreeSet<QueueOrder> {
         let mut inadmissible = self.admissible_later.iter().peekable();
         let mut awake = self.awake.iter().peekable();
-        let mut front = BTreeSet::new();
-        // Of the groups whose first are first, the first jobs of each.
+        // The classes whose first are first, merged: what this costs grows as `most` does.
+        let mut classes = BTreeMap::new();
         for _ in 0..most {
             let from_asleep = match (inadmissible.peek(), awake.peek()) {
                 (Some(a), Some(b)) => a < b,
@@ -135,10 +135,19 @@ impl PendingQueue {
                 awake.next()
             };
             let Some((_, shape)) = next else { break };
-            front.extend(self.group(*shape).take(most).cloned());
+            let mut jobs = self.group(*shape);
+            if let Some(first) = jobs.next() {
+                classes.insert(first, jobs);
+            }
         }
-        while front.len() > most {
-            front.pop_last();
+        let mut front = BTreeSet::new();
+        while front.len() < most
+            && let Some((rank, mut behind)) = classes.pop_first()
+        {
+            front.insert(rank.clone());
+            if let Some(next) = behind.next() {
+                classes.insert(next, behind);
+            }
         }
         front
     }
