@@ -234,8 +234,8 @@ pub struct Backfill {
     /// those that have a reservation. Unset: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conservative: Option<bool>,
-    /// How many jobs of the queue may have a reservation at the same time. Unset: the default of the
-    /// controller.
+    /// How many jobs of the queue may have a reservation at the same time. Unset: 1, or 16 if
+    /// `conservative` is set.
     #[schemars(range(min = 1, max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservations: Option<i32>,
