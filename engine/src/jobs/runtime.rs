@@ -2,7 +2,7 @@
 //!
 //! The limit is the least that its queue or a queue above it names, counted from when the job
 //! was first seen running (of one that only its record tells of, from its admission). A job
-//! that was stopped stays in the queue but does not compete, until it is made anew or the limit
+//! that was stopped stays in the queue but does not compete, until it is submitted again or the limit
 //! is above what it ran, or gone. Only this limit stops jobs; predicted run times never do.
 
 use crate::api::event::Progress;
@@ -25,7 +25,7 @@ pub(crate) fn stopped(queues: &Quota, job: &Job) -> Option<(Reason, String)> {
     let ran = job.cold.stopped_after?;
     let (limit, queue) = queues.runtime_limit(&job.queue)?;
     let message = format!(
-        "it was stopped after {} s, and queue {queue} lets a job run {} s; it competes again once it is made anew, or that limit is higher",
+        "it was stopped after {} s, and queue {queue} lets a job run {} s; it competes again once it is submitted again, or that limit is higher",
         ran / 1000,
         limit / 1000
     );

@@ -40,7 +40,7 @@ fn it_is_stopped_and_does_not_compete_until_the_limit_is_higher() {
     assert_snapshot!(world.decide(), @"evict job #1: RuntimeLimitExceeded: it ran 60 s, and queue q lets a job run 60 s");
     world.works_gone("job");
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("job"), @"RuntimeLimitExceeded: it was stopped after 60 s, and queue q lets a job run 60 s; it competes again once it is made anew, or that limit is higher");
+    assert_snapshot!(world.why("job"), @"RuntimeLimitExceeded: it was stopped after 60 s, and queue q lets a job run 60 s; it competes again once it is submitted again, or that limit is higher");
     world.policy(limited("q", Some(60)));
     world.wait(1000);
     assert_snapshot!(world.decide(), @"");

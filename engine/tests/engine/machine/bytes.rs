@@ -167,13 +167,13 @@ fn the_same_events_give_the_same_bytes_everywhere() {
     70 released, 1 resized, 3 evicted: 62b74f118367dcd9, told abc2313a36400711
     112 released, 2 resized, 9 evicted: 40e176d7b0b3c332, told 42f82fa6928bd559
     63 released, 0 resized, 1 evicted: 1cf133ab16589870, told 8472ee25b9bce20e
-    122 released, 4 resized, 7 evicted: 63dc5373dd8e4f3f, told 6367c7261e712153
+    122 released, 4 resized, 7 evicted: 63dc5373dd8e4f3f, told ded358c87a0ba9b3
     57 released, 0 resized, 2 evicted: 495ebbd0386ba0d4, told 3502abb2f9f16d6d
     107 released, 1 resized, 6 evicted: bd82c8d3fc395ff7, told 949056691cb0b12a
     54 released, 1 resized, 0 evicted: d8f4da4e2cbbf1c9, told baf88cb023703f11
     114 released, 1 resized, 4 evicted: 48c90dcab87c74d8, told 6f18795acd6176bd
     85 released, 1 resized, 2 evicted: 819d4d2f23680580, told 80deef4bbc23b2fb
-    94 released, 3 resized, 3 evicted: 13592ceaf8077015, told 3e6c36baf12ed495
+    94 released, 3 resized, 3 evicted: 13592ceaf8077015, told aa6638af39841d4d
     53 released, 1 resized, 1 evicted: e86a7064ef380bfe, told ada0fd5ac4ec3fd6
     ");
 }
