@@ -18,7 +18,7 @@ pub struct EngineConfig {
     /// policy does not say.
     pub start_deadline_ms: i64,
     /// Judgements in a row that let nobody go, after which a call of `decide` ends all the same.
-    pub most_in_vain: usize,
+    pub max_fruitless_evaluations: usize,
     /// How long a released job may be without room for its unbound pods before it is evicted.
     pub room_lost_grace_ms: i64,
     /// How long a job that found nothing to evict rests before it looks again.
@@ -43,7 +43,7 @@ impl Default for EngineConfig {
             backoff_max_ms: 300_000,
             avoid_extra_ms: 60_000,
             start_deadline_ms: 600_000,
-            most_in_vain: 20_000,
+            max_fruitless_evaluations: 20_000,
             room_lost_grace_ms: 10_000,
             take_retry_ms: 1_000,
             reservations_per_class: 2,

@@ -14,7 +14,7 @@ use crate::quota::Quota;
 use crate::reservation::store::Reservations;
 use std::collections::BTreeSet;
 
-/// What may look different than before, for whoever writes status.
+/// What may look different than before, for the writers of status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changed {
     /// Jobs whose state or reason may have changed. Of many jobs that are blocked alike, those

@@ -2,7 +2,7 @@
 //!
 //! Of a million jobs that wait few were ever evicted, and none is charged. What only those
 //! few have is kept apart, so that the others pay a pointer for it. Reading goes as if it were
-//! there; it is written through [`Rare::change`], which lets go what is empty again.
+//! there; it is written through [`Rare::change`], which drops what is empty.
 
 use std::fmt;
 use std::ops::Deref;

@@ -49,7 +49,7 @@ impl ResourceName {
     /// `pods`: the slots of a node.
     pub const PODS: &'static str = "pods";
     /// What Kubernetes puts before the name of a DeviceClass to make a resource of it: devices
-    /// of that class, whoever asks for them.
+    /// of that class, for every job.
     const OF_DEVICE_CLASS: &'static str = "deviceclass.resource.kubernetes.io/";
 
     /// A name from its text.

@@ -58,8 +58,8 @@ pub struct Decisions {
     /// Whether the budget of decisions ran out before all was looked at, or the last of them made
     /// room for others: call again.
     pub more: bool,
-    /// Whether it stopped since too many were judged in a row of whom nobody could go
-    /// ([`crate::EngineConfig::most_in_vain`]): a defect, which must not hold up all else.
+    /// Whether it stopped since too many were evaluated in a row of whom nobody could go
+    /// ([`crate::EngineConfig::max_fruitless_evaluations`]): a defect, which must not hold up all else.
     pub cut: bool,
     /// When to call again although no event came (back-offs and deadlines), if ever.
     pub wake_at: Option<Time>,
@@ -78,7 +78,7 @@ pub struct Explanation {
     pub blocker: Option<Blocker>,
     /// What the verdict rests on, one fact a line, most telling first.
     pub evidence: Vec<String>,
-    /// Smallest changes that would let it start now, each found by judging it with the change
+    /// Smallest changes that would let it start now, each found by evaluating it with the change
     /// made.
     pub helps: Vec<Help>,
     /// Who stands before it in its queue; `None` when it does not wait in line.

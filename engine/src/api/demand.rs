@@ -131,7 +131,7 @@ pub struct ClusterPlacement {
     pub max_clusters: Option<u32>,
     /// At least so many clusters (`minGroups`).
     pub min_clusters: Option<u32>,
-    /// Clusters that hold the data it works on, if that is told (`muster.io/data-clusters`).
+    /// Clusters that hold the data it works on, if it names any (`muster.io/data-clusters`).
     pub data_clusters: Vec<ClusterName>,
     /// Which clusters are left out, as its queue's policy chooses.
     pub filters: Filters,

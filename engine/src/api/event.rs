@@ -120,21 +120,21 @@ pub enum Event {
         /// When.
         at: Time,
     },
-    /// What the members of a released job are told to run is more than was admitted: an override was
+    /// The members of an admitted job run more than was admitted: an override was
     /// applied after the charge. It is charged beside the admission, even beyond capability. A level:
-    /// what is told last holds, and an empty one ends it. Never to be told of what was admitted, of
-    /// what leaves ([`Event::JobLeaving`]), or of what the template asks for by now
+    /// the last one holds, and an empty one ends it. It must not contain what was admitted,
+    /// what leaves ([`Event::JobLeaving`]), nor what the template asks for by now
     /// ([`Event::JobUpserted`]): these are charged already.
     JobExceeds {
         /// The job.
         key: JobKey,
-        /// The attempt that it is told of; any other is ignored.
+        /// The attempt that it is about; any other is ignored.
         attempt: Attempt,
         /// What is beyond the admission, by cluster.
         excess: BTreeMap<ClusterName, Resources>,
     },
     /// A job was found stopped for its queue's limit of run time, by its record: it does not
-    /// compete until it is made anew or the limit is above what it ran. Told once at start for
+    /// compete until it is made again or the limit is above what it ran. Told once at start for
     /// every such job; the engine remembers those it stopped itself.
     JobStopped {
         /// The job.

@@ -1,4 +1,4 @@
-//! What the engine is told about the world: plain data, by name.
+//! What the engine observes of the world: plain data, by name.
 //!
 //! Facts are level-triggered: each carries the whole of what is known about its object, and
 //! telling the same fact twice changes nothing.
@@ -57,7 +57,7 @@ pub struct QueueFact {
 pub enum QueueOrdering {
     /// Nobody passes the head.
     StrictFifo,
-    /// Whoever fits goes; the head gets no reservation.
+    /// Every job that fits is admitted; the head gets no reservation.
     BestEffort,
     /// Others may pass the head where that does not delay it.
     #[default]
@@ -205,7 +205,7 @@ pub struct ClusterFact {
     /// Price of one device for one hour, in thousandths of whatever the operator counts in;
     /// `None` where it is not told.
     pub price_milli: Option<u64>,
-    /// Time to other clusters and back in microseconds, where it is told.
+    /// Time to other clusters and back in microseconds, where it is known.
     pub network: BTreeMap<ClusterName, u64>,
     /// `apiVersion/Kind` of what it serves (`batch/v1/Job`); `None` while unknown.
     pub apis: Option<BTreeSet<String>>,
@@ -367,7 +367,7 @@ pub struct Admission {
     pub queue: QueueName,
     /// When it was admitted.
     pub admitted_at: Time,
-    /// Run time in milliseconds that it had declared then, by which it is judged in this attempt.
+    /// Run time in milliseconds that it had declared then, by which it is evaluated in this attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared_ms: Option<i64>,
     /// Its parts, with what each is charged.

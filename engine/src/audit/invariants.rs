@@ -1,7 +1,7 @@
 //! Recomputes every derived number from the facts and the states of jobs, and names what
 //! differs. Meant for tests, simulation and a timer in production: it scans everything.
 
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::{ClusterName, JobKey, NodeName};
 use crate::backfill::feasible;
 use crate::capacity::completion_grace::Ended;
@@ -88,10 +88,13 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
         );
     }
     wrong.extend(next_head::never_asked(inputs));
-    wrong.extend(feasible::wrong_doors(inputs, &feasible::feasible(inputs)));
+    wrong.extend(feasible::wrongly_feasible(
+        inputs,
+        &feasible::feasible(inputs),
+    ));
 }
 
-/// What nodes have free equals what they have less pods and seats; seats belong to jobs
+/// What nodes have free equals what they have less pods and assumed pods; assumed pods belong to jobs
 /// that are charged.
 fn check_nodes(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     for Ended { until, pod, .. } in inputs.capacity.completion_grace.all() {
@@ -103,7 +106,7 @@ fn check_nodes(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
             wrong.push(format!("pod {}: keeps its room until {until:?}", pod.uid));
         }
     }
-    let mut taken: BTreeMap<(&ClusterName, &NodeName), Tally> = BTreeMap::new();
+    let mut taken: BTreeMap<(&ClusterName, &NodeName), ResourceTotals> = BTreeMap::new();
     for (cluster, room) in inputs.capacity.room.clusters() {
         for pod in room.pods().values().filter(|pod| !pod.ended) {
             if let Some(node) = &pod.node {
@@ -116,24 +119,24 @@ fn check_nodes(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     }
     let mut uncharged = Vec::new();
     for (key, held) in inputs.capacity.room.assumed() {
-        for seat in &held.seats {
-            if let Some(node) = &seat.node {
-                let request = &held.demand.roles[seat.role].request;
-                let sum = taken.entry((&seat.cluster, node)).or_default();
-                sum.add(request, i64::from(seat.count));
+        for assumed_pod in &held.assumed {
+            if let Some(node) = &assumed_pod.node {
+                let request = &held.demand.roles[assumed_pod.role].request;
+                let sum = taken.entry((&assumed_pod.cluster, node)).or_default();
+                sum.add(request, i64::from(assumed_pod.count));
             }
         }
         if inputs.jobs.charge_of(key).is_none() {
-            uncharged.push(format!("job {key}: holds seats and is not charged"));
+            uncharged.push(format!("job {key}: has assumed pods and is not charged"));
         }
     }
     uncharged.sort();
     wrong.append(&mut uncharged);
     for (cluster, room) in inputs.capacity.room.clusters() {
         for (name, node) in room.nodes() {
-            let mut free = Tally::from(&node.fact.allocatable);
+            let mut free = ResourceTotals::from(&node.fact.allocatable);
             if let Some(taken) = taken.get(&(cluster, name)) {
-                free.add_tally(taken, -1);
+                free.add_totals(taken, -1);
             }
             if free != node.free() {
                 wrong.push(format!(
@@ -255,16 +258,16 @@ mod tests {
                 let id = e.quota.id(&QueueName::from("q")).unwrap();
                 e.quota.rank(id, &QueueHeads::default());
             }),
-            ("job ns/ghost: holds seats and is not charged", |e| {
+            ("job ns/ghost: has assumed pods and is not charged", |e| {
                 let runs = job(e, "runs");
                 let demand = runs.demand.clone().unwrap();
                 let shares = runs.released.as_ref().unwrap().admission.shares.clone();
                 e.capacity
                     .room
-                    .assume_seats(&JobKey::new("ns", "ghost"), demand, &shares);
+                    .assume_pods(&JobKey::new("ns", "ghost"), demand, &shares);
             }),
             ("pod ghost: keeps its room until", |e| {
-                crate::cycle::ended_pods::restore_lingering(
+                crate::cycle::ended_pods::restore_ended(
                     e,
                     vec![Ended {
                         until: crate::Time(7),

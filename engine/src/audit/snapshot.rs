@@ -1,6 +1,6 @@
 //! All that an engine knows, as data: to go on elsewhere, to simulate, to report a bug.
 //!
-//! Facts and the states of jobs are kept; everything derived is built anew from them.
+//! Facts and the states of jobs are kept; everything derived is built again from them.
 
 use crate::amounts::rare::Rare;
 use crate::api::demand::Demand;
@@ -61,7 +61,7 @@ struct JobSnapshot {
     cold: ColdState,
     released: Option<Released>,
     /// Room held for it: for what demand, and where.
-    seats: Option<(Arc<Demand>, Vec<AssumedPod>)>,
+    assumed: Option<(Arc<Demand>, Vec<AssumedPod>)>,
 }
 
 /// An engine that goes on where the snapshot was taken.
@@ -94,7 +94,7 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
     for job in snapshot.jobs {
         restore_job(&mut engine, job);
     }
-    ended_pods::restore_lingering(&mut engine, snapshot.completion_grace);
+    ended_pods::restore_ended(&mut engine, snapshot.completion_grace);
     for reservation in snapshot.reservations {
         engine.reservations.set(reservation);
     }
@@ -137,8 +137,8 @@ fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
         derived: Derived::default(),
     };
     engine.jobs.restore(key.clone(), job);
-    if let Some((demand, seats)) = snapshot.seats {
-        engine.capacity.room.restore_seats(&key, demand, seats);
+    if let Some((demand, assumed)) = snapshot.assumed {
+        engine.capacity.room.restore_assumed(&key, demand, assumed);
     }
     sync::sync_indexes(engine, &key);
 }
@@ -178,7 +178,7 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
 }
 
 fn job_snapshot(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> JobSnapshot {
-    let seats = inputs.capacity.room.assumed().get(key);
+    let assumed = inputs.capacity.room.assumed().get(key);
     JobSnapshot {
         key: key.clone(),
         uid: job.uid.clone(),
@@ -193,6 +193,6 @@ fn job_snapshot(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> JobSnapshot {
         attempt: job.attempt,
         cold: (*job.cold).clone(),
         released: job.released.as_deref().cloned(),
-        seats: seats.map(|held| (Arc::clone(&held.demand), held.seats.clone())),
+        assumed: assumed.map(|held| (Arc::clone(&held.demand), held.assumed.clone())),
     }
 }

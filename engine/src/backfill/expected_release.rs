@@ -4,7 +4,7 @@
 //! are on them, of a short bound from those that are expected to end first. If the charge of the
 //! whole gang were reserved on top, a pending job would idle what others could use.
 
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::ids::{QueueName, Time};
 use crate::backfill::plan;
@@ -17,9 +17,9 @@ use crate::state::Inputs;
 /// Ends that are looked at at most for one start: beyond those it counts as not known.
 pub(crate) const ENDS: usize = 1024;
 
-/// Whether what a relief counts on is still charged.
-pub(crate) fn is_to_come(inputs: Inputs<'_>, relief: &ExpectedRelease) -> bool {
-    relief
+/// Whether what an expected release counts on is still charged.
+pub(crate) fn is_expected(inputs: Inputs<'_>, releases: &ExpectedRelease) -> bool {
+    releases
         .from
         .as_ref()
         .is_none_or(|key| inputs.jobs.charge_of(key).is_some())
@@ -28,68 +28,68 @@ pub(crate) fn is_to_come(inputs: Inputs<'_>, relief: &ExpectedRelease) -> bool {
 /// What of its charge the ends of those who are on its nodes give back to each queue of a
 /// holder's path: so much need not be kept there besides, or one that waits for room would
 /// idle what others could use elsewhere.
-pub(crate) fn relief(
+pub(crate) fn releases(
     inputs: Inputs<'_>,
     queue: &QueueName,
     nodes: &[ReservedNode],
 ) -> Vec<ExpectedRelease> {
     let path = inputs.quota.path(queue);
-    let mut relief = Vec::new();
-    for kept in nodes {
-        let room = inputs.capacity.room.cluster(&kept.cluster);
-        let Some(node) = room.and_then(|room| room.nodes().get(&kept.node)) else {
+    let mut releases = Vec::new();
+    for reserved in nodes {
+        let room = inputs.capacity.room.cluster(&reserved.cluster);
+        let Some(node) = room.and_then(|room| room.nodes().get(&reserved.node)) else {
             continue;
         };
         let free = node.free();
-        let mut lacking = Tally::default();
-        for (name, amount) in kept.resources.iter() {
+        let mut shortfall = ResourceTotals::default();
+        for (name, amount) in reserved.resources.iter() {
             let lacks = i128::from(amount.0) - free.get(name).max(0);
-            lacking.add_amount(name, lacks.max(0));
+            shortfall.add_amount(name, lacks.max(0));
         }
-        if lacking.is_empty() {
+        if shortfall.is_empty() {
             continue;
         }
-        let on_it = plan::holders_of(inputs, &kept.cluster, &kept.node);
+        let on_it = plan::holders_of(inputs, &reserved.cluster, &reserved.node);
         for above in &path {
-            let mut inside = Tally::default();
-            let mut outside = Tally::default();
+            let mut inside = ResourceTotals::default();
+            let mut outside = ResourceTotals::default();
             for (key, amount) in &on_it {
                 let charge = inputs.jobs.charge_of(key);
                 let within = charge.is_some_and(|(of, _)| inputs.quota.is_within(of, above));
                 let sum = if within { &mut inside } else { &mut outside };
-                sum.add_tally(amount, 1);
+                sum.add_totals(amount, 1);
             }
-            let mut sure = Tally::default();
-            for (name, lacks) in lacking.iter() {
+            let mut sure = ResourceTotals::default();
+            for (name, lacks) in shortfall.iter() {
                 let least = (lacks - outside.get(name).max(0)).min(inside.get(name));
                 sure.add_amount(name, least.max(0));
             }
             if !sure.is_empty() {
-                relief.push(ExpectedRelease {
+                releases.push(ExpectedRelease {
                     from: None,
                     queue: above.clone(),
-                    cluster: kept.cluster.clone(),
-                    class: kept.class.clone(),
+                    cluster: reserved.cluster.clone(),
+                    class: reserved.class.clone(),
                     resources: sure.to_resources(),
                 });
             }
         }
     }
-    relief
+    releases
 }
 
 /// When enough of a short bound will be free, by the ends that are expected, and what those
 /// ends give back to each queue of the holder's path: so much need not be kept there until
-/// then, for whoever leaves the rest does not delay it.
+/// then, since a job that leaves the rest does not delay it.
 pub(crate) fn headroom_from(
     inputs: Inputs<'_>,
     queue: &QueueName,
     short: &Shortfall,
 ) -> (Option<Time>, Vec<ExpectedRelease>) {
     let path = inputs.quota.path(queue);
-    let mut lacking = short.excess() - short.detail.withheld;
+    let mut shortfall = short.excess() - short.detail.withheld;
     let mut view = View::now();
-    let mut relief = Vec::new();
+    let mut releases = Vec::new();
     let mut start = None;
     for (end, key) in inputs.jobs.ends_after(inputs.now).take(ENDS) {
         if start.is_some_and(|start| start < end) {
@@ -106,7 +106,7 @@ pub(crate) fn headroom_from(
             .filter(|above| inputs.quota.is_within(of, above))
         {
             for ((cluster, class), resources) in pools.iter() {
-                relief.push(ExpectedRelease {
+                releases.push(ExpectedRelease {
                     from: Some(key.clone()),
                     queue: above.clone(),
                     cluster: cluster.clone(),
@@ -116,23 +116,23 @@ pub(crate) fn headroom_from(
             }
         }
         if inputs.quota.is_within(of, &short.queue) {
-            lacking = if short.detail.idle > 0 {
+            shortfall = if short.detail.idle > 0 {
                 // What a queue gives back of its guarantee stays kept for it.
                 without::without(inputs, &mut view, of, pools);
                 inputs.quota.still_short(queue, short, &view.kept)
             } else {
-                lacking - charged_towards(pools, short)
+                shortfall - charged_towards(pools, short)
             };
         }
-        if lacking <= 0 {
+        if shortfall <= 0 {
             // Whatever else ends at that moment is free then, too.
             start = Some(end);
         }
     }
     if start.is_none() {
-        relief.clear();
+        releases.clear();
     }
-    (start, relief)
+    (start, releases)
 }
 
 /// What of a charge counts towards the bound.

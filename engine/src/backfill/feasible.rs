@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Which shapes find no room as things are.
 pub(crate) struct FeasibleShapes<'a> {
     shapes: &'a Shapes,
-    /// The queues in which somebody awake has a shape that might find room, by want.
+    /// The queues in which somebody active has a shape that might find room, by want.
     pub(crate) open: BTreeMap<ShapeId, &'a HashedSet<QueueId>>,
     /// The last in order of those for whom what a shape needs is kept that is shut, those aside
     /// for whom jobs are evicted.
@@ -29,17 +29,17 @@ pub(crate) struct FeasibleShapes<'a> {
 }
 
 impl<'a> FeasibleShapes<'a> {
-    /// Whether somebody awake in a queue has a shape that might find room.
+    /// Whether somebody active in a queue has a shape that might find room.
     pub(crate) fn are_open_in(&self, queue: QueueId) -> bool {
         self.open.values().any(|queues| queues.contains(&queue))
     }
 
-    /// Whether something that somebody awake wants might find room, whoever asks.
+    /// Whether something that somebody active wants might find room, for any queue.
     pub(crate) fn is_open(&self, shape: ShapeId) -> bool {
         self.infeasible(shape).is_none()
     }
 
-    /// Why no room can be found for something that somebody awake wants, if so.
+    /// Why no room can be found for something that somebody active wants, if so.
     fn infeasible(&self, shape: ShapeId) -> Option<&'a Infeasible> {
         let infeasible = self.shapes.infeasible(shape);
         infeasible.filter(|_| !self.open.contains_key(&shape))
@@ -51,10 +51,10 @@ impl<'a> FeasibleShapes<'a> {
 pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
     let holders = inputs.reservations.holders_in(queue);
     let holders = holders.filter(|rank| withheld::shape_of(inputs, &rank.key) == Some(shape));
-    let mut kept = holders.filter_map(|rank| inputs.reservations.of(&rank.key));
-    kept.any(|kept| {
+    let mut reserved = holders.filter_map(|rank| inputs.reservations.of(&rank.key));
+    reserved.any(|reserved| {
         let mut clusters = inputs.pending.freed.clusters();
-        clusters.any(|cluster| plan::lacks_less(inputs, kept, cluster))
+        clusters.any(|cluster| plan::lacks_less(inputs, reserved, cluster))
     })
 }
 
@@ -80,13 +80,13 @@ pub(crate) fn opened(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
     might
 }
 
-/// Which shapes might find room now, of those that anybody awake has.
+/// Which shapes might find room now, of those that anybody active has.
 pub(crate) fn feasible<'a>(inputs: Inputs<'a>) -> FeasibleShapes<'a> {
     let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
     let might = infeasible_shapes.open().chain(opened(inputs));
     let open = might.filter_map(|shape| Some((shape, inputs.pending.queues.ready_in(shape)?)));
     let holders = inputs.reservations.with_nodes();
-    let holders = holders.filter(|kept| infeasible_shapes.are_stopped_by(&kept.rank.key));
+    let holders = holders.filter(|reserved| infeasible_shapes.are_stopped_by(&reserved.rank.key));
     FeasibleShapes {
         shapes: &inputs.pending.shapes,
         open: open.collect(),
@@ -96,7 +96,7 @@ pub(crate) fn feasible<'a>(inputs: Inputs<'a>) -> FeasibleShapes<'a> {
 
 /// Wants of which nobody looks whether they might find room although they might, or the
 /// other way round.
-pub(crate) fn wrong_doors(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> Vec<String> {
+pub(crate) fn wrongly_feasible(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> Vec<String> {
     let wrong = inputs.pending.queues.ready().filter(|(shape, _)| {
         let infeasible = inputs.pending.shapes.infeasible(*shape);
         let might = infeasible.is_none_or(|why| grew_for(inputs, *shape, why));
@@ -107,21 +107,21 @@ pub(crate) fn wrong_doors(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> 
         .collect()
 }
 
-/// Whether nobody whose shape is shut may keep anything, as far as claims are not others: of
-/// what each would keep as much is kept already as may be, or nothing can be.
+/// True if no job with an infeasible shape can obtain a reservation: its slots are taken, or none is
+/// possible.
 pub(crate) fn is_settled(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> bool {
     let most = inputs.config.reservations_per_class.max(1);
     let growths = inputs.pending.freed.generation();
     let full = |shape: &ShapeId| {
-        if inputs.pending.shapes.is_hopeless(*shape, growths) {
+        if inputs.pending.shapes.is_unreservable(*shape, growths) {
             return true;
         }
         let scopes = inputs.pending.shapes.scopes(*shape).into_iter().flatten();
         let mut scopes = scopes.peekable();
         scopes.peek().is_some() && scopes.any(|scope| inputs.reservations.count(scope) >= most)
     };
-    let mut fronted = inputs.pending.queues.fronted();
-    fronted.all(|shape| {
+    let mut in_window = inputs.pending.queues.in_window();
+    in_window.all(|shape| {
         inputs.pending.queues.ready_in(shape).is_none() || feasible.is_open(shape) || full(&shape)
     })
 }
@@ -147,8 +147,8 @@ pub(crate) fn may_find_room(
                     shape,
                     tells: false,
                 };
-                let mut kept = holders.iter().filter_map(|key| inputs.reservations.of(key));
-                kept.all(|kept| withheld::binds(inputs, kept, request))
+                let mut reserved = holders.iter().filter_map(|key| inputs.reservations.of(key));
+                reserved.all(|reserved| withheld::binds(inputs, reserved, request))
             })
         }
     }
@@ -176,7 +176,7 @@ pub(crate) fn last_of<'a>(
     inputs: Inputs<'_>,
     holders: impl Iterator<Item = &'a Reservation>,
 ) -> Option<&'a Reservation> {
-    let holders = holders.filter(|kept| !kept.taking());
+    let holders = holders.filter(|reserved| !reserved.taking());
     holders.max_by(|a, b| {
         inputs
             .quota
@@ -218,12 +218,17 @@ pub(crate) fn takes_one(
     let Some(node) = room.and_then(|room| room.nodes().get(name)) else {
         return false;
     };
-    let kept = match why {
+    let reserved = match why {
         Infeasible::NoRoom => None,
         Infeasible::Withheld(holders) => inputs.reservations.kept_for(holders, cluster, name),
     };
     let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
-    let takes = |role: &Role| inputs.capacity.room.takes_one(node, role, kept.as_ref());
+    let takes = |role: &Role| {
+        inputs
+            .capacity
+            .room
+            .takes_one(node, role, reserved.as_ref())
+    };
     // What asks for nothing is never stopped by room.
     roles.clone().next().is_none() || roles.any(takes)
 }

@@ -2,7 +2,7 @@
 //! may pass as long as they do not delay them (EASY and conservative backfill, Slurm's terms).
 //!
 //! Functions that plan and read; `cycle::reserve` sets and drops. In each queue the first blocked job
-//! may hold a reservation, or as many as its policy says; of each class of pools and each short queue
+//! can get a reservation, or as many as its policy says; of each class of pools and each short queue
 //! at most as many as it has slots ([`window`]).
 
 pub(crate) mod expected_release;

@@ -8,7 +8,7 @@
 //! start later by the expected ends.
 
 use crate::amounts::resources::Resources;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Split};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
 use crate::backfill::withheld;
@@ -34,32 +34,35 @@ pub(crate) struct ReservationPlan {
 /// take it together where it may be divided and that needs less to be freed.
 pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<ReservationPlan> {
     let ahead = withheld::reservations_ahead(inputs, request);
-    let kept = withheld::nodes_kept(inputs, &ahead);
+    let reserved = withheld::nodes_reserved(inputs, &ahead);
     let current: BTreeSet<&ClusterName> = inputs
         .reservations
         .of(&request.rank.key)
         .into_iter()
-        .flat_map(|kept| kept.nodes.iter().map(|node| &node.cluster))
+        .flat_map(|reserved| reserved.nodes.iter().map(|node| &node.cluster))
         .collect();
     let demand = &request.shape.demand;
     let clusters = clusters_for(inputs, demand);
     let mut best: Option<Choice<'_>> = None;
     let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
     let promising = alone.then(|| promising(inputs, request, &clusters, &current));
-    for hope in promising.into_iter().flatten() {
-        if best.as_ref().is_some_and(|best| best.key() <= hope.key()) {
+    for retry_unreservable in promising.into_iter().flatten() {
+        if best
+            .as_ref()
+            .is_some_and(|best| best.key() <= retry_unreservable.key())
+        {
             break;
         }
-        let LowerBound { cluster, .. } = hope;
-        let mut sites = inputs.capacity.room.sites([cluster], &kept);
+        let LowerBound { cluster, .. } = retry_unreservable;
+        let mut sites = inputs.capacity.room.sites([cluster], &reserved);
         let Some(cost) = put_all(demand, &mut sites) else {
             continue;
         };
         let found = Choice {
             cost,
             divided: false,
-            moved: hope.moved,
-            preference: hope.preference,
+            moved: retry_unreservable.moved,
+            preference: retry_unreservable.preference,
             cluster: Some(cluster),
             nodes: kept_on(&sites),
         };
@@ -69,7 +72,7 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
         }
     }
     if best.as_ref().is_none_or(|best| best.cost > 0)
-        && let Some(found) = target_across(inputs, request.shape, &clusters, &kept)
+        && let Some(found) = target_across(inputs, request.shape, &clusters, &reserved)
         && best.as_ref().is_none_or(|best| found.key() < best.key())
     {
         best = Some(found);
@@ -77,7 +80,7 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
     let nodes = best?.nodes;
     let start = start_on(inputs, &nodes);
     let found = ReservationPlan { nodes, start };
-    Some(sooner_where_it_was(inputs, request, &found, &kept).unwrap_or(found))
+    Some(sooner_where_it_was(inputs, request, &found, &reserved).unwrap_or(found))
 }
 
 /// What is kept of nodes for a job already, where it would start later on those found now:
@@ -92,21 +95,22 @@ pub(crate) fn sooner_where_it_was(
     if before.is_empty() || *before == found.nodes {
         return None;
     }
-    let mut kept = before.iter().map(|kept| &kept.resources);
-    let total = kept.try_fold(Resources::new(), |sum, kept| sum.checked_add(kept))?;
+    let mut reserved = before.iter().map(|reserved| &reserved.resources);
+    let total = reserved.try_fold(Resources::new(), |sum, reserved| sum.checked_add(reserved))?;
     let demand = &request.shape.demand;
-    let clusters: BTreeSet<&ClusterName> = before.iter().map(|kept| &kept.cluster).collect();
+    let clusters: BTreeSet<&ClusterName> =
+        before.iter().map(|reserved| &reserved.cluster).collect();
     if total != request.shape.total || !clusters.is_subset(&clusters_for(inputs, demand)) {
         return None;
     }
     let mut sites = inputs.capacity.room.sites(clusters, ahead);
     sites.retain(|cluster, node| {
         let mut before = before.iter();
-        before.any(|kept| kept.cluster == *cluster && kept.node == *node)
+        before.any(|reserved| reserved.cluster == *cluster && reserved.node == *node)
     });
-    let could_hold = |kept: &ReservedNode| {
-        let at = (&kept.cluster, &kept.node);
-        sites.could_hold(at, &kept.resources, &demand.roles)
+    let could_hold = |reserved: &ReservedNode| {
+        let at = (&reserved.cluster, &reserved.node);
+        sites.could_hold(at, &reserved.resources, &demand.roles)
     };
     if !before.iter().all(could_hold) {
         return None;
@@ -129,7 +133,7 @@ pub(crate) fn promising<'a>(
     let main = largest_role(&request.shape.demand).map(|role| inputs.capacity.room.main_of(role));
     let policy = inputs.quota.policy(request.queue);
     let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
-    let hope = |cluster: &&'a ClusterName| {
+    let retry_unreservable = |cluster: &&'a ClusterName| {
         let least = main.map_or(Some(0), |main| {
             inputs.capacity.room.least_to_free(cluster, main)
         });
@@ -144,7 +148,7 @@ pub(crate) fn promising<'a>(
             cluster,
         })
     };
-    let mut promising: Vec<_> = clusters.iter().filter_map(hope).collect();
+    let mut promising: Vec<_> = clusters.iter().filter_map(retry_unreservable).collect();
     promising.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
     promising
 }
@@ -153,30 +157,34 @@ pub(crate) fn promising<'a>(
 /// now, as far as is known without looking at its nodes.
 pub(crate) fn might_lack_less(
     inputs: Inputs<'_>,
-    kept: &Reservation,
+    reserved: &Reservation,
     cluster: &ClusterName,
 ) -> bool {
-    let demand = inputs.jobs.demand_of(&kept.rank.key);
-    let Some(demand) = demand.filter(|_| !kept.taking()) else {
+    let demand = inputs.jobs.demand_of(&reserved.rank.key);
+    let Some(demand) = demand.filter(|_| !reserved.taking()) else {
         return false;
     };
     let main = largest_role(demand).map(|role| inputs.capacity.room.main_of(role));
     let least = main.and_then(|main| inputs.capacity.room.least_to_free(cluster, main));
-    least.is_some_and(|least| least < lacking(inputs, kept))
+    least.is_some_and(|least| least < shortfall(inputs, reserved))
 }
 
 /// Whether less has to become free in a cluster than on the nodes that are kept for a holder
 /// now.
-pub(crate) fn lacks_less(inputs: Inputs<'_>, kept: &Reservation, cluster: &ClusterName) -> bool {
-    if !might_lack_less(inputs, kept, cluster) {
+pub(crate) fn lacks_less(
+    inputs: Inputs<'_>,
+    reserved: &Reservation,
+    cluster: &ClusterName,
+) -> bool {
+    if !might_lack_less(inputs, reserved, cluster) {
         return false;
     }
-    let shape = withheld::shape_of(inputs, &kept.rank.key);
+    let shape = withheld::shape_of(inputs, &reserved.rank.key);
     let shape = shape.and_then(|shape| inputs.pending.shapes.get(shape));
     shape.is_some_and(|shape| {
         let request = Request {
-            queue: &kept.queue,
-            rank: &kept.rank,
+            queue: &reserved.queue,
+            rank: &reserved.rank,
             shape,
             tells: false,
         };
@@ -184,25 +192,26 @@ pub(crate) fn lacks_less(inputs: Inputs<'_>, kept: &Reservation, cluster: &Clust
         if demand.natively_divisible || demand.split != Split::Never {
             return true;
         }
-        let ahead = withheld::nodes_kept(inputs, &withheld::reservations_ahead(inputs, request));
+        let ahead =
+            withheld::nodes_reserved(inputs, &withheld::reservations_ahead(inputs, request));
         let cost = put_all(demand, &mut inputs.capacity.room.sites([cluster], &ahead));
-        cost.is_some_and(|cost| cost < lacking(inputs, kept))
+        cost.is_some_and(|cost| cost < shortfall(inputs, reserved))
     })
 }
 
 /// How much has to become free on the nodes that are kept for a holder.
-pub(crate) fn lacking(inputs: Inputs<'_>, kept: &Reservation) -> i128 {
-    let lacking = kept.nodes.iter().map(|kept| {
-        let room = inputs.capacity.room.cluster(&kept.cluster);
-        let node = room.and_then(|room| room.nodes().get(&kept.node));
-        let name = leading(&kept.resources);
+pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
+    let shortfall = reserved.nodes.iter().map(|reserved| {
+        let room = inputs.capacity.room.cluster(&reserved.cluster);
+        let node = room.and_then(|room| room.nodes().get(&reserved.node));
+        let name = leading(&reserved.resources);
         let free = |name| node.map_or(0, |node| inputs.capacity.room.free_of(node, name).max(0));
         name.map_or(0, |name| {
-            let needs = i128::from(kept.resources.amount_of(name).0);
+            let needs = i128::from(reserved.resources.amount_of(name).0);
             (needs - free(name)).max(0)
         })
     });
-    lacking.sum()
+    shortfall.sum()
 }
 
 /// Over several clusters: as few as take it, those with the most of it first.
@@ -210,7 +219,7 @@ pub(crate) fn target_across<'a>(
     inputs: Inputs<'a>,
     shape: &RequestShape,
     clusters: &BTreeSet<&'a ClusterName>,
-    kept: &ReservedNodes,
+    reserved: &ReservedNodes,
 ) -> Option<Choice<'a>> {
     let demand = &*shape.demand;
     let divisible = demand.natively_divisible || demand.split != Split::Never;
@@ -222,7 +231,7 @@ pub(crate) fn target_across<'a>(
         return None;
     }
     let all = |cluster: &'a ClusterName| {
-        let mut sites = inputs.capacity.room.sites([cluster], kept);
+        let mut sites = inputs.capacity.room.sites([cluster], reserved);
         put_some(demand, &mut sites)
     };
     let mut rooms: Vec<(Reverse<u64>, &ClusterName)> = clusters
@@ -233,7 +242,7 @@ pub(crate) fn target_across<'a>(
     rooms.sort();
     for few in least.max(2)..=most.min(rooms.len()) {
         let chosen = rooms.iter().take(few).map(|(_, cluster)| *cluster);
-        let mut sites = inputs.capacity.room.sites(chosen, kept);
+        let mut sites = inputs.capacity.room.sites(chosen, reserved);
         if let Some(cost) = put_all(demand, &mut sites) {
             let nodes = kept_on(&sites);
             return Some(Choice {
@@ -260,35 +269,36 @@ pub(crate) fn clusters_for<'a>(inputs: Inputs<'a>, demand: &Demand) -> BTreeSet<
 /// When all of `nodes` will have free what is kept on them, by the ends that are expected.
 pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Time> {
     let mut start = inputs.now;
-    for kept in nodes {
-        start = start.max(start_on_node(inputs, kept)?);
+    for reserved in nodes {
+        start = start.max(start_on_node(inputs, reserved)?);
     }
     Some(start)
 }
 
-pub(crate) fn start_on_node(inputs: Inputs<'_>, kept: &ReservedNode) -> Option<Time> {
+pub(crate) fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Option<Time> {
     let node = inputs
         .capacity
         .room
-        .cluster(&kept.cluster)?
+        .cluster(&reserved.cluster)?
         .nodes()
-        .get(&kept.node)?;
+        .get(&reserved.node)?;
     let mut free = node.free();
-    if free.fits(&kept.resources, 1) == 1 {
+    if free.fits(&reserved.resources, 1) == 1 {
         return Some(inputs.now);
     }
-    let mut ends: Vec<(Time, JobKey, Tally)> = holders_of(inputs, &kept.cluster, &kept.node)
-        .into_iter()
-        .filter_map(|(key, amount)| {
-            let expected = inputs.jobs.get(&key)?.derived.has.expected_end?;
-            let end = expected.end().filter(|end| *end > inputs.now)?;
-            Some((end, key, amount))
-        })
-        .collect();
+    let mut ends: Vec<(Time, JobKey, ResourceTotals)> =
+        holders_of(inputs, &reserved.cluster, &reserved.node)
+            .into_iter()
+            .filter_map(|(key, amount)| {
+                let expected = inputs.jobs.get(&key)?.derived.has.expected_end?;
+                let end = expected.end().filter(|end| *end > inputs.now)?;
+                Some((end, key, amount))
+            })
+            .collect();
     ends.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     ends.into_iter().find_map(|(end, _, amount)| {
-        free.add_tally(&amount, 1);
-        (free.fits(&kept.resources, 1) == 1).then_some(end)
+        free.add_totals(&amount, 1);
+        (free.fits(&reserved.resources, 1) == 1).then_some(end)
     })
 }
 
@@ -297,23 +307,23 @@ pub(crate) fn holders_of(
     inputs: Inputs<'_>,
     cluster: &ClusterName,
     node: &NodeName,
-) -> BTreeMap<JobKey, Tally> {
-    let mut holders: BTreeMap<JobKey, Tally> = BTreeMap::new();
+) -> BTreeMap<JobKey, ResourceTotals> {
+    let mut holders: BTreeMap<JobKey, ResourceTotals> = BTreeMap::new();
     let room = inputs.capacity.room.cluster(cluster);
     for pod in room.into_iter().flat_map(|room| room.pods_on(node)) {
         if let Some(key) = &pod.job {
             holders.entry(key.clone()).or_default().add(&pod.request, 1);
         }
     }
-    for key in room.into_iter().flat_map(|room| room.seated_on(node)) {
+    for key in room.into_iter().flat_map(|room| room.placed_on(node)) {
         let Some(assumption) = inputs.capacity.room.assumed().get(key) else {
             continue;
         };
-        for seat in &assumption.seats {
-            if seat.cluster == *cluster && seat.node.as_ref() == Some(node) {
-                let request = &assumption.demand.roles[seat.role].request;
+        for assumed_pod in &assumption.assumed {
+            if assumed_pod.cluster == *cluster && assumed_pod.node.as_ref() == Some(node) {
+                let request = &assumption.demand.roles[assumed_pod.role].request;
                 let holder = holders.entry(key.clone()).or_default();
-                holder.add(request, i64::from(seat.count));
+                holder.add(request, i64::from(assumed_pod.count));
             }
         }
     }

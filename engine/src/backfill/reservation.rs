@@ -5,7 +5,7 @@
 //! gang's worth each, and never what the empty fleet or a capability could not give.
 
 use crate::amounts::resources::Resources;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::demand::Demand;
 use crate::api::facts::Share;
@@ -39,7 +39,7 @@ pub(crate) fn alike(
     };
     let alike = front.iter().filter(has_the_same_shape);
     alike
-        .filter(|rank| !withheld::awaits_eviction(inputs, &rank.key))
+        .filter(|rank| !withheld::has_pending_evictions(inputs, &rank.key))
         .cloned()
         .collect()
 }
@@ -47,7 +47,7 @@ pub(crate) fn alike(
 pub(crate) fn nodes_of(inputs: Inputs<'_>, demand: &Demand, shares: &[Share]) -> Vec<ReservedNode> {
     let mut nodes = Vec::new();
     for share in shares {
-        let mut taken: BTreeMap<_, Tally> = BTreeMap::new();
+        let mut taken: BTreeMap<_, ResourceTotals> = BTreeMap::new();
         for slot in &share.slots {
             let role = demand.roles.iter().find(|role| role.name == slot.role);
             let sum = taken.entry(slot.node.clone()).or_default();
@@ -74,7 +74,7 @@ pub(crate) fn reservation(
     request: Request<'_>,
     block: &Block,
 ) -> Option<Reservation> {
-    let (scopes, pools, nodes, (start, relief)) = match &block.gate {
+    let (scopes, pools, nodes, (start, releases)) = match &block.gate {
         Gate::Never | Gate::Limit => return None,
         // What it could use stays kept while it is stopped by those ahead of it.
         Gate::Reserved => return inputs.reservations.of(&request.rank.key).cloned(),
@@ -102,44 +102,44 @@ pub(crate) fn reservation(
             let target = plan::target(inputs, request)?;
             let classes = classes_counted(&target.nodes);
             let scopes = classes.into_iter().map(ReservationSlot::Class).collect();
-            let relief = expected_release::relief(inputs, request.queue, &target.nodes);
+            let releases = expected_release::releases(inputs, request.queue, &target.nodes);
             (
                 scopes,
                 pools_on(&target.nodes),
                 target.nodes,
-                (target.start, relief),
+                (target.start, releases),
             )
         }
     };
     Some(Reservation {
         queue: request.queue.clone(),
         rank: request.rank.clone(),
-        relief,
+        releases,
         scopes,
         charge: request.shape.total.clone(),
         pools: listed(pools),
         nodes,
         start,
         preemptor: false,
-        awaits: BTreeSet::new(),
+        pending_evictions: BTreeSet::new(),
     })
 }
 
 /// The nodes kept for a job, as far as they are there.
 pub(crate) fn nodes_of_holder(inputs: Inputs<'_>, request: Request<'_>) -> Vec<ReservedNode> {
-    let kept = inputs.reservations.of(&request.rank.key);
-    let nodes = kept.into_iter().flat_map(|kept| &kept.nodes);
-    let there = |kept: &&ReservedNode| {
-        let room = inputs.capacity.room.cluster(&kept.cluster);
-        let node = room.and_then(|room| room.nodes().get(&kept.node));
+    let reserved = inputs.reservations.of(&request.rank.key);
+    let nodes = reserved.into_iter().flat_map(|reserved| &reserved.nodes);
+    let there = |reserved: &&ReservedNode| {
+        let room = inputs.capacity.room.cluster(&reserved.cluster);
+        let node = room.and_then(|room| room.nodes().get(&reserved.node));
         node.is_some_and(|node| node.fact.usable)
     };
     nodes.filter(there).cloned().collect()
 }
 
 /// What of `charge` is beyond what is given back, nothing below zero.
-pub(crate) fn beyond(charge: &Resources, given: &Tally) -> Tally {
-    let mut rest = Tally::default();
+pub(crate) fn beyond(charge: &Resources, given: &ResourceTotals) -> ResourceTotals {
+    let mut rest = ResourceTotals::default();
     for (name, amount) in charge.iter() {
         rest.add_amount(name, (i128::from(amount.0) - given.get(name)).max(0));
     }
@@ -155,30 +155,33 @@ pub(crate) fn listed(pools: Pools) -> Vec<(crate::ClusterName, PoolClass, Resour
 
 /// What is kept on nodes, by pool.
 pub(crate) fn pools_on(nodes: &[ReservedNode]) -> Pools {
-    let mut pools: BTreeMap<_, Tally> = BTreeMap::new();
-    for kept in nodes {
-        let pool = (kept.cluster.clone(), kept.class.clone());
-        pools.entry(pool).or_default().add(&kept.resources, 1);
+    let mut pools: BTreeMap<_, ResourceTotals> = BTreeMap::new();
+    for reserved in nodes {
+        let pool = (reserved.cluster.clone(), reserved.class.clone());
+        pools.entry(pool).or_default().add(&reserved.resources, 1);
     }
     let pools = pools.into_iter();
     pools
-        .map(|(pool, tally)| (pool, tally.to_resources()))
+        .map(|(pool, totals)| (pool, totals.to_resources()))
         .collect()
 }
 
 /// The classes whose reservations it counts as: those it uses devices of, else all.
 pub(crate) fn classes_counted(nodes: &[ReservedNode]) -> BTreeSet<PoolClass> {
-    let has_devices = |kept: &&ReservedNode| {
-        let mut resources = kept.resources.iter();
+    let has_devices = |reserved: &&ReservedNode| {
+        let mut resources = reserved.resources.iter();
         resources.any(|(name, amount)| name.is_device() && amount.0 > 0)
     };
     let with_devices: BTreeSet<PoolClass> = nodes
         .iter()
         .filter(has_devices)
-        .map(|kept| kept.class.clone())
+        .map(|reserved| reserved.class.clone())
         .collect();
     if with_devices.is_empty() {
-        return nodes.iter().map(|kept| kept.class.clone()).collect();
+        return nodes
+            .iter()
+            .map(|reserved| reserved.class.clone())
+            .collect();
     }
     with_devices
 }

@@ -1,4 +1,4 @@
-//! Which pending jobs may hold a reservation.
+//! Which pending jobs can get a reservation.
 //!
 //! In each queue these are the first jobs that are admissible some day, as many as its policy says
 //! (`backfill.reservations`). Of those, each class of pools and each short queue serves as many as it
@@ -67,7 +67,7 @@ pub(crate) fn shapes_of<'a>(
         .filter_map(move |rank| withheld::shape_of(inputs, &rank.key))
 }
 
-/// How many may hold what one class, or the headroom of one queue, has, where a job of
+/// How many can reserve what one class, or the headroom of one queue, has, where a job of
 /// `queue` asks.
 pub(crate) fn most_of_scope(inputs: Inputs<'_>, queue: &QueueName) -> usize {
     let of_class = inputs.config.reservations_per_class.max(1);
@@ -87,7 +87,7 @@ pub(crate) fn holders_allowed(inputs: Inputs<'_>, queue: &QueueName) -> usize {
     }
 }
 
-/// Whether a job that finds no room is judged all the same, for something may be kept for
+/// Whether a job that finds no room is evaluated all the same, for something may be kept for
 /// it: it stands at the front of its queue, it was not found yet that nothing can be, and
 /// not as many hold what it needs already whose claim is better.
 pub(crate) fn may_reserve(
@@ -100,18 +100,18 @@ pub(crate) fn may_reserve(
         return false;
     }
     let growths = inputs.pending.freed.generation();
-    if inputs.reservations.is_hopeless(&rank.key, growths)
-        || (inputs.pending.shapes.is_hopeless(shape, growths)
+    if inputs.reservations.is_unreservable(&rank.key, growths)
+        || (inputs.pending.shapes.is_unreservable(shape, growths)
             && reservation::is_behind(inputs, &front.queue, rank))
     {
         return false;
     }
-    !is_outdone(inputs, &front.queue, rank, shape)
+    !is_outranked(inputs, &front.queue, rank, shape)
 }
 
 /// Whether it is known, of a job that lacks room, that as many hold what it needs as may
 /// whose claim is better: then where its nodes would be need not be found out.
-pub(crate) fn is_outdone(
+pub(crate) fn is_outranked(
     inputs: Inputs<'_>,
     queue: &QueueName,
     rank: &QueueOrder,
@@ -127,20 +127,20 @@ pub(crate) fn is_outdone(
         if inputs.reservations.count(scope) < most {
             return false;
         }
-        let better = inputs.reservations.holders_of(scope).filter(|kept| {
-            !kept.nodes.is_empty()
-                && kept.rank.key != rank.key
-                && reservation_priority(inputs, &kept.queue, &kept.rank) < mine
+        let better = inputs.reservations.holders_of(scope).filter(|reserved| {
+            !reserved.nodes.is_empty()
+                && reserved.rank.key != rank.key
+                && reservation_priority(inputs, &reserved.queue, &reserved.rank) < mine
         });
         better.take(most).count() >= most
     };
     scopes.iter().any(full)
 }
 
-/// Whether a reservation that stands no more may have been one by which somebody was outdone
+/// Whether a reservation that stands no more may have been one by which somebody was outranked
 /// who is not asked for there being room for one more of its class ([`Self::is_settled`]):
 /// as many as may keep that class still, or another one that somebody needs as well.
-pub(crate) fn outdid(inputs: Inputs<'_>, gone: &Reservation) -> bool {
+pub(crate) fn outranked_another(inputs: Inputs<'_>, gone: &Reservation) -> bool {
     let most = inputs.config.reservations_per_class.max(1);
     let least = most - usize::from(inputs.pending.shapes.are_of_several_classes());
     let classes = gone.scopes.iter();

@@ -9,7 +9,7 @@
 //! StrictFIFO) until its victims are gone and it was evaluated once more: otherwise a victim that is
 //! first again when it is gone would take its capacity back, and be evicted again.
 
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::facts::QueueOrdering;
 use crate::api::ids::JobKey;
 use crate::backfill::{expected_release, reservation};
@@ -30,24 +30,27 @@ pub(crate) fn reservations_ahead<'a>(inputs: Inputs<'a>, request: Request<'_>) -
     let mut ahead: Vec<&Reservation> = inputs
         .reservations
         .iter()
-        .filter(|kept| binds(inputs, kept, request))
+        .filter(|reserved| binds(inputs, reserved, request))
         .collect();
     ahead.sort_by(|a, b| {
         inputs
             .quota
             .compare((&a.queue, &a.rank), (&b.queue, &b.rank))
     });
-    ahead.into_iter().map(|kept| &kept.rank.key).collect()
+    ahead
+        .into_iter()
+        .map(|reserved| &reserved.rank.key)
+        .collect()
 }
 
 /// Whether an request has to leave a reservation alone.
-pub(crate) fn binds(inputs: Inputs<'_>, kept: &Reservation, request: Request<'_>) -> bool {
-    if kept.taking() {
+pub(crate) fn binds(inputs: Inputs<'_>, reserved: &Reservation, request: Request<'_>) -> bool {
+    if reserved.taking() {
         // Also those who would come first as things are: what is freed for it is for it.
         // In a strict queue the holder could not go before those ahead of it, so they may.
         let strict = inputs.quota.ordering(request.queue) == QueueOrdering::StrictFifo;
-        let ahead = kept.queue == *request.queue && *request.rank < kept.rank;
-        return kept.rank.key != request.rank.key && !(strict && ahead);
+        let ahead = reserved.queue == *request.queue && *request.rank < reserved.rank;
+        return reserved.rank.key != request.rank.key && !(strict && ahead);
     }
     let own = inputs.reservations.of(&request.rank.key);
     if own.is_some_and(Reservation::is_served) {
@@ -55,9 +58,9 @@ pub(crate) fn binds(inputs: Inputs<'_>, kept: &Reservation, request: Request<'_>
         // then it goes nowhere else either: what others keep is theirs.
         return false;
     }
-    let holder = (&kept.queue, &kept.rank);
+    let holder = (&reserved.queue, &reserved.rank);
     let behind = inputs.quota.compare(holder, (request.queue, request.rank)) == Ordering::Less;
-    let gone_before = match (kept.start, request.shape.duration) {
+    let gone_before = match (reserved.start, request.shape.duration) {
         (Some(start), Some(duration)) => inputs.now.after(duration) <= start,
         _ => false,
     };
@@ -65,38 +68,42 @@ pub(crate) fn binds(inputs: Inputs<'_>, kept: &Reservation, request: Request<'_>
 }
 
 /// What the reservations of `holders` keep of the nodes.
-pub(crate) fn nodes_kept(inputs: Inputs<'_>, holders: &[&JobKey]) -> ReservedNodes {
+pub(crate) fn nodes_reserved(inputs: Inputs<'_>, holders: &[&JobKey]) -> ReservedNodes {
     let mut nodes = ReservedNodes::new();
-    for kept in holders.iter().filter_map(|key| inputs.reservations.of(key)) {
-        for node in &kept.nodes {
+    for reserved in holders.iter().filter_map(|key| inputs.reservations.of(key)) {
+        for node in &reserved.nodes {
             let cluster = nodes.entry(node.cluster.clone()).or_default();
-            let tally = cluster.entry(node.node.clone()).or_default();
-            tally.add(&node.resources, 1);
+            let totals = cluster.entry(node.node.clone()).or_default();
+            totals.add(&node.resources, 1);
         }
     }
     nodes
 }
 
 /// What the reservations of `holders` keep of the headroom.
-pub(crate) fn headroom_kept(inputs: Inputs<'_>, holders: &[&JobKey]) -> Withheld {
+pub(crate) fn headroom_reserved(inputs: Inputs<'_>, holders: &[&JobKey]) -> Withheld {
     let mut all = Withheld::default();
-    for kept in holders.iter().filter_map(|key| inputs.reservations.of(key)) {
-        for queue in inputs.quota.path(&kept.queue) {
-            let relief = kept.relief.iter().filter(|relief| relief.queue == queue);
-            let relief = relief.filter(|relief| expected_release::is_to_come(inputs, relief));
-            let mut given = Tally::default();
-            relief.clone().for_each(|r| given.add(&r.resources, 1));
+    for reserved in holders.iter().filter_map(|key| inputs.reservations.of(key)) {
+        for queue in inputs.quota.path(&reserved.queue) {
+            let releases = reserved
+                .releases
+                .iter()
+                .filter(|releases| releases.queue == queue);
+            let releases =
+                releases.filter(|releases| expected_release::is_expected(inputs, releases));
+            let mut given = ResourceTotals::default();
+            releases.clone().for_each(|r| given.add(&r.resources, 1));
             let headroom = all.headroom.entry(queue.clone()).or_default();
-            headroom.add_tally(&reservation::beyond(&kept.charge, &given), 1);
+            headroom.add_totals(&reservation::beyond(&reserved.charge, &given), 1);
             let pools = all.pools.entry(queue.clone()).or_default();
-            for (cluster, class, resources) in &kept.pools {
-                let mut given = Tally::default();
-                let here = relief.clone();
+            for (cluster, class, resources) in &reserved.pools {
+                let mut given = ResourceTotals::default();
+                let here = releases.clone();
                 here.filter(|r| r.cluster == *cluster && r.class == *class)
                     .for_each(|r| given.add(&r.resources, 1));
                 let pool = (cluster.clone(), class.clone());
-                let kept = pools.entry(pool).or_default();
-                kept.add_tally(&reservation::beyond(resources, &given), 1);
+                let reserved = pools.entry(pool).or_default();
+                reserved.add_totals(&reservation::beyond(resources, &given), 1);
             }
         }
     }
@@ -104,8 +111,9 @@ pub(crate) fn headroom_kept(inputs: Inputs<'_>, holders: &[&JobKey]) -> Withheld
 }
 
 /// Whether jobs are being evicted for this one.
-pub(crate) fn awaits_eviction(inputs: Inputs<'_>, key: &JobKey) -> bool {
-    inputs.reservations.has_takers() && inputs.reservations.of(key).is_some_and(Reservation::taking)
+pub(crate) fn has_pending_evictions(inputs: Inputs<'_>, key: &JobKey) -> bool {
+    inputs.reservations.has_preemptors()
+        && inputs.reservations.of(key).is_some_and(Reservation::taking)
 }
 
 /// Where a waiting job stands in line.
@@ -126,8 +134,8 @@ pub(crate) fn shape_of(inputs: Inputs<'_>, key: &JobKey) -> Option<ShapeId> {
 pub(crate) fn beside(inputs: Inputs<'_>, request: Request<'_>, ahead: &[&JobKey]) -> View {
     let mut view = View {
         basis: Basis::Now,
-        nodes: nodes_kept(inputs, ahead),
-        kept: headroom_kept(inputs, ahead),
+        nodes: nodes_reserved(inputs, ahead),
+        kept: headroom_reserved(inputs, ahead),
         tells: request.tells,
     };
     let own = inputs.reservations.of(&request.rank.key);
@@ -141,7 +149,7 @@ pub(crate) fn beside(inputs: Inputs<'_>, request: Request<'_>, ahead: &[&JobKey]
         }
     }
     view.kept.floored = true;
-    let kept = view.nodes.values_mut().flat_map(BTreeMap::values_mut);
-    kept.for_each(Tally::drop_negative);
+    let reserved = view.nodes.values_mut().flat_map(BTreeMap::values_mut);
+    reserved.for_each(ResourceTotals::drop_negative);
     view
 }

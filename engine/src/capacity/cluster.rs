@@ -4,12 +4,12 @@
 //! Usable nodes stand in pools and topology domains by what they have free, for best fit
 //! without a scan.
 
-use super::dims::{CPU, Dim, Dims, Row};
 use super::domains::Domains;
 use super::index::Counted;
 use super::pool::{Pool, PoolKey};
+use super::resource_ids::{CPU, Dim, ResourceIds, Row};
 use crate::amounts::resources::ResourceName;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::facts::{NodeFact, PodFact};
 use crate::api::ids::{JobKey, NodeName, PoolClass, Uid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,20 +24,20 @@ pub(crate) struct NodeRoom {
     pub(crate) device: Option<ResourceName>,
     /// The dimension that its pool is counted in: the device, else CPU.
     pub(super) units: Dim,
-    /// Allocatable less what bound pods and seats take; below zero where overcommitted.
+    /// Allocatable less what bound pods and assumed pods take; below zero where overcommitted.
     pub(super) free: Row,
     /// Allocatable.
     pub(super) has: Row,
     names: Arc<[ResourceName]>,
 }
 
-/// What bound pods and seats take of a node.
+/// What bound pods and assumed pods take of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Load {
     used: Row,
-    seated: Row,
+    placed: Row,
     pods: BTreeSet<Uid>,
-    /// Seats by job.
+    /// Assumed pods by job.
     jobs: BTreeMap<JobKey, u32>,
 }
 
@@ -53,8 +53,8 @@ pub(crate) struct ClusterRoom {
     classes: BTreeMap<PoolClass, usize>,
     /// Usable nodes with taints.
     tainted: usize,
-    /// Nodes that hold seats which cannot be honoured there.
-    strained: BTreeSet<NodeName>,
+    /// Nodes that hold assumed pods which cannot be honoured there.
+    overcommitted: BTreeSet<NodeName>,
     /// As the numbers were when a node last changed.
     names: Arc<[ResourceName]>,
 }
@@ -99,8 +99,8 @@ impl ClusterRoom {
         self.tainted > 0
     }
 
-    pub(crate) fn strained(&self) -> &BTreeSet<NodeName> {
-        &self.strained
+    pub(crate) fn overcommitted(&self) -> &BTreeSet<NodeName> {
+        &self.overcommitted
     }
 
     /// The fewest free on a node with at least `least`, of the pools counted in `dim`.
@@ -110,13 +110,13 @@ impl ClusterRoom {
     }
 
     /// What bound pods take of a node.
-    pub(crate) fn used(&self, node: &NodeName) -> Tally {
-        self.load(node, |load| load.used.to_tally(&self.names))
+    pub(crate) fn used(&self, node: &NodeName) -> ResourceTotals {
+        self.load(node, |load| load.used.to_totals(&self.names))
     }
 
-    /// What seats take of a node.
-    pub(crate) fn seated(&self, node: &NodeName) -> Tally {
-        self.load(node, |load| load.seated.to_tally(&self.names))
+    /// What assumed pods take of a node.
+    pub(crate) fn placed(&self, node: &NodeName) -> ResourceTotals {
+        self.load(node, |load| load.placed.to_totals(&self.names))
     }
 
     /// The pods bound to a node that have not ended.
@@ -128,8 +128,8 @@ impl ClusterRoom {
             .filter_map(|uid| self.pods.get(uid))
     }
 
-    /// The jobs with seats on a node.
-    pub(crate) fn seated_on(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = &JobKey> {
+    /// The jobs with assumed pods on a node.
+    pub(crate) fn placed_on(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = &JobKey> {
         let load = self.loads.get(node).into_iter();
         load.flat_map(|load| load.jobs.keys())
     }
@@ -138,18 +138,20 @@ impl ClusterRoom {
         self.loads.get(node).map(read).unwrap_or_default()
     }
 
-    pub(super) fn upsert_node(&mut self, fact: NodeFact, dims: &mut Dims) -> Change {
+    pub(super) fn upsert_node(&mut self, fact: NodeFact, resource_ids: &mut ResourceIds) -> Change {
         let name = fact.name.clone();
         if self.nodes.get(&name).is_some_and(|node| node.fact == fact) {
             return Change::default();
         }
         let from = Counted::of(self.nodes.get(&name));
         self.stand_down(&name);
-        let has = dims.row(&fact.allocatable);
-        self.names = Arc::clone(dims.names());
+        let has = resource_ids.row(&fact.allocatable);
+        self.names = Arc::clone(resource_ids.names());
         let device = device_of(&fact);
         let room = NodeRoom {
-            units: device.as_ref().map_or(CPU, |device| dims.intern(device)),
+            units: device
+                .as_ref()
+                .map_or(CPU, |device| resource_ids.intern(device)),
             device,
             free: self.free_of(&name, &has),
             has,
@@ -161,7 +163,7 @@ impl ClusterRoom {
             self.uncount(&before.fact.class);
         }
         self.stand_up(&name);
-        self.note_strain(&name);
+        self.note_overcommitted(&name);
         Change {
             grew: false,
             fleet: true,
@@ -176,7 +178,7 @@ impl ClusterRoom {
         if let Some(before) = &before {
             self.uncount(&before.fact.class);
         }
-        self.note_strain(name);
+        self.note_overcommitted(name);
         Change {
             grew: false,
             fleet: before.is_some(),
@@ -199,13 +201,17 @@ impl ClusterRoom {
         clippy::option_option,
         reason = "unchanged, new and changed are three answers"
     )]
-    pub(super) fn put_pod(&mut self, fact: PodFact, dims: &mut Dims) -> Option<Option<PodFact>> {
+    pub(super) fn put_pod(
+        &mut self,
+        fact: PodFact,
+        resource_ids: &mut ResourceIds,
+    ) -> Option<Option<PodFact>> {
         if self.pods.get(&fact.uid) == Some(&fact) {
             return None;
         }
-        let before = self.drop_pod(&fact.uid, dims);
+        let before = self.drop_pod(&fact.uid, resource_ids);
         if let Some(node) = fact.node.as_ref().filter(|_| !fact.ended) {
-            let request = dims.row(&fact.request);
+            let request = resource_ids.row(&fact.request);
             let load = self.loads.entry(node.clone()).or_default();
             load.used.add_row(&request, 1);
             load.pods.insert(fact.uid.clone());
@@ -215,10 +221,14 @@ impl ClusterRoom {
     }
 
     /// Forgets a pod. The node's free amounts are stale until [`Self::refresh`].
-    pub(super) fn drop_pod(&mut self, uid: &Uid, dims: &mut Dims) -> Option<PodFact> {
+    pub(super) fn drop_pod(
+        &mut self,
+        uid: &Uid,
+        resource_ids: &mut ResourceIds,
+    ) -> Option<PodFact> {
         let pod = self.pods.remove(uid)?;
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.ended) {
-            let request = dims.row(&pod.request);
+            let request = resource_ids.row(&pod.request);
             self.change_load(node, |load| {
                 load.used.add_row(&request, -1);
                 load.pods.remove(uid);
@@ -227,9 +237,9 @@ impl ClusterRoom {
         Some(pod)
     }
 
-    /// Adds `count` seats of `request` for a job to a node, or takes them off. Its free amounts
+    /// Adds `count` assumed pods of `request` for a job to a node, or takes them off. Its free amounts
     /// are stale until [`Self::refresh`].
-    pub(super) fn seat(
+    pub(super) fn assumed_pod(
         &mut self,
         node: &NodeName,
         key: &JobKey,
@@ -243,12 +253,12 @@ impl ClusterRoom {
             -i64::from(count)
         };
         self.change_load(node, |load| {
-            load.seated.add_row(request, times);
+            load.placed.add_row(request, times);
             if come {
                 *load.jobs.entry(key.clone()).or_default() += count;
-            } else if let Some(seats) = load.jobs.get_mut(key) {
-                *seats = seats.saturating_sub(count);
-                if *seats == 0 {
+            } else if let Some(assumed) = load.jobs.get_mut(key) {
+                *assumed = assumed.saturating_sub(count);
+                if *assumed == 0 {
                     load.jobs.remove(key);
                 }
             }
@@ -269,10 +279,10 @@ impl ClusterRoom {
     }
 
     /// Recomputes what a node has free.
-    pub(super) fn refresh(&mut self, name: &NodeName, dims: &Dims) -> Change {
+    pub(super) fn refresh(&mut self, name: &NodeName, resource_ids: &ResourceIds) -> Change {
         let mut done = Change::default();
-        if self.names.len() < dims.names().len() {
-            self.names = Arc::clone(dims.names());
+        if self.names.len() < resource_ids.names().len() {
+            self.names = Arc::clone(resource_ids.names());
         }
         if let Some(node) = self.nodes.get(name) {
             let free = self.free_of(name, &node.has);
@@ -280,7 +290,7 @@ impl ClusterRoom {
                 done = self.set_free(name, free);
             }
         }
-        self.note_strain(name);
+        self.note_overcommitted(name);
         done
     }
 
@@ -314,7 +324,7 @@ impl ClusterRoom {
         let mut free = has.clone();
         if let Some(load) = self.loads.get(name) {
             free.add_row(&load.used, -1);
-            free.add_row(&load.seated, -1);
+            free.add_row(&load.placed, -1);
         }
         free
     }
@@ -351,35 +361,35 @@ impl ClusterRoom {
         self.tainted += usize::from(!node.fact.taints.is_empty());
     }
 
-    fn note_strain(&mut self, name: &NodeName) {
+    fn note_overcommitted(&mut self, name: &NodeName) {
         let node = self.nodes.get(name);
-        let seated = || {
+        let placed = || {
             let load = self.loads.get(name);
-            load.is_some_and(|load| !load.seated.is_empty())
+            load.is_some_and(|load| !load.placed.is_empty())
         };
         let sound = node.is_some_and(|node| node.fact.usable && !node.free.overdrawn());
-        if !sound && seated() {
-            self.strained.insert(name.clone());
-        } else if !self.strained.is_empty() {
-            self.strained.remove(name);
+        if !sound && placed() {
+            self.overcommitted.insert(name.clone());
+        } else if !self.overcommitted.is_empty() {
+            self.overcommitted.remove(name);
         }
     }
 
     /// Pools and domains as they follow from the nodes.
     pub(crate) fn fair_share(&self) -> (BTreeMap<PoolKey, Pool>, Domains) {
-        let mut anew = Self {
+        let mut rebuilt = Self {
             nodes: self.nodes.clone(),
             ..Self::default()
         };
-        self.nodes.keys().for_each(|name| anew.stand_up(name));
-        (anew.pools, anew.domains)
+        self.nodes.keys().for_each(|name| rebuilt.stand_up(name));
+        (rebuilt.pools, rebuilt.domains)
     }
 }
 
 impl NodeRoom {
-    /// Allocatable less what bound pods and seats take; below zero where overcommitted.
-    pub(crate) fn free(&self) -> Tally {
-        self.free.to_tally(&self.names)
+    /// Allocatable less what bound pods and assumed pods take; below zero where overcommitted.
+    pub(crate) fn free(&self) -> ResourceTotals {
+        self.free.to_totals(&self.names)
     }
 
     pub(super) fn pool(&self) -> PoolKey {

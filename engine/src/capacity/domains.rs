@@ -2,10 +2,10 @@
 //! with how many nodes of each domain have how much free.
 //!
 //! A domain is named by its whole path, so that `r1` in one zone is not `r1` in another. Tier 1
-//! is the innermost. Whether a domain may hold so many pods is a look-up; that it does is for
+//! is the innermost. Whether a domain has capacity for so many pods is a look-up; that it does is for
 //! the packing to say.
 
-use super::dims::{Dim, Row, times};
+use super::resource_ids::{Dim, Row, times};
 use crate::api::ids::NodeName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(crate) struct Domain {
 impl Domain {
     /// How many pods that each ask for so much of one dimension its nodes might hold, as far
     /// as that dimension goes.
-    pub(crate) fn seats(&self, dim: Dim, each: i64) -> u64 {
+    pub(crate) fn fitting(&self, dim: Dim, each: i64) -> u64 {
         self.free(dim)
             .map(|(free, nodes)| times(free, each).saturating_mul(u64::from(nodes)))
             .fold(0, u64::saturating_add)

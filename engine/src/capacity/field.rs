@@ -6,17 +6,17 @@
 use crate::amounts::resources::ResourceName;
 use crate::api::demand::Role;
 use crate::api::ids::{NodeName, PoolClass};
-use crate::capacity::dims::{Ask, CPU, Dim, MEMORY, Row};
 use crate::capacity::mix::DemandMix;
-use crate::capacity::pack::{Basis, Seated, can_run_on};
+use crate::capacity::pack::{Basis, PlacedPods, can_run_on};
+use crate::capacity::resource_ids::{Ask, CPU, Dim, MEMORY, Row};
 use crate::capacity::{ClusterRoom, NodeRoom};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 
-/// How often candidates are weighed anew while one role is placed, once fewer pods are left
+/// How often candidates are weighed again while one role is placed, once fewer pods are left
 /// than a node would take.
-const WEIGHED_ANEW: u32 = 4;
+const WEIGHED_AGAIN: u32 = 4;
 
 /// The nodes of a cluster while pods are put on them.
 pub(super) struct Packer<'a> {
@@ -97,7 +97,7 @@ impl Key<'_> {
 
 impl<'a> Packer<'a> {
     /// What of a node counts as free by the facts.
-    pub(super) fn kept(&self, node: &'a NodeRoom) -> &'a Row {
+    pub(super) fn withheld_on(&self, node: &'a NodeRoom) -> &'a Row {
         match self.basis {
             Basis::Now => &node.free,
             Basis::Empty => &node.has,
@@ -108,7 +108,7 @@ impl<'a> Packer<'a> {
     pub(super) fn free<'b>(&'b self, node: &'a NodeRoom) -> &'b Row {
         self.touched
             .get(&node.fact.name)
-            .unwrap_or_else(|| self.kept(node))
+            .unwrap_or_else(|| self.withheld_on(node))
     }
 
     /// Usable nodes that it is about.
@@ -131,7 +131,7 @@ impl<'a> Packer<'a> {
         &mut self,
         wanted: &Wanted<'_>,
         note: bool,
-        seats: &mut Vec<Seated>,
+        placed: &mut Vec<PlacedPods>,
     ) -> u32 {
         let mut left = wanted.count;
         let mut open = Open {
@@ -143,7 +143,7 @@ impl<'a> Packer<'a> {
         let mut next = if left == 1 { open.first() } else { open.pop() };
         while let Some(mut best) = next {
             while left > 0 {
-                if left < best.key.pods && weighed < WEIGHED_ANEW {
+                if left < best.key.pods && weighed < WEIGHED_AGAIN {
                     // Others may be better for the last pods.
                     weighed += 1;
                     open.all.push(best);
@@ -163,7 +163,7 @@ impl<'a> Packer<'a> {
                     free.take(&wanted.ask, count);
                     self.touched.insert(name.clone(), free);
                 }
-                seats.push(Seated {
+                placed.push(PlacedPods {
                     role: wanted.index,
                     node: name.clone(),
                     count,

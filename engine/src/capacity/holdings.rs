@@ -1,12 +1,12 @@
-//! What one job holds of nodes: its bound pods, and the seats of those that are to come.
+//! What one job holds of nodes: its bound pods, and the assumed pods of those that are to come.
 
 use super::Room;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::{ClusterName, JobKey, NodeName};
 use std::collections::BTreeMap;
 
 /// What is held, by node.
-pub(crate) type Holdings = BTreeMap<(ClusterName, NodeName), Tally>;
+pub(crate) type Holdings = BTreeMap<(ClusterName, NodeName), ResourceTotals>;
 
 impl Room {
     /// What would be free, by node, were the job gone.
@@ -23,12 +23,12 @@ impl Room {
             }
         }
         if let Some(assumption) = self.assumed.get(key) {
-            for seat in &assumption.seats {
-                if let Some(node) = &seat.node {
-                    let at = (seat.cluster.clone(), node.clone());
-                    let request = &assumption.demand.roles[seat.role].request;
+            for assumed_pod in &assumption.assumed {
+                if let Some(node) = &assumed_pod.node {
+                    let at = (assumed_pod.cluster.clone(), node.clone());
+                    let request = &assumption.demand.roles[assumed_pod.role].request;
                     let entry = held.entry(at).or_default();
-                    entry.add(request, i64::from(seat.count));
+                    entry.add(request, i64::from(assumed_pod.count));
                 }
             }
         }

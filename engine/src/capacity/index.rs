@@ -1,11 +1,11 @@
 //! Which clusters might take a gang, without looking at their nodes.
 //!
-//! For each amount that the pods of the observed mix ask for, every cluster's number of seats:
+//! For each amount that the pods of the observed mix ask for, every cluster's number of assumed pods:
 //! how many such pods its nodes would hold as far as that resource goes. A cluster with fewer
-//! seats than pods cannot take them; one with enough still has to be asked node by node. Kept
+//! assumed pods than pods cannot take them; one with enough still has to be asked node by node. Kept
 //! as nodes change. Clusters are numbered in the order of their names.
 
-use super::dims::{Dim, Row, times};
+use super::resource_ids::{Dim, Row, times};
 use super::{ClusterRoom, NodeRoom};
 use crate::api::ids::ClusterName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,18 +16,18 @@ pub(crate) type Place = usize;
 /// Amounts followed at most; others are counted when they are asked for.
 const FOLLOWED: usize = 64;
 
-/// Seats of every cluster by amount asked for.
+/// Assumed pods of every cluster by amount asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Index {
     names: Vec<ClusterName>,
     /// Changes whenever a cluster comes or goes.
     generation: u64,
-    seats: BTreeMap<(Dim, i64), Vec<Seats>>,
+    fitting: BTreeMap<(Dim, i64), Vec<FittingPods>>,
 }
 
 /// What of one amount a cluster holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Seats {
+pub(crate) struct FittingPods {
     /// Pods that fit as things are.
     pub(crate) now: u64,
     /// Pods that would fit if its nodes were empty.
@@ -37,7 +37,7 @@ pub(crate) struct Seats {
     pub(crate) tightest: i64,
 }
 
-/// What [`Seats::tightest`] is of a node's free amount.
+/// What [`FittingPods::tightest`] is of a node's free amount.
 fn narrow(free: Option<i128>) -> i64 {
     free.map_or(i64::MAX, |free| i64::try_from(free).unwrap_or(i64::MAX))
 }
@@ -74,9 +74,9 @@ impl Index {
         self.names.binary_search(cluster).ok()
     }
 
-    /// Seats by place, where this amount is followed.
-    pub(crate) fn seats(&self, dim: Dim, each: i64) -> Option<&[Seats]> {
-        self.seats.get(&(dim, each)).map(Vec::as_slice)
+    /// Assumed pods by place, where this amount is followed.
+    pub(crate) fn fitting(&self, dim: Dim, each: i64) -> Option<&[FittingPods]> {
+        self.fitting.get(&(dim, each)).map(Vec::as_slice)
     }
 
     /// Whether the clusters there are, are those numbered.
@@ -84,7 +84,7 @@ impl Index {
         self.place(cluster).is_some()
     }
 
-    /// Numbers the clusters anew, and counts all seats for these amounts.
+    /// Numbers the clusters again, and counts all assumed pods for these amounts.
     pub(crate) fn rebuild(
         &mut self,
         clusters: &BTreeMap<ClusterName, ClusterRoom>,
@@ -95,11 +95,11 @@ impl Index {
             self.generation += 1;
         }
         let wanted: BTreeSet<(Dim, i64)> = amounts.take(FOLLOWED).collect();
-        self.seats = wanted
+        self.fitting = wanted
             .into_iter()
             .map(|(dim, each)| {
-                let seats = clusters.values().map(|room| count(room, dim, each));
-                ((dim, each), seats.collect())
+                let fitting = clusters.values().map(|room| count(room, dim, each));
+                ((dim, each), fitting.collect())
             })
             .collect();
     }
@@ -111,21 +111,21 @@ impl Index {
         amounts: impl Iterator<Item = (Dim, i64)>,
     ) {
         let wanted: BTreeSet<(Dim, i64)> = amounts.take(FOLLOWED).collect();
-        self.seats.retain(|amount, _| wanted.contains(amount));
+        self.fitting.retain(|amount, _| wanted.contains(amount));
         for (dim, each) in wanted {
-            self.seats.entry((dim, each)).or_insert_with(|| {
-                let seats = clusters.values().map(|room| count(room, dim, each));
-                seats.collect()
+            self.fitting.entry((dim, each)).or_insert_with(|| {
+                let fitting = clusters.values().map(|room| count(room, dim, each));
+                fitting.collect()
             });
         }
     }
 
-    /// Whether all is as it is when counted anew.
+    /// Whether all is as it is when counted again.
     pub(crate) fn is_sound(&self, clusters: &BTreeMap<ClusterName, ClusterRoom>) -> bool {
         self.names.iter().eq(clusters.keys())
-            && self.seats.iter().all(|((dim, each), seats)| {
-                let anew = clusters.values().map(|room| count(room, *dim, *each));
-                seats.iter().copied().eq(anew)
+            && self.fitting.iter().all(|((dim, each), fitting)| {
+                let rebuilt = clusters.values().map(|room| count(room, *dim, *each));
+                fitting.iter().copied().eq(rebuilt)
             })
     }
 
@@ -141,37 +141,37 @@ impl Index {
         let Some(place) = self.place(cluster) else {
             return;
         };
-        for ((dim, each), seats) in &mut self.seats {
-            let seats = &mut seats[place];
+        for ((dim, each), fitting) in &mut self.fitting {
+            let fitting = &mut fitting[place];
             let (was, is) = (from.free.get(*dim), to.free.get(*dim));
             let (had, has) = (from.has.get(*dim), to.has.get(*dim));
             if was != is {
-                seats.now = seats.now - times(was, *each) + times(is, *each);
+                fitting.now = fitting.now - times(was, *each) + times(is, *each);
                 let least = i128::from(*each);
-                let tightest = i128::from(seats.tightest);
+                let tightest = i128::from(fitting.tightest);
                 if tightest == was || (is >= least && is < tightest) {
-                    seats.tightest = narrow(room.tightest(*dim, least));
+                    fitting.tightest = narrow(room.tightest(*dim, least));
                 }
             }
             if had != has {
-                seats.empty = seats.empty - times(had, *each) + times(has, *each);
+                fitting.empty = fitting.empty - times(had, *each) + times(has, *each);
             }
             if fleet {
-                seats.tightest = narrow(room.tightest(*dim, i128::from(*each)));
+                fitting.tightest = narrow(room.tightest(*dim, i128::from(*each)));
             }
         }
     }
 }
 
-/// The seats of a cluster, counted from its nodes.
-pub(crate) fn count(room: &ClusterRoom, dim: Dim, each: i64) -> Seats {
-    let mut seats = Seats {
+/// The assumed pods of a cluster, counted from its nodes.
+pub(crate) fn count(room: &ClusterRoom, dim: Dim, each: i64) -> FittingPods {
+    let mut fitting = FittingPods {
         tightest: narrow(room.tightest(dim, i128::from(each))),
-        ..Seats::default()
+        ..FittingPods::default()
     };
     for node in room.nodes().values().filter(|node| node.fact.usable) {
-        seats.now += times(node.free.get(dim), each);
-        seats.empty += times(node.has.get(dim), each);
+        fitting.now += times(node.free.get(dim), each);
+        fitting.empty += times(node.has.get(dim), each);
     }
-    seats
+    fitting
 }

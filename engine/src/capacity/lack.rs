@@ -3,8 +3,8 @@
 
 use crate::api::demand::Role;
 use crate::api::ids::ClusterName;
-use crate::capacity::dims::Dim;
-use crate::capacity::index::Seats;
+use crate::capacity::index::FittingPods;
+use crate::capacity::resource_ids::Dim;
 use crate::capacity::{Room, mix};
 
 /// What a role is best known by, as clusters count it.
@@ -18,10 +18,10 @@ pub(crate) struct Main {
 impl Room {
     /// What a role is best known by: the device that it asks for, or its CPU.
     pub(crate) fn main_of(&self, role: &Role) -> Main {
-        let dim = mix::counted_in(&role.request, &self.dims);
+        let dim = mix::counted_in(&role.request, &self.resource_ids);
         Main {
             dim,
-            each: role.request.amount_of(self.dims.name(dim)).0,
+            each: role.request.amount_of(self.resource_ids.name(dim)).0,
             count: u64::from(role.count),
         }
     }
@@ -29,8 +29,8 @@ impl Room {
     /// Whether a cluster might hold all pods of a role now.
     pub(crate) fn might_hold(&self, cluster: &ClusterName, role: &Role) -> bool {
         let main = self.main_of(role);
-        self.known_seats(cluster, main)
-            .is_none_or(|seats| seats.now >= main.count)
+        self.known_fitting(cluster, main)
+            .is_none_or(|fitting| fitting.now >= main.count)
     }
 
     /// At least so much of what a role is best known by would have to become free in a cluster
@@ -38,15 +38,15 @@ impl Room {
     pub(crate) fn least_to_free(&self, cluster: &ClusterName, main: Main) -> Option<i128> {
         let Main { dim, count, .. } = main;
         if self
-            .known_seats(cluster, main)
-            .is_some_and(|seats| seats.empty < count)
+            .known_fitting(cluster, main)
+            .is_some_and(|fitting| fitting.empty < count)
         {
             return None;
         }
         let each = i128::from(main.each);
         let room = self.cluster(cluster).filter(|_| each > 0);
         let mut left = i128::from(count);
-        // What is free beside whole pods, the most first: there the least is lacking.
+        // What is free beside whole pods, the most first: there the least is missing.
         let mut rests: Vec<(i128, i128)> = Vec::new();
         let pools = room.into_iter().flat_map(|room| room.pools().values());
         for (state, nodes) in pools.flat_map(|pool| pool.now.all()) {
@@ -70,12 +70,12 @@ impl Room {
         Some(least + left.max(0) * each)
     }
 
-    fn known_seats(&self, cluster: &ClusterName, main: Main) -> Option<Seats> {
+    fn known_fitting(&self, cluster: &ClusterName, main: Main) -> Option<FittingPods> {
         if main.each <= 0 {
             return None;
         }
-        let seats = self.index.seats(main.dim, main.each)?;
-        Some(seats[self.index.place(cluster)?])
+        let fitting = self.index.fitting(main.dim, main.each)?;
+        Some(fitting[self.index.place(cluster)?])
     }
 }
 

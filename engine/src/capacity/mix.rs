@@ -3,13 +3,13 @@
 //! Free devices are worth what can be run on them: a node with five free devices and no free
 //! core has nothing to give. What is unusable of a node is, over the kinds of pods asked for,
 //! the mean of its free devices where such a pod does not fit (Weng et al., "Beware of
-//! Fragmentation", ATC 2023). The mix forgets by halving. It is told of submissions only, and
+//! Fragmentation", ATC 2023). The mix forgets by halving. It counts submissions only, and
 //! never of time.
 
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::demand::Demand;
-use crate::capacity::dims::{Ask, CPU, Dim, Dims, Row};
 use crate::capacity::pack::device;
+use crate::capacity::resource_ids::{Ask, CPU, Dim, ResourceIds, Row};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ struct Kinds {
 
 impl DemandMix {
     /// A job was submitted. Whether the mix that decides is another now.
-    pub(crate) fn note(&mut self, demand: &Demand, dims: &mut Dims) -> bool {
+    pub(crate) fn note(&mut self, demand: &Demand, resource_ids: &mut ResourceIds) -> bool {
         for role in demand.roles.iter().filter(|role| role.count > 0) {
             let pods = u64::from(role.count.min(MOST_PODS));
             match self.known.pods.get_mut(&role.request) {
@@ -74,7 +74,7 @@ impl DemandMix {
         let due = so_far.is_multiple_of(REFRESH) || (so_far < REFRESH && so_far.is_power_of_two());
         if due {
             self.known.decides.clone_from(&self.known.pods);
-            self.rebuild(dims);
+            self.rebuild(resource_ids);
         }
         due
     }
@@ -96,19 +96,19 @@ impl DemandMix {
     }
 
     /// Goes on from a record.
-    pub(crate) fn restore(&mut self, record: MixRecord, dims: &mut Dims) {
+    pub(crate) fn restore(&mut self, record: MixRecord, resource_ids: &mut ResourceIds) {
         self.known = record;
-        self.rebuild(dims);
+        self.rebuild(resource_ids);
     }
 
-    fn rebuild(&mut self, dims: &mut Dims) {
+    fn rebuild(&mut self, resource_ids: &mut ResourceIds) {
         let mut by_dim: BTreeMap<Dim, Vec<(&Resources, u64)>> = BTreeMap::new();
         for (request, count) in &self.known.decides {
             request.iter().for_each(|(name, _)| {
-                dims.intern(name);
+                resource_ids.intern(name);
             });
             by_dim
-                .entry(counted_in(request, dims))
+                .entry(counted_in(request, resource_ids))
                 .or_default()
                 .push((request, *count));
         }
@@ -119,7 +119,7 @@ impl DemandMix {
                 kinds.truncate(COUNTED);
                 let asks: Vec<(Ask, i128)> = kinds
                     .into_iter()
-                    .map(|(request, count)| (dims.ask(request), i128::from(count)))
+                    .map(|(request, count)| (resource_ids.ask(request), i128::from(count)))
                     .collect();
                 let all = asks.iter().map(|(_, weight)| weight).sum();
                 (dim, Kinds { asks, all })
@@ -152,9 +152,9 @@ impl DemandMix {
 }
 
 /// The dimension that pods of a request are counted in: their device, else CPU.
-pub(crate) fn counted_in(request: &Resources, dims: &Dims) -> Dim {
+pub(crate) fn counted_in(request: &Resources, resource_ids: &ResourceIds) -> Dim {
     let name: Option<&ResourceName> = device(request);
-    name.and_then(|name| dims.get(name)).unwrap_or(CPU)
+    name.and_then(|name| resource_ids.get(name)).unwrap_or(CPU)
 }
 
 /// Maps whose keys are no text are written as lists.
@@ -187,36 +187,36 @@ mod tests {
 
     #[test]
     fn what_is_no_longer_asked_for_is_forgotten_by_halves() {
-        let (mut mix, mut dims) = (DemandMix::default(), Dims::default());
+        let (mut mix, mut resource_ids) = (DemandMix::default(), ResourceIds::default());
         for (submissions, count, request) in
             [(1, 1, "cpu 1"), (511, 900, "cpu 2"), (1, 31, "cpu 3")]
         {
             for _ in 0..submissions {
-                mix.note(&demand(count, request), &mut dims);
+                mix.note(&demand(count, request), &mut resource_ids);
             }
         }
         // One, 511 times the most that count of one, and 31: as many as are remembered.
         assert_eq!(known(&mix), [1, 16_352, 31]);
-        mix.note(&demand(1, "cpu 3"), &mut dims);
+        mix.note(&demand(1, "cpu 3"), &mut resource_ids);
         assert_eq!(known(&mix), [8_176, 16]);
         // Of as many kinds as are remembered none is forgotten; of one more the rare ones are.
         for cores in 4..=KINDS + 1 {
-            mix.note(&demand(1, &format!("cpu {cores}")), &mut dims);
+            mix.note(&demand(1, &format!("cpu {cores}")), &mut resource_ids);
         }
         assert_eq!(known(&mix).len(), KINDS);
-        mix.note(&demand(1, "cpu 500m"), &mut dims);
+        mix.note(&demand(1, "cpu 500m"), &mut resource_ids);
         assert_eq!(known(&mix), [4_088, 8]);
     }
 
     #[test]
     fn what_no_usual_pod_fits_beside_is_unusable_in_part() {
-        let (mut mix, mut dims) = (DemandMix::default(), Dims::default());
-        let gpu = dims.intern(&ResourceName::new("nvidia.com/gpu"));
+        let (mut mix, mut resource_ids) = (DemandMix::default(), ResourceIds::default());
+        let gpu = resource_ids.intern(&ResourceName::new("nvidia.com/gpu"));
         for request in ["cpu 4, nvidia.com/gpu 1", "cpu 1, nvidia.com/gpu 4"] {
-            mix.note(&demand(2, request), &mut dims);
+            mix.note(&demand(2, request), &mut resource_ids);
         }
-        mix.note(&demand(9, "cpu 64"), &mut dims);
-        mix.note(&demand(4, "cpu 1, nvidia.com/gpu 8"), &mut dims);
+        mix.note(&demand(9, "cpu 64"), &mut resource_ids);
+        mix.note(&demand(4, "cpu 1, nvidia.com/gpu 8"), &mut resource_ids);
         let mut amounts: Vec<(Dim, i64)> = mix.amounts().collect();
         amounts.sort_unstable();
         assert_eq!(amounts, [(CPU, 64_000), (gpu, 1), (gpu, 4), (gpu, 8)]);
@@ -228,7 +228,7 @@ mod tests {
             ("cpu 3, nvidia.com/gpu 3", 3 * 1000),
             ("cpu 3, nvidia.com/gpu 0", 0),
         ] {
-            let free_row = dims.row(&resources(free));
+            let free_row = resource_ids.row(&resources(free));
             assert_eq!(mix.unusable(gpu, &free_row), unusable, "{free}");
         }
     }

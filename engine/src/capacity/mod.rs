@@ -1,6 +1,6 @@
 //! Room: what the nodes of the member clusters have free, node by node.
 //!
-//! Node and pod facts flow in, and the pods that released jobs will still start (seats);
+//! Node and pod facts flow in, and the pods that released jobs will still start (assumed pods);
 //! "does this gang fit there" flows out. A pool is the nodes of one class in one cluster.
 //! The engine decides on a `Room`; the scheduler keeps another one on its own live view and
 //! checks each plan against it. A `Room` knows neither queues nor order, and must never count
@@ -8,17 +8,18 @@
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::Resources;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::decision::Blocker;
 use crate::api::demand::{Demand, Role};
 use crate::api::facts::{NodeFact, PodFact, Share};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Uid};
+pub(crate) use assumed_pods::AssumedPod;
+use assumed_pods::Assumption;
 use cluster::Change;
 pub(crate) use cluster::{ClusterRoom, NodeRoom};
-use dims::Dims;
 pub(crate) use holdings::Holdings;
 use index::Index;
-pub(crate) use index::{Place, Seats};
+pub(crate) use index::{FittingPods, Place};
 use mix::DemandMix;
 pub(crate) use mix::MixRecord;
 pub(crate) use pack::{
@@ -26,8 +27,7 @@ pub(crate) use pack::{
 };
 pub(crate) use place::PackEffect;
 pub use pools::PoolSummary;
-pub(crate) use seats::AssumedPod;
-use seats::Assumption;
+use resource_ids::ResourceIds;
 pub(crate) use sites::{ReservedNodes, Sites};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ mod cluster;
 
 pub(crate) mod completion_grace;
 
-mod dims;
+mod resource_ids;
 
 mod domains;
 
@@ -61,7 +61,7 @@ mod pools;
 
 mod search;
 
-mod seats;
+mod assumed_pods;
 
 mod sites;
 
@@ -77,13 +77,13 @@ pub struct Room {
     assumed: Hashed<JobKey, Assumption>,
     /// Where the pods of each job are, bound or not, ended or not.
     pods_of: Hashed<JobKey, BTreeSet<(ClusterName, Uid)>>,
-    /// Jobs with seats that have no node at the moment.
-    floating: BTreeSet<JobKey>,
-    /// Clusters with nodes that hold seats which cannot be honoured there.
-    strained: BTreeSet<ClusterName>,
+    /// Jobs with assumed pods that have no node at the moment.
+    unplaced: BTreeSet<JobKey>,
+    /// Clusters with nodes that hold assumed pods which cannot be honoured there.
+    overcommitted: BTreeSet<ClusterName>,
     /// Clusters of which a node came, went, or changed what it is.
     touched: BTreeSet<ClusterName>,
-    dims: Dims,
+    resource_ids: ResourceIds,
     mix: DemandMix,
     index: Index,
     /// Nodes of which more became free.
@@ -102,15 +102,23 @@ impl Room {
         let cluster = fact.cluster.clone();
         self.know(&cluster);
         let room = self.clusters.entry(cluster.clone()).or_default();
-        let change = room.upsert_node(fact, &mut self.dims);
+        let change = room.upsert_node(fact, &mut self.resource_ids);
         self.changed(&cluster, change);
     }
 
     /// Whether one pod of a role fits on a node, `kept` of it left alone.
-    pub(crate) fn takes_one(&self, node: &NodeRoom, role: &Role, kept: Option<&Tally>) -> bool {
+    pub(crate) fn takes_one(
+        &self,
+        node: &NodeRoom,
+        role: &Role,
+        kept: Option<&ResourceTotals>,
+    ) -> bool {
         let mut request = role.request.iter().filter(|(_, amount)| amount.0 > 0);
         request.all(|(name, amount)| {
-            let free = self.dims.get(name).map_or(0, |dim| node.free.get(dim));
+            let free = self
+                .resource_ids
+                .get(name)
+                .map_or(0, |dim| node.free.get(dim));
             let kept = kept.map_or(0, |kept| kept.get(name));
             free - kept >= i128::from(amount.0)
         }) && can_run_on(role, node)
@@ -118,10 +126,12 @@ impl Room {
 
     /// What a node has free of a resource.
     pub(crate) fn free_of(&self, node: &NodeRoom, name: &crate::ResourceName) -> i128 {
-        self.dims.get(name).map_or(0, |dim| node.free.get(dim))
+        self.resource_ids
+            .get(name)
+            .map_or(0, |dim| node.free.get(dim))
     }
 
-    /// A node is gone. Pods bound to it are told apart.
+    /// A node is gone. Its bound pods have events of their own.
     pub fn remove_node(&mut self, cluster: &ClusterName, node: &NodeName) {
         if let Some(room) = self.clusters.get_mut(cluster) {
             let change = room.remove_node(node);
@@ -129,13 +139,13 @@ impl Room {
         }
     }
 
-    /// A pod exists, or changed. Where it is newly seen bound and belongs to a job with seats,
+    /// A pod exists, or changed. Where it is newly seen bound and belongs to a job with assumed pods,
     /// it takes one of them.
     pub fn upsert_pod(&mut self, fact: PodFact) {
         let cluster = fact.cluster.clone();
         self.know(&cluster);
         let room = self.clusters.entry(cluster.clone()).or_default();
-        let Some(before) = room.put_pod(fact.clone(), &mut self.dims) else {
+        let Some(before) = room.put_pod(fact.clone(), &mut self.resource_ids) else {
             return;
         };
         if before.as_ref().and_then(|pod| pod.job.as_ref()) != fact.job.as_ref() {
@@ -145,13 +155,13 @@ impl Room {
                 self.pods_of.entry(key.clone()).or_default().insert(place);
             }
         }
-        let took_seat_before = before
+        let was_assumed_before = before
             .as_ref()
             .is_some_and(|pod| pod.node.is_some() && pod.job == fact.job);
         let mut nodes: BTreeSet<NodeName> = before.and_then(|pod| pod.node).into_iter().collect();
         nodes.extend(fact.node.clone());
-        if !took_seat_before {
-            nodes.extend(self.take_seat(&fact));
+        if !was_assumed_before {
+            nodes.extend(self.bind_assumed(&fact));
         }
         self.refresh(&cluster, &nodes);
     }
@@ -161,14 +171,14 @@ impl Room {
         let Some(room) = self.clusters.get_mut(cluster) else {
             return;
         };
-        let Some(pod) = room.drop_pod(uid, &mut self.dims) else {
+        let Some(pod) = room.drop_pod(uid, &mut self.resource_ids) else {
             return;
         };
         self.unlink_pod(Some(&pod));
         self.refresh(cluster, &pod.node.into_iter().collect());
     }
 
-    /// A cluster is gone, with its nodes and pods. Seats there stay without a node.
+    /// A cluster is gone, with its nodes and pods. Assumed pods there stay without a node.
     pub fn remove_cluster(&mut self, cluster: &ClusterName) {
         let Some(room) = self.clusters.remove(cluster) else {
             return;
@@ -176,8 +186,8 @@ impl Room {
         for pod in room.pods().values() {
             self.unlink_pod(Some(pod));
         }
-        self.lift_all_seats(cluster);
-        self.strained.remove(cluster);
+        self.lift_all_assumed(cluster);
+        self.overcommitted.remove(cluster);
         self.index.rebuild(&self.clusters, self.mix.amounts());
         self.touched.insert(cluster.clone());
     }
@@ -186,18 +196,18 @@ impl Room {
     /// names, or where it names none (a record read back) on nodes that are found here, the
     /// job's bound pods taken off. Replaces what was held for the job before.
     pub fn assume(&mut self, key: &JobKey, demand: &Demand, shares: &[Share]) {
-        self.assume_seats(key, Arc::new(demand.clone()), shares);
+        self.assume_pods(key, Arc::new(demand.clone()), shares);
         // A plan that changes a placed job names the nodes of the pods that run as well.
         for share in shares {
             let pods = share.pods.iter();
             let may_be = pods.map(|pods| (pods.role.as_str(), pods.count)).collect();
-            self.trim_seats(key, &share.cluster, &may_be);
+            self.trim_assumed(key, &share.cluster, &may_be);
         }
     }
 
     /// Gives back all room that is held for a job.
     pub fn forget(&mut self, key: &JobKey) {
-        self.drop_seats(key);
+        self.drop_assumed(key);
     }
 
     /// Whether the pods of this share that are not bound yet fit on the cluster's nodes now.
@@ -207,13 +217,13 @@ impl Room {
     /// What is short, where they do not fit.
     pub fn check(&self, key: &JobKey, demand: &Demand, share: &Share) -> Result<(), Blocker> {
         let unbound = self.unbound(key, demand, share);
-        let overlay = self.own_seats(key, &share.cluster);
-        let lens = NodeView {
+        let overlay = self.own_assumed(key, &share.cluster);
+        let node_view = NodeView {
             basis: Basis::Now,
             class: None,
             overlay: Cow::Owned(overlay),
         };
-        let packing = self.pack(&share.cluster, &unbound, &lens);
+        let packing = self.pack(&share.cluster, &unbound, &node_view);
         match packing.lack {
             None => Ok(()),
             Some(lack) => {
@@ -237,7 +247,7 @@ impl Room {
     /// A job was submitted: the mix of demands, for which as little as may be is made unusable,
     /// has one more.
     pub(crate) fn note_demand(&mut self, demand: &Demand) {
-        if self.mix.note(demand, &mut self.dims) {
+        if self.mix.note(demand, &mut self.resource_ids) {
             self.index.follow(&self.clusters, self.mix.amounts());
         }
     }
@@ -249,7 +259,7 @@ impl Room {
 
     /// Goes on from a mix that was kept.
     pub(crate) fn restore_mix(&mut self, record: MixRecord) {
-        self.mix.restore(record, &mut self.dims);
+        self.mix.restore(record, &mut self.resource_ids);
         self.index.follow(&self.clusters, self.mix.amounts());
     }
 
@@ -265,19 +275,19 @@ impl Room {
 
     /// How many pods of a role each cluster might hold, by place: those that it might not are
     /// known without looking at its nodes.
-    pub(crate) fn seats_for_role(&self, role: &Role) -> Cow<'_, [Seats]> {
-        let dim = mix::counted_in(&role.request, &self.dims);
-        let each = self.dims.ask(&role.request).get(dim);
+    pub(crate) fn fitting_for_role(&self, role: &Role) -> Cow<'_, [FittingPods]> {
+        let dim = mix::counted_in(&role.request, &self.resource_ids);
+        let each = self.resource_ids.ask(&role.request).get(dim);
         if each == 0 {
-            let all = Seats {
+            let all = FittingPods {
                 now: u64::MAX,
                 empty: u64::MAX,
                 tightest: i64::MAX,
             };
             return Cow::Owned(vec![all; self.index.names().len()]);
         }
-        match self.index.seats(dim, each) {
-            Some(seats) => Cow::Borrowed(seats),
+        match self.index.fitting(dim, each) {
+            Some(fitting) => Cow::Borrowed(fitting),
             None => self
                 .clusters
                 .values()
@@ -301,14 +311,14 @@ impl Room {
                     "cluster {name}: its domains do not hold its nodes as they are"
                 ));
             }
-            if room.strained().is_empty() == self.strained.contains(name) {
+            if room.overcommitted().is_empty() == self.overcommitted.contains(name) {
                 wrong.push(format!(
-                    "cluster {name}: whether seats are strained is stale"
+                    "cluster {name}: whether assumed pods are overcommitted is stale"
                 ));
             }
         }
         if !self.index.is_sound(&self.clusters) {
-            wrong.push("index: its seats are not those of the nodes".to_owned());
+            wrong.push("index: its counts are not those of the nodes".to_owned());
         }
         wrong
     }
@@ -351,7 +361,7 @@ impl Room {
     /// What pods of the job in `cluster` request that have not ended.
     pub(crate) fn requested(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
         let pods = self.pods_in(key, cluster).filter(|pod| !pod.ended);
-        let mut requested = Tally::default();
+        let mut requested = ResourceTotals::default();
         pods.for_each(|pod| requested.add(&pod.request, 1));
         requested.to_resources()
     }
@@ -387,7 +397,7 @@ impl Room {
             let Some(room) = self.clusters.get_mut(cluster) else {
                 return;
             };
-            let change = room.refresh(node, &self.dims);
+            let change = room.refresh(node, &self.resource_ids);
             if change.grew {
                 let freed = self.freed.entry(cluster.clone()).or_default();
                 freed.insert(node.clone());
@@ -414,10 +424,10 @@ impl Room {
             let fleet = change.fleet;
             self.index.moved(cluster, room, (from, to), fleet);
         }
-        if room.strained().is_empty() {
-            self.strained.remove(cluster);
+        if room.overcommitted().is_empty() {
+            self.overcommitted.remove(cluster);
         } else {
-            self.strained.insert(cluster.clone());
+            self.overcommitted.insert(cluster.clone());
         }
         if change.fleet {
             self.touched.insert(cluster.clone());

@@ -7,13 +7,13 @@
 //! fit that way, [`super::search`] tries other ways.
 
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Role};
 use crate::api::facts::RolePods;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::api::matching::untolerated;
-use crate::capacity::dims::{CPU, Dims, MEMORY};
 use crate::capacity::field::{Packer, Wanted};
+use crate::capacity::resource_ids::{CPU, MEMORY, ResourceIds};
 use crate::capacity::{NodeRoom, Room, search};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -47,12 +47,12 @@ pub(crate) struct NodeView<'a> {
     /// Nodes that pods with devices may use; `None` means any.
     pub(crate) class: Option<&'a PoolClass>,
     /// Taken off what is free, by node: what is kept for others (negative: given back).
-    pub(crate) overlay: Cow<'a, BTreeMap<NodeName, Tally>>,
+    pub(crate) overlay: Cow<'a, BTreeMap<NodeName, ResourceTotals>>,
 }
 
 /// Pods of one role on one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seated {
+pub(crate) struct PlacedPods {
     /// Index of the role in the demand.
     pub(crate) role: usize,
     /// The node.
@@ -63,7 +63,7 @@ pub(crate) struct Seated {
 
 /// Where a packing stopped: the first role that did not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lack {
+pub(crate) struct RoleShortfall {
     /// Index of the role in the demand.
     pub(crate) role: usize,
     /// Pods of it that have to be placed.
@@ -78,17 +78,17 @@ pub(crate) struct Lack {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Packing {
     /// What fits, role after role.
-    pub(crate) seats: Vec<Seated>,
+    pub(crate) placed: Vec<PlacedPods>,
     /// What does not, if something does not.
-    pub(crate) lack: Option<Lack>,
+    pub(crate) lack: Option<RoleShortfall>,
 }
 
 impl Packing {
-    /// A packing that stopped at a role, its seats left out.
-    pub(crate) fn lacking(role: usize, wanted: u32, placed: u32) -> Self {
+    /// A packing that stopped at a role, its pods left out.
+    pub(crate) fn shortfall(role: usize, wanted: u32, placed: u32) -> Self {
         Self {
-            seats: Vec::new(),
-            lack: Some(Lack {
+            placed: Vec::new(),
+            lack: Some(RoleShortfall {
                 role,
                 wanted,
                 placed,
@@ -99,7 +99,7 @@ impl Packing {
 
     /// Pods that fit.
     pub(crate) fn pods(&self) -> u32 {
-        self.seats.iter().map(|seat| seat.count).sum()
+        self.placed.iter().map(|pods| pods.count).sum()
     }
 }
 
@@ -160,9 +160,9 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        lens: &NodeView<'_>,
+        node_view: &NodeView<'_>,
     ) -> Packing {
-        self.pack_within(cluster, needs, lens, None)
+        self.pack_within(cluster, needs, node_view, None)
     }
 
     /// The same, on some of its nodes only.
@@ -170,19 +170,19 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        lens: &NodeView<'_>,
+        node_view: &NodeView<'_>,
         within: Option<&BTreeSet<NodeName>>,
     ) -> Packing {
-        let Some(mut field) = self.field(cluster, lens, within) else {
+        let Some(mut field) = self.field(cluster, node_view, within) else {
             return nothing(needs);
         };
-        let wanted = most_constrained_first(&field, needs, &self.dims);
+        let wanted = most_constrained_first(&field, needs, &self.resource_ids);
         let again = (wanted.len() > 1).then(|| field.touched.clone());
         let mut packing = Packing::default();
         for one in &wanted {
-            let placed = field.place(one, wanted.len() > 1, &mut packing.seats);
+            let placed = field.place(one, wanted.len() > 1, &mut packing.placed);
             if placed < one.count {
-                packing.lack = Some(Lack {
+                packing.lack = Some(RoleShortfall {
                     role: one.index,
                     wanted: one.count,
                     placed,
@@ -193,8 +193,8 @@ impl Room {
         }
         if let (Some(_), Some(untouched)) = (&packing.lack, again) {
             field.touched = untouched;
-            if let Some(seats) = search::other_ways(&field, &wanted) {
-                return Packing { seats, lack: None };
+            if let Some(placed) = search::other_ways(&field, &wanted) {
+                return Packing { placed, lack: None };
             }
         }
         packing
@@ -206,14 +206,14 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        lens: &NodeView<'_>,
+        node_view: &NodeView<'_>,
         within: Option<&BTreeSet<NodeName>>,
     ) -> Packing {
         let mut packing = Packing::default();
-        if let Some(mut field) = self.field(cluster, lens, within) {
+        if let Some(mut field) = self.field(cluster, node_view, within) {
             for need in needs.iter().filter(|need| need.count > 0) {
-                let one = wanted(need, &self.dims);
-                field.place(&one, needs.len() > 1, &mut packing.seats);
+                let one = wanted(need, &self.resource_ids);
+                field.place(&one, needs.len() > 1, &mut packing.placed);
             }
         }
         packing
@@ -222,22 +222,22 @@ impl Room {
     pub(super) fn field<'a>(
         &'a self,
         cluster: &ClusterName,
-        lens: &NodeView<'a>,
+        node_view: &NodeView<'a>,
         within: Option<&'a BTreeSet<NodeName>>,
     ) -> Option<Packer<'a>> {
         let room = self.cluster(cluster)?;
         let mut field = Packer {
             room,
             mix: &self.mix,
-            basis: lens.basis,
-            class: lens.class,
+            basis: node_view.basis,
+            class: node_view.class,
             within,
             touched: BTreeMap::new(),
         };
-        for (name, taken) in lens.overlay.iter() {
+        for (name, taken) in node_view.overlay.iter() {
             if let Some(node) = room.nodes().get(name).filter(|node| node.fact.usable) {
-                let mut free = field.kept(node).clone();
-                free.add_row(&self.dims.row_of(taken), -1);
+                let mut free = field.withheld_on(node).clone();
+                free.add_row(&self.resource_ids.row_of(taken), -1);
                 field.touched.insert(name.clone(), free);
             }
         }
@@ -248,16 +248,16 @@ impl Room {
 fn nothing(needs: &[Need<'_>]) -> Packing {
     let first = needs.iter().find(|need| need.count > 0);
     first.map_or_else(Packing::default, |need| {
-        Packing::lacking(need.index, need.count, 0)
+        Packing::shortfall(need.index, need.count, 0)
     })
 }
 
-fn wanted<'a>(need: &Need<'a>, dims: &Dims) -> Wanted<'a> {
+fn wanted<'a>(need: &Need<'a>, resource_ids: &ResourceIds) -> Wanted<'a> {
     Wanted {
         index: need.index,
         role: need.role,
         count: need.count,
-        ask: dims.ask(&need.role.request),
+        ask: resource_ids.ask(&need.role.request),
         device: device(&need.role.request),
     }
 }
@@ -265,17 +265,17 @@ fn wanted<'a>(need: &Need<'a>, dims: &Dims) -> Wanted<'a> {
 fn most_constrained_first<'a>(
     field: &Packer<'_>,
     needs: &[Need<'a>],
-    dims: &Dims,
+    resource_ids: &ResourceIds,
 ) -> Vec<Wanted<'a>> {
     let mut ordered: Vec<Wanted<'a>> = needs
         .iter()
         .filter(|need| need.count > 0)
-        .map(|need| wanted(need, dims))
+        .map(|need| wanted(need, resource_ids))
         .collect();
     if ordered.len() > 1 {
         let picky = |role: &Role| !role.node_terms.is_empty() || field.room.has_taints();
         ordered.sort_by_cached_key(|one| {
-            let devices = one.device.and_then(|name| dims.get(name));
+            let devices = one.device.and_then(|name| resource_ids.get(name));
             let nodes = if picky(one.role) {
                 field.nodes().filter(|n| can_run_on(one.role, n)).count()
             } else {

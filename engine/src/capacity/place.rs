@@ -6,10 +6,10 @@
 
 use crate::api::demand::Topology;
 use crate::api::ids::{ClusterName, NodeName};
-use crate::capacity::dims::{CPU, Dim};
 use crate::capacity::domains::Domain;
 use crate::capacity::mix::counted_in;
 use crate::capacity::pack::{Need, NodeView, Packing};
+use crate::capacity::resource_ids::{CPU, Dim};
 use crate::capacity::{Basis, ClusterRoom, Room};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,20 +36,20 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        lens: &NodeView<'_>,
+        node_view: &NodeView<'_>,
         topology: Option<&Topology>,
     ) -> Packing {
         let pods: u64 = needs.iter().map(|need| u64::from(need.count)).sum();
         let Some(room) = self.cluster(cluster).filter(|_| pods > 1) else {
-            return self.pack(cluster, needs, lens);
+            return self.pack(cluster, needs, node_view);
         };
         let hard = topology.filter(|topology| topology.hard);
         let outermost = room.domains().highest_tier();
         let highest = hard.map_or(outermost, |hard| hard.highest_tier.min(outermost));
         let mut closest: Option<Packing> = None;
         for tier in 1..=highest {
-            for (path, domain) in self.candidates(room, needs, lens, tier, hard.is_none()) {
-                let mut packing = self.pack_within(cluster, needs, lens, Some(&domain.nodes));
+            for (path, domain) in self.candidates(room, needs, node_view, tier, hard.is_none()) {
+                let mut packing = self.pack_within(cluster, needs, node_view, Some(&domain.nodes));
                 let Some(lack) = &mut packing.lack else {
                     return packing;
                 };
@@ -63,9 +63,9 @@ impl Room {
             // The cluster itself is the domain around the outermost that its nodes name. Where they
             // name none, its own scheduler may know them (HyperNodes): it is left to that.
             Some(hard) if outermost > 0 && hard.highest_tier <= outermost => {
-                self.on_one_node(cluster, room, needs, lens, closest)
+                self.on_one_node(cluster, room, needs, node_view, closest)
             }
-            _ => self.pack(cluster, needs, lens),
+            _ => self.pack(cluster, needs, node_view),
         }
     }
 
@@ -75,21 +75,21 @@ impl Room {
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
-        lens: &NodeView<'_>,
+        node_view: &NodeView<'_>,
         topology: Option<&Topology>,
     ) -> Packing {
         let room = self.cluster(cluster);
         let (Some(hard), Some(room)) = (topology.filter(|topology| topology.hard), room) else {
-            return self.fill_within(cluster, needs, lens, None);
+            return self.fill_within(cluster, needs, node_view, None);
         };
         let outermost = room.domains().highest_tier();
         if outermost == 0 || hard.highest_tier > outermost {
-            return self.fill_within(cluster, needs, lens, None);
+            return self.fill_within(cluster, needs, node_view, None);
         }
         let mut best = Packing::default();
         for tier in 1..=hard.highest_tier.min(outermost) {
             for (_, domain) in room.domains().of_tier(tier) {
-                let part = self.fill_within(cluster, needs, lens, Some(&domain.nodes));
+                let part = self.fill_within(cluster, needs, node_view, Some(&domain.nodes));
                 if part.pods() > best.pods() {
                     best = part;
                 }
@@ -104,19 +104,19 @@ impl Room {
         &self,
         room: &'a ClusterRoom,
         needs: &[Need<'_>],
-        lens: &NodeView<'_>,
+        node_view: &NodeView<'_>,
         tier: u32,
         optional: bool,
     ) -> Vec<(&'a [String], &'a Domain)> {
         let asked = self.asked(needs);
-        let sure = lens.basis == Basis::Now && lens.overlay.is_empty();
+        let sure = node_view.basis == Basis::Now && node_view.overlay.is_empty();
         // Beside others of its gang a role without devices may be on nodes with devices, which are
         // not counted in what it asks for; a gang without any is to leave those alone.
         let devices = asked.iter().any(|(dim, ..)| *dim != CPU);
         let might = |domain: &Domain| {
             !sure
                 || asked.iter().all(|(dim, each, count)| {
-                    (devices && *dim == CPU) || domain.seats(*dim, *each) >= u64::from(*count)
+                    (devices && *dim == CPU) || domain.fitting(*dim, *each) >= u64::from(*count)
                 })
         };
         let unit = asked.first().map(|(dim, ..)| *dim);
@@ -145,8 +145,8 @@ impl Room {
         let mut asked: Vec<(Dim, i64, u32)> = needs
             .iter()
             .map(|need| {
-                let dim = counted_in(&need.role.request, &self.dims);
-                let each = self.dims.ask(&need.role.request).get(dim);
+                let dim = counted_in(&need.role.request, &self.resource_ids);
+                let each = self.resource_ids.ask(&need.role.request).get(dim);
                 (dim, each, need.count)
             })
             .filter(|(_, each, count)| *each > 0 && *count > 0)
@@ -161,14 +161,14 @@ impl Room {
         cluster: &ClusterName,
         room: &ClusterRoom,
         needs: &[Need<'_>],
-        lens: &NodeView<'_>,
+        node_view: &NodeView<'_>,
         closest: Option<Packing>,
     ) -> Packing {
         let asked = self.asked(needs);
         let mut closest = closest;
         for node in room.nodes().values().filter(|node| node.fact.usable) {
-            let overlaid = lens.overlay.contains_key(&node.fact.name);
-            let free = match lens.basis {
+            let overlaid = node_view.overlay.contains_key(&node.fact.name);
+            let free = match node_view.basis {
                 Basis::Now => &node.free,
                 Basis::Empty => &node.has,
             };
@@ -179,7 +179,7 @@ impl Room {
                 continue;
             }
             let only = BTreeSet::from([node.fact.name.clone()]);
-            let mut packing = self.pack_within(cluster, needs, lens, Some(&only));
+            let mut packing = self.pack_within(cluster, needs, node_view, Some(&only));
             let Some(lack) = &mut packing.lack else {
                 return packing;
             };
@@ -192,30 +192,30 @@ impl Room {
             let first = needs
                 .first()
                 .map_or((0, 0), |need| (need.index, need.count));
-            Packing::lacking(first.0, first.1, 0)
+            Packing::shortfall(first.0, first.1, 0)
         })
     }
 
-    /// What a packing that was found through `lens` does.
+    /// What a packing that was found through `node_view` does.
     pub(crate) fn effect(
         &self,
         cluster: &ClusterName,
         needs: &[Need<'_>],
         packing: &Packing,
-        lens: &NodeView<'_>,
+        node_view: &NodeView<'_>,
     ) -> PackEffect {
         let mut effect = PackEffect::default();
-        let Some(field) = self.field(cluster, lens, None) else {
+        let Some(field) = self.field(cluster, node_view, None) else {
             return effect;
         };
         let mut taken: BTreeMap<&NodeName, Vec<(usize, u32)>> = BTreeMap::new();
-        for seat in &packing.seats {
-            let roles = taken.entry(&seat.node).or_default();
-            roles.push((seat.role, seat.count));
+        for placed in &packing.placed {
+            let roles = taken.entry(&placed.node).or_default();
+            roles.push((placed.role, placed.count));
         }
         let asks: BTreeMap<usize, _> = needs
             .iter()
-            .map(|need| (need.index, self.dims.ask(&need.role.request)))
+            .map(|need| (need.index, self.resource_ids.ask(&need.role.request)))
             .collect();
         let mut units_taken = 0;
         for (name, roles) in &taken {
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use crate::api::facts::{NodeFact, PodFact};
     use crate::api::ids::Uid;
-    use crate::capacity::pack::Seated;
+    use crate::capacity::pack::PlacedPods;
     use crate::capacity::testing::{demand, node, resources};
     use std::borrow::Cow;
 
@@ -308,7 +308,7 @@ mod tests {
             role: &demand.roles[0],
             count: 3,
         }];
-        let lens = NodeView {
+        let node_view = NodeView {
             basis: Basis::Now,
             class: None,
             overlay: Cow::Owned(BTreeMap::new()),
@@ -321,13 +321,13 @@ mod tests {
             (&[("n2", 1)], 1, -1000, 0, 60_000),
             (&[("n0", 1), ("n2", 1)], across, -500, 5, 120_000),
         ] {
-            let seats = pods.iter().map(|(node, count)| Seated {
+            let fitting = pods.iter().map(|(node, count)| PlacedPods {
                 role: 0,
                 node: NodeName::from(*node),
                 count: *count,
             });
             let packing = Packing {
-                seats: seats.collect(),
+                placed: fitting.collect(),
                 lack: None,
             };
             let effect = PackEffect {
@@ -336,7 +336,7 @@ mod tests {
                 units_left,
                 cpu_left,
             };
-            let found = room.effect(&ClusterName::from("a"), &needs, &packing, &lens);
+            let found = room.effect(&ClusterName::from("a"), &needs, &packing, &node_view);
             assert_eq!(found, effect, "{pods:?}");
         }
     }

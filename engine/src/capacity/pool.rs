@@ -1,9 +1,9 @@
 //! A pool: the nodes of one class in one cluster, those with the same free amounts together.
 //!
-//! Nodes that look alike are judged once. They stand in the order of best fit: fewest free
+//! Nodes that look alike are evaluated once. They stand in the order of best fit: fewest free
 //! devices (cores where the pool has none) first.
 
-use super::dims::{CPU, Dim, Row};
+use super::resource_ids::{CPU, Dim, Row};
 use crate::amounts::resources::ResourceName;
 use crate::api::ids::{NodeName, PoolClass};
 use std::collections::{BTreeMap, BTreeSet};

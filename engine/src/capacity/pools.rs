@@ -2,7 +2,7 @@
 
 use super::{ClusterRoom, NodeRoom, Room};
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::{ClusterName, PoolClass};
 use std::collections::BTreeMap;
 
@@ -43,11 +43,11 @@ struct Sums {
     device: Option<ResourceName>,
     nodes: u32,
     usable_nodes: u32,
-    total: Tally,
-    allocatable: Tally,
-    used: Tally,
-    free: Tally,
-    assumed: Tally,
+    total: ResourceTotals,
+    allocatable: ResourceTotals,
+    used: ResourceTotals,
+    free: ResourceTotals,
+    assumed: ResourceTotals,
     histogram: BTreeMap<i64, u32>,
     free_units: i64,
     free_units_whole: i64,
@@ -78,13 +78,13 @@ impl Sums {
         if !node.fact.usable {
             return;
         }
-        let has = units(node, &Tally::from(&node.fact.allocatable));
+        let has = units(node, &ResourceTotals::from(&node.fact.allocatable));
         let node_free = node.free();
         let free = units(node, &node_free);
         self.usable_nodes += 1;
         self.allocatable.add(&node.fact.allocatable, 1);
-        self.used.add_tally(&cluster.used(&node.fact.name), 1);
-        self.assumed.add_tally(&cluster.seated(&node.fact.name), 1);
+        self.used.add_totals(&cluster.used(&node.fact.name), 1);
+        self.assumed.add_totals(&cluster.placed(&node.fact.name), 1);
         // An overcommitted node has nothing free; it takes nothing from the others.
         self.free.add(&node_free.to_resources(), 1);
         *self.histogram.entry(free).or_default() += 1;
@@ -118,10 +118,10 @@ impl Sums {
 }
 
 /// Free devices of a node, or whole free cores where it has none.
-fn units(node: &NodeRoom, free: &Tally) -> i64 {
+fn units(node: &NodeRoom, free: &ResourceTotals) -> i64 {
     let amount = match &node.device {
         Some(device) => free.get(device),
         None => free.get(&ResourceName::new(ResourceName::CPU)) / 1000,
     };
-    crate::amounts::tally::clamp(amount.max(0)).0
+    crate::amounts::totals::clamp(amount.max(0)).0
 }

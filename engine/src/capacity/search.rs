@@ -5,9 +5,9 @@
 //! ends after [`STEPS`] choices: it is exact where it ends before, and beyond that may miss a
 //! packing. Two roles on four nodes of eight devices are always within.
 
-use super::dims::Row;
 use super::field::{Packer, Wanted};
-use super::pack::{Seated, can_run_on};
+use super::pack::{PlacedPods, can_run_on};
+use super::resource_ids::Row;
 use crate::api::ids::NodeName;
 use std::collections::BTreeMap;
 
@@ -28,28 +28,28 @@ struct Site<'a> {
 struct Search<'a, 'b> {
     wanted: &'b [Wanted<'b>],
     sites: Vec<Site<'a>>,
-    seats: Vec<(usize, usize, u32)>,
+    fitting: Vec<(usize, usize, u32)>,
     steps: u32,
 }
 
 /// A packing of all of `wanted`, if one is found.
-pub(super) fn other_ways(field: &Packer<'_>, wanted: &[Wanted<'_>]) -> Option<Vec<Seated>> {
+pub(super) fn other_ways(field: &Packer<'_>, wanted: &[Wanted<'_>]) -> Option<Vec<PlacedPods>> {
     let mut search = Search {
         wanted,
         sites: sites(field, wanted),
-        seats: Vec::new(),
+        fitting: Vec::new(),
         steps: 0,
     };
     let alone = |role: usize| search.most(role, 0) >= u64::from(wanted[role].count);
     if !(0..wanted.len()).all(alone) || !search.place(0, 0, wanted[0].count, None) {
         return None;
     }
-    let seats = search.seats.iter().map(|(role, site, count)| Seated {
+    let fitting = search.fitting.iter().map(|(role, site, count)| PlacedPods {
         role: wanted[*role].index,
         node: search.sites[*site].name.clone(),
         count: *count,
     });
-    Some(seats.collect())
+    Some(fitting.collect())
 }
 
 /// Nodes that can take a pod of some role; those that look alike stand together, fewest units
@@ -147,10 +147,10 @@ impl Search<'_, '_> {
         let ask = &self.wanted[role].ask;
         if come {
             self.sites[site].free.take(ask, count);
-            self.seats.push((role, site, count));
+            self.fitting.push((role, site, count));
         } else {
             self.sites[site].free.give(ask, count);
-            self.seats.pop();
+            self.fitting.pop();
         }
     }
 

@@ -5,21 +5,21 @@
 //! whenever a node grows.
 
 use crate::amounts::resources::Resources;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::Role;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
-use crate::capacity::dims::{Ask, Dim, Dims, Row};
 use crate::capacity::pack::{can_run_on, leading};
+use crate::capacity::resource_ids::{Ask, Dim, ResourceIds, Row};
 use crate::capacity::{ClusterRoom, NodeRoom, Room};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 /// What is kept of nodes, by cluster: it is taken off what is free.
-pub(crate) type ReservedNodes = BTreeMap<ClusterName, BTreeMap<NodeName, Tally>>;
+pub(crate) type ReservedNodes = BTreeMap<ClusterName, BTreeMap<NodeName, ResourceTotals>>;
 
 /// The usable nodes of some clusters.
 pub(crate) struct Sites<'a> {
-    dims: &'a Dims,
+    resource_ids: &'a ResourceIds,
     /// In order of name, then of cluster.
     nodes: Vec<Site<'a>>,
 }
@@ -32,7 +32,7 @@ struct Site<'a> {
     now: Row,
     /// The same with all pods of jobs gone; never goes below zero by what is put on it.
     cleared: Row,
-    taken: Tally,
+    taken: ResourceTotals,
 }
 
 /// What is taken of a node.
@@ -59,13 +59,13 @@ impl Room {
                 let usable = room.nodes().values().filter(|node| node.fact.usable);
                 usable.map(move |node| {
                     let kept = kept.and_then(|kept| kept.get(&node.fact.name));
-                    Site::new(&self.dims, (cluster, room), node, kept)
+                    Site::new(&self.resource_ids, (cluster, room), node, kept)
                 })
             })
             .collect();
         nodes.sort_by_key(|site| (&site.node.fact.name, site.cluster));
         Sites {
-            dims: &self.dims,
+            resource_ids: &self.resource_ids,
             nodes,
         }
     }
@@ -90,7 +90,7 @@ impl<'a> Sites<'a> {
         site.is_some_and(|site| {
             let mut roles = roles.iter();
             roles.all(|role| can_run_on(role, site.node))
-                && self.dims.ask(resources).fits(&site.cleared)
+                && self.resource_ids.ask(resources).fits(&site.cleared)
         })
     }
 
@@ -98,8 +98,8 @@ impl<'a> Sites<'a> {
     /// how many pods do not fit.
     pub(crate) fn put(&mut self, role: &Role, count: u32) -> (i128, u32) {
         let pod = Pod {
-            ask: self.dims.ask(&role.request),
-            leading: leading(&role.request).and_then(|name| self.dims.get(name)),
+            ask: self.resource_ids.ask(&role.request),
+            leading: leading(&role.request).and_then(|name| self.resource_ids.get(name)),
         };
         let sites = self.nodes.iter().enumerate();
         let able = sites.filter(|(_, site)| can_run_on(role, site.node));
@@ -107,14 +107,14 @@ impl<'a> Sites<'a> {
         let mut queue: BinaryHeap<Reverse<Entry>> = entries.map(Reverse).collect();
         let mut cost = 0;
         for placed in 0..count {
-            let Some(Reverse((lacking, _, at))) = queue.pop() else {
+            let Some(Reverse((shortfall, _, at))) = queue.pop() else {
                 return (cost, count - placed);
             };
             let site = &mut self.nodes[at];
             site.now.take(&pod.ask, 1);
             site.cleared.take(&pod.ask, 1);
             site.taken.add(&role.request, 1);
-            cost += lacking;
+            cost += shortfall;
             queue.extend(site.entry(at, &pod).map(Reverse));
         }
         (cost, 0)
@@ -147,20 +147,20 @@ type Entry = (i128, i128, usize);
 
 impl<'a> Site<'a> {
     fn new(
-        dims: &Dims,
+        resource_ids: &ResourceIds,
         (cluster, room): (&'a ClusterName, &ClusterRoom),
         node: &'a NodeRoom,
-        kept: Option<&Tally>,
+        kept: Option<&ResourceTotals>,
     ) -> Self {
         let mut now = node.free.clone();
         let mut cleared = node.has.clone();
         for pod in room.pods_on(&node.fact.name) {
             if pod.job.is_none() {
-                cleared.take(&dims.ask(&pod.request), 1);
+                cleared.take(&resource_ids.ask(&pod.request), 1);
             }
         }
         if let Some(kept) = kept {
-            let kept = dims.row_of(kept);
+            let kept = resource_ids.row_of(kept);
             now.add_row(&kept, -1);
             cleared.add_row(&kept, -1);
         }
@@ -169,7 +169,7 @@ impl<'a> Site<'a> {
             node,
             now,
             cleared,
-            taken: Tally::default(),
+            taken: ResourceTotals::default(),
         }
     }
 
@@ -189,10 +189,10 @@ impl<'a> Site<'a> {
         if pod.ask.fits(&self.now) {
             return Some(0);
         }
-        let lacking = pod.leading.map_or(0, |dim| {
+        let shortfall = pod.leading.map_or(0, |dim| {
             let asked = i128::from(pod.ask.get(dim));
             asked - self.now.get(dim).clamp(0, asked)
         });
-        Some(lacking.max(1))
+        Some(shortfall.max(1))
     }
 }

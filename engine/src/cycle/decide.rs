@@ -1,8 +1,8 @@
 //! The loop that moves what can move.
 //!
-//! First what time and room have done to released jobs, then growth, then waiting jobs: the
-//! first of the queue that goes first is judged; it is released, or its group sleeps. Each
-//! turn does one or the other, so the loop ends; nothing that sleeps is looked at.
+//! First what time and capacity did to admitted jobs, then growth, then pending jobs: the next head is
+//! evaluated, and is admitted, or its class is parked. Each turn does one or the other, so the loop
+//! ends; nothing that is parked is looked at.
 
 use crate::api::decision::{Decision, Decisions};
 use crate::api::ids::{JobKey, QueueName, Time};
@@ -22,18 +22,18 @@ use crate::state::{Engine, Inputs};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The pause after a call that judged too many in vain.
+/// The pause after a call that stopped for too many fruitless evaluations.
 const CUT_PAUSE_MS: i64 = 1_000;
 
-/// How many of the jobs that are blocked alike are named as changed.
+/// Of jobs that are blocked alike, how many are reported as changed.
 pub(crate) const NAMED: usize = 10;
 
-/// Decides all that can be decided at `now`, up to the budget. A time before one that was
-/// told already counts as that one.
+/// Decides all that can be decided at `now`, up to the budget. A time before the latest observed one
+/// counts as that one.
 pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     advance(engine, now);
     let mut decisions = Vec::new();
-    ended_pods::end_lingering(engine);
+    ended_pods::end_expired(engine);
     react(engine, Change::Capacity);
     timers::settle_room(engine);
     timers::run_timers(engine, &mut decisions);
@@ -45,7 +45,7 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     let cut = release_pending(engine, &mut decisions);
     elastic::scale_up_elastic(engine, &mut decisions);
     let again = cut.then(|| engine.now.after(CUT_PAUSE_MS));
-    // What grew with smaller pods than before may leave room to those who were judged first.
+    // A gang that grew with smaller pods than before may leave capacity to jobs evaluated before it.
     let left = !cut && engine.pending.freed.is_any();
     let more = decisions.len() >= engine.config.decision_budget || left;
     Decisions {
@@ -61,10 +61,10 @@ pub(crate) fn advance(engine: &mut Engine, now: Time) {
     engine.quota.advance(engine.now);
 }
 
-/// Judges what is awake, first in order first, as far as the budget goes. Whether it stopped
-/// for having judged too many in vain: those who are left stay awake.
+/// Evaluates active classes in order, up to the budget. Returns whether it stopped for too many
+/// fruitless evaluations: the classes that are left stay active.
 fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
-    let mut in_vain = 0;
+    let mut fruitless = 0;
     while decisions.len() < engine.config.decision_budget {
         let Some(Candidate {
             queue,
@@ -83,8 +83,8 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
         if only_takes && preempt::takes_nothing(engine, &queue, &rank, (shape, &wanted)) {
             continue;
         }
-        in_vain += 1;
-        if in_vain > engine.config.most_in_vain {
+        fruitless += 1;
+        if fruitless > engine.config.max_fruitless_evaluations {
             return true;
         }
         let request = Request {
@@ -93,15 +93,15 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
             shape: &wanted,
             tells: false,
         };
-        // An elastic gang is stopped by what stops its smallest size, and keeps that much.
+        // An elastic gang is blocked by what blocks its smallest size, and reserves that much.
         let least = crate::jobs::elastic::smallest(&wanted);
         let least = Request {
             shape: least.as_ref().unwrap_or(&wanted),
             ..request
         };
-        match judge_knowing(engine, request, shape) {
+        match evaluate_knowing(engine, request, shape) {
             Verdict::Go(shares) => {
-                in_vain = 0;
+                fruitless = 0;
                 decisions.extend(lifecycle::release(engine, &rank.key, shares));
                 let (key, user) = (&rank.key, wanted.user_of(&rank.key));
                 let queue = &queue;
@@ -110,9 +110,9 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
             }
             Verdict::Blocked(block) => {
                 match block.gate {
-                    Gate::Room => engine.pending.shapes.note_could_fit(shape, true),
+                    Gate::Room => engine.pending.shapes.note_fits_empty_fleet(shape, true),
                     Gate::Never if block.reason == Reason::ExceedsFleet => {
-                        engine.pending.shapes.note_could_fit(shape, false);
+                        engine.pending.shapes.note_fits_empty_fleet(shape, false);
                     }
                     Gate::Never | Gate::Limit | Gate::Quota(..) | Gate::Reserved => {}
                 }
@@ -128,10 +128,10 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
     false
 }
 
-/// The verdict on a job that knows whether the empty fleet, and the bounds of its queue on
-/// pools, could ever let it go: what could never start stops nobody, whatever it lacks first.
-fn judge_knowing(engine: &mut Engine, request: Request<'_>, id: ShapeId) -> Verdict {
-    let verdict = sizes::judge(engine.inputs(), request);
+/// The verdict on a job that also says whether the empty fleet and the bounds of its queue on pools
+/// could ever admit it: a job that can never start must not block others, whatever it lacks first.
+fn evaluate_knowing(engine: &mut Engine, request: Request<'_>, id: ShapeId) -> Verdict {
+    let verdict = sizes::evaluate(engine.inputs(), request);
     let gate = match &verdict {
         Verdict::Blocked(block) => &block.gate,
         Verdict::Go(_) => return verdict,
@@ -141,9 +141,15 @@ fn judge_knowing(engine: &mut Engine, request: Request<'_>, id: ShapeId) -> Verd
     }
     let mut could = true;
     let asks = matches!(gate, Gate::Quota(..)) && !request.shape.demand.elastic;
-    if asks && engine.pending.shapes.could_fit(request.shape).is_none() {
-        could = empty::could_fit(engine.inputs(), request.shape, &BTreeSet::new());
-        engine.pending.shapes.note_could_fit(id, could);
+    if asks
+        && engine
+            .pending
+            .shapes
+            .fits_empty_fleet(request.shape)
+            .is_none()
+    {
+        could = empty::fits_empty_fleet(engine.inputs(), request.shape, &BTreeSet::new());
+        engine.pending.shapes.note_fits_empty_fleet(id, could);
     }
     let bounded = engine.quota.bounds_pools(request.queue);
     if could
@@ -165,11 +171,11 @@ fn judge_knowing(engine: &mut Engine, request: Request<'_>, id: ShapeId) -> Verd
     if could {
         verdict
     } else {
-        sizes::judge(engine.inputs(), request)
+        sizes::evaluate(engine.inputs(), request)
     }
 }
 
-/// No room is found for what a group wants: for nobody else who wants the same either.
+/// The shape of a class fits nowhere: that holds for every class of the shape.
 fn infeasible(
     engine: &mut Engine,
     queue: &QueueName,
@@ -181,10 +187,10 @@ fn infeasible(
         .pending
         .shapes
         .note_shut(shape, why, engine.pending.freed.generation());
-    if engine.pending.queues.is_fronted(shape) {
+    if engine.pending.queues.is_in_window(shape) {
         reserve::guess_scopes(engine, shape);
     }
-    engine.pending.queues.note_judged(queue, shape);
+    engine.pending.queues.note_evaluated(queue, shape);
     if engine.pending.queues.note_reason(queue, shape, reason) {
         name_group(engine, queue, shape);
     }
@@ -201,8 +207,7 @@ fn put_to_sleep(engine: &mut Engine, queue: &QueueName, shape: ShapeId, block: B
     }
 }
 
-/// Drops the reservations of jobs that are past the pending limit of a queue: they would have
-/// them for ever.
+/// Drops the reservations of jobs beyond the pending limit of a queue: they would keep them for ever.
 pub(crate) fn drop_over_limit(engine: &mut Engine, queue: &QueueName) {
     if engine.quota.pending_limit(queue).is_none() {
         return;
@@ -216,34 +221,34 @@ pub(crate) fn drop_over_limit(engine: &mut Engine, queue: &QueueName) {
     }
 }
 
-/// When something may have to be decided although no event came.
+/// The time at which something may have to be decided although no event came.
 fn wake_at(inputs: Inputs<'_>) -> Option<Time> {
     let timer = inputs.jobs.next_timer();
-    // An end that does not come moves the reservations that count on it.
+    // A job that does not end when expected moves the reservations that count on it.
     let end = inputs.jobs.next_end();
     let end = end.filter(|_| !inputs.reservations.is_empty());
     let times = timer.into_iter().chain(end);
-    let lingers = inputs.capacity.completion_grace.next();
+    let grace = inputs.capacity.completion_grace.next();
     times
         .chain(inputs.pending.backoff.next())
-        .chain(lingers)
+        .chain(grace)
         .min()
 }
 
-/// Who stands first now of those who want what one got: most often it is entitled to nothing,
-/// and need not be asked for that alone.
+/// Notes whether the job that is first in the class now is entitled to preempt: most often it is not,
+/// and need not be evaluated for that alone.
 fn look_behind(engine: &mut Engine, queue: &QueueName, (id, shape): (ShapeId, &RequestShape)) {
     if !evict::lets_take(engine.inputs(), queue) || !evict::may_take(engine.inputs(), queue, id) {
         return;
     }
     let pending_queue = engine.pending.queues.pending_queue(queue);
-    let next = pending_queue.and_then(|pending_queue| pending_queue.first_awake(id));
+    let next = pending_queue.and_then(|pending_queue| pending_queue.first_active(id));
     if let Some(rank) = next.map(|(rank, _)| rank.clone()) {
         preempt::takes_nothing(engine, queue, &rank, (id, shape));
     }
 }
 
-/// Groups that were woken for something else and find no room are stopped by that now.
+/// Classes that were woken for another condition and whose shape is infeasible are blocked by that now.
 fn name_woken(engine: &mut Engine) {
     for (queue, shape) in engine.pending.queues.take_woken() {
         let reason = match engine.pending.shapes.infeasible(shape) {
@@ -257,7 +262,7 @@ fn name_woken(engine: &mut Engine) {
     }
 }
 
-/// Names the first jobs of a group as changed.
+/// Reports the first jobs of a class as changed.
 fn name_group(engine: &mut Engine, queue: &QueueName, shape: ShapeId) {
     let pending_queue = engine.pending.queues.pending_queue(queue);
     let named = pending_queue
@@ -271,7 +276,7 @@ fn name_group(engine: &mut Engine, queue: &QueueName, shape: ShapeId) {
     engine.changed.queues.insert(queue.clone());
 }
 
-/// Names the first jobs of a queue as changed.
+/// Reports the first jobs of a queue as changed.
 pub(crate) fn name_first(engine: &mut Engine, queue: &QueueName) {
     let pending_queue = engine.pending.queues.pending_queue(queue);
     let first = pending_queue

@@ -10,7 +10,7 @@ use crate::state::{Engine, Inputs};
 pub(crate) fn pod_told(engine: &mut Engine, fact: PodFact) {
     if let Some(key) = fact.job.clone() {
         if fact.ended && keeps_room(engine.inputs(), &key, &fact) {
-            return linger(engine, &key, fact, false);
+            return keep_ended(engine, &key, fact, false);
         }
         let room = engine.capacity.room.cluster(&fact.cluster);
         if room.is_none_or(|room| !room.pods().contains_key(&fact.uid)) {
@@ -29,12 +29,12 @@ pub(crate) fn pod_gone(engine: &mut Engine, cluster: &ClusterName, uid: &Uid) {
         && keeps_room(engine.inputs(), &key, &pod)
     {
         let pod = PodFact { ended: true, ..pod };
-        return linger(engine, &key, pod, true);
+        return keep_ended(engine, &key, pod, true);
     }
     engine.capacity.room.remove_pod(cluster, uid);
 }
 
-pub(crate) fn linger(engine: &mut Engine, key: &JobKey, pod: PodFact, gone: bool) {
+pub(crate) fn keep_ended(engine: &mut Engine, key: &JobKey, pod: PodFact, gone: bool) {
     let until = engine.now.after(LINGER_MS);
     engine
         .capacity
@@ -43,7 +43,7 @@ pub(crate) fn linger(engine: &mut Engine, key: &JobKey, pod: PodFact, gone: bool
 }
 
 /// A cluster is gone, and all its pods.
-pub(crate) fn drop_lingering_in(engine: &mut Engine, cluster: &ClusterName) {
+pub(crate) fn drop_ended_in(engine: &mut Engine, cluster: &ClusterName) {
     engine
         .capacity
         .completion_grace
@@ -57,7 +57,7 @@ pub(crate) fn end_completion_grace_of(engine: &mut Engine, key: &JobKey) {
 }
 
 /// Pods that ended so long ago keep nothing, though their jobs are charged.
-pub(crate) fn end_lingering(engine: &mut Engine) {
+pub(crate) fn end_expired(engine: &mut Engine) {
     let now = engine.now;
     let due = engine
         .capacity
@@ -78,7 +78,7 @@ pub(crate) fn give_up(engine: &mut Engine, ended: Ended) {
 }
 
 /// Goes on from a snapshot.
-pub(crate) fn restore_lingering(engine: &mut Engine, pods: Vec<Ended>) {
+pub(crate) fn restore_ended(engine: &mut Engine, pods: Vec<Ended>) {
     for ended in pods {
         if let Some(key) = ended.pod.job.clone() {
             engine.capacity.completion_grace.add(&key, ended);

@@ -43,7 +43,7 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         }
         Event::ClusterGone(name) => {
             engine.capacity.clusters.remove(&name);
-            ended_pods::drop_lingering_in(engine, &name);
+            ended_pods::drop_ended_in(engine, &name);
             engine.capacity.room.remove_cluster(&name);
             react(engine, Change::Fleet(&[name]));
         }

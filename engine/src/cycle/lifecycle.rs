@@ -43,9 +43,9 @@ pub(crate) fn observe_job(engine: &mut Engine, fact: JobFact) {
     }
     let intern = |demand: &_| engine.pending.shapes.intern_demand(demand);
     match engine.jobs.compare_template(key, intern) {
-        Some(Edited::Requests(demand)) => engine.capacity.room.add_seats(key, &demand, None),
+        Some(Edited::Requests(demand)) => engine.capacity.room.assume_more(key, &demand, None),
         Some(Edited::Pods(demand, shares)) => {
-            engine.capacity.room.assume_seats(key, demand, &shares);
+            engine.capacity.room.assume_pods(key, demand, &shares);
         }
         None => {}
     }
@@ -76,8 +76,8 @@ pub(crate) fn observe_admission(
 /// Holds capacity for the pods of an admission read back that are not bound yet, and brings
 /// what is derived of the job in step.
 pub(crate) fn settle_record(engine: &mut Engine, key: &JobKey) {
-    if let Some((demand, shares)) = engine.jobs.take_unseated(key) {
-        engine.capacity.room.assume_seats(key, demand, &shares);
+    if let Some((demand, shares)) = engine.jobs.take_unassumed(key) {
+        engine.capacity.room.assume_pods(key, demand, &shares);
     }
     settle(engine, key);
     timers::note_drain(engine, key);
@@ -172,7 +172,7 @@ pub(crate) fn confirm_gone(
     let Some(may_be) = engine.jobs.confirm_gone(key, attempt, cluster, pods) else {
         return;
     };
-    engine.capacity.room.trim_seats(key, cluster, &may_be);
+    engine.capacity.room.trim_assumed(key, cluster, &may_be);
     let all_gone = engine.leaving(key).is_empty();
     settle(engine, key);
     if all_gone {
@@ -181,7 +181,7 @@ pub(crate) fn confirm_gone(
     react(engine, Change::Capacity);
 }
 
-/// A job is told to run more than was admitted.
+/// A job runs more than was admitted.
 pub(crate) fn observe_excess(engine: &mut Engine, key: &JobKey, attempt: Attempt, excess: Excess) {
     if engine.jobs.observe_excess(key, attempt, excess) {
         settle(engine, key);
@@ -207,7 +207,7 @@ pub(crate) fn release(engine: &mut Engine, key: &JobKey, shares: Vec<Share>) -> 
     engine
         .capacity
         .room
-        .assume_seats(key, demand, &admission.shares);
+        .assume_pods(key, demand, &admission.shares);
     let intern = |demand: &_| engine.pending.shapes.intern_demand(demand);
     engine.jobs.rebase(key, intern);
     settle(engine, key);
@@ -222,7 +222,7 @@ pub(crate) fn release(engine: &mut Engine, key: &JobKey, shares: Vec<Share>) -> 
 pub(crate) fn scale_up(engine: &mut Engine, key: &JobKey, more: &Share) -> Option<Decision> {
     let intern = |demand: &_| engine.pending.shapes.intern_demand(demand);
     let (admission, demand) = engine.jobs.scale_up(key, more, intern)?;
-    engine.capacity.room.add_seats(key, &demand, Some(more));
+    engine.capacity.room.assume_more(key, &demand, Some(more));
     settle(engine, key);
     react(engine, Change::Capacity);
     Some(Decision::Resize {

@@ -28,43 +28,42 @@ use crate::state::{Engine, Inputs};
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::BTreeSet;
 
-/// Where more queues than this have a shape that might find room, they are asked in order until
-/// one has somebody, since that will be soon.
+/// With more queues than this that have a feasible shape, queues are asked in order until one has a
+/// job to evaluate: that will be soon.
 pub(crate) const MANY: usize = 64;
 
-/// Where no more shapes than this might find room, they are looked up in a queue; else its jobs
-/// are gone through.
+/// Up to this many feasible shapes are looked up in a queue; with more, its jobs are gone through.
 pub(crate) const FEW_OPEN: usize = 8;
 
-/// Who is judged next.
+/// The job that is evaluated next.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) queue: QueueName,
     pub(crate) shape: ShapeId,
     pub(crate) rank: QueueOrder,
-    /// Whether it is judged only since it may take something back: there is no room for what it
-    /// wants, nor may anything be kept for it.
+    /// Whether it is evaluated only since it may preempt: its shape is infeasible, and it can get no
+    /// reservation.
     pub(crate) only_takes: bool,
 }
 
-/// The job of a queue that is to be judged next, if any may be.
+/// The job of a queue that is to be evaluated next, if there is one.
 pub(crate) type Answer<'a> = Option<(&'a QueueOrder, ShapeId)>;
 
-/// The queues that are asked wherever they stand.
-pub(crate) enum Asked {
+/// The queues that are asked, wherever they are in the order.
+pub(crate) enum AskedQueues {
     Everybody,
-    /// The stirred ones, and those in which somebody has a shape that might find room.
+    /// The dirty ones, and those with a job of a feasible shape.
     Open,
-    /// The stirred ones and these, given with all above them.
+    /// The dirty ones and these, with all queues above them.
     These(BTreeSet<QueueId>),
 }
 
-/// The first of the queue that goes first.
+/// The next job to evaluate: the first one of the queue that goes first.
 pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
     rank_queues(engine);
     let feasible = feasible::feasible(engine.inputs());
     debug_assert_eq!(
-        feasible::wrong_doors(engine.inputs(), &feasible),
+        feasible::wrongly_feasible(engine.inputs(), &feasible),
         Vec::<String>::new()
     );
     let reopened = (
@@ -74,7 +73,7 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
     let (found, nobody) = ask_in_order(engine.inputs(), &feasible, reopened);
     for queue in nobody {
         engine.pending.heads.note_none(queue);
-        // Nodes come no nearer until more becomes free again.
+        // A reservation cannot move to other nodes until more becomes free again.
         let name = engine.quota.name(queue);
         engine.pending.queues.forget_reminders(name);
     }
@@ -84,7 +83,7 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
     found
 }
 
-/// Puts those queues in their places about which something changed.
+/// Moves the queues about which something changed to their places in the order.
 pub(crate) fn rank_queues(engine: &mut Engine) {
     wake::mark_reservable_dirty(engine);
     let mut dirty = engine.pending.queues.take_dirty();
@@ -95,7 +94,7 @@ pub(crate) fn rank_queues(engine: &mut Engine) {
     for queue in dirty {
         let shapes: BTreeSet<ShapeId> =
             window::shapes_of(engine.inputs(), &window::front(engine.inputs(), &queue)).collect();
-        // Of those for whom nothing can be kept that is never asked.
+        // Slots of an unreservable shape are never asked for.
         for shape in &shapes {
             if engine.pending.shapes.infeasible(*shape).is_some() {
                 reserve::guess_scopes(engine, *shape);
@@ -112,7 +111,7 @@ pub(crate) fn rank_queues(engine: &mut Engine) {
     }
 }
 
-/// Who is judged next, if anybody, and the queues that were asked and had nobody.
+/// The next job to evaluate, if there is one, and the queues that were asked and had none.
 pub(crate) fn ask_in_order(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
@@ -121,12 +120,12 @@ pub(crate) fn ask_in_order(
     let asked = to_be_asked(inputs, feasible, reopened);
     let settled = feasible::is_settled(inputs, feasible);
     let behind = Cell::new(false);
-    // Queues that stand alike are asked more than once in a round; each is looked at once.
+    // A round asks for queues of equal rank more than once; each is searched once.
     let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
     let heads = &inputs.pending.heads;
     let is_skipped = |id: QueueId| match &asked {
-        Asked::These(few) => behind.get() && !few.contains(&id) && !heads.is_dirty_within(id),
-        Asked::Everybody | Asked::Open => false,
+        AskedQueues::These(few) => behind.get() && !few.contains(&id) && !heads.is_dirty_within(id),
+        AskedQueues::Everybody | AskedQueues::Open => false,
     };
     let answer_of = |id: QueueId| {
         let queue = inputs.quota.name(id);
@@ -177,42 +176,41 @@ pub(crate) fn to_be_asked(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
     reopened: (u64, u64),
-) -> Asked {
+) -> AskedQueues {
     if inputs.pending.heads.is_asking_windows() {
-        return Asked::Everybody;
+        return AskedQueues::Everybody;
     }
     let exhausted = inputs.pending.heads.is_exhausted(reopened);
     let open = || feasible.open.values().filter(|_| !exhausted);
     if open().map(|queues| queues.len()).sum::<usize>() > MANY {
-        return Asked::Open;
+        return AskedQueues::Open;
     }
     let mut few = BTreeSet::new();
     for queue in open().copied().flatten() {
         few.extend(inputs.quota.path_of(*queue));
     }
-    Asked::These(few)
+    AskedQueues::These(few)
 }
 
-/// The answer of a queue that stands behind all whose reservations stop a shape, if it is asked
-/// at all.
+/// The job of a queue behind all reservations that make a shape infeasible, if the queue is asked.
 pub(crate) fn answer_if_asked<'a>(
     inputs: Inputs<'a>,
-    asked: &Asked,
+    asked: &AskedQueues,
     id: QueueId,
     feasible: &FeasibleShapes<'_>,
 ) -> Answer<'a> {
     let is_asked = match asked {
-        Asked::These(few) => few.contains(&id) || inputs.pending.heads.is_dirty(id),
-        Asked::Everybody | Asked::Open => true,
+        AskedQueues::These(few) => few.contains(&id) || inputs.pending.heads.is_dirty(id),
+        AskedQueues::Everybody | AskedQueues::Open => true,
     };
     is_asked
         .then(|| answer_behind(inputs, id, feasible))
         .flatten()
 }
 
-/// The job to be judged next of a queue that stands behind all whose reservations stop a
-/// want. Where it had nobody when it was last asked and nothing about it has changed since,
-/// only those may be whose shape has opened; and those with claims, where they are others.
+/// The next job of a queue behind all reservations that make a shape infeasible. If the queue had
+/// none when it was last asked and has not changed since, only jobs whose shape became feasible are
+/// looked at, and those in its reservation window if priorities of reservations changed.
 pub(crate) fn answer_behind<'a>(
     inputs: Inputs<'a>,
     id: QueueId,
@@ -224,7 +222,7 @@ pub(crate) fn answer_behind<'a>(
     if inputs.pending.heads.is_dirty(id) || (strict && !inputs.pending.heads.has_answered(id)) {
         return candidate_of(inputs, queue, feasible);
     }
-    // Claims that are others are those of who stands in front.
+    // Only jobs in the reservation window have a priority that could have changed.
     let claims = !inputs.pending.heads.has_answered(id);
     if !claims && !feasible.are_open_in(id) {
         return None;
@@ -232,7 +230,7 @@ pub(crate) fn answer_behind<'a>(
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
     let opened = if !strict && feasible.open.len() <= FEW_OPEN {
         let open = feasible.open.keys();
-        open.filter_map(|shape| pending_queue.first_awake(*shape))
+        open.filter_map(|shape| pending_queue.first_active(*shape))
             .min()
     } else {
         pending_queue.candidate(ordering, |_, shape| feasible.is_open(shape))
@@ -245,18 +243,18 @@ pub(crate) fn answer_behind<'a>(
     found
 }
 
-/// The first in front of a queue for whom something may be kept.
+/// The first job in the window of a queue that can get a reservation.
 pub(crate) fn first_with_a_claim<'a>(inputs: Inputs<'a>, queue: &QueueName) -> Answer<'a> {
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
     let front = window::front(inputs, queue);
     let firsts =
-        window::shapes_of(inputs, &front).filter_map(|shape| pending_queue.first_awake(shape));
+        window::shapes_of(inputs, &front).filter_map(|shape| pending_queue.first_active(shape));
     firsts
         .filter(|(rank, shape)| window::may_reserve(inputs, &front, rank, *shape))
         .min()
 }
 
-/// Whether all jobs of a queue stand behind all whose reservations stop a shape.
+/// Whether all jobs of a queue are behind all reservations that make a shape infeasible.
 pub(crate) fn is_behind_all(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
@@ -270,14 +268,14 @@ pub(crate) fn is_behind_all(
     }
 }
 
-/// Queues that have another to be judged than they would give; none while queues are
-/// still to be put in their places.
+/// For the audit: queues whose next job is not the one that the search finds; none while queues
+/// wait to be moved in the order.
 pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
     if inputs.pending.queues.is_dirty()
         || inputs.quota.has_unranked()
         || inputs
             .reservations
-            .is_hope_due(inputs.pending.freed.generation())
+            .is_retry_due(inputs.pending.freed.generation())
     {
         return Vec::new();
     }
@@ -287,7 +285,7 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
         inputs.pending.freed.generation(),
     );
     let asked = to_be_asked(inputs, &feasible, reopened);
-    if matches!(asked, Asked::Everybody) || !feasible::is_settled(inputs, &feasible) {
+    if matches!(asked, AskedQueues::Everybody) || !feasible::is_settled(inputs, &feasible) {
         return Vec::new();
     }
     let forgotten = inputs
@@ -307,17 +305,17 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
     forgotten.collect()
 }
 
-/// Where no more groups of a queue than this are awake, they are gone through in order.
-pub(crate) const FEW_AWAKE: usize = 32;
+/// Up to this many active classes of a queue are gone through in order.
+pub(crate) const FEW_ACTIVE: usize = 32;
 
-/// How the job of a queue is found that is to be judged next.
+/// How the next job of a queue is searched; the result does not depend on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Way {
-    /// All groups are gone through in order.
+    /// Through all classes in order.
     InOrder,
-    /// Those are asked that may be judged, as far as is known.
+    /// Through the classes that are known to be worth it.
     ByName,
-    /// What likely costs less.
+    /// The one that likely costs less.
     Cheaper,
 }
 
@@ -336,21 +334,21 @@ pub(crate) fn front_of(inputs: Inputs<'_>, id: QueueId) -> QueueHeads {
     }
 }
 
-/// The job of a queue to be judged next, if any may be: those beyond the limit of who may
-/// compete may not, and wait for places in line, not for a wake.
+/// The next job of a queue, if there is one. Jobs beyond the limit of pending jobs are left out:
+/// they wait for a place in the queue.
 pub(crate) fn candidate_of<'a>(
     inputs: Inputs<'a>,
     queue: &QueueName,
     feasible: &FeasibleShapes<'_>,
 ) -> Option<(&'a QueueOrder, ShapeId)> {
     let found = candidate_by(inputs, queue, feasible, Way::Cheaper);
-    // When nobody may be judged any more all ways find nobody: only here can they differ.
+    // The searches can differ only where one of them finds a job.
     debug_assert_eq!(found, candidate_by(inputs, queue, feasible, Way::InOrder));
     debug_assert_eq!(found, candidate_by(inputs, queue, feasible, Way::ByName));
     found
 }
 
-/// The same, found in this way; what is found does not depend on it.
+/// The same, searched in this way.
 pub(crate) fn candidate_by<'a>(
     inputs: Inputs<'a>,
     queue: &QueueName,
@@ -363,9 +361,9 @@ pub(crate) fn candidate_by<'a>(
     let ordering = inputs.quota.ordering(queue);
     let strict = ordering == QueueOrdering::StrictFifo;
     let may = |rank: &QueueOrder, shape| {
-        // Who holds up all behind it is judged once in any case: what its own queue would
-        // never let go holds up nobody, and of that the room for what it wants tells nothing.
-        (strict && !pending_queue.was_judged(shape))
+        // Evaluate a StrictFIFO head once in any case: if it exceeds its capability it must not block
+        // the queue, and whether its shape is feasible does not say that.
+        (strict && !pending_queue.was_evaluated(shape))
             || feasible::may_find_room(inputs, feasible, queue, rank, shape)
             || window::may_reserve(inputs, &front, rank, shape)
             || (*takes && evict::may_take(inputs, queue, shape))
@@ -378,12 +376,12 @@ pub(crate) fn candidate_by<'a>(
     let in_order = match way {
         Way::InOrder => true,
         Way::ByName => false,
-        Way::Cheaper => few * 2 + FEW_AWAKE > pending_queue.awake(),
+        Way::Cheaper => few * 2 + FEW_ACTIVE > pending_queue.active(),
     };
     let candidate = if strict || in_order {
         pending_queue.candidate(ordering, may)
     } else {
-        // Of all others it is known that they may not.
+        // No other class is worth an evaluation.
         let named = feasible
             .open
             .keys()
@@ -391,14 +389,14 @@ pub(crate) fn candidate_by<'a>(
             .chain(pending_queue.due().keys())
             .chain(looking.into_iter().flatten());
         let named = named.copied().chain(window::shapes_of(inputs, &front));
-        let firsts = named.filter_map(|shape| pending_queue.first_awake(shape));
+        let firsts = named.filter_map(|shape| pending_queue.first_active(shape));
         firsts.filter(|(rank, shape)| may(rank, *shape)).min()
     }?;
     let competes = request::over_pending_limit(inputs, queue, candidate.0).is_none();
     competes.then_some(candidate)
 }
 
-/// Whether a group is judged once more, whatever is known of the room for what it wants.
+/// Whether a class is evaluated once more, whatever is known of its shape.
 pub(crate) fn is_due(
     inputs: Inputs<'_>,
     queue: &QueueName,
@@ -412,8 +410,7 @@ pub(crate) fn is_due(
     }
 }
 
-/// The first job of a queue that is awake, if it may compete: its queue is asked for who is
-/// to be judged.
+/// The first active job of a queue, if it is within the limit of pending jobs.
 pub(crate) fn head_of<'a>(inputs: Inputs<'a>, queue: &QueueName) -> Option<&'a QueueOrder> {
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
     let (head, _) = pending_queue.candidate(inputs.quota.ordering(queue), |_, _| true)?;

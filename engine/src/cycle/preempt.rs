@@ -17,13 +17,13 @@ use crate::pending::shapes::{RequestShape, ShapeId};
 use crate::placement::request::{Block, Gate, Request, Verdict};
 use crate::preemption::evict::Taking;
 use crate::preemption::victims::Victim;
-use crate::preemption::{awaited, evict};
+use crate::preemption::{evict, pending_evictions};
 use crate::reservation::store::Reservation;
 use crate::state::Engine;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Takes back for the first of a group that is blocked, and for those after it who want the
-/// same: what stops one stops them all, but what is taken for one does not do for two.
+/// Evicts for the first job of a blocked class, and for the jobs after it: what blocks one blocks them
+/// all, but what is evicted for one is not enough for two.
 pub(crate) fn take_for_group(
     engine: &mut Engine,
     request: Request<'_>,
@@ -37,20 +37,20 @@ pub(crate) fn take_for_group(
         next = pending_queue
             .and_then(|pending_queue| pending_queue.after(shape, &rank))
             .cloned();
-        let asker_here = Request {
+        let request_here = Request {
             rank: &rank,
             ..request
         };
         let kept = engine.reservations.of(&rank.key);
-        if kept.is_some_and(|kept| !kept.awaits.is_empty()) {
+        if kept.is_some_and(|kept| !kept.pending_evictions.is_empty()) {
             continue;
         }
         if kept.is_some_and(Reservation::taking) {
-            // All are gone that were taken for it, and still it cannot go.
+            // All its victims are gone, and it still cannot be admitted.
             reserve::drop_reservation_of(engine, &rank.key);
         }
-        let taken = take_for(engine, asker_here, block);
-        if taken.is_empty() && !withheld::awaits_eviction(engine.inputs(), &rank.key) {
+        let taken = take_for(engine, request_here, block);
+        if taken.is_empty() && !withheld::has_pending_evictions(engine.inputs(), &rank.key) {
             if engine.pending.backoff.rests(&rank.key) {
                 engine.pending.queues.note_looked(request.queue, shape);
             }
@@ -61,9 +61,8 @@ pub(crate) fn take_for_group(
     decisions
 }
 
-/// Those behind the first of a group for whom all are gone that were evicted are judged,
-/// whatever stops the first: what was freed is kept for them from everybody, it as well, and
-/// would idle for ever.
+/// Evaluates the preemptors of a class whose victims are all gone, whatever blocks the first job: what
+/// was freed is reserved for them against every other job, and would idle for ever.
 pub(crate) fn release_served(
     engine: &mut Engine,
     request: Request<'_>,
@@ -79,7 +78,7 @@ pub(crate) fn release_served(
     let served: Vec<QueueOrder> = holders.filter(is_served).cloned().collect();
     let mut decisions = Vec::new();
     for rank in &served {
-        if let Verdict::Go(shares) = sizes::judge(engine.inputs(), Request { rank, ..request }) {
+        if let Verdict::Go(shares) = sizes::evaluate(engine.inputs(), Request { rank, ..request }) {
             decisions.extend(lifecycle::release(engine, &rank.key, shares));
             react(engine, Change::Capacity);
         } else {
@@ -89,7 +88,7 @@ pub(crate) fn release_served(
     decisions
 }
 
-/// Takes back what lets a blocked job start, if it may and if anything does.
+/// Evicts the jobs whose eviction lets a blocked job start, if it may preempt and there are any.
 pub(crate) fn take_for(engine: &mut Engine, request: Request<'_>, block: &Block) -> Vec<Decision> {
     if matches!(block.gate, Gate::Never | Gate::Limit) {
         return Vec::new();
@@ -114,21 +113,20 @@ pub(crate) fn take_for(engine: &mut Engine, request: Request<'_>, block: &Block)
     }
 }
 
-/// Who found nothing to take looks again later.
+/// A preemptor that found no victims tries again later.
 pub(crate) fn rest(engine: &mut Engine, key: &JobKey, more_at: Option<crate::Time>) {
     let until = engine.now.after(engine.config.take_retry_ms);
     engine.pending.backoff.failed(key, until, more_at);
 }
 
-/// Notes that a job that would be judged only for what it might take is entitled to nothing,
-/// if so.
+/// Whether a job that would be evaluated for preemption only is not entitled to anything; notes that.
 pub(crate) fn takes_nothing(
     engine: &mut Engine,
     queue: &QueueName,
     rank: &QueueOrder,
     (id, shape): (ShapeId, &RequestShape),
 ) -> bool {
-    if withheld::awaits_eviction(engine.inputs(), &rank.key)
+    if withheld::has_pending_evictions(engine.inputs(), &rank.key)
         || engine.pending.backoff.rests(&rank.key)
     {
         return false;
@@ -162,7 +160,7 @@ pub(crate) fn carry_out(
     for item in taking.items {
         by_job.entry(item.key.clone()).or_default().push(item);
     }
-    let mut awaited = BTreeSet::new();
+    let mut pending_evictions = BTreeSet::new();
     let mut decisions = Vec::new();
     for (key, items) in by_job {
         let Some(first) = items.first() else { continue };
@@ -187,18 +185,18 @@ pub(crate) fn carry_out(
                 &format!(", {why}"),
             ));
         }
-        awaited.insert(key);
+        pending_evictions.insert(key);
     }
-    awaited.extend(awaited::awaited_for(
+    pending_evictions.extend(pending_evictions::pending_evictions_for(
         engine.inputs(),
         request,
         &taking.shares,
     ));
-    if awaited.is_empty() {
-        // Nobody has to go, and still it was stopped: it looks again like one who found nothing.
+    if pending_evictions.is_empty() {
+        // No eviction is needed and the job was still blocked: it tries again later.
         rest(engine, preemptor, None);
         return decisions;
     }
-    reserve::reserve_for_taker(engine, preemptor, &taking.shares, awaited);
+    reserve::reserve_for_preemptor(engine, preemptor, &taking.shares, pending_evictions);
     decisions
 }

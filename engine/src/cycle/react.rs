@@ -62,7 +62,7 @@ pub(crate) enum Change<'a> {
     Time,
 }
 
-/// Wakes what `change` may let go on.
+/// Wakes what may go on because of `change`.
 pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
     match change {
         Change::Capacity => capacity_changed(engine),
@@ -196,8 +196,8 @@ fn usage_changed(engine: &mut Engine, queue: &QueueName, freed: bool) {
 fn behind_preemptor(engine: &mut Engine, entry: &PendingEntry) {
     let pending_queue = engine.pending.queues.pending_queue(&entry.queue);
     let first = pending_queue.and_then(|pending_queue| pending_queue.group(entry.shape).next());
-    if first.is_some_and(|first| withheld::awaits_eviction(engine.inputs(), &first.key)) {
-        engine.pending.queues.rouse(&entry.queue, entry.shape);
+    if first.is_some_and(|first| withheld::has_pending_evictions(engine.inputs(), &first.key)) {
+        engine.pending.queues.activate(&entry.queue, entry.shape);
     }
 }
 
@@ -270,9 +270,9 @@ fn limit_reached(engine: &mut Engine, queue: &QueueName, user: &str) {
 
 fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
     engine.jobs.retry_scale_up();
-    engine.reservations.hope();
+    engine.reservations.retry_unreservable();
     nodes_unreserved(engine, dropped);
-    if window::outdid(engine.inputs(), dropped) {
+    if window::outranked_another(engine.inputs(), dropped) {
         engine.pending.heads.ask_windows();
     }
     for waiter in engine.reservations.take_refused(&dropped.scopes) {
@@ -293,7 +293,7 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     }
     if let Some(before) = before {
         // What was reserved before is not any more, and the job may start later.
-        engine.reservations.hope();
+        engine.reservations.retry_unreservable();
         nodes_unreserved(engine, before);
         engine.pending.shapes.open_timed();
         engine.pending.queues.wake(&RequeueCondition::Reservation);

@@ -1,10 +1,10 @@
 //! Sets and drops reservations.
 //!
-//! A preemptor's reservation ([`reserve_for_taker`]) is of another kind: jobs are being evicted for
+//! A preemptor's reservation ([`reserve_for_preemptor`]) is of another kind: jobs are being evicted for
 //! it, so it stays as it is until they are gone and its owner was evaluated once more.
 
 use crate::amounts::resources::Resources;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::pools_of;
 use crate::api::facts::Share;
 use crate::api::ids::{JobKey, PoolClass, QueueName, Time};
@@ -19,28 +19,28 @@ use crate::reservation::store::Reservation;
 use crate::state::Engine;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keeps for a blocked job what it lacks, if it is one to be kept for.
+/// Reserves what a blocked job lacks, if it is in the reservation window.
 pub(crate) fn reserve_for(engine: &mut Engine, request: Request<'_>, block: &Block) {
     let holds = engine.reservations.of(&request.rank.key);
-    if holds.is_some_and(|kept| !kept.awaits.is_empty()) {
+    if holds.is_some_and(|kept| !kept.pending_evictions.is_empty()) {
         return;
     }
     if holds.is_some_and(Reservation::taking) {
-        // All are gone, and still it cannot go: it is a job like any other again.
+        // All its victims are gone and it still cannot be admitted: it is a job like any other again.
         drop_reservation_of(engine, &request.rank.key);
     }
     let front = window::front(engine.inputs(), request.queue).jobs;
-    // What cannot go as things are does not stand in front any more: others still do.
+    // A job that cannot be admitted leaves the window; the reservations of the others stay.
     if !matches!(block.gate, Gate::Never | Gate::Limit) {
         drop_behind(engine, request.queue, &front);
     }
-    // What stops the first of a group stops the others: they are kept for by its verdict.
+    // What blocks the first job of a class blocks the others: they reserve by its verdict.
     let alike = reservation::alike(engine.inputs(), request, &front);
     for rank in &alike {
         let shape = withheld::shape_of(engine.inputs(), &rank.key);
-        let outdone = shape
-            .is_some_and(|shape| window::is_outdone(engine.inputs(), request.queue, rank, shape));
-        if matches!(block.gate, Gate::Room) && outdone {
+        let outranked = shape
+            .is_some_and(|shape| window::is_outranked(engine.inputs(), request.queue, rank, shape));
+        if matches!(block.gate, Gate::Room) && outranked {
             drop_reservation_of(engine, &rank.key);
             continue;
         }
@@ -48,7 +48,7 @@ pub(crate) fn reserve_for(engine: &mut Engine, request: Request<'_>, block: &Blo
         match planned {
             Some(planned) => {
                 note_scopes(engine, rank, &planned);
-                if make_way(engine, &planned) {
+                if displace(engine, &planned) {
                     set_reservation(engine, planned);
                 } else {
                     drop_reservation_of(engine, &rank.key);
@@ -56,24 +56,24 @@ pub(crate) fn reserve_for(engine: &mut Engine, request: Request<'_>, block: &Blo
             }
             None => {
                 drop_reservation_of(engine, &rank.key);
-                note_hopeless(engine, request.queue, rank);
+                note_unreservable(engine, request.queue, rank);
             }
         }
     }
 }
 
-/// Nothing can be kept for a job: nor for any that wants the same, if it stands behind all
-/// who keep nodes.
-pub(crate) fn note_hopeless(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) {
+/// Nothing can be reserved for a job: nor for any other of its shape, if the job is behind all owners
+/// of reserved nodes.
+pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) {
     let growths = engine.pending.freed.generation();
-    engine.reservations.note_hopeless(&rank.key, growths);
+    engine.reservations.note_unreservable(&rank.key, growths);
     let shape = withheld::shape_of(engine.inputs(), &rank.key);
     if let Some(shape) = shape.filter(|_| reservation::is_behind(engine.inputs(), queue, rank)) {
-        engine.pending.shapes.note_hopeless(shape, growths);
+        engine.pending.shapes.note_unreservable(shape, growths);
     }
 }
 
-/// What a reservation for this shape would count as, as far as nothing is known of one: the
+/// Notes the slots that a reservation for this shape would take, if none is known yet: the pool
 /// classes that it would use of the empty fleet.
 pub(crate) fn guess_scopes(engine: &mut Engine, id: ShapeId) {
     let Some(shape) = engine
@@ -107,9 +107,9 @@ pub(crate) fn note_scopes(engine: &mut Engine, rank: &QueueOrder, planned: &Rese
     }
 }
 
-/// Keeps for a job exactly what `shares` would take, while `victims` are evicted or
-/// shrunk for it, and until it was judged once after that. Who is gone already is left out.
-pub(crate) fn reserve_for_taker(
+/// Reserves exactly `shares` for a job while `victims` are evicted or shrunk for it, and until it was
+/// evaluated once after that. Victims that are gone already are left out.
+pub(crate) fn reserve_for_preemptor(
     engine: &mut Engine,
     key: &JobKey,
     shares: &[Share],
@@ -124,46 +124,45 @@ pub(crate) fn reserve_for_taker(
     let mut victims = victims;
     victims.retain(|victim| engine.jobs.charge_of(victim).is_some());
     let pools = pools_of(shares);
-    let mut charge = Tally::default();
+    let mut charge = ResourceTotals::default();
     pools.values().for_each(|part| charge.add(part, 1));
     let planned = Reservation {
         queue: line.queue.clone(),
         rank: line.rank.clone(),
-        // Its number is bounded by what there is to take, not by K.
+        // The victims bound the number of these reservations; they take no slot.
         scopes: BTreeSet::new(),
         charge: charge.to_resources(),
         nodes: reservation::nodes_of(engine.inputs(), demand, shares),
         pools: reservation::listed(pools),
         start: None,
         preemptor: true,
-        relief: Vec::new(),
-        awaits: victims,
+        releases: Vec::new(),
+        pending_evictions: victims,
     };
     set_reservation(engine, planned);
 }
 
-/// What was evicted of a job, or shrunk, is gone: those who waited for nobody else are
-/// judged again.
+/// All that was evicted of a job is gone: preemptors that wait for no other victim are evaluated.
 pub(crate) fn victim_gone(engine: &mut Engine, victim: &JobKey) {
     let ready = engine.reservations.settle(victim);
     react(engine, Change::EvictionsDone(&ready));
 }
 
-/// Whoever stood at the front before and does not any more keeps nothing.
+/// Drops the reservations of jobs that left the reservation window.
 pub(crate) fn drop_behind(engine: &mut Engine, queue: &QueueName, front: &BTreeSet<QueueOrder>) {
     let behind: Vec<JobKey> = engine
         .reservations
         .holders_in(queue)
         .filter(|rank| !front.contains(rank))
         .map(|rank| rank.key.clone())
-        .filter(|key| !withheld::awaits_eviction(engine.inputs(), key))
+        .filter(|key| !withheld::has_pending_evictions(engine.inputs(), key))
         .collect();
     for key in behind {
         drop_reservation_of(engine, &key);
     }
 }
 
-/// Gives up what is kept for a job.
+/// Drops the reservation of a job.
 pub(crate) fn drop_reservation_of(engine: &mut Engine, key: &JobKey) {
     if let Some(dropped) = engine.reservations.remove(key) {
         react(engine, Change::ReservationDropped(&dropped));
@@ -177,7 +176,7 @@ pub(crate) fn set_reservation(engine: &mut Engine, mut planned: Reservation) {
     if let Some(start) = known.and_then(|kept| kept.start).filter(past)
         && due
     {
-        // Both mean that its ends are due: nothing has changed.
+        // Both starts have passed: nothing has changed.
         planned.start = Some(start);
     }
     if known == Some(&planned) {
@@ -190,8 +189,8 @@ pub(crate) fn set_reservation(engine: &mut Engine, mut planned: Reservation) {
     react(engine, Change::ReservationSet { key: &key, before });
 }
 
-/// Whether there may be one more of its kind. Those with the worst claims give way.
-pub(crate) fn make_way(engine: &mut Engine, planned: &Reservation) -> bool {
+/// Whether the reservation gets its slots. It displaces reservations of lower priority.
+pub(crate) fn displace(engine: &mut Engine, planned: &Reservation) -> bool {
     let most = window::most_of_scope(engine.inputs(), &planned.queue);
     let mine = window::reservation_priority(engine.inputs(), &planned.queue, &planned.rank);
     let mut giving_way: BTreeMap<JobKey, &ReservationSlot> = BTreeMap::new();

@@ -29,7 +29,7 @@ pub(crate) fn resize(engine: &mut Engine, decisions: &mut Vec<Decision>) {
             .jobs
             .demand_of(&key)
             .is_some_and(|demand| demand.elastic);
-        if !elastic && let Ok(Some(more)) = growth::judge_growth(engine.inputs(), &key) {
+        if !elastic && let Ok(Some(more)) = growth::evaluate_growth(engine.inputs(), &key) {
             decisions.extend(lifecycle::scale_up(engine, &key, &more));
         }
     }

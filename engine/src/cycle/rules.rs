@@ -1,6 +1,6 @@
 //! What follows from other rules: a queue, a policy or a priority class that is another.
 //!
-//! Those whom it concerns move in their lines and are judged anew; what is charged stays.
+//! Those whom it concerns move in their lines and are evaluated again; what is charged stays.
 
 use crate::api::facts::{PriorityClassFact, QueueFact};
 use crate::api::ids::{JobKey, QueueName};
@@ -10,7 +10,7 @@ use crate::evaluation::pending_as;
 use crate::quota::ROOT;
 use crate::state::{Engine, Inputs};
 
-/// A queue's bounds, state or place in the tree are others. Room knows nothing of those.
+/// A queue's bounds, state or place in the tree changed. Capacity knows nothing of those.
 pub(crate) fn queue_told(engine: &mut Engine, name: &QueueName, fact: Option<QueueFact>) {
     let before = place_of_queue(engine.inputs(), name);
     let above_before = engine.quota.path(name);
@@ -53,7 +53,7 @@ pub(crate) fn policy_changed(engine: &mut Engine, name: &QueueName, changed: boo
 
 /// Jobs of the queue and of all below it go by other limits.
 fn policies_above_changed(engine: &mut Engine, name: &QueueName) {
-    reline_below(engine, name);
+    resync_below(engine, name);
     // The deadlines of what is released may be others, and who is stopped may not be.
     let held = engine
         .jobs
@@ -84,8 +84,8 @@ fn reorder(engine: &mut Engine, name: &QueueName) {
     }
 }
 
-/// Whether users are told apart in line may be another now.
-fn reline_below(engine: &mut Engine, name: &QueueName) {
+/// Brings pending jobs in step with whether the queue distinguishes users.
+fn resync_below(engine: &mut Engine, name: &QueueName) {
     let differs =
         |(queue, pending_queue): &(&QueueName, &crate::pending::pending_queue::PendingQueue)| {
             let apart = engine.quota.counts_users(queue);

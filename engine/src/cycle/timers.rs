@@ -1,6 +1,6 @@
 //! What time alone does to jobs: back-offs and avoidances end, jobs are evicted that start too late,
 //! have lost their nodes, run too long or do not tolerate a taint, and expected ends are estimated
-//! anew.
+//! again.
 //!
 //! A job has at most one timer, for the next thing that may happen to it by time alone. What is
 //! to be done is found from the job's state when the timer comes, so a timer that comes too early
@@ -47,7 +47,7 @@ fn look(engine: &mut Engine, key: &JobKey) -> Option<Decision> {
     if runtime_ends(&engine.quota, released).is_some_and(|at| at <= now) {
         return stop_overdue(engine, key);
     }
-    if !released.seated || deadline(&engine.config, &engine.quota, released) > now {
+    if !released.placed || deadline(&engine.config, &engine.quota, released) > now {
         return None;
     }
     let late = late_share(engine.inputs(), key, job);
@@ -62,7 +62,7 @@ fn look(engine: &mut Engine, key: &JobKey) -> Option<Decision> {
     }
     // It has started, or never will be asked again: nothing more is held for it.
     engine.capacity.room.forget(key);
-    engine.jobs.unseat(key);
+    engine.jobs.release_assumed(key);
     None
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn note_drain(engine: &mut Engine, key: &JobKey) {
     }
 }
 
-/// Estimates that have passed are made anew, and the reservations that rest on them.
+/// Estimates that have passed are made again, and the reservations that rest on them.
 pub(crate) fn renew_ends(engine: &mut Engine) {
     let mut slipped = false;
     while let Some(key) = engine.jobs.first_past_end(engine.now) {

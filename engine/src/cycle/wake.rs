@@ -4,7 +4,7 @@
 //! once whatever is known of its shape; a *dirty* queue is asked for its head again. Nothing here
 //! decides what a change wakes.
 
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName};
 use crate::backfill::{feasible, plan, withheld};
 use crate::pending::inadmissible::RequeueCondition;
@@ -26,7 +26,7 @@ pub(crate) fn recheck(engine: &mut Engine, key: &JobKey) {
 /// Activates the class of a pending job.
 pub(crate) fn activate(engine: &mut Engine, key: &JobKey) {
     if let Some(line) = withheld::line_now(engine.inputs(), key) {
-        engine.pending.queues.rouse(&line.queue, line.shape);
+        engine.pending.queues.activate(&line.queue, line.shape);
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn mark_all_dirty(engine: &mut Engine) {
 pub(crate) fn mark_reservable_dirty(engine: &mut Engine) {
     for key in engine
         .reservations
-        .take_hopeful(engine.pending.freed.generation())
+        .take_retried(engine.pending.freed.generation())
     {
         let line = engine.jobs.line_of(&key);
         if let Some(queue) = line.map(|line| line.queue.clone()) {
@@ -104,7 +104,7 @@ pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
 /// Notes nodes with freed capacity, and wakes the classes that may fit there now.
 pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
     let mut known: BTreeMap<ShapeId, bool> = BTreeMap::new();
-    for (_, shape) in engine.pending.queues.sleepers_for_room() {
+    for (_, shape) in engine.pending.queues.parked_for_capacity() {
         if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(shape) {
             let may = engine.pending.shapes.get(shape).is_some_and(|shape| {
                 let mut nodes = listed(&freed);
@@ -171,8 +171,8 @@ pub(crate) fn settle_grown(engine: &mut Engine) {
 pub(crate) fn cluster_total(
     inputs: Inputs<'_>,
     cluster: &ClusterName,
-) -> BTreeMap<PoolClass, Tally> {
-    let mut total: BTreeMap<PoolClass, Tally> = BTreeMap::new();
+) -> BTreeMap<PoolClass, ResourceTotals> {
+    let mut total: BTreeMap<PoolClass, ResourceTotals> = BTreeMap::new();
     let usable = inputs
         .capacity
         .clusters

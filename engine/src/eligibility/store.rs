@@ -96,7 +96,7 @@ impl Eligibility {
         self.generation == room.places_generation()
     }
 
-    /// Placements for which what is kept is not what is found anew.
+    /// Placements for which what is kept is not what is found again.
     pub(crate) fn is_sound(
         &self,
         clusters: &BTreeMap<ClusterName, ClusterFact>,

@@ -1,6 +1,6 @@
 //! Verdicts on admitted jobs that want more pods.
 
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::pools_of;
 use crate::api::facts::Share;
 use crate::api::ids::JobKey;
@@ -19,12 +19,12 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// What stops it, in words.
-pub(crate) fn judge_growth(inputs: Inputs<'_>, key: &JobKey) -> Result<Option<Share>, String> {
-    judge_growth_by(inputs, key, u32::MAX)
+pub(crate) fn evaluate_growth(inputs: Inputs<'_>, key: &JobKey) -> Result<Option<Share>, String> {
+    evaluate_growth_by(inputs, key, u32::MAX)
 }
 
 /// The same for no more than `most` pods.
-pub(crate) fn judge_growth_by(
+pub(crate) fn evaluate_growth_by(
     inputs: Inputs<'_>,
     key: &JobKey,
     most: u32,
@@ -39,7 +39,7 @@ pub(crate) fn judge_growth_by(
     if needs.is_empty() {
         return Ok(None);
     }
-    let mut extra = Tally::default();
+    let mut extra = ResourceTotals::default();
     for need in &needs {
         extra.add(&need.role.request, i64::from(need.count));
     }
@@ -82,8 +82,8 @@ pub(crate) fn more_of(
     };
     let view = View {
         basis: Basis::Now,
-        nodes: withheld::nodes_kept(inputs, &ahead),
-        kept: withheld::headroom_kept(inputs, &ahead),
+        nodes: withheld::nodes_reserved(inputs, &ahead),
+        kept: withheld::headroom_reserved(inputs, &ahead),
         tells: false,
     };
     let total = inputs
@@ -92,8 +92,8 @@ pub(crate) fn more_of(
     total.map_err(|short| short.message(inputs.quota))?;
     let mut why = "it is placed nowhere".to_owned();
     for share in shares {
-        let lens = crate::placement::plan::lens(&view, &share.cluster, None);
-        let packing = inputs.capacity.room.pack(&share.cluster, needs, &lens);
+        let node_view = crate::placement::plan::node_view(&view, &share.cluster, None);
+        let packing = inputs.capacity.room.pack(&share.cluster, needs, &node_view);
         if let Some(lack) = packing.lack {
             why = format!(
                 "{} has room for {} of {} more pods",
@@ -111,7 +111,7 @@ pub(crate) fn more_of(
     Err(why)
 }
 
-/// What other jobs keep, whoever stands where: growth waits behind them all.
+/// All that other jobs reserve, in whatever order they are: growth waits behind them all.
 pub(crate) fn kept_by_others<'a>(inputs: Inputs<'a>, key: &JobKey) -> Vec<&'a JobKey> {
     let holders = inputs.reservations.iter().map(|kept| &kept.rank.key);
     holders.filter(|holder| *holder != key).collect()

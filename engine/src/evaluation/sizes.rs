@@ -3,6 +3,7 @@
 //! A gang is evaluated at full size first, then at the largest size that may go; what blocks it is
 //! what blocks its smallest size.
 
+use crate::amounts::bisect::boundary;
 use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, JobKey, QueueName};
 use crate::evaluation::verdict::blocked;
@@ -12,16 +13,16 @@ use crate::placement::request::{Request, Verdict};
 use crate::state::Inputs;
 use std::sync::Arc;
 
-/// Judges a job that waits in line: at full size, else at the largest that may go.
-pub(crate) fn judge(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
-    let full = verdict::judge_as_is(inputs, request);
+/// Evaluates a job that waits in line: at full size, else at the largest that may go.
+pub(crate) fn evaluate(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
+    let full = verdict::evaluate_at_size(inputs, request);
     let Some(sizes) = Sizes::of(&request.shape.demand) else {
         return full;
     };
     if matches!(full, Verdict::Go(_)) {
         return full;
     }
-    let judged = |beyond: u32| {
+    let evaluated = |beyond: u32| {
         let shape = request.shape.resized(sizes.at(beyond))?;
         let shape = &shape;
         let sized = Request { shape, ..request };
@@ -29,23 +30,20 @@ pub(crate) fn judge(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
         if inputs.pending.shapes.let_by(request.shape, request.queue) == Some(false) {
             return Some(blocked(verdict::block_by_bounds(inputs, sized)));
         }
-        Some(verdict::judge_as_is(inputs, sized))
+        Some(verdict::evaluate_at_size(inputs, sized))
     };
-    let mut best = match judged(sizes.least) {
+    let least = match evaluated(sizes.least) {
         Some(Verdict::Go(shares)) => shares,
         Some(blocked) => return blocked,
         None => return full,
     };
     // What fits at one size is taken to fit at every smaller one.
-    let (mut fits, mut fails) = (sizes.least, sizes.most);
-    while fails - fits > 1 {
-        let middle = fits + (fails - fits) / 2;
-        match judged(middle) {
-            Some(Verdict::Go(shares)) => (fits, best) = (middle, shares),
-            _ => fails = middle,
-        }
-    }
-    Verdict::Go(best)
+    let found = |beyond| match evaluated(beyond) {
+        Some(Verdict::Go(shares)) => Some(shares),
+        _ => None,
+    };
+    let (_, largest) = boundary((sizes.least, least), sizes.most, found);
+    Verdict::Go(largest)
 }
 
 /// Elastic jobs that may scale up, in order.
@@ -72,22 +70,12 @@ pub(crate) fn grows_like(
 
 /// The share of the most pods by which an elastic job may grow now.
 pub(crate) fn largest_growth(inputs: Inputs<'_>, key: &JobKey) -> Option<Share> {
-    let freed = |pods: u32| growth::judge_growth_by(inputs, key, pods).ok().flatten();
+    let freed = |pods: u32| growth::evaluate_growth_by(inputs, key, pods).ok().flatten();
     let missing = inputs.jobs.get(key)?.pods_missing();
-    let mut fails = missing.saturating_add(1);
-    let mut best = freed(1)?;
-    let mut fits = 1;
-    while fails - fits > 1 {
-        // All first: that is what is granted most often.
-        let tried = if fits == 1 && fails == missing + 1 {
-            fails - 1
-        } else {
-            fits + (fails - fits) / 2
-        };
-        match freed(tried) {
-            Some(more) => (fits, best) = (tried, more),
-            None => fails = tried,
-        }
+    let one = freed(1)?;
+    if missing <= 1 {
+        return Some(one);
     }
-    Some(best)
+    // All first: that is what is granted most often.
+    freed(missing).or_else(|| Some(boundary((1, one), missing, freed).1))
 }

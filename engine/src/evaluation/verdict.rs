@@ -18,8 +18,8 @@ use crate::quota::{LimitReached, Shortfall, Withheld};
 use crate::state::Inputs;
 use std::collections::BTreeSet;
 
-/// Judges a job that waits in line, at the size that it wants.
-pub(crate) fn judge_as_is(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
+/// Evaluates a job that waits in line, at the size that it wants.
+pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
     if let Some((position, limit)) =
         request::over_pending_limit(inputs, request.queue, request.rank)
     {
@@ -38,7 +38,7 @@ pub(crate) fn judge_as_is(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
         .check_total(request.queue, &request.shape.total, &now.kept)
     {
         // What could never start waits for no headroom: its plan says why.
-        let never = inputs.pending.shapes.could_fit(request.shape) == Some(false);
+        let never = inputs.pending.shapes.fits_empty_fleet(request.shape) == Some(false);
         if short.never() || request.shape.demand.elastic || !never {
             return blocked(block_by_quota(
                 inputs,
@@ -80,13 +80,13 @@ pub(crate) fn judge_as_is(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
     }
 }
 
-/// Whether a job would be let go if so much less (below zero: more) headroom were kept, all
+/// Whether a job would be admitted if so much less (below zero: more) headroom were kept, all
 /// reservations ahead of it heeded.
 pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, given: &Withheld) -> bool {
     let ahead = withheld::reservations_ahead(inputs, request);
     let mut view = View {
-        nodes: withheld::nodes_kept(inputs, &ahead),
-        kept: withheld::headroom_kept(inputs, &ahead),
+        nodes: withheld::nodes_reserved(inputs, &ahead),
+        kept: withheld::headroom_reserved(inputs, &ahead),
         ..View::now()
     };
     view.kept.add(given);
@@ -172,8 +172,10 @@ pub(crate) fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: N
             block_by_quota(inputs, request, short, Some(pools), conditions)
         }
         NoPlan::NoRoom(lacks) => {
-            let known = inputs.pending.shapes.could_fit(request.shape);
-            if !known.unwrap_or_else(|| empty::could_fit(inputs, request.shape, &BTreeSet::new())) {
+            let known = inputs.pending.shapes.fits_empty_fleet(request.shape);
+            if !known
+                .unwrap_or_else(|| empty::fits_empty_fleet(inputs, request.shape, &BTreeSet::new()))
+            {
                 message.push_str("; it would not fit even if they were empty");
                 return never(Reason::ExceedsFleet, message);
             }
@@ -292,7 +294,7 @@ pub(crate) fn block_by_quota(
         blocker: request.tells.then(|| Blocker {
             scope: format!("queue/{}", short.queue),
             resource: Some(short.resource.to_string()),
-            needs: Some(crate::amounts::tally::clamp(short.needs).0),
+            needs: Some(crate::amounts::totals::clamp(short.needs).0),
             free: Some(short.free().0),
         }),
         gate: if never {

@@ -10,7 +10,7 @@
 //! The history is bounded in every direction: so many runs of each kind, the latest; so many
 //! kinds, those with no new run for longest forgotten first.
 
-use crate::amounts::tally::clamp;
+use crate::amounts::totals::clamp;
 use crate::api::demand::Demand;
 use crate::api::ids::QueueName;
 use crate::api::job::PredictedRunTime;

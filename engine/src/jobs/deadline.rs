@@ -22,7 +22,7 @@ pub(crate) fn next_look(config: &EngineConfig, queues: &Quota, job: &Job) -> Opt
         return None;
     }
     let lost = room_lost_at(config, released).map(|(at, _)| at);
-    let deadline = released.seated.then(|| deadline(config, queues, released));
+    let deadline = released.placed.then(|| deadline(config, queues, released));
     let limit = runtime_ends(queues, released);
     lost.into_iter().chain(deadline).chain(limit).min()
 }

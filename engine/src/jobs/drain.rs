@@ -26,7 +26,7 @@ pub(crate) fn emptied<'a>(clusters: impl Iterator<Item = &'a ClusterFact>) -> Em
     with_taints.collect()
 }
 
-/// Whether a cluster sends away whoever does not tolerate that.
+/// Whether a cluster sends away the jobs that do not tolerate that.
 pub(crate) fn is_emptied(cluster: &ClusterFact) -> bool {
     let mut taints = cluster.taints.iter();
     taints.any(|taint| taint.effect == TaintEffect::NoExecute)

@@ -1,7 +1,7 @@
-//! What a released job is told to run beyond its admission: somebody overrode what its members get
+//! What a released job runs beyond its admission: somebody overrode what its members get
 //! after it was charged.
 //!
-//! The excess is charged beside the shares for as long as it is told, also beyond capability, so
+//! The excess is charged beside the shares for as long as it is observed, also beyond capability, so
 //! that nothing else is released into what its pods use. It is not part of the admission: nothing
 //! is planned, grown or recorded by it.
 

@@ -36,7 +36,7 @@ pub struct JobView<'a> {
     pub back_off_until: Option<Time>,
     /// Whether it took more than it was granted, by a template edit that nothing could hold.
     /// It is charged for it, and should be pinned back.
-    pub overgrown: bool,
+    pub exceeds_grant: bool,
 }
 
 /// A job. What the facts say and what the engine decided; `derived` follows from both.
@@ -113,9 +113,9 @@ pub(crate) struct Released {
     /// What was granted, where an edit that nothing could hold has changed what it has.
     pub(crate) granted: Option<Vec<Share>>,
     /// Whether it took more than was granted.
-    pub(crate) overgrown: bool,
-    /// Whether seats were asked for; a record read back may come before its demand.
-    pub(crate) seated: bool,
+    pub(crate) exceeds_grant: bool,
+    /// Whether assumed pods were asked for; a record read back may come before its demand.
+    pub(crate) placed: bool,
     /// When it was first seen running; `None` while it was not.
     pub(crate) started_at: Option<Time>,
     /// Milliseconds in which it was predicted to end when it was released, if it does not
@@ -127,7 +127,7 @@ pub(crate) struct Released {
     pub(crate) declared_ms: Option<i64>,
     /// Pods told to go that may still be there: charged until that is confirmed.
     pub(crate) leaving: Vec<Leaving>,
-    /// What its members are told to run beyond the admission: charged while it is told.
+    /// What its members run beyond the admission: charged while that is observed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) excess: Excess,
     /// Jobs that it was made smaller for: while one of them waits, it does not grow.
@@ -184,7 +184,7 @@ pub(crate) struct PendingEntry {
 
 impl ColdState {
     /// Forgets what happened to the object that had the job's name before.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn begin_again(&mut self) {
         *self = Self {
             hold: self.hold.take(),
             checkpointed_at: self.checkpointed_at,
@@ -282,7 +282,7 @@ impl Job {
             admission: self.released.as_ref().map(|released| &released.admission),
             queued_at: self.queued_at,
             back_off_until: self.cold.back_off_until,
-            overgrown: self.released.as_ref().is_some_and(|r| r.overgrown),
+            exceeds_grant: self.released.as_ref().is_some_and(|r| r.exceeds_grant),
         }
     }
 }
@@ -297,8 +297,8 @@ impl Released {
             over: false,
             basis: None,
             granted: None,
-            overgrown: false,
-            seated: false,
+            exceeds_grant: false,
+            placed: false,
             started_at: None,
             expected_ms: None,
             leaving: Vec::new(),
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_of_another_object_stays_and_what_happened_to_the_first_does_not() {
+    fn facts_of_another_object_stay_and_what_happened_to_the_first_does_not() {
         let told = ColdState {
             hold: Some(Hold {
                 reason: Reason::Suspended,
@@ -351,7 +351,7 @@ mod tests {
             avoid: BTreeMap::from([(ClusterName::from("a"), Time(3))]),
             ..told.clone()
         };
-        known.begin_anew();
+        known.begin_again();
         assert_eq!(known, told);
     }
 }

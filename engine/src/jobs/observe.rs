@@ -95,7 +95,7 @@ impl Jobs {
         job.demand = demand;
         job.duration = duration;
         job.preemptible = fact.preemptible;
-        let replaced = another && job.begin_anew();
+        let replaced = another && job.begin_again();
         if other_pods && asks_other_size {
             // Of one that has less than it wants, smaller pods may fit.
             self.retry_scale_up();
@@ -154,11 +154,11 @@ impl Jobs {
 
     /// The pods of an admission read back that are not bound yet, for which capacity is to be
     /// held. To be asked once: they are noted to be held.
-    pub(crate) fn take_unseated(&mut self, key: &JobKey) -> Option<(Arc<Demand>, Vec<Share>)> {
+    pub(crate) fn take_unassumed(&mut self, key: &JobKey) -> Option<(Arc<Demand>, Vec<Share>)> {
         let job = self.job_mut(key)?;
         let demand = job.demand.clone()?;
         let released = job.released.as_mut()?;
-        if released.seated || !released.alive() || released.admission.uid != job.uid {
+        if released.placed || !released.alive() || released.admission.uid != job.uid {
             return None;
         }
         released.basis.get_or_insert_with(|| Arc::clone(&demand));
@@ -166,7 +166,7 @@ impl Jobs {
         if released.progress == Progress::Running {
             return None;
         }
-        released.seated = true;
+        released.placed = true;
         Some((demand, released.admission.shares.clone()))
     }
 
@@ -235,7 +235,7 @@ impl Jobs {
         true
     }
 
-    /// Takes in what an attempt is told to run beyond its admission. Whether that is new.
+    /// Takes in what an attempt runs beyond its admission. Whether that is new.
     pub(crate) fn observe_excess(
         &mut self,
         key: &JobKey,
@@ -279,8 +279,8 @@ impl Job {
 
     /// The job's name belongs to another object now, which starts from nothing. Whether the first
     /// one still holds something, which stays charged until it is gone.
-    fn begin_anew(&mut self) -> bool {
-        self.cold.change(ColdState::begin_anew);
+    fn begin_again(&mut self) -> bool {
+        self.cold.change(ColdState::begin_again);
         let holds = self
             .released
             .as_ref()

@@ -1,12 +1,12 @@
 //! Released jobs whose template asks for another size than was admitted.
 //!
-//! Where Karmada holds replicas, more pods wait until quota and capacity are granted, and fewer are
-//! told to go at once (`terminating.rs`). What nothing can hold (other kinds, larger requests) is
+//! Where Karmada holds replicas, more pods wait until quota and capacity are granted, and fewer
+//! terminate at once (`terminating.rs`). What nothing can hold (other kinds, larger requests) is
 //! charged at once, even beyond capability, and marked to be pinned back. A job that only its
 //! record tells of is charged what that says until its template is edited.
 
 use crate::amounts::resources::Resources;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::decision::without_slots;
 use crate::api::demand::{Demand, Held, Role};
 use crate::api::event::Progress;
@@ -60,16 +60,16 @@ impl Jobs {
             charge_raise(&mut released.admission.shares, &basis, &raised);
             let raised = intern(&raised);
             released.basis = Some(Arc::clone(&raised));
-            released.overgrown = true;
+            released.exceeds_grant = true;
             return Some(Edited::Requests(raised));
         }
         let granted = released
             .granted
             .get_or_insert_with(|| released.admission.shares.clone());
-        let (shares, overgrown) = resized_by_edit(granted, &basis, &demand);
+        let (shares, exceeds_grant) = resized_by_edit(granted, &basis, &demand);
         let changed = released.admission.shares != shares;
         released.admission.shares = shares;
-        released.overgrown = overgrown;
+        released.exceeds_grant = exceeds_grant;
         if basis == demand {
             released.granted = None;
         }
@@ -251,7 +251,7 @@ fn charge_raise(shares: &mut [Share], basis: &Demand, raised: &Demand) {
             ) else {
                 continue;
             };
-            let mut more = Tally::from(&new.request);
+            let mut more = ResourceTotals::from(&new.request);
             more.add(&old.request, -1);
             change_charge(share, &new.request, &more, i64::from(pods.count));
         }
@@ -262,7 +262,7 @@ fn charge_raise(shares: &mut [Share], basis: &Demand, raised: &Demand) {
 /// granted; whether that is more.
 fn resized_by_edit(granted: &[Share], basis: &Demand, demand: &Demand) -> (Vec<Share>, bool) {
     let mut shares = granted.to_vec();
-    let mut overgrown = false;
+    let mut exceeds_grant = false;
     let names: BTreeSet<&String> = basis
         .roles
         .iter()
@@ -278,10 +278,10 @@ fn resized_by_edit(granted: &[Share], basis: &Demand, demand: &Demand) -> (Vec<S
         let old_request = old.map_or(&none, |role| &role.request);
         let request = old_request.max(new.map_or(&none, |role| &role.request));
         let (before, after) = (old.map_or(0, |r| r.count), new.map_or(0, |r| r.count));
-        let mut more = Tally::default();
+        let mut more = ResourceTotals::default();
         more.add(&request, i64::from(after));
         more.add(old_request, -i64::from(before));
-        overgrown |= after > before || (after > 0 && request != *old_request);
+        exceeds_grant |= after > before || (after > 0 && request != *old_request);
         change_charge(share, &request, &more, 1);
         let has = share.pods.iter().position(|pods| pods.role == *name);
         let count = has.map_or(0, |index| share.pods[index].count);
@@ -297,12 +297,12 @@ fn resized_by_edit(granted: &[Share], basis: &Demand, demand: &Demand) -> (Vec<S
     }
     let order = |pods: &RolePods| demand.roles.iter().position(|role| role.name == pods.role);
     share.pods.sort_by_key(order);
-    (shares, overgrown)
+    (shares, exceeds_grant)
 }
 
 /// Changes the charge of a share by `times × by`, in the class that has what the role is best
 /// known by; below zero nothing falls.
-fn change_charge(share: &mut Share, request: &Resources, by: &Tally, times: i64) {
+fn change_charge(share: &mut Share, request: &Resources, by: &ResourceTotals, times: i64) {
     let leading = leading(request);
     let class = share
         .charge
@@ -315,9 +315,9 @@ fn change_charge(share: &mut Share, request: &Resources, by: &Tally, times: i64)
     let mut charge = share
         .charge
         .get(&class)
-        .map(Tally::from)
+        .map(ResourceTotals::from)
         .unwrap_or_default();
-    charge.add_tally(by, times);
+    charge.add_totals(by, times);
     share.charge.insert(class, charge.to_resources());
 }
 
@@ -329,17 +329,17 @@ fn merge(share: &mut Share, more: &Share) {
             None => share.pods.push(pods.clone()),
         }
     }
-    let mut charge: BTreeMap<PoolClass, Tally> = share
+    let mut charge: BTreeMap<PoolClass, ResourceTotals> = share
         .charge
         .iter()
-        .map(|(class, r)| (class.clone(), Tally::from(r)))
+        .map(|(class, r)| (class.clone(), ResourceTotals::from(r)))
         .collect();
     for (class, resources) in &more.charge {
         charge.entry(class.clone()).or_default().add(resources, 1);
     }
     share.charge = charge
         .into_iter()
-        .map(|(class, tally)| (class, tally.to_resources()))
+        .map(|(class, totals)| (class, totals.to_resources()))
         .collect();
     share.slots.extend(more.slots.iter().cloned());
 }

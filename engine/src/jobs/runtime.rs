@@ -2,7 +2,7 @@
 //!
 //! The limit is the least that its queue or a queue above it names, counted from when the job
 //! was first seen running (of one that only its record tells of, from its admission). A job
-//! that was stopped stays in the queue but does not compete, until it is submitted again or the limit
+//! that was stopped stays in the queue but does not compete, until it is made again or the limit
 //! is above what it ran, or gone. Only this limit stops jobs; predicted run times never do.
 
 use crate::api::event::Progress;

@@ -106,7 +106,7 @@ impl Jobs {
         Some(key)
     }
 
-    /// When the first expected end has to be estimated anew.
+    /// When the first expected end has to be estimated again.
     pub(crate) fn next_end(&self) -> Option<Time> {
         self.ends.first()
     }

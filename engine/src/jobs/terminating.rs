@@ -1,4 +1,4 @@
-//! Pods that are told to go: a released job is made smaller, and what leaves stays charged
+//! Pods that are terminating: a released job is made smaller, and what leaves stays charged
 //! until the member confirms it.
 //!
 //! A shrink that a template asks for and one that frees capacity for another job are the same
@@ -8,7 +8,7 @@
 //! them. So a member that is slow, or unreachable, never makes the engine generous.
 
 use crate::amounts::resources::Resources;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::{Pools, pools_of};
 use crate::api::demand::Demand;
 use crate::api::facts::{Admission, Leaving, Share};
@@ -29,7 +29,7 @@ pub(crate) struct Cut {
 
 impl Jobs {
     /// Makes a released job smaller, for another job where `for_job` names one. Its admission, and
-    /// how many pods are told to go; none where it has none of those.
+    /// how many pods are to terminate; none where it has none of those.
     pub(crate) fn shrink(
         &mut self,
         key: &JobKey,
@@ -139,7 +139,7 @@ impl Released {
             let mut sum = known
                 .charge
                 .get(&class)
-                .map_or_else(Tally::default, Tally::from);
+                .map_or_else(ResourceTotals::default, ResourceTotals::from);
             sum.add(&resources, 1);
             known.charge.insert(class, sum.to_resources());
         }
@@ -173,11 +173,11 @@ impl Leaving {
             return self.charge.clear();
         }
         for charge in self.charge.values_mut().rev() {
-            let mut tally = Tally::from(&*charge);
-            let here = tally.fits(&self.request, gone);
-            tally.add(&self.request, -i64::from(here));
+            let mut totals = ResourceTotals::from(&*charge);
+            let here = totals.fits(&self.request, gone);
+            totals.add(&self.request, -i64::from(here));
             gone -= here;
-            *charge = tally.to_resources();
+            *charge = totals.to_resources();
         }
         self.charge.retain(|_, charge| !charge.is_empty());
     }
@@ -188,11 +188,11 @@ fn less(
     after: &BTreeMap<PoolClass, Resources>,
 ) -> BTreeMap<PoolClass, Resources> {
     let classes = before.iter().map(|(class, resources)| {
-        let mut tally = Tally::from(resources);
+        let mut totals = ResourceTotals::from(resources);
         if let Some(after) = after.get(class) {
-            tally.add(after, -1);
+            totals.add(after, -1);
         }
-        (class.clone(), tally.to_resources())
+        (class.clone(), totals.to_resources())
     });
     classes.filter(|(_, left)| !left.is_empty()).collect()
 }
@@ -213,11 +213,11 @@ fn take_pods(
     share.pods.retain(|pods| pods.count > 0);
     let mut left = taken;
     for charge in share.charge.values_mut().rev() {
-        let mut tally = Tally::from(&*charge);
-        let here = tally.fits(request, left);
-        tally.add(request, -i64::from(here));
+        let mut totals = ResourceTotals::from(&*charge);
+        let here = totals.fits(request, left);
+        totals.add(request, -i64::from(here));
         left -= here;
-        *charge = tally.to_resources();
+        *charge = totals.to_resources();
     }
     share.charge.retain(|_, charge| !charge.is_empty());
     let mut slots_left = taken;

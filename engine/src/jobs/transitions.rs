@@ -35,7 +35,7 @@ impl Jobs {
         };
         job.released = Some(Box::new(Released {
             basis: Some(Arc::clone(&demand)),
-            seated: true,
+            placed: true,
             expected_ms,
             ..Released::new(admission.clone(), Progress::Assumed)
         }));
@@ -121,9 +121,9 @@ impl Jobs {
     }
 
     /// Notes that no capacity is held any more for a job's pods that are not bound.
-    pub(crate) fn unseat(&mut self, key: &JobKey) {
+    pub(crate) fn release_assumed(&mut self, key: &JobKey) {
         if let Some(released) = self.released_mut(key) {
-            released.seated = false;
+            released.placed = false;
         }
     }
 

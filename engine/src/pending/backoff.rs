@@ -1,6 +1,6 @@
 //! Jobs that found nothing to evict, and when they look again.
 //!
-//! Each rests for a while after it looked in vain; then it looks again as soon as anything has
+//! Each rests for a while after it looked without result; then it looks again as soon as anything has
 //! changed since. Where a victim was protected by its queue's minimum run time, it looks again
 //! when that has passed. Where its queues hold what they deserve, so that it is entitled to
 //! nothing, it looks again when one of them holds enough less. When a queue, a policy or a class

@@ -1,4 +1,4 @@
-//! What no room can be found for is judged once, whoever asks for it.
+//! What no room can be found for is evaluated once for all queues.
 //!
 //! Room does not know queues: a shape that finds none for one queue finds none for any, until
 //! somewhere more of it becomes free. So the shape is shut, all groups of it at once, and stays
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(crate) enum Infeasible {
     /// It fits nowhere.
     NoRoom,
-    /// It fits only where nodes are kept for these jobs: that stops whoever has to leave alone
+    /// It fits only where nodes are kept for these jobs: that blocks the jobs that have to leave alone
     /// what is kept for all of them. Of one that keeps nothing any more the nodes have grown.
     Withheld(Arc<[JobKey]>),
 }

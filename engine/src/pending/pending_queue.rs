@@ -1,4 +1,4 @@
-//! The waiting jobs of one queue: its groups, in order, asleep or awake.
+//! The waiting jobs of one queue: its groups, in order, parked or active.
 //!
 //! A store, and questions to it: what moves jobs in and out, wakes groups and puts them to sleep
 //! is [`crate::pending::queues::PendingQueues`], which keeps this in step with what is known of all queues.
@@ -19,8 +19,8 @@ pub(crate) struct PendingClass {
     pub(crate) inadmissible: Option<Inadmissible>,
     /// Why it slept last.
     pub(crate) last: Option<Reason>,
-    /// Whether its first was judged since it was woken, whatever is known of what it wants.
-    pub(crate) judged: bool,
+    /// Whether its first was evaluated since it was woken, whatever is known of what it wants.
+    pub(crate) evaluated: bool,
 }
 
 /// The waiting jobs of one queue.
@@ -30,17 +30,17 @@ pub(crate) struct PendingQueue {
     pub(crate) id: QueueId,
     pub(crate) ranks: PositionIndex,
     pub(crate) groups: BTreeMap<ShapeId, PendingClass>,
-    /// First of each group that is awake.
-    pub(crate) awake: BTreeSet<(QueueOrder, ShapeId)>,
+    /// First of each group that is active.
+    pub(crate) active: BTreeSet<(QueueOrder, ShapeId)>,
     /// First of each group that sleeps and could go some day.
     pub(crate) admissible_later: BTreeSet<(QueueOrder, ShapeId)>,
-    /// Groups of which the first that may look for something to evict has not done so in vain.
+    /// Groups of which the first that may look for something to evict has not done so without result.
     pub(crate) unlooked: BTreeSet<ShapeId>,
-    /// Groups that are judged once more, whatever is known of the room for what they want.
+    /// Groups that are evaluated once more, whatever is known of the room for what they want.
     pub(crate) due: BTreeMap<ShapeId, Recheck>,
 }
 
-/// Whether a group is judged once more, whatever is known of the room for what it wants.
+/// Whether a group is evaluated once more, whatever is known of the room for what it wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recheck {
     /// It is.
@@ -55,14 +55,14 @@ impl PendingQueue {
             id,
             ranks: PositionIndex::default(),
             groups: BTreeMap::new(),
-            awake: BTreeSet::new(),
+            active: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
             unlooked: BTreeSet::new(),
             due: BTreeMap::new(),
         }
     }
 
-    /// The job to be judged next, if any may be: the first that is awake and `open`. Where
+    /// The job to be evaluated next, if any may be: the first that is active and `open`. Where
     /// nobody may pass the head, only that.
     pub(crate) fn candidate(
         &self,
@@ -71,11 +71,11 @@ impl PendingQueue {
     ) -> Option<(&QueueOrder, ShapeId)> {
         let strict = ordering == QueueOrdering::StrictFifo;
         let (rank, shape) = if strict {
-            self.awake
+            self.active
                 .first()
                 .filter(|(rank, shape)| open(rank, *shape))
         } else {
-            self.awake.iter().find(|(rank, shape)| open(rank, *shape))
+            self.active.iter().find(|(rank, shape)| open(rank, *shape))
         }?;
         let behind = self
             .admissible_later
@@ -89,9 +89,9 @@ impl PendingQueue {
         self.id
     }
 
-    /// How many groups are awake.
-    pub(crate) fn awake(&self) -> usize {
-        self.awake.len()
+    /// How many groups are active.
+    pub(crate) fn active(&self) -> usize {
+        self.active.len()
     }
 
     /// Groups that may look for something to evict.
@@ -99,7 +99,7 @@ impl PendingQueue {
         &self.unlooked
     }
 
-    /// Groups of which the first is judged whatever is known of the room for what it wants.
+    /// Groups of which the first is evaluated whatever is known of the room for what it wants.
     pub(crate) fn due(&self) -> &BTreeMap<ShapeId, Recheck> {
         &self.due
     }
@@ -111,28 +111,28 @@ impl PendingQueue {
         }
     }
 
-    /// The first of a group, if it is awake.
-    pub(crate) fn first_awake(&self, shape: ShapeId) -> Option<(&QueueOrder, ShapeId)> {
+    /// The first of a group, if it is active.
+    pub(crate) fn first_active(&self, shape: ShapeId) -> Option<(&QueueOrder, ShapeId)> {
         let group = self.groups.get(&shape)?;
         let first = group.jobs.first().filter(|_| group.inadmissible.is_none());
         first.map(|rank| (rank, shape))
     }
 
-    /// The first `most` jobs of those who could go some day, asleep or awake.
+    /// The first `most` jobs of those who could go some day, parked or active.
     pub(crate) fn front(&self, most: usize) -> BTreeSet<QueueOrder> {
         let mut inadmissible = self.admissible_later.iter().peekable();
-        let mut awake = self.awake.iter().peekable();
+        let mut active = self.active.iter().peekable();
         // The classes whose first are first, merged: what this costs grows as `most` does.
         let mut classes = BTreeMap::new();
         for _ in 0..most {
-            let from_asleep = match (inadmissible.peek(), awake.peek()) {
+            let from_inadmissible = match (inadmissible.peek(), active.peek()) {
                 (Some(a), Some(b)) => a < b,
                 (a, _) => a.is_some(),
             };
-            let next = if from_asleep {
+            let next = if from_inadmissible {
                 inadmissible.next()
             } else {
-                awake.next()
+                active.next()
             };
             let Some((_, shape)) = next else { break };
             let mut jobs = self.group(*shape);
@@ -152,11 +152,11 @@ impl PendingQueue {
         front
     }
 
-    /// The first of those who could go some day, asleep or awake.
+    /// The first of those who could go some day, parked or active.
     pub(crate) fn first_that_may_go(&self) -> Option<&QueueOrder> {
         let inadmissible = self.admissible_later.first().map(|(rank, _)| rank);
-        let awake = self.awake.first().map(|(rank, _)| rank);
-        inadmissible.into_iter().chain(awake).min()
+        let active = self.active.first().map(|(rank, _)| rank);
+        inadmissible.into_iter().chain(active).min()
     }
 
     /// All in order.
@@ -172,9 +172,9 @@ impl PendingQueue {
             .flat_map(|group| &group.jobs)
     }
 
-    /// Whether the first of a group was judged since it was woken.
-    pub(crate) fn was_judged(&self, shape: ShapeId) -> bool {
-        self.groups.get(&shape).is_some_and(|group| group.judged)
+    /// Whether the first of a group was evaluated since it was woken.
+    pub(crate) fn was_evaluated(&self, shape: ShapeId) -> bool {
+        self.groups.get(&shape).is_some_and(|group| group.evaluated)
     }
 
     /// Whether a group found nothing to evict, as far as nothing has changed for it.
@@ -194,12 +194,12 @@ impl PendingQueue {
         self.groups.values().flat_map(|group| &group.jobs)
     }
 
-    /// Takes the first of a group off the lists; whether it was awake.
+    /// Takes the first of a group off the lists; whether it was active.
     pub(crate) fn unlist(&mut self, shape: ShapeId, first: Option<QueueOrder>) -> bool {
         first.is_some_and(|first| {
             let entry = (first, shape);
             self.admissible_later.remove(&entry);
-            self.awake.remove(&entry)
+            self.active.remove(&entry)
         })
     }
 }

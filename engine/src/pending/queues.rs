@@ -1,6 +1,6 @@
-//! Waiting jobs in line: by queue, grouped by what they want, asleep until that may be had.
+//! Waiting jobs in line: by queue, grouped by what they want, parked until that may be had.
 //!
-//! What holds for the first job of a group holds for those behind it, so a group is judged by
+//! What holds for the first job of a group holds for those behind it, so a group is evaluated by
 //! its first, sleeps as one and wakes as one. A sleeping group is named in the list of each
 //! thing it waits for.
 
@@ -22,14 +22,14 @@ pub(crate) struct PendingQueues {
     inadmissible_by: BTreeMap<RequeueCondition, BTreeSet<(QueueName, ShapeId)>>,
     /// Groups that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
-    /// Queues whose first job to be judged may be another than when this was last taken.
+    /// Queues whose first job to be evaluated may be another than when this was last taken.
     dirty: BTreeSet<QueueName>,
-    /// What groups that are awake want, and in which queues.
+    /// What groups that are active want, and in which queues.
     ready: BTreeMap<ShapeId, HashedSet<QueueId>>,
     /// What those want in each queue for whom something may be kept.
     fronts: BTreeMap<QueueName, BTreeSet<ShapeId>>,
     /// In how many queues each of that is wanted so.
-    fronted: BTreeMap<ShapeId, usize>,
+    in_window: BTreeMap<ShapeId, usize>,
 }
 
 impl PendingQueues {
@@ -42,7 +42,7 @@ impl PendingQueues {
         self.pending_queues.iter()
     }
 
-    /// Queues whose first job to be judged may be another than when this was last asked.
+    /// Queues whose first job to be evaluated may be another than when this was last asked.
     pub(crate) fn take_dirty(&mut self) -> BTreeSet<QueueName> {
         std::mem::take(&mut self.dirty)
     }
@@ -72,10 +72,10 @@ impl PendingQueues {
         let before = group.jobs.first().cloned();
         group.jobs.insert(rank.clone());
         if before.as_ref().is_none_or(|first| rank < first) {
-            let was_awake = pending_queue.unlist(shape, before);
+            let was_active = pending_queue.unlist(shape, before);
             let id = pending_queue.id;
-            self.note_ready(id, shape, was_awake, false);
-            self.rouse(queue, shape);
+            self.note_ready(id, shape, was_active, false);
+            self.activate(queue, shape);
         }
     }
 
@@ -85,15 +85,15 @@ impl PendingQueues {
             return;
         }
         for shape in self.fronts.remove(queue).into_iter().flatten() {
-            if let Some(count) = self.fronted.get_mut(&shape) {
+            if let Some(count) = self.in_window.get_mut(&shape) {
                 *count -= 1;
                 if *count == 0 {
-                    self.fronted.remove(&shape);
+                    self.in_window.remove(&shape);
                 }
             }
         }
         for shape in &shapes {
-            *self.fronted.entry(*shape).or_default() += 1;
+            *self.in_window.entry(*shape).or_default() += 1;
         }
         if !shapes.is_empty() {
             self.fronts.insert(queue.clone(), shapes);
@@ -101,23 +101,23 @@ impl PendingQueues {
     }
 
     /// Whether anybody wants this for whom something may be kept.
-    pub(crate) fn is_fronted(&self, shape: ShapeId) -> bool {
-        self.fronted.contains_key(&shape)
+    pub(crate) fn is_in_window(&self, shape: ShapeId) -> bool {
+        self.in_window.contains_key(&shape)
     }
 
-    /// What groups that are awake want, and in which queues.
+    /// What groups that are active want, and in which queues.
     pub(crate) fn ready(&self) -> impl Iterator<Item = (ShapeId, &HashedSet<QueueId>)> {
         self.ready.iter().map(|(shape, queues)| (*shape, queues))
     }
 
-    /// The queues in which somebody awake wants this, if any.
+    /// The queues in which somebody active wants this, if any.
     pub(crate) fn ready_in(&self, shape: ShapeId) -> Option<&HashedSet<QueueId>> {
         self.ready.get(&shape)
     }
 
     /// What those want for whom something may be kept.
-    pub(crate) fn fronted(&self) -> impl Iterator<Item = ShapeId> {
-        self.fronted.keys().copied()
+    pub(crate) fn in_window(&self) -> impl Iterator<Item = ShapeId> {
+        self.in_window.keys().copied()
     }
 
     fn note_ready(&mut self, queue: QueueId, shape: ShapeId, was: bool, is: bool) {
@@ -136,13 +136,13 @@ impl PendingQueues {
         }
     }
 
-    /// A job leaves the line. Those who stand first then are judged anew.
+    /// A job leaves the line. Those who stand first then are evaluated again.
     pub(crate) fn remove(&mut self, queue: &QueueName, shape: ShapeId, rank: &QueueOrder) {
         self.mark_dirty(queue);
         let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
             return;
         };
-        let head_of_sleepers = pending_queue
+        let head_of_parked = pending_queue
             .admissible_later
             .first()
             .is_some_and(|(first, _)| first == rank);
@@ -154,13 +154,13 @@ impl PendingQueues {
         group.jobs.remove(rank);
         pending_queue.unlooked.insert(shape);
         if before.as_ref() == Some(rank) {
-            let was_awake = pending_queue.unlist(shape, before);
+            let was_active = pending_queue.unlist(shape, before);
             let id = pending_queue.id;
-            self.note_ready(id, shape, was_awake, false);
-            self.rouse(queue, shape);
+            self.note_ready(id, shape, was_active, false);
+            self.activate(queue, shape);
         }
-        if head_of_sleepers {
-            self.rouse_head(queue);
+        if head_of_parked {
+            self.activate_head(queue);
         }
         let pending_queue_is_empty = self
             .pending_queues
@@ -188,12 +188,12 @@ impl PendingQueues {
         }
         let admissible_later = sleep.admissible_later;
         group.inadmissible = Some(sleep);
-        let was_awake = pending_queue.unlist(shape, first.clone());
+        let was_active = pending_queue.unlist(shape, first.clone());
         if let Some(first) = first.filter(|_| admissible_later) {
             pending_queue.admissible_later.insert((first, shape));
         }
         let id = pending_queue.id;
-        self.note_ready(id, shape, was_awake, false);
+        self.note_ready(id, shape, was_active, false);
         self.mark_dirty(queue);
         changed
     }
@@ -201,7 +201,7 @@ impl PendingQueues {
     /// Wakes all that wait for `wake`.
     pub(crate) fn wake(&mut self, wake: &RequeueCondition) {
         for (queue, shape) in self.inadmissible_by.remove(wake).unwrap_or_default() {
-            self.rouse(&queue, shape);
+            self.activate(&queue, shape);
         }
     }
 
@@ -236,7 +236,7 @@ impl PendingQueues {
     }
 
     /// The groups that wait for room on a node, by what they want.
-    pub(crate) fn sleepers_for_room(&self) -> impl Iterator<Item = (&QueueName, ShapeId)> {
+    pub(crate) fn parked_for_capacity(&self) -> impl Iterator<Item = (&QueueName, ShapeId)> {
         let inadmissible_by = self
             .inadmissible_by
             .get(&RequeueCondition::Room)
@@ -248,16 +248,16 @@ impl PendingQueues {
     /// Wakes those of them for whom there may be some.
     pub(crate) fn wake_for_room(&mut self, may: impl Fn(ShapeId) -> bool) {
         let woken: Vec<(QueueName, ShapeId)> = self
-            .sleepers_for_room()
+            .parked_for_capacity()
             .filter(|(_, shape)| may(*shape))
             .map(|(queue, shape)| (queue.clone(), shape))
             .collect();
         for (queue, shape) in woken {
-            self.rouse(&queue, shape);
+            self.activate(&queue, shape);
         }
     }
 
-    /// Notes what stops a group that stays awake. Whether that is another reason than before.
+    /// Notes what stops a group that stays active. Whether that is another reason than before.
     pub(crate) fn note_reason(
         &mut self,
         queue: &QueueName,
@@ -269,33 +269,33 @@ impl PendingQueues {
         group.is_some_and(|group| group.last.replace(reason) != Some(reason))
     }
 
-    /// Notes that the first of a group was judged, and stays awake.
-    pub(crate) fn note_judged(&mut self, queue: &QueueName, shape: ShapeId) {
+    /// Notes that the first of a group was evaluated, and stays active.
+    pub(crate) fn note_evaluated(&mut self, queue: &QueueName, shape: ShapeId) {
         let pending_queue = self.pending_queues.get_mut(queue);
         let Some(pending_queue) = pending_queue else {
             return;
         };
         pending_queue.due.remove(&shape);
         if let Some(group) = pending_queue.groups.get_mut(&shape) {
-            group.judged = true;
+            group.evaluated = true;
         }
     }
 
-    /// Wakes one group, and has its first judged whatever is known of the room for what it wants.
+    /// Wakes one group, and has its first evaluated whatever is known of the room for what it wants.
     pub(crate) fn call(&mut self, queue: &QueueName, shape: ShapeId) {
-        self.rouse(queue, shape);
+        self.activate(queue, shape);
         if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
             pending_queue.note_due(shape, Recheck::Surely);
         }
     }
 
-    /// Wakes one group, and has its first judged if other nodes are nearer to what a holder in it
+    /// Wakes one group, and has its first evaluated if other nodes are nearer to what a holder in it
     /// lacks.
     pub(crate) fn remind(&mut self, queue: &QueueName, shape: ShapeId) {
         let pending_queue = self.pending_queues.get(queue);
         let group = pending_queue.and_then(|pending_queue| pending_queue.groups.get(&shape));
         if group.is_some_and(|group| group.inadmissible.is_some()) {
-            self.rouse(queue, shape);
+            self.activate(queue, shape);
         } else {
             self.mark_dirty(queue);
         }
@@ -328,11 +328,11 @@ impl PendingQueues {
             .get(wake)
             .into_iter()
             .flatten()
-            .filter(|(sleeper, _)| sleeper != queue)
+            .filter(|(parked_class, _)| parked_class != queue)
             .cloned()
             .collect();
-        for (sleeper, shape) in inadmissible_by {
-            self.rouse(&sleeper, shape);
+        for (parked_class, shape) in inadmissible_by {
+            self.activate(&parked_class, shape);
         }
     }
 
@@ -345,30 +345,30 @@ impl PendingQueues {
             .copied()
             .collect();
         for shape in shapes {
-            self.rouse(queue, shape);
+            self.activate(queue, shape);
         }
     }
 
-    /// Wakes the group whose first stands first among the sleepers of a queue.
-    pub(crate) fn rouse_head(&mut self, queue: &QueueName) {
+    /// Wakes the group whose first stands first among the parked classes of a queue.
+    pub(crate) fn activate_head(&mut self, queue: &QueueName) {
         let head = self
             .pending_queues
             .get(queue)
             .and_then(|pending_queue| pending_queue.admissible_later.first());
         if let Some((_, shape)) = head.cloned() {
-            self.rouse(queue, shape);
+            self.activate(queue, shape);
         }
     }
 
     /// Wakes one group, whether it sleeps or not.
-    pub(crate) fn rouse(&mut self, queue: &QueueName, shape: ShapeId) {
+    pub(crate) fn activate(&mut self, queue: &QueueName, shape: ShapeId) {
         let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
             return;
         };
         let Some(group) = pending_queue.groups.get_mut(&shape) else {
             return;
         };
-        group.judged = false;
+        group.evaluated = false;
         pending_queue.unlooked.insert(shape);
         if let Some(sleep) = group.inadmissible.take() {
             self.woken.insert((queue.clone(), shape));
@@ -382,11 +382,11 @@ impl PendingQueues {
             }
         }
         let first = group.jobs.first().cloned();
-        let was_awake = pending_queue.unlist(shape, first.clone());
-        let is_awake = first.is_some();
+        let was_active = pending_queue.unlist(shape, first.clone());
+        let is_active = first.is_some();
         match first {
             Some(first) => {
-                pending_queue.awake.insert((first, shape));
+                pending_queue.active.insert((first, shape));
             }
             None => {
                 pending_queue.groups.remove(&shape);
@@ -395,7 +395,7 @@ impl PendingQueues {
             }
         }
         let id = pending_queue.id;
-        self.note_ready(id, shape, was_awake, is_awake);
+        self.note_ready(id, shape, was_active, is_active);
         self.mark_dirty(queue);
     }
 

@@ -19,7 +19,7 @@ pub(crate) struct RequestShape {
     /// Declared run time in milliseconds.
     pub(crate) duration: Option<i64>,
     /// Who submitted it, where its queue limits the jobs of one user: those of another are
-    /// judged apart.
+    /// evaluated apart.
     pub(crate) user: Option<Arc<str>>,
     /// Over how many clusters its queue lets it be spread.
     pub(crate) max_clusters: Option<u32>,
@@ -63,7 +63,7 @@ struct Slot {
     /// Jobs that shape it.
     users: usize,
     /// Whether the empty fleet could take it, once that was asked.
-    could_fit: Option<bool>,
+    fits_empty_fleet: Option<bool>,
     /// Why no room can be found for it, if that was found.
     infeasible: Option<Infeasible>,
     /// After how many growths of nodes that was found.
@@ -72,7 +72,7 @@ struct Slot {
     scopes: Option<BTreeSet<ReservationSlot>>,
     /// That nothing can be kept for it behind all who keep nodes, and after how many growths
     /// of nodes that was found.
-    hopeless: Option<u64>,
+    unreservable: Option<u64>,
     /// Whether the bounds of a queue would ever let it go, at its smallest, where that was asked.
     let_by: BTreeMap<QueueName, bool>,
 }
@@ -118,11 +118,11 @@ impl Shapes {
         let entry = Some(Slot {
             shape: Arc::clone(&shape),
             users: 1,
-            could_fit: None,
+            fits_empty_fleet: None,
             infeasible: None,
             infeasible_at: 0,
             scopes: None,
-            hopeless: None,
+            unreservable: None,
             let_by: BTreeMap::new(),
         });
         let id = if let Some(slot) = self.free.pop() {
@@ -165,15 +165,15 @@ impl Shapes {
     }
 
     /// What was noted of whether the empty fleet could take it.
-    pub(crate) fn could_fit(&self, shape: &RequestShape) -> Option<bool> {
+    pub(crate) fn fits_empty_fleet(&self, shape: &RequestShape) -> Option<bool> {
         let id = self.ids.get(shape)?;
-        self.slots.get(id.0)?.as_ref()?.could_fit
+        self.slots.get(id.0)?.as_ref()?.fits_empty_fleet
     }
 
     /// Notes whether the empty fleet could take it.
-    pub(crate) fn note_could_fit(&mut self, id: ShapeId, could: bool) {
+    pub(crate) fn note_fits_empty_fleet(&mut self, id: ShapeId, could: bool) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
-            slot.could_fit = Some(could);
+            slot.fits_empty_fleet = Some(could);
         }
     }
 
@@ -181,7 +181,7 @@ impl Shapes {
     pub(crate) fn forget_fits(&mut self) {
         self.reopened += 1;
         for slot in self.slots.iter_mut().flatten() {
-            slot.could_fit = None;
+            slot.fits_empty_fleet = None;
             slot.let_by.clear();
             slot.scopes = None;
         }
@@ -231,16 +231,16 @@ impl Shapes {
     }
 
     /// Nothing can be kept for it behind all who keep nodes.
-    pub(crate) fn note_hopeless(&mut self, id: ShapeId, growths: u64) {
+    pub(crate) fn note_unreservable(&mut self, id: ShapeId, growths: u64) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
-            slot.hopeless = Some(growths);
+            slot.unreservable = Some(growths);
         }
     }
 
     /// Whether that was found since nodes last grew.
-    pub(crate) fn is_hopeless(&self, id: ShapeId, growths: u64) -> bool {
+    pub(crate) fn is_unreservable(&self, id: ShapeId, growths: u64) -> bool {
         let slot = self.slots.get(id.0).and_then(Option::as_ref);
-        slot.is_some_and(|slot| slot.hopeless == Some(growths))
+        slot.is_some_and(|slot| slot.unreservable == Some(growths))
     }
 
     /// Whether the bounds of `queue` would ever let it go, where that is known.
@@ -284,7 +284,7 @@ impl Shapes {
         }
     }
 
-    /// Bounds of queues are others: nothing is known of what they would ever let go.
+    /// Bounds of queues changed: nothing is known of what they would ever admit.
     pub(crate) fn forget_lets(&mut self) {
         self.reopened += 1;
         for slot in self.slots.iter_mut().flatten() {
@@ -301,7 +301,7 @@ impl Shapes {
         self.unshut(|_| true);
     }
 
-    /// Holders start at other times: whoever ends before may pass.
+    /// Expected starts of reservations changed: a job that ends before may pass.
     pub(crate) fn open_timed(&mut self) {
         self.reopened += 1;
         self.unshut(|slot| {
@@ -346,10 +346,10 @@ mod tests {
     fn nothing_can_be_reserved_for_a_shape_until_nodes_grow() {
         let mut shapes = Shapes::default();
         let id = shapes.acquire(shape(1, None));
-        assert!(!shapes.is_hopeless(id, 1));
-        shapes.note_hopeless(id, 1);
-        assert!(shapes.is_hopeless(id, 1));
-        assert!(!shapes.is_hopeless(id, 2));
+        assert!(!shapes.is_unreservable(id, 1));
+        shapes.note_unreservable(id, 1);
+        assert!(shapes.is_unreservable(id, 1));
+        assert!(!shapes.is_unreservable(id, 2));
     }
 
     #[test]

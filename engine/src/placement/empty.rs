@@ -7,7 +7,7 @@ use crate::api::facts::Share;
 use crate::api::ids::{ClusterName, QueueName};
 use crate::capacity::{Basis, Place};
 use crate::pending::shapes::RequestShape;
-use crate::placement::plan::{View, all_needs, lens};
+use crate::placement::plan::{View, all_needs, node_view};
 use crate::placement::{eligible, plan};
 use crate::state::Inputs;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn empty_fleet() -> View {
 }
 
 /// Whether the empty fleet could take the job, some clusters left out.
-pub(crate) fn could_fit(
+pub(crate) fn fits_empty_fleet(
     inputs: Inputs<'_>,
     shape: &RequestShape,
     without: &BTreeSet<ClusterName>,
@@ -59,23 +59,26 @@ fn fits_whole(inputs: Inputs<'_>, shape: &RequestShape, without: &BTreeSet<Clust
     }
     let view = empty_fleet();
     let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
-    let seats = roles.map(|role| {
+    let fitting = roles.map(|role| {
         (
             u64::from(role.count),
-            inputs.capacity.room.seats_for_role(role),
+            inputs.capacity.room.fitting_for_role(role),
         )
     });
-    let seats: Vec<_> = seats.collect();
+    let fitting: Vec<_> = fitting.collect();
     let might = |place: &&Place| {
-        let mut roles = seats.iter();
-        roles.all(|(count, seats)| *count <= seats[**place].empty)
+        let mut roles = fitting.iter();
+        roles.all(|(count, fitting)| *count <= fitting[**place].empty)
     };
     let needs = all_needs(&shape.demand);
     let takes = |place: &Place| {
         let cluster = &inputs.capacity.room.places()[*place];
-        let lens = lens(&view, cluster, None);
+        let node_view = node_view(&view, cluster, None);
         let topology = shape.demand.topology.as_ref();
-        let packing = inputs.capacity.room.place(cluster, &needs, &lens, topology);
+        let packing = inputs
+            .capacity
+            .room
+            .place(cluster, &needs, &node_view, topology);
         packing.lack.is_none()
     };
     let groups = eligible::eligible_by_group(inputs, placement, without);

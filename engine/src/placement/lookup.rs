@@ -1,13 +1,13 @@
 //! Which clusters are worth looking at node by node, and which first.
 //!
-//! A cluster with fewer seats than pods cannot hold a gang (see `room`'s index). Those that
+//! A cluster with fewer assumed pods than pods cannot hold a gang (see `room`'s index). Those that
 //! might are ordered by a guess of their score: as if their tightest node were taken. While at
 //! most [`EXACT`] might hold it all are weighed, and the best is found; of more, the best of the
 //! [`LIKELIEST`] that hold it is taken, whose score may be behind that of the best by what the
 //! guess is wrong. No cluster that holds it is ever left out while none was found.
 
 use crate::api::demand::{Demand, Role};
-use crate::capacity::{Basis, Place, Seats, device, leading_amount};
+use crate::capacity::{Basis, FittingPods, Place, device, leading_amount};
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan::View;
 use crate::placement::score::Weights;
@@ -28,7 +28,7 @@ pub(crate) struct Estimate {
     preference: u64,
     weighted: i64,
     /// Large rooms are left to large gangs.
-    seats: u64,
+    fitting: u64,
     pub(crate) place: Place,
 }
 
@@ -38,33 +38,39 @@ pub(crate) struct LookUp<'a> {
     aims: &'a Weights<'a>,
     /// Whether all is seen as empty.
     empty: bool,
-    /// Pods and seats by place, for each role.
-    seats: Vec<(u64, Cow<'a, [Seats]>)>,
-    /// Seats for the largest role.
-    main: Option<Cow<'a, [Seats]>>,
+    /// Pods and assumed pods by place, for each role.
+    fitting: Vec<(u64, Cow<'a, [FittingPods]>)>,
+    /// Assumed pods for the largest role.
+    main: Option<Cow<'a, [FittingPods]>>,
     /// Clusters that do not look as they are kept: nothing is known of those.
     changed: BTreeSet<Place>,
     prices: Option<&'a [i64]>,
 }
 
 impl LookUp<'_> {
-    pub(crate) fn seats_at(&self, place: Place) -> Seats {
+    pub(crate) fn fitting_at(&self, place: Place) -> FittingPods {
         self.main
             .as_ref()
-            .map_or_else(Seats::default, |all| all[place])
+            .map_or_else(FittingPods::default, |all| all[place])
     }
 
     /// Whether a cluster might hold all pods.
     fn might(&self, place: Place) -> bool {
-        let enough = |(count, seats): &(u64, Cow<'_, [Seats]>)| {
-            let seats = seats[place];
-            *count <= if self.empty { seats.empty } else { seats.now }
+        let enough = |(count, fitting): &(u64, Cow<'_, [FittingPods]>)| {
+            let fitting = fitting[place];
+            *count
+                <= if self.empty {
+                    fitting.empty
+                } else {
+                    fitting.now
+                }
         };
-        self.seats.iter().all(enough) || (!self.changed.is_empty() && self.changed.contains(&place))
+        self.fitting.iter().all(enough)
+            || (!self.changed.is_empty() && self.changed.contains(&place))
     }
 
     fn likely(&self, place: Place) -> Estimate {
-        let seats = self.seats_at(place);
+        let fitting = self.fitting_at(place);
         let known = self.prices.filter(|_| !self.aims.looks_at_facts());
         let (preference, price, fact) = match known {
             Some(prices) => (0, prices[place], None),
@@ -75,11 +81,15 @@ impl LookUp<'_> {
                 (self.aims.preference(name), price, fact)
             }
         };
-        let site = Site { fact, seats, price };
+        let site = Site {
+            fact,
+            fitting,
+            price,
+        };
         Estimate {
             preference,
             weighted: self.aims.guess(&site),
-            seats: seats.now,
+            fitting: fitting.now,
             place,
         }
     }
@@ -129,15 +139,15 @@ pub(crate) fn look_up<'a>(
         inputs,
         aims,
         empty: view.basis == Basis::Empty,
-        seats: roles
+        fitting: roles
             .map(|role| {
                 (
                     u64::from(role.count),
-                    inputs.capacity.room.seats_for_role(role),
+                    inputs.capacity.room.fitting_for_role(role),
                 )
             })
             .collect(),
-        main: main.map(|role| inputs.capacity.room.seats_for_role(role)),
+        main: main.map(|role| inputs.capacity.room.fitting_for_role(role)),
         changed: view.nodes.keys().filter_map(place).collect(),
         prices: inputs.eligibility.prices(&inputs.capacity.room),
     }

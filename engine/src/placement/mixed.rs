@@ -9,10 +9,10 @@ use crate::api::charge::pools_of;
 use crate::api::demand::Demand;
 use crate::api::facts::Share;
 use crate::api::ids::{NodeName, QueueName};
-use crate::capacity::{Basis, NodeRoom, Packing, Place, Seats};
+use crate::capacity::{Basis, FittingPods, NodeRoom, Packing, Place};
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan;
-use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, all_needs, lens};
+use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, all_needs, node_view};
 use crate::placement::score::Weights;
 use crate::quota::Shortfall;
 use crate::state::Inputs;
@@ -65,16 +65,24 @@ pub(crate) fn mixed_within_bounds(
     queue: &QueueName,
     shape: &RequestShape,
     view: &View,
-    places: impl Iterator<Item = (Place, Seats)>,
+    places: impl Iterator<Item = (Place, FittingPods)>,
     (aims, passed): (&Weights<'_>, NoPlan),
 ) -> Result<(Vec<Share>, i128), NoPlan> {
     let mut options = Vec::new();
     let mut lacks = Vec::new();
-    for (place, seats) in places {
+    for (place, fitting) in places {
         match mixed_on(inputs, queue, shape, view, place) {
             Some(Ok(packing)) => {
                 let parts = vec![(place, packing)];
-                options.push(plan::scored(inputs, shape, view, parts, &[seats], 0, aims));
+                options.push(plan::scored(
+                    inputs,
+                    shape,
+                    view,
+                    parts,
+                    &[fitting],
+                    0,
+                    aims,
+                ));
             }
             Some(Err(lack)) => lacks.push(lack),
             None => {}
@@ -108,8 +116,11 @@ fn mixed_on(
     let topology = shape.demand.topology.as_ref();
     let mut view = view.clone();
     for packed in 0..PACKED {
-        let lens = lens(&view, cluster, None);
-        let packing = inputs.capacity.room.place(cluster, &needs, &lens, topology);
+        let node_view = node_view(&view, cluster, None);
+        let packing = inputs
+            .capacity
+            .room
+            .place(cluster, &needs, &node_view, topology);
         if let Some(lack) = plan::lack_of(inputs, cluster, &shape.demand, &packing, &view) {
             return (packed > 0).then_some(Err(lack));
         }
@@ -144,15 +155,20 @@ fn hold_back(
         .collect();
     let mut excess = short.excess();
     let mut stays: BTreeMap<&NodeName, i128> = BTreeMap::new();
-    for seat in packing.seats.iter().rev() {
-        let each = i128::from(demand.roles[seat.role].request.amount_of(&short.resource).0);
-        if each <= 0 || !counted.contains_key(&seat.node) {
+    for placed in packing.placed.iter().rev() {
+        let each = i128::from(
+            demand.roles[placed.role]
+                .request
+                .amount_of(&short.resource)
+                .0,
+        );
+        if each <= 0 || !counted.contains_key(&placed.node) {
             continue;
         }
         let leave = (excess.max(0) + each - 1) / each;
-        let leave = leave.min(i128::from(seat.count));
+        let leave = leave.min(i128::from(placed.count));
         excess -= leave * each;
-        *stays.entry(&seat.node).or_default() += (i128::from(seat.count) - leave) * each;
+        *stays.entry(&placed.node).or_default() += (i128::from(placed.count) - leave) * each;
     }
     // A gang that has to be close may be so elsewhere: only the nodes that it would be on count.
     let close = demand.topology.is_some_and(|topology| topology.hard);

@@ -1,5 +1,5 @@
 //! Why a job has no placement: which clusters it may not go to, what they lack, or which bound
-//! it would pass. Of several reasons the one closest to a placement is told.
+//! it would pass. Of several reasons the one closest to a placement is reported.
 
 use crate::api::charge::Pools;
 use crate::api::ids::ClusterName;
@@ -89,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn of_what_one_cluster_lacks_in_several_ways_the_least_is_told() {
-        // Placed on a by one way and by another, and which of them is told.
+    fn of_what_one_cluster_lacks_in_several_ways_the_least_is_reported() {
+        // Placed on a by one way and by another, and which of them is reported.
         for (known, next, told) in [(2, 5, 5), (5, 2, 5), (3, 3, 3)] {
             let mut first = lack("a", known);
             first.domain = Some("first".to_owned());

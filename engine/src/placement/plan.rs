@@ -7,11 +7,13 @@
 //! after them (see [`crate::placement::lookup`]): a placement in one cluster is found whenever there is
 //! one. Nothing here changes anything.
 
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::{Demand, Split};
 use crate::api::facts::{RolePods, Share, Slot};
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
-use crate::capacity::{Basis, ClusterRoom, Need, NodeView, Packing, Place, ReservedNodes, Seats};
+use crate::capacity::{
+    Basis, ClusterRoom, FittingPods, Need, NodeView, Packing, Place, ReservedNodes,
+};
 use crate::eligibility::store::{Eligible, groups_of};
 use crate::pending::shapes::RequestShape;
 use crate::placement::eligible::Ineligible;
@@ -71,7 +73,7 @@ pub(crate) fn plan(
     shape: &RequestShape,
     view: &View,
 ) -> Result<Vec<Share>, NoPlan> {
-    let heeds = !shape.avoid.is_empty() && empty::could_fit(inputs, shape, &shape.avoid);
+    let heeds = !shape.avoid.is_empty() && empty::fits_empty_fleet(inputs, shape, &shape.avoid);
     let none = BTreeSet::new();
     plan_without(
         inputs,
@@ -168,8 +170,8 @@ fn plan_whole(
         let mut options = Vec::new();
         for likely in &next {
             looked_at.insert(likely.place);
-            let seats = question.seats_at(likely.place);
-            match options_on(inputs, shape, view, likely.place, seats, aims) {
+            let fitting = question.fitting_at(likely.place);
+            match options_on(inputs, shape, view, likely.place, fitting, aims) {
                 Ok(found) => options.extend(found),
                 Err(lack) => {
                     why = Some(NoPlan::worse(why, NoPlan::NoRoom(vec![lack])));
@@ -179,7 +181,7 @@ fn plan_whole(
         let found = match mixed::first_within_bounds(inputs, queue, shape, view, options) {
             Err(Some(passed)) => {
                 let places = next.iter().map(|likely| likely.place);
-                let places = places.map(|place| (place, question.seats_at(place)));
+                let places = places.map(|place| (place, question.fitting_at(place)));
                 mixed::mixed_within_bounds(inputs, queue, shape, view, places, (aims, passed))
                     .map_err(Some)
             }
@@ -217,7 +219,7 @@ fn options_on(
     shape: &RequestShape,
     view: &View,
     place: Place,
-    seats: Seats,
+    fitting: FittingPods,
     aims: &Weights<'_>,
 ) -> Result<Vec<Candidate>, ClusterLack> {
     let cluster = &inputs.capacity.room.places()[place];
@@ -228,14 +230,17 @@ fn options_on(
         if class.is_none() && !options.is_empty() {
             break;
         }
-        let lens = lens(view, cluster, class.as_ref());
+        let node_view = node_view(view, cluster, class.as_ref());
         let topology = shape.demand.topology.as_ref();
-        let packing = inputs.capacity.room.place(cluster, &needs, &lens, topology);
+        let packing = inputs
+            .capacity
+            .room
+            .place(cluster, &needs, &node_view, topology);
         match lack_of(inputs, cluster, &shape.demand, &packing, view) {
             Some(found) => lack = Some(found),
             None => {
                 let parts = vec![(place, packing)];
-                let option = scored(inputs, shape, view, parts, &[seats], 0, aims);
+                let option = scored(inputs, shape, view, parts, &[fitting], 0, aims);
                 options.push(option);
             }
         }
@@ -252,7 +257,7 @@ pub(crate) fn scored(
     shape: &RequestShape,
     view: &View,
     parts: Vec<(Place, Packing)>,
-    seats: &[Seats],
+    fitting: &[FittingPods],
     spare: u64,
     aims: &Weights<'_>,
 ) -> Candidate {
@@ -268,14 +273,17 @@ pub(crate) fn scored(
     };
     let mut facts = Vec::new();
     let pods: u32 = parts.iter().map(|(_, packing)| packing.pods()).sum();
-    for ((place, packing), seats) in parts.iter().zip(seats) {
+    for ((place, packing), fitting) in parts.iter().zip(fitting) {
         let cluster = &inputs.capacity.room.places()[*place];
-        let lens = lens(view, cluster, None);
-        let effect = inputs.capacity.room.effect(cluster, &needs, packing, &lens);
+        let node_view = node_view(view, cluster, None);
+        let effect = inputs
+            .capacity
+            .room
+            .effect(cluster, &needs, packing, &node_view);
         let fact = inputs.capacity.clusters.get(cluster);
         let site = Site {
             fact,
-            seats: *seats,
+            fitting: *fitting,
             price: fact.map_or(0, |fact| inputs.eligibility.price_of(fact)),
         };
         let part = i128::from(packing.pods());
@@ -303,14 +311,14 @@ fn lacks(
     let Some(role) = largest_role(&shape.demand) else {
         return Vec::new();
     };
-    let seats = inputs.capacity.room.seats_for_role(role);
+    let fitting = inputs.capacity.room.fitting_for_role(role);
     let places = inputs.capacity.room.places();
     let mut others: Vec<(u64, &ClusterName)> = eligible
         .clusters
         .iter()
         .filter_map(|cluster| match places.binary_search(cluster) {
             Ok(place) if looked_at.contains(&place) => None,
-            Ok(place) => Some((seats[place].now, cluster)),
+            Ok(place) => Some((fitting[place].now, cluster)),
             Err(_) => Some((0, cluster)),
         })
         .collect();
@@ -330,9 +338,12 @@ fn lacks(
                     domain: None,
                 });
             }
-            let lens = lens(view, cluster, None);
+            let node_view = node_view(view, cluster, None);
             let topology = shape.demand.topology.as_ref();
-            let packing = inputs.capacity.room.place(cluster, &needs, &lens, topology);
+            let packing = inputs
+                .capacity
+                .room
+                .place(cluster, &needs, &node_view, topology);
             lack_of(inputs, cluster, &shape.demand, &packing, view)
         });
     lacks.collect()
@@ -411,21 +422,21 @@ pub(crate) fn share_of(
     demand: &Demand,
     packing: &Packing,
 ) -> Share {
-    let mut charge: BTreeMap<PoolClass, Tally> = BTreeMap::new();
+    let mut charge: BTreeMap<PoolClass, ResourceTotals> = BTreeMap::new();
     let mut pods = vec![0_u32; demand.roles.len()];
     let mut slots = Vec::new();
     let room = inputs.capacity.room.cluster(cluster);
-    for seat in &packing.seats {
-        let role = &demand.roles[seat.role];
-        pods[seat.role] += seat.count;
-        if let Some(node) = room.and_then(|room| room.nodes().get(&seat.node)) {
+    for placed in &packing.placed {
+        let role = &demand.roles[placed.role];
+        pods[placed.role] += placed.count;
+        if let Some(node) = room.and_then(|room| room.nodes().get(&placed.node)) {
             let class = charge.entry(node.fact.class.clone()).or_default();
-            class.add(&role.request, i64::from(seat.count));
+            class.add(&role.request, i64::from(placed.count));
         }
         slots.push(Slot {
-            node: seat.node.clone(),
+            node: placed.node.clone(),
             role: role.name.clone(),
-            count: seat.count,
+            count: placed.count,
         });
     }
     let pods = demand
@@ -443,7 +454,7 @@ pub(crate) fn share_of(
             .collect(),
         charge: charge
             .into_iter()
-            .map(|(class, tally)| (class, tally.to_resources()))
+            .map(|(class, totals)| (class, totals.to_resources()))
             .collect(),
         slots,
     }
@@ -462,7 +473,7 @@ pub(crate) fn all_needs(demand: &Demand) -> Vec<Need<'_>> {
 }
 
 /// The cluster as the view shows it.
-pub(crate) fn lens<'a>(
+pub(crate) fn node_view<'a>(
     view: &'a View,
     cluster: &ClusterName,
     class: Option<&'a PoolClass>,

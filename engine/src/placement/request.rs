@@ -64,7 +64,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Everything that is free now, as it is told or not.
+    /// Everything that is free now, with words if they will be read.
     pub(crate) fn view(&self) -> View {
         View {
             tells: self.tells,

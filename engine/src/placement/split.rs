@@ -14,11 +14,11 @@ use crate::api::charge::pools_of;
 use crate::api::demand::Role;
 use crate::api::facts::Share;
 use crate::api::ids::QueueName;
-use crate::capacity::{Basis, Need, Packing, Place, Seats};
+use crate::capacity::{Basis, FittingPods, Need, Packing, Place};
 use crate::eligibility::store::Eligible;
 use crate::pending::shapes::RequestShape;
 use crate::placement::lookup::largest_role;
-use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, lens};
+use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, node_view};
 use crate::placement::score::Weights;
 use crate::placement::{mixed, plan};
 use crate::state::Inputs;
@@ -30,7 +30,7 @@ const CHOICES: usize = 64;
 /// Clusters that are tried as the first part beside the ones with the most room, for one job.
 const LEADERS: usize = 64;
 
-/// Clusters whose room is counted node by node at first, those with the most seats.
+/// Clusters whose room is counted node by node at first, those with the most assumed pods.
 const COUNTED: usize = 64;
 
 /// What one cluster could take of the role that is divided.
@@ -39,7 +39,7 @@ struct Part {
     place: Place,
     pods: u32,
     preference: u64,
-    seats: Seats,
+    fitting: FittingPods,
 }
 
 /// What is asked, once for all choices.
@@ -91,7 +91,7 @@ fn rooms(
     role: &Role,
     eligible: &Eligible,
 ) -> Vec<Part> {
-    let seats = inputs.capacity.room.seats_for_role(role);
+    let fitting = inputs.capacity.room.fitting_for_role(role);
     let upper = |place: Place| match question.view.basis {
         _ if question
             .view
@@ -100,14 +100,14 @@ fn rooms(
         {
             u64::MAX
         }
-        Basis::Now => seats[place].now,
-        Basis::Empty => seats[place].empty,
+        Basis::Now => fitting[place].now,
+        Basis::Empty => fitting[place].empty,
     };
     let mut places: Vec<(Reverse<u64>, Place)> = eligible
         .places
         .iter()
         .map(|place| (Reverse(upper(*place).min(u64::from(role.count))), *place))
-        .filter(|(seats, _)| seats.0 > 0)
+        .filter(|(fitting, _)| fitting.0 > 0)
         .collect();
     places.sort_unstable();
     let mut rooms: Vec<Part> = Vec::new();
@@ -125,7 +125,7 @@ fn rooms(
             preference: question
                 .aims
                 .preference(&inputs.capacity.room.places()[*place]),
-            seats: seats[*place],
+            fitting: fitting[*place],
         });
     }
     sort(&mut rooms);
@@ -149,9 +149,12 @@ fn pack_part(
         })
         .collect();
     let cluster = &inputs.capacity.room.places()[place];
-    let lens = lens(question.view, cluster, None);
+    let node_view = node_view(question.view, cluster, None);
     let topology = demand.topology.as_ref();
-    inputs.capacity.room.fill(cluster, &needs, &lens, topology)
+    inputs
+        .capacity
+        .room
+        .fill(cluster, &needs, &node_view, topology)
 }
 
 /// How many of the pods that a cluster has room for its bounds allow.
@@ -263,10 +266,13 @@ fn divide(inputs: Inputs<'_>, question: &Question<'_>, choice: &[Part]) -> Optio
             after,
         );
         let packing = pack_part(inputs, question, part.place, &pods);
-        for seat in &packing.seats {
-            left[seat.role] -= seat.count;
+        for placed in &packing.placed {
+            left[placed.role] -= placed.count;
         }
-        let has_main = packing.seats.iter().any(|seat| seat.role == question.main);
+        let has_main = packing
+            .placed
+            .iter()
+            .any(|placed| placed.role == question.main);
         if !has_main {
             return None;
         }
@@ -275,7 +281,7 @@ fn divide(inputs: Inputs<'_>, question: &Question<'_>, choice: &[Part]) -> Optio
     if left.iter().any(|count| *count > 0) {
         return None;
     }
-    let seats: Vec<Seats> = choice.iter().map(|part| part.seats).collect();
+    let fitting: Vec<FittingPods> = choice.iter().map(|part| part.fitting).collect();
     let room: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
     let spare = room.saturating_sub(u64::from(demand.roles[question.main].count));
     let (shape, view) = (question.shape, question.view);
@@ -284,7 +290,7 @@ fn divide(inputs: Inputs<'_>, question: &Question<'_>, choice: &[Part]) -> Optio
         shape,
         view,
         parts,
-        &seats,
+        &fitting,
         spare,
         question.aims,
     ))
@@ -296,7 +302,7 @@ fn lacks_of(inputs: Inputs<'_>, question: &Question<'_>, rooms: &[Part]) -> Vec<
     let lacks = rooms.iter().filter(|part| part.pods < count);
     lacks
         .filter_map(|part| {
-            let packing = Packing::lacking(question.main, count, part.pods);
+            let packing = Packing::shortfall(question.main, count, part.pods);
             let cluster = &inputs.capacity.room.places()[part.place];
             plan::lack_of(inputs, cluster, demand, &packing, question.view)
         })

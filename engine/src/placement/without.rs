@@ -56,6 +56,6 @@ pub(crate) fn without(inputs: Inputs<'_>, view: &mut View, queue: &QueueName, ch
 pub(crate) fn off_nodes(view: &mut View, nodes: Holdings) {
     for ((cluster, node), held) in nodes {
         let cluster = view.nodes.entry(cluster).or_default();
-        cluster.entry(node).or_default().add_tally(&held, -1);
+        cluster.entry(node).or_default().add_totals(&held, -1);
     }
 }

@@ -76,7 +76,7 @@ mod tests {
             assert_eq!(distance(&one, &other, farthest), far);
             assert_eq!(distance(&other, &one, farthest), far);
         }
-        // Where all is told to be no way at all, that tells nothing apart.
+        // Where every distance is zero, that distinguishes nothing.
         one.network.insert(ClusterName::from("b"), 0);
         assert_eq!(distance(&one, &other, 0), 250);
     }

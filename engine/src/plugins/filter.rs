@@ -11,7 +11,7 @@ use crate::plugins::{Plugin, UnknownPlugin};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// All filters, in the order in which they are asked: the first that refuses is told.
+/// All filters, in the order in which they are asked: the first that refuses is reported.
 const FILTERS: &[&dyn Filter] = &[
     &ClusterAffinity,
     &ClusterReady,
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart_and_kept() {
+    fn names_are_distinct_and_kept() {
         assert!(FILTERS.len() <= 32, "they are kept as bits");
         let mut names: Vec<&str> = filters().map(|plugin| plugin.name).collect();
         names.sort_unstable();

@@ -7,7 +7,7 @@
 use super::scores::{Data, Fragmentation, Network, Price, Spread};
 use super::{Plugin, UnknownPlugin};
 use crate::api::facts::ClusterFact;
-use crate::capacity::{PackEffect, Seats};
+use crate::capacity::{FittingPods, PackEffect};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(crate) struct Job<'a> {
     pub(crate) data: Vec<&'a ClusterFact>,
     /// The longest time between clusters that any tells, in microseconds.
     pub(crate) farthest: u64,
-    /// What each pod of its largest role asks for, of what [`Site::seats`] counts in.
+    /// What each pod of its largest role asks for, of what [`Site::fitting`] counts in.
     pub(crate) each: i64,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Job<'a> {
 pub(crate) struct Site<'a> {
     /// `None` where no score that counts asks for it.
     pub(crate) fact: Option<&'a ClusterFact>,
-    pub(crate) seats: Seats,
+    pub(crate) fitting: FittingPods,
     /// In thousandths of the dearest cluster's.
     pub(crate) price: i64,
 }

@@ -4,9 +4,10 @@
 //! so nothing is taken that does not help. For all that is offered, and for each of the
 //! clusters where it looks cheapest, items are taken in order until the job fits, then given
 //! back in reverse as far as it still does, then changed one for one for cheaper ones; a few
-//! items are searched exactly. What is between queues has to be lawful (`entitlement.rs`) item by
+//! items are searched exactly. What is between queues has to be valid (`entitlement.rs`) item by
 //! item and as a whole. Nothing here changes anything.
 
+use crate::amounts::bisect::boundary;
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::ResourceName;
 use crate::api::charge::{Pools, pools_of};
@@ -114,7 +115,7 @@ impl Search<'_> {
         let found = self.trimmed(found, &chain.taken);
         let found = self.swapped(found);
         let shares = self.fits(&found);
-        let shares = shares.filter(|shares| self.lawful(&found, shares));
+        let shares = shares.filter(|shares| self.is_valid(&found, shares));
         let price = self.price(&found);
         let better = best.as_ref().is_none_or(|best| price < best.0);
         if let Some(shares) = shares.filter(|_| better) {
@@ -131,7 +132,10 @@ impl Search<'_> {
             without::without(self.inputs, &mut view, item.queue, item.charge());
             for ((cluster, node), held) in &*item.nodes(&self.inputs.capacity.room) {
                 let cluster = view.nodes.entry(cluster.clone()).or_default();
-                cluster.entry(node.clone()).or_default().add_tally(held, -1);
+                cluster
+                    .entry(node.clone())
+                    .or_default()
+                    .add_totals(held, -1);
             }
         }
         let (inputs, request) = (self.inputs, self.request);
@@ -145,7 +149,7 @@ impl Search<'_> {
 
     /// Whether a choice may be made, the job going where `shares` say: each thing that comes
     /// from another queue is owed, smallest first, and none could be evicted in turn.
-    pub(crate) fn lawful(&self, chosen: &VictimSet, shares: &[Share]) -> bool {
+    pub(crate) fn is_valid(&self, chosen: &VictimSet, shares: &[Share]) -> bool {
         let pools = pools_of(shares);
         let mut order: Vec<usize> = chosen.iter().copied().collect();
         order.sort_by_cached_key(|index| (self.is_reclaimed(*index), self.size(*index), *index));
@@ -257,7 +261,9 @@ impl Search<'_> {
     /// The least first items of a chain with which the job fits: looked for among twice as many
     /// each time, since a few do most often.
     fn shortest(&self, chain: &mut Chain<'_>) -> Option<VictimSet> {
-        let first = |taken: &[usize], count: usize| taken[..count].iter().copied().collect();
+        let first = |taken: &[usize], count: usize| -> VictimSet {
+            taken[..count].iter().copied().collect()
+        };
         // That nothing at all would do is asked before.
         let (mut fails, mut fits) = (0, 1);
         loop {
@@ -271,15 +277,14 @@ impl Search<'_> {
             }
             (fails, fits) = (fits, fits * 2);
         }
-        while fits - fails > 1 {
-            let middle = fails + (fits - fails) / 2;
-            if self.fits(&first(&chain.taken, middle)).is_some() {
-                fits = middle;
-            } else {
-                fails = middle;
-            }
-        }
-        Some(first(&chain.taken, fits))
+        let size = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let find = |count: u32| {
+            let victims = first(&chain.taken, usize::try_from(count).ok()?);
+            self.fits(&victims).map(|_| victims)
+        };
+        let longest = first(&chain.taken, fits);
+        let (_, shortest) = boundary((size(fits), longest), size(fails), find);
+        Some(shortest)
     }
 
     /// Gives back in reverse what turned out needless, in blocks as long as that goes.
@@ -330,8 +335,8 @@ impl Search<'_> {
                 let mut tried = chosen.clone();
                 tried.remove(&index);
                 tried.insert(other);
-                let lawful = |shares: Vec<Share>| self.lawful(&tried, &shares);
-                if self.closed(&tried) && self.fits(&tried).is_some_and(lawful) {
+                let is_valid = |shares: Vec<Share>| self.is_valid(&tried, &shares);
+                if self.closed(&tried) && self.fits(&tried).is_some_and(is_valid) {
                     chosen = tried;
                     break;
                 }
@@ -348,7 +353,7 @@ impl Search<'_> {
             return;
         }
         if let Some(shares) = self.fits(chosen) {
-            if self.lawful(chosen, &shares) {
+            if self.is_valid(chosen, &shares) {
                 *best = Some((price, chosen.clone(), shares));
                 return;
             }

@@ -19,7 +19,7 @@
 //! would else protect a gang of any size (as it does in Volcano).
 
 use crate::amounts::resources::Resources;
-use crate::amounts::tally::clamp;
+use crate::amounts::totals::clamp;
 use crate::api::charge::Pools;
 use crate::api::ids::QueueName;
 use crate::pending::backoff::EntitlementGap;

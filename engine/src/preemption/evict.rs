@@ -1,19 +1,12 @@
-//! Evicting for a job that waits: reclaim between queues, preemption inside one.
+//! The search for victims of a blocked job: reclaim between queues, preemption inside one.
 //!
-//! Asked where a job is blocked by quota or room and nothing idle would do. It may take from
-//! other queues what they borrowed, while its queue is entitled to it (`entitlement.rs`); and from
-//! jobs of strictly lower priority in its own queue, where the queue allows that, or that run longer
-//! than they declared, where it allows this. Other queues
-//! are asked first, then its own, then both. What is chosen is the cheapest with which the job
-//! really fits (`choose.rs`); where nothing does, nothing is taken.
+//! It runs where quota or capacity blocks a job and nothing idle is enough. The job may reclaim what
+//! other queues borrowed, while its queue is entitled to it (`entitlement.rs`). In its own queue it may
+//! preempt jobs of strictly lower priority, or jobs that run longer than they declared, where the queue
+//! allows that. Other queues come first, then its own, then both. The search returns the cheapest set
+//! with which the job really starts (`choose.rs`), or nothing.
 //!
-//! What is decided is decided once: victims are ending, or their surplus leaving, and count as
-//! gone for everybody; the preemptor holds a reservation on exactly what it will use
-//! ([`crate::cycle::reserve::reserve_for_taker`]), which counts as charged for everybody, and takes nothing
-//! more while it waits. If the preemptor goes away, what was decided stands.
-//!
-//! An attempt that found nothing is made again when something has changed since, at most once
-//! in [`crate::config::EngineConfig::take_retry_ms`]; so a storm of blocked jobs stays cheap.
+//! `cycle::preempt` carries out what is found here.
 
 use crate::api::charge::Pools;
 use crate::api::facts::Share;
@@ -36,25 +29,24 @@ use crate::state::Inputs;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// From whom a job may take.
+/// What a job has the right to preempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// From other queues.
+    /// Jobs of other queues.
     pub(crate) reclaim: bool,
-    /// From those of lower priority, or overdue, in its own.
+    /// Jobs of its own queue that have a lower priority or are overdue.
     pub(crate) preempt: bool,
 }
 
-/// What is taken for a job, and where it goes then.
+/// The victims of a job, and where it starts then.
 #[derive(Debug, Clone)]
 pub(crate) struct Taking {
     pub(crate) items: Vec<Victim>,
     pub(crate) shares: Vec<Share>,
 }
 
-/// Whether a group that finds no room should be asked all the same, since one of it may take
-/// some back: the first for whom nobody is being evicted yet has the right to, and has
-/// not looked in vain.
+/// Whether a class of an infeasible shape is worth an evaluation for preemption: its first job without
+/// pending evictions has the right to preempt, and has not searched without result.
 pub(crate) fn may_take(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
     let Some(pending_queue) = inputs
         .pending
@@ -66,7 +58,7 @@ pub(crate) fn may_take(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) ->
     };
     let next = pending_queue
         .group(shape)
-        .find(|rank| !withheld::awaits_eviction(inputs, &rank.key));
+        .find(|rank| !withheld::has_pending_evictions(inputs, &rank.key));
     next.is_some_and(|rank| {
         let has_rights = || {
             let rights = rights(inputs, queue, &rank.key);
@@ -76,8 +68,8 @@ pub(crate) fn may_take(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) ->
     })
 }
 
-/// What its queues would have to be due, where a job may take only from others and is
-/// entitled to nothing even when all is gone that is going.
+/// The entitlement gaps of a job that may only reclaim and is not entitled to anything, even once all
+/// terminating jobs are gone.
 pub(crate) fn not_entitled(
     inputs: Inputs<'_>,
     request: Request<'_>,
@@ -97,7 +89,7 @@ pub(crate) fn not_entitled(
     (!entitled).then(|| entitlement_gaps(inputs.quota, request.queue, total))
 }
 
-/// Whether a queue lets any of its jobs have others evicted.
+/// Whether a queue lets any of its jobs preempt.
 pub(crate) fn lets_take(inputs: Inputs<'_>, queue: &QueueName) -> bool {
     let policy = inputs.quota.policy(queue);
     let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
@@ -136,15 +128,15 @@ pub(crate) fn find(
             tries: Cell::new(0),
         };
         if let Some(shares) = search.fits(&VictimSet::new()) {
-            // What is ending already is enough: it is kept for those who are owed it.
-            let owed = reclaims && search.lawful(&VictimSet::new(), &shares);
+            // What is terminating already is enough: it is reserved for the jobs that are entitled to it.
+            let owed = reclaims && search.is_valid(&VictimSet::new(), &shares);
             return Some(owed.then_some((VictimSet::new(), shares)));
         }
         search.cheapest().map(Some)
     };
     let reclaims = rights.reclaim && reclaim(request, &shift).could_be_entitled();
-    // From others, of its own queue, or both: each is gathered only when those before it are
-    // not enough.
+    // Candidates of other queues, of its own, or both: each set is gathered only when those before it
+    // are not enough.
     let ways: &[(bool, bool)] = match (reclaims, rights.preempt) {
         (true, true) => &[(true, false), (false, true), (true, true)],
         (true, false) => &[(true, false)],
@@ -196,8 +188,8 @@ fn offers<'a>(
     offers
 }
 
-/// The fleet and the quota once all that was decided is done: what is ending or leaving is
-/// gone, those it was taken for are there, and what is kept for those ahead is kept.
+/// Capacity and usage once all evictions are done: victims are gone, their preemptors are there, and
+/// the reservations ahead stand.
 fn as_it_will_be<'a>(inputs: Inputs<'a>, request: Request<'_>) -> (View, UsageOverlay<'a>) {
     let mut holders: BTreeSet<&JobKey> = withheld::reservations_ahead(inputs, request)
         .into_iter()
@@ -216,8 +208,8 @@ fn as_it_will_be<'a>(inputs: Inputs<'a>, request: Request<'_>) -> (View, UsageOv
     let holders: Vec<&JobKey> = holders.into_iter().collect();
     let mut view = View {
         basis: Basis::Now,
-        nodes: withheld::nodes_kept(inputs, &holders),
-        kept: withheld::headroom_kept(inputs, &holders),
+        nodes: withheld::nodes_reserved(inputs, &holders),
+        kept: withheld::headroom_reserved(inputs, &holders),
         tells: false,
     };
     for key in inputs.jobs.preemptible().terminating() {
@@ -258,7 +250,7 @@ pub(crate) fn taking_words(inputs: Inputs<'_>, request: Request<'_>, item: &Vict
     )
 }
 
-/// What is said of a job that runs longer than it declared, where that is why it may be evicted.
+/// The words for a job that may be evicted since it runs longer than it declared.
 fn overdue_words(inputs: Inputs<'_>, preemptor: &JobKey, job: &Job) -> Option<String> {
     let released = job.released.as_deref()?;
     let rules = inputs.quota.policy(&released.admission.queue)?.preemption;
@@ -270,7 +262,7 @@ fn overdue_words(inputs: Inputs<'_>, preemptor: &JobKey, job: &Job) -> Option<St
     ))
 }
 
-/// The job that would reclaim, its pools not known yet.
+/// The job that would reclaim; its pools are not known yet.
 fn reclaim<'a>(request: Request<'a>, usage: &'a UsageOverlay<'a>) -> Reclaim<'a> {
     Reclaim {
         usage,

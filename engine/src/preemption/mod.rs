@@ -1,8 +1,8 @@
 //! Who may be evicted for whom, and the cheapest set of victims with which the job really starts.
 
-pub(crate) mod awaited;
 pub(crate) mod choose;
 pub(crate) mod entitlement;
 pub(crate) mod evict;
 pub(crate) mod gaps;
+pub(crate) mod pending_evictions;
 pub(crate) mod victims;

@@ -266,7 +266,7 @@ fn offer_job<'a>(
         // What leaves already is counted as gone.
         let leaving = without::going(inputs, key).map(|(.., leaving)| leaving);
         for (node, held) in leaving.into_iter().flatten() {
-            nodes.entry(node).or_default().add_tally(&held, -1);
+            nodes.entry(node).or_default().add_totals(&held, -1);
         }
     }
     let again = pools_of(&released.admission.shares);

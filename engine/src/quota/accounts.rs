@@ -21,7 +21,7 @@
 //! Subtree quotas go up, bounds come down: a change walks up as far as subtree quotas change, then
 //! down as far as bounds do, and touches nothing else.
 
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::facts::{PoolBound, QueueFact};
 use crate::api::ids::{ClusterName, PoolClass};
 use crate::quota::measure::{Bounds, ResourceId, ResourceIds, Sums};
@@ -246,11 +246,15 @@ impl Quota {
 
     /// Sets what the usable nodes of a cluster have, by class. Where anything is guaranteed,
     /// what others may have changes with it.
-    pub(crate) fn set_fleet(&mut self, cluster: &ClusterName, total: &BTreeMap<PoolClass, Tally>) {
+    pub(crate) fn set_fleet(
+        &mut self,
+        cluster: &ClusterName,
+        total: &BTreeMap<PoolClass, ResourceTotals>,
+    ) {
         let mut classes = BTreeMap::new();
-        for (class, tally) in total {
+        for (class, totals) in total {
             let sums: &mut Sums = classes.entry(class.clone()).or_default();
-            for (name, amount) in tally.iter() {
+            for (name, amount) in totals.iter() {
                 sums.add(self.resource_ids.intern(name), amount);
             }
         }

@@ -4,7 +4,7 @@
 //! Past usage is history and cannot be recomputed.
 
 use crate::amounts::resources::Resources;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::QueueName;
 use crate::quota::measure::Sums;
 use crate::quota::queue::{Counts, QueueNode, StateCounts};
@@ -18,18 +18,18 @@ struct CanonicalQueue {
     parent: Option<QueueName>,
     children: Vec<QueueName>,
     problem: Option<String>,
-    pools: BTreeMap<String, Tally>,
-    counts: [(Tally, StateCounts, u32); 2],
+    pools: BTreeMap<String, ResourceTotals>,
+    counts: [(ResourceTotals, StateCounts, u32); 2],
     users: [BTreeMap<Arc<str>, u32>; 2],
     accounts: BTreeMap<String, CanonicalAccount>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct CanonicalAccount {
-    charged: Tally,
-    quota_below: [Tally; 2],
-    idle: [Tally; 2],
-    guarantee: Tally,
+    charged: ResourceTotals,
+    quota_below: [ResourceTotals; 2],
+    idle: [ResourceTotals; 2],
+    guarantee: ResourceTotals,
     deserved: Resources,
     real: Resources,
     effective: Resources,
@@ -69,9 +69,9 @@ impl Quota {
     /// Totals of the fleet by scope. A scope that no bound counts any more is kept up to date too,
     /// and is never read.
     fn audit_fleets(&self, should: &Self) -> Vec<String> {
-        let fleets = |quota: &Self| -> BTreeMap<String, Tally> {
+        let fleets = |quota: &Self| -> BTreeMap<String, ResourceTotals> {
             let all = quota.scopes.iter();
-            all.map(|scope| (scope.to_string(), quota.resource_ids.tally(&scope.fleet)))
+            all.map(|scope| (scope.to_string(), quota.resource_ids.totals(&scope.fleet)))
                 .collect()
         };
         let is = fleets(self);
@@ -86,15 +86,15 @@ impl Quota {
     }
 
     fn canonical(&self, node: &QueueNode) -> CanonicalQueue {
-        let tally = |sums: &Sums| self.resource_ids.tally(sums);
-        let counts = |counts: &Counts| (tally(&counts.pending), counts.by_state, counts.charged);
+        let totals = |sums: &Sums| self.resource_ids.totals(sums);
+        let counts = |counts: &Counts| (totals(&counts.pending), counts.by_state, counts.charged);
         let own = node.own.pools.iter();
         CanonicalQueue {
             parent: node.parent.map(|parent| self.name(parent).clone()),
             children: node.child_names(self),
             problem: self.problem(&node.name).map(|(_, message)| message),
             pools: own
-                .map(|(pool, sums)| (format!("{:?}", self.scopes.pool(*pool)), tally(sums)))
+                .map(|(pool, sums)| (format!("{:?}", self.scopes.pool(*pool)), totals(sums)))
                 .collect(),
             counts: [counts(&node.own.counts), counts(&node.counts)],
             users: [node.own.users.clone(), node.users.clone()],
@@ -104,7 +104,7 @@ impl Quota {
 
     /// Of the accounts that matter: those that name, sum up or bound anything.
     fn canonical_accounts(&self, node: &QueueNode) -> BTreeMap<String, CanonicalAccount> {
-        let tally = |sums: &Sums| self.resource_ids.tally(sums);
+        let totals = |sums: &Sums| self.resource_ids.totals(sums);
         let named = |bounds| self.resource_ids.named(bounds);
         let accounts = node.accounts.iter();
         let matter = accounts
@@ -113,10 +113,10 @@ impl Quota {
             .map(|(scope, account)| {
                 let (bounds, below) = (&account.bounds, &account.below);
                 let canonical = CanonicalAccount {
-                    charged: tally(&account.charged),
-                    quota_below: [tally(&below.guarantee), tally(&below.deserved)],
-                    idle: [tally(&account.idle), tally(&account.idle_below)],
-                    guarantee: tally(&bounds.guarantee),
+                    charged: totals(&account.charged),
+                    quota_below: [totals(&below.guarantee), totals(&below.deserved)],
+                    idle: [totals(&account.idle), totals(&account.idle_below)],
+                    guarantee: totals(&bounds.guarantee),
                     deserved: named(&bounds.deserved),
                     real: named(&bounds.real),
                     effective: named(&bounds.effective),

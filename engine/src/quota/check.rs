@@ -11,7 +11,7 @@
 //! stopped by that, nor by what is withheld for jobs further ahead.
 
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::quota::accounts::Account;
@@ -29,9 +29,9 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Withheld {
     /// Headroom, by queue on the path of the job that it is for.
-    pub(crate) headroom: BTreeMap<QueueName, Tally>,
+    pub(crate) headroom: BTreeMap<QueueName, ResourceTotals>,
     /// The same by pool, if the pools of that job are planned.
-    pub(crate) pools: BTreeMap<QueueName, BTreeMap<(ClusterName, PoolClass), Tally>>,
+    pub(crate) pools: BTreeMap<QueueName, BTreeMap<(ClusterName, PoolClass), ResourceTotals>>,
     /// True if nothing counts as charged: what may be then may be some day.
     pub(crate) idle: bool,
     /// True if less than nothing counts as nothing: what terminates makes up for what is withheld,
@@ -67,14 +67,14 @@ impl Withheld {
     /// Withholds what `other` withholds, too.
     pub(crate) fn add(&mut self, other: &Self) {
         self.supposes |= other.supposes;
-        for (queue, tally) in &other.headroom {
+        for (queue, totals) in &other.headroom {
             let here = self.headroom.entry(queue.clone()).or_default();
-            here.add_tally(tally, 1);
+            here.add_totals(totals, 1);
         }
         for (queue, pools) in &other.pools {
             let here = self.pools.entry(queue.clone()).or_default();
-            for (pool, tally) in pools {
-                here.entry(pool.clone()).or_default().add_tally(tally, 1);
+            for (pool, totals) in pools {
+                here.entry(pool.clone()).or_default().add_totals(totals, 1);
             }
         }
     }

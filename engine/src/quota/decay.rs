@@ -7,7 +7,7 @@
 //! least a second apart.
 
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::tally::clamp;
+use crate::amounts::totals::clamp;
 use crate::api::ids::{QueueName, Time};
 use crate::quota::measure::Sums;
 use crate::quota::queue::{QueueId, QueueNode};

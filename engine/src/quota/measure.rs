@@ -1,11 +1,11 @@
-//! Amounts by resource as short vectors: what queues hold and may hold.
+//! Amounts by resource as short vectors: usage and limits of queues.
 //!
 //! Resources are numbered in the order in which they were first met, so the numbers mean
 //! nothing and never reach output. Sums are kept in 128 bits: no number of 63-bit facts can
 //! overflow them.
 
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::tally::{Tally, clamp};
+use crate::amounts::totals::{ResourceTotals, clamp};
 use std::collections::BTreeMap;
 
 /// A resource by number.
@@ -67,12 +67,12 @@ impl ResourceIds {
             .filter_map(|(name, amount)| Some((self.find(name)?, i128::from(amount.0))))
     }
 
-    pub(super) fn tally(&self, sums: &Sums) -> Tally {
-        let mut tally = Tally::default();
+    pub(super) fn totals(&self, sums: &Sums) -> ResourceTotals {
+        let mut totals = ResourceTotals::default();
         for (id, amount) in sums.iter() {
-            tally.add_amount(self.name(id), amount);
+            totals.add_amount(self.name(id), amount);
         }
-        tally
+        totals
     }
 
     /// For output: what is above zero.

@@ -2,7 +2,7 @@
 
 use crate::amounts::quantity::Amount;
 use crate::amounts::resources::ResourceName;
-use crate::amounts::tally::clamp;
+use crate::amounts::totals::clamp;
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::quota::store::Quota;
 use std::collections::BTreeSet;

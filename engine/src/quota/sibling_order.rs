@@ -154,7 +154,7 @@ impl Quota {
         std::mem::take(&mut self.unranked).into_iter().collect()
     }
 
-    /// Has a queue ranked anew, since its pending jobs changed.
+    /// Has a queue ranked again, since its pending jobs changed.
     pub(crate) fn unrank(&mut self, name: &QueueName) {
         if let Some(id) = self.id(name) {
             self.unranked.insert(id);
@@ -271,7 +271,7 @@ impl Quota {
 mod tests {
     use super::*;
     use crate::amounts::resources::Resources;
-    use crate::amounts::tally::Tally;
+    use crate::amounts::totals::ResourceTotals;
     use crate::api::facts::QueueFact;
     use crate::api::ids::{ClusterName, JobKey, PoolClass, Time};
     use crate::quota::testing::queue;
@@ -343,7 +343,7 @@ mod tests {
 
     /// By hand: `cargo test --release -p engine --lib admissions_a_second -- --ignored
     /// --nocapture`. A thousand leaves below a hundred queues below ten: each admission asks who
-    /// is next, checks and charges it, ends an earlier one, and ranks both queues anew.
+    /// is next, checks and charges it, ends an earlier one, and ranks both queues again.
     #[test]
     #[ignore = "a measurement"]
     fn admissions_a_second() {
@@ -376,7 +376,7 @@ mod tests {
             ("pods", "1"),
         ];
         let request = Resources::parse(list).unwrap_or_default();
-        let total = BTreeMap::from([(pool.1.clone(), Tally::from(&request))]);
+        let total = BTreeMap::from([(pool.1.clone(), ResourceTotals::from(&request))]);
         queues.set_fleet(&pool.0, &total);
         let charge = crate::api::charge::Pools::from([(pool, request.clone())]);
         let rank = |number: usize| QueueOrder {

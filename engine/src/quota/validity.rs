@@ -13,7 +13,7 @@
 //! breaks no promise, since reclaim compares queues level by level. `docs/scheduling.md` has the
 //! list.
 
-use crate::amounts::tally::clamp;
+use crate::amounts::totals::clamp;
 use crate::api::facts::QueueState;
 use crate::api::ids::QueueName;
 use crate::api::reason::Reason;

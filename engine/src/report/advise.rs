@@ -1,11 +1,12 @@
 //! What would help a job that waits: the smallest changes with which it would start now.
 //!
 //! Each change is tried by the functions that decide, on a shape or a view with the change
-//! made; nothing is estimated that can be judged. It costs some tens of verdicts a job, so it
+//! made; nothing is estimated that can be evaluated. It costs some tens of verdicts a job, so it
 //! is asked for where a person looks, never for every job that waits.
 
+use crate::amounts::bisect::boundary;
 use crate::amounts::quantity::Amount;
-use crate::amounts::tally::{Tally, clamp};
+use crate::amounts::totals::{ResourceTotals, clamp};
 use crate::api::charge::Pools;
 use crate::api::decision::Help;
 use crate::api::demand::{Demand, Role};
@@ -25,7 +26,7 @@ use std::sync::Arc;
 const OTHER_QUEUES: (usize, usize) = (3, 64);
 
 /// What stops a job, with the numbers.
-enum Lack {
+enum Blocking {
     /// A bound; with the pools it would use, where the bound is on a class of those.
     Quota(Box<Shortfall>, Option<Pools>),
     /// Room.
@@ -60,27 +61,27 @@ pub(crate) fn advise(
     }
     let lack = lack(inputs, request);
     let mut helps: Vec<Help> = fewer_pods(inputs, request).into_iter().collect();
-    if let Some(Lack::Quota(short, pools)) = &lack {
+    if let Some(Blocking::Quota(short, pools)) = &lack {
         helps.extend(higher_bound(inputs, request, short, pools.as_ref()));
     }
     helps.extend(other_queues(inputs, request, may_use));
-    if let Some(Lack::Room(lacks)) = &lack {
+    if let Some(Blocking::Room(lacks)) = &lack {
         helps.extend(more_nodes(inputs, &shape, lacks));
     }
     helps
 }
 
-fn lack(inputs: Inputs<'_>, request: Request<'_>) -> Option<Lack> {
+fn lack(inputs: Inputs<'_>, request: Request<'_>) -> Option<Blocking> {
     let now = View::told();
     let total = inputs
         .quota
         .check_total(request.queue, &request.shape.total, &now.kept);
     if let Err(short) = total {
-        return Some(Lack::Quota(Box::new(short), None));
+        return Some(Blocking::Quota(Box::new(short), None));
     }
     match plan::plan(inputs, request.queue, request.shape, &now) {
-        Err(NoPlan::Bound(short, pools)) => Some(Lack::Quota(short, Some(pools))),
-        Err(NoPlan::NoRoom(lacks)) => Some(Lack::Room(lacks)),
+        Err(NoPlan::Bound(short, pools)) => Some(Blocking::Quota(short, Some(pools))),
+        Err(NoPlan::NoRoom(lacks)) => Some(Blocking::Room(lacks)),
         Err(NoPlan::NoCluster(_)) | Ok(_) => None,
     }
 }
@@ -99,15 +100,7 @@ fn fewer_pods(inputs: Inputs<'_>, request: Request<'_>) -> Option<Help> {
         })
     };
     // What fits stays fitting when it gets smaller: the most is found by halving.
-    let (mut fits, mut too_many) = (0, role.count);
-    while too_many - fits > 1 {
-        let middle = fits + (too_many - fits) / 2;
-        if goes(middle) {
-            fits = middle;
-        } else {
-            too_many = middle;
-        }
-    }
+    let (fits, ()) = boundary((0, ()), role.count, |count| goes(count).then_some(()));
     (fits > 0).then(|| Help::FewerPods {
         role: role.name.clone(),
         count: fits,
@@ -159,7 +152,7 @@ fn is_let_by(
         }
         queues.set_fact(&short.queue, fact);
     }
-    let kept = withheld::headroom_kept(inputs, &withheld::reservations_ahead(inputs, request));
+    let kept = withheld::headroom_reserved(inputs, &withheld::reservations_ahead(inputs, request));
     let total = queues.check_total(request.queue, &request.shape.total, &kept);
     let pools = pools.map_or(Ok(()), |pools| {
         queues.check_pools(request.queue, pools, &kept)
@@ -222,7 +215,7 @@ fn roomiest(
     let takes = nodes
         .filter(|node| crate::capacity::can_run_on(role, node))
         .map(|node| {
-            let empty = Tally::from(&node.fact.allocatable);
+            let empty = ResourceTotals::from(&node.fact.allocatable);
             (empty.fits(&role.request, most), &node.fact.class)
         });
     let (each, class) = takes.max_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.cmp(a.1)))?;
@@ -246,7 +239,7 @@ fn given_back(short: &Shortfall, pools: Option<&Pools>, amount: i128) -> Withhel
         supposes: true,
         ..Withheld::default()
     };
-    let less = Tally::of(&short.resource, -amount);
+    let less = ResourceTotals::of(&short.resource, -amount);
     match (&short.class, pools) {
         (Some(_), Some(pools)) => {
             // Any pool that the bound counts stands for all of it.

@@ -37,7 +37,7 @@ impl Work {
         let scale = |sum: i128| {
             let jobs = i128::try_from(jobs).unwrap_or(i128::MAX);
             let summed = i128::try_from(summed.max(1)).unwrap_or(i128::MAX);
-            crate::amounts::tally::clamp(sum.saturating_mul(jobs) / summed).0
+            crate::amounts::totals::clamp(sum.saturating_mul(jobs) / summed).0
         };
         (scale(self.devices), scale(self.device_seconds))
     }

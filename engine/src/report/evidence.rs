@@ -2,7 +2,7 @@
 //!
 //! Each line is one fact that the deciding functions have read: what each queue above the job
 //! holds of what it may have, what is kept for the job, how long it is expected to run. It
-//! judges nothing itself.
+//! evaluates nothing itself.
 
 use crate::amounts::resources::Resources;
 use crate::api::ids::{JobKey, QueueName};

@@ -80,7 +80,7 @@ fn explain_pending(
     shape: &RequestShape,
 ) -> Explanation {
     let tells = true;
-    match sizes::judge(
+    match sizes::evaluate(
         inputs,
         Request {
             queue,
@@ -119,8 +119,12 @@ fn told_holder(
     let Some(kept) = inputs.reservations.of(key) else {
         return (reason, message);
     };
-    if !kept.awaits.is_empty() {
-        let victims: Vec<String> = kept.awaits.iter().map(ToString::to_string).collect();
+    if !kept.pending_evictions.is_empty() {
+        let victims: Vec<String> = kept
+            .pending_evictions
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         message = format!(
             "{message}; it is next: {} evicted for it, and what frees is kept for it",
             are(&victims)
@@ -173,7 +177,7 @@ fn explain_released(
         return told(cause.reason, message);
     }
     if inputs.jobs.resizing().contains(key)
-        && let Err(why) = growth::judge_growth(inputs, key)
+        && let Err(why) = growth::evaluate_growth(inputs, key)
     {
         let elastic = job.demand.as_ref().filter(|demand| demand.elastic);
         let Some(demand) = elastic else {

@@ -1,5 +1,5 @@
 //! The sort key of reservations where more jobs want one than there are slots, and the jobs of a
-//! queue that may hold one.
+//! queue that can get one.
 
 use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;

@@ -6,7 +6,7 @@
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::Resources;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName, Time};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
@@ -48,16 +48,16 @@ pub(crate) struct Reservation {
     pub(crate) nodes: Vec<ReservedNode>,
     /// What of the charge need not be kept, for it becomes free with those nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) relief: Vec<ExpectedRelease>,
+    pub(crate) releases: Vec<ExpectedRelease>,
     /// When it can start by the ends that are declared or predicted; `None` where they do not
     /// do.
     pub(crate) start: Option<Time>,
-    /// Whether jobs are, or were, evicted for it, and it was not judged since they are gone.
+    /// Whether jobs are, or were, evicted for it, and it was not evaluated since they are gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) preemptor: bool,
     /// Those jobs that are not gone yet. While there are any, it stays exactly as it is.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(crate) awaits: BTreeSet<JobKey>,
+    pub(crate) pending_evictions: BTreeSet<JobKey>,
 }
 
 impl Reservation {
@@ -66,9 +66,9 @@ impl Reservation {
         self.preemptor
     }
 
-    /// Whether all are gone who were evicted for it, and it was not judged since.
+    /// Whether all are gone who were evicted for it, and it was not evaluated since.
     pub(crate) fn is_served(&self) -> bool {
-        self.taking() && self.awaits.is_empty()
+        self.taking() && self.pending_evictions.is_empty()
     }
 }
 
@@ -85,17 +85,17 @@ pub(crate) struct Reservations {
     /// The holders of each kind.
     by_scope: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
     /// For whom nothing can be kept, after how many growths of nodes that was found.
-    hopeless: BTreeMap<JobKey, u64>,
+    unreservable: BTreeMap<JobKey, u64>,
     /// For whom something may be kept after all, since somebody keeps less.
     admissible_later: BTreeSet<JobKey>,
     /// The holders that keep nodes.
     with_nodes: BTreeSet<JobKey>,
     /// What is kept of each node.
-    kept: BTreeMap<(ClusterName, NodeName), Tally>,
-    /// Who was refused headroom because as many as may hold it already.
+    reserved: BTreeMap<(ClusterName, NodeName), ResourceTotals>,
+    /// Jobs that were refused headroom because all its slots are taken.
     refused: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
     /// For whom a job is being evicted.
-    awaited: BTreeMap<JobKey, BTreeSet<JobKey>>,
+    pending_evictions: BTreeMap<JobKey, BTreeSet<JobKey>>,
 }
 
 impl Reservations {
@@ -109,7 +109,7 @@ impl Reservations {
     }
 
     /// Whether there is any for whom jobs are, or were just, evicted.
-    pub(crate) fn has_takers(&self) -> bool {
+    pub(crate) fn has_preemptors(&self) -> bool {
         self.preemption_backoff > 0
     }
 
@@ -139,34 +139,34 @@ impl Reservations {
     }
 
     /// Nothing can be kept for a job as things are.
-    pub(crate) fn note_hopeless(&mut self, key: &JobKey, growths: u64) {
-        self.hopeless.insert(key.clone(), growths);
+    pub(crate) fn note_unreservable(&mut self, key: &JobKey, growths: u64) {
+        self.unreservable.insert(key.clone(), growths);
     }
 
     /// Whether nothing can be kept for a job, as far as was found since nodes last grew.
-    pub(crate) fn is_hopeless(&self, key: &JobKey, growths: u64) -> bool {
-        self.hopeless.get(key) == Some(&growths)
+    pub(crate) fn is_unreservable(&self, key: &JobKey, growths: u64) -> bool {
+        self.unreservable.get(key) == Some(&growths)
     }
 
     /// Somebody keeps less: there is hope for all.
-    pub(crate) fn hope(&mut self) {
-        let hopeless = std::mem::take(&mut self.hopeless);
-        self.admissible_later.extend(hopeless.into_keys());
+    pub(crate) fn retry_unreservable(&mut self) {
+        let unreservable = std::mem::take(&mut self.unreservable);
+        self.admissible_later.extend(unreservable.into_keys());
     }
 
     /// For whom nothing could be kept, and may be now that nodes have grown so often.
-    pub(crate) fn take_hopeful(&mut self, growths: u64) -> BTreeSet<JobKey> {
-        if self.hopeless.values().any(|at| *at != growths) {
+    pub(crate) fn take_retried(&mut self, growths: u64) -> BTreeSet<JobKey> {
+        if self.unreservable.values().any(|at| *at != growths) {
             let stale = |_: &JobKey, at: &mut u64| *at != growths;
-            let stale = self.hopeless.extract_if(.., stale);
+            let stale = self.unreservable.extract_if(.., stale);
             self.admissible_later.extend(stale.map(|(key, _)| key));
         }
         std::mem::take(&mut self.admissible_later)
     }
 
-    /// Whether [`Self::take_hopeful`] would name any.
-    pub(crate) fn is_hope_due(&self, growths: u64) -> bool {
-        !self.admissible_later.is_empty() || self.hopeless.values().any(|at| *at != growths)
+    /// Whether [`Self::take_retried`] would name any.
+    pub(crate) fn is_retry_due(&self, growths: u64) -> bool {
+        !self.admissible_later.is_empty() || self.unreservable.values().any(|at| *at != growths)
     }
 
     /// The holders of a queue, in their order.
@@ -180,11 +180,15 @@ impl Reservations {
     }
 
     /// What is kept of a node for all holders together.
-    pub(crate) fn kept_on(&self, cluster: &ClusterName, node: &NodeName) -> Option<&Tally> {
-        if self.kept.is_empty() {
+    pub(crate) fn kept_on(
+        &self,
+        cluster: &ClusterName,
+        node: &NodeName,
+    ) -> Option<&ResourceTotals> {
+        if self.reserved.is_empty() {
             return None;
         }
-        self.kept.get(&(cluster.clone(), node.clone()))
+        self.reserved.get(&(cluster.clone(), node.clone()))
     }
 
     /// What is kept of a node for these holders together.
@@ -193,13 +197,13 @@ impl Reservations {
         holders: &[JobKey],
         cluster: &ClusterName,
         node: &NodeName,
-    ) -> Option<Tally> {
+    ) -> Option<ResourceTotals> {
         self.kept_on(cluster, node)?;
-        let mut all = Tally::default();
-        let kept = holders.iter().filter_map(|key| self.of(key));
-        for kept in kept.flat_map(|kept| &kept.nodes) {
-            if kept.node == *node && kept.cluster == *cluster {
-                all.add(&kept.resources, 1);
+        let mut all = ResourceTotals::default();
+        let reserved = holders.iter().filter_map(|key| self.of(key));
+        for reserved in reserved.flat_map(|reserved| &reserved.nodes) {
+            if reserved.node == *node && reserved.cluster == *cluster {
+                all.add(&reserved.resources, 1);
             }
         }
         Some(all)
@@ -208,10 +212,10 @@ impl Reservations {
     fn keep(&mut self, nodes: &[ReservedNode], times: i64) {
         for node in nodes {
             let at = (node.cluster.clone(), node.node.clone());
-            let kept = self.kept.entry(at.clone()).or_default();
-            kept.add(&node.resources, times);
-            if kept.is_empty() {
-                self.kept.remove(&at);
+            let reserved = self.reserved.entry(at.clone()).or_default();
+            reserved.add(&node.resources, times);
+            if reserved.is_empty() {
+                self.reserved.remove(&at);
             }
         }
     }
@@ -221,8 +225,8 @@ impl Reservations {
         self.remove(&reservation.rank.key);
         let holders = self.by_queue.entry(reservation.queue.clone()).or_default();
         holders.insert(reservation.rank.clone());
-        for victim in &reservation.awaits {
-            let holders = self.awaited.entry(victim.clone()).or_default();
+        for victim in &reservation.pending_evictions {
+            let holders = self.pending_evictions.entry(victim.clone()).or_default();
             holders.insert(reservation.rank.key.clone());
         }
         for scope in &reservation.scopes {
@@ -249,7 +253,7 @@ impl Reservations {
                 self.by_queue.remove(&removed.queue);
             }
         }
-        for victim in &removed.awaits {
+        for victim in &removed.pending_evictions {
             self.unlist(victim, key);
         }
         for scope in &removed.scopes {
@@ -265,7 +269,7 @@ impl Reservations {
         Some(removed)
     }
 
-    /// As many as may hold this already: the job is told when one less does.
+    /// All slots are taken: the job is woken when one is free.
     pub(crate) fn refuse(&mut self, key: &JobKey, scope: &ReservationSlot) {
         if matches!(scope, ReservationSlot::Headroom(_)) {
             let refused = self.refused.entry(scope.clone()).or_default();
@@ -281,12 +285,12 @@ impl Reservations {
 
     /// What was to be freed by `victim` is free. The holders that wait for nobody any more.
     pub(crate) fn settle(&mut self, victim: &JobKey) -> Vec<JobKey> {
-        let holders = self.awaited.remove(victim).unwrap_or_default();
+        let holders = self.pending_evictions.remove(victim).unwrap_or_default();
         let mut ready = Vec::new();
         for holder in holders {
-            if let Some(kept) = self.by_job.get_mut(&holder) {
-                kept.awaits.remove(victim);
-                if kept.awaits.is_empty() {
+            if let Some(reserved) = self.by_job.get_mut(&holder) {
+                reserved.pending_evictions.remove(victim);
+                if reserved.pending_evictions.is_empty() {
                     ready.push(holder);
                 }
             }
@@ -295,10 +299,10 @@ impl Reservations {
     }
 
     fn unlist(&mut self, victim: &JobKey, holder: &JobKey) {
-        if let Some(holders) = self.awaited.get_mut(victim) {
+        if let Some(holders) = self.pending_evictions.get_mut(victim) {
             holders.remove(holder);
             if holders.is_empty() {
-                self.awaited.remove(victim);
+                self.pending_evictions.remove(victim);
             }
         }
     }
@@ -306,21 +310,26 @@ impl Reservations {
     /// What is indexed otherwise than the reservations say.
     pub(crate) fn stale(&self) -> Vec<String> {
         let mut fresh = Self::default();
-        self.iter().cloned().for_each(|kept| fresh.set(kept));
+        self.iter()
+            .cloned()
+            .for_each(|reserved| fresh.set(reserved));
         let mut wrong = Vec::new();
         if fresh.by_queue != self.by_queue || fresh.by_scope != self.by_scope {
             wrong.push(format!("reservations by queue: {:?}", self.by_queue));
         }
-        if fresh.with_nodes != self.with_nodes || fresh.kept != self.kept {
-            wrong.push(format!("reservations by node: {:?}", self.kept));
+        if fresh.with_nodes != self.with_nodes || fresh.reserved != self.reserved {
+            wrong.push(format!("reservations by node: {:?}", self.reserved));
         }
         if fresh.by_job.len() != self.by_job.len()
             || fresh.preemption_backoff != self.preemption_backoff
         {
             wrong.push(format!("reservations by holder: {:?}", self.holders));
         }
-        if fresh.awaited != self.awaited {
-            wrong.push(format!("reservations by victim: {:?}", self.awaited));
+        if fresh.pending_evictions != self.pending_evictions {
+            wrong.push(format!(
+                "reservations by victim: {:?}",
+                self.pending_evictions
+            ));
         }
         wrong
     }
@@ -336,8 +345,9 @@ mod tests {
         JobKey::new("ns", name)
     }
 
-    /// One that keeps so many GPUs of each of these nodes of cluster `a`, and waits for `awaits`.
-    fn kept(name: &str, nodes: &[(&str, &str)], awaits: &[&str]) -> Reservation {
+    /// One that reserves so many GPUs of each of these nodes of cluster `a`, and waits for these
+    /// `pending_evictions`.
+    fn kept(name: &str, nodes: &[(&str, &str)], pending_evictions: &[&str]) -> Reservation {
         let node = |(node, request): &(&str, &str)| ReservedNode {
             cluster: ClusterName::from("a"),
             node: NodeName::from(*node),
@@ -355,45 +365,45 @@ mod tests {
             charge: Resources::new(),
             pools: Vec::new(),
             nodes: nodes.iter().map(node).collect(),
-            relief: Vec::new(),
+            releases: Vec::new(),
             start: None,
-            preemptor: !awaits.is_empty(),
-            awaits: awaits.iter().map(|name| key(name)).collect(),
+            preemptor: !pending_evictions.is_empty(),
+            pending_evictions: pending_evictions.iter().map(|name| key(name)).collect(),
         }
     }
 
     #[test]
-    fn whoever_could_keep_nothing_may_hope_once_when_somebody_keeps_less() {
+    fn an_unreservable_job_is_retried_once_when_less_is_reserved() {
         let mut all = Reservations::default();
-        all.note_hopeless(&key("one"), 3);
-        assert!(all.is_hopeless(&key("one"), 3) && !all.is_hope_due(3));
-        assert_eq!(all.take_hopeful(3), BTreeSet::new());
-        all.hope();
-        assert!(!all.is_hopeless(&key("one"), 3) && all.is_hope_due(3));
-        assert_eq!(all.take_hopeful(3), BTreeSet::from([key("one")]));
-        assert!(!all.is_hope_due(3));
-        assert_eq!(all.take_hopeful(3), BTreeSet::new());
+        all.note_unreservable(&key("one"), 3);
+        assert!(all.is_unreservable(&key("one"), 3) && !all.is_retry_due(3));
+        assert_eq!(all.take_retried(3), BTreeSet::new());
+        all.retry_unreservable();
+        assert!(!all.is_unreservable(&key("one"), 3) && all.is_retry_due(3));
+        assert_eq!(all.take_retried(3), BTreeSet::from([key("one")]));
+        assert!(!all.is_retry_due(3));
+        assert_eq!(all.take_retried(3), BTreeSet::new());
     }
 
     #[test]
-    fn whoever_could_keep_nothing_may_hope_when_nodes_have_grown_since() {
+    fn an_unreservable_job_is_retried_when_nodes_were_freed_since() {
         let mut all = Reservations::default();
-        all.note_hopeless(&key("before"), 3);
-        all.note_hopeless(&key("after"), 4);
-        assert!(all.is_hope_due(4));
-        assert_eq!(all.take_hopeful(4), BTreeSet::from([key("before")]));
-        assert!(all.is_hopeless(&key("after"), 4) && !all.is_hope_due(4));
-        assert_eq!(all.take_hopeful(5), BTreeSet::from([key("after")]));
+        all.note_unreservable(&key("before"), 3);
+        all.note_unreservable(&key("after"), 4);
+        assert!(all.is_retry_due(4));
+        assert_eq!(all.take_retried(4), BTreeSet::from([key("before")]));
+        assert!(all.is_unreservable(&key("after"), 4) && !all.is_retry_due(4));
+        assert_eq!(all.take_retried(5), BTreeSet::from([key("after")]));
     }
 
     #[test]
-    fn what_is_kept_of_a_node_is_told_for_all_and_for_some() {
+    fn what_is_reserved_of_a_node_is_listed_for_all_and_for_some() {
         let mut all = Reservations::default();
         all.set(kept("one", &[("n0", "gpu 4"), ("n1", "gpu 3")], &[]));
         all.set(kept("two", &[("n0", "gpu 2")], &[]));
         let (a, b) = (ClusterName::from("a"), ClusterName::from("b"));
         let [n0, n1] = ["n0", "n1"].map(NodeName::from);
-        let sum = |request: &str| Some(Tally::from(&resources(request)));
+        let sum = |request: &str| Some(ResourceTotals::from(&resources(request)));
         assert_eq!(all.kept_on(&a, &n0).cloned(), sum("gpu 6"));
         assert_eq!(all.kept_for(&[key("one")], &a, &n0), sum("gpu 4"));
         let both = [key("one"), key("two")];
@@ -408,16 +418,16 @@ mod tests {
     #[test]
     fn holders_are_found_by_what_they_wait_for() {
         let mut all = Reservations::default();
-        assert!(!all.has_takers());
+        assert!(!all.has_preemptors());
         all.set(kept("one", &[], &[]));
         all.set(kept("two", &[], &["victim"]));
-        assert!(all.has_takers());
+        assert!(all.has_preemptors());
         let q = QueueName::from("q");
         assert_eq!(all.short_of(&q), [key("one"), key("two")]);
         assert_eq!(all.short_of(&QueueName::from("other")), []);
         assert_eq!(all.settle(&key("victim")), [key("two")]);
         all.remove(&key("two"));
-        assert!(!all.has_takers());
+        assert!(!all.has_preemptors());
         assert_eq!(all.short_of(&q), [key("one")]);
     }
 
@@ -432,13 +442,13 @@ mod tests {
             ("queue", |all| all.by_queue.clear()),
             ("queue", |all| all.by_scope.clear()),
             ("node", |all| all.with_nodes.clear()),
-            ("node", |all| all.kept.clear()),
+            ("node", |all| all.reserved.clear()),
             ("holder", |all| all.preemption_backoff = 0),
             ("holder", |all| {
                 let other = kept("other", &[], &[]);
                 all.by_job.insert(key("other"), other);
             }),
-            ("victim", |all| all.awaited.clear()),
+            ("victim", |all| all.pending_evictions.clear()),
         ];
         for (index, breaks) in breaks {
             let mut broken = all.clone();

@@ -1,4 +1,4 @@
-//! Which seat of its job a pod takes when it is bound, and which pods are still to come.
+//! Which assumed pod of its job a pod takes when it is bound, and which pods are still to come.
 
 use crate::world::{World, gang, key, node, pod, pods, queue, res, role};
 use engine::capacity::Room;
@@ -80,7 +80,7 @@ fn a_bound_pod_is_one_less_of_the_role_of_its_request_else_of_any() {
 }
 
 #[test]
-fn a_pod_takes_the_seat_on_its_node_before_another_of_its_role() {
+fn a_pod_binds_the_assumed_pod_on_its_node_before_another_of_its_role() {
     let mut room = room();
     let plan = share(
         &[("worker", 2)],
@@ -94,7 +94,7 @@ fn a_pod_takes_the_seat_on_its_node_before_another_of_its_role() {
 }
 
 #[test]
-fn a_pod_takes_the_seat_of_its_request_before_another_on_its_node() {
+fn a_pod_binds_the_assumed_pod_of_its_request_before_another_on_its_node() {
     let mut room = room();
     let plan = share(
         &[("server", 1), ("worker", 2)],
@@ -106,7 +106,7 @@ fn a_pod_takes_the_seat_of_its_request_before_another_on_its_node() {
 }
 
 #[test]
-fn of_pods_that_run_already_no_seat_is_left_to_be_taken() {
+fn of_pods_that_run_already_no_assumed_pod_is_left() {
     let mut room = room();
     comes(&mut room, "p0", Some("n0"), "gpu 2");
     let plan = share(
@@ -122,7 +122,7 @@ fn of_pods_that_run_already_no_seat_is_left_to_be_taken() {
 }
 
 #[test]
-fn a_seat_leaves_a_node_that_is_cordoned_although_another_of_its_job_was_taken_there() {
+fn an_assumed_pod_leaves_a_node_that_is_cordoned_although_another_of_its_job_was_taken_there() {
     let mut world = World::new();
     world.cluster("a", 2, "cpu 64, gpu 8").queue(queue("q"));
     world.add("job", "q", 2, "gpu 4");

@@ -146,7 +146,7 @@ fn a_plan_for_a_job_that_runs_holds_room_for_what_is_missing_only() {
 }
 
 #[test]
-fn a_pod_takes_one_seat_however_often_it_is_reported() {
+fn a_pod_binds_one_assumed_pod_however_often_it_is_reported() {
     let mut world = world();
     world.cluster("a", 1, "cpu 64, gpu 8");
     world.add("job", "q", 2, "gpu 4");
@@ -155,7 +155,7 @@ fn a_pod_takes_one_seat_however_often_it_is_reported() {
     world.apply(Event::PodUpserted(pod.clone()));
     world.apply(Event::PodUpserted(PodFact { ended: true, ..pod }));
     world.wait(5).decide();
-    // The first pod has ended; the seat of the second is still held.
+    // The first pod has ended; the assumed pod of the second is still held.
     let pool = &world.engine.pools()[0];
     assert_eq!(pool.assumed, crate::world::pod("gpu 4"));
     assert_eq!(pool.used, res(""));

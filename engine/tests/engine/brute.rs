@@ -91,10 +91,10 @@ proptest! {
         let job = world.job("job", "q", demand);
         world.submit(job);
         world.decided();
-        let seats = |nodes: &Vec<Free>| nodes.iter()
+        let assumed = |nodes: &Vec<Free>| nodes.iter()
             .map(|(gpus, cores)| (gpus / each.0).min(cores / each.1))
             .sum::<u32>();
-        let mut rooms: Vec<u32> = clusters.iter().map(seats).collect();
+        let mut rooms: Vec<u32> = clusters.iter().map(assumed).collect();
         rooms.sort_unstable_by(|a, b| b.cmp(a));
         let mut sum = 0;
         let fewest = rooms.iter().position(|room| { sum += room; sum >= count });

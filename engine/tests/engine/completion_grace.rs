@@ -34,8 +34,10 @@ fn ended(world: &World, name: &str) -> PodFact {
 fn is_known(world: &World, name: &str) -> bool {
     let snapshot = serde_json::to_value(world.engine.snapshot()).unwrap();
     let uid = world.planned_pods(&key(name))[0].uid.to_string();
-    let pods = ["pods", "lingering"].map(|list| snapshot[list].to_string());
-    pods.iter().any(|pods| pods.contains(&uid))
+    // A list that is empty is left out.
+    let lists = ["pods", "completion_grace"].into_iter();
+    let mut pods = lists.flat_map(|list| snapshot[list].as_array().into_iter().flatten());
+    pods.any(|pod| pod.to_string().contains(&uid))
 }
 
 #[test]

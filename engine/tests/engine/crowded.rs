@@ -87,7 +87,7 @@ fn demand(tenant: usize, count: u32, gpus: u32) -> Demand {
 impl Model {
     fn new() -> Self {
         let mut world = World::with(EngineConfig {
-            most_in_vain: 200,
+            max_fruitless_evaluations: 200,
             ..EngineConfig::default()
         });
         for cluster in CLUSTERS {
@@ -218,7 +218,7 @@ impl Model {
 #[test]
 fn preemptors_that_lack_headroom_alone_wait_for_whose_it_is() {
     let mut world = World::with(EngineConfig {
-        most_in_vain: 20,
+        max_fruitless_evaluations: 20,
         ..EngineConfig::default()
     });
     world.apply(Event::ClusterUpserted(crate::world::cluster("x")));

@@ -259,7 +259,7 @@ fn room_that_is_found_when_its_placement_is_reported_is_not_lost() {
     let mut world = released_to_a_lost_node();
     world.decide();
     world.wait(5);
-    // Between two looks at its seats: it is still one of those without room.
+    // Between two looks at its assumed pods: it is still one of those without room.
     world.progress("job", Progress::Placed);
     world.apply(Event::NodeUpserted(node("a", "n1", "cpu 64, gpu 8")));
     world.decide();

@@ -40,8 +40,12 @@ fn charged(world: &World) -> String {
         .iter()
         .map(|pods| format!("{}={}", pods.role, pods.count))
         .collect();
-    let overgrown = if job.overgrown { " overgrown" } else { "" };
-    format!("{} {}{overgrown}", pods.join(" "), world.allocated("q"))
+    let exceeds_grant = if job.exceeds_grant {
+        " exceeds its grant"
+    } else {
+        ""
+    };
+    format!("{} {}{exceeds_grant}", pods.join(" "), world.allocated("q"))
 }
 
 #[test]
@@ -98,7 +102,7 @@ fn growth_that_nothing_holds_is_charged_at_once_even_beyond() {
     let (mut world, fact) = released(pods(2, "gpu 1"));
     resized(&mut world, &fact, pods(6, "gpu 1"));
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(charged(&world), @"worker=6 nvidia.com/gpu 6, pods 6 overgrown");
+    assert_snapshot!(charged(&world), @"worker=6 nvidia.com/gpu 6, pods 6 exceeds its grant");
     assert!(world.engine.take_changed().jobs.contains(&key("job")));
     resized(&mut world, &fact, pods(2, "gpu 1"));
     world.decide();
@@ -115,7 +119,7 @@ fn what_nothing_holds_any_more_has_all_its_pods_and_not_only_those_that_were_gra
     world.run("job");
     resized(&mut world, &fact, pods(4, "gpu 1"));
     world.decide();
-    assert_snapshot!(charged(&world), @"worker=4 nvidia.com/gpu 4, pods 4 overgrown");
+    assert_snapshot!(charged(&world), @"worker=4 nvidia.com/gpu 4, pods 4 exceeds its grant");
 }
 
 #[test]
@@ -123,14 +127,14 @@ fn of_two_requests_the_larger_is_charged() {
     let (mut world, fact) = released(held(2, "gpu 1"));
     resized(&mut world, &fact, held(2, "gpu 2"));
     world.decide();
-    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 4, pods 2 overgrown");
+    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 4, pods 2 exceeds its grant");
     resized(&mut world, &fact, held(2, "gpu 1"));
     world.decide();
-    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 4, pods 2 overgrown");
+    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 4, pods 2 exceeds its grant");
     let (mut world, fact) = released(pods(2, "gpu 1"));
     resized(&mut world, &fact, pods(2, "gpu 2"));
     world.decide();
-    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 4, pods 2 overgrown");
+    assert_snapshot!(charged(&world), @"worker=2 nvidia.com/gpu 4, pods 2 exceeds its grant");
 }
 
 #[test]
@@ -204,7 +208,7 @@ fn the_roles_of_what_nothing_holds_stay_in_the_order_of_its_template() {
     };
     let (mut world, fact) = released(of(2));
     resized(&mut world, &fact, of(3));
-    assert_snapshot!(charged(&world), @"worker=3 launcher=1 cpu 1, nvidia.com/gpu 3, pods 4 overgrown");
+    assert_snapshot!(charged(&world), @"worker=3 launcher=1 cpu 1, nvidia.com/gpu 3, pods 4 exceeds its grant");
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn of_eight_clusters_each_is_weighed_whatever_it_looks_like() {
 }
 
 /// The one of twenty clusters that differs from the others: neither among the first by name,
-/// nor with the fewest seats.
+/// nor with the fewest assumed pods.
 const OTHER: &str = "c15";
 
 /// What makes the one cluster the best, and what the job and its queue say.

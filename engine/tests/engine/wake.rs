@@ -238,7 +238,7 @@ fn who_was_refused_headroom_is_asked_again_when_one_less_keeps_it() {
 fn a_round_ends_after_so_many_evaluations_without_result_and_is_complete_with_one_less() {
     for (jobs, is_cut) in [(2, false), (3, true)] {
         let mut world = World::with(engine::EngineConfig {
-            most_in_vain: 2,
+            max_fruitless_evaluations: 2,
             ..engine::EngineConfig::default()
         });
         world.cluster("a", 1, "cpu 64, gpu 8").queue(queue("q"));

@@ -89,7 +89,7 @@ impl Both {
     /// The members bind the pods of a job where they were planned; or they go.
     fn bind(&mut self, job: usize, there: bool) {
         let key = world::key(&job_name(job));
-        for (index, (node, role)) in self.model.seats(job).into_iter().enumerate() {
+        for (index, (node, role)) in self.model.assumed(job).into_iter().enumerate() {
             let fact = &self.case.nodes[node];
             let pod = PodFact {
                 cluster: ClusterName::from(CLUSTERS[fact.cluster]),

@@ -78,16 +78,16 @@ impl Model {
         let stated = self.jobs[job].job.clone();
         for (index, role) in stated.roles.iter().enumerate() {
             let name = format!("r{index}");
-            let mut seats = 0;
+            let mut assumed = 0;
             for slot in share.slots.iter().filter(|slot| slot.role == name) {
                 let node = self.node(share, slot.node.as_str())?;
                 self.nodes[node].used = plus(self.nodes[node].used, role.each, slot.count);
                 self.jobs[job].placed.push((node, index, slot.count));
-                seats += slot.count;
+                assumed += slot.count;
             }
-            if seats != role.count {
+            if assumed != role.count {
                 return Err(format!(
-                    "j{job:02} has {seats} seats for {} pods",
+                    "j{job:02} has {assumed} placed for {} pods",
                     role.count
                 ));
             }
@@ -120,7 +120,7 @@ impl Model {
     }
 
     /// Where each pod of a running job is, and of which role it is.
-    pub fn seats(&self, job: usize) -> Vec<(usize, Role)> {
+    pub fn assumed(&self, job: usize) -> Vec<(usize, Role)> {
         let entry = &self.jobs[job];
         let each = |(node, role, count): &(usize, usize, u32)| {
             vec![(*node, entry.job.roles[*role]); *count as usize]
@@ -296,8 +296,13 @@ impl Model {
     fn of_class(&self, queue: usize) -> i64 {
         let below = self.jobs.iter();
         let below = below.filter(|entry| self.path(entry.job.queue).contains(&queue));
-        let seats = below.flat_map(|entry| entry.placed.iter().map(move |seat| (entry, seat)));
-        let of_class = seats.filter(|(_, (node, _, _))| !self.nodes[*node].stated.big);
+        let assumed = below.flat_map(|entry| {
+            entry
+                .placed
+                .iter()
+                .map(move |assumed_pod| (entry, assumed_pod))
+        });
+        let of_class = assumed.filter(|(_, (node, _, _))| !self.nodes[*node].stated.big);
         of_class
             .map(|(entry, (_, role, count))| entry.job.roles[*role].each[GPU] * i64::from(*count))
             .sum()

@@ -47,7 +47,7 @@ struct Stated {
 struct Runs {
     job: usize,
     end: i64,
-    seats: Vec<(usize, u32)>,
+    assumed: Vec<(usize, u32)>,
 }
 
 /// Who runs until when, who waits, and what the head may count on.
@@ -105,8 +105,12 @@ impl<'a> Model<'a> {
         there
             .map(|(node, (_, gpus))| {
                 let stay = self.running.iter().filter(|runs| runs.end > at);
-                let seats = stay.flat_map(|runs| runs.seats.iter().map(move |seat| (runs, seat)));
-                let here = seats.filter(|(_, (of, _))| *of == node);
+                let assumed = stay.flat_map(|runs| {
+                    runs.assumed
+                        .iter()
+                        .map(move |assumed_pod| (runs, assumed_pod))
+                });
+                let here = assumed.filter(|(_, (of, _))| *of == node);
                 let used = here.fold([0, 0], |sum, (runs, (_, count))| {
                     plus(sum, self.case.jobs[runs.job].role().each, *count)
                 });
@@ -173,12 +177,12 @@ impl<'a> Model<'a> {
     }
 
     /// Takes over that a job starts, if it may.
-    fn start(&mut self, job: usize, seats: Vec<(usize, u32)>, now: i64) -> Result<(), String> {
+    fn start(&mut self, job: usize, assumed: Vec<(usize, u32)>, now: i64) -> Result<(), String> {
         let head = self.head();
         let before = head.map(|head| self.soonest(head, now));
         let end = now + self.case.jobs[job].lasts;
         self.waiting.retain(|waits| *waits != job);
-        self.running.push(Runs { job, end, seats });
+        self.running.push(Runs { job, end, assumed });
         self.started[job] = Some(now);
         for cluster in 0..CLUSTERS.len() {
             let free = self.free(cluster, now - 1);
@@ -281,7 +285,7 @@ fn release_all(engine: &mut Engine, model: &mut Model<'_>, now: i64) -> Result<(
                 return Err(format!("nothing but releases was expected: {decision:?}"));
             };
             let job = job_number(&key.name);
-            model.start(job, seats(&admission), now)?;
+            model.start(job, assumed(&admission), now)?;
             if let Some(runs) = model.running.last() {
                 bind(engine, model.case, runs, true);
             }
@@ -331,7 +335,7 @@ fn submit(engine: &mut Engine, job: usize, stated: Stated, now: i64) {
     }));
 }
 
-fn seats(admission: &Admission) -> Vec<(usize, u32)> {
+fn assumed(admission: &Admission) -> Vec<(usize, u32)> {
     let slots = admission.shares.iter().flat_map(|share| &share.slots);
     slots
         .map(|slot| (slot.node.as_str()[1..].parse().unwrap(), slot.count))
@@ -341,7 +345,7 @@ fn seats(admission: &Admission) -> Vec<(usize, u32)> {
 /// The pods of a job are bound where they were planned; or they go.
 fn bind(engine: &mut Engine, case: &Case, runs: &Runs, there: bool) {
     let request = format!("gpu {}, cpu 1", case.jobs[runs.job].gpus);
-    for (node, count) in &runs.seats {
+    for (node, count) in &runs.assumed {
         for index in 0..*count {
             let pod = engine::facts::PodFact {
                 cluster: CLUSTERS[case.nodes[*node].0].into(),

@@ -61,8 +61,8 @@ fn search(
 
 /// How many pods of `each` go into `free`.
 pub fn fits(free: Amounts, each: Amounts) -> u32 {
-    let dims = free.into_iter().zip(each).filter(|(_, each)| *each > 0);
-    let most = dims.map(|(free, each)| free.max(0) / each).min();
+    let resource_ids = free.into_iter().zip(each).filter(|(_, each)| *each > 0);
+    let most = resource_ids.map(|(free, each)| free.max(0) / each).min();
     most.map_or(u32::MAX, |most| u32::try_from(most).unwrap())
 }
 

@@ -74,7 +74,7 @@ impl Tree<'_> {
         held + idle.sum::<i64>()
     }
 
-    /// Whether a queue may hold so much more: at it, at every queue above it and at the root the
+    /// Whether a queue may be charged so much more: at it, at every queue above it and at the root the
     /// bound is kept; and what is held there and guaranteed below to others is within the bound
     /// too, unless what is asked for takes nothing that was not guaranteed to the queue before.
     pub fn fits_quota(&self, queue: usize, asked: Amounts, allocated: &[Amounts]) -> bool {
@@ -98,8 +98,9 @@ impl Tree<'_> {
             let now = self.committed(*at, dim, &after);
             bound.is_none_or(|bound| held <= bound && (now <= bound || now == before))
         };
-        let dims = (0..asked.len()).filter(|dim| asked[*dim] > 0);
-        dims.into_iter()
+        let resource_ids = (0..asked.len()).filter(|dim| asked[*dim] > 0);
+        resource_ids
+            .into_iter()
             .all(|dim| levels.iter().all(|at| passes(at, dim)))
     }
 
@@ -141,8 +142,8 @@ impl Tree<'_> {
         if deserved.iter().flatten().all(|deserved| *deserved == 0) {
             return None;
         }
-        let dims = deserved.into_iter().zip(self.allocated[queue]);
-        let shares = dims.filter_map(|(deserved, has)| Some(Fraction::new(has, deserved?)));
+        let resource_ids = deserved.into_iter().zip(self.allocated[queue]);
+        let shares = resource_ids.filter_map(|(deserved, has)| Some(Fraction::new(has, deserved?)));
         shares.max()
     }
 

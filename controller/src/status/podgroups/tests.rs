@@ -91,7 +91,7 @@ impl Case {
             admission: (self.state != JobState::Queued).then_some(&admission),
             queued_at: fact.queued_at,
             back_off_until: None,
-            overgrown: false,
+            exceeds_grant: false,
         };
         let explanation = Explanation {
             position: self.position,

@@ -22,7 +22,7 @@ fn inadmissible(wake: RequeueCondition) -> Inadmissible {
     }
 }
 
-/// Two queues with a job each, both asleep for want of room.
+/// Two queues with a job each, both parked for want of room.
 fn sleeping() -> (PendingQueues, [QueueName; 2], ShapeId) {
     let mut pending = PendingQueues::default();
     let queues = ["a", "b"].map(QueueName::from);
@@ -45,19 +45,19 @@ fn sleeping() -> (PendingQueues, [QueueName; 2], ShapeId) {
     (pending, queues, shape)
 }
 
-fn awake(pending: &PendingQueues, queues: &[QueueName; 2]) -> [usize; 2] {
+fn active(pending: &PendingQueues, queues: &[QueueName; 2]) -> [usize; 2] {
     queues
         .each_ref()
-        .map(|queue| pending.pending_queue(queue).map_or(0, PendingQueue::awake))
+        .map(|queue| pending.pending_queue(queue).map_or(0, PendingQueue::active))
 }
 
 #[test]
-fn a_queue_wakes_alone_and_is_stirred() {
+fn a_queue_wakes_alone_and_is_marked_dirty() {
     let (mut pending, queues, shape) = sleeping();
-    assert_eq!(awake(&pending, &queues), [0, 0]);
+    assert_eq!(active(&pending, &queues), [0, 0]);
     assert!(!pending.is_dirty());
     pending.wake_queue(&queues[0]);
-    assert_eq!(awake(&pending, &queues), [1, 0]);
+    assert_eq!(active(&pending, &queues), [1, 0]);
     assert!(pending.is_dirty());
     let woken = BTreeSet::from([(queues[0].clone(), shape)]);
     assert_eq!(pending.take_woken(), woken);
@@ -65,17 +65,17 @@ fn a_queue_wakes_alone_and_is_stirred() {
 }
 
 #[test]
-fn a_group_was_judged_until_it_is_woken() {
+fn a_class_was_evaluated_until_it_is_woken() {
     let (mut pending, queues, shape) = sleeping();
-    let judged = |pending: &PendingQueues| {
+    let evaluated = |pending: &PendingQueues| {
         pending
             .pending_queue(&queues[0])
-            .map(|pending_queue| pending_queue.was_judged(shape))
+            .map(|pending_queue| pending_queue.was_evaluated(shape))
     };
     pending.wake(&RequeueCondition::Room);
-    assert_eq!(judged(&pending), Some(false));
-    pending.note_judged(&queues[0], shape);
-    assert_eq!(judged(&pending), Some(true));
-    pending.rouse(&queues[0], shape);
-    assert_eq!(judged(&pending), Some(false));
+    assert_eq!(evaluated(&pending), Some(false));
+    pending.note_evaluated(&queues[0], shape);
+    assert_eq!(evaluated(&pending), Some(true));
+    pending.activate(&queues[0], shape);
+    assert_eq!(evaluated(&pending), Some(false));
 }

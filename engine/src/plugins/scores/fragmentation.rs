@@ -22,7 +22,7 @@ impl Score for Fragmentation {
 
     /// As if the tightest node were taken, and all that it has left were unusable.
     fn guess(&self, job: &Job<'_>, site: &Site<'_>) -> i64 {
-        let left = site.seats.tightest.saturating_sub(job.each);
+        let left = site.fitting.tightest.saturating_sub(job.each);
         left.saturating_mul(1000) / job.each.max(1)
     }
 }

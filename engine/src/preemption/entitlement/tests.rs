@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use crate::api::facts::{PolicyFact, PoolBound, QueueFact};
 use crate::api::ids::{ClusterName, PoolClass};
 use crate::quota::testing;
@@ -23,7 +23,7 @@ struct Tree(Quota);
 impl Tree {
     fn new() -> Self {
         let mut queues = Quota::default();
-        let total = Tally::from(&res("cpu 100, gpu 10"));
+        let total = ResourceTotals::from(&res("cpu 100, gpu 10"));
         let fleet = BTreeMap::from([(PoolClass::from("gpu"), total)]);
         queues.set_fleet(&ClusterName::from("a"), &fleet);
         Self(queues)
@@ -222,7 +222,7 @@ fn queues_are_compared_where_their_paths_diverge() {
         .queue("x/x2", "", "", "gpu 4")
         .queue("y", "", "gpu 4", "")
         .queue("y/y1", "gpu 1", "gpu 1", "gpu 5");
-    // x holds all that it deserves: x1 takes from its sibling, not from y, though y owes.
+    // x holds all that it deserves: x1 takes from its sibling, not from y, though y is over its deserved.
     let asks = ("x1", "gpu 1");
     assert_eq!(tree.take(asks, "x2", &[], "gpu 1"), Ok(()));
     assert_eq!(
@@ -236,7 +236,7 @@ fn queues_are_compared_where_their_paths_diverge() {
     // With room below x's due, from y too.
     let tree = tree.queue("x", "", "gpu 6", "");
     assert_eq!(tree.take(asks, "y1", &[], "gpu 5"), Ok(()));
-    // Of y, which owes, only from those below it that hold more than they are guaranteed.
+    // Of y, which is over its deserved, only from those below it that hold more than they are guaranteed.
     let tree = Tree::new()
         .queue("x", "", "gpu 5", "")
         .queue("x/x1", "", "gpu 5", "gpu 3")
@@ -292,7 +292,7 @@ fn what_is_due_is_what_is_deserved_and_not_held_of_what_a_job_asks_for() {
         let told = gaps.map(|due| {
             let left = tree.0.unused_deserved(&due.queue, &due.resource).unwrap();
             let asked = due.resource.format(crate::Amount(due.amount));
-            let left = due.resource.format(crate::amounts::tally::clamp(left));
+            let left = due.resource.format(crate::amounts::totals::clamp(left));
             format!("{}: {} {asked} of {left}", due.queue, due.resource)
         });
         told.collect::<Vec<_>>().join("; ")

@@ -27,7 +27,7 @@ fn charge() -> Pools {
 /// Books a fleet of eight GPUs, and one job with one of them.
 fn book(quota: &mut Quota) {
     let eight = Resources::parse([("nvidia.com/gpu", "8")]).unwrap();
-    let total = BTreeMap::from([(PoolClass::from("gpu"), Tally::from(&eight))]);
+    let total = BTreeMap::from([(PoolClass::from("gpu"), ResourceTotals::from(&eight))]);
     quota.set_fleet(&cluster(), &total);
     quota.charge(&name(), &charge(), 1);
     quota.hold(&name(), &"ann".into(), 1);

@@ -206,46 +206,46 @@ impl Model {
             )
     }
 
-    /// S2: bound pods and held seats fit the nodes that hold seats.
+    /// S2: bound pods and held assumed pods fit the nodes that hold assumed pods.
     fn check_nodes(&self) {
-        for (at, seats) in self.seated() {
+        for (at, assumed) in self.assumed_by_node() {
             let fact = &self.nodes[&at];
             assert!(fact.usable);
             let on = |pod: &&PodFact| {
                 let here = pod.node.as_ref().is_some_and(|node| *node == at.1);
                 here && pod.cluster == at.0 && !pod.ended
             };
-            for (resource, seats) in seats {
+            for (resource, assumed) in assumed {
                 let bound = self.pods.values().filter(on);
                 let used: i64 = bound.map(|pod| pod.request.amount_of(&resource).0).sum();
                 let has = fact.allocatable.amount_of(&resource).0;
-                assert!(used + seats <= has, "{at:?} is over in {resource}");
+                assert!(used + assumed <= has, "{at:?} is over in {resource}");
             }
         }
     }
 
     /// What the engine holds for pods that are not bound, by node, read from its snapshot.
-    fn seated(&self) -> BTreeMap<(ClusterName, NodeName), Amounts> {
+    fn assumed_by_node(&self) -> BTreeMap<(ClusterName, NodeName), Amounts> {
         let snapshot = serde_json::to_value(self.engine.snapshot()).unwrap();
-        let mut seated: BTreeMap<_, Amounts> = BTreeMap::new();
+        let mut placed: BTreeMap<_, Amounts> = BTreeMap::new();
         let jobs = snapshot["jobs"].as_array().unwrap().iter();
-        for job in jobs.filter(|job| !job["seats"].is_null()) {
-            let demand: Demand = serde_json::from_value(job["seats"][0].clone()).unwrap();
-            let seats = job["seats"][1].as_array().unwrap().iter();
-            for seat in seats.filter(|seat| !seat["node"].is_null()) {
+        for job in jobs.filter(|job| !job["assumed"].is_null()) {
+            let demand: Demand = serde_json::from_value(job["assumed"][0].clone()).unwrap();
+            let assumed = job["assumed"][1].as_array().unwrap().iter();
+            for assumed_pod in assumed.filter(|assumed_pod| !assumed_pod["node"].is_null()) {
                 let at = (
-                    ClusterName::from(seat["cluster"].as_str().unwrap()),
-                    NodeName::from(seat["node"].as_str().unwrap()),
+                    ClusterName::from(assumed_pod["cluster"].as_str().unwrap()),
+                    NodeName::from(assumed_pod["node"].as_str().unwrap()),
                 );
-                let role = usize::try_from(seat["role"].as_u64().unwrap()).unwrap();
-                let count = seat["count"].as_i64().unwrap();
-                let here = seated.entry(at).or_default();
+                let role = usize::try_from(assumed_pod["role"].as_u64().unwrap()).unwrap();
+                let count = assumed_pod["count"].as_i64().unwrap();
+                let here = placed.entry(at).or_default();
                 for (resource, each) in demand.roles[role].request.iter() {
                     *here.entry(resource.clone()).or_default() += each.0 * count;
                 }
             }
         }
-        seated
+        placed
     }
 
     /// S10: what a queue is charged is what its jobs, and those below it, hold.

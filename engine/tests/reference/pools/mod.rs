@@ -67,7 +67,7 @@ struct Round {
 /// A job and, while it runs, its pods: (node, role, how many).
 struct Entry {
     job: Job,
-    seats: Vec<(usize, usize, u32)>,
+    assumed: Vec<(usize, usize, u32)>,
     waits: bool,
 }
 
@@ -185,12 +185,12 @@ impl Both {
         for pick in &round.finish {
             let all = 0..self.jobs.len();
             let running: Vec<usize> = all
-                .filter(|job| !self.jobs[*job].seats.is_empty())
+                .filter(|job| !self.jobs[*job].assumed.is_empty())
                 .collect();
             if !running.is_empty() {
                 let job = running[pick % running.len()];
                 self.world.finish(&job_name(job));
-                self.jobs[job].seats.clear();
+                self.jobs[job].assumed.clear();
             }
         }
         if let Some((queue, pool, gpus)) = round.bound {
@@ -206,7 +206,7 @@ impl Both {
             self.world.apply(Event::JobUpserted(fact));
             self.jobs.push(Entry {
                 job: job.clone(),
-                seats: Vec::new(),
+                assumed: Vec::new(),
                 waits: true,
             });
         }
@@ -233,7 +233,7 @@ impl Both {
     fn start(&mut self, job: usize, admission: &Admission) -> Result<(), String> {
         let slots = admission.shares.iter().flat_map(|share| &share.slots);
         let number = |name: &str| name[1..].parse::<usize>().unwrap();
-        self.jobs[job].seats = slots
+        self.jobs[job].assumed = slots
             .map(|slot| (number(slot.node.as_str()), number(&slot.role), slot.count))
             .collect();
         self.jobs[job].waits = false;
@@ -293,8 +293,8 @@ impl Both {
     /// GPUs that a job holds of what a bound counts.
     fn of_job(&self, job: usize, pool: &Pool) -> i64 {
         let entry = &self.jobs[job];
-        let seats = entry.seats.iter();
-        let counted = seats.filter(|(node, ..)| pool.counts(&self.case.nodes[*node]));
+        let assumed = entry.assumed.iter();
+        let counted = assumed.filter(|(node, ..)| pool.counts(&self.case.nodes[*node]));
         counted
             .map(|(_, role, count)| entry.job.roles[*role].each[GPU] * i64::from(*count))
             .sum()
@@ -310,7 +310,7 @@ impl Both {
     fn free(&self, node: usize) -> Amounts {
         let has = [self.case.nodes[node].gpus, CORES];
         self.jobs.iter().fold(has, |free, entry| {
-            let here = entry.seats.iter().filter(|(at, ..)| *at == node);
+            let here = entry.assumed.iter().filter(|(at, ..)| *at == node);
             here.fold(free, |free, (_, role, count)| {
                 minus(free, entry.job.roles[*role].each, *count)
             })

@@ -307,13 +307,13 @@ impl<'a> Both<'a> {
 
     fn start(&mut self, job: usize, admission: &Admission) -> Result<(), String> {
         let slots = admission.shares.iter().flat_map(|share| &share.slots);
-        let seats: Vec<(usize, u32)> = slots
+        let assumed: Vec<(usize, u32)> = slots
             .map(|slot| (job_number(slot.node.as_str()), slot.count))
             .collect();
         self.world.run(&job_name(job));
         self.rules.jobs[job].runs = Some(Runs {
             since: self.world.now.0,
-            seats,
+            assumed,
         });
         for (node, (_, gpus)) in self.rules.case.nodes.iter().enumerate() {
             if self.rules.used(node, &[])[0] > *gpus {

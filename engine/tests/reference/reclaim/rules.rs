@@ -30,7 +30,7 @@ pub struct Entry {
 
 pub struct Runs {
     pub since: i64,
-    pub seats: Vec<(usize, u32)>,
+    pub assumed: Vec<(usize, u32)>,
 }
 
 /// The world as the reference sees it, times in milliseconds.
@@ -130,11 +130,11 @@ impl Rules<'_> {
     pub fn used(&self, node: usize, gone: &[usize]) -> Amounts {
         let jobs = self.jobs.iter().enumerate();
         let stay = jobs.filter(|(job, _)| !gone.contains(job));
-        let seats = stay.flat_map(|(_, entry)| {
-            let runs = entry.runs.iter().flat_map(|runs| &runs.seats);
-            runs.map(move |seat| (entry, seat))
+        let assumed = stay.flat_map(|(_, entry)| {
+            let runs = entry.runs.iter().flat_map(|runs| &runs.assumed);
+            runs.map(move |assumed_pod| (entry, assumed_pod))
         });
-        let here = seats.filter(|(_, (at, _))| *at == node);
+        let here = assumed.filter(|(_, (at, _))| *at == node);
         here.fold([0, 0], |sum, (entry, (_, count))| {
             plus(sum, entry.job.role().each, *count)
         })

@@ -1,6 +1,6 @@
 //! Sums of resources that can neither wrap nor round: what is charged, used and free.
 //!
-//! A [`Tally`] is derived from facts and kept incrementally, in 128 bits, so that no number of
+//! A [`ResourceTotals`] is derived from facts and kept incrementally, in 128 bits, so that no number of
 //! 63-bit facts can overflow it. It may go below zero (a node whose pods request more than it
 //! has). It must never be read as a bound: an absent resource is zero here.
 
@@ -10,14 +10,14 @@ use crate::amounts::small_map::SmallMap;
 
 /// Exact amounts by resource; zero entries are not kept, so equal sums are equal values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Tally(SmallMap<ResourceName, i128>);
+pub(crate) struct ResourceTotals(SmallMap<ResourceName, i128>);
 
-impl Tally {
+impl ResourceTotals {
     /// So much of one resource.
     pub(crate) fn of(name: &ResourceName, amount: i128) -> Self {
-        let mut tally = Self::default();
-        tally.add_amount(name, amount);
-        tally
+        let mut totals = Self::default();
+        totals.add_amount(name, amount);
+        totals
     }
 
     /// The amount of `name`, zero where it is absent.
@@ -33,7 +33,7 @@ impl Tally {
     }
 
     /// Adds `times × other`.
-    pub(crate) fn add_tally(&mut self, other: &Self, times: i64) {
+    pub(crate) fn add_totals(&mut self, other: &Self, times: i64) {
         for (name, amount) in other.0.iter() {
             self.add_amount(name, amount * i128::from(times));
         }
@@ -94,11 +94,11 @@ pub(crate) fn clamp(amount: i128) -> Amount {
     Amount(i64::try_from(amount).unwrap_or(if amount < 0 { i64::MIN } else { i64::MAX }))
 }
 
-impl From<&Resources> for Tally {
+impl From<&Resources> for ResourceTotals {
     fn from(resources: &Resources) -> Self {
-        let mut tally = Self::default();
-        tally.add(resources, 1);
-        tally
+        let mut totals = Self::default();
+        totals.add(resources, 1);
+        totals
     }
 }
 
@@ -108,28 +108,28 @@ mod tests {
 
     use super::*;
 
-    fn tally(amounts: &[(&str, i128)]) -> Tally {
-        let mut tally = Tally::default();
+    fn totals(amounts: &[(&str, i128)]) -> ResourceTotals {
+        let mut totals = ResourceTotals::default();
         for (name, amount) in amounts {
-            tally.add_amount(&ResourceName::new(name), *amount);
+            totals.add_amount(&ResourceName::new(name), *amount);
         }
-        tally
+        totals
     }
 
     #[test]
-    fn what_is_told_is_above_zero_and_no_more_than_can_be_counted() {
+    fn reported_amounts_are_above_zero_and_no_more_than_can_be_counted() {
         let beyond = i128::from(i64::MAX) + 1;
-        let mut sums = tally(&[("cpu", -1), ("gpu", 3), ("memory", beyond)]);
+        let mut sums = totals(&[("cpu", -1), ("gpu", 3), ("memory", beyond)]);
         let told = Resources::parse([("gpu", "3"), ("memory", "9223372036854775807")]);
         assert_eq!(sums.to_resources(), told.unwrap());
         assert_eq!(clamp(-beyond - 1), Amount(i64::MIN));
         sums.drop_negative();
-        assert_eq!(sums, tally(&[("gpu", 3), ("memory", beyond)]));
+        assert_eq!(sums, totals(&[("gpu", 3), ("memory", beyond)]));
     }
 
     #[test]
     fn as_many_pods_fit_as_the_scarcest_resource_takes() {
-        let free = tally(&[("cpu", 8_000), ("gpu", 3), ("memory", -1)]);
+        let free = totals(&[("cpu", 8_000), ("gpu", 3), ("memory", -1)]);
         for (request, pods) in [
             (&[("cpu", "2"), ("gpu", "1")][..], 3),
             (&[("cpu", "3"), ("gpu", "1"), ("memory", "0")], 2),

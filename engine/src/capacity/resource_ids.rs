@@ -6,7 +6,7 @@
 //! be seen may follow from them.
 
 use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::tally::Tally;
+use crate::amounts::totals::ResourceTotals;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,25 +21,25 @@ pub(crate) const MEMORY: Dim = 1;
 
 /// Every resource that a node or pod has named.
 #[derive(Debug, Clone)]
-pub(crate) struct Dims {
+pub(crate) struct ResourceIds {
     names: Arc<[ResourceName]>,
     numbers: BTreeMap<ResourceName, Dim>,
 }
 
-impl Default for Dims {
+impl Default for ResourceIds {
     fn default() -> Self {
-        let mut dims = Self {
+        let mut resource_ids = Self {
             names: Arc::from([]),
             numbers: BTreeMap::new(),
         };
         for name in [ResourceName::CPU, ResourceName::MEMORY, ResourceName::PODS] {
-            dims.intern(&ResourceName::new(name));
+            resource_ids.intern(&ResourceName::new(name));
         }
-        dims
+        resource_ids
     }
 }
 
-impl Dims {
+impl ResourceIds {
     /// The number of `name`, given now if it has none.
     pub(crate) fn intern(&mut self, name: &ResourceName) -> Dim {
         if let Some(dim) = self.numbers.get(name) {
@@ -76,9 +76,9 @@ impl Dims {
     }
 
     /// Amounts as a row; what no node or pod has named is left out.
-    pub(crate) fn row_of(&self, tally: &Tally) -> Row {
+    pub(crate) fn row_of(&self, totals: &ResourceTotals) -> Row {
         let mut row = Row::default();
-        for (name, amount) in tally.iter() {
+        for (name, amount) in totals.iter() {
             if let Some(dim) = self.get(name) {
                 row.add(dim, amount);
             }
@@ -163,12 +163,12 @@ impl Row {
     }
 
     /// By name.
-    pub(crate) fn to_tally(&self, names: &[ResourceName]) -> Tally {
-        let mut tally = Tally::default();
+    pub(crate) fn to_totals(&self, names: &[ResourceName]) -> ResourceTotals {
+        let mut totals = ResourceTotals::default();
         for (name, amount) in names.iter().zip(&self.0) {
-            tally.add_amount(name, *amount);
+            totals.add_amount(name, *amount);
         }
-        tally
+        totals
     }
 
     fn trim(&mut self) {

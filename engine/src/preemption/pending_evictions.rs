@@ -2,7 +2,7 @@
 //!
 //! Not only those who are evicted for it: what is ending already may be on nodes that it will
 //! use, or charged where its queue, or one above it, lacks headroom. One that waited for nobody
-//! would be judged at once, in vain, and what was kept for it given up; which wakes the next, and
+//! would be evaluated at once, without result, and what was kept for it given up; which wakes the next, and
 //! the two each other for ever.
 
 use crate::api::charge::{Pools, pools_of};
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 /// those on nodes that these use, and as many more, first in order, as give back the headroom
 /// that it lacks beside what it has to leave alone. Of jobs that would do as well for headroom
 /// it waits for the first: if another is gone sooner, its quota wakes it.
-pub(crate) fn awaited_for(
+pub(crate) fn pending_evictions_for(
     inputs: Inputs<'_>,
     request: Request<'_>,
     shares: &[Share],
@@ -31,10 +31,10 @@ pub(crate) fn awaited_for(
     });
     let used: BTreeSet<_> = used.collect();
     let mut view = View {
-        kept: withheld::headroom_kept(inputs, &withheld::reservations_ahead(inputs, request)),
+        kept: withheld::headroom_reserved(inputs, &withheld::reservations_ahead(inputs, request)),
         ..View::now()
     };
-    let mut awaited = BTreeSet::new();
+    let mut pending_evictions = BTreeSet::new();
     let mut others = Vec::new();
     for key in inputs.jobs.preemptible().terminating() {
         let Some((queue, charge, nodes)) = without::going(inputs, key) else {
@@ -42,7 +42,7 @@ pub(crate) fn awaited_for(
         };
         if nodes.keys().any(|node| used.contains(node)) {
             without::without(inputs, &mut view, &queue, &charge);
-            awaited.insert(key.clone());
+            pending_evictions.insert(key.clone());
         } else {
             others.push((key, queue, charge));
         }
@@ -57,9 +57,9 @@ pub(crate) fn awaited_for(
         };
         let (key, queue, charge) = others.remove(first);
         without::without(inputs, &mut view, &queue, &charge);
-        awaited.insert(key.clone());
+        pending_evictions.insert(key.clone());
     }
-    awaited
+    pending_evictions
 }
 
 fn check_with(
