@@ -6,7 +6,7 @@
 //! whole text.
 //!
 //! It works on the text: every verdict, of whatever part, passes here on its way out
-//! ([`Core::discreet`]), and none has to know who reads it. Job keys are `NAMESPACE/NAME`; queues are
+//! (`Reconciler::discreet`), and none has to know who reads it. Job keys are `NAMESPACE/NAME`; queues are
 //! named after the words `queue` and `queues`.
 
 use crate::reconcile::Reconciler;

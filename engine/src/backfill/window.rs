@@ -138,7 +138,7 @@ pub(crate) fn is_outranked(
 }
 
 /// Whether a reservation that stands no more may have been one by which somebody was outranked
-/// who is not asked for there being room for one more of its class ([`Self::is_settled`]):
+/// who is not asked for there being room for one more of its class ([`crate::backfill::feasible::is_settled`]):
 /// as many as may keep that class still, or another one that somebody needs as well.
 pub(crate) fn outranked_another(inputs: Inputs<'_>, gone: &Reservation) -> bool {
     let most = inputs.config.reservations_per_class.max(1);

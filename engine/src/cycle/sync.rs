@@ -87,7 +87,7 @@ pub(crate) fn apply_derived(engine: &mut Engine, was: &Derived, now: &Derived) {
 }
 
 /// Where a job stands while it is pending; takes hold of its shape. The old one is given back
-/// in [`Self::move_entry`].
+/// in [`move_entry`].
 pub(crate) fn acquire_entry(engine: &mut Engine, key: &JobKey) -> Option<PendingEntry> {
     let job = engine.jobs.get(key)?;
     pending_as::place_of(engine.inputs(), key, job)?;

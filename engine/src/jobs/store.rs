@@ -1,7 +1,7 @@
 //! The job store: every job, and indexes over jobs.
 //!
 //! What becomes known of a job and what is decided about it flow in through methods that say what
-//! happened (`observe.rs`, `transitions.rs`, `resize.rs`); [`Jobs::set_derived`] then brings the
+//! happened (`observe.rs`, `transitions.rs`, `resize.rs`); [`Jobs::sync`] then brings the
 //! indexes in step with the job. Others read jobs and change none. The store must know no other
 //! store: what a change means for quota, capacity and pending jobs is up to its callers.
 

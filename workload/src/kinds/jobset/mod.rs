@@ -236,7 +236,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// That of a replicated job that [`size`] has read.
+    /// That of a replicated job that [`size()`] has read.
     fn of(replicated: &Value) -> Self {
         let number = |path| replicated.pointer(path).and_then(Value::as_u64);
         let completions = number("/template/spec/completions");
