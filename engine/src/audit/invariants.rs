@@ -48,7 +48,7 @@ fn check_jobs(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
                     key,
                     "timer",
                     &is.timer,
-                    &next_look(inputs.config, inputs.quota, job),
+                    &next_look(&inputs.config, &inputs.quota, job),
                 ),
             ]
             .into_iter()

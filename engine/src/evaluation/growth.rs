@@ -89,7 +89,7 @@ pub(crate) fn more_of(
     let total = inputs
         .quota
         .check_total(request.queue, &request.shape.total, &view.kept);
-    total.map_err(|short| short.message(inputs.quota))?;
+    total.map_err(|short| short.message(&inputs.quota))?;
     let mut why = "it is placed nowhere".to_owned();
     for share in shares {
         let node_view = crate::placement::plan::node_view(&view, &share.cluster, None);
@@ -105,7 +105,7 @@ pub(crate) fn more_of(
         let pools = pools_of(std::slice::from_ref(&more));
         match inputs.quota.check_pools(request.queue, &pools, &view.kept) {
             Ok(()) => return Ok(more),
-            Err(short) => why = short.message(inputs.quota),
+            Err(short) => why = short.message(&inputs.quota),
         }
     }
     Err(why)

@@ -17,7 +17,7 @@ pub(crate) fn obstacle(inputs: Inputs<'_>, job: &Job) -> Option<(Reason, String)
     if let Some(hold) = &job.cold.hold {
         return Some((hold.reason, hold.message.clone()));
     }
-    if let Some(stopped) = stopped(inputs.quota, job) {
+    if let Some(stopped) = stopped(&inputs.quota, job) {
         return Some(stopped);
     }
     let Some(demand) = &job.demand else {

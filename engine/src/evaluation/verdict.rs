@@ -62,13 +62,14 @@ pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verd
         .quota
         .check_total(request.queue, &request.shape.total, &view.kept);
     if let Err(short) = total {
-        let why = request.words(|| short.message(inputs.quota));
+        let why = request.words(|| short.message(&inputs.quota));
         return blocked(block_by_reservation(inputs, request, &ahead, &why, None));
     }
     match plan::plan(inputs, request.queue, request.shape, &view) {
         Ok(shares) => Verdict::Go(shares),
         Err(no_plan) => {
-            let why = request.words(|| words::words(inputs.quota, &request.shape.demand, &no_plan));
+            let why =
+                request.words(|| words::words(&inputs.quota, &request.shape.demand, &no_plan));
             let room = matches!(no_plan, NoPlan::NoRoom(_));
             // Who keeps something itself is stopped by fewer than others are.
             let holds = inputs.reservations.of(&request.rank.key).is_some();
@@ -148,7 +149,8 @@ pub(crate) fn past_bounds(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoP
 
 pub(crate) fn block_by_plan(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> Block {
     let no_plan = past_bounds(inputs, request, no_plan);
-    let mut message = request.words(|| words::words(inputs.quota, &request.shape.demand, &no_plan));
+    let mut message =
+        request.words(|| words::words(&inputs.quota, &request.shape.demand, &no_plan));
     let never = |reason, message| Block {
         reason,
         message,
@@ -290,7 +292,7 @@ pub(crate) fn block_by_quota(
         } else {
             Reason::WaitingForQuota
         },
-        message: request.words(|| short.message(inputs.quota)),
+        message: request.words(|| short.message(&inputs.quota)),
         blocker: request.tells.then(|| Blocker {
             scope: format!("queue/{}", short.queue),
             resource: Some(short.resource.to_string()),

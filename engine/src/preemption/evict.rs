@@ -86,7 +86,7 @@ pub(crate) fn not_entitled(
     }
     let total = &request.shape.total;
     let entitled = reclaim(request, &shift).could_be_entitled();
-    (!entitled).then(|| entitlement_gaps(inputs.quota, request.queue, total))
+    (!entitled).then(|| entitlement_gaps(&inputs.quota, request.queue, total))
 }
 
 /// Whether a queue lets any of its jobs preempt.
@@ -95,7 +95,7 @@ pub(crate) fn lets_take(inputs: Inputs<'_>, queue: &QueueName) -> bool {
     let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();
     preemption.within_queue
         || preemption.evict_overdue
-        || (preemption.reclaim && deserves(inputs.quota, queue))
+        || (preemption.reclaim && deserves(&inputs.quota, queue))
 }
 
 pub(crate) fn rights(inputs: Inputs<'_>, queue: &QueueName, key: &JobKey) -> Rights {
@@ -104,7 +104,7 @@ pub(crate) fn rights(inputs: Inputs<'_>, queue: &QueueName, key: &JobKey) -> Rig
     let job = inputs.jobs.get(key);
     let preempts = job.is_some_and(|job| inputs.jobs.preempts(job));
     Rights {
-        reclaim: preempts && preemption.reclaim && deserves(inputs.quota, queue),
+        reclaim: preempts && preemption.reclaim && deserves(&inputs.quota, queue),
         preempt: preempts && (preemption.within_queue || preemption.evict_overdue),
     }
 }
