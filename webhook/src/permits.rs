@@ -89,6 +89,13 @@ impl Permits {
         let before = before.and_then(|old| self.say(request, old).ok());
         if self.is_moved(request, new) {
             match self.permit(request, &says).await {
+                Ok(Permit::Submitter) if stamp_of(new) != Some(says.queue.as_str()) => {
+                    // The right came after the template was looked at to be stamped. Without the
+                    // stamp the controller would hold the job.
+                    let why = "the right was granted a moment ago".to_owned();
+                    let message = unknown(request, &says.queue, why).to_string();
+                    checked.denial = Some((Denial::Forbidden, message));
+                }
                 Ok(Permit::Namespace | Permit::Submitter) => {}
                 Ok(Permit::Nobody) => checked.denial = Some(refusal(request, &says)),
                 Err(unknown) => checked.warnings.push(unknown.to_string()),

@@ -364,14 +364,16 @@ async fn a_closed_queue_is_asked_for() {
         message.starts_with("bob may not submit to queue gold"),
         "{message}"
     );
-    let response = review(&client, validate, submission("alice")).await;
-    assert_eq!(response["response"]["allowed"], true, "{response}");
     let written = patch(&review(&client, "/mutate/templates", submission("alice")).await);
     assert_eq!(
         written[0]["value"]["muster.io/permitted-queue"], "gold",
         "{written}"
     );
     assert_eq!(written[0]["value"]["muster.io/user"], "alice");
+    let mut stamped = submission("alice");
+    stamped["object"]["metadata"]["annotations"] = written[0]["value"].clone();
+    let response = review(&client, validate, stamped).await;
+    assert_eq!(response["response"]["allowed"], true, "{response}");
 
     // If the API server does not answer who may, the reply asks it to try again.
     let asks = |request: &runtime::testing::Recorded| request.path == REVIEWS;
