@@ -186,7 +186,8 @@ async fn members_hold(case: &Case, gpus: u64) -> anyhow::Result<()> {
 pub(crate) async fn overridden(case: &Case) -> anyhow::Result<()> {
     let why = "an administrator's override has members run more than was admitted, for the grace";
     case.audit_finds("queue overridden holds", why);
-    case.audit_may_find("with 12 of its 4 devices run", why);
+    // Its member starts the pods one by one: the audit says 6, 8, 10 or 12, by when it counted them.
+    case.audit_may_find("/serve: pods with ", why);
     case.queue(8).await?;
     case.nodes("member1", 4).await?;
     let everywhere = json!({"placement": {}});
