@@ -17,7 +17,8 @@ pub struct EngineConfig {
     /// How long a released gang may take to get its minimum of pods bound, where the queue's
     /// policy does not say.
     pub start_deadline_ms: i64,
-    /// Judgements in a row that let nobody go, after which a call of `decide` ends all the same.
+    /// Evaluations in a row without a result after which a call of `decide` ends all the same. An
+    /// assertion: only a defect gets there, and no test, simulation or benchmark may.
     pub max_fruitless_evaluations: usize,
     /// How long a released job may be without room for its unbound pods before it is evicted.
     pub room_lost_grace_ms: i64,

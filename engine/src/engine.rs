@@ -27,12 +27,12 @@ impl Engine {
     /// What it was told of a cluster.
     #[must_use]
     pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterFact> {
-        self.capacity.clusters.get(name)
+        self.capacity.cluster_fact(name)
     }
 
     /// Names of the clusters that it has been told of, in order.
     pub fn cluster_names(&self) -> impl Iterator<Item = &ClusterName> {
-        self.capacity.clusters.keys()
+        self.capacity.cluster_names()
     }
 
     /// Every queue that exists or has jobs, in order of name.
@@ -63,7 +63,7 @@ impl Engine {
     /// What the pods of a job in a cluster request that have not ended, as the member shows them.
     #[must_use]
     pub fn requested_by_pods(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
-        self.capacity.room.requested(key, cluster)
+        self.capacity.requested(key, cluster)
     }
 
     /// Takes in what became known. Costs what the touched object costs, however much is queued.
@@ -91,7 +91,7 @@ impl Engine {
     /// Every pool of every member, in order of cluster and class.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolSummary> {
-        self.capacity.room.pools()
+        self.capacity.pools()
     }
 
     /// The clusters that `placement` selects now: of its first group that has any, all that

@@ -4,7 +4,7 @@
 //! a shared reference.
 
 use crate::api::ids::{JobKey, QueueName, Time};
-use crate::capacity::store::Capacity;
+use crate::capacity::Capacity;
 use crate::config::EngineConfig;
 use crate::eligibility::store::Eligibility;
 use crate::forecast::Forecast;

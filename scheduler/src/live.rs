@@ -5,7 +5,7 @@
 //! room here until their pods are bound, the job is forgotten, or the time in which pods come
 //! has passed.
 
-use engine::capacity::{PoolSummary, Room};
+use engine::capacity::{Capacity, PoolSummary};
 use engine::facts::{ClusterFact, Demand, Share};
 use engine::{Blocker, ClusterName, Event, JobKey};
 use members::MemberEvent;
@@ -29,7 +29,7 @@ pub(crate) struct Live {
 
 #[derive(Debug, Default)]
 struct LiveView {
-    room: Room,
+    room: Capacity,
     clusters: BTreeMap<ClusterName, ClusterFact>,
     listed: BTreeSet<ClusterName>,
     ready: bool,

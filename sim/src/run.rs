@@ -237,6 +237,10 @@ impl<'a> Run<'a> {
         let mut any = false;
         loop {
             let decided = self.engine.decide(self.now);
+            assert!(
+                !decided.cut,
+                "a defect: jobs have each other evaluated in a circle"
+            );
             self.wake_at = decided.wake_at;
             // The facts that follow from the decisions may allow more.
             let again = decided.more || !decided.decisions.is_empty();

@@ -1,15 +1,13 @@
 //! Recomputes every derived number from the facts and the states of jobs, and names what
 //! differs. Meant for tests, simulation and a timer in production: it scans everything.
 
-use crate::amounts::totals::ResourceTotals;
-use crate::api::ids::{ClusterName, JobKey, NodeName};
+use crate::api::ids::JobKey;
 use crate::backfill::feasible;
-use crate::capacity::completion_grace::Ended;
 use crate::cycle::{next_head, wake};
 use crate::evaluation::pending_as;
 use crate::jobs::deadline::next_look;
 use crate::state::Inputs;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 /// What is not as it should be, in words; nothing when all is right.
@@ -19,7 +17,7 @@ pub(crate) fn check_invariants(inputs: Inputs<'_>) -> Vec<String> {
     check_jobs(inputs, &mut wrong);
     wrong.extend(inputs.jobs.audit());
     check_queues(inputs, &mut wrong);
-    check_nodes(inputs, &mut wrong);
+    check_capacity(inputs, &mut wrong);
     check_line(inputs, &mut wrong);
     check_reservations(inputs, &mut wrong);
     wrong
@@ -61,7 +59,7 @@ fn check_jobs(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
 /// make it; and each stands in its place among its siblings.
 fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     let mut fresh = inputs.quota.rebuilt();
-    for cluster in inputs.capacity.clusters.keys() {
+    for cluster in inputs.capacity.cluster_names() {
         fresh.set_fleet(cluster, &wake::cluster_total(inputs, cluster));
     }
     for (_, job) in inputs.jobs.iter() {
@@ -76,7 +74,7 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
             fresh.count(queue, *state, total.as_ref(), 1);
         }
     }
-    if inputs.capacity.room.nothing_touched() {
+    if inputs.capacity.nothing_touched() {
         wrong.extend(inputs.quota.audit(&fresh));
     }
     wrong.extend(inputs.quota.audit_decay());
@@ -94,63 +92,28 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     ));
 }
 
-/// What nodes have free equals what they have less pods and assumed pods; assumed pods belong to jobs
-/// that are charged.
-fn check_nodes(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
-    for Ended { until, pod, .. } in inputs.capacity.completion_grace.all() {
-        let room = inputs.capacity.room.cluster(&pod.cluster);
-        let known = room.and_then(|room| room.pods().get(&pod.uid));
+/// Assumed pods and ended pods that keep capacity belong to jobs that are charged.
+fn check_capacity(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
+    wrong.extend(inputs.capacity.audit());
+    for ended in inputs.capacity.in_grace() {
+        let pod = &ended.pod;
+        let known = inputs.capacity.pod(&pod.cluster, &pod.uid);
         let job = pod.job.as_ref().and_then(|key| inputs.jobs.get(key));
         let charged = job.is_some_and(|job| job.derived.has.charge.is_some());
         if !charged || known.is_none_or(|known| known.ended) {
-            wrong.push(format!("pod {}: keeps its room until {until:?}", pod.uid));
+            let until = ended.until;
+            wrong.push(format!(
+                "pod {}: keeps its capacity until {until:?}",
+                pod.uid
+            ));
         }
     }
-    let mut taken: BTreeMap<(&ClusterName, &NodeName), ResourceTotals> = BTreeMap::new();
-    for (cluster, room) in inputs.capacity.room.clusters() {
-        for pod in room.pods().values().filter(|pod| !pod.ended) {
-            if let Some(node) = &pod.node {
-                taken
-                    .entry((cluster, node))
-                    .or_default()
-                    .add(&pod.request, 1);
-            }
-        }
-    }
-    let mut uncharged = Vec::new();
-    for (key, held) in inputs.capacity.room.assumed() {
-        for assumed_pod in &held.assumed {
-            if let Some(node) = &assumed_pod.node {
-                let request = &held.demand.roles[assumed_pod.role].request;
-                let sum = taken.entry((&assumed_pod.cluster, node)).or_default();
-                sum.add(request, i64::from(assumed_pod.count));
-            }
-        }
-        if inputs.jobs.charge_of(key).is_none() {
-            uncharged.push(format!("job {key}: has assumed pods and is not charged"));
-        }
-    }
-    uncharged.sort();
-    wrong.append(&mut uncharged);
-    for (cluster, room) in inputs.capacity.room.clusters() {
-        for (name, node) in room.nodes() {
-            let mut free = ResourceTotals::from(&node.fact.allocatable);
-            if let Some(taken) = taken.get(&(cluster, name)) {
-                free.add_totals(taken, -1);
-            }
-            if free != node.free() {
-                wrong.push(format!(
-                    "node {cluster}/{name}: kept free {:?}, from facts {free:?}",
-                    node.free()
-                ));
-            }
-        }
-    }
-    wrong.extend(inputs.capacity.room.stale());
-    if !inputs
-        .eligibility
-        .is_sound(&inputs.capacity.clusters, &inputs.capacity.room)
-    {
+    let assumed = inputs.capacity.assumed().keys();
+    let uncharged = assumed.filter(|key| inputs.jobs.charge_of(key).is_none());
+    let uncharged: BTreeSet<&JobKey> = uncharged.collect();
+    let said = uncharged.into_iter();
+    wrong.extend(said.map(|key| format!("job {key}: has assumed pods and is not charged")));
+    if !inputs.eligibility.is_sound(&inputs.capacity) {
         wrong.push("eligibility: it is not that of the clusters".to_owned());
     }
 }
@@ -184,7 +147,7 @@ fn check_line(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
 
 /// Holders wait, in queues that take jobs.
 fn check_reservations(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
-    wrong.extend(inputs.reservations.stale());
+    wrong.extend(inputs.reservations.audit());
     wrong.extend(inputs.forecast.audit());
     for kept in inputs.reservations.iter() {
         let line = inputs.jobs.line_of(&kept.rank.key);
@@ -206,7 +169,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use crate::api::facts::{JobFact, PodFact};
-    use crate::capacity::completion_grace::Ended;
     use crate::capacity::testing::demand;
     use crate::quota::QueueHeads;
     use crate::testing::pending;
@@ -263,29 +225,24 @@ mod tests {
                 let demand = runs.demand.clone().unwrap();
                 let shares = runs.released.as_ref().unwrap().admission.shares.clone();
                 e.capacity
-                    .room
                     .assume_pods(&JobKey::new("ns", "ghost"), demand, &shares);
             }),
-            ("pod ghost: keeps its room until", |e| {
-                crate::cycle::ended_pods::restore_ended(
-                    e,
-                    vec![Ended {
-                        until: crate::Time(7),
-                        pod: PodFact {
-                            cluster: crate::ClusterName::from("a"),
-                            uid: crate::Uid::from("ghost"),
-                            node: None,
-                            request: crate::Resources::new(),
-                            job: Some(JobKey::new("ns", "runs")),
-                            ended: false,
-                        },
-                        gone: false,
-                    }],
-                );
+            ("pod ghost: keeps its capacity until", |e| {
+                let pod = PodFact {
+                    cluster: crate::ClusterName::from("a"),
+                    uid: crate::Uid::from("ghost"),
+                    node: None,
+                    request: crate::Resources::new(),
+                    job: Some(JobKey::new("ns", "runs")),
+                    ended: false,
+                };
+                e.capacity
+                    .begin_grace(&JobKey::new("ns", "runs"), pod, false, crate::Time(7));
             }),
             ("eligibility: it is not that of the clusters", |e| {
-                let cluster = e.capacity.clusters.values_mut().next().unwrap();
+                let mut cluster = e.capacity.cluster_facts().values().next().unwrap().clone();
                 cluster.usable = false;
+                e.capacity.set_cluster(cluster);
             }),
             ("line: holds {}, should hold {", |e| {
                 let line = job(e, "waits").derived.line.clone().unwrap();

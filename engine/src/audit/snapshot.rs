@@ -7,11 +7,11 @@ use crate::api::demand::Demand;
 use crate::api::facts::{ClusterFact, NodeFact, PodFact, PolicyFact, PriorityClassFact, QueueFact};
 use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::api::job::PredictedRunTime;
-use crate::capacity::completion_grace::Ended;
+use crate::capacity::Ended;
 use crate::capacity::{AssumedPod, MixRecord};
 use crate::config::EngineConfig;
 use crate::cycle::react::{Change, react};
-use crate::cycle::{decide, ended_pods, next_head, sync};
+use crate::cycle::{decide, next_head, sync};
 use crate::forecast::{Forecast, KnownRuns};
 use crate::jobs::job::{ColdState, Derived, Job, Released};
 use crate::pending::backoff::PreemptionBackoff;
@@ -81,28 +81,28 @@ pub(crate) fn restore(snapshot: Snapshot, config: EngineConfig) -> Engine {
             .observe_priority_class(&fact.name.clone(), Some(fact));
     }
     for fact in snapshot.clusters {
-        engine.capacity.clusters.insert(fact.name.clone(), fact);
+        engine.capacity.set_cluster(fact);
     }
     snapshot
         .nodes
         .into_iter()
-        .for_each(|fact| engine.capacity.room.upsert_node(fact));
+        .for_each(|fact| engine.capacity.upsert_node(fact));
     snapshot
         .pods
         .into_iter()
-        .for_each(|fact| engine.capacity.room.upsert_pod(fact));
+        .for_each(|fact| engine.capacity.upsert_pod(fact));
     for job in snapshot.jobs {
         restore_job(&mut engine, job);
     }
-    ended_pods::restore_ended(&mut engine, snapshot.completion_grace);
+    engine.capacity.restore_grace(snapshot.completion_grace);
     for reservation in snapshot.reservations {
         engine.reservations.set(reservation);
     }
     for past in snapshot.pasts {
         engine.quota.restore_decayed(past);
     }
-    let clusters: Vec<ClusterName> = engine.capacity.clusters.keys().cloned().collect();
-    engine.capacity.room.restore_mix(snapshot.mix);
+    let clusters: Vec<ClusterName> = engine.capacity.cluster_names().cloned().collect();
+    engine.capacity.restore_mix(snapshot.mix);
     react(&mut engine, Change::Fleet(&clusters));
     engine.pending.backoff = snapshot.preemption_backoff;
     next_head::rank_queues(&mut engine);
@@ -115,11 +115,7 @@ fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
         .demand
         .map(|demand| engine.pending.shapes.intern_demand(&demand));
     if let Some(demand) = &demand {
-        engine.eligibility.note(
-            &demand.placement,
-            &engine.capacity.clusters,
-            &engine.capacity.room,
-        );
+        engine.eligibility.note(&demand.placement, &engine.capacity);
     }
     let job = Job {
         uid: snapshot.uid,
@@ -138,7 +134,7 @@ fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
     };
     engine.jobs.restore(key.clone(), job);
     if let Some((demand, assumed)) = snapshot.assumed {
-        engine.capacity.room.restore_assumed(&key, demand, assumed);
+        engine.capacity.restore_assumed(&key, demand, assumed);
     }
     sync::sync_indexes(engine, &key);
 }
@@ -146,13 +142,13 @@ fn restore_job(engine: &mut Engine, snapshot: JobSnapshot) {
 /// All that the engine knows.
 #[must_use]
 pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
-    let rooms = || inputs.capacity.room.clusters().values();
+    let rooms = || inputs.capacity.clusters().values();
     Snapshot {
         now: inputs.now,
         queues: inputs.quota.facts().cloned().collect(),
         policies: inputs.quota.policies().cloned().collect(),
         priority_classes: inputs.jobs.priority_classes().cloned().collect(),
-        clusters: inputs.capacity.clusters.values().cloned().collect(),
+        clusters: inputs.capacity.cluster_facts().values().cloned().collect(),
         nodes: rooms()
             .flat_map(|r| r.nodes().values())
             .map(|n| n.fact.clone())
@@ -168,17 +164,17 @@ pub(crate) fn snapshot(inputs: Inputs<'_>) -> Snapshot {
             .into_iter()
             .map(|(key, job)| job_snapshot(inputs, key, job))
             .collect(),
-        completion_grace: inputs.capacity.completion_grace.all().cloned().collect(),
+        completion_grace: inputs.capacity.in_grace().cloned().collect(),
         reservations: inputs.reservations.iter().cloned().collect(),
         preemption_backoff: inputs.pending.backoff.clone(),
         pasts: inputs.quota.decayed_usages(),
-        mix: inputs.capacity.room.mix().clone(),
+        mix: inputs.capacity.mix().clone(),
         runs: inputs.forecast.snapshot(),
     }
 }
 
 fn job_snapshot(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> JobSnapshot {
-    let assumed = inputs.capacity.room.assumed().get(key);
+    let assumed = inputs.capacity.assumed().get(key);
     JobSnapshot {
         key: key.clone(),
         uid: job.uid.clone(),

@@ -36,7 +36,7 @@ pub(crate) fn releases(
     let path = inputs.quota.path(queue);
     let mut releases = Vec::new();
     for reserved in nodes {
-        let room = inputs.capacity.room.cluster(&reserved.cluster);
+        let room = inputs.capacity.cluster(&reserved.cluster);
         let Some(node) = room.and_then(|room| room.nodes().get(&reserved.node)) else {
             continue;
         };

@@ -63,11 +63,9 @@ pub(crate) fn opened(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
     let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
     let mut might = BTreeSet::new();
     for (cluster, nodes) in inputs.pending.freed.by_cluster() {
-        let room = inputs.capacity.room.cluster(cluster);
+        let room = inputs.capacity.cluster(cluster);
         for node in nodes.filter_map(|node| room?.nodes().get(node)) {
-            might.extend(
-                infeasible_shapes.might_be_on(|name| inputs.capacity.room.free_of(node, name)),
-            );
+            might.extend(infeasible_shapes.might_be_on(|name| inputs.capacity.free_of(node, name)));
         }
     }
     might.retain(|id| {
@@ -203,7 +201,7 @@ pub(crate) fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &Clu
     let demand = &shape.demand;
     let divisible = demand.natively_divisible || demand.elastic || demand.split != Split::Never;
     let mut roles = demand.roles.iter();
-    divisible || roles.all(|role| inputs.capacity.room.might_hold(cluster, role))
+    divisible || roles.all(|role| inputs.capacity.might_hold(cluster, role))
 }
 
 /// Whether a node could take one pod of the shape now.
@@ -214,7 +212,7 @@ pub(crate) fn takes_one(
     name: &NodeName,
     why: &Infeasible,
 ) -> bool {
-    let room = inputs.capacity.room.cluster(cluster);
+    let room = inputs.capacity.cluster(cluster);
     let Some(node) = room.and_then(|room| room.nodes().get(name)) else {
         return false;
     };
@@ -223,12 +221,7 @@ pub(crate) fn takes_one(
         Infeasible::Withheld(holders) => inputs.reservations.kept_for(holders, cluster, name),
     };
     let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
-    let takes = |role: &Role| {
-        inputs
-            .capacity
-            .room
-            .takes_one(node, role, reserved.as_ref())
-    };
+    let takes = |role: &Role| inputs.capacity.takes_one(node, role, reserved.as_ref());
     // What asks for nothing is never stopped by room.
     roles.clone().next().is_none() || roles.any(takes)
 }

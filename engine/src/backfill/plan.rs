@@ -54,7 +54,7 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
             break;
         }
         let LowerBound { cluster, .. } = retry_unreservable;
-        let mut sites = inputs.capacity.room.sites([cluster], &reserved);
+        let mut sites = inputs.capacity.sites([cluster], &reserved);
         let Some(cost) = put_all(demand, &mut sites) else {
             continue;
         };
@@ -103,7 +103,7 @@ pub(crate) fn sooner_where_it_was(
     if total != request.shape.total || !clusters.is_subset(&clusters_for(inputs, demand)) {
         return None;
     }
-    let mut sites = inputs.capacity.room.sites(clusters, ahead);
+    let mut sites = inputs.capacity.sites(clusters, ahead);
     sites.retain(|cluster, node| {
         let mut before = before.iter();
         before.any(|reserved| reserved.cluster == *cluster && reserved.node == *node)
@@ -130,13 +130,11 @@ pub(crate) fn promising<'a>(
     clusters: &BTreeSet<&'a ClusterName>,
     current: &BTreeSet<&ClusterName>,
 ) -> Vec<LowerBound<'a>> {
-    let main = largest_role(&request.shape.demand).map(|role| inputs.capacity.room.main_of(role));
+    let main = largest_role(&request.shape.demand).map(|role| inputs.capacity.main_of(role));
     let policy = inputs.quota.policy(request.queue);
     let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
     let retry_unreservable = |cluster: &&'a ClusterName| {
-        let least = main.map_or(Some(0), |main| {
-            inputs.capacity.room.least_to_free(cluster, main)
-        });
+        let least = main.map_or(Some(0), |main| inputs.capacity.least_to_free(cluster, main));
         Some(LowerBound {
             least: least?,
             moved: !(current.len() == 1 && current.contains(cluster)),
@@ -164,8 +162,8 @@ pub(crate) fn might_lack_less(
     let Some(demand) = demand.filter(|_| !reserved.taking()) else {
         return false;
     };
-    let main = largest_role(demand).map(|role| inputs.capacity.room.main_of(role));
-    let least = main.and_then(|main| inputs.capacity.room.least_to_free(cluster, main));
+    let main = largest_role(demand).map(|role| inputs.capacity.main_of(role));
+    let least = main.and_then(|main| inputs.capacity.least_to_free(cluster, main));
     least.is_some_and(|least| least < shortfall(inputs, reserved))
 }
 
@@ -194,7 +192,7 @@ pub(crate) fn lacks_less(
         }
         let ahead =
             withheld::nodes_reserved(inputs, &withheld::reservations_ahead(inputs, request));
-        let cost = put_all(demand, &mut inputs.capacity.room.sites([cluster], &ahead));
+        let cost = put_all(demand, &mut inputs.capacity.sites([cluster], &ahead));
         cost.is_some_and(|cost| cost < shortfall(inputs, reserved))
     })
 }
@@ -202,10 +200,10 @@ pub(crate) fn lacks_less(
 /// How much has to become free on the nodes that are kept for a holder.
 pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
     let shortfall = reserved.nodes.iter().map(|reserved| {
-        let room = inputs.capacity.room.cluster(&reserved.cluster);
+        let room = inputs.capacity.cluster(&reserved.cluster);
         let node = room.and_then(|room| room.nodes().get(&reserved.node));
         let name = leading(&reserved.resources);
-        let free = |name| node.map_or(0, |node| inputs.capacity.room.free_of(node, name).max(0));
+        let free = |name| node.map_or(0, |node| inputs.capacity.free_of(node, name).max(0));
         name.map_or(0, |name| {
             let needs = i128::from(reserved.resources.amount_of(name).0);
             (needs - free(name)).max(0)
@@ -231,7 +229,7 @@ pub(crate) fn target_across<'a>(
         return None;
     }
     let all = |cluster: &'a ClusterName| {
-        let mut sites = inputs.capacity.room.sites([cluster], reserved);
+        let mut sites = inputs.capacity.sites([cluster], reserved);
         put_some(demand, &mut sites)
     };
     let mut rooms: Vec<(Reverse<u64>, &ClusterName)> = clusters
@@ -242,7 +240,7 @@ pub(crate) fn target_across<'a>(
     rooms.sort();
     for few in least.max(2)..=most.min(rooms.len()) {
         let chosen = rooms.iter().take(few).map(|(_, cluster)| *cluster);
-        let mut sites = inputs.capacity.room.sites(chosen, reserved);
+        let mut sites = inputs.capacity.sites(chosen, reserved);
         if let Some(cost) = put_all(demand, &mut sites) {
             let nodes = kept_on(&sites);
             return Some(Choice {
@@ -262,7 +260,7 @@ pub(crate) fn clusters_for<'a>(inputs: Inputs<'a>, demand: &Demand) -> BTreeSet<
     let groups = eligible::eligible_by_group(inputs, &demand.placement, &BTreeSet::new());
     let places = groups.iter().flat_map(|group| &group.places);
     places
-        .map(|place| &inputs.capacity.room.places()[*place])
+        .map(|place| &inputs.capacity.places()[*place])
         .collect()
 }
 
@@ -278,7 +276,6 @@ pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Tim
 pub(crate) fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Option<Time> {
     let node = inputs
         .capacity
-        .room
         .cluster(&reserved.cluster)?
         .nodes()
         .get(&reserved.node)?;
@@ -309,14 +306,14 @@ pub(crate) fn holders_of(
     node: &NodeName,
 ) -> BTreeMap<JobKey, ResourceTotals> {
     let mut holders: BTreeMap<JobKey, ResourceTotals> = BTreeMap::new();
-    let room = inputs.capacity.room.cluster(cluster);
+    let room = inputs.capacity.cluster(cluster);
     for pod in room.into_iter().flat_map(|room| room.pods_on(node)) {
         if let Some(key) = &pod.job {
             holders.entry(key.clone()).or_default().add(&pod.request, 1);
         }
     }
     for key in room.into_iter().flat_map(|room| room.placed_on(node)) {
-        let Some(assumption) = inputs.capacity.room.assumed().get(key) else {
+        let Some(assumption) = inputs.capacity.assumed().get(key) else {
             continue;
         };
         for assumed_pod in &assumption.assumed {

@@ -55,7 +55,7 @@ pub(crate) fn nodes_of(inputs: Inputs<'_>, demand: &Demand, shares: &[Share]) ->
                 sum.add(&role.request, i64::from(slot.count));
             }
         }
-        let room = inputs.capacity.room.cluster(&share.cluster);
+        let room = inputs.capacity.cluster(&share.cluster);
         nodes.extend(taken.into_iter().filter_map(|(name, sum)| {
             let node = room?.nodes().get(&name)?;
             Some(ReservedNode {
@@ -130,7 +130,7 @@ pub(crate) fn nodes_of_holder(inputs: Inputs<'_>, request: Request<'_>) -> Vec<R
     let reserved = inputs.reservations.of(&request.rank.key);
     let nodes = reserved.into_iter().flat_map(|reserved| &reserved.nodes);
     let there = |reserved: &&ReservedNode| {
-        let room = inputs.capacity.room.cluster(&reserved.cluster);
+        let room = inputs.capacity.cluster(&reserved.cluster);
         let node = room.and_then(|room| room.nodes().get(&reserved.node));
         node.is_some_and(|node| node.fact.usable)
     };

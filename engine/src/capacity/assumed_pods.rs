@@ -10,7 +10,7 @@ use crate::amounts::totals::ResourceTotals;
 use crate::api::demand::Demand;
 use crate::api::facts::{PodFact, RolePods, Share};
 use crate::api::ids::{ClusterName, JobKey, NodeName};
-use crate::capacity::Room;
+use crate::capacity::Capacity;
 use crate::capacity::pack::{Basis, Need, NodeView, needs_of};
 use crate::capacity::resource_ids::Row;
 use std::borrow::Cow;
@@ -48,13 +48,13 @@ impl Assumption {
     }
 }
 
-impl Room {
+impl Capacity {
     /// What is held, by job; in no order.
     pub(crate) fn assumed(&self) -> &Hashed<JobKey, Assumption> {
         &self.assumed
     }
 
-    /// As [`Room::assume`], sharing the demand.
+    /// As [`Capacity::assume`], sharing the demand.
     pub(crate) fn assume_pods(&mut self, key: &JobKey, demand: Arc<Demand>, shares: &[Share]) {
         self.drop_assumed(key);
         let assumed = shares

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// A node, with what of it is free.
 #[derive(Debug, Clone)]
-pub(crate) struct NodeRoom {
+pub(crate) struct NodeInfo {
     /// As told.
     pub(crate) fact: NodeFact,
     /// The device that its pool is counted in, if it has one.
@@ -43,8 +43,8 @@ struct Load {
 
 /// One cluster.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ClusterRoom {
-    nodes: BTreeMap<NodeName, NodeRoom>,
+pub(crate) struct ClusterCapacity {
+    nodes: BTreeMap<NodeName, NodeInfo>,
     pods: BTreeMap<Uid, PodFact>,
     loads: BTreeMap<NodeName, Load>,
     pools: BTreeMap<PoolKey, Pool>,
@@ -70,8 +70,8 @@ pub(crate) struct Change {
     pub(crate) counted: Option<(Counted, Counted)>,
 }
 
-impl ClusterRoom {
-    pub(crate) fn nodes(&self) -> &BTreeMap<NodeName, NodeRoom> {
+impl ClusterCapacity {
+    pub(crate) fn nodes(&self) -> &BTreeMap<NodeName, NodeInfo> {
         &self.nodes
     }
 
@@ -148,7 +148,7 @@ impl ClusterRoom {
         let has = resource_ids.row(&fact.allocatable);
         self.names = Arc::clone(resource_ids.names());
         let device = device_of(&fact);
-        let room = NodeRoom {
+        let room = NodeInfo {
             units: device
                 .as_ref()
                 .map_or(CPU, |device| resource_ids.intern(device)),
@@ -376,7 +376,7 @@ impl ClusterRoom {
     }
 
     /// Pools and domains as they follow from the nodes.
-    pub(crate) fn fair_share(&self) -> (BTreeMap<PoolKey, Pool>, Domains) {
+    pub(crate) fn rebuilt(&self) -> (BTreeMap<PoolKey, Pool>, Domains) {
         let mut rebuilt = Self {
             nodes: self.nodes.clone(),
             ..Self::default()
@@ -386,7 +386,7 @@ impl ClusterRoom {
     }
 }
 
-impl NodeRoom {
+impl NodeInfo {
     /// Allocatable less what bound pods and assumed pods take; below zero where overcommitted.
     pub(crate) fn free(&self) -> ResourceTotals {
         self.free.to_totals(&self.names)

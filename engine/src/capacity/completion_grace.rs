@@ -1,49 +1,39 @@
-//! Pods that have ended before their job is seen to have.
+//! Pods that have ended before their job is seen to have ended.
 //!
-//! A member shows the end of a pod (or that it is gone) a second or more before Karmada shows the end of
+//! A member shows the end of a pod, or that it is gone, a second or more before Karmada shows the end of
 //! its job. In between, the pod's capacity is free while its charge is not. A job that started in that
-//! capacity could be behind those for whom the charge becomes free, and be evicted for them a moment
-//! later. An ended pod therefore keeps its capacity until the charge of its job ends or changes, for at
-//! most [`LINGER_MS`]. Two exceptions: a new pod of the same job, for which the capacity may be meant, and
-//! a job that is being evicted or shrunk, whose capacity is for its preemptor.
+//! capacity could stand behind the jobs for which the charge becomes free, and be evicted for them a
+//! moment later. An ended pod therefore keeps its capacity until the charge of its job ends or changes,
+//! for at most [`COMPLETION_GRACE_MS`]. Two exceptions: a new pod of the same job, which may be meant to
+//! use the capacity, and a job that is being evicted or shrunk, whose capacity is for its preemptor.
 
+use super::Capacity;
 use crate::api::facts::PodFact;
-use crate::api::ids::{JobKey, Time};
+use crate::api::ids::{ClusterName, JobKey, Time, Uid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Milliseconds for which a pod that has ended keeps its room at most: several times what
-/// Karmada takes to show the end of a job.
-pub(crate) const LINGER_MS: i64 = 5_000;
+/// Milliseconds for which a pod that has ended keeps its capacity at most: several times what Karmada
+/// takes to show the end of a job.
+const COMPLETION_GRACE_MS: i64 = 5_000;
 
-/// A pod that has ended and keeps its room.
+/// A pod that has ended and keeps its capacity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ended {
-    /// At most until then.
+    /// When the grace ends at the latest.
     pub(crate) until: Time,
     pub(crate) pod: PodFact,
-    /// Whether it is not there any more.
-    pub(crate) gone: bool,
+    /// Whether the pod object is gone.
+    gone: bool,
 }
 
-/// Such pods by job. There are few: jobs that ended within the last seconds.
+/// Ended pods by job. There are few: of jobs that ended within the last seconds.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CompletionGrace(BTreeMap<JobKey, Vec<Ended>>);
+pub(super) struct CompletionGrace(BTreeMap<JobKey, Vec<Ended>>);
 
 impl CompletionGrace {
-    /// Until when the first of them keeps its room.
-    pub(crate) fn next(&self) -> Option<Time> {
-        let pods = self.0.values().flatten();
-        pods.map(|ended| ended.until).min()
-    }
-
-    /// All of them.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Ended> {
-        self.0.values().flatten()
-    }
-
-    /// Keeps the capacity of an ended pod.
-    pub(crate) fn add(&mut self, key: &JobKey, ended: Ended) {
+    /// Adds an ended pod, or updates it.
+    fn add(&mut self, key: &JobKey, ended: Ended) {
         let pods = self.0.entry(key.clone()).or_default();
         let mut known = pods.iter_mut();
         match known.find(|known| known.pod.uid == ended.pod.uid) {
@@ -55,8 +45,8 @@ impl CompletionGrace {
         }
     }
 
-    /// Removes those for which `which` holds, and returns them.
-    pub(crate) fn take(&mut self, which: impl Fn(&Ended) -> bool) -> Vec<Ended> {
+    /// Removes the pods for which `which` holds, and returns them.
+    pub(super) fn take(&mut self, which: impl Fn(&Ended) -> bool) -> Vec<Ended> {
         let mut taken = Vec::new();
         self.0.retain(|_, pods| {
             taken.extend(pods.extract_if(.., |ended| which(ended)));
@@ -64,9 +54,55 @@ impl CompletionGrace {
         });
         taken
     }
+}
 
-    /// Removes those of a job, and returns them.
-    pub(crate) fn take_job(&mut self, key: &JobKey) -> Vec<Ended> {
-        self.0.remove(key).unwrap_or_default()
+impl Capacity {
+    /// Keeps the capacity of a pod that ended at `now` for its job.
+    pub(crate) fn begin_grace(&mut self, key: &JobKey, pod: PodFact, gone: bool, now: Time) {
+        let until = now.after(COMPLETION_GRACE_MS);
+        self.completion_grace.add(key, Ended { until, pod, gone });
+    }
+
+    /// Frees the capacity of the ended pods of a job: its charge has ended or changed.
+    pub(crate) fn end_grace_of(&mut self, key: &JobKey) {
+        let ended = self.completion_grace.0.remove(key).unwrap_or_default();
+        ended.into_iter().for_each(|ended| self.free_ended(ended));
+    }
+
+    /// Frees the capacity of ended pods whose grace has expired at `now`.
+    pub(crate) fn end_expired_grace(&mut self, now: Time) {
+        let expired = self.completion_grace.take(|ended| ended.until <= now);
+        expired.into_iter().for_each(|ended| self.free_ended(ended));
+    }
+
+    /// When the next grace expires.
+    pub(crate) fn next_grace_end(&self) -> Option<Time> {
+        self.in_grace().map(|ended| ended.until).min()
+    }
+
+    /// All ended pods that keep their capacity.
+    pub(crate) fn in_grace(&self) -> impl Iterator<Item = &Ended> {
+        self.completion_grace.0.values().flatten()
+    }
+
+    /// Restores the ended pods of a snapshot.
+    pub(crate) fn restore_grace(&mut self, pods: Vec<Ended>) {
+        for ended in pods {
+            if let Some(key) = ended.pod.job.clone() {
+                self.completion_grace.add(&key, ended);
+            }
+        }
+    }
+
+    /// A pod as last observed.
+    pub(crate) fn pod(&self, cluster: &ClusterName, uid: &Uid) -> Option<&PodFact> {
+        self.clusters.get(cluster)?.pods().get(uid)
+    }
+
+    fn free_ended(&mut self, ended: Ended) {
+        match ended.gone {
+            true => self.remove_pod(&ended.pod.cluster, &ended.pod.uid),
+            false => self.upsert_pod(ended.pod),
+        }
     }
 }

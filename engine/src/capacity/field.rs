@@ -9,7 +9,7 @@ use crate::api::ids::{NodeName, PoolClass};
 use crate::capacity::mix::DemandMix;
 use crate::capacity::pack::{Basis, PlacedPods, can_run_on};
 use crate::capacity::resource_ids::{Ask, CPU, Dim, MEMORY, Row};
-use crate::capacity::{ClusterRoom, NodeRoom};
+use crate::capacity::{ClusterCapacity, NodeInfo};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, btree_set};
@@ -20,7 +20,7 @@ const WEIGHED_AGAIN: u32 = 4;
 
 /// The nodes of a cluster while pods are put on them.
 pub(super) struct Packer<'a> {
-    pub(super) room: &'a ClusterRoom,
+    pub(super) room: &'a ClusterCapacity,
     pub(super) mix: &'a DemandMix,
     pub(super) basis: Basis,
     pub(super) class: Option<&'a PoolClass>,
@@ -97,7 +97,7 @@ impl Key<'_> {
 
 impl<'a> Packer<'a> {
     /// What of a node counts as free by the facts.
-    pub(super) fn withheld_on(&self, node: &'a NodeRoom) -> &'a Row {
+    pub(super) fn withheld_on(&self, node: &'a NodeInfo) -> &'a Row {
         match self.basis {
             Basis::Now => &node.free,
             Basis::Empty => &node.has,
@@ -105,14 +105,14 @@ impl<'a> Packer<'a> {
     }
 
     /// What of a node is free as it looks now.
-    pub(super) fn free<'b>(&'b self, node: &'a NodeRoom) -> &'b Row {
+    pub(super) fn free<'b>(&'b self, node: &'a NodeInfo) -> &'b Row {
         self.touched
             .get(&node.fact.name)
             .unwrap_or_else(|| self.withheld_on(node))
     }
 
     /// Usable nodes that it is about.
-    pub(super) fn nodes(&self) -> Box<dyn Iterator<Item = &'a NodeRoom> + 'a> {
+    pub(super) fn nodes(&self) -> Box<dyn Iterator<Item = &'a NodeInfo> + 'a> {
         let room = self.room;
         match self.within {
             Some(within) => Box::new(within.iter().filter_map(|name| room.nodes().get(name))),

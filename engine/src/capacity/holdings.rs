@@ -1,6 +1,6 @@
 //! What one job holds of nodes: its bound pods, and the assumed pods of those that are to come.
 
-use super::Room;
+use super::Capacity;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::{ClusterName, JobKey, NodeName};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// What is held, by node.
 pub(crate) type Holdings = BTreeMap<(ClusterName, NodeName), ResourceTotals>;
 
-impl Room {
+impl Capacity {
     /// What would be free, by node, were the job gone.
     pub(crate) fn holdings(&self, key: &JobKey) -> Holdings {
         let mut held = Holdings::new();

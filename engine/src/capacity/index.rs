@@ -6,7 +6,7 @@
 //! as nodes change. Clusters are numbered in the order of their names.
 
 use super::resource_ids::{Dim, Row, times};
-use super::{ClusterRoom, NodeRoom};
+use super::{ClusterCapacity, NodeInfo};
 use crate::api::ids::ClusterName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    pub(crate) fn of(node: Option<&NodeRoom>) -> Self {
+    pub(crate) fn of(node: Option<&NodeInfo>) -> Self {
         match node.filter(|node| node.fact.usable) {
             Some(node) => Self {
                 free: node.free.clone(),
@@ -87,7 +87,7 @@ impl Index {
     /// Numbers the clusters again, and counts all assumed pods for these amounts.
     pub(crate) fn rebuild(
         &mut self,
-        clusters: &BTreeMap<ClusterName, ClusterRoom>,
+        clusters: &BTreeMap<ClusterName, ClusterCapacity>,
         amounts: impl Iterator<Item = (Dim, i64)>,
     ) {
         if !self.names.iter().eq(clusters.keys()) {
@@ -107,7 +107,7 @@ impl Index {
     /// Follows other amounts; those followed already stay as they are.
     pub(crate) fn follow(
         &mut self,
-        clusters: &BTreeMap<ClusterName, ClusterRoom>,
+        clusters: &BTreeMap<ClusterName, ClusterCapacity>,
         amounts: impl Iterator<Item = (Dim, i64)>,
     ) {
         let wanted: BTreeSet<(Dim, i64)> = amounts.take(FOLLOWED).collect();
@@ -121,7 +121,7 @@ impl Index {
     }
 
     /// Whether all is as it is when counted again.
-    pub(crate) fn is_sound(&self, clusters: &BTreeMap<ClusterName, ClusterRoom>) -> bool {
+    pub(crate) fn is_sound(&self, clusters: &BTreeMap<ClusterName, ClusterCapacity>) -> bool {
         self.names.iter().eq(clusters.keys())
             && self.fitting.iter().all(|((dim, each), fitting)| {
                 let rebuilt = clusters.values().map(|room| count(room, *dim, *each));
@@ -134,7 +134,7 @@ impl Index {
     pub(crate) fn moved(
         &mut self,
         cluster: &ClusterName,
-        room: &ClusterRoom,
+        room: &ClusterCapacity,
         (from, to): (&Counted, &Counted),
         fleet: bool,
     ) {
@@ -164,7 +164,7 @@ impl Index {
 }
 
 /// The assumed pods of a cluster, counted from its nodes.
-pub(crate) fn count(room: &ClusterRoom, dim: Dim, each: i64) -> FittingPods {
+pub(crate) fn count(room: &ClusterCapacity, dim: Dim, each: i64) -> FittingPods {
     let mut fitting = FittingPods {
         tightest: narrow(room.tightest(dim, i128::from(each))),
         ..FittingPods::default()

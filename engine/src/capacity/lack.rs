@@ -5,7 +5,7 @@ use crate::api::demand::Role;
 use crate::api::ids::ClusterName;
 use crate::capacity::index::FittingPods;
 use crate::capacity::resource_ids::Dim;
-use crate::capacity::{Room, mix};
+use crate::capacity::{Capacity, mix};
 
 /// What a role is best known by, as clusters count it.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub(crate) struct Main {
     count: u64,
 }
 
-impl Room {
+impl Capacity {
     /// What a role is best known by: the device that it asks for, or its CPU.
     pub(crate) fn main_of(&self, role: &Role) -> Main {
         let dim = mix::counted_in(&role.request, &self.resource_ids);
@@ -92,8 +92,8 @@ mod tests {
     }
 
     /// A cluster of nodes of eight devices, so many of them free.
-    fn room(free: &[i64]) -> Room {
-        let mut room = Room::new();
+    fn room(free: &[i64]) -> Capacity {
+        let mut room = Capacity::new();
         for (index, free) in free.iter().enumerate() {
             let node = node(&format!("n{index}"), "nvidia.com/gpu 8");
             let name = node.name.clone();

@@ -1,22 +1,24 @@
-//! Room: what the nodes of the member clusters have free, node by node.
+//! The capacity store: clusters, their nodes and pods, and what is free on each node.
 //!
-//! Node and pod facts flow in, and the pods that released jobs will still start (assumed pods);
-//! "does this gang fit there" flows out. A pool is the nodes of one class in one cluster.
-//! The engine decides on a `Room`; the scheduler keeps another one on its own live view and
-//! checks each plan against it. A `Room` knows neither queues nor order, and must never count
-//! a pod twice: once as assumed and once as bound.
+//! Facts of clusters, nodes and pods flow in, and the pods that admitted jobs have yet to start
+//! (assumed pods). Whether a gang fits, and where, flows out. A pool is the nodes of one class in one
+//! cluster. The engine decides on one `Capacity`; the scheduler keeps another on its own live view and
+//! checks each plan against it. A `Capacity` knows neither queues nor order, and must never count a pod
+//! twice: as assumed and as bound.
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::decision::Blocker;
 use crate::api::demand::{Demand, Role};
-use crate::api::facts::{NodeFact, PodFact, Share};
+use crate::api::facts::{ClusterFact, NodeFact, PodFact, Share};
 use crate::api::ids::{ClusterName, JobKey, NodeName, Uid};
 pub(crate) use assumed_pods::AssumedPod;
 use assumed_pods::Assumption;
 use cluster::Change;
-pub(crate) use cluster::{ClusterRoom, NodeRoom};
+pub(crate) use cluster::{ClusterCapacity, NodeInfo};
+use completion_grace::CompletionGrace;
+pub(crate) use completion_grace::Ended;
 pub(crate) use holdings::Holdings;
 use index::Index;
 pub(crate) use index::{FittingPods, Place};
@@ -35,7 +37,7 @@ use std::sync::Arc;
 
 mod cluster;
 
-pub(crate) mod completion_grace;
+mod completion_grace;
 
 mod resource_ids;
 
@@ -63,17 +65,21 @@ mod search;
 
 mod assumed_pods;
 
-mod sites;
+mod audit;
 
-pub(crate) mod store;
+mod sites;
 
 #[cfg(test)]
 pub(crate) mod testing;
 
-/// The nodes and pods of all members, with what released jobs will still take of them.
+/// The clusters with their nodes and pods, and what admitted jobs have yet to start there.
 #[derive(Debug, Clone, Default)]
-pub struct Room {
-    clusters: BTreeMap<ClusterName, ClusterRoom>,
+pub struct Capacity {
+    /// The fact of each cluster, as last observed.
+    facts: BTreeMap<ClusterName, ClusterFact>,
+    clusters: BTreeMap<ClusterName, ClusterCapacity>,
+    /// Pods that ended before their jobs are seen to have ended.
+    completion_grace: CompletionGrace,
     assumed: Hashed<JobKey, Assumption>,
     /// Where the pods of each job are, bound or not, ended or not.
     pods_of: Hashed<JobKey, BTreeSet<(ClusterName, Uid)>>,
@@ -90,14 +96,38 @@ pub struct Room {
     freed: BTreeMap<ClusterName, BTreeSet<NodeName>>,
 }
 
-impl Room {
+impl Capacity {
     /// No clusters.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A node exists, or changed. Its pods may have been told before.
+    /// Sets the fact of a cluster. Returns whether it differs from the one before.
+    pub(crate) fn set_cluster(&mut self, fact: ClusterFact) -> bool {
+        let differs = self.facts.get(&fact.name) != Some(&fact);
+        if differs {
+            self.facts.insert(fact.name.clone(), fact);
+        }
+        differs
+    }
+
+    /// The fact of a cluster.
+    pub(crate) fn cluster_fact(&self, name: &ClusterName) -> Option<&ClusterFact> {
+        self.facts.get(name)
+    }
+
+    /// The fact of each cluster.
+    pub(crate) fn cluster_facts(&self) -> &BTreeMap<ClusterName, ClusterFact> {
+        &self.facts
+    }
+
+    /// The clusters that have a fact, in order.
+    pub(crate) fn cluster_names(&self) -> impl Iterator<Item = &ClusterName> {
+        self.facts.keys()
+    }
+
+    /// A node exists, or changed. Its pods may have been observed before.
     pub fn upsert_node(&mut self, fact: NodeFact) {
         let cluster = fact.cluster.clone();
         self.know(&cluster);
@@ -109,7 +139,7 @@ impl Room {
     /// Whether one pod of a role fits on a node, `kept` of it left alone.
     pub(crate) fn takes_one(
         &self,
-        node: &NodeRoom,
+        node: &NodeInfo,
         role: &Role,
         kept: Option<&ResourceTotals>,
     ) -> bool {
@@ -125,7 +155,7 @@ impl Room {
     }
 
     /// What a node has free of a resource.
-    pub(crate) fn free_of(&self, node: &NodeRoom, name: &crate::ResourceName) -> i128 {
+    pub(crate) fn free_of(&self, node: &NodeInfo, name: &crate::ResourceName) -> i128 {
         self.resource_ids
             .get(name)
             .map_or(0, |dim| node.free.get(dim))
@@ -180,6 +210,9 @@ impl Room {
 
     /// A cluster is gone, with its nodes and pods. Assumed pods there stay without a node.
     pub fn remove_cluster(&mut self, cluster: &ClusterName) {
+        self.facts.remove(cluster);
+        self.completion_grace
+            .take(|ended| ended.pod.cluster == *cluster);
         let Some(room) = self.clusters.remove(cluster) else {
             return;
         };
@@ -296,40 +329,13 @@ impl Room {
         }
     }
 
-    /// What is kept of clusters as a whole and does not follow from their nodes, in words.
-    pub(crate) fn stale(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
-        for (name, room) in &self.clusters {
-            let (pools, domains) = room.fair_share();
-            if *room.pools() != pools {
-                wrong.push(format!(
-                    "cluster {name}: its pools do not hold its nodes as they are"
-                ));
-            }
-            if *room.domains() != domains {
-                wrong.push(format!(
-                    "cluster {name}: its domains do not hold its nodes as they are"
-                ));
-            }
-            if room.overcommitted().is_empty() == self.overcommitted.contains(name) {
-                wrong.push(format!(
-                    "cluster {name}: whether assumed pods are overcommitted is stale"
-                ));
-            }
-        }
-        if !self.index.is_sound(&self.clusters) {
-            wrong.push("index: its counts are not those of the nodes".to_owned());
-        }
-        wrong
-    }
-
     /// The view of one cluster.
-    pub(crate) fn cluster(&self, name: &ClusterName) -> Option<&ClusterRoom> {
+    pub(crate) fn cluster(&self, name: &ClusterName) -> Option<&ClusterCapacity> {
         self.clusters.get(name)
     }
 
     /// Every cluster with nodes or pods.
-    pub(crate) fn clusters(&self) -> &BTreeMap<ClusterName, ClusterRoom> {
+    pub(crate) fn clusters(&self) -> &BTreeMap<ClusterName, ClusterCapacity> {
         &self.clusters
     }
 
@@ -442,12 +448,12 @@ mod tests {
 
     #[test]
     fn a_pod_that_becomes_another_jobs_is_counted_for_that_alone() {
-        let mut room = Room::new();
+        let mut room = Capacity::new();
         let node = node("n0", "nvidia.com/gpu 8");
         let (cluster, name) = (node.cluster.clone(), node.name.clone());
         room.upsert_node(node);
         let [one, other] = ["one", "other"].map(|name| JobKey::new("ns", name));
-        let bound = |room: &Room| [&one, &other].map(|key| room.bound_pods(key, &cluster));
+        let bound = |room: &Capacity| [&one, &other].map(|key| room.bound_pods(key, &cluster));
         for (job, counts) in [(Some(&one), [1, 0]), (Some(&other), [0, 1]), (None, [0, 0])] {
             room.upsert_pod(PodFact {
                 cluster: cluster.clone(),

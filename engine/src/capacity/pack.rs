@@ -14,7 +14,7 @@ use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::api::matching::untolerated;
 use crate::capacity::field::{Packer, Wanted};
 use crate::capacity::resource_ids::{CPU, MEMORY, ResourceIds};
-use crate::capacity::{NodeRoom, Room, search};
+use crate::capacity::{Capacity, NodeInfo, search};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,7 +117,7 @@ pub(crate) fn needs_of<'a>(demand: &'a Demand, pods: &[RolePods]) -> Vec<Need<'a
 }
 
 /// Whether pods of `role` may run on `node`, free amounts aside.
-pub(crate) fn can_run_on(role: &Role, node: &NodeRoom) -> bool {
+pub(crate) fn can_run_on(role: &Role, node: &NodeInfo) -> bool {
     node.fact.usable
         && (role.node_terms.is_empty()
             || role
@@ -154,7 +154,7 @@ pub(crate) fn leading_amount(request: &Resources) -> i64 {
     leading(request).map_or(0, |name| request.amount_of(name).0)
 }
 
-impl Room {
+impl Capacity {
     /// Places `needs` on the nodes of `cluster`, as far as they fit.
     pub(crate) fn pack(
         &self,

@@ -10,7 +10,7 @@ use crate::capacity::domains::Domain;
 use crate::capacity::mix::counted_in;
 use crate::capacity::pack::{Need, NodeView, Packing};
 use crate::capacity::resource_ids::{CPU, Dim};
-use crate::capacity::{Basis, ClusterRoom, Room};
+use crate::capacity::{Basis, Capacity, ClusterCapacity};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Domains of one tier that are tried for a gang which need not be in one.
@@ -30,7 +30,7 @@ pub(crate) struct PackEffect {
     pub(crate) cpu_left: i128,
 }
 
-impl Room {
+impl Capacity {
     /// Places a whole gang on a cluster.
     pub(crate) fn place(
         &self,
@@ -102,7 +102,7 @@ impl Room {
     /// packing is a must, those that hold too little follow, for the sake of what is said.
     fn candidates<'a>(
         &self,
-        room: &'a ClusterRoom,
+        room: &'a ClusterCapacity,
         needs: &[Need<'_>],
         node_view: &NodeView<'_>,
         tier: u32,
@@ -159,7 +159,7 @@ impl Room {
     fn on_one_node(
         &self,
         cluster: &ClusterName,
-        room: &ClusterRoom,
+        room: &ClusterCapacity,
         needs: &[Need<'_>],
         node_view: &NodeView<'_>,
         closest: Option<Packing>,
@@ -247,7 +247,7 @@ fn closer(one: &Packing, other: &Packing) -> bool {
 }
 
 /// The tier of the innermost domain that all these nodes are in.
-fn tier_of<'a>(room: &ClusterRoom, mut nodes: impl Iterator<Item = &'a NodeName>) -> u32 {
+fn tier_of<'a>(room: &ClusterCapacity, mut nodes: impl Iterator<Item = &'a NodeName>) -> u32 {
     let path = |name: &NodeName| {
         let node = room.nodes().get(name);
         node.map_or(&[][..], |node| node.fact.domains.as_slice())
@@ -279,8 +279,8 @@ mod tests {
 
     /// Two nodes in one rack and, in another, one of whose devices five are used; pods of four
     /// devices are usual.
-    fn room() -> Room {
-        let mut room = Room::new();
+    fn room() -> Capacity {
+        let mut room = Capacity::new();
         for (name, rack) in [("n0", "r0"), ("n1", "r0"), ("n2", "r1")] {
             room.upsert_node(NodeFact {
                 domains: vec![rack.to_owned()],

@@ -1,6 +1,6 @@
 //! Pools as people see them: what each class of each cluster has, uses and has free.
 
-use super::{ClusterRoom, NodeRoom, Room};
+use super::{Capacity, ClusterCapacity, NodeInfo};
 use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::ResourceTotals;
 use crate::api::ids::{ClusterName, PoolClass};
@@ -54,7 +54,7 @@ struct Sums {
 }
 
 /// Every pool, in order of cluster and class.
-pub(super) fn summarize(room: &Room) -> Vec<PoolSummary> {
+pub(super) fn summarize(room: &Capacity) -> Vec<PoolSummary> {
     let mut pools: BTreeMap<(&ClusterName, &PoolClass), Sums> = BTreeMap::new();
     for (name, cluster) in room.clusters() {
         for node in cluster.nodes().values() {
@@ -69,7 +69,7 @@ pub(super) fn summarize(room: &Room) -> Vec<PoolSummary> {
 }
 
 impl Sums {
-    fn add(&mut self, cluster: &ClusterRoom, node: &NodeRoom) {
+    fn add(&mut self, cluster: &ClusterCapacity, node: &NodeInfo) {
         self.nodes += 1;
         self.total.add(&node.fact.allocatable, 1);
         if self.device.is_none() {
@@ -118,7 +118,7 @@ impl Sums {
 }
 
 /// Free devices of a node, or whole free cores where it has none.
-fn units(node: &NodeRoom, free: &ResourceTotals) -> i64 {
+fn units(node: &NodeInfo, free: &ResourceTotals) -> i64 {
     let amount = match &node.device {
         Some(device) => free.get(device),
         None => free.get(&ResourceName::new(ResourceName::CPU)) / 1000,

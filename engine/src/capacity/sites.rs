@@ -10,7 +10,7 @@ use crate::api::demand::Role;
 use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::capacity::pack::{can_run_on, leading};
 use crate::capacity::resource_ids::{Ask, Dim, ResourceIds, Row};
-use crate::capacity::{ClusterRoom, NodeRoom, Room};
+use crate::capacity::{Capacity, ClusterCapacity, NodeInfo};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -27,7 +27,7 @@ pub(crate) struct Sites<'a> {
 /// A node while pods are put on it one by one.
 struct Site<'a> {
     cluster: &'a ClusterName,
-    node: &'a NodeRoom,
+    node: &'a NodeInfo,
     /// Free now, less what others ahead keep and what was put on it; may go below zero.
     now: Row,
     /// The same with all pods of jobs gone; never goes below zero by what is put on it.
@@ -43,7 +43,7 @@ pub(crate) struct Taken<'a> {
     pub(crate) resources: Resources,
 }
 
-impl Room {
+impl Capacity {
     /// The usable nodes of `clusters`, less what is `kept` of them.
     pub(crate) fn sites<'a>(
         &'a self,
@@ -148,8 +148,8 @@ type Entry = (i128, i128, usize);
 impl<'a> Site<'a> {
     fn new(
         resource_ids: &ResourceIds,
-        (cluster, room): (&'a ClusterName, &ClusterRoom),
-        node: &'a NodeRoom,
+        (cluster, room): (&'a ClusterName, &ClusterCapacity),
+        node: &'a NodeInfo,
         kept: Option<&ResourceTotals>,
     ) -> Self {
         let mut now = node.free.clone();

@@ -10,7 +10,7 @@ use crate::api::reason::Reason;
 use crate::cycle::next_head::Candidate;
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
-use crate::cycle::{elastic, ended_pods, lifecycle, next_head, preempt, reserve, resize, timers};
+use crate::cycle::{elastic, lifecycle, next_head, preempt, reserve, resize, timers};
 use crate::evaluation::sizes;
 use crate::pending::inadmissible::Inadmissible;
 use crate::pending::infeasible::Infeasible;
@@ -33,7 +33,7 @@ pub(crate) const NAMED: usize = 10;
 pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     advance(engine, now);
     let mut decisions = Vec::new();
-    ended_pods::end_expired(engine);
+    engine.capacity.end_expired_grace(engine.now);
     react(engine, Change::Capacity);
     timers::settle_room(engine);
     timers::run_timers(engine, &mut decisions);
@@ -228,7 +228,7 @@ fn wake_at(inputs: Inputs<'_>) -> Option<Time> {
     let end = inputs.jobs.next_end();
     let end = end.filter(|_| !inputs.reservations.is_empty());
     let times = timer.into_iter().chain(end);
-    let grace = inputs.capacity.completion_grace.next();
+    let grace = inputs.capacity.next_grace_end();
     times
         .chain(inputs.pending.backoff.next())
         .chain(grace)

@@ -1,96 +1,41 @@
-//! Keeps the capacity of ended pods for their job during the completion grace, and gives it up.
+//! Which ended pods keep their capacity for their job during the completion grace.
 
 use crate::api::event::Progress;
 use crate::api::facts::PodFact;
 use crate::api::ids::{ClusterName, JobKey, Uid};
-use crate::capacity::completion_grace::{Ended, LINGER_MS};
 use crate::state::{Engine, Inputs};
 
-/// A pod is there, or is another.
-pub(crate) fn pod_told(engine: &mut Engine, fact: PodFact) {
+/// A pod exists, or changed.
+pub(crate) fn observe_pod(engine: &mut Engine, fact: PodFact) {
     if let Some(key) = fact.job.clone() {
-        if fact.ended && keeps_room(engine.inputs(), &key, &fact) {
-            return keep_ended(engine, &key, fact, false);
+        if fact.ended && starts_grace(engine.inputs(), &key, &fact) {
+            let now = engine.now;
+            return engine.capacity.begin_grace(&key, fact, false, now);
         }
-        let room = engine.capacity.room.cluster(&fact.cluster);
-        if room.is_none_or(|room| !room.pods().contains_key(&fact.uid)) {
-            end_completion_grace_of(engine, &key);
+        if engine.capacity.pod(&fact.cluster, &fact.uid).is_none() {
+            engine.capacity.end_grace_of(&key);
         }
     }
-    engine.capacity.room.upsert_pod(fact);
+    engine.capacity.upsert_pod(fact);
 }
 
 /// A pod is gone.
-pub(crate) fn pod_gone(engine: &mut Engine, cluster: &ClusterName, uid: &Uid) {
-    let room = engine.capacity.room.cluster(cluster);
-    let known = room.and_then(|room| room.pods().get(uid));
-    if let Some(pod) = known.cloned()
+pub(crate) fn observe_pod_gone(engine: &mut Engine, cluster: &ClusterName, uid: &Uid) {
+    if let Some(pod) = engine.capacity.pod(cluster, uid).cloned()
         && let Some(key) = pod.job.clone()
-        && keeps_room(engine.inputs(), &key, &pod)
+        && starts_grace(engine.inputs(), &key, &pod)
     {
         let pod = PodFact { ended: true, ..pod };
-        return keep_ended(engine, &key, pod, true);
+        let now = engine.now;
+        return engine.capacity.begin_grace(&key, pod, true, now);
     }
-    engine.capacity.room.remove_pod(cluster, uid);
+    engine.capacity.remove_pod(cluster, uid);
 }
 
-pub(crate) fn keep_ended(engine: &mut Engine, key: &JobKey, pod: PodFact, gone: bool) {
-    let until = engine.now.after(LINGER_MS);
-    engine
-        .capacity
-        .completion_grace
-        .add(key, Ended { until, pod, gone });
-}
-
-/// A cluster is gone, and all its pods.
-pub(crate) fn drop_ended_in(engine: &mut Engine, cluster: &ClusterName) {
-    engine
-        .capacity
-        .completion_grace
-        .take(|ended| ended.pod.cluster == *cluster);
-}
-
-/// The job's charge has ended, or is another: its pods that have ended keep nothing.
-pub(crate) fn end_completion_grace_of(engine: &mut Engine, key: &JobKey) {
-    let ended = engine.capacity.completion_grace.take_job(key);
-    ended.into_iter().for_each(|ended| give_up(engine, ended));
-}
-
-/// Pods that ended so long ago keep nothing, though their jobs are charged.
-pub(crate) fn end_expired(engine: &mut Engine) {
-    let now = engine.now;
-    let due = engine
-        .capacity
-        .completion_grace
-        .take(|ended| ended.until <= now);
-    due.into_iter().for_each(|ended| give_up(engine, ended));
-}
-
-pub(crate) fn give_up(engine: &mut Engine, ended: Ended) {
-    if ended.gone {
-        engine
-            .capacity
-            .room
-            .remove_pod(&ended.pod.cluster, &ended.pod.uid);
-    } else {
-        engine.capacity.room.upsert_pod(ended.pod);
-    }
-}
-
-/// Goes on from a snapshot.
-pub(crate) fn restore_ended(engine: &mut Engine, pods: Vec<Ended>) {
-    for ended in pods {
-        if let Some(key) = ended.pod.job.clone() {
-            engine.capacity.completion_grace.add(&key, ended);
-        }
-    }
-}
-
-/// Whether a pod that has ended held room until now, for a job that is charged and neither
-/// over nor being evicted, nor some of it.
-pub(crate) fn keeps_room(inputs: Inputs<'_>, key: &JobKey, fact: &PodFact) -> bool {
-    let room = inputs.capacity.room.cluster(&fact.cluster);
-    let known = room.and_then(|room| room.pods().get(&fact.uid));
+/// Whether a pod that has ended used capacity until now, for a job that is charged, has not ended, and
+/// is neither being evicted nor shrunk.
+fn starts_grace(inputs: Inputs<'_>, key: &JobKey, fact: &PodFact) -> bool {
+    let known = inputs.capacity.pod(&fact.cluster, &fact.uid);
     let job = inputs
         .jobs
         .get(key)

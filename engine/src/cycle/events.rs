@@ -32,25 +32,22 @@ pub(crate) fn apply(engine: &mut Engine, event: Event) {
         }
         Event::PriorityClassGone(name) => rules::class_told(engine, &name, None),
         Event::ClusterUpserted(fact) => {
-            if engine.capacity.clusters.get(&fact.name) != Some(&fact) {
-                let name = fact.name.clone();
-                engine.capacity.clusters.insert(name.clone(), fact);
-                if is_emptied(&engine.capacity.clusters[&name]) {
+            let (name, emptied) = (fact.name.clone(), is_emptied(&fact));
+            if engine.capacity.set_cluster(fact) {
+                if emptied {
                     engine.jobs.recheck_taints();
                 }
                 react(engine, Change::Fleet(&[name]));
             }
         }
         Event::ClusterGone(name) => {
-            engine.capacity.clusters.remove(&name);
-            ended_pods::drop_ended_in(engine, &name);
-            engine.capacity.room.remove_cluster(&name);
+            engine.capacity.remove_cluster(&name);
             react(engine, Change::Fleet(&[name]));
         }
-        Event::NodeUpserted(fact) => engine.capacity.room.upsert_node(fact),
-        Event::NodeGone(cluster, node) => engine.capacity.room.remove_node(&cluster, &node),
-        Event::PodUpserted(fact) => ended_pods::pod_told(engine, fact),
-        Event::PodGone(cluster, uid) => ended_pods::pod_gone(engine, &cluster, &uid),
+        Event::NodeUpserted(fact) => engine.capacity.upsert_node(fact),
+        Event::NodeGone(cluster, node) => engine.capacity.remove_node(&cluster, &node),
+        Event::PodUpserted(fact) => ended_pods::observe_pod(engine, fact),
+        Event::PodGone(cluster, uid) => ended_pods::observe_pod_gone(engine, &cluster, &uid),
         Event::JobUpserted(fact) => lifecycle::observe_job(engine, fact),
         Event::JobAdmitted {
             key,

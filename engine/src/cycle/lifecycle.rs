@@ -43,9 +43,9 @@ pub(crate) fn observe_job(engine: &mut Engine, fact: JobFact) {
     }
     let intern = |demand: &_| engine.pending.shapes.intern_demand(demand);
     match engine.jobs.compare_template(key, intern) {
-        Some(Edited::Requests(demand)) => engine.capacity.room.assume_more(key, &demand, None),
+        Some(Edited::Requests(demand)) => engine.capacity.assume_more(key, &demand, None),
         Some(Edited::Pods(demand, shares)) => {
-            engine.capacity.room.assume_pods(key, demand, &shares);
+            engine.capacity.assume_pods(key, demand, &shares);
         }
         None => {}
     }
@@ -64,9 +64,9 @@ pub(crate) fn observe_admission(
         ObservedAdmission::Known => {
             return observe_progress(engine, key, attempt, progress, engine.now);
         }
-        ObservedAdmission::New => engine.capacity.room.forget(key),
+        ObservedAdmission::New => engine.capacity.forget(key),
         ObservedAdmission::Replaced => {
-            engine.capacity.room.forget(key);
+            engine.capacity.forget(key);
             begin_eviction(engine, key, Reason::Deleting, REPLACED, None);
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn observe_admission(
 /// what is derived of the job in step.
 pub(crate) fn settle_record(engine: &mut Engine, key: &JobKey) {
     if let Some((demand, shares)) = engine.jobs.take_unassumed(key) {
-        engine.capacity.room.assume_pods(key, demand, &shares);
+        engine.capacity.assume_pods(key, demand, &shares);
     }
     settle(engine, key);
     timers::note_drain(engine, key);
@@ -172,7 +172,7 @@ pub(crate) fn confirm_gone(
     let Some(may_be) = engine.jobs.confirm_gone(key, attempt, cluster, pods) else {
         return;
     };
-    engine.capacity.room.trim_assumed(key, cluster, &may_be);
+    engine.capacity.trim_assumed(key, cluster, &may_be);
     let all_gone = engine.leaving(key).is_empty();
     settle(engine, key);
     if all_gone {
@@ -204,10 +204,7 @@ pub(crate) fn release(engine: &mut Engine, key: &JobKey, shares: Vec<Share>) -> 
     let expected_ms = expected.map(|prediction| prediction.high);
     let (admission, demand) = engine.jobs.admit(key, shares, expected_ms, engine.now)?;
     let message = released_message(&admission);
-    engine
-        .capacity
-        .room
-        .assume_pods(key, demand, &admission.shares);
+    engine.capacity.assume_pods(key, demand, &admission.shares);
     let intern = |demand: &_| engine.pending.shapes.intern_demand(demand);
     engine.jobs.rebase(key, intern);
     settle(engine, key);
@@ -222,7 +219,7 @@ pub(crate) fn release(engine: &mut Engine, key: &JobKey, shares: Vec<Share>) -> 
 pub(crate) fn scale_up(engine: &mut Engine, key: &JobKey, more: &Share) -> Option<Decision> {
     let intern = |demand: &_| engine.pending.shapes.intern_demand(demand);
     let (admission, demand) = engine.jobs.scale_up(key, more, intern)?;
-    engine.capacity.room.assume_more(key, &demand, Some(more));
+    engine.capacity.assume_more(key, &demand, Some(more));
     settle(engine, key);
     react(engine, Change::Capacity);
     Some(Decision::Resize {
@@ -296,7 +293,7 @@ pub(crate) fn requeue(
     avoid: Option<ClusterName>,
     at: Time,
 ) {
-    engine.capacity.room.forget(key);
+    engine.capacity.forget(key);
     engine.jobs.requeue(key, cause, avoid, at, &engine.config);
     settle(engine, key);
 }
@@ -308,7 +305,7 @@ pub(crate) fn settle(engine: &mut Engine, key: &JobKey) {
     };
     let released = job.released.as_deref();
     if released.is_none_or(|released| !released.charged()) {
-        engine.capacity.room.forget(key);
+        engine.capacity.forget(key);
     }
     sync::sync_indexes(engine, key);
 }
@@ -333,13 +330,9 @@ pub(crate) fn released_message(admission: &Admission) -> String {
 
 /// A job that had not been submitted before is one more of its kind.
 pub(crate) fn note_submitted(engine: &mut Engine, key: &JobKey, demand: &Demand) {
-    engine.eligibility.note(
-        &demand.placement,
-        &engine.capacity.clusters,
-        &engine.capacity.room,
-    );
+    engine.eligibility.note(&demand.placement, &engine.capacity);
     let known = engine.jobs.get(key).is_some_and(|job| job.demand.is_some());
     if !known {
-        engine.capacity.room.note_demand(demand);
+        engine.capacity.note_demand(demand);
     }
 }

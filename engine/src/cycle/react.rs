@@ -109,12 +109,12 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
 }
 
 fn capacity_changed(engine: &mut Engine) {
-    let touched = engine.capacity.room.take_touched();
+    let touched = engine.capacity.take_touched();
     if !touched.is_empty() {
         let touched: Vec<ClusterName> = touched.into_iter().collect();
         fleet_changed(engine, &touched);
     }
-    let freed = engine.capacity.room.take_grown();
+    let freed = engine.capacity.take_grown();
     if !freed.is_empty() {
         engine.jobs.retry_scale_up();
         engine.pending.backoff.moved();
@@ -128,9 +128,7 @@ fn fleet_changed(engine: &mut Engine, clusters: &[ClusterName]) {
         let total = cluster_total(engine.inputs(), cluster);
         engine.quota.set_fleet(cluster, &total);
     }
-    engine
-        .eligibility
-        .renew(&engine.capacity.clusters, &engine.capacity.room);
+    engine.eligibility.renew(&engine.capacity);
     // A node that is new, or larger than it was, may take more of an elastic gang.
     engine.jobs.retry_scale_up();
     bounds_changed(engine);

@@ -7,7 +7,7 @@
 use crate::amounts::rare::Rare;
 use crate::api::ids::JobKey;
 use crate::cycle::react::{Change, react};
-use crate::cycle::{ended_pods, reserve};
+use crate::cycle::reserve;
 use crate::evaluation::{pending_as, prediction};
 use crate::forecast::Prediction;
 use crate::jobs::deadline::next_look;
@@ -40,7 +40,7 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
     let changed = was != now;
     engine.jobs.sync(key, now);
     if recharged {
-        ended_pods::end_completion_grace_of(engine, key);
+        engine.capacity.end_grace_of(key);
     }
     if gone {
         reserve::victim_gone(engine, key);
@@ -57,9 +57,9 @@ pub(crate) fn forget_job(engine: &mut Engine, key: &JobKey) {
     };
     apply_derived(engine, &was, &Derived::default());
     reserve::drop_reservation_of(engine, key);
-    ended_pods::end_completion_grace_of(engine, key);
+    engine.capacity.end_grace_of(key);
     reserve::victim_gone(engine, key);
-    engine.capacity.room.forget(key);
+    engine.capacity.forget(key);
     react(engine, Change::Victims);
     engine.changed.jobs.insert(key.clone());
 }

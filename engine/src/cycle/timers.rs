@@ -61,7 +61,7 @@ fn look(engine: &mut Engine, key: &JobKey) -> Option<Decision> {
         );
     }
     // It has started, or never will be asked again: nothing more is held for it.
-    engine.capacity.room.forget(key);
+    engine.capacity.forget(key);
     engine.jobs.release_assumed(key);
     None
 }
@@ -83,9 +83,9 @@ fn stop_overdue(engine: &mut Engine, key: &JobKey) -> Option<Decision> {
 /// Finds other nodes for released pods that have lost theirs, and notes since when there are
 /// none for them.
 pub(crate) fn settle_room(engine: &mut Engine) {
-    let lost = engine.capacity.room.settle().into_iter();
+    let lost = engine.capacity.settle().into_iter();
     // What a cluster looks like that cannot be seen says nothing.
-    let clusters = &engine.capacity.clusters;
+    let clusters = engine.capacity.cluster_facts();
     let usable = |cluster: &_| clusters.get(cluster).is_some_and(|fact| fact.usable);
     let lost = lost.filter(|(_, cluster)| usable(cluster));
     for key in engine.jobs.set_stranded(lost, engine.now) {
@@ -98,7 +98,7 @@ pub(crate) fn evict_drained(engine: &mut Engine, decisions: &mut Vec<Decision>) 
     if !engine.jobs.take_taints_due() {
         return;
     }
-    let emptied = emptied(engine.capacity.clusters.values());
+    let emptied = emptied(engine.capacity.cluster_facts().values());
     if emptied.is_empty() {
         return;
     }
@@ -126,7 +126,7 @@ pub(crate) fn evict_drained(engine: &mut Engine, decisions: &mut Vec<Decision>) 
 /// Notes that a job that was told of may have to leave.
 pub(crate) fn note_drain(engine: &mut Engine, key: &JobKey) {
     let shares = engine.jobs.released(key).map(|r| &r.admission.shares);
-    let cluster_of = |share: &Share| engine.capacity.clusters.get(&share.cluster);
+    let cluster_of = |share: &Share| engine.capacity.cluster_fact(&share.cluster);
     let mut clusters = shares.into_iter().flatten().filter_map(cluster_of);
     if clusters.any(is_emptied) {
         engine.jobs.recheck_taints();
@@ -150,7 +150,7 @@ fn late_share(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> Option<(ClusterNam
     let released = job.released.as_deref()?;
     let demand = released.basis.as_deref()?;
     released.admission.shares.iter().find_map(|share| {
-        let bound = inputs.capacity.room.bound_pods(key, &share.cluster);
+        let bound = inputs.capacity.bound_pods(key, &share.cluster);
         let least = least_of(demand, share);
         let after = inputs.now.millis_since(released.admission.admitted_at) / 1000;
         (bound < least).then(|| {

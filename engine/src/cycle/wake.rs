@@ -173,12 +173,9 @@ pub(crate) fn cluster_total(
     cluster: &ClusterName,
 ) -> BTreeMap<PoolClass, ResourceTotals> {
     let mut total: BTreeMap<PoolClass, ResourceTotals> = BTreeMap::new();
-    let usable = inputs
-        .capacity
-        .clusters
-        .get(cluster)
-        .is_some_and(|fact| fact.usable);
-    let room = inputs.capacity.room.cluster(cluster).filter(|_| usable);
+    let fact = inputs.capacity.cluster_fact(cluster);
+    let usable = fact.is_some_and(|fact| fact.usable);
+    let room = inputs.capacity.cluster(cluster).filter(|_| usable);
     let nodes = room.into_iter().flat_map(|room| room.nodes().values());
     for node in nodes.filter(|node| node.fact.usable) {
         let class = total.entry(node.fact.class.clone()).or_default();

@@ -6,7 +6,7 @@ use crate::api::demand::ClusterPlacement;
 use crate::api::facts::ClusterFact;
 use crate::api::ids::ClusterName;
 use crate::api::matching::ClusterRule;
-use crate::capacity::{Place, Room};
+use crate::capacity::{Capacity, Place};
 use crate::plugins::{Question, refusal};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(crate) const KEPT: usize = 1024;
 pub(crate) struct Eligible {
     /// All, in order of name.
     pub(crate) clusters: Vec<ClusterName>,
-    /// Those with nodes, by their place in the room.
+    /// Those with nodes, by their place in the capacity store.
     pub(crate) places: Vec<Place>,
 }
 
@@ -55,32 +55,28 @@ impl Eligibility {
     }
 
     /// Prices by place, in thousandths of the dearest; a cluster that tells none is as dear.
-    pub(crate) fn prices(&self, room: &Room) -> Option<&[i64]> {
-        self.is_current(room).then_some(&self.prices)
+    pub(crate) fn prices(&self, capacity: &Capacity) -> Option<&[i64]> {
+        self.is_current(capacity).then_some(&self.prices)
     }
 
     /// A job with this placement came.
-    pub(crate) fn note(
-        &mut self,
-        placement: &ClusterPlacement,
-        clusters: &BTreeMap<ClusterName, ClusterFact>,
-        room: &Room,
-    ) {
+    pub(crate) fn note(&mut self, placement: &ClusterPlacement, capacity: &Capacity) {
         if self.known.contains_key(placement) {
             return;
         }
         if self.known.len() >= KEPT {
             self.known.clear();
         }
-        let found = find_all(placement, clusters, room);
+        let found = find_all(placement, capacity);
         self.known.insert(placement.clone(), found);
     }
 
     /// A cluster changed, came or went.
-    pub(crate) fn renew(&mut self, clusters: &BTreeMap<ClusterName, ClusterFact>, room: &Room) {
-        self.generation = room.places_generation();
+    pub(crate) fn renew(&mut self, capacity: &Capacity) {
+        let clusters = capacity.cluster_facts();
+        self.generation = capacity.places_generation();
         for (placement, known) in &mut self.known {
-            *known = find_all(placement, clusters, room);
+            *known = find_all(placement, capacity);
         }
         let prices = clusters.values().filter_map(|fact| fact.price_milli);
         self.dearest = prices.max().unwrap_or(0);
@@ -88,25 +84,21 @@ impl Eligibility {
         self.farthest = times.copied().max().unwrap_or(0);
         let fact = |name: &ClusterName| clusters.get(name);
         let price = |name| fact(name).map_or(0, |fact| self.price_of(fact));
-        self.prices = room.places().iter().map(price).collect();
+        self.prices = capacity.places().iter().map(price).collect();
     }
 
     /// Whether it still speaks of the clusters that have nodes.
-    pub(crate) fn is_current(&self, room: &Room) -> bool {
-        self.generation == room.places_generation()
+    pub(crate) fn is_current(&self, capacity: &Capacity) -> bool {
+        self.generation == capacity.places_generation()
     }
 
     /// Placements for which what is kept is not what is found again.
-    pub(crate) fn is_sound(
-        &self,
-        clusters: &BTreeMap<ClusterName, ClusterFact>,
-        room: &Room,
-    ) -> bool {
-        !self.is_current(room)
+    pub(crate) fn is_sound(&self, capacity: &Capacity) -> bool {
+        !self.is_current(capacity)
             || self
                 .known
                 .iter()
-                .all(|(placement, known)| *known == find_all(placement, clusters, room))
+                .all(|(placement, known)| *known == find_all(placement, capacity))
     }
 }
 
@@ -119,11 +111,8 @@ pub(crate) fn groups_of(placement: &ClusterPlacement) -> Cow<'_, [ClusterRule]> 
     }
 }
 
-pub(crate) fn find_all(
-    placement: &ClusterPlacement,
-    clusters: &BTreeMap<ClusterName, ClusterFact>,
-    room: &Room,
-) -> Vec<Eligible> {
+pub(crate) fn find_all(placement: &ClusterPlacement, capacity: &Capacity) -> Vec<Eligible> {
+    let clusters = capacity.cluster_facts();
     let find = |group: &ClusterRule| {
         let may = |cluster: &&ClusterFact| {
             let question = Question {
@@ -135,14 +124,14 @@ pub(crate) fn find_all(
             refusal(&question).is_none()
         };
         let able = clusters.values().filter(may);
-        Eligible::new(able.map(|cluster| cluster.name.clone()).collect(), room)
+        Eligible::new(able.map(|cluster| cluster.name.clone()).collect(), capacity)
     };
     groups_of(placement).iter().map(find).collect()
 }
 
 impl Eligible {
-    pub(crate) fn new(clusters: Vec<ClusterName>, room: &Room) -> Self {
-        let place = |cluster: &ClusterName| room.places().binary_search(cluster).ok();
+    pub(crate) fn new(clusters: Vec<ClusterName>, capacity: &Capacity) -> Self {
+        let place = |cluster: &ClusterName| capacity.places().binary_search(cluster).ok();
         Self {
             places: clusters.iter().filter_map(place).collect(),
             clusters,

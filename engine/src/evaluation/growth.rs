@@ -93,7 +93,7 @@ pub(crate) fn more_of(
     let mut why = "it is placed nowhere".to_owned();
     for share in shares {
         let node_view = crate::placement::plan::node_view(&view, &share.cluster, None);
-        let packing = inputs.capacity.room.pack(&share.cluster, needs, &node_view);
+        let packing = inputs.capacity.pack(&share.cluster, needs, &node_view);
         if let Some(lack) = packing.lack {
             why = format!(
                 "{} has room for {} of {} more pods",

@@ -41,16 +41,10 @@ pub(crate) fn eligible_by_group<'a>(
     placement: &ClusterPlacement,
     without: &BTreeSet<ClusterName>,
 ) -> Cow<'a, [Eligible]> {
-    let current = inputs.eligibility.is_current(&inputs.capacity.room);
+    let current = inputs.eligibility.is_current(&inputs.capacity);
     let known = inputs.eligibility.known(placement).filter(|_| current);
     let all = known.map_or_else(
-        || {
-            Cow::Owned(store::find_all(
-                placement,
-                &inputs.capacity.clusters,
-                &inputs.capacity.room,
-            ))
-        },
+        || Cow::Owned(store::find_all(placement, &inputs.capacity)),
         |known| Cow::Borrowed(known.as_slice()),
     );
     if without.is_empty() {
@@ -59,7 +53,7 @@ pub(crate) fn eligible_by_group<'a>(
     let left = all.iter().map(|eligible| {
         let clusters = eligible.clusters.iter();
         let left = clusters.filter(|cluster| !without.contains(*cluster));
-        Eligible::new(left.cloned().collect(), &inputs.capacity.room)
+        Eligible::new(left.cloned().collect(), &inputs.capacity)
     });
     Cow::Owned(left.collect())
 }
@@ -73,12 +67,12 @@ pub(crate) fn eligible<'a>(
 ) -> (Vec<&'a ClusterFact>, Vec<Ineligible>) {
     let mut eligible = Vec::new();
     let mut ineligible = Vec::new();
-    for (name, cluster) in &inputs.capacity.clusters {
+    for (name, cluster) in inputs.capacity.cluster_facts() {
         let question = Question {
             placement,
             group,
             cluster,
-            fleet: &inputs.capacity.clusters,
+            fleet: inputs.capacity.cluster_facts(),
         };
         let selected = selects(&question);
         let why = if selected && without.contains(name) {

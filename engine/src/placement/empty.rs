@@ -62,7 +62,7 @@ fn fits_whole(inputs: Inputs<'_>, shape: &RequestShape, without: &BTreeSet<Clust
     let fitting = roles.map(|role| {
         (
             u64::from(role.count),
-            inputs.capacity.room.fitting_for_role(role),
+            inputs.capacity.fitting_for_role(role),
         )
     });
     let fitting: Vec<_> = fitting.collect();
@@ -72,13 +72,10 @@ fn fits_whole(inputs: Inputs<'_>, shape: &RequestShape, without: &BTreeSet<Clust
     };
     let needs = all_needs(&shape.demand);
     let takes = |place: &Place| {
-        let cluster = &inputs.capacity.room.places()[*place];
+        let cluster = &inputs.capacity.places()[*place];
         let node_view = node_view(&view, cluster, None);
         let topology = shape.demand.topology.as_ref();
-        let packing = inputs
-            .capacity
-            .room
-            .place(cluster, &needs, &node_view, topology);
+        let packing = inputs.capacity.place(cluster, &needs, &node_view, topology);
         packing.lack.is_none()
     };
     let groups = eligible::eligible_by_group(inputs, placement, without);

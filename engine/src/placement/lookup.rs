@@ -75,8 +75,8 @@ impl LookUp<'_> {
         let (preference, price, fact) = match known {
             Some(prices) => (0, prices[place], None),
             None => {
-                let name = &self.inputs.capacity.room.places()[place];
-                let fact = self.inputs.capacity.clusters.get(name);
+                let name = &self.inputs.capacity.places()[place];
+                let fact = self.inputs.capacity.cluster_fact(name);
                 let price = fact.map_or(0, |fact| self.inputs.eligibility.price_of(fact));
                 (self.aims.preference(name), price, fact)
             }
@@ -134,7 +134,7 @@ pub(crate) fn look_up<'a>(
 ) -> LookUp<'a> {
     let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
     let main = largest_role(&shape.demand);
-    let place = |name| inputs.capacity.room.places().binary_search(name).ok();
+    let place = |name| inputs.capacity.places().binary_search(name).ok();
     LookUp {
         inputs,
         aims,
@@ -143,13 +143,13 @@ pub(crate) fn look_up<'a>(
             .map(|role| {
                 (
                     u64::from(role.count),
-                    inputs.capacity.room.fitting_for_role(role),
+                    inputs.capacity.fitting_for_role(role),
                 )
             })
             .collect(),
-        main: main.map(|role| inputs.capacity.room.fitting_for_role(role)),
+        main: main.map(|role| inputs.capacity.fitting_for_role(role)),
         changed: view.nodes.keys().filter_map(place).collect(),
-        prices: inputs.eligibility.prices(&inputs.capacity.room),
+        prices: inputs.eligibility.prices(&inputs.capacity),
     }
 }
 

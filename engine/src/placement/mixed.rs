@@ -9,7 +9,7 @@ use crate::api::charge::pools_of;
 use crate::api::demand::Demand;
 use crate::api::facts::Share;
 use crate::api::ids::{NodeName, QueueName};
-use crate::capacity::{Basis, FittingPods, NodeRoom, Packing, Place};
+use crate::capacity::{Basis, FittingPods, NodeInfo, Packing, Place};
 use crate::pending::shapes::RequestShape;
 use crate::placement::plan;
 use crate::placement::plan::{Candidate, ClusterLack, NoPlan, View, all_needs, node_view};
@@ -39,7 +39,7 @@ pub(crate) fn first_within_bounds(
             .map(|(place, packing)| {
                 plan::share_of(
                     inputs,
-                    &inputs.capacity.room.places()[*place],
+                    &inputs.capacity.places()[*place],
                     &shape.demand,
                     packing,
                 )
@@ -106,10 +106,9 @@ fn mixed_on(
     view: &View,
     place: Place,
 ) -> Option<Result<Packing, ClusterLack>> {
-    let cluster = &inputs.capacity.room.places()[place];
+    let cluster = &inputs.capacity.places()[place];
     inputs
         .capacity
-        .room
         .cluster(cluster)
         .filter(|r| !r.is_uniform())?;
     let needs = all_needs(&shape.demand);
@@ -117,10 +116,7 @@ fn mixed_on(
     let mut view = view.clone();
     for packed in 0..PACKED {
         let node_view = node_view(&view, cluster, None);
-        let packing = inputs
-            .capacity
-            .room
-            .place(cluster, &needs, &node_view, topology);
+        let packing = inputs.capacity.place(cluster, &needs, &node_view, topology);
         if let Some(lack) = plan::lack_of(inputs, cluster, &shape.demand, &packing, &view) {
             return (packed > 0).then_some(Err(lack));
         }
@@ -144,12 +140,12 @@ fn hold_back(
     packing: &Packing,
     short: &Shortfall,
 ) {
-    let cluster = &inputs.capacity.room.places()[place];
-    let Some(room) = inputs.capacity.room.cluster(cluster) else {
+    let cluster = &inputs.capacity.places()[place];
+    let Some(room) = inputs.capacity.cluster(cluster) else {
         return;
     };
     let nodes = room.nodes().values();
-    let counted: BTreeMap<&NodeName, &NodeRoom> = nodes
+    let counted: BTreeMap<&NodeName, &NodeInfo> = nodes
         .filter(|node| short.counts(cluster, &node.fact.class))
         .map(|node| (&node.fact.name, node))
         .collect();
@@ -178,7 +174,7 @@ fn hold_back(
             continue;
         };
         let free = match view.basis {
-            Basis::Now => inputs.capacity.room.free_of(node, &short.resource),
+            Basis::Now => inputs.capacity.free_of(node, &short.resource),
             Basis::Empty => i128::from(node.fact.allocatable.amount_of(&short.resource).0),
         };
         let kept = kept.entry(name.clone()).or_default();

@@ -12,7 +12,7 @@ use crate::api::demand::{Demand, Split};
 use crate::api::facts::{RolePods, Share, Slot};
 use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::capacity::{
-    Basis, ClusterRoom, FittingPods, Need, NodeView, Packing, Place, ReservedNodes,
+    Basis, ClusterCapacity, FittingPods, Need, NodeView, Packing, Place, ReservedNodes,
 };
 use crate::eligibility::store::{Eligible, groups_of};
 use crate::pending::shapes::RequestShape;
@@ -222,7 +222,7 @@ fn options_on(
     fitting: FittingPods,
     aims: &Weights<'_>,
 ) -> Result<Vec<Candidate>, ClusterLack> {
-    let cluster = &inputs.capacity.room.places()[place];
+    let cluster = &inputs.capacity.places()[place];
     let needs = all_needs(&shape.demand);
     let mut options = Vec::new();
     let mut lack = None;
@@ -232,10 +232,7 @@ fn options_on(
         }
         let node_view = node_view(view, cluster, class.as_ref());
         let topology = shape.demand.topology.as_ref();
-        let packing = inputs
-            .capacity
-            .room
-            .place(cluster, &needs, &node_view, topology);
+        let packing = inputs.capacity.place(cluster, &needs, &node_view, topology);
         match lack_of(inputs, cluster, &shape.demand, &packing, view) {
             Some(found) => lack = Some(found),
             None => {
@@ -274,13 +271,10 @@ pub(crate) fn scored(
     let mut facts = Vec::new();
     let pods: u32 = parts.iter().map(|(_, packing)| packing.pods()).sum();
     for ((place, packing), fitting) in parts.iter().zip(fitting) {
-        let cluster = &inputs.capacity.room.places()[*place];
+        let cluster = &inputs.capacity.places()[*place];
         let node_view = node_view(view, cluster, None);
-        let effect = inputs
-            .capacity
-            .room
-            .effect(cluster, &needs, packing, &node_view);
-        let fact = inputs.capacity.clusters.get(cluster);
+        let effect = inputs.capacity.effect(cluster, &needs, packing, &node_view);
+        let fact = inputs.capacity.cluster_fact(cluster);
         let site = Site {
             fact,
             fitting: *fitting,
@@ -311,8 +305,8 @@ fn lacks(
     let Some(role) = largest_role(&shape.demand) else {
         return Vec::new();
     };
-    let fitting = inputs.capacity.room.fitting_for_role(role);
-    let places = inputs.capacity.room.places();
+    let fitting = inputs.capacity.fitting_for_role(role);
+    let places = inputs.capacity.places();
     let mut others: Vec<(u64, &ClusterName)> = eligible
         .clusters
         .iter()
@@ -340,10 +334,7 @@ fn lacks(
             }
             let node_view = node_view(view, cluster, None);
             let topology = shape.demand.topology.as_ref();
-            let packing = inputs
-                .capacity
-                .room
-                .place(cluster, &needs, &node_view, topology);
+            let packing = inputs.capacity.place(cluster, &needs, &node_view, topology);
             lack_of(inputs, cluster, &shape.demand, &packing, view)
         });
     lacks.collect()
@@ -355,8 +346,8 @@ fn class_choices(
     demand: &Demand,
     cluster: &ClusterName,
 ) -> Vec<Option<PoolClass>> {
-    let room = inputs.capacity.room.cluster(cluster);
-    let Some(room) = room.filter(|room| !ClusterRoom::is_uniform(room)) else {
+    let room = inputs.capacity.cluster(cluster);
+    let Some(room) = room.filter(|room| !ClusterCapacity::is_uniform(room)) else {
         return vec![None];
     };
     let asks = |name: &crate::ResourceName| {
@@ -400,7 +391,7 @@ pub(crate) fn lack_of(
 ) -> Option<ClusterLack> {
     let lack = packing.lack.as_ref()?;
     let role = &demand.roles[lack.role];
-    let room = inputs.capacity.room.cluster(cluster).filter(|_| view.tells);
+    let room = inputs.capacity.cluster(cluster).filter(|_| view.tells);
     let nodes = room.into_iter().flat_map(|room| room.nodes().values());
     let nodes = nodes
         .filter(|node| crate::capacity::can_run_on(role, node))
@@ -425,7 +416,7 @@ pub(crate) fn share_of(
     let mut charge: BTreeMap<PoolClass, ResourceTotals> = BTreeMap::new();
     let mut pods = vec![0_u32; demand.roles.len()];
     let mut slots = Vec::new();
-    let room = inputs.capacity.room.cluster(cluster);
+    let room = inputs.capacity.cluster(cluster);
     for placed in &packing.placed {
         let role = &demand.roles[placed.role];
         pods[placed.role] += placed.count;

@@ -50,7 +50,7 @@ pub(crate) fn aims<'a>(
         preferred: policy.map_or(&[], |policy| policy.preferred_clusters.as_slice()),
         job: Job {
             data: data
-                .filter_map(|name| inputs.capacity.clusters.get(name))
+                .filter_map(|name| inputs.capacity.cluster_fact(name))
                 .collect(),
             farthest: inputs.eligibility.farthest(),
             each: leading_ask(&shape.demand),

@@ -91,12 +91,12 @@ fn rooms(
     role: &Role,
     eligible: &Eligible,
 ) -> Vec<Part> {
-    let fitting = inputs.capacity.room.fitting_for_role(role);
+    let fitting = inputs.capacity.fitting_for_role(role);
     let upper = |place: Place| match question.view.basis {
         _ if question
             .view
             .nodes
-            .contains_key(&inputs.capacity.room.places()[place]) =>
+            .contains_key(&inputs.capacity.places()[place]) =>
         {
             u64::MAX
         }
@@ -122,9 +122,7 @@ fn rooms(
         rooms.push(Part {
             place: *place,
             pods,
-            preference: question
-                .aims
-                .preference(&inputs.capacity.room.places()[*place]),
+            preference: question.aims.preference(&inputs.capacity.places()[*place]),
             fitting: fitting[*place],
         });
     }
@@ -148,18 +146,15 @@ fn pack_part(
             count: *count,
         })
         .collect();
-    let cluster = &inputs.capacity.room.places()[place];
+    let cluster = &inputs.capacity.places()[place];
     let node_view = node_view(question.view, cluster, None);
     let topology = demand.topology.as_ref();
-    inputs
-        .capacity
-        .room
-        .fill(cluster, &needs, &node_view, topology)
+    inputs.capacity.fill(cluster, &needs, &node_view, topology)
 }
 
 /// How many of the pods that a cluster has room for its bounds allow.
 fn within_bounds(inputs: Inputs<'_>, question: &Question<'_>, part: Part) -> u32 {
-    let cluster = &inputs.capacity.room.places()[part.place];
+    let cluster = &inputs.capacity.places()[part.place];
     let (mut least, mut most) = (0, part.pods);
     while least < most {
         let middle = most - (most - least) / 2;
@@ -303,7 +298,7 @@ fn lacks_of(inputs: Inputs<'_>, question: &Question<'_>, rooms: &[Part]) -> Vec<
     lacks
         .filter_map(|part| {
             let packing = Packing::shortfall(question.main, count, part.pods);
-            let cluster = &inputs.capacity.room.places()[part.place];
+            let cluster = &inputs.capacity.places()[part.place];
             plan::lack_of(inputs, cluster, demand, &packing, question.view)
         })
         .collect()

@@ -14,7 +14,7 @@ use crate::state::Inputs;
 pub(crate) fn going(inputs: Inputs<'_>, key: &JobKey) -> Option<(QueueName, Pools, Holdings)> {
     let released = inputs.jobs.released(key)?;
     let queue = released.admission.queue.clone();
-    let mut nodes = inputs.capacity.room.holdings(key);
+    let mut nodes = inputs.capacity.holdings(key);
     if released.progress == Progress::Ending {
         return Some((queue, released.pools(), nodes));
     }

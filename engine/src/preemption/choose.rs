@@ -130,7 +130,7 @@ impl Search<'_> {
         let mut view = self.view.clone();
         for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
             without::without(self.inputs, &mut view, item.queue, item.charge());
-            for ((cluster, node), held) in &*item.nodes(&self.inputs.capacity.room) {
+            for ((cluster, node), held) in &*item.nodes(&self.inputs.capacity) {
                 let cluster = view.nodes.entry(cluster.clone()).or_default();
                 cluster
                     .entry(node.clone())

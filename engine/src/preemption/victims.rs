@@ -13,7 +13,7 @@ use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::charge::{Pools, pools_of};
 use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::api::reason::Reason;
-use crate::capacity::{Holdings, Room};
+use crate::capacity::{Capacity, Holdings};
 use crate::jobs::elastic::least_counts;
 use crate::jobs::job::{Job, Released};
 use crate::jobs::resize::{cuts_to, spare};
@@ -148,7 +148,7 @@ impl Item<'_> {
     }
 
     /// What is free on nodes without it.
-    pub(crate) fn nodes(&self, room: &Room) -> Cow<'_, Holdings> {
+    pub(crate) fn nodes(&self, room: &Capacity) -> Cow<'_, Holdings> {
         let part = self.part().map(|part| Cow::Borrowed(&part.nodes));
         part.unwrap_or_else(|| Cow::Owned(room.holdings(self.key())))
     }
@@ -261,7 +261,7 @@ fn offer_job<'a>(
         let whole = item(usize::MAX, cost, CandidateKind::Job(charge));
         return offers.items.push(whole);
     }
-    let mut nodes = inputs.capacity.room.holdings(key);
+    let mut nodes = inputs.capacity.holdings(key);
     if !released.leaving.is_empty() {
         // What leaves already is counted as gone.
         let leaving = without::going(inputs, key).map(|(.., leaving)| leaving);

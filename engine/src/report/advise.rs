@@ -211,7 +211,7 @@ fn roomiest(
     role: &Role,
     most: u32,
 ) -> Option<(PoolClass, u32)> {
-    let nodes = inputs.capacity.room.cluster(cluster)?.nodes().values();
+    let nodes = inputs.capacity.cluster(cluster)?.nodes().values();
     let takes = nodes
         .filter(|node| crate::capacity::can_run_on(role, node))
         .map(|node| {

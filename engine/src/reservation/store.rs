@@ -308,7 +308,7 @@ impl Reservations {
     }
 
     /// What is indexed otherwise than the reservations say.
-    pub(crate) fn stale(&self) -> Vec<String> {
+    pub(crate) fn audit(&self) -> Vec<String> {
         let mut fresh = Self::default();
         self.iter()
             .cloned()
@@ -437,7 +437,7 @@ mod tests {
     fn each_index_that_does_not_follow_from_the_reservations_is_named() {
         let mut all = Reservations::default();
         all.set(kept("one", &[("n0", "gpu 4")], &["victim"]));
-        assert_eq!(all.stale(), [""; 0]);
+        assert_eq!(all.audit(), [""; 0]);
         let breaks: [(&str, Break); 7] = [
             ("queue", |all| all.by_queue.clear()),
             ("queue", |all| all.by_scope.clear()),
@@ -453,7 +453,7 @@ mod tests {
         for (index, breaks) in breaks {
             let mut broken = all.clone();
             breaks(&mut broken);
-            let told = broken.stale();
+            let told = broken.audit();
             let named = format!("reservations by {index}: ");
             assert!(told.len() == 1 && told[0].starts_with(&named), "{told:?}");
         }

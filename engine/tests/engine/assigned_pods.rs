@@ -1,7 +1,7 @@
 //! Which assumed pod of its job a pod takes when it is bound, and which pods are still to come.
 
 use crate::world::{World, gang, key, node, pod, pods, queue, res, role};
-use engine::capacity::Room;
+use engine::capacity::Capacity;
 use engine::facts::{Demand, NodeFact, PodFact, RolePods, Share, Slot};
 use engine::{ClusterName, Event, NodeName, Resources, Uid};
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ fn share(pods: &[(&str, u32)], slots: &[(&str, &str, u32)]) -> Share {
     }
 }
 
-fn room() -> Room {
-    let mut room = Room::new();
+fn room() -> Capacity {
+    let mut room = Capacity::new();
     for name in ["n0", "n1"] {
         room.upsert_node(node("a", name, "cpu 64, gpu 8"));
     }
@@ -32,7 +32,7 @@ fn room() -> Room {
 }
 
 /// A pod of the job `job` on a node, or on none yet.
-fn comes(room: &mut Room, uid: &str, at: Option<&str>, request: &str) {
+fn comes(room: &mut Capacity, uid: &str, at: Option<&str>, request: &str) {
     room.upsert_pod(PodFact {
         cluster: ClusterName::from("a"),
         uid: Uid::from(uid),
@@ -43,11 +43,11 @@ fn comes(room: &mut Room, uid: &str, at: Option<&str>, request: &str) {
     });
 }
 
-fn assumed(room: &Room) -> Resources {
+fn assumed(room: &Capacity) -> Resources {
     room.pools()[0].assumed.clone()
 }
 
-fn takes(room: &Room, demand: &Demand, pods: u32) -> bool {
+fn takes(room: &Capacity, demand: &Demand, pods: u32) -> bool {
     let share = share(&[("worker", pods)], &[]);
     room.check(&key("other"), demand, &share).is_ok()
 }

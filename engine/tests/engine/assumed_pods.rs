@@ -65,7 +65,7 @@ fn a_pool_shows_its_nodes_and_how_broken_it_is() {
 
 #[test]
 fn a_room_alone_checks_what_is_not_bound_yet() {
-    let mut room = engine::capacity::Room::new();
+    let mut room = engine::capacity::Capacity::new();
     for index in 0..2 {
         room.upsert_node(node("a", &format!("n{index}"), "cpu 64, gpu 8"));
     }
@@ -109,7 +109,7 @@ fn a_room_alone_checks_what_is_not_bound_yet() {
 
 #[test]
 fn a_plan_for_a_job_that_runs_holds_room_for_what_is_missing_only() {
-    let mut room = engine::capacity::Room::new();
+    let mut room = engine::capacity::Capacity::new();
     room.upsert_node(node("a", "n0", "cpu 64, gpu 8"));
     room.upsert_node(node("a", "n1", "cpu 64, gpu 8"));
     let job: JobKey = key("job");
@@ -186,7 +186,7 @@ fn what_was_planned_on_a_cluster_that_went_and_came_holds_its_room_there() {
 
 #[test]
 fn a_bound_pod_that_asks_for_something_else_is_one_of_the_gang_all_the_same() {
-    let mut room = engine::capacity::Room::new();
+    let mut room = engine::capacity::Capacity::new();
     for name in ["n0", "n1"] {
         room.upsert_node(node("a", name, "cpu 64, gpu 8"));
     }

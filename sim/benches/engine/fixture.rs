@@ -180,6 +180,7 @@ impl World {
             let begin = Instant::now();
             let decided = self.engine.decide(self.now);
             took += begin.elapsed();
+            assert!(!decided.cut, "jobs have each other evaluated in a circle");
             count += decided.decisions.len();
             let begin = Instant::now();
             for decision in decided.decisions {

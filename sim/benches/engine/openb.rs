@@ -154,6 +154,7 @@ fn by_engine(scenario: &Scenario, sequence: &[usize], capacity: i64) -> Left {
             ..scenario.jobs[*place].fact.clone()
         }));
         let decided = engine.decide(now);
+        assert!(!decided.cut, "jobs have each other evaluated in a circle");
         let released = |decision: &Decision| matches!(decision, Decision::Release { .. });
         if decided.decisions.iter().any(released) {
             left.at_end -= asks(scenario, *place);

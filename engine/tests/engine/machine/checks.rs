@@ -36,6 +36,7 @@ impl Model {
             let decided = self.engine.decide(self.clock());
             let wrong = self.engine.check_invariants();
             assert!(wrong.is_empty(), "{wrong:#?}");
+            assert!(!decided.cut, "jobs have each other evaluated in a circle");
             for decision in &decided.decisions {
                 self.check(decision);
                 committed = self.check_guarantees(&committed);
