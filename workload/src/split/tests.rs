@@ -71,6 +71,7 @@ fn what_cannot_be_split_says_why_and_runs_in_one_cluster() {
     let policy = "policies: [{event: TaskCompleted, action: CompleteJob}]";
     let cases = [
         (volcano("Allowed", "{plugins: {svc: [], mpi: []}, tasks: []}"), "spec.plugins.mpi"),
+        (volcano("Allowed", "{plugins: {svc: [], ssh: []}, tasks: []}"), "spec.plugins.ssh creates other keys"),
         (volcano("Allowed", &format!("{{{policy}, tasks: []}}")), "spec.policies: CompleteJob"),
         (volcano("Allowed", &format!("{{tasks: [{{replicas: 1}}, {{replicas: 2, {policy}}}]}}")), "spec.tasks[1].policies: CompleteJob"),
         (volcano("Allowed", "{tasks: [{replicas: 1, dependsOn: {name: [a]}}]}"), "spec.tasks[0].dependsOn"),

@@ -9,6 +9,10 @@ use serde_json::Value;
 /// (pkg/controllers/job/plugins, v1.14).
 const RENDEZVOUS_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tensorflow"];
 
+/// Volcano's plugin that creates an SSH key for each Job object: the parts of a split job are objects of
+/// their own, so that pods of one cluster could not log in to those of another.
+const SSH_PLUGIN: &str = "ssh";
+
 /// What of a Volcano Job makes sense only where all of it is.
 pub(super) fn unsplittable(template: &Value) -> Option<String> {
     let spec = template.get("spec")?;
@@ -17,6 +21,11 @@ pub(super) fn unsplittable(template: &Value) -> Option<String> {
     if let Some(plugin) = RENDEZVOUS_PLUGINS.iter().find(named) {
         return Some(format!(
             "spec.plugins.{plugin} gives its pods names that only one cluster resolves"
+        ));
+    }
+    if named(&&SSH_PLUGIN) {
+        return Some(format!(
+            "spec.plugins.{SSH_PLUGIN} creates other keys in each cluster: pods could not log in to those of another"
         ));
     }
     if completes(spec) {
