@@ -47,7 +47,7 @@ impl Capacity {
                 }
             }
         }
-        for (_, assumption) in self.assumed() {
+        for assumption in self.assumed().values() {
             for pods in &assumption.assumed {
                 if let Some(node) = &pods.node {
                     let request = &assumption.demand.roles[pods.role].request;
