@@ -111,9 +111,8 @@ pub(crate) fn wrongly_feasible(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>
 /// possible.
 pub(crate) fn is_settled(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> bool {
     let most = inputs.config.reservations_per_class.max(1);
-    let growths = inputs.pending.freed.generation();
     let full = |shape: &ShapeId| {
-        if inputs.pending.shapes.is_unreservable(*shape, growths) {
+        if inputs.pending.shapes.is_unreservable(*shape) {
             return true;
         }
         let scopes = inputs.pending.shapes.scopes(*shape).into_iter().flatten();

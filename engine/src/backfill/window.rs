@@ -99,9 +99,8 @@ pub(crate) fn may_reserve(
     if !front.jobs.contains(rank) || inputs.reservations.of(&rank.key).is_some() {
         return false;
     }
-    let growths = inputs.pending.freed.generation();
-    if inputs.reservations.is_unreservable(&rank.key, growths)
-        || (inputs.pending.shapes.is_unreservable(shape, growths)
+    if inputs.pending.is_unreservable(&rank.key)
+        || (inputs.pending.shapes.is_unreservable(shape)
             && reservation::is_behind(inputs, &front.queue, rank))
     {
         return false;

@@ -85,7 +85,6 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
 
 /// Moves the queues about which something changed to their places in the order.
 pub(crate) fn rank_queues(engine: &mut Engine) {
-    wake::mark_reservable_dirty(engine);
     let mut dirty = engine.pending.queues.take_dirty();
     for queue in &dirty {
         decide::drop_over_limit(engine, queue);
@@ -271,12 +270,7 @@ pub(crate) fn is_behind_all(
 /// For the audit: queues whose next job is not the one that the search finds; none while queues
 /// wait to be moved in the order.
 pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
-    if inputs.pending.queues.is_dirty()
-        || inputs.quota.has_unranked()
-        || inputs
-            .reservations
-            .is_retry_due(inputs.pending.freed.generation())
-    {
+    if inputs.pending.queues.is_dirty() || inputs.quota.has_unranked() {
         return Vec::new();
     }
     let feasible = feasible::feasible(inputs);

@@ -270,7 +270,6 @@ fn limit_reached(engine: &mut Engine, queue: &QueueName, user: &str) {
 
 fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
     engine.jobs.retry_scale_up();
-    engine.reservations.retry_unreservable();
     nodes_unreserved(engine, dropped);
     if window::outranked_another(engine.inputs(), dropped) {
         engine.pending.heads.ask_windows();
@@ -293,7 +292,6 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     }
     if let Some(before) = before {
         // What was reserved before is not any more, and the job may start later.
-        engine.reservations.retry_unreservable();
         nodes_unreserved(engine, before);
         engine.pending.shapes.open_timed();
         engine.pending.queues.wake(&RequeueCondition::Reservation);

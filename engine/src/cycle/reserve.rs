@@ -65,12 +65,9 @@ pub(crate) fn reserve_for(engine: &mut Engine, request: Request<'_>, block: &Blo
 /// Nothing can be reserved for a job: nor for any other of its shape, if the job is behind all owners
 /// of reserved nodes.
 pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) {
-    let growths = engine.pending.freed.generation();
-    engine.reservations.note_unreservable(&rank.key, growths);
     let shape = withheld::shape_of(engine.inputs(), &rank.key);
-    if let Some(shape) = shape.filter(|_| reservation::is_behind(engine.inputs(), queue, rank)) {
-        engine.pending.shapes.note_unreservable(shape, growths);
-    }
+    let shape = shape.filter(|_| reservation::is_behind(engine.inputs(), queue, rank));
+    engine.pending.note_unreservable(&rank.key, shape);
 }
 
 /// Notes the slots that a reservation for this shape would take, if none is known yet: the pool

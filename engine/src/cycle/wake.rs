@@ -73,11 +73,8 @@ pub(crate) fn mark_all_dirty(engine: &mut Engine) {
 }
 
 /// Marks the queues dirty of jobs for which a reservation may have become possible.
-pub(crate) fn mark_reservable_dirty(engine: &mut Engine) {
-    for key in engine
-        .reservations
-        .take_retried(engine.pending.freed.generation())
-    {
+fn retry_unreservable(engine: &mut Engine) {
+    for key in engine.pending.retry_unreservable() {
         let line = engine.jobs.line_of(&key);
         if let Some(queue) = line.map(|line| line.queue.clone()) {
             mark_dirty(engine, &queue);
@@ -116,6 +113,7 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
         }
     }
     engine.pending.freed.note_freed(listed(&freed));
+    retry_unreservable(engine);
     // What frees on its nodes changes what a holder has to keep besides; what frees elsewhere
     // may be nearer to what it needs, if those who go before it leave it.
     let on_them = |kept: &Reservation| {
@@ -151,6 +149,7 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
 pub(crate) fn nodes_unreserved(engine: &mut Engine, kept: &Reservation) {
     let nodes = kept.nodes.iter().map(|node| (&node.cluster, &node.node));
     engine.pending.freed.note_unreserved(nodes);
+    retry_unreservable(engine);
 }
 
 /// Shapes that freed nodes may have made feasible, and that were not evaluated since, are feasible

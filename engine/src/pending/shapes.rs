@@ -70,9 +70,6 @@ struct Slot {
     infeasible_at: u64,
     /// The classes of pools whose reservations it would count as, once that was found out.
     scopes: Option<BTreeSet<ReservationSlot>>,
-    /// That nothing can be kept for it behind all who keep nodes, and after how many growths
-    /// of nodes that was found.
-    unreservable: Option<u64>,
     /// Whether the bounds of a queue would ever let it go, at its smallest, where that was asked.
     let_by: BTreeMap<QueueName, bool>,
 }
@@ -89,6 +86,8 @@ pub(crate) struct Shapes {
     infeasible_shapes: InfeasibleShapes,
     /// Whether some shape was found to be of more than one class since classes were last others.
     of_several_classes: bool,
+    /// Shapes that no job behind all owners of reserved nodes can get a reservation for.
+    unreservable: BTreeSet<ShapeId>,
 }
 
 impl Shapes {
@@ -122,7 +121,6 @@ impl Shapes {
             infeasible: None,
             infeasible_at: 0,
             scopes: None,
-            unreservable: None,
             let_by: BTreeMap::new(),
         });
         let id = if let Some(slot) = self.free.pop() {
@@ -150,6 +148,7 @@ impl Shapes {
             self.infeasible_shapes
                 .note(id, &slot.shape, was, Was::Unused);
             self.slots[id.0] = None;
+            self.unreservable.remove(&id);
             self.free.push(id.0);
         }
     }
@@ -230,17 +229,19 @@ impl Shapes {
         slot.map_or(0, |slot| slot.infeasible_at)
     }
 
-    /// Nothing can be kept for it behind all who keep nodes.
-    pub(crate) fn note_unreservable(&mut self, id: ShapeId, growths: u64) {
-        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
-            slot.unreservable = Some(growths);
-        }
+    /// No job behind all owners of reserved nodes can get a reservation for it.
+    pub(super) fn note_unreservable(&mut self, id: ShapeId) {
+        self.unreservable.insert(id);
     }
 
-    /// Whether that was found since nodes last grew.
-    pub(crate) fn is_unreservable(&self, id: ShapeId, growths: u64) -> bool {
-        let slot = self.slots.get(id.0).and_then(Option::as_ref);
-        slot.is_some_and(|slot| slot.unreservable == Some(growths))
+    /// Whether no job behind all owners of reserved nodes can get a reservation for it.
+    pub(crate) fn is_unreservable(&self, id: ShapeId) -> bool {
+        self.unreservable.contains(&id)
+    }
+
+    /// Reservations may be possible again for all shapes.
+    pub(super) fn retry_unreservable(&mut self) {
+        self.unreservable.clear();
     }
 
     /// Whether the bounds of `queue` would ever let it go, where that is known.
@@ -343,13 +344,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_can_be_reserved_for_a_shape_until_nodes_grow() {
+    fn nothing_can_be_reserved_for_a_shape_until_it_is_retried_or_unused() {
         let mut shapes = Shapes::default();
         let id = shapes.acquire(shape(1, None));
-        assert!(!shapes.is_unreservable(id, 1));
-        shapes.note_unreservable(id, 1);
-        assert!(shapes.is_unreservable(id, 1));
-        assert!(!shapes.is_unreservable(id, 2));
+        assert!(!shapes.is_unreservable(id));
+        shapes.note_unreservable(id);
+        assert!(shapes.is_unreservable(id));
+        shapes.retry_unreservable();
+        assert!(!shapes.is_unreservable(id));
+        shapes.note_unreservable(id);
+        shapes.release(id);
+        assert_eq!(shapes.acquire(shape(2, None)), id);
+        assert!(!shapes.is_unreservable(id));
     }
 
     #[test]

@@ -84,10 +84,6 @@ pub(crate) struct Reservations {
     by_queue: BTreeMap<QueueName, BTreeSet<QueueOrder>>,
     /// The holders of each kind.
     by_scope: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
-    /// For whom nothing can be kept, after how many growths of nodes that was found.
-    unreservable: BTreeMap<JobKey, u64>,
-    /// For whom something may be kept after all, since somebody keeps less.
-    admissible_later: BTreeSet<JobKey>,
     /// The holders that keep nodes.
     with_nodes: BTreeSet<JobKey>,
     /// What is kept of each node.
@@ -136,37 +132,6 @@ impl Reservations {
         }
         let holders = self.by_scope.get(&ReservationSlot::Headroom(queue.clone()));
         holders.into_iter().flatten().cloned().collect()
-    }
-
-    /// Nothing can be kept for a job as things are.
-    pub(crate) fn note_unreservable(&mut self, key: &JobKey, growths: u64) {
-        self.unreservable.insert(key.clone(), growths);
-    }
-
-    /// Whether nothing can be kept for a job, as far as was found since nodes last grew.
-    pub(crate) fn is_unreservable(&self, key: &JobKey, growths: u64) -> bool {
-        self.unreservable.get(key) == Some(&growths)
-    }
-
-    /// Somebody keeps less: there is hope for all.
-    pub(crate) fn retry_unreservable(&mut self) {
-        let unreservable = std::mem::take(&mut self.unreservable);
-        self.admissible_later.extend(unreservable.into_keys());
-    }
-
-    /// For whom nothing could be kept, and may be now that nodes have grown so often.
-    pub(crate) fn take_retried(&mut self, growths: u64) -> BTreeSet<JobKey> {
-        if self.unreservable.values().any(|at| *at != growths) {
-            let stale = |_: &JobKey, at: &mut u64| *at != growths;
-            let stale = self.unreservable.extract_if(.., stale);
-            self.admissible_later.extend(stale.map(|(key, _)| key));
-        }
-        std::mem::take(&mut self.admissible_later)
-    }
-
-    /// Whether [`Self::take_retried`] would name any.
-    pub(crate) fn is_retry_due(&self, growths: u64) -> bool {
-        !self.admissible_later.is_empty() || self.unreservable.values().any(|at| *at != growths)
     }
 
     /// The holders of a queue, in their order.
@@ -370,30 +335,6 @@ mod tests {
             preemptor: !pending_evictions.is_empty(),
             pending_evictions: pending_evictions.iter().map(|name| key(name)).collect(),
         }
-    }
-
-    #[test]
-    fn an_unreservable_job_is_retried_once_when_less_is_reserved() {
-        let mut all = Reservations::default();
-        all.note_unreservable(&key("one"), 3);
-        assert!(all.is_unreservable(&key("one"), 3) && !all.is_retry_due(3));
-        assert_eq!(all.take_retried(3), BTreeSet::new());
-        all.retry_unreservable();
-        assert!(!all.is_unreservable(&key("one"), 3) && all.is_retry_due(3));
-        assert_eq!(all.take_retried(3), BTreeSet::from([key("one")]));
-        assert!(!all.is_retry_due(3));
-        assert_eq!(all.take_retried(3), BTreeSet::new());
-    }
-
-    #[test]
-    fn an_unreservable_job_is_retried_when_nodes_were_freed_since() {
-        let mut all = Reservations::default();
-        all.note_unreservable(&key("before"), 3);
-        all.note_unreservable(&key("after"), 4);
-        assert!(all.is_retry_due(4));
-        assert_eq!(all.take_retried(4), BTreeSet::from([key("before")]));
-        assert!(all.is_unreservable(&key("after"), 4) && !all.is_retry_due(4));
-        assert_eq!(all.take_retried(5), BTreeSet::from([key("after")]));
     }
 
     #[test]
