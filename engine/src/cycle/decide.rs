@@ -108,7 +108,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
                 react(engine, Change::Admitted { key, queue, user });
                 look_behind(engine, queue, (shape, &wanted));
             }
-            Verdict::Blocked(block) => {
+            Verdict::Blocked(mut block) => {
                 match block.gate {
                     Gate::Room => engine.pending.shapes.note_fits_empty_fleet(shape, true),
                     Gate::Never if block.reason == Reason::ExceedsFleet => {
@@ -117,7 +117,8 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
                     Gate::Never | Gate::Limit | Gate::Quota(..) | Gate::Reserved => {}
                 }
                 decisions.extend(preempt::take_for_group(engine, least, shape, &block));
-                reserve::reserve_for(engine, least, &block);
+                let slots = reserve::reserve_for(engine, least, &block);
+                block.conditions.extend(slots);
                 match block.infeasible {
                     Some(why) => infeasible(engine, &queue, shape, block.reason, why),
                     None => put_to_sleep(engine, &queue, shape, *block),

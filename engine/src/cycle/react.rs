@@ -274,8 +274,9 @@ fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
     if window::outranked_another(engine.inputs(), dropped) {
         engine.pending.heads.ask_windows();
     }
-    for waiter in engine.reservations.take_refused(&dropped.scopes) {
-        recheck(engine, &waiter);
+    for slot in &dropped.scopes {
+        let slot = RequeueCondition::Slot(slot.clone());
+        engine.pending.queues.recheck_waiting(&slot);
     }
     engine.changed.jobs.insert(dropped.rank.key.clone());
     engine.pending.queues.wake(&RequeueCondition::Reservation);

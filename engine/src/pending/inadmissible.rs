@@ -3,6 +3,7 @@
 use crate::amounts::resources::ResourceName;
 use crate::api::ids::{PoolClass, QueueName};
 use crate::api::reason::Reason;
+use crate::api::slot::ReservationSlot;
 
 /// Something that a sleeping group waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +27,9 @@ pub(crate) enum RequeueCondition {
     Fleet,
     /// Another set of reservations.
     Reservation,
+    /// A slot for a reservation of headroom. Jobs that wait for a slot of a class of pools are asked
+    /// as jobs of the reservation window instead.
+    Slot(ReservationSlot),
 }
 
 /// Why a group sleeps.

@@ -205,6 +205,29 @@ impl PendingQueues {
         }
     }
 
+    /// Has a parked class wait for another condition, too.
+    pub(crate) fn wait_also(
+        &mut self,
+        queue: &QueueName,
+        shape: ShapeId,
+        condition: RequeueCondition,
+    ) {
+        let pending_queue = self.pending_queues.get_mut(queue);
+        let class = pending_queue.and_then(|pending_queue| pending_queue.groups.get_mut(&shape));
+        if let Some(parked) = class.and_then(|class| class.inadmissible.as_mut()) {
+            let waiting = self.inadmissible_by.entry(condition.clone()).or_default();
+            waiting.insert((queue.clone(), shape));
+            parked.conditions.push(condition);
+        }
+    }
+
+    /// Rechecks all that wait for a condition.
+    pub(crate) fn recheck_waiting(&mut self, condition: &RequeueCondition) {
+        for (queue, shape) in self.inadmissible_by.remove(condition).unwrap_or_default() {
+            self.call(&queue, shape);
+        }
+    }
+
     /// Wakes those who wait for no more headroom of a queue's bounds than there is.
     pub(crate) fn wake_for_headroom(
         &mut self,

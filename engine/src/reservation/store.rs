@@ -88,8 +88,6 @@ pub(crate) struct Reservations {
     with_nodes: BTreeSet<JobKey>,
     /// What is kept of each node.
     reserved: BTreeMap<(ClusterName, NodeName), ResourceTotals>,
-    /// Jobs that were refused headroom because all its slots are taken.
-    refused: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
     /// For whom a job is being evicted.
     pending_evictions: BTreeMap<JobKey, BTreeSet<JobKey>>,
 }
@@ -232,20 +230,6 @@ impl Reservations {
         self.with_nodes.remove(key);
         self.keep(&removed.nodes, -1);
         Some(removed)
-    }
-
-    /// All slots are taken: the job is woken when one is free.
-    pub(crate) fn refuse(&mut self, key: &JobKey, scope: &ReservationSlot) {
-        if matches!(scope, ReservationSlot::Headroom(_)) {
-            let refused = self.refused.entry(scope.clone()).or_default();
-            refused.insert(key.clone());
-        }
-    }
-
-    /// Who was refused what `scopes` count.
-    pub(crate) fn take_refused(&mut self, scopes: &BTreeSet<ReservationSlot>) -> BTreeSet<JobKey> {
-        let refused = scopes.iter().filter_map(|scope| self.refused.remove(scope));
-        refused.flatten().collect()
     }
 
     /// What was to be freed by `victim` is free. The holders that wait for nobody any more.
