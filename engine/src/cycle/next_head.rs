@@ -299,20 +299,6 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
     forgotten.collect()
 }
 
-/// Up to this many active classes of a queue are gone through in order.
-pub(crate) const FEW_ACTIVE: usize = 32;
-
-/// How the next job of a queue is searched; the result does not depend on it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Way {
-    /// Through all classes in order.
-    InOrder,
-    /// Through the classes that are known to be worth it.
-    ByName,
-    /// The one that likely costs less.
-    Cheaper,
-}
-
 /// The first jobs of a queue; none where it takes no jobs.
 pub(crate) fn front_of(inputs: Inputs<'_>, id: QueueId) -> QueueHeads {
     if !inputs.quota.takes_jobs(id) {
@@ -334,27 +320,13 @@ pub(crate) fn candidate_of<'a>(
     inputs: Inputs<'a>,
     queue: &QueueName,
     feasible: &FeasibleShapes<'_>,
-) -> Option<(&'a QueueOrder, ShapeId)> {
-    let found = candidate_by(inputs, queue, feasible, Way::Cheaper);
-    // The searches can differ only where one of them finds a job.
-    debug_assert_eq!(found, candidate_by(inputs, queue, feasible, Way::InOrder));
-    debug_assert_eq!(found, candidate_by(inputs, queue, feasible, Way::ByName));
-    found
-}
-
-/// The same, searched in this way.
-pub(crate) fn candidate_by<'a>(
-    inputs: Inputs<'a>,
-    queue: &QueueName,
-    feasible: &FeasibleShapes<'_>,
-    way: Way,
-) -> Option<(&'a QueueOrder, ShapeId)> {
+) -> Answer<'a> {
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
     let front = LazyCell::new(|| window::front(inputs, queue));
     let takes = LazyCell::new(|| evict::lets_take(inputs, queue));
     let ordering = inputs.quota.ordering(queue);
     let strict = ordering == QueueOrdering::StrictFifo;
-    let may = |rank: &QueueOrder, shape| {
+    let candidate = pending_queue.candidate(ordering, |rank, shape| {
         // Evaluate a StrictFIFO head once in any case: if it exceeds its capability it must not block
         // the queue, and whether its shape is feasible does not say that.
         (strict && !pending_queue.was_evaluated(shape))
@@ -362,30 +334,7 @@ pub(crate) fn candidate_by<'a>(
             || window::may_reserve(inputs, &front, rank, shape)
             || (*takes && evict::may_take(inputs, queue, shape))
             || is_due(inputs, queue, pending_queue, shape)
-    };
-    let kept = inputs.pending.shapes.infeasible_shapes().kept();
-    let looking = takes.then(|| pending_queue.unlooked());
-    let looking_at = looking.map_or(0, BTreeSet::len);
-    let few = feasible.open.len() + kept.len() + looking_at + pending_queue.due().len();
-    let in_order = match way {
-        Way::InOrder => true,
-        Way::ByName => false,
-        Way::Cheaper => few * 2 + FEW_ACTIVE > pending_queue.active(),
-    };
-    let candidate = if strict || in_order {
-        pending_queue.candidate(ordering, may)
-    } else {
-        // No other class is worth an evaluation.
-        let named = feasible
-            .open
-            .keys()
-            .chain(kept)
-            .chain(pending_queue.due().keys())
-            .chain(looking.into_iter().flatten());
-        let named = named.copied().chain(window::shapes_of(inputs, &front));
-        let firsts = named.filter_map(|shape| pending_queue.first_active(shape));
-        firsts.filter(|(rank, shape)| may(rank, *shape)).min()
-    }?;
+    })?;
     let competes = request::over_pending_limit(inputs, queue, candidate.0).is_none();
     competes.then_some(candidate)
 }

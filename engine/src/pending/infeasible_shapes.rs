@@ -17,9 +17,7 @@ pub(crate) struct InfeasibleShapes {
     head_selector: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<ShapeId>>>,
     /// Shut, with a role that asks for nothing.
     undemanding: BTreeSet<ShapeId>,
-    /// Shut since they fit only where nodes are kept.
-    kept: BTreeSet<ShapeId>,
-    /// How many of those are stopped by what is kept for a job.
+    /// How many of those that fit only where nodes are reserved are stopped by a job's reservation.
     stopped_by: HashMap<JobKey, usize>,
 }
 
@@ -60,7 +58,6 @@ impl InfeasibleShapes {
             listed.insert(id);
         }
         if let Infeasible::Withheld(holders) = why {
-            self.kept.insert(id);
             for holder in holders.iter() {
                 *self.stopped_by.entry(holder.clone()).or_default() += 1;
             }
@@ -84,7 +81,6 @@ impl InfeasibleShapes {
             }
         }
         if let Infeasible::Withheld(holders) = why {
-            self.kept.remove(&id);
             for holder in holders.iter() {
                 if let Some(count) = self.stopped_by.get_mut(holder) {
                     *count -= 1;
@@ -99,11 +95,6 @@ impl InfeasibleShapes {
     /// Those that are not shut.
     pub(crate) fn open(&self) -> impl Iterator<Item = ShapeId> {
         self.open.iter().copied()
-    }
-
-    /// Those that are shut since they fit only where nodes are kept.
-    pub(crate) fn kept(&self) -> &BTreeSet<ShapeId> {
-        &self.kept
     }
 
     /// Whether what is kept for a job stops any want.

@@ -89,11 +89,6 @@ impl PendingQueue {
         self.id
     }
 
-    /// How many groups are active.
-    pub(crate) fn active(&self) -> usize {
-        self.active.len()
-    }
-
     /// Groups that may look for something to evict.
     pub(crate) fn unlooked(&self) -> &BTreeSet<ShapeId> {
         &self.unlooked

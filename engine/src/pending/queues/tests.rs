@@ -46,9 +46,10 @@ fn sleeping() -> (PendingQueues, [QueueName; 2], ShapeId) {
 }
 
 fn active(pending: &PendingQueues, queues: &[QueueName; 2]) -> [usize; 2] {
-    queues
-        .each_ref()
-        .map(|queue| pending.pending_queue(queue).map_or(0, PendingQueue::active))
+    queues.each_ref().map(|queue| {
+        let pending_queue = pending.pending_queue(queue);
+        pending_queue.map_or(0, |pending_queue| pending_queue.active.len())
+    })
 }
 
 #[test]
