@@ -80,7 +80,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
         let Some(wanted) = engine.pending.shapes.get(shape).map(Arc::clone) else {
             continue;
         };
-        if only_takes && preempt::takes_nothing(engine, &queue, &rank, (shape, &wanted)) {
+        if only_takes && preempt::takes_nothing(engine, &queue, &rank, &wanted) {
             continue;
         }
         fruitless += 1;
@@ -245,7 +245,7 @@ fn look_behind(engine: &mut Engine, queue: &QueueName, (id, shape): (ShapeId, &R
     let pending_queue = engine.pending.queues.pending_queue(queue);
     let next = pending_queue.and_then(|pending_queue| pending_queue.first_active(id));
     if let Some(rank) = next.map(|(rank, _)| rank.clone()) {
-        preempt::takes_nothing(engine, queue, &rank, (id, shape));
+        preempt::takes_nothing(engine, queue, &rank, shape);
     }
 }
 

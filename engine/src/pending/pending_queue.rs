@@ -34,8 +34,6 @@ pub(crate) struct PendingQueue {
     pub(crate) active: BTreeSet<(QueueOrder, ShapeId)>,
     /// First of each group that sleeps and could go some day.
     pub(crate) admissible_later: BTreeSet<(QueueOrder, ShapeId)>,
-    /// Groups of which the first that may look for something to evict has not done so without result.
-    pub(crate) unlooked: BTreeSet<ShapeId>,
     /// Groups that are evaluated once more, whatever is known of the room for what they want.
     pub(crate) due: BTreeMap<ShapeId, Recheck>,
 }
@@ -57,7 +55,6 @@ impl PendingQueue {
             groups: BTreeMap::new(),
             active: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
-            unlooked: BTreeSet::new(),
             due: BTreeMap::new(),
         }
     }
@@ -87,11 +84,6 @@ impl PendingQueue {
     /// The number of its queue.
     pub(crate) fn id(&self) -> QueueId {
         self.id
-    }
-
-    /// Groups that may look for something to evict.
-    pub(crate) fn unlooked(&self) -> &BTreeSet<ShapeId> {
-        &self.unlooked
     }
 
     /// Groups of which the first is evaluated whatever is known of the room for what it wants.
@@ -170,11 +162,6 @@ impl PendingQueue {
     /// Whether the first of a group was evaluated since it was woken.
     pub(crate) fn was_evaluated(&self, shape: ShapeId) -> bool {
         self.groups.get(&shape).is_some_and(|group| group.evaluated)
-    }
-
-    /// Whether a group found nothing to evict, as far as nothing has changed for it.
-    pub(crate) fn has_looked(&self, shape: ShapeId) -> bool {
-        self.groups.contains_key(&shape) && !self.unlooked.contains(&shape)
     }
 
     /// Who comes after `rank` in a group.

@@ -65,9 +65,6 @@ impl PendingQueues {
         let pending_queue = self.pending_queues.entry(queue.clone());
         let pending_queue = pending_queue.or_insert_with(|| PendingQueue::new(id));
         pending_queue.ranks.insert(rank.clone());
-        if !pending_queue.groups.contains_key(&shape) {
-            pending_queue.unlooked.insert(shape);
-        }
         let group = pending_queue.groups.entry(shape).or_default();
         let before = group.jobs.first().cloned();
         group.jobs.insert(rank.clone());
@@ -152,7 +149,6 @@ impl PendingQueues {
         };
         let before = group.jobs.first().cloned();
         group.jobs.remove(rank);
-        pending_queue.unlooked.insert(shape);
         if before.as_ref() == Some(rank) {
             let was_active = pending_queue.unlist(shape, before);
             let id = pending_queue.id;
@@ -337,13 +333,6 @@ impl PendingQueues {
         }
     }
 
-    /// Notes that a group found nothing to evict.
-    pub(crate) fn note_looked(&mut self, queue: &QueueName, shape: ShapeId) {
-        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
-            pending_queue.unlooked.remove(&shape);
-        }
-    }
-
     /// Wakes all that wait for `wake` in other queues than one.
     pub(crate) fn wake_others(&mut self, wake: &RequeueCondition, queue: &QueueName) {
         let inadmissible_by: Vec<(QueueName, ShapeId)> = self
@@ -392,7 +381,6 @@ impl PendingQueues {
             return;
         };
         group.evaluated = false;
-        pending_queue.unlooked.insert(shape);
         if let Some(sleep) = group.inadmissible.take() {
             self.woken.insert((queue.clone(), shape));
             for wake in sleep.conditions {
@@ -413,7 +401,6 @@ impl PendingQueues {
             }
             None => {
                 pending_queue.groups.remove(&shape);
-                pending_queue.unlooked.remove(&shape);
                 pending_queue.due.remove(&shape);
             }
         }

@@ -46,14 +46,9 @@ pub(crate) struct Taking {
 }
 
 /// Whether a class of an infeasible shape is worth an evaluation for preemption: its first job without
-/// pending evictions has the right to preempt, and has not searched without result.
+/// pending evictions has the right to preempt, and no back-off.
 pub(crate) fn may_take(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
-    let Some(pending_queue) = inputs
-        .pending
-        .queues
-        .pending_queue(queue)
-        .filter(|pending_queue| !pending_queue.has_looked(shape))
-    else {
+    let Some(pending_queue) = inputs.pending.queues.pending_queue(queue) else {
         return false;
     };
     let next = pending_queue
