@@ -46,18 +46,6 @@ impl<'a> FeasibleShapes<'a> {
     }
 }
 
-/// Whether less has to become free where nodes have grown than on the nodes kept for one of a
-/// queue who wants this.
-pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
-    let holders = inputs.reservations.holders_in(queue);
-    let holders = holders.filter(|rank| withheld::shape_of(inputs, &rank.key) == Some(shape));
-    let mut reserved = holders.filter_map(|rank| inputs.reservations.of(&rank.key));
-    reserved.any(|reserved| {
-        let mut clusters = inputs.pending.freed.clusters();
-        clusters.any(|cluster| plan::lacks_less(inputs, reserved, cluster))
-    })
-}
-
 /// Wants that are shut, and might find room on nodes that have grown since.
 pub(crate) fn opened(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
     let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();

@@ -19,7 +19,6 @@ use crate::backfill::feasible::FeasibleShapes;
 use crate::backfill::{feasible, window};
 use crate::cycle::wake;
 use crate::cycle::{decide, reserve};
-use crate::pending::pending_queue::{PendingQueue, Recheck};
 use crate::pending::shapes::ShapeId;
 use crate::placement::request;
 use crate::preemption::evict;
@@ -73,9 +72,6 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
     let (found, nobody) = ask_in_order(engine.inputs(), &feasible, reopened);
     for queue in nobody {
         engine.pending.heads.note_none(queue);
-        // A reservation cannot move to other nodes until more becomes free again.
-        let name = engine.quota.name(queue);
-        engine.pending.queues.forget_reminders(name);
     }
     if found.is_none() {
         engine.pending.heads.note_exhausted(reopened);
@@ -156,8 +152,7 @@ pub(crate) fn ask_in_order(
         let goes = strict
             || feasible::may_find_room(inputs, feasible, queue, rank, shape)
             || window::may_reserve(inputs, &window::front(inputs, queue), rank, shape)
-            || pending_queue
-                .is_some_and(|pending_queue| is_due(inputs, queue, pending_queue, shape));
+            || pending_queue.is_some_and(|pending_queue| pending_queue.is_due(shape, strict));
         Some(Candidate {
             queue: queue.clone(),
             shape,
@@ -329,28 +324,13 @@ pub(crate) fn candidate_of<'a>(
     let candidate = pending_queue.candidate(ordering, |rank, shape| {
         // Evaluate a StrictFIFO head once in any case: if it exceeds its capability it must not block
         // the queue, and whether its shape is feasible does not say that.
-        (strict && !pending_queue.was_evaluated(shape))
+        pending_queue.is_due(shape, strict)
             || feasible::may_find_room(inputs, feasible, queue, rank, shape)
             || window::may_reserve(inputs, &front, rank, shape)
             || (*takes && evict::may_take(inputs, queue, shape))
-            || is_due(inputs, queue, pending_queue, shape)
     })?;
     let competes = request::over_pending_limit(inputs, queue, candidate.0).is_none();
     competes.then_some(candidate)
-}
-
-/// Whether a class is evaluated once more, whatever is known of its shape.
-pub(crate) fn is_due(
-    inputs: Inputs<'_>,
-    queue: &QueueName,
-    pending_queue: &PendingQueue,
-    shape: ShapeId,
-) -> bool {
-    match pending_queue.due().get(&shape) {
-        Some(Recheck::Surely) => true,
-        Some(Recheck::IfNearer) => feasible::nodes_are_nearer(inputs, queue, shape),
-        None => false,
-    }
 }
 
 /// The first active job of a queue, if it is within the limit of pending jobs.

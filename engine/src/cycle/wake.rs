@@ -114,8 +114,8 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
     }
     engine.pending.freed.note_freed(listed(&freed));
     retry_unreservable(engine);
-    // What frees on its nodes changes what a holder has to keep besides; what frees elsewhere
-    // may be nearer to what it needs, if those who go before it leave it.
+    // What is freed on its nodes changes what an owner has to reserve besides; what is freed elsewhere
+    // may be less short of what it needs.
     let on_them = |kept: &Reservation| {
         let mut nodes = kept.nodes.iter();
         nodes.any(|node| {
@@ -125,19 +125,12 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
     };
     let nearer = |kept: &Reservation| {
         let mut clusters = freed.keys();
-        clusters.any(|cluster| plan::might_lack_less(engine.inputs(), kept, cluster))
+        clusters.any(|cluster| plan::lacks_less(engine.inputs(), kept, cluster))
     };
-    let holders = engine.reservations.with_nodes();
-    let met = holders.filter_map(|kept| {
-        let here = on_them(kept);
-        (here || nearer(kept)).then(|| (kept.rank.key.clone(), here))
-    });
-    for (holder, here) in met.collect::<Vec<_>>() {
-        if here {
-            recheck(engine, &holder);
-        } else if let Some(line) = withheld::line_now(engine.inputs(), &holder) {
-            engine.pending.queues.remind(&line.queue, line.shape);
-        }
+    let owners = engine.reservations.with_nodes();
+    let met = owners.filter(|kept| on_them(kept) || nearer(kept));
+    for owner in met.map(|kept| kept.rank.key.clone()).collect::<Vec<_>>() {
+        recheck(engine, &owner);
     }
     engine
         .pending

@@ -15,12 +15,30 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The waiting jobs of one queue who want the same.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingClass {
-    pub(crate) jobs: BTreeSet<QueueOrder>,
-    pub(crate) inadmissible: Option<Inadmissible>,
-    /// Why it slept last.
-    pub(crate) last: Option<Reason>,
-    /// Whether its first was evaluated since it was woken, whatever is known of what it wants.
-    pub(crate) evaluated: bool,
+    pub(super) jobs: BTreeSet<QueueOrder>,
+    pub(super) state: ClassState,
+    /// What it was last blocked by.
+    pub(super) last: Option<Reason>,
+}
+
+/// When the first job of a class is evaluated.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum ClassState {
+    /// Not evaluated since it was woken: if its shape is feasible.
+    #[default]
+    Woken,
+    /// In any case, once.
+    Recheck,
+    /// Its shape was found infeasible: when the shape is feasible.
+    ShapeInfeasible,
+    /// When what it waits for has changed.
+    Parked(Inadmissible),
+}
+
+impl ClassState {
+    pub(super) fn is_parked(&self) -> bool {
+        matches!(self, Self::Parked(_))
+    }
 }
 
 /// The waiting jobs of one queue.
@@ -34,17 +52,6 @@ pub(crate) struct PendingQueue {
     pub(crate) active: BTreeSet<(QueueOrder, ShapeId)>,
     /// First of each group that sleeps and could go some day.
     pub(crate) admissible_later: BTreeSet<(QueueOrder, ShapeId)>,
-    /// Groups that are evaluated once more, whatever is known of the room for what they want.
-    pub(crate) due: BTreeMap<ShapeId, Recheck>,
-}
-
-/// Whether a group is evaluated once more, whatever is known of the room for what it wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Recheck {
-    /// It is.
-    Surely,
-    /// It is if other nodes are nearer to what a holder in it lacks when it is asked.
-    IfNearer,
 }
 
 impl PendingQueue {
@@ -55,7 +62,6 @@ impl PendingQueue {
             groups: BTreeMap::new(),
             active: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
-            due: BTreeMap::new(),
         }
     }
 
@@ -86,22 +92,10 @@ impl PendingQueue {
         self.id
     }
 
-    /// Groups of which the first is evaluated whatever is known of the room for what it wants.
-    pub(crate) fn due(&self) -> &BTreeMap<ShapeId, Recheck> {
-        &self.due
-    }
-
-    pub(crate) fn note_due(&mut self, shape: ShapeId, due: Recheck) {
-        let known = self.due.get(&shape);
-        if self.groups.contains_key(&shape) && known != Some(&Recheck::Surely) {
-            self.due.insert(shape, due);
-        }
-    }
-
     /// The first of a group, if it is active.
     pub(crate) fn first_active(&self, shape: ShapeId) -> Option<(&QueueOrder, ShapeId)> {
         let group = self.groups.get(&shape)?;
-        let first = group.jobs.first().filter(|_| group.inadmissible.is_none());
+        let first = group.jobs.first().filter(|_| !group.state.is_parked());
         first.map(|rank| (rank, shape))
     }
 
@@ -159,9 +153,15 @@ impl PendingQueue {
             .flat_map(|group| &group.jobs)
     }
 
-    /// Whether the first of a group was evaluated since it was woken.
-    pub(crate) fn was_evaluated(&self, shape: ShapeId) -> bool {
-        self.groups.get(&shape).is_some_and(|group| group.evaluated)
+    /// Whether the first job of a class is evaluated in any case; a StrictFIFO queue has each head
+    /// evaluated once.
+    pub(crate) fn is_due(&self, shape: ShapeId, strict: bool) -> bool {
+        let class = self.groups.get(&shape);
+        class.is_some_and(|class| match class.state {
+            ClassState::Woken => strict,
+            ClassState::Recheck => true,
+            ClassState::ShapeInfeasible | ClassState::Parked(_) => false,
+        })
     }
 
     /// Who comes after `rank` in a group.

@@ -10,7 +10,7 @@ use crate::api::ids::{PoolClass, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
-use crate::pending::pending_queue::{PendingQueue, Recheck};
+use crate::pending::pending_queue::{ClassState, PendingQueue};
 use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,7 +175,6 @@ impl PendingQueues {
         let Some(group) = pending_queue.groups.get_mut(&shape) else {
             return false;
         };
-        pending_queue.due.remove(&shape);
         let changed = group.last.replace(sleep.reason) != Some(sleep.reason);
         let first = group.jobs.first().cloned();
         for wake in &sleep.conditions {
@@ -183,7 +182,7 @@ impl PendingQueues {
             inadmissible_by.insert((queue.clone(), shape));
         }
         let admissible_later = sleep.admissible_later;
-        group.inadmissible = Some(sleep);
+        group.state = ClassState::Parked(sleep);
         let was_active = pending_queue.unlist(shape, first.clone());
         if let Some(first) = first.filter(|_| admissible_later) {
             pending_queue.admissible_later.insert((first, shape));
@@ -210,7 +209,7 @@ impl PendingQueues {
     ) {
         let pending_queue = self.pending_queues.get_mut(queue);
         let class = pending_queue.and_then(|pending_queue| pending_queue.groups.get_mut(&shape));
-        if let Some(parked) = class.and_then(|class| class.inadmissible.as_mut()) {
+        if let Some(ClassState::Parked(parked)) = class.map(|class| &mut class.state) {
             let waiting = self.inadmissible_by.entry(condition.clone()).or_default();
             waiting.insert((queue.clone(), shape));
             parked.conditions.push(condition);
@@ -291,45 +290,19 @@ impl PendingQueues {
     /// Notes that the first of a group was evaluated, and stays active.
     pub(crate) fn note_evaluated(&mut self, queue: &QueueName, shape: ShapeId) {
         let pending_queue = self.pending_queues.get_mut(queue);
-        let Some(pending_queue) = pending_queue else {
-            return;
-        };
-        pending_queue.due.remove(&shape);
-        if let Some(group) = pending_queue.groups.get_mut(&shape) {
-            group.evaluated = true;
+        let class = pending_queue.and_then(|pending_queue| pending_queue.groups.get_mut(&shape));
+        if let Some(class) = class {
+            class.state = ClassState::ShapeInfeasible;
         }
     }
 
     /// Wakes one group, and has its first evaluated whatever is known of the room for what it wants.
     pub(crate) fn call(&mut self, queue: &QueueName, shape: ShapeId) {
         self.activate(queue, shape);
-        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
-            pending_queue.note_due(shape, Recheck::Surely);
-        }
-    }
-
-    /// Wakes one group, and has its first evaluated if other nodes are nearer to what a holder in it
-    /// lacks.
-    pub(crate) fn remind(&mut self, queue: &QueueName, shape: ShapeId) {
-        let pending_queue = self.pending_queues.get(queue);
-        let group = pending_queue.and_then(|pending_queue| pending_queue.groups.get(&shape));
-        if group.is_some_and(|group| group.inadmissible.is_some()) {
-            self.activate(queue, shape);
-        } else {
-            self.mark_dirty(queue);
-        }
-        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
-            pending_queue.note_due(shape, Recheck::IfNearer);
-        }
-    }
-
-    /// No other nodes are nearer to what holders in a queue lack.
-    pub(crate) fn forget_reminders(&mut self, queue: &QueueName) {
         let pending_queue = self.pending_queues.get_mut(queue);
-        if let Some(pending_queue) =
-            pending_queue.filter(|pending_queue| !pending_queue.due.is_empty())
-        {
-            pending_queue.due.retain(|_, due| *due == Recheck::Surely);
+        let class = pending_queue.and_then(|pending_queue| pending_queue.groups.get_mut(&shape));
+        if let Some(class) = class {
+            class.state = ClassState::Recheck;
         }
     }
 
@@ -380,8 +353,11 @@ impl PendingQueues {
         let Some(group) = pending_queue.groups.get_mut(&shape) else {
             return;
         };
-        group.evaluated = false;
-        if let Some(sleep) = group.inadmissible.take() {
+        let woken = match group.state {
+            ClassState::Recheck => ClassState::Recheck,
+            _ => ClassState::Woken,
+        };
+        if let ClassState::Parked(sleep) = std::mem::replace(&mut group.state, woken) {
             self.woken.insert((queue.clone(), shape));
             for wake in sleep.conditions {
                 if let Some(inadmissible_by) = self.inadmissible_by.get_mut(&wake) {
@@ -401,7 +377,6 @@ impl PendingQueues {
             }
             None => {
                 pending_queue.groups.remove(&shape);
-                pending_queue.due.remove(&shape);
             }
         }
         let id = pending_queue.id;

@@ -68,15 +68,31 @@ fn a_queue_wakes_alone_and_is_marked_dirty() {
 #[test]
 fn a_class_was_evaluated_until_it_is_woken() {
     let (mut pending, queues, shape) = sleeping();
-    let evaluated = |pending: &PendingQueues| {
-        pending
-            .pending_queue(&queues[0])
-            .map(|pending_queue| pending_queue.was_evaluated(shape))
+    let due = |pending: &PendingQueues, strict| {
+        let pending_queue = pending.pending_queue(&queues[0]);
+        pending_queue.map(|pending_queue| pending_queue.is_due(shape, strict))
     };
     pending.wake(&RequeueCondition::Room);
-    assert_eq!(evaluated(&pending), Some(false));
+    assert_eq!(due(&pending, true), Some(true));
     pending.note_evaluated(&queues[0], shape);
-    assert_eq!(evaluated(&pending), Some(true));
+    assert_eq!(due(&pending, true), Some(false));
     pending.activate(&queues[0], shape);
-    assert_eq!(evaluated(&pending), Some(false));
+    assert_eq!(due(&pending, true), Some(true));
+    assert_eq!(due(&pending, false), Some(false));
+}
+
+#[test]
+fn a_class_is_rechecked_once_in_any_queue() {
+    let (mut pending, queues, shape) = sleeping();
+    let due = |pending: &PendingQueues| {
+        let pending_queue = pending.pending_queue(&queues[0]);
+        pending_queue.map(|pending_queue| pending_queue.is_due(shape, false))
+    };
+    pending.call(&queues[0], shape);
+    assert_eq!(due(&pending), Some(true));
+    // To be woken once more does not change that.
+    pending.activate(&queues[0], shape);
+    assert_eq!(due(&pending), Some(true));
+    pending.note_evaluated(&queues[0], shape);
+    assert_eq!(due(&pending), Some(false));
 }
