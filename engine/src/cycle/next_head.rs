@@ -6,8 +6,8 @@
 //!   for one of them;
 //! - a shape of one of its jobs might find capacity again;
 //! - it stands before the owner of a reservation that makes a shape infeasible;
-//! - the priorities of reservations changed ([`crate::backfill::window`]): then the jobs in the window
-//!   are asked once.
+//! - it has a reservation window, and the priorities of reservations changed
+//!   ([`crate::backfill::window`]).
 //!
 //! So a round costs what may have changed, not the number of queues.
 
@@ -50,7 +50,6 @@ pub(crate) type Answer<'a> = Option<(&'a QueueOrder, ShapeId)>;
 
 /// The queues that are asked, wherever they are in the order.
 pub(crate) enum AskedQueues {
-    Everybody,
     /// The dirty ones, and those with a job of a feasible shape.
     Open,
     /// The dirty ones and these, with all queues above them.
@@ -120,7 +119,7 @@ pub(crate) fn ask_in_order(
     let heads = &inputs.pending.heads;
     let is_skipped = |id: QueueId| match &asked {
         AskedQueues::These(few) => behind.get() && !few.contains(&id) && !heads.is_dirty_within(id),
-        AskedQueues::Everybody | AskedQueues::Open => false,
+        AskedQueues::Open => false,
     };
     let answer_of = |id: QueueId| {
         let queue = inputs.quota.name(id);
@@ -161,9 +160,7 @@ pub(crate) fn ask_in_order(
         })
     });
     let nobody = answers.into_iter().filter(|(_, answer)| answer.is_none());
-    let nobody = nobody.map(|(id, _)| id);
-    let news = nobody.filter(|id| !inputs.pending.heads.has_answered(*id));
-    (found, news.collect())
+    (found, nobody.map(|(id, _)| id).collect())
 }
 
 pub(crate) fn to_be_asked(
@@ -171,9 +168,6 @@ pub(crate) fn to_be_asked(
     feasible: &FeasibleShapes<'_>,
     reopened: (u64, u64),
 ) -> AskedQueues {
-    if inputs.pending.heads.is_asking_windows() {
-        return AskedQueues::Everybody;
-    }
     let exhausted = inputs.pending.heads.is_exhausted(reopened);
     let open = || feasible.open.values().filter(|_| !exhausted);
     if open().map(|queues| queues.len()).sum::<usize>() > MANY {
@@ -195,7 +189,7 @@ pub(crate) fn answer_if_asked<'a>(
 ) -> Answer<'a> {
     let is_asked = match asked {
         AskedQueues::These(few) => few.contains(&id) || inputs.pending.heads.is_dirty(id),
-        AskedQueues::Everybody | AskedQueues::Open => true,
+        AskedQueues::Open => true,
     };
     is_asked
         .then(|| answer_behind(inputs, id, feasible))
@@ -204,7 +198,7 @@ pub(crate) fn answer_if_asked<'a>(
 
 /// The next job of a queue behind all reservations that make a shape infeasible. If the queue had
 /// none when it was last asked and has not changed since, only jobs whose shape became feasible are
-/// looked at, and those in its reservation window if priorities of reservations changed.
+/// looked at.
 pub(crate) fn answer_behind<'a>(
     inputs: Inputs<'a>,
     id: QueueId,
@@ -213,12 +207,10 @@ pub(crate) fn answer_behind<'a>(
     let queue = inputs.quota.name(id);
     let ordering = inputs.quota.ordering(queue);
     let strict = ordering == QueueOrdering::StrictFifo;
-    if inputs.pending.heads.is_dirty(id) || (strict && !inputs.pending.heads.has_answered(id)) {
+    if inputs.pending.heads.is_dirty(id) {
         return candidate_of(inputs, queue, feasible);
     }
-    // Only jobs in the reservation window have a priority that could have changed.
-    let claims = !inputs.pending.heads.has_answered(id);
-    if !claims && !feasible.are_open_in(id) {
+    if !feasible.are_open_in(id) {
         return None;
     }
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
@@ -229,23 +221,7 @@ pub(crate) fn answer_behind<'a>(
     } else {
         pending_queue.candidate(ordering, |_, shape| feasible.is_open(shape))
     };
-    let claimed = claims.then(|| first_with_a_claim(inputs, queue)).flatten();
-    let first = opened.into_iter().chain(claimed).min();
-    let found =
-        first.filter(|(rank, _)| request::over_pending_limit(inputs, queue, rank).is_none());
-    debug_assert!(!claims || found == candidate_of(inputs, queue, feasible));
-    found
-}
-
-/// The first job in the window of a queue that can get a reservation.
-pub(crate) fn first_with_a_claim<'a>(inputs: Inputs<'a>, queue: &QueueName) -> Answer<'a> {
-    let pending_queue = inputs.pending.queues.pending_queue(queue)?;
-    let front = window::front(inputs, queue);
-    let firsts =
-        window::shapes_of(inputs, &front).filter_map(|shape| pending_queue.first_active(shape));
-    firsts
-        .filter(|(rank, shape)| window::may_reserve(inputs, &front, rank, *shape))
-        .min()
+    opened.filter(|(rank, _)| request::over_pending_limit(inputs, queue, rank).is_none())
 }
 
 /// Whether all jobs of a queue are behind all reservations that make a shape infeasible.
@@ -274,7 +250,7 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
         inputs.pending.freed.generation(),
     );
     let asked = to_be_asked(inputs, &feasible, reopened);
-    if matches!(asked, AskedQueues::Everybody) || !feasible::is_settled(inputs, &feasible) {
+    if !feasible::is_settled(inputs, &feasible) {
         return Vec::new();
     }
     let forgotten = inputs

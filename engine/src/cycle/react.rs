@@ -10,7 +10,8 @@ use crate::backfill::plan;
 use crate::backfill::{window, withheld};
 use crate::cycle::decide::name_first;
 use crate::cycle::wake::{
-    activate, cluster_total, headroom_freed, mark_all_dirty, nodes_freed, nodes_unreserved, recheck,
+    activate, cluster_total, headroom_freed, mark_all_dirty, mark_windows_dirty, nodes_freed,
+    nodes_unreserved, recheck,
 };
 use crate::jobs::job::PendingEntry;
 use crate::pending::inadmissible::RequeueCondition;
@@ -272,7 +273,7 @@ fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
     engine.jobs.retry_scale_up();
     nodes_unreserved(engine, dropped);
     if window::outranked_another(engine.inputs(), dropped) {
-        engine.pending.heads.ask_windows();
+        mark_windows_dirty(engine);
     }
     for slot in &dropped.scopes {
         let slot = RequeueCondition::Slot(slot.clone());
@@ -289,7 +290,7 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     };
     if before.is_none_or(|before| before.scopes != planned.scopes) {
         // A job that lost a slot to another reservation may have a better claim than this one.
-        engine.pending.heads.ask_windows();
+        mark_windows_dirty(engine);
     }
     if let Some(before) = before {
         // What was reserved before is not any more, and the job may start later.

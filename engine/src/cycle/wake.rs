@@ -60,6 +60,14 @@ pub(crate) fn mark_dirty(engine: &mut Engine, queue: &QueueName) {
     }
 }
 
+/// Marks every queue with a reservation window dirty: its jobs may have a better claim now.
+pub(crate) fn mark_windows_dirty(engine: &mut Engine) {
+    let queues = engine.pending.queues.with_window().cloned();
+    for queue in queues.collect::<Vec<_>>() {
+        mark_dirty(engine, &queue);
+    }
+}
+
 /// Marks every queue with pending jobs dirty.
 pub(crate) fn mark_all_dirty(engine: &mut Engine) {
     let queues = engine
@@ -92,7 +100,7 @@ pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
     let name = engine.quota.name(id);
     // Those whose claims are worse than the holder's was may have better ones now.
     if !unsatisfied && engine.reservations.holders_in(name).next().is_some() {
-        engine.pending.heads.ask_windows();
+        mark_windows_dirty(engine);
     }
     let path = engine.quota.path_of(id);
     engine.pending.heads.mark_dirty(id, path);

@@ -3,7 +3,7 @@
 //! `cycle::next_head` searches; whatever else lets a job be admitted has to mark its queue dirty or
 //! make its shape feasible.
 
-use crate::amounts::hashed::{Hashed, HashedSet};
+use crate::amounts::hashed::Hashed;
 use crate::quota::{Path, QueueId};
 use std::collections::BTreeSet;
 
@@ -15,26 +15,11 @@ pub(crate) struct HeadSelector {
     /// The openings of shapes and the generation of freed nodes at which all jobs with a feasible
     /// shape were evaluated without success.
     exhausted_at: Option<(u64, u64)>,
-    /// Whether priorities of reservations changed: the reservation window of each queue is asked.
-    ask_windows: bool,
-    /// Queues whose window was asked since, and had no job to evaluate.
-    answered: HashedSet<QueueId>,
     /// Queues that held less than they deserve when they were last ranked.
     unsatisfied: BTreeSet<QueueId>,
 }
 
 impl HeadSelector {
-    /// Any job in a reservation window may have a better claim now.
-    pub(crate) fn ask_windows(&mut self) {
-        self.ask_windows = true;
-        self.answered.clear();
-    }
-
-    /// Whether every queue has to be asked for its window.
-    pub(crate) fn is_asking_windows(&self) -> bool {
-        self.ask_windows
-    }
-
     /// A queue may have another head.
     pub(crate) fn mark_dirty(&mut self, queue: QueueId, path: Path) {
         self.dirty.insert(queue, path);
@@ -53,25 +38,16 @@ impl HeadSelector {
     /// A queue has no job to evaluate.
     pub(crate) fn note_none(&mut self, queue: QueueId) {
         self.dirty.remove(queue);
-        if self.ask_windows {
-            self.answered.insert(queue);
-        }
     }
 
     /// No queue has a job to evaluate, at these openings and this generation of freed nodes.
     pub(crate) fn note_exhausted(&mut self, at: (u64, u64)) {
         self.exhausted_at = Some(at);
-        self.ask_windows = false;
     }
 
     /// Whether all jobs with a feasible shape were evaluated already as things are.
     pub(crate) fn is_exhausted(&self, at: (u64, u64)) -> bool {
         self.exhausted_at == Some(at)
-    }
-
-    /// Whether a queue had no job when it was last asked, and nothing about it has changed since.
-    pub(crate) fn has_answered(&self, queue: QueueId) -> bool {
-        !self.dirty.contains(queue) && (!self.ask_windows || self.answered.contains(&queue))
     }
 
     /// Notes whether a queue holds less than it deserves; whether that is news.

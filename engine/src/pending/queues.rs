@@ -97,6 +97,11 @@ impl PendingQueues {
         }
     }
 
+    /// The queues with jobs in their reservation window.
+    pub(crate) fn with_window(&self) -> impl Iterator<Item = &QueueName> {
+        self.fronts.keys()
+    }
+
     /// Whether anybody wants this for whom something may be kept.
     pub(crate) fn is_in_window(&self, shape: ShapeId) -> bool {
         self.in_window.contains_key(&shape)
