@@ -64,16 +64,9 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
         feasible::wrongly_feasible(engine.inputs(), &feasible),
         Vec::<String>::new()
     );
-    let reopened = (
-        engine.pending.shapes.reopened(),
-        engine.pending.freed.generation(),
-    );
-    let (found, nobody) = ask_in_order(engine.inputs(), &feasible, reopened);
+    let (found, nobody) = ask_in_order(engine.inputs(), &feasible);
     for queue in nobody {
         engine.pending.heads.note_none(queue);
-    }
-    if found.is_none() {
-        engine.pending.heads.note_exhausted(reopened);
     }
     found
 }
@@ -109,9 +102,8 @@ pub(crate) fn rank_queues(engine: &mut Engine) {
 pub(crate) fn ask_in_order(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
-    reopened: (u64, u64),
 ) -> (Option<Candidate>, Vec<QueueId>) {
-    let asked = to_be_asked(inputs, feasible, reopened);
+    let asked = to_be_asked(inputs, feasible);
     let settled = feasible::is_settled(inputs, feasible);
     let behind = Cell::new(false);
     // A round asks for queues of equal rank more than once; each is searched once.
@@ -163,13 +155,8 @@ pub(crate) fn ask_in_order(
     (found, nobody.map(|(id, _)| id).collect())
 }
 
-pub(crate) fn to_be_asked(
-    inputs: Inputs<'_>,
-    feasible: &FeasibleShapes<'_>,
-    reopened: (u64, u64),
-) -> AskedQueues {
-    let exhausted = inputs.pending.heads.is_exhausted(reopened);
-    let open = || feasible.open.values().filter(|_| !exhausted);
+fn to_be_asked(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> AskedQueues {
+    let open = || feasible.open.values();
     if open().map(|queues| queues.len()).sum::<usize>() > MANY {
         return AskedQueues::Open;
     }
@@ -245,11 +232,7 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
         return Vec::new();
     }
     let feasible = feasible::feasible(inputs);
-    let reopened = (
-        inputs.pending.shapes.reopened(),
-        inputs.pending.freed.generation(),
-    );
-    let asked = to_be_asked(inputs, &feasible, reopened);
+    let asked = to_be_asked(inputs, &feasible);
     if !feasible::is_settled(inputs, &feasible) {
         return Vec::new();
     }

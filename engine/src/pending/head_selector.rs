@@ -12,9 +12,6 @@ use std::collections::BTreeSet;
 pub(crate) struct HeadSelector {
     /// Queues whose head may be another job than when they last had none.
     dirty: DirtyQueues,
-    /// The openings of shapes and the generation of freed nodes at which all jobs with a feasible
-    /// shape were evaluated without success.
-    exhausted_at: Option<(u64, u64)>,
     /// Queues that held less than they deserve when they were last ranked.
     unsatisfied: BTreeSet<QueueId>,
 }
@@ -38,16 +35,6 @@ impl HeadSelector {
     /// A queue has no job to evaluate.
     pub(crate) fn note_none(&mut self, queue: QueueId) {
         self.dirty.remove(queue);
-    }
-
-    /// No queue has a job to evaluate, at these openings and this generation of freed nodes.
-    pub(crate) fn note_exhausted(&mut self, at: (u64, u64)) {
-        self.exhausted_at = Some(at);
-    }
-
-    /// Whether all jobs with a feasible shape were evaluated already as things are.
-    pub(crate) fn is_exhausted(&self, at: (u64, u64)) -> bool {
-        self.exhausted_at == Some(at)
     }
 
     /// Notes whether a queue holds less than it deserves; whether that is news.

@@ -80,8 +80,6 @@ pub(crate) struct Shapes {
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     ids: BTreeMap<Arc<RequestShape>, ShapeId>,
-    /// How often room was said to be there for what found none, or was not asked for before.
-    reopened: u64,
     demands: BTreeSet<Arc<Demand>>,
     infeasible_shapes: InfeasibleShapes,
     /// Whether some shape was found to be of more than one class since classes were last others.
@@ -112,7 +110,6 @@ impl Shapes {
             }
             return *id;
         }
-        self.reopened += 1;
         let shape = Arc::new(shape);
         let entry = Some(Slot {
             shape: Arc::clone(&shape),
@@ -158,11 +155,6 @@ impl Shapes {
         Some(&self.slots.get(id.0)?.as_ref()?.shape)
     }
 
-    /// How often wants were opened so far.
-    pub(crate) fn reopened(&self) -> u64 {
-        self.reopened
-    }
-
     /// What was noted of whether the empty fleet could take it.
     pub(crate) fn fits_empty_fleet(&self, shape: &RequestShape) -> Option<bool> {
         let id = self.ids.get(shape)?;
@@ -178,7 +170,6 @@ impl Shapes {
 
     /// The fleet is another: nothing is known of what it could take.
     pub(crate) fn forget_fits(&mut self) {
-        self.reopened += 1;
         for slot in self.slots.iter_mut().flatten() {
             slot.fits_empty_fleet = None;
             slot.let_by.clear();
@@ -279,7 +270,6 @@ impl Shapes {
         if let Some(Some(slot)) = self.slots.get_mut(id.0)
             && let Some(why) = slot.infeasible.take()
         {
-            self.reopened += 1;
             let was = Was::Infeasible(&why);
             self.infeasible_shapes.note(id, &slot.shape, was, Was::Open);
         }
@@ -287,7 +277,6 @@ impl Shapes {
 
     /// Bounds of queues changed: nothing is known of what they would ever admit.
     pub(crate) fn forget_lets(&mut self) {
-        self.reopened += 1;
         for slot in self.slots.iter_mut().flatten() {
             slot.let_by.clear();
         }
@@ -295,7 +284,6 @@ impl Shapes {
 
     /// How plans are made is another: room may be found for any.
     pub(crate) fn open_all(&mut self) {
-        self.reopened += 1;
         for slot in self.slots.iter_mut().flatten() {
             slot.let_by.clear();
         }
@@ -304,7 +292,6 @@ impl Shapes {
 
     /// Expected starts of reservations changed: a job that ends before may pass.
     pub(crate) fn open_timed(&mut self) {
-        self.reopened += 1;
         self.unshut(|slot| {
             matches!(slot.infeasible, Some(Infeasible::Withheld(_)))
                 && slot.shape.duration.is_some()
@@ -369,12 +356,9 @@ mod tests {
         shapes.note_shut(full, Infeasible::NoRoom, 1);
         let infeasible =
             |shapes: &Shapes| [timed, endless, full].map(|id| shapes.infeasible(id).is_some());
-        let before = shapes.reopened();
         shapes.open_timed();
         assert_eq!(infeasible(&shapes), [false, true, true]);
-        assert_eq!(shapes.reopened(), before + 1);
         shapes.open_all();
         assert_eq!(infeasible(&shapes), [false, false, false]);
-        assert_eq!(shapes.reopened(), before + 2);
     }
 }
