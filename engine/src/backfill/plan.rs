@@ -46,14 +46,11 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
     let mut best: Option<Choice<'_>> = None;
     let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
     let promising = alone.then(|| promising(inputs, request, &clusters, &current));
-    for retry_unreservable in promising.into_iter().flatten() {
-        if best
-            .as_ref()
-            .is_some_and(|best| best.key() <= retry_unreservable.key())
-        {
+    for bound in promising.into_iter().flatten() {
+        if best.as_ref().is_some_and(|best| best.key() <= bound.key()) {
             break;
         }
-        let LowerBound { cluster, .. } = retry_unreservable;
+        let LowerBound { cluster, .. } = bound;
         let mut sites = inputs.capacity.room.sites([cluster], &reserved);
         let Some(cost) = put_all(demand, &mut sites) else {
             continue;
@@ -61,8 +58,8 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
         let found = Choice {
             cost,
             divided: false,
-            moved: retry_unreservable.moved,
-            preference: retry_unreservable.preference,
+            moved: bound.moved,
+            preference: bound.preference,
             cluster: Some(cluster),
             nodes: kept_on(&sites),
         };
@@ -133,7 +130,7 @@ pub(crate) fn promising<'a>(
     let main = largest_role(&request.shape.demand).map(|role| inputs.capacity.room.main_of(role));
     let policy = inputs.quota.policy(request.queue);
     let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
-    let retry_unreservable = |cluster: &&'a ClusterName| {
+    let bound_of = |cluster: &&'a ClusterName| {
         let least = main.map_or(Some(0), |main| {
             inputs.capacity.room.least_to_free(cluster, main)
         });
@@ -148,7 +145,7 @@ pub(crate) fn promising<'a>(
             cluster,
         })
     };
-    let mut promising: Vec<_> = clusters.iter().filter_map(retry_unreservable).collect();
+    let mut promising: Vec<_> = clusters.iter().filter_map(bound_of).collect();
     promising.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
     promising
 }

@@ -45,7 +45,7 @@ pub(crate) fn front(inputs: Inputs<'_>, queue: &QueueName) -> ReservationWindow 
     let most = holders_allowed(inputs, queue);
     let pending_queue = inputs.pending.queues.pending_queue(queue);
     let mut jobs = pending_queue
-        .map(|pending_queue| pending_queue.front(most))
+        .map(|pending_queue| pending_queue.window(most))
         .unwrap_or_default();
     if inputs.quota.pending_limit(queue).is_some() {
         jobs.retain(|rank| request::over_pending_limit(inputs, queue, rank).is_none());

@@ -73,7 +73,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
             only_takes,
         }) = next_head::next_candidate(engine)
         else {
-            wake::settle_grown(engine);
+            wake::settle_freed(engine);
             name_woken(engine);
             return false;
         };
@@ -187,23 +187,23 @@ fn infeasible(
     engine
         .pending
         .shapes
-        .note_shut(shape, why, engine.pending.freed.generation());
+        .note_infeasible(shape, why, engine.pending.freed.generation());
     if engine.pending.queues.is_in_window(shape) {
         reserve::guess_scopes(engine, shape);
     }
-    engine.pending.queues.note_evaluated(queue, shape);
+    engine.pending.queues.wait_for_shape(queue, shape);
     if engine.pending.queues.note_reason(queue, shape, reason) {
         name_group(engine, queue, shape);
     }
 }
 
 fn put_to_sleep(engine: &mut Engine, queue: &QueueName, shape: ShapeId, block: Block) {
-    let sleep = Inadmissible {
+    let parked = Inadmissible {
         reason: block.reason,
         admissible_later: !matches!(block.gate, Gate::Never | Gate::Limit),
         conditions: block.conditions,
     };
-    if engine.pending.queues.sleep(queue, shape, sleep) {
+    if engine.pending.queues.park(queue, shape, parked) {
         name_group(engine, queue, shape);
     }
 }
@@ -268,7 +268,7 @@ fn name_group(engine: &mut Engine, queue: &QueueName, shape: ShapeId) {
     let pending_queue = engine.pending.queues.pending_queue(queue);
     let named = pending_queue
         .into_iter()
-        .flat_map(|pending_queue| pending_queue.group(shape))
+        .flat_map(|pending_queue| pending_queue.class(shape))
         .take(NAMED);
     engine
         .changed

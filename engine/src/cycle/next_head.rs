@@ -87,7 +87,7 @@ pub(crate) fn rank_queues(engine: &mut Engine) {
                 reserve::guess_scopes(engine, *shape);
             }
         }
-        engine.pending.queues.note_fronts(&queue, shapes);
+        engine.pending.queues.note_window(&queue, shapes);
         engine.quota.unrank(&queue);
         wake::mark_dirty(engine, &queue);
     }
@@ -156,7 +156,7 @@ pub(crate) fn ask_in_order(
 }
 
 fn to_be_asked(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> AskedQueues {
-    let open = || feasible.open.values();
+    let open = || feasible.feasible.values();
     if open().map(|queues| queues.len()).sum::<usize>() > MANY {
         return AskedQueues::Open;
     }
@@ -197,16 +197,16 @@ pub(crate) fn answer_behind<'a>(
     if inputs.pending.heads.is_dirty(id) {
         return candidate_of(inputs, queue, feasible);
     }
-    if !feasible.are_open_in(id) {
+    if !feasible.are_in(id) {
         return None;
     }
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
-    let opened = if !strict && feasible.open.len() <= FEW_OPEN {
-        let open = feasible.open.keys();
+    let opened = if !strict && feasible.feasible.len() <= FEW_OPEN {
+        let open = feasible.feasible.keys();
         open.filter_map(|shape| pending_queue.first_active(*shape))
             .min()
     } else {
-        pending_queue.candidate(ordering, |_, shape| feasible.is_open(shape))
+        pending_queue.candidate(ordering, |_, shape| feasible.contains(shape))
     };
     opened.filter(|(rank, _)| request::over_pending_limit(inputs, queue, rank).is_none())
 }

@@ -70,7 +70,7 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
         Change::Fleet(clusters) => fleet_changed(engine, clusters),
         Change::Queue(name) => queue_changed(engine, name),
         Change::Policy(name) => {
-            engine.pending.shapes.open_all();
+            engine.pending.shapes.all_feasible();
             queue_changed(engine, name);
         }
         Change::QueueMovedFrom(queues) => {
@@ -196,7 +196,7 @@ fn usage_changed(engine: &mut Engine, queue: &QueueName, freed: bool) {
 /// Where the first job of a class waits for its victims, a job that joins the class may preempt too.
 fn behind_preemptor(engine: &mut Engine, entry: &PendingEntry) {
     let pending_queue = engine.pending.queues.pending_queue(&entry.queue);
-    let first = pending_queue.and_then(|pending_queue| pending_queue.group(entry.shape).next());
+    let first = pending_queue.and_then(|pending_queue| pending_queue.class(entry.shape).next());
     if first.is_some_and(|first| withheld::has_pending_evictions(engine.inputs(), &first.key)) {
         engine.pending.queues.activate(&entry.queue, entry.shape);
     }
@@ -295,7 +295,7 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     if let Some(before) = before {
         // What was reserved before is not any more, and the job may start later.
         nodes_unreserved(engine, before);
-        engine.pending.shapes.open_timed();
+        engine.pending.shapes.timed_feasible();
         engine.pending.queues.wake(&RequeueCondition::Reservation);
     }
     let as_it_was = |before: &Reservation| {

@@ -13,13 +13,13 @@ use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Has the class of a pending job evaluated once more, whatever is known of its shape: what it
 /// reserves or could reserve may be different, which says nothing of other jobs of the shape.
 pub(crate) fn recheck(engine: &mut Engine, key: &JobKey) {
     if let Some(line) = withheld::line_now(engine.inputs(), key) {
-        engine.pending.queues.call(&line.queue, line.shape);
+        engine.pending.queues.recheck(&line.queue, line.shape);
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn headroom_freed(engine: &mut Engine, queue: &QueueName) {
         .wake_for_headroom(queue, |class, resource| {
             queues.headroom(queue, class, resource)
         });
-    let entitled = engine.pending.backoff.due_in(queue, |resource| {
+    let entitled = engine.pending.backoff.entitled_in(queue, |resource| {
         queues.unused_deserved(queue, resource).unwrap_or(i128::MIN)
     });
     for key in entitled {
@@ -108,18 +108,16 @@ pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
 
 /// Notes nodes with freed capacity, and wakes the classes that may fit there now.
 pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
-    let mut known: BTreeMap<ShapeId, bool> = BTreeMap::new();
-    for (_, shape) in engine.pending.queues.parked_for_capacity() {
-        if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(shape) {
-            let may = engine.pending.shapes.get(shape).is_some_and(|shape| {
-                let mut nodes = listed(&freed);
-                nodes.any(|(cluster, node)| {
-                    feasible::takes_one(engine.inputs(), shape, cluster, node, &Infeasible::NoRoom)
-                })
-            });
-            entry.insert(may);
-        }
-    }
+    let shapes: BTreeSet<ShapeId> = engine.pending.queues.waiting_for_capacity().collect();
+    let fits = |id: &ShapeId| {
+        let shape = engine.pending.shapes.get(*id);
+        shape.is_some_and(|shape| {
+            listed(&freed).any(|(cluster, node)| {
+                feasible::takes_one(engine.inputs(), shape, cluster, node, &Infeasible::NoRoom)
+            })
+        })
+    };
+    let fitting: BTreeSet<ShapeId> = shapes.into_iter().filter(fits).collect();
     engine.pending.freed.note_freed(listed(&freed));
     retry_unreservable(engine);
     // What is freed on its nodes changes what an owner has to reserve besides; what is freed elsewhere
@@ -140,10 +138,8 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
     for owner in met.map(|kept| kept.rank.key.clone()).collect::<Vec<_>>() {
         recheck(engine, &owner);
     }
-    engine
-        .pending
-        .queues
-        .wake_for_room(|shape| known.get(&shape).copied().unwrap_or(true));
+    let queues = &mut engine.pending.queues;
+    queues.wake_for_capacity(|shape| fitting.contains(&shape));
 }
 
 /// Nodes that are not reserved any more are as good as freed.
@@ -155,13 +151,12 @@ pub(crate) fn nodes_unreserved(engine: &mut Engine, kept: &Reservation) {
 
 /// Shapes that freed nodes may have made feasible, and that were not evaluated since, are feasible
 /// from now on. To be called when all feasible shapes were evaluated.
-pub(crate) fn settle_grown(engine: &mut Engine) {
+pub(crate) fn settle_freed(engine: &mut Engine) {
     if !engine.pending.freed.is_any() {
         return;
     }
-    let open = feasible::opened(engine.inputs());
-    for id in open {
-        engine.pending.shapes.open(id);
+    for id in feasible::became_feasible(engine.inputs()) {
+        engine.pending.shapes.note_feasible(id);
     }
     engine.pending.freed.settle();
 }

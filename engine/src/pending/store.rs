@@ -1,4 +1,4 @@
-//! The pending store: jobs that wait, in order, and what is known of why they do.
+//! The pending store: pending jobs, in order, and what each waits for.
 
 use super::head_selector::HeadSelector;
 use super::infeasible::FreedNodes;
@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 pub(crate) struct Pending {
     /// The pending jobs of each queue.
     pub(crate) queues: PendingQueues,
-    /// What pending jobs ask for.
+    /// Their request shapes.
     pub(crate) shapes: Shapes,
-    /// Nodes with capacity that was freed since all that is feasible was evaluated.
+    /// Nodes with capacity that was freed since all feasible shapes were evaluated.
     pub(crate) freed: FreedNodes,
     /// Which queue's head is evaluated next.
     pub(crate) heads: HeadSelector,
-    /// Jobs that found nothing to evict, and when they look again.
+    /// Jobs that found no victims, and when they search again.
     pub(crate) backoff: PreemptionBackoff,
     /// Jobs for which no reservation is possible until a node is freed or unreserved.
     unreservable: BTreeSet<JobKey>,

@@ -52,7 +52,7 @@ pub(crate) fn may_take(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) ->
         return false;
     };
     let next = pending_queue
-        .group(shape)
+        .class(shape)
         .find(|rank| !withheld::has_pending_evictions(inputs, &rank.key));
     next.is_some_and(|rank| {
         let has_rights = || {
@@ -189,10 +189,10 @@ fn as_it_will_be<'a>(inputs: Inputs<'a>, request: Request<'_>) -> (View, UsageOv
     let mut holders: BTreeSet<&JobKey> = withheld::reservations_ahead(inputs, request)
         .into_iter()
         .collect();
-    let preemption_backoff = inputs.reservations.iter().filter(|kept| kept.taking());
-    let preemption_backoff = preemption_backoff.filter(|kept| kept.rank.key != request.rank.key);
+    let preemptors = inputs.reservations.iter().filter(|kept| kept.taking());
+    let preemptors = preemptors.filter(|kept| kept.rank.key != request.rank.key);
     let mut shift = inputs.quota.overlay();
-    for kept in preemption_backoff {
+    for kept in preemptors {
         holders.insert(&kept.rank.key);
         let pools = kept.pools.iter().cloned();
         let pools: Pools = pools

@@ -22,8 +22,8 @@ fn inadmissible(wake: RequeueCondition) -> Inadmissible {
     }
 }
 
-/// Two queues with a job each, both parked for want of room.
-fn sleeping() -> (PendingQueues, [QueueName; 2], ShapeId) {
+/// Two queues with a job each, both parked for capacity.
+fn parked() -> (PendingQueues, [QueueName; 2], ShapeId) {
     let mut pending = PendingQueues::default();
     let queues = ["a", "b"].map(QueueName::from);
     let shape = Shapes::default().acquire(RequestShape {
@@ -38,7 +38,7 @@ fn sleeping() -> (PendingQueues, [QueueName; 2], ShapeId) {
     for queue in &queues {
         let name = queue.as_str();
         pending.insert(queue, QueueId::ROOT, shape, &rank(name, 1));
-        pending.sleep(queue, shape, inadmissible(RequeueCondition::Room));
+        pending.park(queue, shape, inadmissible(RequeueCondition::Room));
     }
     pending.take_woken();
     pending.take_dirty();
@@ -54,7 +54,7 @@ fn active(pending: &PendingQueues, queues: &[QueueName; 2]) -> [usize; 2] {
 
 #[test]
 fn a_queue_wakes_alone_and_is_marked_dirty() {
-    let (mut pending, queues, shape) = sleeping();
+    let (mut pending, queues, shape) = parked();
     assert_eq!(active(&pending, &queues), [0, 0]);
     assert!(!pending.is_dirty());
     pending.wake_queue(&queues[0]);
@@ -67,14 +67,14 @@ fn a_queue_wakes_alone_and_is_marked_dirty() {
 
 #[test]
 fn a_class_was_evaluated_until_it_is_woken() {
-    let (mut pending, queues, shape) = sleeping();
+    let (mut pending, queues, shape) = parked();
     let due = |pending: &PendingQueues, strict| {
         let pending_queue = pending.pending_queue(&queues[0]);
         pending_queue.map(|pending_queue| pending_queue.is_due(shape, strict))
     };
     pending.wake(&RequeueCondition::Room);
     assert_eq!(due(&pending, true), Some(true));
-    pending.note_evaluated(&queues[0], shape);
+    pending.wait_for_shape(&queues[0], shape);
     assert_eq!(due(&pending, true), Some(false));
     pending.activate(&queues[0], shape);
     assert_eq!(due(&pending, true), Some(true));
@@ -83,16 +83,16 @@ fn a_class_was_evaluated_until_it_is_woken() {
 
 #[test]
 fn a_class_is_rechecked_once_in_any_queue() {
-    let (mut pending, queues, shape) = sleeping();
+    let (mut pending, queues, shape) = parked();
     let due = |pending: &PendingQueues| {
         let pending_queue = pending.pending_queue(&queues[0]);
         pending_queue.map(|pending_queue| pending_queue.is_due(shape, false))
     };
-    pending.call(&queues[0], shape);
+    pending.recheck(&queues[0], shape);
     assert_eq!(due(&pending), Some(true));
     // To be woken once more does not change that.
     pending.activate(&queues[0], shape);
     assert_eq!(due(&pending), Some(true));
-    pending.note_evaluated(&queues[0], shape);
+    pending.wait_for_shape(&queues[0], shape);
     assert_eq!(due(&pending), Some(false));
 }
