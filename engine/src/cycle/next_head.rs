@@ -27,12 +27,9 @@ use crate::state::{Engine, Inputs};
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::BTreeSet;
 
-/// With more queues than this that have a feasible shape, queues are asked in order until one has a
-/// job to evaluate: that will be soon.
-pub(crate) const MANY: usize = 64;
-
-/// Up to this many feasible shapes are looked up in a queue; with more, its jobs are gone through.
-pub(crate) const FEW_OPEN: usize = 8;
+/// With more queues than this that have a feasible shape, no queue is skipped: one of the first has a
+/// job to evaluate.
+const MANY: usize = 64;
 
 /// The job that is evaluated next.
 #[derive(Debug, Clone)]
@@ -47,14 +44,6 @@ pub(crate) struct Candidate {
 
 /// The job of a queue that is to be evaluated next, if there is one.
 pub(crate) type Answer<'a> = Option<(&'a QueueOrder, ShapeId)>;
-
-/// The queues that are asked, wherever they are in the order.
-pub(crate) enum AskedQueues {
-    /// The dirty ones, and those with a job of a feasible shape.
-    Open,
-    /// The dirty ones and these, with all queues above them.
-    These(BTreeSet<QueueId>),
-}
 
 /// The next job to evaluate: the first one of the queue that goes first.
 pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
@@ -103,15 +92,15 @@ pub(crate) fn ask_in_order(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
 ) -> (Option<Candidate>, Vec<QueueId>) {
-    let asked = to_be_asked(inputs, feasible);
+    let few = with_feasible(inputs, feasible);
     let settled = feasible::is_settled(inputs, feasible);
     let behind = Cell::new(false);
     // A round asks for queues of equal rank more than once; each is searched once.
     let answers: RefCell<Hashed<QueueId, Answer<'_>>> = RefCell::default();
     let heads = &inputs.pending.heads;
-    let is_skipped = |id: QueueId| match &asked {
-        AskedQueues::These(few) => behind.get() && !few.contains(&id) && !heads.is_dirty_within(id),
-        AskedQueues::Open => false,
+    let is_skipped = |id: QueueId| {
+        let few = few.as_ref().filter(|_| behind.get());
+        few.is_some_and(|few| !few.contains(&id) && !heads.is_dirty_within(id))
     };
     let answer_of = |id: QueueId| {
         let queue = inputs.quota.name(id);
@@ -120,7 +109,7 @@ pub(crate) fn ask_in_order(
         }
         match behind.get() {
             false => candidate_of(inputs, queue, feasible),
-            true => answer_if_asked(inputs, &asked, id, feasible),
+            true => answer_behind(inputs, id, feasible),
         }
     };
     let ask = |id: QueueId| {
@@ -155,60 +144,26 @@ pub(crate) fn ask_in_order(
     (found, nobody.map(|(id, _)| id).collect())
 }
 
-fn to_be_asked(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> AskedQueues {
-    let open = || feasible.feasible.values();
-    if open().map(|queues| queues.len()).sum::<usize>() > MANY {
-        return AskedQueues::Open;
+/// The queues with feasible shapes and all queues above them, if those are few.
+fn with_feasible(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> Option<BTreeSet<QueueId>> {
+    let queues = || feasible.feasible.values();
+    if queues().map(|queues| queues.len()).sum::<usize>() > MANY {
+        return None;
     }
-    let mut few = BTreeSet::new();
-    for queue in open().copied().flatten() {
-        few.extend(inputs.quota.path_of(*queue));
-    }
-    AskedQueues::These(few)
-}
-
-/// The job of a queue behind all reservations that make a shape infeasible, if the queue is asked.
-pub(crate) fn answer_if_asked<'a>(
-    inputs: Inputs<'a>,
-    asked: &AskedQueues,
-    id: QueueId,
-    feasible: &FeasibleShapes<'_>,
-) -> Answer<'a> {
-    let is_asked = match asked {
-        AskedQueues::These(few) => few.contains(&id) || inputs.pending.heads.is_dirty(id),
-        AskedQueues::Open => true,
-    };
-    is_asked
-        .then(|| answer_behind(inputs, id, feasible))
-        .flatten()
+    let paths = queues().copied().flatten();
+    Some(
+        paths
+            .flat_map(|queue| inputs.quota.path_of(*queue))
+            .collect(),
+    )
 }
 
 /// The next job of a queue behind all reservations that make a shape infeasible. If the queue had
-/// none when it was last asked and has not changed since, only jobs whose shape became feasible are
-/// looked at.
-pub(crate) fn answer_behind<'a>(
-    inputs: Inputs<'a>,
-    id: QueueId,
-    feasible: &FeasibleShapes<'_>,
-) -> Answer<'a> {
-    let queue = inputs.quota.name(id);
-    let ordering = inputs.quota.ordering(queue);
-    let strict = ordering == QueueOrdering::StrictFifo;
-    if inputs.pending.heads.is_dirty(id) {
-        return candidate_of(inputs, queue, feasible);
-    }
-    if !feasible.are_in(id) {
-        return None;
-    }
-    let pending_queue = inputs.pending.queues.pending_queue(queue)?;
-    let opened = if !strict && feasible.feasible.len() <= FEW_OPEN {
-        let open = feasible.feasible.keys();
-        open.filter_map(|shape| pending_queue.first_active(*shape))
-            .min()
-    } else {
-        pending_queue.candidate(ordering, |_, shape| feasible.contains(shape))
-    };
-    opened.filter(|(rank, _)| request::over_pending_limit(inputs, queue, rank).is_none())
+/// none when it was last asked, it has one now only if it is dirty or has a feasible shape.
+fn answer_behind<'a>(inputs: Inputs<'a>, id: QueueId, feasible: &FeasibleShapes<'_>) -> Answer<'a> {
+    let asked = inputs.pending.heads.is_dirty(id) || feasible.are_in(id);
+    let answer = || candidate_of(inputs, inputs.quota.name(id), feasible);
+    asked.then(answer).flatten()
 }
 
 /// Whether all jobs of a queue are behind all reservations that make a shape infeasible.
@@ -232,7 +187,6 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
         return Vec::new();
     }
     let feasible = feasible::feasible(inputs);
-    let asked = to_be_asked(inputs, &feasible);
     if !feasible::is_settled(inputs, &feasible) {
         return Vec::new();
     }
@@ -246,7 +200,7 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
                 return None;
             }
             let has = candidate_of(inputs, queue, &feasible).map(|(rank, _)| &rank.key);
-            let gives = answer_if_asked(inputs, &asked, id, &feasible);
+            let gives = answer_behind(inputs, id, &feasible);
             let gives = gives.map(|(rank, _)| &rank.key);
             (has != gives).then(|| format!("queue {queue}: has {has:?}, gives {gives:?}"))
         });
