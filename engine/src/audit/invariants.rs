@@ -81,7 +81,7 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
         wrong.extend(inputs.quota.audit(&fresh));
     }
     wrong.extend(inputs.quota.audit_decay());
-    if !inputs.pending.queues.is_dirty() {
+    if !inputs.pending.queues.has_changed() {
         wrong.extend(
             inputs
                 .quota

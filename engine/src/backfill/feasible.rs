@@ -8,7 +8,7 @@ use crate::amounts::hashed::HashedSet;
 use crate::api::demand::{Role, Split};
 use crate::api::ids::{ClusterName, NodeName, QueueName};
 use crate::api::job::QueueOrder;
-use crate::backfill::{plan, withheld};
+use crate::backfill::withheld;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::shapes::{RequestShape, ShapeId, Shapes};
 use crate::placement::request::Request;
@@ -49,7 +49,7 @@ impl<'a> FeasibleShapes<'a> {
 pub(crate) fn became_feasible(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
     let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
     let mut might = BTreeSet::new();
-    for (cluster, nodes) in inputs.pending.freed.by_cluster() {
+    for (cluster, nodes) in inputs.pending.freed().by_cluster() {
         let room = inputs.capacity.room.cluster(cluster);
         for node in nodes.filter_map(|node| room?.nodes().get(node)) {
             might.extend(
@@ -178,14 +178,14 @@ fn is_freed_for(inputs: Inputs<'_>, id: ShapeId, why: &Infeasible) -> bool {
     };
     let mut freed = inputs
         .pending
-        .freed
+        .freed()
         .since(inputs.pending.shapes.infeasible_at(id), why);
     freed.any(|(cluster, node)| {
         might_hold(inputs, shape, cluster) && takes_one(inputs, shape, cluster, node, why)
     })
 }
 
-/// Whether a cluster may hold a gang that cannot be divided, as far as is known without its nodes.
+/// Whether a cluster might take a gang that cannot be divided, as far as is known without its nodes.
 fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &ClusterName) -> bool {
     let demand = &shape.demand;
     let divisible = demand.natively_divisible || demand.elastic || demand.split != Split::Never;

@@ -23,14 +23,14 @@ use crate::state::Inputs;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The nodes kept, and from when on they surely do.
+/// The reserved nodes, and when they will have free what is reserved.
 #[derive(Debug, Clone)]
 pub(crate) struct ReservationPlan {
     pub(crate) nodes: Vec<ReservedNode>,
     pub(crate) start: Option<Time>,
 }
 
-/// The nodes to keep for a job, if there are such: of one cluster, or of the fewest that
+/// The nodes to reserve for a job, if there are any: of one cluster, or of the fewest that
 /// take it together where it may be divided and that needs less to be freed.
 pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<ReservationPlan> {
     let ahead = withheld::reservations_ahead(inputs, request);
@@ -80,8 +80,8 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
     Some(sooner_where_it_was(inputs, request, &found, &reserved).unwrap_or(found))
 }
 
-/// What is kept of nodes for a job already, where it would start later on those found now:
-/// others went past it because it was to start here.
+/// The nodes that are reserved for a job already, if it would start later on those found now: other
+/// jobs passed it because it was to start here.
 pub(crate) fn sooner_where_it_was(
     inputs: Inputs<'_>,
     request: Request<'_>,
@@ -150,8 +150,8 @@ pub(crate) fn promising<'a>(
     promising
 }
 
-/// Whether less has to become free in a cluster than on the nodes that are kept for a holder
-/// now, as far as is known without looking at its nodes.
+/// Whether less has to become free in a cluster than on the nodes of a reservation, as far as is known
+/// without looking at its nodes.
 pub(crate) fn might_lack_less(
     inputs: Inputs<'_>,
     reserved: &Reservation,
@@ -166,8 +166,7 @@ pub(crate) fn might_lack_less(
     least.is_some_and(|least| least < shortfall(inputs, reserved))
 }
 
-/// Whether less has to become free in a cluster than on the nodes that are kept for a holder
-/// now.
+/// Whether less has to become free in a cluster than on the nodes of a reservation.
 pub(crate) fn lacks_less(
     inputs: Inputs<'_>,
     reserved: &Reservation,
@@ -196,7 +195,7 @@ pub(crate) fn lacks_less(
     })
 }
 
-/// How much has to become free on the nodes that are kept for a holder.
+/// How much has to become free on the nodes of a reservation.
 pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
     let shortfall = reserved.nodes.iter().map(|reserved| {
         let room = inputs.capacity.room.cluster(&reserved.cluster);
@@ -263,7 +262,7 @@ pub(crate) fn clusters_for<'a>(inputs: Inputs<'a>, demand: &Demand) -> BTreeSet<
         .collect()
 }
 
-/// When all of `nodes` will have free what is kept on them, by the ends that are expected.
+/// When all of `nodes` will have free what is reserved on them, by the expected ends.
 pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Time> {
     let mut start = inputs.now;
     for reserved in nodes {

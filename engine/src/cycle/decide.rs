@@ -46,7 +46,7 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     elastic::scale_up_elastic(engine, &mut decisions);
     let again = cut.then(|| engine.now.after(CUT_PAUSE_MS));
     // A gang that grew with smaller pods than before may leave capacity to jobs evaluated before it.
-    let left = !cut && engine.pending.freed.is_any();
+    let left = !cut && engine.pending.freed().is_any();
     let more = decisions.len() >= engine.config.decision_budget || left;
     Decisions {
         decisions,
@@ -121,7 +121,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
                 block.conditions.extend(slots);
                 match block.infeasible {
                     Some(why) => infeasible(engine, &queue, shape, block.reason, why),
-                    None => put_to_sleep(engine, &queue, shape, *block),
+                    None => park(engine, &queue, shape, *block),
                 }
             }
         }
@@ -184,31 +184,27 @@ fn infeasible(
     reason: Reason,
     why: Infeasible,
 ) {
-    engine
-        .pending
-        .shapes
-        .note_infeasible(shape, why, engine.pending.freed.generation());
+    engine.pending.note_infeasible(queue, shape, why);
     if engine.pending.queues.is_in_window(shape) {
         reserve::guess_scopes(engine, shape);
     }
-    engine.pending.queues.wait_for_shape(queue, shape);
     if engine.pending.queues.note_reason(queue, shape, reason) {
-        name_group(engine, queue, shape);
+        name_class(engine, queue, shape);
     }
 }
 
-fn put_to_sleep(engine: &mut Engine, queue: &QueueName, shape: ShapeId, block: Block) {
+fn park(engine: &mut Engine, queue: &QueueName, shape: ShapeId, block: Block) {
     let parked = Inadmissible {
         reason: block.reason,
         admissible_later: !matches!(block.gate, Gate::Never | Gate::Limit),
         conditions: block.conditions,
     };
     if engine.pending.queues.park(queue, shape, parked) {
-        name_group(engine, queue, shape);
+        name_class(engine, queue, shape);
     }
 }
 
-/// Drops the reservations of jobs beyond the pending limit of a queue: they would keep them for ever.
+/// Drops the reservations of jobs beyond the pending limit of a queue: they would hold them for ever.
 pub(crate) fn drop_over_limit(engine: &mut Engine, queue: &QueueName) {
     if engine.quota.pending_limit(queue).is_none() {
         return;
@@ -258,13 +254,13 @@ fn name_woken(engine: &mut Engine) {
             None => continue,
         };
         if engine.pending.queues.note_reason(&queue, shape, reason) {
-            name_group(engine, &queue, shape);
+            name_class(engine, &queue, shape);
         }
     }
 }
 
 /// Reports the first jobs of a class as changed.
-fn name_group(engine: &mut Engine, queue: &QueueName, shape: ShapeId) {
+fn name_class(engine: &mut Engine, queue: &QueueName, shape: ShapeId) {
     let pending_queue = engine.pending.queues.pending_queue(queue);
     let named = pending_queue
         .into_iter()

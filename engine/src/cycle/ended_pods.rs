@@ -50,13 +50,13 @@ pub(crate) fn drop_ended_in(engine: &mut Engine, cluster: &ClusterName) {
         .take(|ended| ended.pod.cluster == *cluster);
 }
 
-/// The job's charge has ended, or is another: its pods that have ended keep nothing.
+/// The charge of a job ended or changed: its ended pods give up their capacity.
 pub(crate) fn end_completion_grace_of(engine: &mut Engine, key: &JobKey) {
     let ended = engine.capacity.completion_grace.take_job(key);
     ended.into_iter().for_each(|ended| give_up(engine, ended));
 }
 
-/// Pods that ended so long ago keep nothing, though their jobs are charged.
+/// Pods whose completion grace has ended give up their capacity, though their jobs are charged.
 pub(crate) fn end_expired(engine: &mut Engine) {
     let now = engine.now;
     let due = engine
@@ -86,8 +86,8 @@ pub(crate) fn restore_ended(engine: &mut Engine, pods: Vec<Ended>) {
     }
 }
 
-/// Whether a pod that has ended held room until now, for a job that is charged and neither
-/// over nor being evicted, nor some of it.
+/// Whether a pod that has ended held capacity until now, for a job that is charged, has not finished
+/// and is neither being evicted nor shrunk.
 pub(crate) fn keeps_room(inputs: Inputs<'_>, key: &JobKey, fact: &PodFact) -> bool {
     let room = inputs.capacity.room.cluster(&fact.cluster);
     let known = room.and_then(|room| room.pods().get(&fact.uid));

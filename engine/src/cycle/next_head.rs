@@ -62,14 +62,14 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
 
 /// Moves the queues about which something changed to their places in the order.
 pub(crate) fn rank_queues(engine: &mut Engine) {
-    let mut dirty = engine.pending.queues.take_dirty();
-    for queue in &dirty {
+    let mut changed = engine.pending.queues.take_changed();
+    for queue in &changed {
         decide::drop_over_limit(engine, queue);
     }
-    dirty.append(&mut engine.pending.queues.take_dirty());
-    for queue in dirty {
-        let shapes: BTreeSet<ShapeId> =
-            window::shapes_of(engine.inputs(), &window::front(engine.inputs(), &queue)).collect();
+    changed.append(&mut engine.pending.queues.take_changed());
+    for queue in changed {
+        let window = window::of_queue(engine.inputs(), &queue);
+        let shapes: BTreeSet<ShapeId> = window::shapes_of(engine.inputs(), &window).collect();
         // Slots of an unreservable shape are never asked for.
         for shape in &shapes {
             if engine.pending.shapes.infeasible(*shape).is_some() {
@@ -131,7 +131,7 @@ pub(crate) fn ask_in_order(
         let pending_queue = inputs.pending.queues.pending_queue(queue);
         let goes = strict
             || feasible::may_find_room(inputs, feasible, queue, rank, shape)
-            || window::may_reserve(inputs, &window::front(inputs, queue), rank, shape)
+            || window::may_reserve(inputs, &window::of_queue(inputs, queue), rank, shape)
             || pending_queue.is_some_and(|pending_queue| pending_queue.is_due(shape, strict));
         Some(Candidate {
             queue: queue.clone(),
@@ -183,7 +183,7 @@ pub(crate) fn is_behind_all(
 /// For the audit: queues whose next job is not the one that the search finds; none while queues
 /// wait to be moved in the order.
 pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
-    if inputs.pending.queues.is_dirty() || inputs.quota.has_unranked() {
+    if inputs.pending.queues.has_changed() || inputs.quota.has_unranked() {
         return Vec::new();
     }
     let feasible = feasible::feasible(inputs);
@@ -230,7 +230,7 @@ pub(crate) fn candidate_of<'a>(
     feasible: &FeasibleShapes<'_>,
 ) -> Answer<'a> {
     let pending_queue = inputs.pending.queues.pending_queue(queue)?;
-    let front = LazyCell::new(|| window::front(inputs, queue));
+    let front = LazyCell::new(|| window::of_queue(inputs, queue));
     let takes = LazyCell::new(|| evict::lets_take(inputs, queue));
     let ordering = inputs.quota.ordering(queue);
     let strict = ordering == QueueOrdering::StrictFifo;

@@ -5,10 +5,10 @@
 //! decides what a change wakes.
 
 use crate::amounts::totals::ResourceTotals;
-use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName};
+use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
 use crate::backfill::{feasible, plan, withheld};
 use crate::pending::inadmissible::RequeueCondition;
-use crate::pending::infeasible::{Infeasible, Nodes};
+use crate::pending::infeasible::{Infeasible, Nodes, listed};
 use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
 use crate::reservation::store::Reservation;
@@ -81,9 +81,9 @@ pub(crate) fn mark_all_dirty(engine: &mut Engine) {
 }
 
 /// Marks the queues dirty of jobs for which a reservation may have become possible.
-fn retry_unreservable(engine: &mut Engine) {
-    for key in engine.pending.retry_unreservable() {
-        let line = engine.jobs.line_of(&key);
+fn mark_reservable_dirty(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
+    for key in jobs {
+        let line = engine.jobs.line_of(key);
         if let Some(queue) = line.map(|line| line.queue.clone()) {
             mark_dirty(engine, &queue);
         }
@@ -98,7 +98,7 @@ pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
         return;
     }
     let name = engine.quota.name(id);
-    // Those whose claims are worse than the holder's was may have better ones now.
+    // Its reservations have a lower priority now: others may be of higher priority than they.
     if !unsatisfied && engine.reservations.holders_in(name).next().is_some() {
         mark_windows_dirty(engine);
     }
@@ -118,8 +118,8 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
         })
     };
     let fitting: BTreeSet<ShapeId> = shapes.into_iter().filter(fits).collect();
-    engine.pending.freed.note_freed(listed(&freed));
-    retry_unreservable(engine);
+    let reservable = engine.pending.note_freed(&freed);
+    mark_reservable_dirty(engine, &reservable);
     // What is freed on its nodes changes what an owner has to reserve besides; what is freed elsewhere
     // may be less short of what it needs.
     let on_them = |kept: &Reservation| {
@@ -145,20 +145,17 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
 /// Nodes that are not reserved any more are as good as freed.
 pub(crate) fn nodes_unreserved(engine: &mut Engine, kept: &Reservation) {
     let nodes = kept.nodes.iter().map(|node| (&node.cluster, &node.node));
-    engine.pending.freed.note_unreserved(nodes);
-    retry_unreservable(engine);
+    let reservable = engine.pending.note_unreserved(nodes);
+    mark_reservable_dirty(engine, &reservable);
 }
 
-/// Shapes that freed nodes may have made feasible, and that were not evaluated since, are feasible
-/// from now on. To be called when all feasible shapes were evaluated.
+/// To be called when all feasible shapes were evaluated: shapes that freed nodes may have made
+/// feasible, and that were not evaluated since, are feasible from now on.
 pub(crate) fn settle_freed(engine: &mut Engine) {
-    if !engine.pending.freed.is_any() {
-        return;
+    if engine.pending.freed().is_any() {
+        let feasible = feasible::became_feasible(engine.inputs());
+        engine.pending.settle_freed(feasible);
     }
-    for id in feasible::became_feasible(engine.inputs()) {
-        engine.pending.shapes.note_feasible(id);
-    }
-    engine.pending.freed.settle();
 }
 
 /// What the usable nodes of a cluster have together, by class; nothing where the cluster
@@ -180,10 +177,4 @@ pub(crate) fn cluster_total(
         class.add(&node.fact.allocatable, 1);
     }
     total
-}
-
-fn listed(freed: &Nodes) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
-    freed
-        .iter()
-        .flat_map(|(cluster, nodes)| nodes.iter().map(move |node| (cluster, node)))
 }

@@ -219,7 +219,7 @@ impl PreemptionBackoff {
         timed.into_iter().chain(first).min()
     }
 
-    /// For the audit: the same with its orders made anew.
+    /// For the audit: the same with its orders rebuilt.
     pub(super) fn rebuilt(&self) -> Self {
         Self::from(Record::from(self.clone()))
     }

@@ -25,6 +25,12 @@ pub(crate) enum Infeasible {
 /// Nodes with freed capacity, by cluster.
 pub(crate) type Nodes = BTreeMap<ClusterName, BTreeSet<NodeName>>;
 
+/// The nodes, each with its cluster.
+pub(crate) fn listed(nodes: &Nodes) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
+    let clusters = nodes.iter();
+    clusters.flat_map(|(cluster, nodes)| nodes.iter().map(move |node| (cluster, node)))
+}
+
 /// Nodes with freed capacity since all feasible shapes were evaluated, each with the generation at
 /// which more of it last became free: a shape that was found infeasible later was evaluated with it.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +55,7 @@ impl FreedNodes {
     }
 
     /// How often nodes were freed or unreserved so far.
-    pub(crate) fn generation(&self) -> u64 {
+    pub(super) fn generation(&self) -> u64 {
         self.generation
     }
 
@@ -62,20 +68,17 @@ impl FreedNodes {
     }
 
     /// Pods left these nodes.
-    pub(crate) fn note_freed<'a>(
-        &mut self,
-        nodes: impl IntoIterator<Item = (&'a ClusterName, &'a NodeName)>,
-    ) {
+    pub(super) fn note_freed(&mut self, nodes: &Nodes) {
         self.generation += 1;
-        for (cluster, node) in nodes {
-            let generation = self.generation;
+        let generation = self.generation;
+        for (cluster, node) in listed(nodes) {
             let at = self.at(cluster, node);
             (at.free, at.unreserved) = (generation, generation);
         }
     }
 
     /// Less of these nodes is reserved.
-    pub(crate) fn note_unreserved<'a>(
+    pub(super) fn note_unreserved<'a>(
         &mut self,
         nodes: impl IntoIterator<Item = (&'a ClusterName, &'a NodeName)>,
     ) {
@@ -86,7 +89,7 @@ impl FreedNodes {
     }
 
     /// All feasible shapes were evaluated with them.
-    pub(crate) fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.nodes.clear();
     }
 

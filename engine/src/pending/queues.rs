@@ -23,7 +23,7 @@ pub(crate) struct PendingQueues {
     /// Classes that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
     /// Queues whose jobs or classes changed since this was last taken.
-    dirty: BTreeSet<QueueName>,
+    changed: BTreeSet<QueueName>,
     /// The shapes of active classes, and in which queues they are.
     pub(super) active: BTreeMap<ShapeId, HashedSet<QueueId>>,
     /// The shapes in the reservation window of each queue.
@@ -43,13 +43,13 @@ impl PendingQueues {
     }
 
     /// Queues whose jobs or classes changed since the last call.
-    pub(crate) fn take_dirty(&mut self) -> BTreeSet<QueueName> {
-        std::mem::take(&mut self.dirty)
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<QueueName> {
+        std::mem::take(&mut self.changed)
     }
 
-    /// Whether [`Self::take_dirty`] would name any.
-    pub(crate) fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+    /// Whether [`Self::take_changed`] would name any.
+    pub(crate) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     /// Classes that were woken since the last call.
@@ -66,7 +66,7 @@ impl PendingQueues {
         shape: ShapeId,
         rank: &QueueOrder,
     ) {
-        self.mark_dirty(queue);
+        self.note_changed(queue);
         let pending_queue = self.by_name.entry(queue.clone());
         let pending_queue = pending_queue.or_insert_with(|| PendingQueue::new(id));
         pending_queue.ranks.insert(rank.clone());
@@ -83,7 +83,7 @@ impl PendingQueues {
 
     /// A job leaves a queue. The jobs that are first then are evaluated again.
     pub(crate) fn remove(&mut self, queue: &QueueName, shape: ShapeId, rank: &QueueOrder) {
-        self.mark_dirty(queue);
+        self.note_changed(queue);
         let Some(pending_queue) = self.by_name.get_mut(queue) else {
             return;
         };
@@ -133,7 +133,7 @@ impl PendingQueues {
         }
         let id = pending_queue.id;
         self.note_active(id, shape, was_active, false);
-        self.mark_dirty(queue);
+        self.note_changed(queue);
         changed
     }
 
@@ -276,7 +276,7 @@ impl PendingQueues {
         }
         let id = pending_queue.id;
         self.note_active(id, shape, was_active, is_active);
-        self.mark_dirty(queue);
+        self.note_changed(queue);
     }
 
     /// Wakes one class, and has its first job evaluated once whatever is known of its shape.
@@ -364,9 +364,9 @@ impl PendingQueues {
         }
     }
 
-    fn mark_dirty(&mut self, queue: &QueueName) {
-        if !self.dirty.contains(queue) {
-            self.dirty.insert(queue.clone());
+    fn note_changed(&mut self, queue: &QueueName) {
+        if !self.changed.contains(queue) {
+            self.changed.insert(queue.clone());
         }
     }
 }

@@ -18,8 +18,7 @@ pub(crate) struct RequestShape {
     pub(crate) total: Resources,
     /// Declared run time in milliseconds.
     pub(crate) duration: Option<i64>,
-    /// Who submitted it, where its queue limits the jobs of one user: those of another are
-    /// evaluated apart.
+    /// The user, if its queue limits the jobs of one user: jobs of others are evaluated apart.
     pub(crate) user: Option<Arc<str>>,
     /// Over how many clusters its queue lets it be spread.
     pub(crate) max_clusters: Option<u32>,
@@ -89,7 +88,7 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The one copy of `demand`. Copies that nobody uses are dropped now and then.
+    /// The one copy of `demand`. Copies that no job uses are dropped now and then.
     pub(crate) fn intern_demand(&mut self, demand: &Demand) -> Arc<Demand> {
         if let Some(known) = self.demands.get(demand) {
             return Arc::clone(known);

@@ -41,7 +41,7 @@ fn parked() -> (PendingQueues, [QueueName; 2], ShapeId) {
         pending.park(queue, shape, inadmissible(RequeueCondition::Room));
     }
     pending.take_woken();
-    pending.take_dirty();
+    pending.take_changed();
     (pending, queues, shape)
 }
 
@@ -53,13 +53,13 @@ fn active(pending: &PendingQueues, queues: &[QueueName; 2]) -> [usize; 2] {
 }
 
 #[test]
-fn a_queue_wakes_alone_and_is_marked_dirty() {
+fn a_queue_wakes_alone_and_has_changed() {
     let (mut pending, queues, shape) = parked();
     assert_eq!(active(&pending, &queues), [0, 0]);
-    assert!(!pending.is_dirty());
+    assert!(!pending.has_changed());
     pending.wake_queue(&queues[0]);
     assert_eq!(active(&pending, &queues), [1, 0]);
-    assert!(pending.is_dirty());
+    assert!(pending.has_changed());
     let woken = BTreeSet::from([(queues[0].clone(), shape)]);
     assert_eq!(pending.take_woken(), woken);
     assert_eq!(pending.take_woken(), BTreeSet::new());
