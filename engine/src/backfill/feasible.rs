@@ -8,7 +8,7 @@ use crate::amounts::hashed::HashedSet;
 use crate::api::demand::{Role, Split};
 use crate::api::ids::{ClusterName, NodeName, QueueName};
 use crate::api::job::QueueOrder;
-use crate::backfill::withheld;
+use crate::backfill::{plan, withheld};
 use crate::pending::infeasible::Infeasible;
 use crate::pending::shapes::{RequestShape, ShapeId, Shapes};
 use crate::placement::request::Request;
@@ -43,6 +43,18 @@ impl<'a> FeasibleShapes<'a> {
         let infeasible = self.shapes.infeasible(shape);
         infeasible.filter(|_| !self.feasible.contains_key(&shape))
     }
+}
+
+/// Whether less has to become free where nodes were freed than on the nodes that are reserved for a
+/// job of a queue and a shape.
+pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
+    let owners = inputs.reservations.holders_in(queue);
+    let owners = owners.filter(|rank| withheld::shape_of(inputs, &rank.key) == Some(shape));
+    let mut reserved = owners.filter_map(|rank| inputs.reservations.of(&rank.key));
+    reserved.any(|reserved| {
+        let mut clusters = inputs.pending.freed().clusters();
+        clusters.any(|cluster| plan::lacks_less(inputs, reserved, cluster))
+    })
 }
 
 /// Infeasible shapes that may fit on nodes that were freed since.

@@ -19,6 +19,7 @@ use crate::backfill::feasible::FeasibleShapes;
 use crate::backfill::{feasible, window};
 use crate::cycle::wake;
 use crate::cycle::{decide, reserve};
+use crate::pending::pending_queue::PendingQueue;
 use crate::pending::shapes::ShapeId;
 use crate::placement::request;
 use crate::preemption::evict;
@@ -56,6 +57,8 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> Option<Candidate> {
     let (found, nobody) = ask_in_order(engine.inputs(), &feasible);
     for queue in nobody {
         engine.pending.heads.note_none(queue);
+        let name = engine.quota.name(queue);
+        engine.pending.queues.none_moves(name);
     }
     found
 }
@@ -132,7 +135,9 @@ pub(crate) fn ask_in_order(
         let goes = strict
             || feasible::may_find_room(inputs, feasible, queue, rank, shape)
             || window::may_reserve(inputs, &window::of_queue(inputs, queue), rank, shape)
-            || pending_queue.is_some_and(|pending_queue| pending_queue.is_due(shape, strict));
+            || pending_queue.is_some_and(|pending_queue| {
+                pending_queue.is_due(shape, strict) || moves(inputs, queue, pending_queue, shape)
+            });
         Some(Candidate {
             queue: queue.clone(),
             shape,
@@ -241,9 +246,20 @@ pub(crate) fn candidate_of<'a>(
             || feasible::may_find_room(inputs, feasible, queue, rank, shape)
             || window::may_reserve(inputs, &front, rank, shape)
             || (*takes && evict::may_take(inputs, queue, shape))
+            || moves(inputs, queue, pending_queue, shape)
     })?;
     let competes = request::over_pending_limit(inputs, queue, candidate.0).is_none();
     competes.then_some(candidate)
+}
+
+/// Whether the reservation of a job of a class should move to nodes that were freed.
+fn moves(
+    inputs: Inputs<'_>,
+    queue: &QueueName,
+    pending_queue: &PendingQueue,
+    shape: ShapeId,
+) -> bool {
+    pending_queue.may_move(shape) && feasible::nodes_are_nearer(inputs, queue, shape)
 }
 
 /// The first active job of a queue, if it is within the limit of pending jobs.

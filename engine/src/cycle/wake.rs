@@ -121,7 +121,7 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
     let reservable = engine.pending.note_freed(&freed);
     mark_reservable_dirty(engine, &reservable);
     // What is freed on its nodes changes what an owner has to reserve besides; what is freed elsewhere
-    // may be less short of what it needs.
+    // may be nearer to what it needs, if the jobs before it do not take it.
     let on_them = |kept: &Reservation| {
         let mut nodes = kept.nodes.iter();
         nodes.any(|node| {
@@ -131,12 +131,20 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
     };
     let nearer = |kept: &Reservation| {
         let mut clusters = freed.keys();
-        clusters.any(|cluster| plan::lacks_less(engine.inputs(), kept, cluster))
+        clusters.any(|cluster| plan::might_lack_less(engine.inputs(), kept, cluster))
     };
     let owners = engine.reservations.with_nodes();
-    let met = owners.filter(|kept| on_them(kept) || nearer(kept));
-    for owner in met.map(|kept| kept.rank.key.clone()).collect::<Vec<_>>() {
-        recheck(engine, &owner);
+    let met = owners.filter_map(|kept| {
+        let here = on_them(kept);
+        (here || nearer(kept)).then(|| (kept.rank.key.clone(), here))
+    });
+    for (owner, here) in met.collect::<Vec<_>>() {
+        if here {
+            recheck(engine, &owner);
+        } else if let Some(entry) = withheld::line_now(engine.inputs(), &owner) {
+            let queues = &mut engine.pending.queues;
+            queues.recheck_if_moving(&entry.queue, entry.shape);
+        }
     }
     let queues = &mut engine.pending.queues;
     queues.wake_for_capacity(|shape| fitting.contains(&shape));

@@ -59,6 +59,11 @@ impl FreedNodes {
         self.generation
     }
 
+    /// The clusters that have any.
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        self.nodes.keys()
+    }
+
     /// All, by cluster.
     pub(crate) fn by_cluster(
         &self,

@@ -56,6 +56,9 @@ pub(crate) struct PendingQueue {
     pub(super) active: BTreeSet<(QueueOrder, ShapeId)>,
     /// The first job of each class that is parked and may be admitted some day.
     pub(super) admissible_later: BTreeSet<(QueueOrder, ShapeId)>,
+    /// Classes that are rechecked if the reservation of one of their jobs should move to nodes that
+    /// were freed, which is found out when the queue is asked: jobs before them may take these nodes.
+    pub(super) may_move: BTreeSet<ShapeId>,
 }
 
 impl PendingQueue {
@@ -66,6 +69,7 @@ impl PendingQueue {
             classes: BTreeMap::new(),
             active: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
+            may_move: BTreeSet::new(),
         }
     }
 
@@ -123,6 +127,11 @@ impl PendingQueue {
             ClassState::Recheck => true,
             ClassState::ShapeInfeasible | ClassState::Parked(_) => false,
         })
+    }
+
+    /// Whether the reservation of a job of a class may move to nodes that were freed.
+    pub(crate) fn may_move(&self, shape: ShapeId) -> bool {
+        self.may_move.contains(&shape)
     }
 
     /// The first `most` of the jobs that may be admitted some day, parked or active.

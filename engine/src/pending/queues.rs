@@ -125,6 +125,7 @@ impl PendingQueues {
             let waiting = self.waiting.entry(condition.clone()).or_default();
             waiting.insert((queue.clone(), shape));
         }
+        pending_queue.may_move.remove(&shape);
         let admissible_later = parked.admissible_later;
         class.state = ClassState::Parked(parked);
         let was_active = pending_queue.unlist(shape, first.clone());
@@ -153,8 +154,12 @@ impl PendingQueues {
     }
 
     /// Notes that the shape of a class is infeasible: the class waits until it is feasible.
-    pub(crate) fn wait_for_shape(&mut self, queue: &QueueName, shape: ShapeId) {
-        if let Some(class) = class_mut(&mut self.by_name, queue, shape) {
+    pub(super) fn wait_for_shape(&mut self, queue: &QueueName, shape: ShapeId) {
+        let Some(pending_queue) = self.by_name.get_mut(queue) else {
+            return;
+        };
+        pending_queue.may_move.remove(&shape);
+        if let Some(class) = pending_queue.classes.get_mut(&shape) {
             class.state = ClassState::ShapeInfeasible;
         }
     }
@@ -272,6 +277,7 @@ impl PendingQueues {
             }
             None => {
                 pending_queue.classes.remove(&shape);
+                pending_queue.may_move.remove(&shape);
             }
         }
         let id = pending_queue.id;
@@ -284,6 +290,27 @@ impl PendingQueues {
         self.activate(queue, shape);
         if let Some(class) = class_mut(&mut self.by_name, queue, shape) {
             class.state = ClassState::Recheck;
+        }
+    }
+
+    /// Has a class rechecked if the reservation of one of its jobs should move to nodes that were freed.
+    pub(crate) fn recheck_if_moving(&mut self, queue: &QueueName, shape: ShapeId) {
+        let Some(class) = class_mut(&mut self.by_name, queue, shape) else {
+            return;
+        };
+        if class.is_parked() {
+            self.activate(queue, shape);
+        }
+        self.note_changed(queue);
+        if let Some(pending_queue) = self.by_name.get_mut(queue) {
+            pending_queue.may_move.insert(shape);
+        }
+    }
+
+    /// No reservation in a queue should move to nodes that were freed until now.
+    pub(crate) fn none_moves(&mut self, queue: &QueueName) {
+        if let Some(pending_queue) = self.by_name.get_mut(queue) {
+            pending_queue.may_move.clear();
         }
     }
 
