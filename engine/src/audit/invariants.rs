@@ -16,6 +16,7 @@ pub(crate) fn check_invariants(inputs: Inputs<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     check_jobs(inputs, &mut wrong);
     wrong.extend(inputs.jobs.audit());
+    wrong.extend(inputs.pending.audit());
     check_queues(inputs, &mut wrong);
     check_capacity(inputs, &mut wrong);
     check_line(inputs, &mut wrong);
@@ -78,7 +79,7 @@ fn check_queues(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
         wrong.extend(inputs.quota.audit(&fresh));
     }
     wrong.extend(inputs.quota.audit_decay());
-    if !inputs.pending.queues.is_dirty() {
+    if !inputs.pending.queues.has_changed() {
         wrong.extend(
             inputs
                 .quota
@@ -128,14 +129,6 @@ fn check_line(inputs: Inputs<'_>, wrong: &mut Vec<String>) {
     let mut stand = BTreeSet::new();
     for (queue, pending_queue) in inputs.pending.queues.pending_queues() {
         stand.extend(pending_queue.ranks().iter().map(|rank| (queue, &rank.key)));
-        let grouped: BTreeSet<&JobKey> = pending_queue.grouped().map(|rank| &rank.key).collect();
-        let ranked: BTreeSet<&JobKey> =
-            pending_queue.ranks().iter().map(|rank| &rank.key).collect();
-        if grouped != ranked {
-            wrong.push(format!(
-                "queue {queue}: groups and line hold different jobs"
-            ));
-        }
         if inputs.quota.id(queue) != Some(pending_queue.id()) {
             wrong.push(format!("queue {queue}: its line has another number"));
         }

@@ -25,9 +25,9 @@ pub(crate) fn is_expected(inputs: Inputs<'_>, releases: &ExpectedRelease) -> boo
         .is_none_or(|key| inputs.jobs.charge_of(key).is_some())
 }
 
-/// What of its charge the ends of those who are on its nodes give back to each queue of a
-/// holder's path: so much need not be kept there besides, or one that waits for room would
-/// idle what others could use elsewhere.
+/// What the ends of the jobs on its nodes give back of its charge, at each queue of an owner's path.
+/// So much headroom need not be reserved: a job that waits for capacity would idle what others could
+/// use elsewhere.
 pub(crate) fn releases(
     inputs: Inputs<'_>,
     queue: &QueueName,
@@ -79,7 +79,7 @@ pub(crate) fn releases(
 }
 
 /// When enough of a short bound will be free, by the ends that are expected, and what those
-/// ends give back to each queue of the holder's path: so much need not be kept there until
+/// ends give back to each queue of the owner's path: so much need not be reserved there until
 /// then, since a job that leaves the rest does not delay it.
 pub(crate) fn headroom_from(
     inputs: Inputs<'_>,
@@ -117,7 +117,7 @@ pub(crate) fn headroom_from(
         }
         if inputs.quota.is_within(of, &short.queue) {
             shortfall = if short.detail.idle > 0 {
-                // What a queue gives back of its guarantee stays kept for it.
+                // What a queue gives back of its guarantee stays guaranteed to it.
                 without::without(inputs, &mut view, of, pools);
                 inputs.quota.still_short(queue, short, &view.kept)
             } else {

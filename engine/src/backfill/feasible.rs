@@ -18,51 +18,50 @@ use crate::state::Inputs;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which shapes find no room as things are.
+/// Which shapes are feasible, and what makes others infeasible.
 pub(crate) struct FeasibleShapes<'a> {
     shapes: &'a Shapes,
-    /// The queues in which somebody active has a shape that might find room, by want.
-    pub(crate) open: BTreeMap<ShapeId, &'a HashedSet<QueueId>>,
-    /// The last in order of those for whom what a shape needs is kept that is shut, those aside
-    /// for whom jobs are evicted.
+    /// The shapes of active classes that may fit, each with the queues of these classes.
+    pub(crate) feasible: BTreeMap<ShapeId, &'a HashedSet<QueueId>>,
+    /// The last in order of the reservations that make a shape infeasible, preemptors left out.
     pub(crate) last: Option<&'a Reservation>,
 }
 
 impl<'a> FeasibleShapes<'a> {
-    /// Whether somebody active in a queue has a shape that might find room.
-    pub(crate) fn are_open_in(&self, queue: QueueId) -> bool {
-        self.open.values().any(|queues| queues.contains(&queue))
+    /// Whether an active class of a queue has a feasible shape.
+    pub(crate) fn are_in(&self, queue: QueueId) -> bool {
+        self.feasible.values().any(|queues| queues.contains(&queue))
     }
 
-    /// Whether something that somebody active wants might find room, for any queue.
-    pub(crate) fn is_open(&self, shape: ShapeId) -> bool {
+    /// Whether the shape of an active class is feasible.
+    pub(crate) fn contains(&self, shape: ShapeId) -> bool {
         self.infeasible(shape).is_none()
     }
 
-    /// Why no room can be found for something that somebody active wants, if so.
+    /// Why the shape of an active class is infeasible, if it is.
     fn infeasible(&self, shape: ShapeId) -> Option<&'a Infeasible> {
         let infeasible = self.shapes.infeasible(shape);
-        infeasible.filter(|_| !self.open.contains_key(&shape))
+        infeasible.filter(|_| !self.feasible.contains_key(&shape))
     }
 }
 
-/// Whether less has to become free where nodes have grown than on the nodes kept for one of a
-/// queue who wants this.
+/// Whether less has to become free where nodes were freed than on the nodes that are reserved for a
+/// job of a queue and a shape.
 pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
-    let holders = inputs.reservations.holders_in(queue);
-    let holders = holders.filter(|rank| withheld::shape_of(inputs, &rank.key) == Some(shape));
-    let mut reserved = holders.filter_map(|rank| inputs.reservations.of(&rank.key));
+    let owners = inputs.reservations.holders_in(queue);
+    let owners = owners.filter(|rank| withheld::shape_of(inputs, &rank.key) == Some(shape));
+    let mut reserved = owners.filter_map(|rank| inputs.reservations.of(&rank.key));
     reserved.any(|reserved| {
-        let mut clusters = inputs.pending.freed.clusters();
+        let mut clusters = inputs.pending.freed().clusters();
         clusters.any(|cluster| plan::lacks_less(inputs, reserved, cluster))
     })
 }
 
-/// Wants that are shut, and might find room on nodes that have grown since.
-pub(crate) fn opened(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
+/// Infeasible shapes that may fit on nodes that were freed since.
+pub(crate) fn became_feasible(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
     let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
     let mut might = BTreeSet::new();
-    for (cluster, nodes) in inputs.pending.freed.by_cluster() {
+    for (cluster, nodes) in inputs.pending.freed().by_cluster() {
         let room = inputs.capacity.cluster(cluster);
         for node in nodes.filter_map(|node| room?.nodes().get(node)) {
             might.extend(infeasible_shapes.might_be_on(|name| inputs.capacity.free_of(node, name)));
@@ -73,35 +72,36 @@ pub(crate) fn opened(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
             .pending
             .shapes
             .infeasible(*id)
-            .is_some_and(|why| grew_for(inputs, *id, why))
+            .is_some_and(|why| is_freed_for(inputs, *id, why))
     });
     might
 }
 
-/// Which shapes might find room now, of those that anybody active has.
+/// Which shapes of active classes may fit now.
 pub(crate) fn feasible<'a>(inputs: Inputs<'a>) -> FeasibleShapes<'a> {
     let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
-    let might = infeasible_shapes.open().chain(opened(inputs));
-    let open = might.filter_map(|shape| Some((shape, inputs.pending.queues.ready_in(shape)?)));
+    let might = infeasible_shapes.feasible().chain(became_feasible(inputs));
+    let active = might.filter_map(|shape| Some((shape, inputs.pending.queues.active_in(shape)?)));
     let holders = inputs.reservations.with_nodes();
     let holders = holders.filter(|reserved| infeasible_shapes.are_stopped_by(&reserved.rank.key));
     FeasibleShapes {
         shapes: &inputs.pending.shapes,
-        open: open.collect(),
+        feasible: active.collect(),
         last: last_of(inputs, holders),
     }
 }
 
-/// Wants of which nobody looks whether they might find room although they might, or the
-/// other way round.
+/// Shapes that count as infeasible although they may fit, or the other way round.
 pub(crate) fn wrongly_feasible(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> Vec<String> {
-    let wrong = inputs.pending.queues.ready().filter(|(shape, _)| {
+    let wrong = inputs.pending.queues.active().filter(|shape| {
         let infeasible = inputs.pending.shapes.infeasible(*shape);
-        let might = infeasible.is_none_or(|why| grew_for(inputs, *shape, why));
-        might != feasible.open.contains_key(shape)
+        let might = infeasible.is_none_or(|why| is_freed_for(inputs, *shape, why));
+        might != feasible.feasible.contains_key(shape)
     });
     wrong
-        .map(|(shape, _)| format!("want {shape:?}: open and taken for shut, or shut"))
+        .map(|shape| {
+            format!("shape {shape:?}: feasible and taken for infeasible, or the other way round")
+        })
         .collect()
 }
 
@@ -109,9 +109,8 @@ pub(crate) fn wrongly_feasible(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>
 /// possible.
 pub(crate) fn is_settled(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> bool {
     let most = inputs.config.reservations_per_class.max(1);
-    let growths = inputs.pending.freed.generation();
     let full = |shape: &ShapeId| {
-        if inputs.pending.shapes.is_unreservable(*shape, growths) {
+        if inputs.pending.shapes.is_unreservable(*shape) {
             return true;
         }
         let scopes = inputs.pending.shapes.scopes(*shape).into_iter().flatten();
@@ -120,11 +119,11 @@ pub(crate) fn is_settled(inputs: Inputs<'_>, feasible: &FeasibleShapes<'_>) -> b
     };
     let mut in_window = inputs.pending.queues.in_window();
     in_window.all(|shape| {
-        inputs.pending.queues.ready_in(shape).is_none() || feasible.is_open(shape) || full(&shape)
+        inputs.pending.queues.active_in(shape).is_none() || feasible.contains(shape) || full(&shape)
     })
 }
 
-/// Whether a waiting job might find room.
+/// Whether the shape of a pending job is feasible for it.
 pub(crate) fn may_find_room(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
@@ -135,7 +134,7 @@ pub(crate) fn may_find_room(
     match feasible.infeasible(shape) {
         None => true,
         Some(Infeasible::NoRoom) => false,
-        // Who keeps nodes itself is never stopped by all that do.
+        // The owner of a reservation is never bound by all of them.
         Some(Infeasible::Withheld(_)) if inputs.reservations.of(&rank.key).is_some() => true,
         Some(Infeasible::Withheld(holders)) => {
             !inputs.pending.shapes.get(shape).is_some_and(|shape| {
@@ -152,7 +151,7 @@ pub(crate) fn may_find_room(
     }
 }
 
-/// Whether a holder stands ahead of a waiting job.
+/// Whether the owner of a reservation is before a pending job in order.
 pub(crate) fn stands_before(
     inputs: Inputs<'_>,
     holder: &Reservation,
@@ -165,12 +164,12 @@ pub(crate) fn stands_before(
         == Ordering::Less
 }
 
-/// The last in order of those who keep nodes, those aside for whom jobs are evicted.
+/// The last in order of the reservations with nodes, preemptors left out.
 pub(crate) fn last_holder<'a>(inputs: Inputs<'a>) -> Option<&'a Reservation> {
     last_of(inputs, inputs.reservations.with_nodes())
 }
 
-pub(crate) fn last_of<'a>(
+fn last_of<'a>(
     inputs: Inputs<'_>,
     holders: impl Iterator<Item = &'a Reservation>,
 ) -> Option<&'a Reservation> {
@@ -182,22 +181,22 @@ pub(crate) fn last_of<'a>(
     })
 }
 
-pub(crate) fn grew_for(inputs: Inputs<'_>, id: ShapeId, why: &Infeasible) -> bool {
+/// Whether a pod of an infeasible shape may fit on a node that was freed since.
+fn is_freed_for(inputs: Inputs<'_>, id: ShapeId, why: &Infeasible) -> bool {
     let Some(shape) = inputs.pending.shapes.get(id) else {
         return true;
     };
     let mut freed = inputs
         .pending
-        .freed
+        .freed()
         .since(inputs.pending.shapes.infeasible_at(id), why);
     freed.any(|(cluster, node)| {
         might_hold(inputs, shape, cluster) && takes_one(inputs, shape, cluster, node, why)
     })
 }
 
-/// Whether a cluster might hold what cannot be divided, as far as is known without looking
-/// at its nodes.
-pub(crate) fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &ClusterName) -> bool {
+/// Whether a cluster might take a gang that cannot be divided, as far as is known without its nodes.
+fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &ClusterName) -> bool {
     let demand = &shape.demand;
     let divisible = demand.natively_divisible || demand.elastic || demand.split != Split::Never;
     let mut roles = demand.roles.iter();
@@ -222,6 +221,6 @@ pub(crate) fn takes_one(
     };
     let mut roles = shape.demand.roles.iter().filter(|role| role.count > 0);
     let takes = |role: &Role| inputs.capacity.takes_one(node, role, reserved.as_ref());
-    // What asks for nothing is never stopped by room.
+    // Capacity never blocks a shape that requests nothing.
     roles.clone().next().is_none() || roles.any(takes)
 }

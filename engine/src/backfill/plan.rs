@@ -23,14 +23,14 @@ use crate::state::Inputs;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The nodes kept, and from when on they surely do.
+/// The reserved nodes, and when they will have free what is reserved.
 #[derive(Debug, Clone)]
 pub(crate) struct ReservationPlan {
     pub(crate) nodes: Vec<ReservedNode>,
     pub(crate) start: Option<Time>,
 }
 
-/// The nodes to keep for a job, if there are such: of one cluster, or of the fewest that
+/// The nodes to reserve for a job, if there are any: of one cluster, or of the fewest that
 /// take it together where it may be divided and that needs less to be freed.
 pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<ReservationPlan> {
     let ahead = withheld::reservations_ahead(inputs, request);
@@ -46,14 +46,11 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
     let mut best: Option<Choice<'_>> = None;
     let alone = demand.placement.min_clusters.unwrap_or(1) <= 1;
     let promising = alone.then(|| promising(inputs, request, &clusters, &current));
-    for retry_unreservable in promising.into_iter().flatten() {
-        if best
-            .as_ref()
-            .is_some_and(|best| best.key() <= retry_unreservable.key())
-        {
+    for bound in promising.into_iter().flatten() {
+        if best.as_ref().is_some_and(|best| best.key() <= bound.key()) {
             break;
         }
-        let LowerBound { cluster, .. } = retry_unreservable;
+        let LowerBound { cluster, .. } = bound;
         let mut sites = inputs.capacity.sites([cluster], &reserved);
         let Some(cost) = put_all(demand, &mut sites) else {
             continue;
@@ -61,8 +58,8 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
         let found = Choice {
             cost,
             divided: false,
-            moved: retry_unreservable.moved,
-            preference: retry_unreservable.preference,
+            moved: bound.moved,
+            preference: bound.preference,
             cluster: Some(cluster),
             nodes: kept_on(&sites),
         };
@@ -83,8 +80,8 @@ pub(crate) fn target(inputs: Inputs<'_>, request: Request<'_>) -> Option<Reserva
     Some(sooner_where_it_was(inputs, request, &found, &reserved).unwrap_or(found))
 }
 
-/// What is kept of nodes for a job already, where it would start later on those found now:
-/// others went past it because it was to start here.
+/// The nodes that are reserved for a job already, if it would start later on those found now: other
+/// jobs passed it because it was to start here.
 pub(crate) fn sooner_where_it_was(
     inputs: Inputs<'_>,
     request: Request<'_>,
@@ -133,7 +130,7 @@ pub(crate) fn promising<'a>(
     let main = largest_role(&request.shape.demand).map(|role| inputs.capacity.main_of(role));
     let policy = inputs.quota.policy(request.queue);
     let prefers = policy.is_some_and(|policy| !policy.preferred_clusters.is_empty());
-    let retry_unreservable = |cluster: &&'a ClusterName| {
+    let bound_of = |cluster: &&'a ClusterName| {
         let least = main.map_or(Some(0), |main| inputs.capacity.least_to_free(cluster, main));
         Some(LowerBound {
             least: least?,
@@ -146,13 +143,13 @@ pub(crate) fn promising<'a>(
             cluster,
         })
     };
-    let mut promising: Vec<_> = clusters.iter().filter_map(retry_unreservable).collect();
+    let mut promising: Vec<_> = clusters.iter().filter_map(bound_of).collect();
     promising.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
     promising
 }
 
-/// Whether less has to become free in a cluster than on the nodes that are kept for a holder
-/// now, as far as is known without looking at its nodes.
+/// Whether less has to become free in a cluster than on the nodes of a reservation, as far as is known
+/// without looking at its nodes.
 pub(crate) fn might_lack_less(
     inputs: Inputs<'_>,
     reserved: &Reservation,
@@ -167,8 +164,7 @@ pub(crate) fn might_lack_less(
     least.is_some_and(|least| least < shortfall(inputs, reserved))
 }
 
-/// Whether less has to become free in a cluster than on the nodes that are kept for a holder
-/// now.
+/// Whether less has to become free in a cluster than on the nodes of a reservation.
 pub(crate) fn lacks_less(
     inputs: Inputs<'_>,
     reserved: &Reservation,
@@ -197,7 +193,7 @@ pub(crate) fn lacks_less(
     })
 }
 
-/// How much has to become free on the nodes that are kept for a holder.
+/// How much has to become free on the nodes of a reservation.
 pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
     let shortfall = reserved.nodes.iter().map(|reserved| {
         let room = inputs.capacity.cluster(&reserved.cluster);
@@ -264,7 +260,7 @@ pub(crate) fn clusters_for<'a>(inputs: Inputs<'a>, demand: &Demand) -> BTreeSet<
         .collect()
 }
 
-/// When all of `nodes` will have free what is kept on them, by the ends that are expected.
+/// When all of `nodes` will have free what is reserved on them, by the expected ends.
 pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Time> {
     let mut start = inputs.now;
     for reserved in nodes {

@@ -20,7 +20,7 @@ use crate::reservation::store::Reservation;
 use crate::state::Inputs;
 use std::cmp::Reverse;
 
-/// How good the claim of a waiting job is.
+/// The priority of a reservation for a pending job.
 pub(crate) fn reservation_priority<'a>(
     inputs: Inputs<'_>,
     queue: &QueueName,
@@ -39,13 +39,13 @@ pub(crate) fn reservation_priority<'a>(
     }
 }
 
-/// The jobs of a queue for whom something may be kept: the first of those that could go
-/// some day and may compete, as many as its policy has it.
-pub(crate) fn front(inputs: Inputs<'_>, queue: &QueueName) -> ReservationWindow {
+/// The reservation window of a queue: the first jobs that are admissible some day and within the
+/// limit of pending jobs, as many as its policy says.
+pub(crate) fn of_queue(inputs: Inputs<'_>, queue: &QueueName) -> ReservationWindow {
     let most = holders_allowed(inputs, queue);
     let pending_queue = inputs.pending.queues.pending_queue(queue);
     let mut jobs = pending_queue
-        .map(|pending_queue| pending_queue.front(most))
+        .map(|pending_queue| pending_queue.window(most))
         .unwrap_or_default();
     if inputs.quota.pending_limit(queue).is_some() {
         jobs.retain(|rank| request::over_pending_limit(inputs, queue, rank).is_none());
@@ -56,19 +56,18 @@ pub(crate) fn front(inputs: Inputs<'_>, queue: &QueueName) -> ReservationWindow 
     }
 }
 
-/// What the jobs of a front want.
+/// The shapes of the jobs in a window.
 pub(crate) fn shapes_of<'a>(
     inputs: Inputs<'a>,
-    front: &'a ReservationWindow,
+    window: &'a ReservationWindow,
 ) -> impl Iterator<Item = ShapeId> + 'a {
-    front
+    window
         .jobs
         .iter()
         .filter_map(move |rank| withheld::shape_of(inputs, &rank.key))
 }
 
-/// How many can reserve what one class, or the headroom of one queue, has, where a job of
-/// `queue` asks.
+/// How many slots a class of pools, or the headroom of a queue, has for a job of `queue`.
 pub(crate) fn most_of_scope(inputs: Inputs<'_>, queue: &QueueName) -> usize {
     let of_class = inputs.config.reservations_per_class.max(1);
     of_class.max(holders_allowed(inputs, queue))
@@ -87,30 +86,29 @@ pub(crate) fn holders_allowed(inputs: Inputs<'_>, queue: &QueueName) -> usize {
     }
 }
 
-/// Whether a job that finds no room is evaluated all the same, for something may be kept for
-/// it: it stands at the front of its queue, it was not found yet that nothing can be, and
-/// not as many hold what it needs already whose claim is better.
+/// Whether a job of an infeasible shape is evaluated all the same, since it may get a reservation: it
+/// is in the window of its queue, it is not known to be unreservable, and its slots are not taken by
+/// reservations of higher priority.
 pub(crate) fn may_reserve(
     inputs: Inputs<'_>,
-    front: &ReservationWindow,
+    window: &ReservationWindow,
     rank: &QueueOrder,
     shape: ShapeId,
 ) -> bool {
-    if !front.jobs.contains(rank) || inputs.reservations.of(&rank.key).is_some() {
+    if !window.jobs.contains(rank) || inputs.reservations.of(&rank.key).is_some() {
         return false;
     }
-    let growths = inputs.pending.freed.generation();
-    if inputs.reservations.is_unreservable(&rank.key, growths)
-        || (inputs.pending.shapes.is_unreservable(shape, growths)
-            && reservation::is_behind(inputs, &front.queue, rank))
+    if inputs.pending.is_unreservable(&rank.key)
+        || (inputs.pending.shapes.is_unreservable(shape)
+            && reservation::is_behind(inputs, &window.queue, rank))
     {
         return false;
     }
-    !is_outranked(inputs, &front.queue, rank, shape)
+    !is_outranked(inputs, &window.queue, rank, shape)
 }
 
-/// Whether it is known, of a job that lacks room, that as many hold what it needs as may
-/// whose claim is better: then where its nodes would be need not be found out.
+/// Whether reservations of higher priority are known to have taken the slots of a job that lacks
+/// capacity: then its nodes need not be planned.
 pub(crate) fn is_outranked(
     inputs: Inputs<'_>,
     queue: &QueueName,
@@ -123,7 +121,7 @@ pub(crate) fn is_outranked(
     let most = most_of_scope(inputs, queue);
     let mine = reservation_priority(inputs, queue, rank);
     let full = |scope: &ReservationSlot| {
-        // Most often there are too few whatever their claims are.
+        // Most often there are too few, whatever their priority.
         if inputs.reservations.count(scope) < most {
             return false;
         }
@@ -137,9 +135,9 @@ pub(crate) fn is_outranked(
     scopes.iter().any(full)
 }
 
-/// Whether a reservation that stands no more may have been one by which somebody was outranked
-/// who is not asked for there being room for one more of its class ([`crate::backfill::feasible::is_settled`]):
-/// as many as may keep that class still, or another one that somebody needs as well.
+/// Whether a dropped reservation may have outranked a job that a free slot alone
+/// ([`crate::backfill::feasible::is_settled`]) does not have asked again: all slots of its class are
+/// taken still, or those of another class that the job needs, too.
 pub(crate) fn outranked_another(inputs: Inputs<'_>, gone: &Reservation) -> bool {
     let most = inputs.config.reservations_per_class.max(1);
     let least = most - usize::from(inputs.pending.shapes.are_of_several_classes());

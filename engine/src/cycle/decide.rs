@@ -46,7 +46,7 @@ pub(crate) fn decide(engine: &mut Engine, now: Time) -> Decisions {
     elastic::scale_up_elastic(engine, &mut decisions);
     let again = cut.then(|| engine.now.after(CUT_PAUSE_MS));
     // A gang that grew with smaller pods than before may leave capacity to jobs evaluated before it.
-    let left = !cut && engine.pending.freed.is_any();
+    let left = !cut && engine.pending.freed().is_any();
     let more = decisions.len() >= engine.config.decision_budget || left;
     Decisions {
         decisions,
@@ -73,14 +73,14 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
             only_takes,
         }) = next_head::next_candidate(engine)
         else {
-            wake::settle_grown(engine);
+            wake::settle_freed(engine);
             name_woken(engine);
             return false;
         };
         let Some(wanted) = engine.pending.shapes.get(shape).map(Arc::clone) else {
             continue;
         };
-        if only_takes && preempt::takes_nothing(engine, &queue, &rank, (shape, &wanted)) {
+        if only_takes && preempt::takes_nothing(engine, &queue, &rank, &wanted) {
             continue;
         }
         fruitless += 1;
@@ -108,7 +108,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
                 react(engine, Change::Admitted { key, queue, user });
                 look_behind(engine, queue, (shape, &wanted));
             }
-            Verdict::Blocked(block) => {
+            Verdict::Blocked(mut block) => {
                 match block.gate {
                     Gate::Room => engine.pending.shapes.note_fits_empty_fleet(shape, true),
                     Gate::Never if block.reason == Reason::ExceedsFleet => {
@@ -117,10 +117,11 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> bool {
                     Gate::Never | Gate::Limit | Gate::Quota(..) | Gate::Reserved => {}
                 }
                 decisions.extend(preempt::take_for_group(engine, least, shape, &block));
-                reserve::reserve_for(engine, least, &block);
+                let slots = reserve::reserve_for(engine, least, &block);
+                block.conditions.extend(slots);
                 match block.infeasible {
                     Some(why) => infeasible(engine, &queue, shape, block.reason, why),
-                    None => put_to_sleep(engine, &queue, shape, *block),
+                    None => park(engine, &queue, shape, *block),
                 }
             }
         }
@@ -183,31 +184,27 @@ fn infeasible(
     reason: Reason,
     why: Infeasible,
 ) {
-    engine
-        .pending
-        .shapes
-        .note_shut(shape, why, engine.pending.freed.generation());
+    engine.pending.note_infeasible(queue, shape, why);
     if engine.pending.queues.is_in_window(shape) {
         reserve::guess_scopes(engine, shape);
     }
-    engine.pending.queues.note_evaluated(queue, shape);
     if engine.pending.queues.note_reason(queue, shape, reason) {
-        name_group(engine, queue, shape);
+        name_class(engine, queue, shape);
     }
 }
 
-fn put_to_sleep(engine: &mut Engine, queue: &QueueName, shape: ShapeId, block: Block) {
-    let sleep = Inadmissible {
+fn park(engine: &mut Engine, queue: &QueueName, shape: ShapeId, block: Block) {
+    let parked = Inadmissible {
         reason: block.reason,
         admissible_later: !matches!(block.gate, Gate::Never | Gate::Limit),
         conditions: block.conditions,
     };
-    if engine.pending.queues.sleep(queue, shape, sleep) {
-        name_group(engine, queue, shape);
+    if engine.pending.queues.park(queue, shape, parked) {
+        name_class(engine, queue, shape);
     }
 }
 
-/// Drops the reservations of jobs beyond the pending limit of a queue: they would keep them for ever.
+/// Drops the reservations of jobs beyond the pending limit of a queue: they would hold them for ever.
 pub(crate) fn drop_over_limit(engine: &mut Engine, queue: &QueueName) {
     if engine.quota.pending_limit(queue).is_none() {
         return;
@@ -244,7 +241,7 @@ fn look_behind(engine: &mut Engine, queue: &QueueName, (id, shape): (ShapeId, &R
     let pending_queue = engine.pending.queues.pending_queue(queue);
     let next = pending_queue.and_then(|pending_queue| pending_queue.first_active(id));
     if let Some(rank) = next.map(|(rank, _)| rank.clone()) {
-        preempt::takes_nothing(engine, queue, &rank, (id, shape));
+        preempt::takes_nothing(engine, queue, &rank, shape);
     }
 }
 
@@ -257,17 +254,17 @@ fn name_woken(engine: &mut Engine) {
             None => continue,
         };
         if engine.pending.queues.note_reason(&queue, shape, reason) {
-            name_group(engine, &queue, shape);
+            name_class(engine, &queue, shape);
         }
     }
 }
 
 /// Reports the first jobs of a class as changed.
-fn name_group(engine: &mut Engine, queue: &QueueName, shape: ShapeId) {
+fn name_class(engine: &mut Engine, queue: &QueueName, shape: ShapeId) {
     let pending_queue = engine.pending.queues.pending_queue(queue);
     let named = pending_queue
         .into_iter()
-        .flat_map(|pending_queue| pending_queue.group(shape))
+        .flat_map(|pending_queue| pending_queue.class(shape))
         .take(NAMED);
     engine
         .changed

@@ -51,9 +51,6 @@ pub(crate) fn take_for_group(
         }
         let taken = take_for(engine, request_here, block);
         if taken.is_empty() && !withheld::has_pending_evictions(engine.inputs(), &rank.key) {
-            if engine.pending.backoff.rests(&rank.key) {
-                engine.pending.queues.note_looked(request.queue, shape);
-            }
             break;
         }
         decisions.extend(taken);
@@ -124,7 +121,7 @@ pub(crate) fn takes_nothing(
     engine: &mut Engine,
     queue: &QueueName,
     rank: &QueueOrder,
-    (id, shape): (ShapeId, &RequestShape),
+    shape: &RequestShape,
 ) -> bool {
     if withheld::has_pending_evictions(engine.inputs(), &rank.key)
         || engine.pending.backoff.rests(&rank.key)
@@ -145,7 +142,6 @@ pub(crate) fn takes_nothing(
     let nothing = gaps.is_some();
     if let Some(gaps) = gaps {
         engine.pending.backoff.not_entitled(&rank.key, gaps);
-        engine.pending.queues.note_looked(queue, id);
     }
     nothing
 }

@@ -10,7 +10,8 @@ use crate::backfill::plan;
 use crate::backfill::{window, withheld};
 use crate::cycle::decide::name_first;
 use crate::cycle::wake::{
-    activate, cluster_total, headroom_freed, mark_all_dirty, nodes_freed, nodes_unreserved, recheck,
+    activate, cluster_total, headroom_freed, mark_all_dirty, mark_windows_dirty, nodes_freed,
+    nodes_unreserved, recheck,
 };
 use crate::jobs::job::PendingEntry;
 use crate::pending::inadmissible::RequeueCondition;
@@ -69,7 +70,7 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
         Change::Fleet(clusters) => fleet_changed(engine, clusters),
         Change::Queue(name) => queue_changed(engine, name),
         Change::Policy(name) => {
-            engine.pending.shapes.open_all();
+            engine.pending.shapes.all_feasible();
             queue_changed(engine, name);
         }
         Change::QueueMovedFrom(queues) => {
@@ -193,7 +194,7 @@ fn usage_changed(engine: &mut Engine, queue: &QueueName, freed: bool) {
 /// Where the first job of a class waits for its victims, a job that joins the class may preempt too.
 fn behind_preemptor(engine: &mut Engine, entry: &PendingEntry) {
     let pending_queue = engine.pending.queues.pending_queue(&entry.queue);
-    let first = pending_queue.and_then(|pending_queue| pending_queue.group(entry.shape).next());
+    let first = pending_queue.and_then(|pending_queue| pending_queue.class(entry.shape).next());
     if first.is_some_and(|first| withheld::has_pending_evictions(engine.inputs(), &first.key)) {
         engine.pending.queues.activate(&entry.queue, entry.shape);
     }
@@ -241,7 +242,7 @@ fn owners_on_admitted_nodes(engine: &mut Engine, admitted: &JobKey) {
 /// A job that has entered the window and holds no reservation is evaluated, though nothing that it
 /// waits for has changed: it may get one from now on.
 fn window_moved(engine: &mut Engine, queue: &QueueName) {
-    for rank in window::front(engine.inputs(), queue).jobs {
+    for rank in window::of_queue(engine.inputs(), queue).jobs {
         if engine.reservations.of(&rank.key).is_none() {
             activate(engine, &rank.key);
         }
@@ -268,13 +269,13 @@ fn limit_reached(engine: &mut Engine, queue: &QueueName, user: &str) {
 
 fn reservation_dropped(engine: &mut Engine, dropped: &Reservation) {
     engine.jobs.retry_scale_up();
-    engine.reservations.retry_unreservable();
     nodes_unreserved(engine, dropped);
     if window::outranked_another(engine.inputs(), dropped) {
-        engine.pending.heads.ask_windows();
+        mark_windows_dirty(engine);
     }
-    for waiter in engine.reservations.take_refused(&dropped.scopes) {
-        recheck(engine, &waiter);
+    for slot in &dropped.scopes {
+        let slot = RequeueCondition::Slot(slot.clone());
+        engine.pending.queues.recheck_waiting(&slot);
     }
     engine.changed.jobs.insert(dropped.rank.key.clone());
     engine.pending.queues.wake(&RequeueCondition::Reservation);
@@ -287,13 +288,12 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     };
     if before.is_none_or(|before| before.scopes != planned.scopes) {
         // A job that lost a slot to another reservation may have a better claim than this one.
-        engine.pending.heads.ask_windows();
+        mark_windows_dirty(engine);
     }
     if let Some(before) = before {
         // What was reserved before is not any more, and the job may start later.
-        engine.reservations.retry_unreservable();
         nodes_unreserved(engine, before);
-        engine.pending.shapes.open_timed();
+        engine.pending.shapes.timed_feasible();
         engine.pending.queues.wake(&RequeueCondition::Reservation);
     }
     let as_it_was = |before: &Reservation| {

@@ -12,6 +12,7 @@ use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{reservation, window, withheld};
 use crate::cycle::react::{Change, react};
+use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::shapes::ShapeId;
 use crate::placement::empty;
 use crate::placement::request::{Block, Gate, Request};
@@ -19,17 +20,23 @@ use crate::reservation::store::Reservation;
 use crate::state::Engine;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reserves what a blocked job lacks, if it is in the reservation window.
-pub(crate) fn reserve_for(engine: &mut Engine, request: Request<'_>, block: &Block) {
+/// Reserves what a blocked job lacks, if it is in the reservation window. The slots that its class
+/// waits for since they are taken.
+pub(crate) fn reserve_for(
+    engine: &mut Engine,
+    request: Request<'_>,
+    block: &Block,
+) -> Vec<RequeueCondition> {
+    let mut slots = Vec::new();
     let holds = engine.reservations.of(&request.rank.key);
     if holds.is_some_and(|kept| !kept.pending_evictions.is_empty()) {
-        return;
+        return slots;
     }
     if holds.is_some_and(Reservation::taking) {
         // All its victims are gone and it still cannot be admitted: it is a job like any other again.
         drop_reservation_of(engine, &request.rank.key);
     }
-    let front = window::front(engine.inputs(), request.queue).jobs;
+    let front = window::of_queue(engine.inputs(), request.queue).jobs;
     // A job that cannot be admitted leaves the window; the reservations of the others stay.
     if !matches!(block.gate, Gate::Never | Gate::Limit) {
         drop_behind(engine, request.queue, &front);
@@ -48,10 +55,12 @@ pub(crate) fn reserve_for(engine: &mut Engine, request: Request<'_>, block: &Blo
         match planned {
             Some(planned) => {
                 note_scopes(engine, rank, &planned);
-                if displace(engine, &planned) {
-                    set_reservation(engine, planned);
-                } else {
-                    drop_reservation_of(engine, &rank.key);
+                match displace(engine, &planned) {
+                    Ok(()) => set_reservation(engine, planned),
+                    Err(taken) => {
+                        drop_reservation_of(engine, &rank.key);
+                        slots.extend(until_free(&taken));
+                    }
                 }
             }
             None => {
@@ -60,17 +69,21 @@ pub(crate) fn reserve_for(engine: &mut Engine, request: Request<'_>, block: &Blo
             }
         }
     }
+    slots
+}
+
+/// What a job waits for whose slot is taken.
+fn until_free(slot: &ReservationSlot) -> Option<RequeueCondition> {
+    let headroom = matches!(slot, ReservationSlot::Headroom(_));
+    headroom.then(|| RequeueCondition::Slot(slot.clone()))
 }
 
 /// Nothing can be reserved for a job: nor for any other of its shape, if the job is behind all owners
 /// of reserved nodes.
 pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) {
-    let growths = engine.pending.freed.generation();
-    engine.reservations.note_unreservable(&rank.key, growths);
     let shape = withheld::shape_of(engine.inputs(), &rank.key);
-    if let Some(shape) = shape.filter(|_| reservation::is_behind(engine.inputs(), queue, rank)) {
-        engine.pending.shapes.note_unreservable(shape, growths);
-    }
+    let shape = shape.filter(|_| reservation::is_behind(engine.inputs(), queue, rank));
+    engine.pending.note_unreservable(&rank.key, shape);
 }
 
 /// Notes the slots that a reservation for this shape would take, if none is known yet: the pool
@@ -189,8 +202,11 @@ pub(crate) fn set_reservation(engine: &mut Engine, mut planned: Reservation) {
     react(engine, Change::ReservationSet { key: &key, before });
 }
 
-/// Whether the reservation gets its slots. It displaces reservations of lower priority.
-pub(crate) fn displace(engine: &mut Engine, planned: &Reservation) -> bool {
+/// Gives the reservation its slots. It displaces reservations of lower priority.
+///
+/// # Errors
+/// The slot that reservations of higher priority have taken.
+fn displace(engine: &mut Engine, planned: &Reservation) -> Result<(), ReservationSlot> {
     let most = window::most_of_scope(engine.inputs(), &planned.queue);
     let mine = window::reservation_priority(engine.inputs(), &planned.queue, &planned.rank);
     let mut giving_way: BTreeMap<JobKey, &ReservationSlot> = BTreeMap::new();
@@ -207,15 +223,18 @@ pub(crate) fn displace(engine: &mut Engine, planned: &Reservation) -> bool {
         while same.len() >= most {
             let Some(last) = same.pop() else { break };
             if mine >= window::reservation_priority(engine.inputs(), &last.queue, &last.rank) {
-                engine.reservations.refuse(&planned.rank.key, scope);
-                return false;
+                return Err(scope.clone());
             }
             giving_way.insert(last.rank.key.clone(), scope);
         }
     }
     for (key, scope) in giving_way {
         drop_reservation_of(engine, &key);
-        engine.reservations.refuse(&key, scope);
+        let entry = withheld::line_now(engine.inputs(), &key);
+        if let (Some(entry), Some(slot)) = (entry, until_free(scope)) {
+            let queues = &mut engine.pending.queues;
+            queues.wait_also(&entry.queue, entry.shape, slot);
+        }
     }
-    true
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What follows from other rules: a queue, a policy or a priority class that is another.
 //!
-//! Those whom it concerns move in their lines and are evaluated again; what is charged stays.
+//! The pending jobs that it concerns move in their queues and are evaluated again; charges stay.
 
 use crate::api::facts::{PriorityClassFact, QueueFact};
 use crate::api::ids::{JobKey, QueueName};
@@ -54,7 +54,7 @@ pub(crate) fn policy_changed(engine: &mut Engine, name: &QueueName, changed: boo
 /// Jobs of the queue and of all below it go by other limits.
 fn policies_above_changed(engine: &mut Engine, name: &QueueName) {
     resync_below(engine, name);
-    // The deadlines of what is released may be others, and who is stopped may not be.
+    // Deadlines of released jobs may be others, and stopped jobs may be stopped no more.
     let held = engine
         .jobs
         .preemptible()
@@ -108,7 +108,7 @@ fn resync_below(engine: &mut Engine, name: &QueueName) {
     }
 }
 
-/// Queued jobs of the class move in their lines; released ones keep what they have, and
+/// Pending jobs of the class move in their queues; released ones keep what they have, and
 /// are evicted by their new priority.
 pub(crate) fn class_told(engine: &mut Engine, name: &str, fact: Option<PriorityClassFact>) {
     let before = engine.jobs.priority_class(name).cloned();

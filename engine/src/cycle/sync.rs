@@ -138,7 +138,7 @@ pub(crate) fn move_entry(
     }
 }
 
-/// A preemptor that only moves in its line keeps what is being freed for it.
+/// A preemptor that only moves in its queue keeps the reservation of what is being freed for it.
 pub(crate) fn taking_for(
     inputs: Inputs<'_>,
     old: Option<&PendingEntry>,

@@ -5,21 +5,21 @@
 //! decides what a change wakes.
 
 use crate::amounts::totals::ResourceTotals;
-use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName};
+use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
 use crate::backfill::{feasible, plan, withheld};
 use crate::pending::inadmissible::RequeueCondition;
-use crate::pending::infeasible::{Infeasible, Nodes};
+use crate::pending::infeasible::{Infeasible, Nodes, listed};
 use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Has the class of a pending job evaluated once more, whatever is known of its shape: what it
 /// reserves or could reserve may be different, which says nothing of other jobs of the shape.
 pub(crate) fn recheck(engine: &mut Engine, key: &JobKey) {
     if let Some(line) = withheld::line_now(engine.inputs(), key) {
-        engine.pending.queues.call(&line.queue, line.shape);
+        engine.pending.queues.recheck(&line.queue, line.shape);
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn headroom_freed(engine: &mut Engine, queue: &QueueName) {
         .wake_for_headroom(queue, |class, resource| {
             queues.headroom(queue, class, resource)
         });
-    let entitled = engine.pending.backoff.due_in(queue, |resource| {
+    let entitled = engine.pending.backoff.entitled_in(queue, |resource| {
         queues.unused_deserved(queue, resource).unwrap_or(i128::MIN)
     });
     for key in entitled {
@@ -60,6 +60,14 @@ pub(crate) fn mark_dirty(engine: &mut Engine, queue: &QueueName) {
     }
 }
 
+/// Marks every queue with a reservation window dirty: its jobs may have a better claim now.
+pub(crate) fn mark_windows_dirty(engine: &mut Engine) {
+    let queues = engine.pending.queues.with_window().cloned();
+    for queue in queues.collect::<Vec<_>>() {
+        mark_dirty(engine, &queue);
+    }
+}
+
 /// Marks every queue with pending jobs dirty.
 pub(crate) fn mark_all_dirty(engine: &mut Engine) {
     let queues = engine
@@ -73,12 +81,9 @@ pub(crate) fn mark_all_dirty(engine: &mut Engine) {
 }
 
 /// Marks the queues dirty of jobs for which a reservation may have become possible.
-pub(crate) fn mark_reservable_dirty(engine: &mut Engine) {
-    for key in engine
-        .reservations
-        .take_retried(engine.pending.freed.generation())
-    {
-        let line = engine.jobs.line_of(&key);
+fn mark_reservable_dirty(engine: &mut Engine, jobs: &BTreeSet<JobKey>) {
+    for key in jobs {
+        let line = engine.jobs.line_of(key);
         if let Some(queue) = line.map(|line| line.queue.clone()) {
             mark_dirty(engine, &queue);
         }
@@ -93,9 +98,9 @@ pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
         return;
     }
     let name = engine.quota.name(id);
-    // Those whose claims are worse than the holder's was may have better ones now.
+    // Its reservations have a lower priority now: others may be of higher priority than they.
     if !unsatisfied && engine.reservations.holders_in(name).next().is_some() {
-        engine.pending.heads.ask_windows();
+        mark_windows_dirty(engine);
     }
     let path = engine.quota.path_of(id);
     engine.pending.heads.mark_dirty(id, path);
@@ -103,21 +108,20 @@ pub(crate) fn note_satisfied(engine: &mut Engine, id: QueueId) {
 
 /// Notes nodes with freed capacity, and wakes the classes that may fit there now.
 pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
-    let mut known: BTreeMap<ShapeId, bool> = BTreeMap::new();
-    for (_, shape) in engine.pending.queues.parked_for_capacity() {
-        if let std::collections::btree_map::Entry::Vacant(entry) = known.entry(shape) {
-            let may = engine.pending.shapes.get(shape).is_some_and(|shape| {
-                let mut nodes = listed(&freed);
-                nodes.any(|(cluster, node)| {
-                    feasible::takes_one(engine.inputs(), shape, cluster, node, &Infeasible::NoRoom)
-                })
-            });
-            entry.insert(may);
-        }
-    }
-    engine.pending.freed.note_freed(listed(&freed));
-    // What frees on its nodes changes what a holder has to keep besides; what frees elsewhere
-    // may be nearer to what it needs, if those who go before it leave it.
+    let shapes: BTreeSet<ShapeId> = engine.pending.queues.waiting_for_capacity().collect();
+    let fits = |id: &ShapeId| {
+        let shape = engine.pending.shapes.get(*id);
+        shape.is_some_and(|shape| {
+            listed(&freed).any(|(cluster, node)| {
+                feasible::takes_one(engine.inputs(), shape, cluster, node, &Infeasible::NoRoom)
+            })
+        })
+    };
+    let fitting: BTreeSet<ShapeId> = shapes.into_iter().filter(fits).collect();
+    let reservable = engine.pending.note_freed(&freed);
+    mark_reservable_dirty(engine, &reservable);
+    // What is freed on its nodes changes what an owner has to reserve besides; what is freed elsewhere
+    // may be nearer to what it needs, if the jobs before it do not take it.
     let on_them = |kept: &Reservation| {
         let mut nodes = kept.nodes.iter();
         nodes.any(|node| {
@@ -129,41 +133,37 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
         let mut clusters = freed.keys();
         clusters.any(|cluster| plan::might_lack_less(engine.inputs(), kept, cluster))
     };
-    let holders = engine.reservations.with_nodes();
-    let met = holders.filter_map(|kept| {
+    let owners = engine.reservations.with_nodes();
+    let met = owners.filter_map(|kept| {
         let here = on_them(kept);
         (here || nearer(kept)).then(|| (kept.rank.key.clone(), here))
     });
-    for (holder, here) in met.collect::<Vec<_>>() {
+    for (owner, here) in met.collect::<Vec<_>>() {
         if here {
-            recheck(engine, &holder);
-        } else if let Some(line) = withheld::line_now(engine.inputs(), &holder) {
-            engine.pending.queues.remind(&line.queue, line.shape);
+            recheck(engine, &owner);
+        } else if let Some(entry) = withheld::line_now(engine.inputs(), &owner) {
+            let queues = &mut engine.pending.queues;
+            queues.recheck_if_moving(&entry.queue, entry.shape);
         }
     }
-    engine
-        .pending
-        .queues
-        .wake_for_room(|shape| known.get(&shape).copied().unwrap_or(true));
+    let queues = &mut engine.pending.queues;
+    queues.wake_for_capacity(|shape| fitting.contains(&shape));
 }
 
 /// Nodes that are not reserved any more are as good as freed.
 pub(crate) fn nodes_unreserved(engine: &mut Engine, kept: &Reservation) {
     let nodes = kept.nodes.iter().map(|node| (&node.cluster, &node.node));
-    engine.pending.freed.note_unreserved(nodes);
+    let reservable = engine.pending.note_unreserved(nodes);
+    mark_reservable_dirty(engine, &reservable);
 }
 
-/// Shapes that freed nodes may have made feasible, and that were not evaluated since, are feasible
-/// from now on. To be called when all feasible shapes were evaluated.
-pub(crate) fn settle_grown(engine: &mut Engine) {
-    if !engine.pending.freed.is_any() {
-        return;
+/// To be called when all feasible shapes were evaluated: shapes that freed nodes may have made
+/// feasible, and that were not evaluated since, are feasible from now on.
+pub(crate) fn settle_freed(engine: &mut Engine) {
+    if engine.pending.freed().is_any() {
+        let feasible = feasible::became_feasible(engine.inputs());
+        engine.pending.settle_freed(feasible);
     }
-    let open = feasible::opened(engine.inputs());
-    for id in open {
-        engine.pending.shapes.open(id);
-    }
-    engine.pending.freed.settle();
 }
 
 /// What the usable nodes of a cluster have together, by class; nothing where the cluster
@@ -182,10 +182,4 @@ pub(crate) fn cluster_total(
         class.add(&node.fact.allocatable, 1);
     }
     total
-}
-
-fn listed(freed: &Nodes) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
-    freed
-        .iter()
-        .flat_map(|(cluster, nodes)| nodes.iter().map(move |node| (cluster, node)))
 }

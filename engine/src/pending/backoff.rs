@@ -1,10 +1,11 @@
-//! Jobs that found nothing to evict, and when they look again.
+//! The back-off of jobs that searched for victims and found none.
 //!
-//! Each rests for a while after it looked without result; then it looks again as soon as anything has
-//! changed since. Where a victim was protected by its queue's minimum run time, it looks again
-//! when that has passed. Where its queues hold what they deserve, so that it is entitled to
-//! nothing, it looks again when one of them holds enough less. When a queue, a policy or a class
-//! has changed, nobody rests.
+//! A search costs far more than another evaluation, so it is limited for each job: the back-off stays
+//! when the class of the job is woken for something else. It ends after a while, once anything has
+//! changed since the search. Where a victim was protected by its queue's minimum run time, it ends
+//! when that has passed. Where the job was not entitled to reclaim, it ends when a queue of its path
+//! uses enough less than it deserves. When a queue, a policy or a priority class has changed, all
+//! back-offs end. The class of a job is activated when its back-off ends.
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::ResourceName;
@@ -12,31 +13,31 @@ use crate::api::ids::{JobKey, QueueName, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Most that are woken at once.
+/// The most back-offs that end at once.
 const AT_ONCE: usize = 64;
 
-/// Who rests until when.
+/// The jobs with a back-off.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Record", into = "Record")]
 pub(crate) struct PreemptionBackoff {
-    /// Counts changes that may give somebody something to take.
+    /// Counts changes after which a search may find victims.
     version: u64,
-    /// Until when each rests, and what had changed when it looked.
+    /// The end of each back-off, and the version at the search.
     resting: Hashed<JobKey, (Time, u64)>,
-    /// The same in order of time, so that the first is who looked first.
-    order: BTreeSet<(Time, JobKey)>,
-    /// When a protected victim is one no more.
+    /// The same in order of time.
+    pub(super) order: BTreeSet<(Time, JobKey)>,
+    /// When a victim is protected no more.
     timed: BTreeSet<(Time, JobKey)>,
-    /// What jobs that are entitled to nothing wait for.
+    /// What jobs that are not entitled to reclaim wait for.
     not_entitled: Hashed<JobKey, Vec<EntitlementGap>>,
-    /// The same by queue and resource, who needs the least first.
+    /// The same by queue and resource, the least amount first.
     by_gap: BTreeSet<(EntitlementGap, JobKey)>,
-    /// Whether nobody rests.
+    /// Whether all back-offs end.
     hurried: bool,
 }
 
-/// So much of a resource that a queue deserves and does not hold. The order of the fields is
-/// that in which it is looked up.
+/// An amount of a resource that a queue deserves and does not use. The order of the fields is the
+/// order in which gaps are looked up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct EntitlementGap {
     pub(crate) queue: QueueName,
@@ -44,7 +45,7 @@ pub(crate) struct EntitlementGap {
     pub(crate) amount: i64,
 }
 
-/// When those look again who wait for something other than time.
+/// The end of a back-off that waits for something other than time.
 const NEVER: Time = Time(i64::MAX);
 
 /// The same as plain lists.
@@ -58,20 +59,20 @@ struct Record {
 }
 
 impl From<PreemptionBackoff> for Record {
-    fn from(preemption_backoff: PreemptionBackoff) -> Self {
-        let resting = preemption_backoff.resting.into_iter();
+    fn from(backoff: PreemptionBackoff) -> Self {
+        let resting = backoff.resting.into_iter();
         let mut resting: Vec<_> = resting
             .map(|(key, (until, seen))| (key, until, seen))
             .collect();
         resting.sort_unstable();
-        let mut not_entitled: Vec<_> = preemption_backoff.not_entitled.into_iter().collect();
+        let mut not_entitled: Vec<_> = backoff.not_entitled.into_iter().collect();
         not_entitled.sort_unstable();
         Self {
-            version: preemption_backoff.version,
+            version: backoff.version,
             resting,
-            timed: preemption_backoff.timed,
+            timed: backoff.timed,
             not_entitled,
-            hurried: preemption_backoff.hurried,
+            hurried: backoff.hurried,
         }
     }
 }
@@ -89,7 +90,7 @@ impl From<Record> for PreemptionBackoff {
             by_gap: record
                 .not_entitled
                 .iter()
-                .flat_map(|(key, gaps)| gaps.iter().map(|due| (due.clone(), key.clone())))
+                .flat_map(|(key, gaps)| gaps.iter().map(|gap| (gap.clone(), key.clone())))
                 .collect(),
             not_entitled: record.not_entitled.into_iter().collect(),
             hurried: record.hurried,
@@ -98,21 +99,23 @@ impl From<Record> for PreemptionBackoff {
 }
 
 impl PreemptionBackoff {
-    /// Something is held or charged otherwise.
+    /// What can be reclaimed or preempted changed.
     pub(crate) fn moved(&mut self) {
         self.version += 1;
     }
 
-    /// Other rules hold.
+    /// The rules changed: all back-offs end.
     pub(crate) fn hurry(&mut self) {
         self.version += 1;
         self.hurried = !self.order.is_empty();
     }
 
+    /// Whether a job has a back-off.
     pub(crate) fn rests(&self, key: &JobKey) -> bool {
         self.resting.contains_key(key)
     }
 
+    /// A job searched without result. It may search again when a victim is protected no more.
     pub(crate) fn failed(&mut self, key: &JobKey, until: Time, more_at: Option<Time>) {
         self.forget(key);
         self.resting.insert(key.clone(), (until, self.version));
@@ -120,20 +123,21 @@ impl PreemptionBackoff {
         self.timed.extend(more_at.map(|at| (at, key.clone())));
     }
 
-    /// A job is entitled to nothing until one of its queues is due one of these.
+    /// A job is not entitled to reclaim until one of these gaps is there.
     pub(crate) fn not_entitled(&mut self, key: &JobKey, gaps: Vec<EntitlementGap>) {
         self.failed(key, NEVER, None);
-        for due in &gaps {
-            self.by_gap.insert((due.clone(), key.clone()));
+        for gap in &gaps {
+            self.by_gap.insert((gap.clone(), key.clone()));
         }
         self.not_entitled.insert(key.clone(), gaps);
     }
 
-    /// Who should look again now that a queue is due so much of each resource.
-    pub(crate) fn due_in(
+    /// The jobs whose back-off ends, now that a queue deserves so much of each resource and does not
+    /// use it.
+    pub(crate) fn entitled_in(
         &mut self,
         queue: &QueueName,
-        due: impl Fn(&ResourceName) -> i128,
+        unused: impl Fn(&ResourceName) -> i128,
     ) -> Vec<JobKey> {
         let mut met: Vec<JobKey> = Vec::new();
         let first = |resource: &ResourceName, amount| {
@@ -150,13 +154,13 @@ impl PreemptionBackoff {
             )
         };
         let mut from = first(&ResourceName::new(""), i64::MIN);
-        // Resource by resource, of each as far as it does.
+        // Resource by resource, of each up to what is unused.
         while let Some((next, _)) = self.by_gap.range(from..).next() {
             if next.queue != *queue {
                 break;
             }
             let resource = next.resource.clone();
-            let has = due(&resource);
+            let has = unused(&resource);
             let those = self.by_gap.range(first(&resource, i64::MIN)..);
             let those = those.take_while(|(of, _)| {
                 of.queue == *queue && of.resource == resource && i128::from(of.amount) <= has
@@ -168,18 +172,18 @@ impl PreemptionBackoff {
         met
     }
 
-    /// A job does not wait any more.
+    /// The back-off of a job ends.
     pub(crate) fn forget(&mut self, key: &JobKey) {
         if let Some((until, _)) = self.resting.remove(key) {
             self.order.remove(&(until, key.clone()));
             self.timed.retain(|(_, of)| of != key);
         }
-        for due in self.not_entitled.remove(key).into_iter().flatten() {
-            self.by_gap.remove(&(due, key.clone()));
+        for gap in self.not_entitled.remove(key).into_iter().flatten() {
+            self.by_gap.remove(&(gap, key.clone()));
         }
     }
 
-    /// Who should look again at `now`.
+    /// The jobs whose back-off ends at `now`.
     pub(crate) fn due(&mut self, now: Time) -> Vec<JobKey> {
         let mut due = Vec::new();
         while let Some((at, key)) = self.timed.first().cloned() {
@@ -206,7 +210,7 @@ impl PreemptionBackoff {
         due
     }
 
-    /// When somebody should look again, as things are.
+    /// When the next back-off ends, as things are.
     pub(crate) fn next(&self) -> Option<Time> {
         let timed = self.timed.first().map(|(at, _)| *at);
         let first = self.order.first().filter(|(_, key)| self.is_stale(key));
@@ -215,6 +219,12 @@ impl PreemptionBackoff {
         timed.into_iter().chain(first).min()
     }
 
+    /// For the audit: the same with its orders rebuilt.
+    pub(super) fn rebuilt(&self) -> Self {
+        Self::from(Record::from(self.clone()))
+    }
+
+    /// Whether anything has changed since the search of a job.
     fn is_stale(&self, key: &JobKey) -> bool {
         let looked = self.resting.get(key);
         looked.is_some_and(|(_, seen)| *seen < self.version)

@@ -1,123 +1,62 @@
-//! What is remembered between two searches for the next head: which queues have to be asked again.
+//! The queues that have to be asked for their head again.
 //!
-//! `cycle::next_head` searches; whatever else lets a job be admitted has to mark its queue dirty or
-//! make its shape feasible.
+//! `cycle::next_head` searches for the next head; whatever else lets a job be admitted has to mark its
+//! queue dirty or make its shape feasible.
 
-use crate::amounts::hashed::{Hashed, HashedSet};
+use crate::amounts::hashed::Hashed;
 use crate::quota::{Path, QueueId};
 use std::collections::BTreeSet;
 
 /// Which queues have to be asked for their head again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HeadSelector {
-    /// Queues whose head may be another job than when they last had none.
-    dirty: DirtyQueues,
-    /// The openings of shapes and the generation of freed nodes at which all jobs with a feasible
-    /// shape were evaluated without success.
-    exhausted_at: Option<(u64, u64)>,
-    /// Whether priorities of reservations changed: the reservation window of each queue is asked.
-    ask_windows: bool,
-    /// Queues whose window was asked since, and had no job to evaluate.
-    answered: HashedSet<QueueId>,
-    /// Queues that held less than they deserve when they were last ranked.
+    /// Queues whose head may be another job than when they last had none, each with those above it.
+    /// If another queue gets the same id later, it is asked once too often.
+    dirty: Hashed<QueueId, Path>,
+    /// How many dirty queues are on each path.
+    dirty_within: Hashed<QueueId, u32>,
+    /// Queues that used less than they deserve when they were last ranked.
     unsatisfied: BTreeSet<QueueId>,
 }
 
 impl HeadSelector {
-    /// Any job in a reservation window may have a better claim now.
-    pub(crate) fn ask_windows(&mut self) {
-        self.ask_windows = true;
-        self.answered.clear();
-    }
-
-    /// Whether every queue has to be asked for its window.
-    pub(crate) fn is_asking_windows(&self) -> bool {
-        self.ask_windows
-    }
-
     /// A queue may have another head.
     pub(crate) fn mark_dirty(&mut self, queue: QueueId, path: Path) {
+        self.note_none(queue);
+        for id in &path {
+            *self.dirty_within.entry(*id).or_default() += 1;
+        }
         self.dirty.insert(queue, path);
-    }
-
-    /// Whether a queue may have another head.
-    pub(crate) fn is_dirty(&self, queue: QueueId) -> bool {
-        self.dirty.contains(queue)
-    }
-
-    /// Whether a queue or one below it may have another head.
-    pub(crate) fn is_dirty_within(&self, queue: QueueId) -> bool {
-        self.dirty.are_below(queue)
     }
 
     /// A queue has no job to evaluate.
     pub(crate) fn note_none(&mut self, queue: QueueId) {
-        self.dirty.remove(queue);
-        if self.ask_windows {
-            self.answered.insert(queue);
+        for id in self.dirty.remove(&queue).into_iter().flatten() {
+            if let Some(count) = self.dirty_within.get_mut(&id) {
+                *count -= 1;
+                if *count == 0 {
+                    self.dirty_within.remove(&id);
+                }
+            }
         }
     }
 
-    /// No queue has a job to evaluate, at these openings and this generation of freed nodes.
-    pub(crate) fn note_exhausted(&mut self, at: (u64, u64)) {
-        self.exhausted_at = Some(at);
-        self.ask_windows = false;
+    /// Whether a queue may have another head.
+    pub(crate) fn is_dirty(&self, queue: QueueId) -> bool {
+        self.dirty.contains_key(&queue)
     }
 
-    /// Whether all jobs with a feasible shape were evaluated already as things are.
-    pub(crate) fn is_exhausted(&self, at: (u64, u64)) -> bool {
-        self.exhausted_at == Some(at)
+    /// Whether a queue or one below it may have another head.
+    pub(crate) fn is_dirty_within(&self, queue: QueueId) -> bool {
+        self.dirty_within.contains_key(&queue)
     }
 
-    /// Whether a queue had no job when it was last asked, and nothing about it has changed since.
-    pub(crate) fn has_answered(&self, queue: QueueId) -> bool {
-        !self.dirty.contains(queue) && (!self.ask_windows || self.answered.contains(&queue))
-    }
-
-    /// Notes whether a queue holds less than it deserves; whether that is news.
+    /// Notes whether a queue uses less than it deserves. Returns whether that changed.
     pub(crate) fn note_unsatisfied(&mut self, queue: QueueId, unsatisfied: bool) -> bool {
         if unsatisfied {
             self.unsatisfied.insert(queue)
         } else {
             self.unsatisfied.remove(&queue)
-        }
-    }
-}
-
-/// Dirty queues, each with those above it, and how many below each are dirty. Where another queue gets
-/// the same id later, it is asked once too often.
-#[derive(Debug, Clone, Default)]
-struct DirtyQueues {
-    paths: Hashed<QueueId, Path>,
-    below: Hashed<QueueId, u32>,
-}
-
-impl DirtyQueues {
-    /// Whether the queue or one below it is dirty.
-    fn are_below(&self, queue: QueueId) -> bool {
-        self.below.contains_key(&queue)
-    }
-
-    fn contains(&self, queue: QueueId) -> bool {
-        self.paths.contains_key(&queue)
-    }
-
-    fn insert(&mut self, queue: QueueId, path: Path) {
-        self.remove(queue);
-        for id in &path {
-            *self.below.entry(*id).or_default() += 1;
-        }
-        self.paths.insert(queue, path);
-    }
-
-    fn remove(&mut self, queue: QueueId) {
-        for id in self.paths.remove(&queue).into_iter().flatten() {
-            if let Some(count) = self.below.get_mut(&id) {
-                *count -= 1;
-                if *count == 0 {
-                    self.below.remove(&id);
-                }
-            }
         }
     }
 }

@@ -1,30 +1,35 @@
-//! What no room can be found for is evaluated once for all queues.
+//! Why a request shape is infeasible, and the nodes that may change that.
 //!
-//! Room does not know queues: a shape that finds none for one queue finds none for any, until
-//! somewhere more of it becomes free. So the shape is shut, all groups of it at once, and stays
-//! so until a node on which more has become free could take at least one of its pods. The same
-//! holds for what is only kept for others: then those are stopped whom the same reservations
-//! bind. A completion costs what it may have opened, not what waits.
+//! Capacity does not depend on queues: a shape that fits nowhere for one queue fits nowhere for any.
+//! It is infeasible for all classes of the shape at once, until a node with freed capacity could take
+//! at least one of its pods. Where it fits only on reserved nodes, that blocks the jobs that the same
+//! reservations bind. A completion costs what it may make feasible, not what is pending.
 //!
-//! A shape that is shut must find no plan: whatever else might open it (another fleet, another
-//! queue policy) opens it by name.
+//! There must be no plan for an infeasible shape: whatever else may lead to one (another fleet,
+//! another queue policy) makes it feasible.
 
 use crate::api::ids::{ClusterName, JobKey, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Why a shape is shut.
+/// Why a shape is infeasible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Infeasible {
     /// It fits nowhere.
     NoRoom,
-    /// It fits only where nodes are kept for these jobs: that blocks the jobs that have to leave alone
-    /// what is kept for all of them. Of one that keeps nothing any more the nodes have grown.
+    /// It fits only on nodes that are reserved for these jobs: that blocks the jobs that all of these
+    /// reservations bind. A reservation that is dropped frees its nodes.
     Withheld(Arc<[JobKey]>),
 }
 
-/// Nodes of which more has become free, by cluster.
+/// Nodes with freed capacity, by cluster.
 pub(crate) type Nodes = BTreeMap<ClusterName, BTreeSet<NodeName>>;
+
+/// The nodes, each with its cluster.
+pub(crate) fn listed(nodes: &Nodes) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
+    let clusters = nodes.iter();
+    clusters.flat_map(|(cluster, nodes)| nodes.iter().map(move |node| (cluster, node)))
+}
 
 /// Nodes with freed capacity since all feasible shapes were evaluated, each with the generation at
 /// which more of it last became free: a shape that was found infeasible later was evaluated with it.
@@ -50,7 +55,7 @@ impl FreedNodes {
     }
 
     /// How often nodes were freed or unreserved so far.
-    pub(crate) fn generation(&self) -> u64 {
+    pub(super) fn generation(&self) -> u64 {
         self.generation
     }
 
@@ -68,20 +73,17 @@ impl FreedNodes {
     }
 
     /// Pods left these nodes.
-    pub(crate) fn note_freed<'a>(
-        &mut self,
-        nodes: impl IntoIterator<Item = (&'a ClusterName, &'a NodeName)>,
-    ) {
+    pub(super) fn note_freed(&mut self, nodes: &Nodes) {
         self.generation += 1;
-        for (cluster, node) in nodes {
-            let generation = self.generation;
+        let generation = self.generation;
+        for (cluster, node) in listed(nodes) {
             let at = self.at(cluster, node);
             (at.free, at.unreserved) = (generation, generation);
         }
     }
 
     /// Less of these nodes is reserved.
-    pub(crate) fn note_unreserved<'a>(
+    pub(super) fn note_unreserved<'a>(
         &mut self,
         nodes: impl IntoIterator<Item = (&'a ClusterName, &'a NodeName)>,
     ) {
@@ -92,7 +94,7 @@ impl FreedNodes {
     }
 
     /// All feasible shapes were evaluated with them.
-    pub(crate) fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.nodes.clear();
     }
 
@@ -104,15 +106,15 @@ impl FreedNodes {
     /// Those freed after a generation, as far as it matters to a shape that is infeasible for `why`.
     pub(crate) fn since(
         &self,
-        count: u64,
+        generation: u64,
         why: &Infeasible,
     ) -> impl Iterator<Item = (&ClusterName, &NodeName)> {
         let nodes = self.nodes.iter();
         let nodes = nodes.flat_map(|(cluster, nodes)| nodes.iter().map(move |n| (cluster, n)));
-        let kept = matches!(why, Infeasible::Withheld(_));
-        let grew = move |at: &FreedAt| count < if kept { at.unreserved } else { at.free };
+        let withheld = matches!(why, Infeasible::Withheld(_));
+        let freed_at = move |at: &FreedAt| if withheld { at.unreserved } else { at.free };
         nodes
-            .filter(move |(_, (_, at))| grew(at))
+            .filter(move |(_, (_, at))| generation < freed_at(at))
             .map(|(cluster, (node, _))| (cluster, node))
     }
 }

@@ -1,5 +1,5 @@
-//! Which shapes are shut, by what may open them: so that a node on which more has become free
-//! names those that it might take, and nobody goes through all that is shut.
+//! The request shapes, by what may make them feasible: a node with freed capacity names the shapes that
+//! it might take, and the other infeasible ones cost nothing.
 
 use crate::amounts::resources::ResourceName;
 use crate::api::ids::JobKey;
@@ -8,149 +8,143 @@ use crate::pending::infeasible::Infeasible;
 use crate::pending::shapes::{RequestShape, ShapeId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The shapes in use, told apart.
-#[derive(Debug, Clone, Default)]
+/// The shapes in use, feasible and infeasible.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct InfeasibleShapes {
-    /// Not shut.
-    open: BTreeSet<ShapeId>,
-    /// Shut, by what a pod of one of its roles asks for of what that is best known by.
-    head_selector: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<ShapeId>>>,
-    /// Shut, with a role that asks for nothing.
+    feasible: BTreeSet<ShapeId>,
+    /// The infeasible ones, by the amount of its leading resource that a pod of a role requests.
+    by_leading: BTreeMap<ResourceName, BTreeMap<i64, BTreeSet<ShapeId>>>,
+    /// The infeasible ones with a role that requests nothing.
     undemanding: BTreeSet<ShapeId>,
-    /// Shut since they fit only where nodes are kept.
-    kept: BTreeSet<ShapeId>,
-    /// How many of those are stopped by what is kept for a job.
+    /// How many shapes the reservation of a job makes infeasible.
     stopped_by: HashMap<JobKey, usize>,
 }
 
+/// What a shape is.
+#[derive(Clone, Copy)]
+pub(super) enum Feasibility<'a> {
+    Unused,
+    Feasible,
+    Infeasible(&'a Infeasible),
+}
+
+impl<'a> Feasibility<'a> {
+    pub(super) fn of(infeasible: Option<&'a Infeasible>) -> Self {
+        infeasible.map_or(Self::Feasible, Self::Infeasible)
+    }
+}
+
 impl InfeasibleShapes {
-    /// What a shape was, and is from now on.
-    pub(crate) fn note(
+    /// Notes what a shape was, and is from now on.
+    pub(super) fn note(
         &mut self,
         id: ShapeId,
         shape: &RequestShape,
-        before: Was<'_>,
-        now: Was<'_>,
+        before: Feasibility<'_>,
+        now: Feasibility<'_>,
     ) {
         match before {
-            Was::Unused => {}
-            Was::Open => {
-                self.open.remove(&id);
+            Feasibility::Unused => {}
+            Feasibility::Feasible => {
+                self.feasible.remove(&id);
             }
-            Was::Infeasible(why) => self.unlist(id, shape, why),
+            Feasibility::Infeasible(why) => self.unlist(id, shape, why),
         }
         match now {
-            Was::Unused => {}
-            Was::Open => {
-                self.open.insert(id);
+            Feasibility::Unused => {}
+            Feasibility::Feasible => {
+                self.feasible.insert(id);
             }
-            Was::Infeasible(why) => self.list(id, shape, why),
+            Feasibility::Infeasible(why) => self.list(id, shape, why),
         }
     }
 
     fn list(&mut self, id: ShapeId, shape: &RequestShape, why: &Infeasible) {
-        for ask in asks(shape) {
-            let listed = match ask {
-                Some((name, each)) => {
-                    let head_selector = self.head_selector.entry(name.clone()).or_default();
-                    head_selector.entry(each).or_default()
+        for request in requests(shape) {
+            let listed = match request {
+                Some((name, amount)) => {
+                    let by_amount = self.by_leading.entry(name.clone()).or_default();
+                    by_amount.entry(amount).or_default()
                 }
                 None => &mut self.undemanding,
             };
             listed.insert(id);
         }
-        if let Infeasible::Withheld(holders) = why {
-            self.kept.insert(id);
-            for holder in holders.iter() {
-                *self.stopped_by.entry(holder.clone()).or_default() += 1;
-            }
+        for owner in owners(why) {
+            *self.stopped_by.entry(owner.clone()).or_default() += 1;
         }
     }
 
     fn unlist(&mut self, id: ShapeId, shape: &RequestShape, why: &Infeasible) {
-        for ask in asks(shape) {
-            let Some((name, each)) = ask else {
+        for request in requests(shape) {
+            let Some((name, amount)) = request else {
                 self.undemanding.remove(&id);
                 continue;
             };
-            let Some(head_selector) = self.head_selector.get_mut(name) else {
+            let Some(by_amount) = self.by_leading.get_mut(name) else {
                 continue;
             };
-            if let Some(listed) = head_selector.get_mut(&each) {
+            if let Some(listed) = by_amount.get_mut(&amount) {
                 listed.remove(&id);
                 if listed.is_empty() {
-                    head_selector.remove(&each);
+                    by_amount.remove(&amount);
+                }
+            }
+            if by_amount.is_empty() {
+                self.by_leading.remove(name);
+            }
+        }
+        for owner in owners(why) {
+            if let Some(count) = self.stopped_by.get_mut(owner) {
+                *count -= 1;
+                if *count == 0 {
+                    self.stopped_by.remove(owner);
                 }
             }
         }
-        if let Infeasible::Withheld(holders) = why {
-            self.kept.remove(&id);
-            for holder in holders.iter() {
-                if let Some(count) = self.stopped_by.get_mut(holder) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.stopped_by.remove(holder);
-                    }
-                }
-            }
-        }
     }
 
-    /// Those that are not shut.
-    pub(crate) fn open(&self) -> impl Iterator<Item = ShapeId> {
-        self.open.iter().copied()
+    /// The feasible shapes.
+    pub(crate) fn feasible(&self) -> impl Iterator<Item = ShapeId> {
+        self.feasible.iter().copied()
     }
 
-    /// Those that are shut since they fit only where nodes are kept.
-    pub(crate) fn kept(&self) -> &BTreeSet<ShapeId> {
-        &self.kept
+    /// Whether the reservation of a job makes any shape infeasible.
+    pub(crate) fn are_stopped_by(&self, owner: &JobKey) -> bool {
+        self.stopped_by.contains_key(owner)
     }
 
-    /// Whether what is kept for a job stops any want.
-    pub(crate) fn are_stopped_by(&self, holder: &JobKey) -> bool {
-        self.stopped_by.contains_key(holder)
-    }
-
-    /// Those of the shut ones of which a pod could be on a node with so much free of each
-    /// resource, as far as one resource tells.
+    /// The infeasible shapes of which a pod might fit on a node with so much free of each resource,
+    /// as far as one resource tells.
     pub(crate) fn might_be_on(
         &self,
         free: impl Fn(&ResourceName) -> i128,
     ) -> impl Iterator<Item = ShapeId> {
-        let head_selector = self
-            .head_selector
-            .iter()
-            .flat_map(move |(name, by_amount)| {
-                let free = i64::try_from(free(name).max(0)).unwrap_or(i64::MAX);
-                by_amount.range(..=free).flat_map(|(_, shapes)| shapes)
-            });
-        head_selector.chain(&self.undemanding).copied()
+        let fitting = self.by_leading.iter().flat_map(move |(name, by_amount)| {
+            let free = i64::try_from(free(name).max(0)).unwrap_or(i64::MAX);
+            by_amount.range(..=free).flat_map(|(_, shapes)| shapes)
+        });
+        fitting.chain(&self.undemanding).copied()
     }
 }
 
-/// What a shape was or is.
-#[derive(Clone, Copy)]
-pub(crate) enum Was<'a> {
-    Unused,
-    Open,
-    Infeasible(&'a Infeasible),
-}
-
-impl<'a> Was<'a> {
-    pub(crate) fn of(infeasible: Option<&'a Infeasible>) -> Self {
-        infeasible.map_or(Self::Open, Self::Infeasible)
+/// The owners of the reservations that make a shape infeasible.
+fn owners(why: &Infeasible) -> &[JobKey] {
+    match why {
+        Infeasible::NoRoom => &[],
+        Infeasible::Withheld(owners) => owners,
     }
 }
 
-/// What a pod of each role asks for, of what the role is best known by; `None` for nothing. A
-/// want of no pods asks for nothing.
-fn asks(shape: &RequestShape) -> impl Iterator<Item = Option<(&ResourceName, i64)>> {
+/// What a pod of each role requests of its leading resource; `None` for nothing. A shape without pods
+/// requests nothing.
+fn requests(shape: &RequestShape) -> impl Iterator<Item = Option<(&ResourceName, i64)>> {
     let roles = shape.demand.roles.iter().filter(|role| role.count > 0);
     let none = roles.clone().next().is_none();
-    let asks = roles.map(|role| {
+    let requests = roles.map(|role| {
         let name = leading(&role.request)?;
-        let each = role.request.amount_of(name).0;
-        (each > 0).then_some((name, each))
+        let amount = role.request.amount_of(name).0;
+        (amount > 0).then_some((name, amount))
     });
-    asks.chain(none.then_some(None))
+    requests.chain(none.then_some(None))
 }

@@ -1,5 +1,6 @@
 //! Pending jobs: in order, in classes of one shape, parked until what they wait for changes.
 
+mod audit;
 pub(crate) mod backoff;
 pub(crate) mod head_selector;
 pub(crate) mod inadmissible;

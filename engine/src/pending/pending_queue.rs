@@ -1,7 +1,7 @@
-//! The waiting jobs of one queue: its groups, in order, parked or active.
+//! The pending jobs of one queue: its classes, in order, parked or active.
 //!
-//! A store, and questions to it: what moves jobs in and out, wakes groups and puts them to sleep
-//! is [`crate::pending::queues::PendingQueues`], which keeps this in step with what is known of all queues.
+//! It answers questions. What moves jobs in and out, wakes classes and parks them is
+//! [`crate::pending::queues::PendingQueues`], which keeps its indexes over all queues in step.
 
 use crate::api::facts::QueueOrdering;
 use crate::api::job::QueueOrder;
@@ -12,76 +12,65 @@ use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The waiting jobs of one queue who want the same.
+/// The pending jobs of one queue that have one request shape.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PendingClass {
-    pub(crate) jobs: BTreeSet<QueueOrder>,
-    pub(crate) inadmissible: Option<Inadmissible>,
-    /// Why it slept last.
-    pub(crate) last: Option<Reason>,
-    /// Whether its first was evaluated since it was woken, whatever is known of what it wants.
-    pub(crate) evaluated: bool,
+pub(super) struct PendingClass {
+    pub(super) jobs: BTreeSet<QueueOrder>,
+    pub(super) state: ClassState,
+    /// What it was last blocked by.
+    pub(super) last: Option<Reason>,
 }
 
-/// The waiting jobs of one queue.
+/// When the first job of a class is evaluated.
+#[derive(Debug, Clone, Default)]
+pub(super) enum ClassState {
+    /// Not evaluated since it was woken: if its shape is feasible.
+    #[default]
+    Woken,
+    /// Once, whatever is known of its shape.
+    Recheck,
+    /// Its shape was found infeasible: when the shape is feasible.
+    ShapeInfeasible,
+    /// When what it waits for has changed.
+    Parked(Inadmissible),
+}
+
+impl PendingClass {
+    pub(super) fn is_parked(&self) -> bool {
+        matches!(self.state, ClassState::Parked(_))
+    }
+
+    /// Whether it is parked and may be admitted some day as things are.
+    pub(super) fn is_admissible_later(&self) -> bool {
+        matches!(&self.state, ClassState::Parked(parked) if parked.admissible_later)
+    }
+}
+
+/// The pending jobs of one queue.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingQueue {
-    /// The number of its queue.
-    pub(crate) id: QueueId,
-    pub(crate) ranks: PositionIndex,
-    pub(crate) groups: BTreeMap<ShapeId, PendingClass>,
-    /// First of each group that is active.
-    pub(crate) active: BTreeSet<(QueueOrder, ShapeId)>,
-    /// First of each group that sleeps and could go some day.
-    pub(crate) admissible_later: BTreeSet<(QueueOrder, ShapeId)>,
-    /// Groups of which the first that may look for something to evict has not done so without result.
-    pub(crate) unlooked: BTreeSet<ShapeId>,
-    /// Groups that are evaluated once more, whatever is known of the room for what they want.
-    pub(crate) due: BTreeMap<ShapeId, Recheck>,
-}
-
-/// Whether a group is evaluated once more, whatever is known of the room for what it wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Recheck {
-    /// It is.
-    Surely,
-    /// It is if other nodes are nearer to what a holder in it lacks when it is asked.
-    IfNearer,
+    pub(super) id: QueueId,
+    pub(super) ranks: PositionIndex,
+    pub(super) classes: BTreeMap<ShapeId, PendingClass>,
+    /// The first job of each active class.
+    pub(super) active: BTreeSet<(QueueOrder, ShapeId)>,
+    /// The first job of each class that is parked and may be admitted some day.
+    pub(super) admissible_later: BTreeSet<(QueueOrder, ShapeId)>,
+    /// Classes that are rechecked if the reservation of one of their jobs should move to nodes that
+    /// were freed, which is found out when the queue is asked: jobs before them may take these nodes.
+    pub(super) may_move: BTreeSet<ShapeId>,
 }
 
 impl PendingQueue {
-    pub(crate) fn new(id: QueueId) -> Self {
+    pub(super) fn new(id: QueueId) -> Self {
         Self {
             id,
             ranks: PositionIndex::default(),
-            groups: BTreeMap::new(),
+            classes: BTreeMap::new(),
             active: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
-            unlooked: BTreeSet::new(),
-            due: BTreeMap::new(),
+            may_move: BTreeSet::new(),
         }
-    }
-
-    /// The job to be evaluated next, if any may be: the first that is active and `open`. Where
-    /// nobody may pass the head, only that.
-    pub(crate) fn candidate(
-        &self,
-        ordering: QueueOrdering,
-        open: impl Fn(&QueueOrder, ShapeId) -> bool,
-    ) -> Option<(&QueueOrder, ShapeId)> {
-        let strict = ordering == QueueOrdering::StrictFifo;
-        let (rank, shape) = if strict {
-            self.active
-                .first()
-                .filter(|(rank, shape)| open(rank, *shape))
-        } else {
-            self.active.iter().find(|(rank, shape)| open(rank, *shape))
-        }?;
-        let behind = self
-            .admissible_later
-            .first()
-            .is_some_and(|(ahead, _)| ahead < rank);
-        (!strict || !behind).then_some((rank, *shape))
     }
 
     /// The number of its queue.
@@ -89,113 +78,105 @@ impl PendingQueue {
         self.id
     }
 
-    /// How many groups are active.
-    pub(crate) fn active(&self) -> usize {
-        self.active.len()
-    }
-
-    /// Groups that may look for something to evict.
-    pub(crate) fn unlooked(&self) -> &BTreeSet<ShapeId> {
-        &self.unlooked
-    }
-
-    /// Groups of which the first is evaluated whatever is known of the room for what it wants.
-    pub(crate) fn due(&self) -> &BTreeMap<ShapeId, Recheck> {
-        &self.due
-    }
-
-    pub(crate) fn note_due(&mut self, shape: ShapeId, due: Recheck) {
-        let known = self.due.get(&shape);
-        if self.groups.contains_key(&shape) && known != Some(&Recheck::Surely) {
-            self.due.insert(shape, due);
-        }
-    }
-
-    /// The first of a group, if it is active.
-    pub(crate) fn first_active(&self, shape: ShapeId) -> Option<(&QueueOrder, ShapeId)> {
-        let group = self.groups.get(&shape)?;
-        let first = group.jobs.first().filter(|_| group.inadmissible.is_none());
-        first.map(|rank| (rank, shape))
-    }
-
-    /// The first `most` jobs of those who could go some day, parked or active.
-    pub(crate) fn front(&self, most: usize) -> BTreeSet<QueueOrder> {
-        let mut inadmissible = self.admissible_later.iter().peekable();
-        let mut active = self.active.iter().peekable();
-        // The classes whose first are first, merged: what this costs grows as `most` does.
-        let mut classes = BTreeMap::new();
-        for _ in 0..most {
-            let from_inadmissible = match (inadmissible.peek(), active.peek()) {
-                (Some(a), Some(b)) => a < b,
-                (a, _) => a.is_some(),
-            };
-            let next = if from_inadmissible {
-                inadmissible.next()
-            } else {
-                active.next()
-            };
-            let Some((_, shape)) = next else { break };
-            let mut jobs = self.group(*shape);
-            if let Some(first) = jobs.next() {
-                classes.insert(first, jobs);
-            }
-        }
-        let mut front = BTreeSet::new();
-        while front.len() < most
-            && let Some((rank, mut behind)) = classes.pop_first()
-        {
-            front.insert(rank.clone());
-            if let Some(next) = behind.next() {
-                classes.insert(next, behind);
-            }
-        }
-        front
-    }
-
-    /// The first of those who could go some day, parked or active.
-    pub(crate) fn first_that_may_go(&self) -> Option<&QueueOrder> {
-        let inadmissible = self.admissible_later.first().map(|(rank, _)| rank);
-        let active = self.active.first().map(|(rank, _)| rank);
-        inadmissible.into_iter().chain(active).min()
-    }
-
-    /// All in order.
+    /// All jobs in order.
     pub(crate) fn ranks(&self) -> &PositionIndex {
         &self.ranks
     }
 
-    /// The first jobs of a group.
-    pub(crate) fn group(&self, shape: ShapeId) -> impl Iterator<Item = &QueueOrder> {
-        self.groups
-            .get(&shape)
-            .into_iter()
-            .flat_map(|group| &group.jobs)
+    /// The jobs of a class, in order.
+    pub(crate) fn class(&self, shape: ShapeId) -> impl Iterator<Item = &QueueOrder> {
+        let class = self.classes.get(&shape);
+        class.into_iter().flat_map(|class| &class.jobs)
     }
 
-    /// Whether the first of a group was evaluated since it was woken.
-    pub(crate) fn was_evaluated(&self, shape: ShapeId) -> bool {
-        self.groups.get(&shape).is_some_and(|group| group.evaluated)
-    }
-
-    /// Whether a group found nothing to evict, as far as nothing has changed for it.
-    pub(crate) fn has_looked(&self, shape: ShapeId) -> bool {
-        self.groups.contains_key(&shape) && !self.unlooked.contains(&shape)
-    }
-
-    /// Who comes after `rank` in a group.
+    /// The job of a class after `rank`.
     pub(crate) fn after(&self, shape: ShapeId, rank: &QueueOrder) -> Option<&QueueOrder> {
         use std::ops::Bound::{Excluded, Unbounded};
-        let group = self.groups.get(&shape)?;
-        group.jobs.range((Excluded(rank), Unbounded)).next()
+        let class = self.classes.get(&shape)?;
+        class.jobs.range((Excluded(rank), Unbounded)).next()
     }
 
-    /// All, by group.
-    pub(crate) fn grouped(&self) -> impl Iterator<Item = &QueueOrder> {
-        self.groups.values().flat_map(|group| &group.jobs)
+    /// The job that is evaluated next, if there is one: the first of those that are active and
+    /// `feasible`. In a StrictFIFO queue only the head may be.
+    pub(crate) fn candidate(
+        &self,
+        ordering: QueueOrdering,
+        feasible: impl Fn(&QueueOrder, ShapeId) -> bool,
+    ) -> Option<(&QueueOrder, ShapeId)> {
+        let strict = ordering == QueueOrdering::StrictFifo;
+        let mut active = self.active.iter().take(if strict { 1 } else { usize::MAX });
+        let (rank, shape) = active.find(|(rank, shape)| feasible(rank, *shape))?;
+        let ahead = self.admissible_later.first();
+        let behind = ahead.is_some_and(|(ahead, _)| ahead < rank);
+        (!strict || !behind).then_some((rank, *shape))
     }
 
-    /// Takes the first of a group off the lists; whether it was active.
-    pub(crate) fn unlist(&mut self, shape: ShapeId, first: Option<QueueOrder>) -> bool {
+    /// The first job of a class, if the class is active.
+    pub(crate) fn first_active(&self, shape: ShapeId) -> Option<(&QueueOrder, ShapeId)> {
+        let class = self.classes.get(&shape)?;
+        let first = class.jobs.first().filter(|_| !class.is_parked());
+        first.map(|rank| (rank, shape))
+    }
+
+    /// Whether the first job of a class is evaluated whatever is known of its shape. In a StrictFIFO
+    /// queue each head is, once.
+    pub(crate) fn is_due(&self, shape: ShapeId, strict: bool) -> bool {
+        let class = self.classes.get(&shape);
+        class.is_some_and(|class| match class.state {
+            ClassState::Woken => strict,
+            ClassState::Recheck => true,
+            ClassState::ShapeInfeasible | ClassState::Parked(_) => false,
+        })
+    }
+
+    /// Whether the reservation of a job of a class may move to nodes that were freed.
+    pub(crate) fn may_move(&self, shape: ShapeId) -> bool {
+        self.may_move.contains(&shape)
+    }
+
+    /// The first `most` of the jobs that may be admitted some day, parked or active.
+    pub(crate) fn window(&self, most: usize) -> BTreeSet<QueueOrder> {
+        let mut parked = self.admissible_later.iter().peekable();
+        let mut active = self.active.iter().peekable();
+        // The classes whose first jobs are first, merged: what this costs grows as `most` does.
+        let mut classes = BTreeMap::new();
+        for _ in 0..most {
+            let parked_is_first = match (parked.peek(), active.peek()) {
+                (Some(a), Some(b)) => a < b,
+                (a, _) => a.is_some(),
+            };
+            let next = if parked_is_first {
+                parked.next()
+            } else {
+                active.next()
+            };
+            let Some((_, shape)) = next else { break };
+            let mut jobs = self.class(*shape);
+            if let Some(first) = jobs.next() {
+                classes.insert(first, jobs);
+            }
+        }
+        let mut window = BTreeSet::new();
+        while window.len() < most
+            && let Some((rank, mut behind)) = classes.pop_first()
+        {
+            window.insert(rank.clone());
+            if let Some(next) = behind.next() {
+                classes.insert(next, behind);
+            }
+        }
+        window
+    }
+
+    /// The first of the jobs that may be admitted some day, parked or active.
+    pub(crate) fn first_that_may_go(&self) -> Option<&QueueOrder> {
+        let parked = self.admissible_later.first().map(|(rank, _)| rank);
+        let active = self.active.first().map(|(rank, _)| rank);
+        parked.into_iter().chain(active).min()
+    }
+
+    /// Takes the first job of a class off the indexes; whether it was active.
+    pub(super) fn unlist(&mut self, shape: ShapeId, first: Option<QueueOrder>) -> bool {
         first.is_some_and(|first| {
             let entry = (first, shape);
             self.admissible_later.remove(&entry);

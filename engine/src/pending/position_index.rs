@@ -1,7 +1,7 @@
-//! The waiting jobs of a queue in order, and the place of each.
+//! The pending jobs of a queue in order, and the place of each.
 //!
-//! A sorted sequence in chunks: insert, remove and position cost the square root of what
-//! waits, where an ordered set would have to count.
+//! A sorted sequence in chunks: insert, remove and position cost the square root of the number of
+//! jobs, where an ordered set would have to count.
 
 use crate::api::job::QueueOrder;
 

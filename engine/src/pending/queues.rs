@@ -1,8 +1,7 @@
-//! Waiting jobs in line: by queue, grouped by what they want, parked until that may be had.
+//! Pending jobs by queue, in classes of one request shape.
 //!
-//! What holds for the first job of a group holds for those behind it, so a group is evaluated by
-//! its first, sleeps as one and wakes as one. A sleeping group is named in the list of each
-//! thing it waits for.
+//! What blocks the first job of a class blocks those behind it: a class is evaluated by its first job,
+//! and is parked and woken as one. A parked class is listed under each condition that it waits for.
 
 use crate::amounts::hashed::{Hashed, HashedSet};
 use crate::amounts::resources::ResourceName;
@@ -10,50 +9,56 @@ use crate::api::ids::{PoolClass, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::reason::Reason;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
-use crate::pending::pending_queue::{PendingQueue, Recheck};
+use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
 use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All waiting jobs.
+/// The pending jobs of all queues.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingQueues {
-    pending_queues: Hashed<QueueName, PendingQueue>,
-    inadmissible_by: BTreeMap<RequeueCondition, BTreeSet<(QueueName, ShapeId)>>,
-    /// Groups that were woken since this was last taken.
+    pub(super) by_name: Hashed<QueueName, PendingQueue>,
+    /// The parked classes, by what they wait for.
+    pub(super) waiting: BTreeMap<RequeueCondition, BTreeSet<(QueueName, ShapeId)>>,
+    /// Classes that were woken since this was last taken.
     woken: BTreeSet<(QueueName, ShapeId)>,
-    /// Queues whose first job to be evaluated may be another than when this was last taken.
-    dirty: BTreeSet<QueueName>,
-    /// What groups that are active want, and in which queues.
-    ready: BTreeMap<ShapeId, HashedSet<QueueId>>,
-    /// What those want in each queue for whom something may be kept.
-    fronts: BTreeMap<QueueName, BTreeSet<ShapeId>>,
-    /// In how many queues each of that is wanted so.
-    in_window: BTreeMap<ShapeId, usize>,
+    /// Queues whose jobs or classes changed since this was last taken.
+    changed: BTreeSet<QueueName>,
+    /// The shapes of active classes, and in which queues they are.
+    pub(super) active: BTreeMap<ShapeId, HashedSet<QueueId>>,
+    /// The shapes in the reservation window of each queue.
+    pub(super) windows: BTreeMap<QueueName, BTreeSet<ShapeId>>,
+    /// In how many windows each shape is.
+    pub(super) in_window: BTreeMap<ShapeId, usize>,
 }
 
 impl PendingQueues {
     pub(crate) fn pending_queue(&self, queue: &QueueName) -> Option<&PendingQueue> {
-        self.pending_queues.get(queue)
+        self.by_name.get(queue)
     }
 
     /// In no order.
     pub(crate) fn pending_queues(&self) -> impl Iterator<Item = (&QueueName, &PendingQueue)> {
-        self.pending_queues.iter()
+        self.by_name.iter()
     }
 
-    /// Queues whose first job to be evaluated may be another than when this was last asked.
-    pub(crate) fn take_dirty(&mut self) -> BTreeSet<QueueName> {
-        std::mem::take(&mut self.dirty)
+    /// Queues whose jobs or classes changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<QueueName> {
+        std::mem::take(&mut self.changed)
     }
 
-    /// Whether [`Self::take_dirty`] would name any.
-    pub(crate) fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+    /// Whether [`Self::take_changed`] would name any.
+    pub(crate) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
     }
 
-    /// A job joins the line of a queue, which keeps its number as long as it has jobs. Its group
-    /// wakes if it now stands first in it.
+    /// Classes that were woken since the last call.
+    pub(crate) fn take_woken(&mut self) -> BTreeSet<(QueueName, ShapeId)> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// A job joins a queue, which keeps its number as long as it has jobs. Its class wakes if the job
+    /// is first in it.
     pub(crate) fn insert(
         &mut self,
         queue: &QueueName,
@@ -61,151 +66,132 @@ impl PendingQueues {
         shape: ShapeId,
         rank: &QueueOrder,
     ) {
-        self.mark_dirty(queue);
-        let pending_queue = self.pending_queues.entry(queue.clone());
+        self.note_changed(queue);
+        let pending_queue = self.by_name.entry(queue.clone());
         let pending_queue = pending_queue.or_insert_with(|| PendingQueue::new(id));
         pending_queue.ranks.insert(rank.clone());
-        if !pending_queue.groups.contains_key(&shape) {
-            pending_queue.unlooked.insert(shape);
-        }
-        let group = pending_queue.groups.entry(shape).or_default();
-        let before = group.jobs.first().cloned();
-        group.jobs.insert(rank.clone());
+        let class = pending_queue.classes.entry(shape).or_default();
+        let before = class.jobs.first().cloned();
+        class.jobs.insert(rank.clone());
         if before.as_ref().is_none_or(|first| rank < first) {
             let was_active = pending_queue.unlist(shape, before);
             let id = pending_queue.id;
-            self.note_ready(id, shape, was_active, false);
+            self.note_active(id, shape, was_active, false);
             self.activate(queue, shape);
         }
     }
 
-    /// Notes what those want in a queue for whom something may be kept.
-    pub(crate) fn note_fronts(&mut self, queue: &QueueName, shapes: BTreeSet<ShapeId>) {
-        if self.fronts.get(queue).unwrap_or(&BTreeSet::new()) == &shapes {
-            return;
-        }
-        for shape in self.fronts.remove(queue).into_iter().flatten() {
-            if let Some(count) = self.in_window.get_mut(&shape) {
-                *count -= 1;
-                if *count == 0 {
-                    self.in_window.remove(&shape);
-                }
-            }
-        }
-        for shape in &shapes {
-            *self.in_window.entry(*shape).or_default() += 1;
-        }
-        if !shapes.is_empty() {
-            self.fronts.insert(queue.clone(), shapes);
-        }
-    }
-
-    /// Whether anybody wants this for whom something may be kept.
-    pub(crate) fn is_in_window(&self, shape: ShapeId) -> bool {
-        self.in_window.contains_key(&shape)
-    }
-
-    /// What groups that are active want, and in which queues.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = (ShapeId, &HashedSet<QueueId>)> {
-        self.ready.iter().map(|(shape, queues)| (*shape, queues))
-    }
-
-    /// The queues in which somebody active wants this, if any.
-    pub(crate) fn ready_in(&self, shape: ShapeId) -> Option<&HashedSet<QueueId>> {
-        self.ready.get(&shape)
-    }
-
-    /// What those want for whom something may be kept.
-    pub(crate) fn in_window(&self) -> impl Iterator<Item = ShapeId> {
-        self.in_window.keys().copied()
-    }
-
-    fn note_ready(&mut self, queue: QueueId, shape: ShapeId, was: bool, is: bool) {
-        if is && !was {
-            let queues = self.ready.entry(shape).or_default();
-            queues.insert(queue);
-        }
-        if was
-            && !is
-            && let Some(queues) = self.ready.get_mut(&shape)
-        {
-            queues.remove(&queue);
-            if queues.is_empty() {
-                self.ready.remove(&shape);
-            }
-        }
-    }
-
-    /// A job leaves the line. Those who stand first then are evaluated again.
+    /// A job leaves a queue. The jobs that are first then are evaluated again.
     pub(crate) fn remove(&mut self, queue: &QueueName, shape: ShapeId, rank: &QueueOrder) {
-        self.mark_dirty(queue);
-        let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
+        self.note_changed(queue);
+        let Some(pending_queue) = self.by_name.get_mut(queue) else {
             return;
         };
-        let head_of_parked = pending_queue
-            .admissible_later
-            .first()
-            .is_some_and(|(first, _)| first == rank);
+        let parked = pending_queue.admissible_later.first();
+        let heads_parked = parked.is_some_and(|(first, _)| first == rank);
         pending_queue.ranks.remove(rank);
-        let Some(group) = pending_queue.groups.get_mut(&shape) else {
+        let Some(class) = pending_queue.classes.get_mut(&shape) else {
             return;
         };
-        let before = group.jobs.first().cloned();
-        group.jobs.remove(rank);
-        pending_queue.unlooked.insert(shape);
+        let before = class.jobs.first().cloned();
+        class.jobs.remove(rank);
         if before.as_ref() == Some(rank) {
             let was_active = pending_queue.unlist(shape, before);
             let id = pending_queue.id;
-            self.note_ready(id, shape, was_active, false);
+            self.note_active(id, shape, was_active, false);
             self.activate(queue, shape);
         }
-        if head_of_parked {
+        if heads_parked {
             self.activate_head(queue);
         }
-        let pending_queue_is_empty = self
-            .pending_queues
-            .get(queue)
-            .is_some_and(|pending_queue| pending_queue.ranks.is_empty());
-        if pending_queue_is_empty {
-            self.pending_queues.remove(queue);
+        let pending_queue = self.by_name.get(queue);
+        if pending_queue.is_some_and(|pending_queue| pending_queue.ranks.is_empty()) {
+            self.by_name.remove(queue);
         }
     }
 
-    /// Puts a group to sleep. Whether its reason is another than when it slept last.
-    pub(crate) fn sleep(&mut self, queue: &QueueName, shape: ShapeId, sleep: Inadmissible) -> bool {
-        let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
+    /// Parks a class until one of its conditions has changed. Returns whether its reason is another
+    /// than before.
+    pub(crate) fn park(&mut self, queue: &QueueName, shape: ShapeId, parked: Inadmissible) -> bool {
+        let Some(pending_queue) = self.by_name.get_mut(queue) else {
             return false;
         };
-        let Some(group) = pending_queue.groups.get_mut(&shape) else {
+        let Some(class) = pending_queue.classes.get_mut(&shape) else {
             return false;
         };
-        pending_queue.due.remove(&shape);
-        let changed = group.last.replace(sleep.reason) != Some(sleep.reason);
-        let first = group.jobs.first().cloned();
-        for wake in &sleep.conditions {
-            let inadmissible_by = self.inadmissible_by.entry(wake.clone()).or_default();
-            inadmissible_by.insert((queue.clone(), shape));
+        let changed = class.last.replace(parked.reason) != Some(parked.reason);
+        let first = class.jobs.first().cloned();
+        for condition in &parked.conditions {
+            let waiting = self.waiting.entry(condition.clone()).or_default();
+            waiting.insert((queue.clone(), shape));
         }
-        let admissible_later = sleep.admissible_later;
-        group.inadmissible = Some(sleep);
+        pending_queue.may_move.remove(&shape);
+        let admissible_later = parked.admissible_later;
+        class.state = ClassState::Parked(parked);
         let was_active = pending_queue.unlist(shape, first.clone());
         if let Some(first) = first.filter(|_| admissible_later) {
             pending_queue.admissible_later.insert((first, shape));
         }
         let id = pending_queue.id;
-        self.note_ready(id, shape, was_active, false);
-        self.mark_dirty(queue);
+        self.note_active(id, shape, was_active, false);
+        self.note_changed(queue);
         changed
     }
 
-    /// Wakes all that wait for `wake`.
-    pub(crate) fn wake(&mut self, wake: &RequeueCondition) {
-        for (queue, shape) in self.inadmissible_by.remove(wake).unwrap_or_default() {
+    /// Has a parked class wait for another condition, too.
+    pub(crate) fn wait_also(
+        &mut self,
+        queue: &QueueName,
+        shape: ShapeId,
+        condition: RequeueCondition,
+    ) {
+        let class = class_mut(&mut self.by_name, queue, shape);
+        if let Some(ClassState::Parked(parked)) = class.map(|class| &mut class.state) {
+            let waiting = self.waiting.entry(condition.clone()).or_default();
+            waiting.insert((queue.clone(), shape));
+            parked.conditions.push(condition);
+        }
+    }
+
+    /// Notes that the shape of a class is infeasible: the class waits until it is feasible.
+    pub(super) fn wait_for_shape(&mut self, queue: &QueueName, shape: ShapeId) {
+        let Some(pending_queue) = self.by_name.get_mut(queue) else {
+            return;
+        };
+        pending_queue.may_move.remove(&shape);
+        if let Some(class) = pending_queue.classes.get_mut(&shape) {
+            class.state = ClassState::ShapeInfeasible;
+        }
+    }
+
+    /// Notes what blocks an active class. Returns whether that is another reason than before.
+    pub(crate) fn note_reason(
+        &mut self,
+        queue: &QueueName,
+        shape: ShapeId,
+        reason: Reason,
+    ) -> bool {
+        let class = class_mut(&mut self.by_name, queue, shape);
+        class.is_some_and(|class| class.last.replace(reason) != Some(reason))
+    }
+
+    /// Wakes all that wait for a condition.
+    pub(crate) fn wake(&mut self, condition: &RequeueCondition) {
+        for (queue, shape) in self.waiting.remove(condition).unwrap_or_default() {
             self.activate(&queue, shape);
         }
     }
 
-    /// Wakes those who wait for no more headroom of a queue's bounds than there is.
+    /// Wakes what waits for a condition in other queues than one.
+    pub(crate) fn wake_others(&mut self, condition: &RequeueCondition, queue: &QueueName) {
+        let waiting = self.waiting.get(condition).into_iter().flatten();
+        let others = waiting.filter(|(other, _)| other != queue).cloned();
+        for (queue, shape) in others.collect::<Vec<_>>() {
+            self.activate(&queue, shape);
+        }
+    }
+
+    /// Wakes what waits for no more headroom of a queue's bounds than there is.
     pub(crate) fn wake_for_headroom(
         &mut self,
         queue: &QueueName,
@@ -217,171 +203,72 @@ impl PendingQueues {
             resource: ResourceName::new(""),
             needs: i128::MIN,
         };
-        let of_queue = self.inadmissible_by.range(first..).map(|(wake, _)| wake);
-        let may = of_queue
-            .map_while(|wake| match wake {
-                RequeueCondition::Headroom {
-                    queue: of,
-                    class,
-                    resource,
-                    needs,
-                } if of == queue => Some((wake, class, resource, needs)),
-                _ => None,
-            })
-            .filter(|(_, class, resource, needs)| headroom(class.as_ref(), resource) >= **needs)
-            .map(|(wake, ..)| wake.clone());
-        for wake in may.collect::<Vec<_>>() {
-            self.wake(&wake);
-        }
+        let of_queue = self.waiting.range(first..);
+        let of_queue = of_queue.map_while(|(condition, _)| match condition {
+            RequeueCondition::Headroom {
+                queue: of,
+                class,
+                resource,
+                needs,
+            } if of == queue => Some((condition, class, resource, needs)),
+            _ => None,
+        });
+        let enough = of_queue
+            .filter(|(_, class, resource, needs)| headroom(class.as_ref(), resource) >= **needs);
+        let enough: Vec<_> = enough.map(|(condition, ..)| condition.clone()).collect();
+        enough.iter().for_each(|condition| self.wake(condition));
     }
 
-    /// The groups that wait for room on a node, by what they want.
-    pub(crate) fn parked_for_capacity(&self) -> impl Iterator<Item = (&QueueName, ShapeId)> {
-        let inadmissible_by = self
-            .inadmissible_by
-            .get(&RequeueCondition::Room)
-            .into_iter()
-            .flatten();
-        inadmissible_by.map(|(queue, shape)| (queue, *shape))
+    /// The shapes of the classes that wait for capacity.
+    pub(crate) fn waiting_for_capacity(&self) -> impl Iterator<Item = ShapeId> {
+        let waiting = self.waiting.get(&RequeueCondition::Room);
+        waiting.into_iter().flatten().map(|(_, shape)| *shape)
     }
 
-    /// Wakes those of them for whom there may be some.
-    pub(crate) fn wake_for_room(&mut self, may: impl Fn(ShapeId) -> bool) {
-        let woken: Vec<(QueueName, ShapeId)> = self
-            .parked_for_capacity()
-            .filter(|(_, shape)| may(*shape))
-            .map(|(queue, shape)| (queue.clone(), shape))
-            .collect();
-        for (queue, shape) in woken {
+    /// Wakes the classes that wait for capacity and have one of these shapes.
+    pub(crate) fn wake_for_capacity(&mut self, fits: impl Fn(ShapeId) -> bool) {
+        let waiting = self.waiting.get(&RequeueCondition::Room);
+        let waiting = waiting.into_iter().flatten();
+        let woken = waiting.filter(|(_, shape)| fits(*shape)).cloned();
+        for (queue, shape) in woken.collect::<Vec<_>>() {
             self.activate(&queue, shape);
         }
     }
 
-    /// Notes what stops a group that stays active. Whether that is another reason than before.
-    pub(crate) fn note_reason(
-        &mut self,
-        queue: &QueueName,
-        shape: ShapeId,
-        reason: Reason,
-    ) -> bool {
-        let pending_queue = self.pending_queues.get_mut(queue);
-        let group = pending_queue.and_then(|pending_queue| pending_queue.groups.get_mut(&shape));
-        group.is_some_and(|group| group.last.replace(reason) != Some(reason))
-    }
-
-    /// Notes that the first of a group was evaluated, and stays active.
-    pub(crate) fn note_evaluated(&mut self, queue: &QueueName, shape: ShapeId) {
-        let pending_queue = self.pending_queues.get_mut(queue);
-        let Some(pending_queue) = pending_queue else {
-            return;
-        };
-        pending_queue.due.remove(&shape);
-        if let Some(group) = pending_queue.groups.get_mut(&shape) {
-            group.evaluated = true;
-        }
-    }
-
-    /// Wakes one group, and has its first evaluated whatever is known of the room for what it wants.
-    pub(crate) fn call(&mut self, queue: &QueueName, shape: ShapeId) {
-        self.activate(queue, shape);
-        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
-            pending_queue.note_due(shape, Recheck::Surely);
-        }
-    }
-
-    /// Wakes one group, and has its first evaluated if other nodes are nearer to what a holder in it
-    /// lacks.
-    pub(crate) fn remind(&mut self, queue: &QueueName, shape: ShapeId) {
-        let pending_queue = self.pending_queues.get(queue);
-        let group = pending_queue.and_then(|pending_queue| pending_queue.groups.get(&shape));
-        if group.is_some_and(|group| group.inadmissible.is_some()) {
-            self.activate(queue, shape);
-        } else {
-            self.mark_dirty(queue);
-        }
-        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
-            pending_queue.note_due(shape, Recheck::IfNearer);
-        }
-    }
-
-    /// No other nodes are nearer to what holders in a queue lack.
-    pub(crate) fn forget_reminders(&mut self, queue: &QueueName) {
-        let pending_queue = self.pending_queues.get_mut(queue);
-        if let Some(pending_queue) =
-            pending_queue.filter(|pending_queue| !pending_queue.due.is_empty())
-        {
-            pending_queue.due.retain(|_, due| *due == Recheck::Surely);
-        }
-    }
-
-    /// Notes that a group found nothing to evict.
-    pub(crate) fn note_looked(&mut self, queue: &QueueName, shape: ShapeId) {
-        if let Some(pending_queue) = self.pending_queues.get_mut(queue) {
-            pending_queue.unlooked.remove(&shape);
-        }
-    }
-
-    /// Wakes all that wait for `wake` in other queues than one.
-    pub(crate) fn wake_others(&mut self, wake: &RequeueCondition, queue: &QueueName) {
-        let inadmissible_by: Vec<(QueueName, ShapeId)> = self
-            .inadmissible_by
-            .get(wake)
-            .into_iter()
-            .flatten()
-            .filter(|(parked_class, _)| parked_class != queue)
-            .cloned()
-            .collect();
-        for (parked_class, shape) in inadmissible_by {
-            self.activate(&parked_class, shape);
-        }
-    }
-
-    /// Wakes every group of a queue, and of none other.
+    /// Wakes every class of a queue.
     pub(crate) fn wake_queue(&mut self, queue: &QueueName) {
-        let pending_queue = self.pending_queues.get(queue);
-        let shapes: Vec<ShapeId> = pending_queue
-            .into_iter()
-            .flat_map(|pending_queue| pending_queue.groups.keys())
-            .copied()
-            .collect();
-        for shape in shapes {
+        let classes = self.by_name.get(queue).map(|of_queue| &of_queue.classes);
+        let shapes = classes.into_iter().flat_map(BTreeMap::keys).copied();
+        for shape in shapes.collect::<Vec<_>>() {
             self.activate(queue, shape);
         }
     }
 
-    /// Wakes the group whose first stands first among the parked classes of a queue.
-    pub(crate) fn activate_head(&mut self, queue: &QueueName) {
-        let head = self
-            .pending_queues
-            .get(queue)
-            .and_then(|pending_queue| pending_queue.admissible_later.first());
-        if let Some((_, shape)) = head.cloned() {
-            self.activate(queue, shape);
-        }
-    }
-
-    /// Wakes one group, whether it sleeps or not.
+    /// Wakes one class, parked or not.
     pub(crate) fn activate(&mut self, queue: &QueueName, shape: ShapeId) {
-        let Some(pending_queue) = self.pending_queues.get_mut(queue) else {
+        let Some(pending_queue) = self.by_name.get_mut(queue) else {
             return;
         };
-        let Some(group) = pending_queue.groups.get_mut(&shape) else {
+        let Some(class) = pending_queue.classes.get_mut(&shape) else {
             return;
         };
-        group.evaluated = false;
-        pending_queue.unlooked.insert(shape);
-        if let Some(sleep) = group.inadmissible.take() {
-            self.woken.insert((queue.clone(), shape));
-            for wake in sleep.conditions {
-                if let Some(inadmissible_by) = self.inadmissible_by.get_mut(&wake) {
-                    inadmissible_by.remove(&(queue.clone(), shape));
-                    if inadmissible_by.is_empty() {
-                        self.inadmissible_by.remove(&wake);
+        let woken = match class.state {
+            ClassState::Recheck => ClassState::Recheck,
+            _ => ClassState::Woken,
+        };
+        if let ClassState::Parked(parked) = std::mem::replace(&mut class.state, woken) {
+            let class = (queue.clone(), shape);
+            for condition in parked.conditions {
+                if let Some(waiting) = self.waiting.get_mut(&condition) {
+                    waiting.remove(&class);
+                    if waiting.is_empty() {
+                        self.waiting.remove(&condition);
                     }
                 }
             }
+            self.woken.insert(class);
         }
-        let first = group.jobs.first().cloned();
+        let first = class.jobs.first().cloned();
         let was_active = pending_queue.unlist(shape, first.clone());
         let is_active = first.is_some();
         match first {
@@ -389,26 +276,134 @@ impl PendingQueues {
                 pending_queue.active.insert((first, shape));
             }
             None => {
-                pending_queue.groups.remove(&shape);
-                pending_queue.unlooked.remove(&shape);
-                pending_queue.due.remove(&shape);
+                pending_queue.classes.remove(&shape);
+                pending_queue.may_move.remove(&shape);
             }
         }
         let id = pending_queue.id;
-        self.note_ready(id, shape, was_active, is_active);
-        self.mark_dirty(queue);
+        self.note_active(id, shape, was_active, is_active);
+        self.note_changed(queue);
     }
 
-    /// Groups that were woken since the last call.
-    pub(crate) fn take_woken(&mut self) -> BTreeSet<(QueueName, ShapeId)> {
-        std::mem::take(&mut self.woken)
-    }
-
-    fn mark_dirty(&mut self, queue: &QueueName) {
-        if !self.dirty.contains(queue) {
-            self.dirty.insert(queue.clone());
+    /// Wakes one class, and has its first job evaluated once whatever is known of its shape.
+    pub(crate) fn recheck(&mut self, queue: &QueueName, shape: ShapeId) {
+        self.activate(queue, shape);
+        if let Some(class) = class_mut(&mut self.by_name, queue, shape) {
+            class.state = ClassState::Recheck;
         }
     }
+
+    /// Has a class rechecked if the reservation of one of its jobs should move to nodes that were freed.
+    pub(crate) fn recheck_if_moving(&mut self, queue: &QueueName, shape: ShapeId) {
+        let Some(class) = class_mut(&mut self.by_name, queue, shape) else {
+            return;
+        };
+        if class.is_parked() {
+            self.activate(queue, shape);
+        }
+        self.note_changed(queue);
+        if let Some(pending_queue) = self.by_name.get_mut(queue) {
+            pending_queue.may_move.insert(shape);
+        }
+    }
+
+    /// No reservation in a queue should move to nodes that were freed until now.
+    pub(crate) fn none_moves(&mut self, queue: &QueueName) {
+        if let Some(pending_queue) = self.by_name.get_mut(queue) {
+            pending_queue.may_move.clear();
+        }
+    }
+
+    /// Rechecks all that wait for a condition.
+    pub(crate) fn recheck_waiting(&mut self, condition: &RequeueCondition) {
+        for (queue, shape) in self.waiting.remove(condition).unwrap_or_default() {
+            self.recheck(&queue, shape);
+        }
+    }
+
+    /// Wakes the class whose first job is first among the parked classes of a queue.
+    fn activate_head(&mut self, queue: &QueueName) {
+        let pending_queue = self.by_name.get(queue);
+        let head = pending_queue.and_then(|of_queue| of_queue.admissible_later.first());
+        if let Some((_, shape)) = head.cloned() {
+            self.activate(queue, shape);
+        }
+    }
+
+    /// Notes the shapes in the reservation window of a queue.
+    pub(crate) fn note_window(&mut self, queue: &QueueName, shapes: BTreeSet<ShapeId>) {
+        if self.windows.get(queue).unwrap_or(&BTreeSet::new()) == &shapes {
+            return;
+        }
+        for shape in self.windows.remove(queue).into_iter().flatten() {
+            if let Some(count) = self.in_window.get_mut(&shape) {
+                *count -= 1;
+                if *count == 0 {
+                    self.in_window.remove(&shape);
+                }
+            }
+        }
+        for shape in &shapes {
+            *self.in_window.entry(*shape).or_default() += 1;
+        }
+        if !shapes.is_empty() {
+            self.windows.insert(queue.clone(), shapes);
+        }
+    }
+
+    /// The queues with jobs in their reservation window.
+    pub(crate) fn with_window(&self) -> impl Iterator<Item = &QueueName> {
+        self.windows.keys()
+    }
+
+    /// Whether a job in a reservation window has this shape.
+    pub(crate) fn is_in_window(&self, shape: ShapeId) -> bool {
+        self.in_window.contains_key(&shape)
+    }
+
+    /// The shapes of the jobs in reservation windows.
+    pub(crate) fn in_window(&self) -> impl Iterator<Item = ShapeId> {
+        self.in_window.keys().copied()
+    }
+
+    /// The shapes of active classes.
+    pub(crate) fn active(&self) -> impl Iterator<Item = ShapeId> {
+        self.active.keys().copied()
+    }
+
+    /// The queues in which the class of this shape is active, if there are any.
+    pub(crate) fn active_in(&self, shape: ShapeId) -> Option<&HashedSet<QueueId>> {
+        self.active.get(&shape)
+    }
+
+    fn note_active(&mut self, queue: QueueId, shape: ShapeId, was: bool, is: bool) {
+        if is && !was {
+            self.active.entry(shape).or_default().insert(queue);
+        }
+        if was
+            && !is
+            && let Some(queues) = self.active.get_mut(&shape)
+        {
+            queues.remove(&queue);
+            if queues.is_empty() {
+                self.active.remove(&shape);
+            }
+        }
+    }
+
+    fn note_changed(&mut self, queue: &QueueName) {
+        if !self.changed.contains(queue) {
+            self.changed.insert(queue.clone());
+        }
+    }
+}
+
+fn class_mut<'a>(
+    queues: &'a mut Hashed<QueueName, PendingQueue>,
+    queue: &QueueName,
+    shape: ShapeId,
+) -> Option<&'a mut PendingClass> {
+    queues.get_mut(queue)?.classes.get_mut(&shape)
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! What waiting jobs want, each kept once: a million jobs want a few hundred things.
+//! The request shapes of pending jobs, each once: a million jobs have a few hundred.
 
 use crate::amounts::resources::Resources;
 use crate::api::demand::Demand;
 use crate::api::ids::{ClusterName, JobKey, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::pending::infeasible::Infeasible;
-use crate::pending::infeasible_shapes::{InfeasibleShapes, Was};
+use crate::pending::infeasible_shapes::{Feasibility, InfeasibleShapes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// All that a verdict on a waiting job depends on, beside its queue and place in line.
+/// All that a verdict on a pending job depends on, besides its queue and its place in order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestShape {
     /// What it is made of.
@@ -18,15 +18,14 @@ pub(crate) struct RequestShape {
     pub(crate) total: Resources,
     /// Declared run time in milliseconds.
     pub(crate) duration: Option<i64>,
-    /// Who submitted it, where its queue limits the jobs of one user: those of another are
-    /// evaluated apart.
+    /// The user, if its queue limits the jobs of one user: jobs of others are evaluated apart.
     pub(crate) user: Option<Arc<str>>,
     /// Over how many clusters its queue lets it be spread.
     pub(crate) max_clusters: Option<u32>,
     /// Clusters left out while others could take it.
     pub(crate) avoid: BTreeSet<ClusterName>,
-    /// Whether its class lets it have others evicted: what is not taken for one that may not
-    /// says nothing of those behind it that may.
+    /// Whether its priority class lets it preempt: a job that may not says nothing of the jobs
+    /// behind it that may.
     pub(crate) preempts: bool,
 }
 
@@ -53,46 +52,43 @@ impl RequestShape {
     }
 }
 
-/// Names a shape while jobs stand in line for it. Its order means nothing.
+/// Names a shape while a pending job has it. Its order means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ShapeId(usize);
 
 #[derive(Debug, Clone)]
 struct Slot {
     shape: Arc<RequestShape>,
-    /// Jobs that shape it.
-    users: usize,
-    /// Whether the empty fleet could take it, once that was asked.
+    /// How many jobs have it.
+    jobs: usize,
+    /// Whether it fits the empty fleet, once that was asked.
     fits_empty_fleet: Option<bool>,
-    /// Why no room can be found for it, if that was found.
+    /// Why it is infeasible, if that was found.
     infeasible: Option<Infeasible>,
-    /// After how many growths of nodes that was found.
+    /// The generation of freed nodes at which that was found.
     infeasible_at: u64,
-    /// The classes of pools whose reservations it would count as, once that was found out.
+    /// The slots that a reservation for it takes, once that was found out.
     scopes: Option<BTreeSet<ReservationSlot>>,
-    /// That nothing can be kept for it behind all who keep nodes, and after how many growths
-    /// of nodes that was found.
-    unreservable: Option<u64>,
-    /// Whether the bounds of a queue would ever let it go, at its smallest, where that was asked.
+    /// Whether the bounds of a queue ever admit it, at its smallest, where that was asked.
     let_by: BTreeMap<QueueName, bool>,
 }
 
-/// The shapes in use, with how many jobs want each.
+/// The shapes in use.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shapes {
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     ids: BTreeMap<Arc<RequestShape>, ShapeId>,
-    /// How often room was said to be there for what found none, or was not asked for before.
-    reopened: u64,
     demands: BTreeSet<Arc<Demand>>,
     infeasible_shapes: InfeasibleShapes,
-    /// Whether some shape was found to be of more than one class since classes were last others.
+    /// Whether a reservation for some shape takes slots of more than one class of pools.
     of_several_classes: bool,
+    /// Shapes that no job behind all owners of reserved nodes can get a reservation for.
+    unreservable: BTreeSet<ShapeId>,
 }
 
 impl Shapes {
-    /// The one copy of `demand`. Copies that nobody uses are dropped now and then.
+    /// The one copy of `demand`. Copies that no job uses are dropped now and then.
     pub(crate) fn intern_demand(&mut self, demand: &Demand) -> Arc<Demand> {
         if let Some(known) = self.demands.get(demand) {
             return Arc::clone(known);
@@ -105,24 +101,22 @@ impl Shapes {
         demand
     }
 
-    /// The id of `shape`, which one job more shapes.
+    /// The id of `shape`, which one job more has.
     pub(crate) fn acquire(&mut self, shape: RequestShape) -> ShapeId {
         if let Some(id) = self.ids.get(&shape) {
             if let Some(slot) = &mut self.slots[id.0] {
-                slot.users += 1;
+                slot.jobs += 1;
             }
             return *id;
         }
-        self.reopened += 1;
         let shape = Arc::new(shape);
         let entry = Some(Slot {
             shape: Arc::clone(&shape),
-            users: 1,
+            jobs: 1,
             fits_empty_fleet: None,
             infeasible: None,
             infeasible_at: 0,
             scopes: None,
-            unreservable: None,
             let_by: BTreeMap::new(),
         });
         let id = if let Some(slot) = self.free.pop() {
@@ -133,117 +127,134 @@ impl Shapes {
             ShapeId(self.slots.len() - 1)
         };
         self.infeasible_shapes
-            .note(id, &shape, Was::Unused, Was::Open);
+            .note(id, &shape, Feasibility::Unused, Feasibility::Feasible);
         self.ids.insert(shape, id);
         id
     }
 
-    /// One job less wants it.
+    /// One job less has it.
     pub(crate) fn release(&mut self, id: ShapeId) {
         let Some(slot) = &mut self.slots[id.0] else {
             return;
         };
-        slot.users -= 1;
-        if slot.users == 0 {
+        slot.jobs -= 1;
+        if slot.jobs == 0 {
             self.ids.remove(&slot.shape);
-            let was = Was::of(slot.infeasible.as_ref());
+            let was = Feasibility::of(slot.infeasible.as_ref());
             self.infeasible_shapes
-                .note(id, &slot.shape, was, Was::Unused);
+                .note(id, &slot.shape, was, Feasibility::Unused);
             self.slots[id.0] = None;
+            self.unreservable.remove(&id);
             self.free.push(id.0);
         }
     }
 
-    /// The shape, while any job wants it.
+    /// For the audit: how many jobs have each shape.
+    pub(super) fn counted(&self) -> BTreeMap<ShapeId, usize> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter_map(|(id, slot)| Some((ShapeId(id), slot.as_ref()?.jobs)))
+            .collect()
+    }
+
+    /// For the audit: whether the shapes are listed as they are feasible or infeasible.
+    pub(super) fn are_listed(&self) -> bool {
+        let mut fresh = InfeasibleShapes::default();
+        for (id, slot) in self.slots.iter().enumerate() {
+            if let Some(slot) = slot {
+                let now = Feasibility::of(slot.infeasible.as_ref());
+                fresh.note(ShapeId(id), &slot.shape, Feasibility::Unused, now);
+            }
+        }
+        fresh == self.infeasible_shapes
+    }
+
+    /// The shape, while any job has it.
     pub(crate) fn get(&self, id: ShapeId) -> Option<&Arc<RequestShape>> {
         Some(&self.slots.get(id.0)?.as_ref()?.shape)
     }
 
-    /// How often wants were opened so far.
-    pub(crate) fn reopened(&self) -> u64 {
-        self.reopened
-    }
-
-    /// What was noted of whether the empty fleet could take it.
+    /// Whether it fits the empty fleet, where that is known.
     pub(crate) fn fits_empty_fleet(&self, shape: &RequestShape) -> Option<bool> {
         let id = self.ids.get(shape)?;
         self.slots.get(id.0)?.as_ref()?.fits_empty_fleet
     }
 
-    /// Notes whether the empty fleet could take it.
+    /// Notes whether it fits the empty fleet.
     pub(crate) fn note_fits_empty_fleet(&mut self, id: ShapeId, could: bool) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
             slot.fits_empty_fleet = Some(could);
         }
     }
 
-    /// The fleet is another: nothing is known of what it could take.
+    /// The fleet changed: nothing is known of what fits it.
     pub(crate) fn forget_fits(&mut self) {
-        self.reopened += 1;
         for slot in self.slots.iter_mut().flatten() {
             slot.fits_empty_fleet = None;
             slot.let_by.clear();
             slot.scopes = None;
         }
         self.of_several_classes = false;
-        self.unshut(|_| true);
+        self.make_feasible(|_| true);
     }
 
-    /// Opens those that `which` says, without counting it.
-    fn unshut(&mut self, which: impl Fn(&Slot) -> bool) {
+    /// Makes the shapes feasible that `which` says.
+    fn make_feasible(&mut self, which: impl Fn(&Slot) -> bool) {
         for (id, slot) in self.slots.iter_mut().enumerate() {
             let Some(slot) = slot.as_mut().filter(|slot| which(slot)) else {
                 continue;
             };
             if let Some(why) = slot.infeasible.take() {
-                let was = Was::Infeasible(&why);
+                let was = Feasibility::Infeasible(&why);
                 self.infeasible_shapes
-                    .note(ShapeId(id), &slot.shape, was, Was::Open);
+                    .note(ShapeId(id), &slot.shape, was, Feasibility::Feasible);
             }
         }
     }
 
-    /// The shapes told apart by what may open them.
+    /// The shapes by what may make them feasible.
     pub(crate) fn infeasible_shapes(&self) -> &InfeasibleShapes {
         &self.infeasible_shapes
     }
 
-    /// Why no room can be found for it, if so.
+    /// Why it is infeasible, if it is.
     pub(crate) fn infeasible(&self, id: ShapeId) -> Option<&Infeasible> {
         self.slots.get(id.0)?.as_ref()?.infeasible.as_ref()
     }
 
-    /// No room was found for it.
-    pub(crate) fn note_shut(&mut self, id: ShapeId, why: Infeasible, growths: u64) {
+    /// Notes that it is infeasible, at a generation of freed nodes.
+    pub(crate) fn note_infeasible(&mut self, id: ShapeId, why: Infeasible, generation: u64) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0) {
-            let was = Was::of(slot.infeasible.as_ref());
+            let was = Feasibility::of(slot.infeasible.as_ref());
             self.infeasible_shapes
-                .note(id, &slot.shape, was, Was::Infeasible(&why));
+                .note(id, &slot.shape, was, Feasibility::Infeasible(&why));
             slot.infeasible = Some(why);
-            slot.infeasible_at = growths;
+            slot.infeasible_at = generation;
         }
     }
 
-    /// After how many growths of nodes it was shut.
+    /// The generation of freed nodes at which it was found infeasible.
     pub(crate) fn infeasible_at(&self, id: ShapeId) -> u64 {
         let slot = self.slots.get(id.0).and_then(Option::as_ref);
         slot.map_or(0, |slot| slot.infeasible_at)
     }
 
-    /// Nothing can be kept for it behind all who keep nodes.
-    pub(crate) fn note_unreservable(&mut self, id: ShapeId, growths: u64) {
-        if let Some(Some(slot)) = self.slots.get_mut(id.0) {
-            slot.unreservable = Some(growths);
-        }
+    /// No job behind all owners of reserved nodes can get a reservation for it.
+    pub(super) fn note_unreservable(&mut self, id: ShapeId) {
+        self.unreservable.insert(id);
     }
 
-    /// Whether that was found since nodes last grew.
-    pub(crate) fn is_unreservable(&self, id: ShapeId, growths: u64) -> bool {
-        let slot = self.slots.get(id.0).and_then(Option::as_ref);
-        slot.is_some_and(|slot| slot.unreservable == Some(growths))
+    /// Whether no job behind all owners of reserved nodes can get a reservation for it.
+    pub(crate) fn is_unreservable(&self, id: ShapeId) -> bool {
+        self.unreservable.contains(&id)
     }
 
-    /// Whether the bounds of `queue` would ever let it go, where that is known.
+    /// Reservations may be possible again for all shapes.
+    pub(super) fn retry_unreservable(&mut self) {
+        self.unreservable.clear();
+    }
+
+    /// Whether the bounds of `queue` ever admit it, where that is known.
     pub(crate) fn let_by(&self, shape: &RequestShape, queue: &QueueName) -> Option<bool> {
         let id = self.ids.get(shape)?;
         let slot = self.slots.get(id.0)?.as_ref()?;
@@ -256,12 +267,12 @@ impl Shapes {
         }
     }
 
-    /// What its reservations count as, where that is known.
+    /// The slots that a reservation for it takes, where that is known.
     pub(crate) fn scopes(&self, id: ShapeId) -> Option<&BTreeSet<ReservationSlot>> {
         self.slots.get(id.0)?.as_ref()?.scopes.as_ref()
     }
 
-    /// Whether some shape may be of more than one class of pools.
+    /// Whether a reservation for some shape may take slots of more than one class of pools.
     pub(crate) fn are_of_several_classes(&self) -> bool {
         self.of_several_classes
     }
@@ -273,38 +284,35 @@ impl Shapes {
         }
     }
 
-    /// Room may be found for it again.
-    pub(crate) fn open(&mut self, id: ShapeId) {
+    /// It may fit again.
+    pub(crate) fn note_feasible(&mut self, id: ShapeId) {
         if let Some(Some(slot)) = self.slots.get_mut(id.0)
             && let Some(why) = slot.infeasible.take()
         {
-            self.reopened += 1;
-            let was = Was::Infeasible(&why);
-            self.infeasible_shapes.note(id, &slot.shape, was, Was::Open);
+            let was = Feasibility::Infeasible(&why);
+            self.infeasible_shapes
+                .note(id, &slot.shape, was, Feasibility::Feasible);
         }
     }
 
     /// Bounds of queues changed: nothing is known of what they would ever admit.
     pub(crate) fn forget_lets(&mut self) {
-        self.reopened += 1;
         for slot in self.slots.iter_mut().flatten() {
             slot.let_by.clear();
         }
     }
 
-    /// How plans are made is another: room may be found for any.
-    pub(crate) fn open_all(&mut self) {
-        self.reopened += 1;
+    /// Plans are made in another way: all may fit again.
+    pub(crate) fn all_feasible(&mut self) {
         for slot in self.slots.iter_mut().flatten() {
             slot.let_by.clear();
         }
-        self.unshut(|_| true);
+        self.make_feasible(|_| true);
     }
 
-    /// Expected starts of reservations changed: a job that ends before may pass.
-    pub(crate) fn open_timed(&mut self) {
-        self.reopened += 1;
-        self.unshut(|slot| {
+    /// Expected starts of reservations changed: a job that ends before may be admitted.
+    pub(crate) fn timed_feasible(&mut self) {
+        self.make_feasible(|slot| {
             matches!(slot.infeasible, Some(Infeasible::Withheld(_)))
                 && slot.shape.duration.is_some()
         });
@@ -343,32 +351,34 @@ mod tests {
     }
 
     #[test]
-    fn nothing_can_be_reserved_for_a_shape_until_nodes_grow() {
+    fn nothing_can_be_reserved_for_a_shape_until_it_is_retried_or_unused() {
         let mut shapes = Shapes::default();
         let id = shapes.acquire(shape(1, None));
-        assert!(!shapes.is_unreservable(id, 1));
-        shapes.note_unreservable(id, 1);
-        assert!(shapes.is_unreservable(id, 1));
-        assert!(!shapes.is_unreservable(id, 2));
+        assert!(!shapes.is_unreservable(id));
+        shapes.note_unreservable(id);
+        assert!(shapes.is_unreservable(id));
+        shapes.retry_unreservable();
+        assert!(!shapes.is_unreservable(id));
+        shapes.note_unreservable(id);
+        shapes.release(id);
+        assert_eq!(shapes.acquire(shape(2, None)), id);
+        assert!(!shapes.is_unreservable(id));
     }
 
     #[test]
-    fn what_is_shut_by_others_starts_opens_if_it_says_how_long_it_runs() {
+    fn what_the_starts_of_others_make_infeasible_is_retried_if_it_says_how_long_it_runs() {
         let mut shapes = Shapes::default();
         let timed = shapes.acquire(shape(1, Some(1)));
         let endless = shapes.acquire(shape(1, None));
         let full = shapes.acquire(shape(2, Some(1)));
-        shapes.note_shut(timed, Infeasible::Withheld(Arc::new([])), 1);
-        shapes.note_shut(endless, Infeasible::Withheld(Arc::new([])), 1);
-        shapes.note_shut(full, Infeasible::NoRoom, 1);
+        shapes.note_infeasible(timed, Infeasible::Withheld(Arc::new([])), 1);
+        shapes.note_infeasible(endless, Infeasible::Withheld(Arc::new([])), 1);
+        shapes.note_infeasible(full, Infeasible::NoRoom, 1);
         let infeasible =
             |shapes: &Shapes| [timed, endless, full].map(|id| shapes.infeasible(id).is_some());
-        let before = shapes.reopened();
-        shapes.open_timed();
+        shapes.timed_feasible();
         assert_eq!(infeasible(&shapes), [false, true, true]);
-        assert_eq!(shapes.reopened(), before + 1);
-        shapes.open_all();
+        shapes.all_feasible();
         assert_eq!(infeasible(&shapes), [false, false, false]);
-        assert_eq!(shapes.reopened(), before + 2);
     }
 }

@@ -1,22 +1,102 @@
-//! The pending store: jobs that wait, in order, and what is known of why they do.
+//! The pending store: pending jobs, in order, and what each waits for.
 
 use super::head_selector::HeadSelector;
-use super::infeasible::FreedNodes;
+use super::infeasible::{FreedNodes, Infeasible, Nodes};
 use super::queues::PendingQueues;
 use super::shapes::Shapes;
+use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::pending::backoff::PreemptionBackoff;
+use crate::pending::shapes::ShapeId;
+use std::collections::BTreeSet;
 
 /// Pending jobs, and what is known of their request shapes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pending {
     /// The pending jobs of each queue.
     pub(crate) queues: PendingQueues,
-    /// What pending jobs ask for.
+    /// Their request shapes.
     pub(crate) shapes: Shapes,
-    /// Nodes with capacity that was freed since all that is feasible was evaluated.
-    pub(crate) freed: FreedNodes,
+    /// Nodes with capacity that was freed since all feasible shapes were evaluated.
+    freed: FreedNodes,
     /// Which queue's head is evaluated next.
     pub(crate) heads: HeadSelector,
-    /// Jobs that found nothing to evict, and when they look again.
+    /// Jobs that found no victims, and when they search again.
     pub(crate) backoff: PreemptionBackoff,
+    /// Jobs for which no reservation is possible until a node is freed or unreserved.
+    unreservable: BTreeSet<JobKey>,
+}
+
+impl Pending {
+    /// No reservation is possible for a job, nor for another job of this shape behind all owners of
+    /// reserved nodes, until a node is freed or unreserved.
+    pub(crate) fn note_unreservable(&mut self, key: &JobKey, shape: Option<ShapeId>) {
+        self.unreservable.insert(key.clone());
+        if let Some(shape) = shape {
+            self.shapes.note_unreservable(shape);
+        }
+    }
+
+    /// Whether no reservation is possible for a job until a node is freed or unreserved.
+    pub(crate) fn is_unreservable(&self, key: &JobKey) -> bool {
+        self.unreservable.contains(key)
+    }
+
+    /// Pods left these nodes. The jobs for which a reservation may be possible now.
+    pub(crate) fn note_freed(&mut self, nodes: &Nodes) -> BTreeSet<JobKey> {
+        self.freed.note_freed(nodes);
+        self.retry_unreservable()
+    }
+
+    /// Less of these nodes is reserved. The jobs for which a reservation may be possible now.
+    pub(crate) fn note_unreserved<'a>(
+        &mut self,
+        nodes: impl IntoIterator<Item = (&'a ClusterName, &'a NodeName)>,
+    ) -> BTreeSet<JobKey> {
+        self.freed.note_unreserved(nodes);
+        self.retry_unreservable()
+    }
+
+    fn retry_unreservable(&mut self) -> BTreeSet<JobKey> {
+        self.shapes.retry_unreservable();
+        std::mem::take(&mut self.unreservable)
+    }
+
+    /// Nodes with capacity that was freed since all feasible shapes were evaluated.
+    pub(crate) fn freed(&self) -> &FreedNodes {
+        &self.freed
+    }
+
+    /// All feasible shapes were evaluated. These may fit on nodes that were freed since they were
+    /// evaluated themselves, and are feasible from now on.
+    pub(crate) fn settle_freed(&mut self, feasible: BTreeSet<ShapeId>) {
+        for shape in feasible {
+            self.shapes.note_feasible(shape);
+        }
+        self.freed.settle();
+    }
+
+    /// Notes that a shape is infeasible for all queues. The class that was evaluated waits until it is
+    /// feasible; so do the others, which are not evaluated.
+    pub(crate) fn note_infeasible(&mut self, queue: &QueueName, shape: ShapeId, why: Infeasible) {
+        let generation = self.freed.generation();
+        self.shapes.note_infeasible(shape, why, generation);
+        self.queues.wait_for_shape(queue, shape);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreservable_job_is_retried_once() {
+        let key = JobKey::new("ns", "one");
+        let mut pending = Pending::default();
+        assert!(!pending.is_unreservable(&key));
+        pending.note_unreservable(&key, None);
+        assert!(pending.is_unreservable(&key));
+        assert_eq!(pending.note_unreserved([]), BTreeSet::from([key.clone()]));
+        assert!(!pending.is_unreservable(&key));
+        assert_eq!(pending.note_freed(&Nodes::new()), BTreeSet::new());
+    }
 }

@@ -46,18 +46,13 @@ pub(crate) struct Taking {
 }
 
 /// Whether a class of an infeasible shape is worth an evaluation for preemption: its first job without
-/// pending evictions has the right to preempt, and has not searched without result.
+/// pending evictions has the right to preempt, and no back-off.
 pub(crate) fn may_take(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
-    let Some(pending_queue) = inputs
-        .pending
-        .queues
-        .pending_queue(queue)
-        .filter(|pending_queue| !pending_queue.has_looked(shape))
-    else {
+    let Some(pending_queue) = inputs.pending.queues.pending_queue(queue) else {
         return false;
     };
     let next = pending_queue
-        .group(shape)
+        .class(shape)
         .find(|rank| !withheld::has_pending_evictions(inputs, &rank.key));
     next.is_some_and(|rank| {
         let has_rights = || {
@@ -194,10 +189,10 @@ fn as_it_will_be<'a>(inputs: Inputs<'a>, request: Request<'_>) -> (View, UsageOv
     let mut holders: BTreeSet<&JobKey> = withheld::reservations_ahead(inputs, request)
         .into_iter()
         .collect();
-    let preemption_backoff = inputs.reservations.iter().filter(|kept| kept.taking());
-    let preemption_backoff = preemption_backoff.filter(|kept| kept.rank.key != request.rank.key);
+    let preemptors = inputs.reservations.iter().filter(|kept| kept.taking());
+    let preemptors = preemptors.filter(|kept| kept.rank.key != request.rank.key);
     let mut shift = inputs.quota.overlay();
-    for kept in preemption_backoff {
+    for kept in preemptors {
         holders.insert(&kept.rank.key);
         let pools = kept.pools.iter().cloned();
         let pools: Pools = pools

@@ -4,8 +4,8 @@ use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::ids::QueueName;
 use crate::state::Inputs;
 
-/// What one queue has less than it deserves and another has instead, where their paths part,
-/// of the first resource that is asked for of which it has less.
+/// What the preemptor's queue has less than it deserves and the victim's queue has instead, where
+/// their paths diverge, of the first requested resource of which it has less.
 pub(crate) fn gaps(
     inputs: Inputs<'_>,
     preemptor: &QueueName,

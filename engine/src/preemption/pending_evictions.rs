@@ -1,9 +1,8 @@
-//! Whom a preemptor waits for.
+//! The jobs that a preemptor waits for.
 //!
-//! Not only those who are evicted for it: what is ending already may be on nodes that it will
-//! use, or charged where its queue, or one above it, lacks headroom. One that waited for nobody
-//! would be evaluated at once, without result, and what was kept for it given up; which wakes the next, and
-//! the two each other for ever.
+//! Besides its own victims, these are terminating jobs on nodes that it will use, and those that are
+//! charged where its queue, or one above it, lacks headroom. Otherwise it would be re-evaluated at
+//! once, fail and drop its reservation; two preemptors would wake each other for ever.
 
 use crate::api::charge::{Pools, pools_of};
 use crate::api::facts::Share;

@@ -1,4 +1,4 @@
-//! The reservations that stand: for whom, of which nodes, of which slots.
+//! The reservations: their owners, nodes and slots.
 
 pub(crate) mod priority;
 pub(crate) mod store;

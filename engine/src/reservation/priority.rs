@@ -1,5 +1,5 @@
-//! The sort key of reservations where more jobs want one than there are slots, and the jobs of a
-//! queue that can get one.
+//! The sort key of reservations if there are fewer slots than jobs for them, and the jobs of a queue
+//! that can get one.
 
 use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
@@ -7,13 +7,13 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// The jobs of a queue for whom something may be kept.
+/// The jobs of a queue that can get a reservation.
 pub(crate) struct ReservationWindow {
     pub(crate) queue: QueueName,
     pub(crate) jobs: BTreeSet<QueueOrder>,
 }
 
-/// How good the claim of a job is: the policy is the order of the fields, the least is best.
+/// The priority of a reservation: the policy is the order of the fields, the least is the highest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReservationPriority<'a> {
     /// Of the queues from below the root down, higher first.

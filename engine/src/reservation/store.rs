@@ -1,8 +1,8 @@
-//! The reservations that stand: what is kept for whom, found by holder, by queue, and by the
-//! jobs that are being evicted for one.
+//! The reservations, found by owner, by queue, by slot, by node, and by the jobs that are being evicted
+//! for one.
 //!
-//! Only a store: who gets a reservation and whom it binds is decided in `reserve`. What is
-//! indexed here must always follow from the reservations themselves.
+//! Only a store: `cycle::reserve` sets and drops reservations, and `backfill` says what they withhold.
+//! The indexes always follow from the reservations.
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resources::Resources;
@@ -13,7 +13,7 @@ use crate::api::slot::ReservationSlot;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is kept on one node.
+/// What is reserved on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReservedNode {
     pub(crate) cluster: ClusterName,
@@ -22,11 +22,11 @@ pub(crate) struct ReservedNode {
     pub(crate) resources: Resources,
 }
 
-/// What of its charge a holder will get back from those who are on its nodes, at one queue.
+/// Quota that an owner will get back from the jobs on its nodes, at one queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ExpectedRelease {
-    /// Whose end gives it back, where one is counted on: once that has ended, nothing more
-    /// comes from it.
+    /// The job whose end gives it back, if one is counted on: once that has ended, it gives back
+    /// nothing more.
     pub(crate) from: Option<JobKey>,
     pub(crate) queue: QueueName,
     pub(crate) cluster: ClusterName,
@@ -34,7 +34,7 @@ pub(crate) struct ExpectedRelease {
     pub(crate) resources: Resources,
 }
 
-/// What is kept for one job.
+/// What is reserved for one job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reservation {
     pub(crate) queue: QueueName,
@@ -42,31 +42,30 @@ pub(crate) struct Reservation {
     pub(crate) scopes: BTreeSet<ReservationSlot>,
     /// What it will be charged.
     pub(crate) charge: Resources,
-    /// The pools that it will be charged in, where they are known.
+    /// The pools that it will be charged in, if they are known.
     pub(crate) pools: Vec<(ClusterName, PoolClass, Resources)>,
-    /// Nodes kept, none where only headroom was short.
+    /// The reserved nodes; none if only headroom was short.
     pub(crate) nodes: Vec<ReservedNode>,
-    /// What of the charge need not be kept, for it becomes free with those nodes.
+    /// What of the charge need not be reserved, since it becomes free with those nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) releases: Vec<ExpectedRelease>,
-    /// When it can start by the ends that are declared or predicted; `None` where they do not
-    /// do.
+    /// When it can start by the ends that are declared or predicted; `None` if those do not tell.
     pub(crate) start: Option<Time>,
     /// Whether jobs are, or were, evicted for it, and it was not evaluated since they are gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) preemptor: bool,
-    /// Those jobs that are not gone yet. While there are any, it stays exactly as it is.
+    /// Those jobs that are not gone yet. While there are any, the reservation does not change.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) pending_evictions: BTreeSet<JobKey>,
 }
 
 impl Reservation {
-    /// Whether jobs are, or were just, evicted for it: then it binds everybody.
+    /// Whether jobs are, or were just, evicted for it: then it binds all jobs.
     pub(crate) fn taking(&self) -> bool {
         self.preemptor
     }
 
-    /// Whether all are gone who were evicted for it, and it was not evaluated since.
+    /// Whether all jobs that were evicted for it are gone, and it was not evaluated since.
     pub(crate) fn is_served(&self) -> bool {
         self.taking() && self.pending_evictions.is_empty()
     }
@@ -76,25 +75,19 @@ impl Reservation {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reservations {
     by_job: Hashed<JobKey, Reservation>,
-    /// Their holders in order of name.
+    /// Their owners in order of name.
     holders: BTreeSet<JobKey>,
-    /// How many are preemptors'.
-    preemption_backoff: usize,
-    /// The holders of each queue, in their order.
+    /// How many belong to preemptors.
+    preemptors: usize,
+    /// The owners in each queue, in their order.
     by_queue: BTreeMap<QueueName, BTreeSet<QueueOrder>>,
-    /// The holders of each kind.
+    /// The owners that have taken each slot.
     by_scope: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
-    /// For whom nothing can be kept, after how many growths of nodes that was found.
-    unreservable: BTreeMap<JobKey, u64>,
-    /// For whom something may be kept after all, since somebody keeps less.
-    admissible_later: BTreeSet<JobKey>,
-    /// The holders that keep nodes.
+    /// The owners with reserved nodes.
     with_nodes: BTreeSet<JobKey>,
-    /// What is kept of each node.
+    /// What is reserved of each node.
     reserved: BTreeMap<(ClusterName, NodeName), ResourceTotals>,
-    /// Jobs that were refused headroom because all its slots are taken.
-    refused: BTreeMap<ReservationSlot, BTreeSet<JobKey>>,
-    /// For whom a job is being evicted.
+    /// The owners that wait until a job is gone.
     pending_evictions: BTreeMap<JobKey, BTreeSet<JobKey>>,
 }
 
@@ -103,17 +96,17 @@ impl Reservations {
         self.by_job.get(key)
     }
 
-    /// All, in order of their holders' names.
+    /// All, in order of their owners' names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Reservation> {
         self.holders.iter().filter_map(|key| self.of(key))
     }
 
-    /// Whether there is any for whom jobs are, or were just, evicted.
+    /// Whether any belongs to a preemptor.
     pub(crate) fn has_preemptors(&self) -> bool {
-        self.preemption_backoff > 0
+        self.preemptors > 0
     }
 
-    /// Those of a kind, in order of their holders' names.
+    /// Those that have taken a slot, in order of their owners' names.
     pub(crate) fn holders_of(&self, scope: &ReservationSlot) -> impl Iterator<Item = &Reservation> {
         let holders = self.by_scope.get(scope);
         let holders = holders.into_iter().flatten();
@@ -124,12 +117,12 @@ impl Reservations {
         self.by_job.is_empty()
     }
 
-    /// How many there are of a kind.
+    /// How many have taken a slot.
     pub(crate) fn count(&self, scope: &ReservationSlot) -> usize {
         self.by_scope.get(scope).map_or(0, BTreeSet::len)
     }
 
-    /// Who waits for headroom of a queue.
+    /// The owners that wait for headroom of a queue.
     pub(crate) fn short_of(&self, queue: &QueueName) -> Vec<JobKey> {
         if self.by_scope.is_empty() {
             return Vec::new();
@@ -138,48 +131,17 @@ impl Reservations {
         holders.into_iter().flatten().cloned().collect()
     }
 
-    /// Nothing can be kept for a job as things are.
-    pub(crate) fn note_unreservable(&mut self, key: &JobKey, growths: u64) {
-        self.unreservable.insert(key.clone(), growths);
-    }
-
-    /// Whether nothing can be kept for a job, as far as was found since nodes last grew.
-    pub(crate) fn is_unreservable(&self, key: &JobKey, growths: u64) -> bool {
-        self.unreservable.get(key) == Some(&growths)
-    }
-
-    /// Somebody keeps less: there is hope for all.
-    pub(crate) fn retry_unreservable(&mut self) {
-        let unreservable = std::mem::take(&mut self.unreservable);
-        self.admissible_later.extend(unreservable.into_keys());
-    }
-
-    /// For whom nothing could be kept, and may be now that nodes have grown so often.
-    pub(crate) fn take_retried(&mut self, growths: u64) -> BTreeSet<JobKey> {
-        if self.unreservable.values().any(|at| *at != growths) {
-            let stale = |_: &JobKey, at: &mut u64| *at != growths;
-            let stale = self.unreservable.extract_if(.., stale);
-            self.admissible_later.extend(stale.map(|(key, _)| key));
-        }
-        std::mem::take(&mut self.admissible_later)
-    }
-
-    /// Whether [`Self::take_retried`] would name any.
-    pub(crate) fn is_retry_due(&self, growths: u64) -> bool {
-        !self.admissible_later.is_empty() || self.unreservable.values().any(|at| *at != growths)
-    }
-
-    /// The holders of a queue, in their order.
+    /// The owners in a queue, in their order.
     pub(crate) fn holders_in(&self, queue: &QueueName) -> impl Iterator<Item = &QueueOrder> {
         self.by_queue.get(queue).into_iter().flatten()
     }
 
-    /// Those that keep nodes, in order of their holders' names.
+    /// Those with reserved nodes, in order of their owners' names.
     pub(crate) fn with_nodes(&self) -> impl Iterator<Item = &Reservation> {
         self.with_nodes.iter().filter_map(|key| self.of(key))
     }
 
-    /// What is kept of a node for all holders together.
+    /// What is reserved of a node for all owners together.
     pub(crate) fn kept_on(
         &self,
         cluster: &ClusterName,
@@ -191,7 +153,7 @@ impl Reservations {
         self.reserved.get(&(cluster.clone(), node.clone()))
     }
 
-    /// What is kept of a node for these holders together.
+    /// What is reserved of a node for these owners together.
     pub(crate) fn kept_for(
         &self,
         holders: &[JobKey],
@@ -237,7 +199,7 @@ impl Reservations {
             self.with_nodes.insert(reservation.rank.key.clone());
             self.keep(&reservation.nodes, 1);
         }
-        self.preemption_backoff += usize::from(reservation.taking());
+        self.preemptors += usize::from(reservation.taking());
         self.holders.insert(reservation.rank.key.clone());
         self.by_job
             .insert(reservation.rank.key.clone(), reservation);
@@ -245,7 +207,7 @@ impl Reservations {
 
     pub(crate) fn remove(&mut self, key: &JobKey) -> Option<Reservation> {
         let removed = self.by_job.remove(key)?;
-        self.preemption_backoff -= usize::from(removed.taking());
+        self.preemptors -= usize::from(removed.taking());
         self.holders.remove(key);
         if let Some(holders) = self.by_queue.get_mut(&removed.queue) {
             holders.remove(&removed.rank);
@@ -269,21 +231,7 @@ impl Reservations {
         Some(removed)
     }
 
-    /// All slots are taken: the job is woken when one is free.
-    pub(crate) fn refuse(&mut self, key: &JobKey, scope: &ReservationSlot) {
-        if matches!(scope, ReservationSlot::Headroom(_)) {
-            let refused = self.refused.entry(scope.clone()).or_default();
-            refused.insert(key.clone());
-        }
-    }
-
-    /// Who was refused what `scopes` count.
-    pub(crate) fn take_refused(&mut self, scopes: &BTreeSet<ReservationSlot>) -> BTreeSet<JobKey> {
-        let refused = scopes.iter().filter_map(|scope| self.refused.remove(scope));
-        refused.flatten().collect()
-    }
-
-    /// What was to be freed by `victim` is free. The holders that wait for nobody any more.
+    /// A victim is gone. The owners that wait for no other one.
     pub(crate) fn settle(&mut self, victim: &JobKey) -> Vec<JobKey> {
         let holders = self.pending_evictions.remove(victim).unwrap_or_default();
         let mut ready = Vec::new();
@@ -307,7 +255,7 @@ impl Reservations {
         }
     }
 
-    /// What is indexed otherwise than the reservations say.
+    /// What is indexed otherwise than the reservations say, in words.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut fresh = Self::default();
         self.iter()
@@ -320,9 +268,7 @@ impl Reservations {
         if fresh.with_nodes != self.with_nodes || fresh.reserved != self.reserved {
             wrong.push(format!("reservations by node: {:?}", self.reserved));
         }
-        if fresh.by_job.len() != self.by_job.len()
-            || fresh.preemption_backoff != self.preemption_backoff
-        {
+        if fresh.by_job.len() != self.by_job.len() || fresh.preemptors != self.preemptors {
             wrong.push(format!("reservations by holder: {:?}", self.holders));
         }
         if fresh.pending_evictions != self.pending_evictions {
@@ -373,30 +319,6 @@ mod tests {
     }
 
     #[test]
-    fn an_unreservable_job_is_retried_once_when_less_is_reserved() {
-        let mut all = Reservations::default();
-        all.note_unreservable(&key("one"), 3);
-        assert!(all.is_unreservable(&key("one"), 3) && !all.is_retry_due(3));
-        assert_eq!(all.take_retried(3), BTreeSet::new());
-        all.retry_unreservable();
-        assert!(!all.is_unreservable(&key("one"), 3) && all.is_retry_due(3));
-        assert_eq!(all.take_retried(3), BTreeSet::from([key("one")]));
-        assert!(!all.is_retry_due(3));
-        assert_eq!(all.take_retried(3), BTreeSet::new());
-    }
-
-    #[test]
-    fn an_unreservable_job_is_retried_when_nodes_were_freed_since() {
-        let mut all = Reservations::default();
-        all.note_unreservable(&key("before"), 3);
-        all.note_unreservable(&key("after"), 4);
-        assert!(all.is_retry_due(4));
-        assert_eq!(all.take_retried(4), BTreeSet::from([key("before")]));
-        assert!(all.is_unreservable(&key("after"), 4) && !all.is_retry_due(4));
-        assert_eq!(all.take_retried(5), BTreeSet::from([key("after")]));
-    }
-
-    #[test]
     fn what_is_reserved_of_a_node_is_listed_for_all_and_for_some() {
         let mut all = Reservations::default();
         all.set(kept("one", &[("n0", "gpu 4"), ("n1", "gpu 3")], &[]));
@@ -443,7 +365,7 @@ mod tests {
             ("queue", |all| all.by_scope.clear()),
             ("node", |all| all.with_nodes.clear()),
             ("node", |all| all.reserved.clear()),
-            ("holder", |all| all.preemption_backoff = 0),
+            ("holder", |all| all.preemptors = 0),
             ("holder", |all| {
                 let other = kept("other", &[], &[]);
                 all.by_job.insert(key("other"), other);

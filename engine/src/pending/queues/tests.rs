@@ -22,8 +22,8 @@ fn inadmissible(wake: RequeueCondition) -> Inadmissible {
     }
 }
 
-/// Two queues with a job each, both parked for want of room.
-fn sleeping() -> (PendingQueues, [QueueName; 2], ShapeId) {
+/// Two queues with a job each, both parked for capacity.
+fn parked() -> (PendingQueues, [QueueName; 2], ShapeId) {
     let mut pending = PendingQueues::default();
     let queues = ["a", "b"].map(QueueName::from);
     let shape = Shapes::default().acquire(RequestShape {
@@ -38,27 +38,28 @@ fn sleeping() -> (PendingQueues, [QueueName; 2], ShapeId) {
     for queue in &queues {
         let name = queue.as_str();
         pending.insert(queue, QueueId::ROOT, shape, &rank(name, 1));
-        pending.sleep(queue, shape, inadmissible(RequeueCondition::Room));
+        pending.park(queue, shape, inadmissible(RequeueCondition::Room));
     }
     pending.take_woken();
-    pending.take_dirty();
+    pending.take_changed();
     (pending, queues, shape)
 }
 
 fn active(pending: &PendingQueues, queues: &[QueueName; 2]) -> [usize; 2] {
-    queues
-        .each_ref()
-        .map(|queue| pending.pending_queue(queue).map_or(0, PendingQueue::active))
+    queues.each_ref().map(|queue| {
+        let pending_queue = pending.pending_queue(queue);
+        pending_queue.map_or(0, |pending_queue| pending_queue.active.len())
+    })
 }
 
 #[test]
-fn a_queue_wakes_alone_and_is_marked_dirty() {
-    let (mut pending, queues, shape) = sleeping();
+fn a_queue_wakes_alone_and_has_changed() {
+    let (mut pending, queues, shape) = parked();
     assert_eq!(active(&pending, &queues), [0, 0]);
-    assert!(!pending.is_dirty());
+    assert!(!pending.has_changed());
     pending.wake_queue(&queues[0]);
     assert_eq!(active(&pending, &queues), [1, 0]);
-    assert!(pending.is_dirty());
+    assert!(pending.has_changed());
     let woken = BTreeSet::from([(queues[0].clone(), shape)]);
     assert_eq!(pending.take_woken(), woken);
     assert_eq!(pending.take_woken(), BTreeSet::new());
@@ -66,16 +67,32 @@ fn a_queue_wakes_alone_and_is_marked_dirty() {
 
 #[test]
 fn a_class_was_evaluated_until_it_is_woken() {
-    let (mut pending, queues, shape) = sleeping();
-    let evaluated = |pending: &PendingQueues| {
-        pending
-            .pending_queue(&queues[0])
-            .map(|pending_queue| pending_queue.was_evaluated(shape))
+    let (mut pending, queues, shape) = parked();
+    let due = |pending: &PendingQueues, strict| {
+        let pending_queue = pending.pending_queue(&queues[0]);
+        pending_queue.map(|pending_queue| pending_queue.is_due(shape, strict))
     };
     pending.wake(&RequeueCondition::Room);
-    assert_eq!(evaluated(&pending), Some(false));
-    pending.note_evaluated(&queues[0], shape);
-    assert_eq!(evaluated(&pending), Some(true));
+    assert_eq!(due(&pending, true), Some(true));
+    pending.wait_for_shape(&queues[0], shape);
+    assert_eq!(due(&pending, true), Some(false));
     pending.activate(&queues[0], shape);
-    assert_eq!(evaluated(&pending), Some(false));
+    assert_eq!(due(&pending, true), Some(true));
+    assert_eq!(due(&pending, false), Some(false));
+}
+
+#[test]
+fn a_class_is_rechecked_once_in_any_queue() {
+    let (mut pending, queues, shape) = parked();
+    let due = |pending: &PendingQueues| {
+        let pending_queue = pending.pending_queue(&queues[0]);
+        pending_queue.map(|pending_queue| pending_queue.is_due(shape, false))
+    };
+    pending.recheck(&queues[0], shape);
+    assert_eq!(due(&pending), Some(true));
+    // To be woken once more does not change that.
+    pending.activate(&queues[0], shape);
+    assert_eq!(due(&pending), Some(true));
+    pending.wait_for_shape(&queues[0], shape);
+    assert_eq!(due(&pending), Some(false));
 }

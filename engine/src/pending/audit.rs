@@ -1,0 +1,177 @@
+//! Recomputes the indexes over pending jobs from the classes.
+
+use crate::api::ids::QueueName;
+use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
+use crate::pending::queues::PendingQueues;
+use crate::pending::shapes::{ShapeId, Shapes};
+use crate::pending::store::Pending;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Pending {
+    /// What is indexed otherwise than the classes say, in words.
+    pub(crate) fn audit(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (name, queue) in &self.queues.by_name {
+            audit_queue(name, queue, &mut wrong);
+        }
+        audit_waiting(&self.queues, &mut wrong);
+        audit_active(&self.queues, &mut wrong);
+        audit_windows(&self.queues, &mut wrong);
+        audit_shapes(&self.queues, &self.shapes, &mut wrong);
+        if self.backoff.rebuilt() != self.backoff {
+            wrong.push("preemption back-off: its orders are not those of its jobs".to_owned());
+        }
+        wrong
+    }
+}
+
+/// The classes of a queue hold its jobs, and its indexes hold the first job of each.
+fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) {
+    let classes = || queue.classes.iter();
+    let mut jobs: Vec<_> = classes().flat_map(|(_, class)| &class.jobs).collect();
+    jobs.sort_unstable();
+    if jobs.is_empty() || !jobs.into_iter().eq(queue.ranks.iter()) {
+        wrong.push(format!(
+            "queue {name}: its classes and its order hold different jobs"
+        ));
+    }
+    let firsts = |of: &dyn Fn(&PendingClass) -> bool| {
+        let of = classes().filter(|(_, class)| of(class));
+        let firsts = of.filter_map(|(shape, class)| Some((class.jobs.first()?.clone(), *shape)));
+        firsts.collect::<BTreeSet<_>>()
+    };
+    if firsts(&|class| !class.is_parked()) != queue.active {
+        wrong.push(format!("queue {name}: active {:?}", queue.active));
+    }
+    if firsts(&|class| class.is_admissible_later()) != queue.admissible_later {
+        let listed = &queue.admissible_later;
+        wrong.push(format!("queue {name}: admissible later {listed:?}"));
+    }
+}
+
+/// Each parked class is listed under all that it waits for, and nothing else is.
+fn audit_waiting(queues: &PendingQueues, wrong: &mut Vec<String>) {
+    let mut waiting: BTreeMap<_, BTreeSet<(QueueName, ShapeId)>> = BTreeMap::new();
+    for (name, queue) in &queues.by_name {
+        for (shape, class) in &queue.classes {
+            let ClassState::Parked(parked) = &class.state else {
+                continue;
+            };
+            for condition in &parked.conditions {
+                let listed = waiting.entry(condition.clone()).or_default();
+                listed.insert((name.clone(), *shape));
+            }
+        }
+    }
+    if waiting != queues.waiting {
+        wrong.push(format!("parked classes: listed {:?}", queues.waiting));
+    }
+}
+
+/// Active classes are listed by shape.
+fn audit_active(queues: &PendingQueues, wrong: &mut Vec<String>) {
+    let mut active: BTreeMap<ShapeId, BTreeSet<_>> = BTreeMap::new();
+    for queue in queues.by_name.values() {
+        for (_, shape) in &queue.active {
+            active.entry(*shape).or_default().insert(queue.id);
+        }
+    }
+    let listed = queues.active.iter();
+    let listed: BTreeMap<_, BTreeSet<_>> = listed
+        .map(|(shape, ids)| (*shape, ids.iter().copied().collect()))
+        .collect();
+    if active != listed {
+        wrong.push(format!("active classes: listed {listed:?}"));
+    }
+}
+
+/// Shapes are counted by the windows that they are in.
+fn audit_windows(queues: &PendingQueues, wrong: &mut Vec<String>) {
+    let mut counts = BTreeMap::new();
+    for shape in queues.windows.values().flatten() {
+        *counts.entry(*shape).or_default() += 1;
+    }
+    if counts != queues.in_window {
+        wrong.push(format!(
+            "reservation windows: counted {:?}",
+            queues.in_window
+        ));
+    }
+}
+
+/// Each shape counts its jobs, and is listed by what may make it feasible.
+fn audit_shapes(queues: &PendingQueues, shapes: &Shapes, wrong: &mut Vec<String>) {
+    let mut counts: BTreeMap<ShapeId, usize> = BTreeMap::new();
+    for (shape, class) in queues.by_name.values().flat_map(|queue| &queue.classes) {
+        *counts.entry(*shape).or_default() += class.jobs.len();
+    }
+    if counts != shapes.counted() {
+        wrong.push(format!("shapes: jobs counted {:?}", shapes.counted()));
+    }
+    if !shapes.are_listed() {
+        wrong.push("shapes: listed otherwise than they are infeasible".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::api::ids::{JobKey, Time};
+    use crate::pending::inadmissible::RequeueCondition;
+    use crate::testing::pending;
+
+    /// What breaks one index, and the words that name it.
+    type Break = (&'static str, fn(&mut Pending));
+
+    fn queue(pending: &mut Pending) -> &mut PendingQueue {
+        pending.queues.by_name.values_mut().next().unwrap()
+    }
+
+    #[test]
+    fn each_index_that_does_not_follow_from_the_classes_is_named() {
+        let pending = pending().pending;
+        assert_eq!(pending.audit(), Vec::<String>::new());
+        let shape = *queue(&mut pending.clone()).classes.keys().next().unwrap();
+        let breaks: &[Break] = &[
+            ("queue q: its classes and its order", |pending| {
+                let first = queue(pending).ranks.first().unwrap().clone();
+                queue(pending).ranks.remove(&first);
+            }),
+            ("queue q: active", |pending| queue(pending).active.clear()),
+            ("queue q: admissible later", |pending| {
+                let queue = queue(pending);
+                queue.admissible_later = queue.active.clone();
+            }),
+            ("parked classes: listed", |pending| {
+                let nothing = BTreeSet::new();
+                pending
+                    .queues
+                    .waiting
+                    .insert(RequeueCondition::Fleet, nothing);
+            }),
+            ("active classes: listed", |pending| {
+                pending.queues.active.clear()
+            }),
+            ("reservation windows: counted", |pending| {
+                let shape = *queue(pending).classes.keys().next().unwrap();
+                *pending.queues.in_window.entry(shape).or_default() += 1;
+            }),
+            ("preemption back-off: its orders", |pending| {
+                let key = JobKey::new("ns", "waits");
+                pending.backoff.failed(&key, Time(7), None);
+                pending.backoff.order.clear();
+            }),
+        ];
+        for (words, breaks) in breaks {
+            let mut broken = pending.clone();
+            breaks(&mut broken);
+            let wrong = broken.audit();
+            let named = wrong.iter().any(|wrong| wrong.starts_with(words));
+            assert!(named, "{words}: {wrong:#?}");
+        }
+        let mut broken = pending.clone();
+        broken.shapes.release(shape);
+        assert!(broken.audit()[0].starts_with("shapes: jobs counted"));
+    }
+}
